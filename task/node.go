@@ -1,0 +1,158 @@
+package task
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+)
+
+// Node is what a task needs of the process that it runs in. parallel.Node
+// satisfies it; [Alone] is a node without peers.
+type Node interface {
+	// ID is the node id, 0..N-1 over the whole job.
+	ID() int
+	// Labels are the words given to this node: "standalone", or "distributed"
+	// and "node.<id>", then the router's and the user's own.
+	Labels() []string
+	// Logger is where the task reports what it cannot return.
+	Logger() *slog.Logger
+	// Codec turns payloads into bytes. It is nil only where Bus is nil.
+	Codec() Codec
+	// Bus reaches the other nodes. It is nil for a node without peers.
+	Bus() Bus
+}
+
+// Codec prepares the encoding of payload types.
+type Codec interface {
+	// Payload prepares the encoding of one type. It fails for a type that
+	// cannot travel, such as a channel or a function.
+	Payload(t reflect.Type) (PayloadCodec, error)
+}
+
+// PayloadCodec encodes and decodes the values of one type T. It is safe for
+// concurrent use.
+type PayloadCodec interface {
+	// Append appends the encoding of the value that v points to (v is a *T).
+	Append(dst []byte, v any) ([]byte, error)
+	// Decode parses src into the value that v points to (v is a *T). Only if
+	// owned is true may the result alias src.
+	Decode(src []byte, v any, owned bool) error
+	// Fingerprint is equal for two types if and only if a value of one can be
+	// decoded as the other.
+	Fingerprint() uint64
+	// Schema is the shape of T in words, for error messages.
+	Schema() string
+}
+
+// Bus carries encoded events between the nodes of a job. All methods are safe
+// for concurrent use.
+type Bus interface {
+	// Channel declares an event. deliver is called for every message of it that
+	// arrives from another node: in order per sender, never concurrently for
+	// one sender. deliver must not block. An error from deliver is fatal to the
+	// task and is reported by the caller of deliver through Watch.
+	// A name that was declared before is an error.
+	Channel(spec ChannelSpec, deliver func(Inbound) error) (Channel, error)
+	// Start connects to the other nodes of the job, announces labels and what
+	// this node listens to, and returns when every expected node is ready: each
+	// of them knows what this node listens to, and the newest value of every
+	// Latest event that they emitted before has been delivered here.
+	Start(ctx context.Context, labels []string) error
+	// Peers are the other nodes that are connected now.
+	Peers() []Peer
+	// Watch registers fn, which is called for every change of a peer. fn must
+	// not block.
+	Watch(fn func(PeerChange))
+	// Drain says that this node will send nothing more, and returns when the
+	// other nodes have received all that was sent. With waitPeers it also waits
+	// until they have said the same and all that they sent has been delivered
+	// here. When ctx ends first, the error says what was not received, and by
+	// whom.
+	Drain(ctx context.Context, waitPeers bool) error
+	// Close takes leave of the other nodes and frees everything. Messages that
+	// were not received are reported in the error.
+	Close() error
+}
+
+// Channel is one declared event on a Bus.
+type Channel interface {
+	// Listen tells the other nodes whether this node listens to the event.
+	Listen(on bool)
+	// Listened reports whether any other node listens to the event now. It is
+	// cheap: a caller asks before it encodes.
+	Listened() bool
+	// Send hands payload to every listening peer that match accepts (nil
+	// accepts all) and returns the number of peers addressed. payload may be
+	// reused when Send returns. On a Reliable channel Send blocks while a
+	// peer's window is full; the error joins what went wrong for each peer.
+	Send(ctx context.Context, payload []byte, match func(Peer) bool) (int, error)
+}
+
+// Delivery says what happens to a message that its listener is too slow for.
+type Delivery uint8
+
+// The delivery policies of an event.
+const (
+	// DeliverReliable blocks the emitter; nothing is lost.
+	DeliverReliable Delivery = iota
+	// DeliverLatest keeps only the newest value; who joins late receives it.
+	DeliverLatest
+	// DeliverDropOldest keeps the newest Queue messages and counts the others.
+	DeliverDropOldest
+	// DeliverDropNewest keeps the oldest Queue messages and counts the others.
+	DeliverDropNewest
+)
+
+// ChannelSpec declares an event to a Bus.
+type ChannelSpec struct {
+	Name     string   // unique in the task
+	Delivery Delivery // must be equal on every node
+	Queue    int      // messages kept under DropOldest and DropNewest
+	// Fingerprint and Schema identify the payload's type: nodes that declare
+	// one name with different fingerprints refuse each other.
+	Fingerprint uint64
+	Schema      string
+}
+
+// Inbound is one message from another node.
+type Inbound struct {
+	From    int    // id of the node that sent it
+	Version uint64 // number of the message among those of its sender and event, from 1
+	Payload []byte // valid during the call of deliver only, unless Owned
+	Owned   bool   // the receiver may keep Payload, and alias it
+	Credit  Credit // to be returned once the listeners have had the message
+}
+
+// Credit gives a sender its room back.
+type Credit interface {
+	// Return says that so many messages, of so many payload bytes together,
+	// have been consumed (or dropped) here.
+	Return(messages, bytes int)
+}
+
+// Peer is another node of the job.
+type Peer struct {
+	ID          int
+	Incarnation uint64 // grows when the node is restarted
+	Labels      []string
+}
+
+// PeerEvent is what can happen to a peer.
+type PeerEvent uint8
+
+// The changes of a peer.
+const (
+	PeerJoined PeerEvent = iota // connected and ready, or back as a new incarnation
+	PeerLeft                    // took leave in order
+	PeerLost                    // silent for longer than the bound, or replaced by a new incarnation
+	BusFailed                   // not a peer's fault alone: Err says what ends the job
+)
+
+// PeerChange is one change of one peer.
+type PeerChange struct {
+	Peer  Peer
+	Event PeerEvent
+	Err   error // why, for PeerLost and BusFailed
+	// Fatal says that the job does not go on without this peer.
+	Fatal bool
+}
