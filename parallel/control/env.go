@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -154,6 +155,19 @@ func Parse(lookup func(string) (string, bool)) (env Env, present bool, err error
 		}
 	}
 	return env, present, errors.Join(faults...)
+}
+
+// Strip returns environ without the variables of an Env: the environment for a
+// process that is not a node, or for one that gets an Env of its own.
+func Strip(environ []string) []string {
+	names := make(map[string]bool)
+	for _, v := range variables() {
+		names[v.name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return names[name]
+	})
 }
 
 // Secret is the job's token: Token, or else the content of TokenFile without

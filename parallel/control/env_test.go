@@ -111,6 +111,13 @@ func TestSecretReadsTheTokenFile(t *testing.T) {
 	}
 }
 
+func TestStripLeavesOtherVariables(t *testing.T) {
+	environ := append(full().Encode(), "PATH=/bin", "DITASK_OTHER=1", "odd")
+	if got := control.Strip(environ); !slices.Equal(got, []string{"PATH=/bin", "DITASK_OTHER=1", "odd"}) {
+		t.Error(got)
+	}
+}
+
 func TestIncarnationGrows(t *testing.T) {
 	now := time.Unix(10, 0)
 	if got := control.NextIncarnation(0, now); got != 10e9 {

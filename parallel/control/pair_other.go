@@ -13,3 +13,6 @@ func Pair() (launcher, node *os.File, err error) {
 }
 
 func inherit(int, string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+// KillGroup does nothing: this system has no process groups.
+func KillGroup() {}

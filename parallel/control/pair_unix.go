@@ -41,3 +41,13 @@ func inherit(fd int, name string) (*os.File, error) {
 	syscall.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), name), nil
 }
+
+// KillGroup kills the process group of this process, if it leads one, as every
+// node does that a launcher started: the last act of a node whose launcher was
+// killed, so that nothing that the node started outlives it. Otherwise it
+// returns.
+func KillGroup() {
+	if pid := os.Getpid(); pid == syscall.Getpgrp() {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+}
