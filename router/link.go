@@ -113,12 +113,10 @@ func (l *link) write() {
 			return
 		}
 		if !s.pendingWrite() {
-			l.closed = true
 			s.mu.Unlock()
 			_, _ = l.conn.Write(appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay)))
-			_ = l.conn.Close()
 			s.mu.Lock()
-			return
+			return // the peer closes the connection; closing it here could destroy what is under way
 		}
 		l.ctl = s.stage(l.ctl[:0], writeLimit)
 		l.bufs = l.bufs[:0]
@@ -303,7 +301,7 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 }
 
 // sayBye lets the writer tell the peer that this node leaves, after all that is
-// to be written, and close the connection.
+// to be written. The peer then closes the connection.
 func (l *link) sayBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
