@@ -31,7 +31,11 @@ func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) 
 
 func (b *bus) Start(ctx context.Context, labels []string) error {
 	b.n.announce(labels)
-	return b.r.Start(ctx, labels)
+	err := b.r.Start(ctx, labels)
+	if err == nil {
+		close(b.n.ready)
+	}
+	return err
 }
 
 func (b *bus) Peers() []task.Peer {

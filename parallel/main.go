@@ -223,34 +223,39 @@ func (p *process) ended(err error) int {
 	return code
 }
 
-// reportStatus tells the launcher how the node is doing, as often as it asks.
+// reportStatus tells the launcher when the node is ready, and from then on how it
+// is doing, as often as the launcher asks.
 func (p *process) reportStatus() (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		t := time.NewTicker(statusEvery)
-		defer t.Stop()
+		select {
+		case <-p.node.ready:
+			_ = p.client.Ready()
+		case <-quit:
+			return
+		}
 		var last control.Status
 		var lastAt time.Time
-		ready := false
 		for {
-			select {
-			case <-quit:
-				return
-			case <-t.C:
-			}
 			every := p.client.Interval()
-			if !ready && p.node.ready() {
-				ready = true
-				_ = p.client.Ready()
-			}
-			if now := time.Now(); every > 0 && now.Sub(lastAt) >= every {
+			if every > 0 {
+				now := time.Now()
 				s := p.node.status()
 				if !lastAt.IsZero() {
 					s.Rate = float64(s.Step-last.Step) / now.Sub(lastAt).Seconds()
 				}
 				last, lastAt = s, now
 				_ = p.client.Status(s)
+			} else {
+				every = time.Second // it may ask later
+			}
+			t := time.NewTimer(every)
+			select {
+			case <-t.C:
+			case <-quit:
+				t.Stop()
+				return
 			}
 		}
 	}()

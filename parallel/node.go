@@ -26,6 +26,8 @@ type Node struct {
 	codec  codec
 	bus    *bus // nil for a lone node
 
+	ready chan struct{} // closed when the node is connected to those that it expects
+
 	mu      sync.Mutex
 	words   []string // labels and roles, once the task has started
 	observe func() task.Snapshot
@@ -33,8 +35,9 @@ type Node struct {
 
 // newNode makes a node of env; r is nil for a lone one.
 func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
-	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}}
+	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, ready: make(chan struct{})}
 	if r == nil {
+		close(n.ready)
 		n.labels = append([]string{"standalone"}, env.Labels...)
 		return n
 	}

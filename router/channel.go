@@ -59,6 +59,8 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 		if err := s.declare(c); err != nil {
 			return nil, err
 		}
+	}
+	for _, s := range r.peers {
 		if in := s.remote[spec.Name]; in != nil {
 			if err := r.join(c, in); err != nil {
 				return nil, err

@@ -293,8 +293,8 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !taken && len(payload) <= spareBytes {
-			in.spare = payload
+		if !taken {
+			in.Recycle(payload)
 		}
 	}
 	return min(chunkHead+n, len(b)), nil

@@ -225,27 +225,35 @@ func (r *Router) retarget(c *channel) {
 	var targets []*outStream
 	for _, s := range r.peers {
 		in := s.remote[c.spec.Name]
-		on := in != nil && in.ch.Load() == c && in.listens
-		s.mu.Lock()
-		o := s.outs[c.id]
-		began := on && !o.listens && s.err == nil
-		o.listens = on
-		if on {
+		if o := s.aim(c, in != nil && in.ch.Load() == c && in.listens); o != nil {
 			targets = append(targets, o)
-		} else if o.room != nil {
-			close(o.room)
-			o.room = nil
 		}
-		if began && c.spec.Delivery == Latest {
-			c.mu.Lock()
-			if c.newest.payload != nil {
-				o.offer(c.newest.version, c.newest.payload)
-				s.signal()
-			}
-			c.mu.Unlock()
-		}
-		s.mu.Unlock()
 	}
 	slices.SortFunc(targets, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
 	c.targets.Store(&targets)
+}
+
+// aim takes note of whether the peer listens to c, and returns its stream if so.
+func (s *session) aim(c *channel, on bool) *outStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.outs[c.id]
+	began := on && !o.listens && s.err == nil
+	o.listens = on
+	if !on {
+		if o.room != nil {
+			close(o.room)
+			o.room = nil
+		}
+		return nil
+	}
+	if began && c.spec.Delivery == Latest {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.newest.payload != nil {
+			o.offer(c.newest.version, c.newest.payload)
+			s.signal()
+		}
+	}
+	return o
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"sync"
 	"sync/atomic"
 )
 
@@ -197,8 +198,10 @@ type inStream struct {
 
 	asm     []byte // the message whose chunks are coming in
 	asmHave int
-	spare   []byte // to be used for the next one
 	msg     Message
+
+	spareMu sync.Mutex
+	spares  [][]byte // for the next ones
 
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told
@@ -237,17 +240,41 @@ func (in *inStream) quarter() (messages, bytes uint64) {
 	return uint64(max(m/4, 1)), uint64(c.WindowBytes / 4) //nolint:gosec // positive
 }
 
-// spareBytes is the largest buffer that is kept for the next message.
-const spareBytes = 8 << 20
+// Buffers for messages that come in chunks are used again: so many, none larger
+// than this.
+const (
+	spareBuffers = 4
+	spareBytes   = 8 << 20
+)
+
+// Recycle keeps the memory of a payload for the next message.
+func (in *inStream) Recycle(payload []byte) {
+	if cap(payload) > spareBytes {
+		return
+	}
+	in.spareMu.Lock()
+	defer in.spareMu.Unlock()
+	if len(in.spares) < spareBuffers {
+		in.spares = append(in.spares, payload)
+	}
+}
 
 // assemble begins a message of total bytes.
 func (in *inStream) assemble(total int) {
-	in.asmHave = 0
-	if cap(in.spare) >= total && cap(in.spare) <= 4*total {
-		in.asm, in.spare = in.spare[:total], nil
-		return
+	in.asm, in.asmHave = nil, 0
+	in.spareMu.Lock()
+	if n := len(in.spares); n > 0 {
+		b := in.spares[n-1]
+		in.spares[n-1] = nil
+		in.spares = in.spares[:n-1]
+		if cap(b) >= total && cap(b) <= 4*total {
+			in.asm = b[:total]
+		}
 	}
-	in.asm, in.spare = make([]byte, total), nil
+	in.spareMu.Unlock()
+	if in.asm == nil {
+		in.asm = make([]byte, total)
+	}
 }
 
 // assembled takes the whole message.

@@ -68,6 +68,9 @@ type Credit interface {
 	// Return says that so many messages, of so many payload bytes together,
 	// have been consumed or dropped here.
 	Return(messages, bytes int)
+	// Recycle gives back a payload that was taken and that nothing refers to any
+	// more.
+	Recycle(payload []byte)
 }
 
 // Message is one message from another node. It is valid during the call of

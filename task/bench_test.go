@@ -104,7 +104,7 @@ type sink struct{ n int }
 
 func (s *sink) Listen(bool)    {}
 func (s *sink) Listened() bool { return true }
-func (s *sink) Send(context.Context, []byte, func(Peer) bool) (int, error) {
+func (s *sink) Send(context.Context, *Buffer, func(Peer) bool) (int, error) {
 	s.n++
 	return 1, nil
 }
@@ -113,6 +113,7 @@ func (s *sink) Send(context.Context, []byte, func(Peer) bool) (int, error) {
 type credits struct{ n atomic.Int64 }
 
 func (c *credits) Return(messages, _ int) { c.n.Add(int64(messages)) }
+func (c *credits) Recycle([]byte)         {}
 
 // remoteTask is a started task whose event goes to a sink.
 func remoteTask(tb testing.TB) (*Task[empty], *port[int]) {
@@ -156,7 +157,7 @@ func BenchmarkDeliver(b *testing.B) {
 			runtime.Gosched() // the window that a bus keeps
 		}
 		sent++
-		if err := p.deliver(in); err != nil {
+		if err := p.deliver(&in); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestEmitAndDeliverAllocateNothing(t *testing.T) {
 	for name, f := range map[string]func(){
 		"local":   func() { must(t, benchEvent.Emit(ctx, local, 1)); <-heard },
 		"remote":  func() { must(t, benchEvent.Emit(ctx, remote, 1)) },
-		"deliver": func() { must(t, p.deliver(in)); <-heard },
+		"deliver": func() { must(t, p.deliver(&in)); <-heard },
 	} {
 		if n := testing.AllocsPerRun(1000, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -44,7 +44,7 @@ type fakeNode struct {
 type fakeChannel struct {
 	node    *fakeNode
 	spec    ChannelSpec
-	deliver func(Inbound) error
+	deliver func(*Inbound) error
 	// Guarded by job.mu.
 	on       bool
 	sent     uint64
@@ -88,7 +88,7 @@ func (n *fakeNode) Logger() *slog.Logger { return n.logger }
 func (n *fakeNode) Codec() Codec         { return fakeCodec{} }
 func (n *fakeNode) Bus() Bus             { return n }
 
-func (n *fakeNode) Channel(spec ChannelSpec, deliver func(Inbound) error) (Channel, error) {
+func (n *fakeNode) Channel(spec ChannelSpec, deliver func(*Inbound) error) (Channel, error) {
 	n.job.mu.Lock()
 	defer n.job.mu.Unlock()
 	if n.channels[spec.Name] != nil {
@@ -114,7 +114,7 @@ func (n *fakeNode) Start(ctx context.Context, labels []string) error {
 		for name, c := range p.channels {
 			if mine := n.channels[name]; p != n && c.newest != nil && mine != nil && mine.on {
 				newest = append(newest, func() error {
-					return mine.deliver(Inbound{From: p.id, Version: c.sent, Payload: c.newest})
+					return mine.deliver(&Inbound{From: p.id, Version: c.sent, Payload: c.newest})
 				})
 			}
 		}
@@ -211,7 +211,8 @@ func (c *fakeChannel) Listened() bool {
 	return c.spec.Delivery == DeliverLatest || len(c.listenersLocked()) > 0
 }
 
-func (c *fakeChannel) Send(ctx context.Context, payload []byte, match func(Peer) bool) (int, error) {
+func (c *fakeChannel) Send(ctx context.Context, buf *Buffer, match func(Peer) bool) (int, error) {
+	payload := buf.Bytes()
 	j := c.node.job
 	j.mu.Lock()
 	c.sent++
@@ -238,7 +239,7 @@ func (c *fakeChannel) Send(ctx context.Context, payload []byte, match func(Peer)
 			return n, fmt.Errorf("node %d: %w", id, err)
 		}
 		c.order[id].Lock()
-		err = to.deliver(Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}})
+		err = to.deliver(&Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}})
 		c.order[id].Unlock()
 		if err != nil {
 			to.node.tell(PeerChange{Event: BusFailed, Err: err, Fatal: true})
@@ -252,6 +253,8 @@ type fakeCredit struct {
 	c  *fakeChannel
 	to int
 }
+
+func (f *fakeCredit) Recycle([]byte) {}
 
 func (f *fakeCredit) Return(messages, _ int) {
 	j := f.c.node.job
