@@ -176,7 +176,7 @@ func (b *builder) fields(s *structCoder, t reflect.Type, offset uintptr, prefix 
 			return at(refuse("the tag payload:%q is not known; only \"-\" is", tag), prefix+"."+f.Name)
 		}
 		embedded := f.Anonymous && structOrPointer(f.Type)
-		if tagged || !(f.IsExported() || embedded) {
+		if tagged || !f.IsExported() && !embedded {
 			b.gaps = true
 			continue
 		}

@@ -67,7 +67,7 @@ func (s *structCoder) schema(w *schemaWriter) {
 			w.WriteByte(' ')
 		}
 		w.WriteString(f.name + ":")
-		f.coder.schema(w)
+		f.schema(w)
 	}
 	w.WriteByte('}')
 }

@@ -50,6 +50,7 @@ func TestForeignSpellingsAreAccepted(t *testing.T) {
 		{"half in any", "f9 3e00", ptr(any(float32(1.5)))},
 		{"time in seconds", "c1 05", ptr(time.Unix(5, 0).UTC())},
 		{"time in seconds without tag", "fb bff8000000000000", ptr(time.Unix(-2, 5e8).UTC())},
+		{"null for the zero time", "f6", ptr(time.Time{})},
 		{"time without tag", "74 313937302d30312d30315430303a30303a30355a", ptr(time.Unix(5, 0).UTC())},
 	} {
 		t.Run(c.name, func(t *testing.T) {

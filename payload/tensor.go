@@ -258,7 +258,7 @@ func (t *tensorCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, owned
 		*h = sliceHeader{unsafe.Pointer(unsafe.SliceData(f.block)), f.count, f.count}
 		return f.next, nil
 	}
-	if f.block != nil && len(f.block) > 0 && !f.swap && t.memory == t.size {
+	if len(f.block) > 0 && !f.swap && t.memory == t.size {
 		// append, unlike make, does not clear the memory that it copies to.
 		fresh := append([]byte(nil), f.block...)
 		*h = sliceHeader{unsafe.Pointer(unsafe.SliceData(fresh)), f.count, f.count}

@@ -37,12 +37,16 @@ func appendTime(dst []byte, t time.Time) ([]byte, error) {
 	return out, nil
 }
 
-// decode accepts tag 0 with text and tag 1 with a number of seconds, and both
-// without their tags.
+// decode accepts tag 0 with text and tag 1 with a number of seconds, both
+// without their tags, and null for the zero time, as others write it.
 func (timeCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
+	}
+	if isNull(initial) {
+		*(*time.Time)(p) = time.Time{}
+		return next, nil
 	}
 	tag := -1
 	if initial>>5 == majorTag {
