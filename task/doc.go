@@ -37,7 +37,9 @@
 // emit blocks until there is room or its context ends. A listener that emits to
 // the very mailbox that waits for it is let through, so it cannot stop itself.
 // Pass a listener's own ctx to what it calls: it is how the engine knows.
-// Messages from other nodes are bounded by the [Bus].
+// Messages from other nodes are bounded by the [Bus]. Listeners of two nodes that
+// only ever answer each other with more can still fill both sides: then both say
+// in the log what they wait for.
 //
 // # Concurrency
 //
