@@ -38,7 +38,7 @@ func TestRecoverHandsOverPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			rec := middleware.Recover[state](func(v any, stack []byte) error {
-				got = append(got, fmt.Sprint(v, strings.Contains(string(stack), "middleware_test")))
+				got = append(got, fmt.Sprint(v, " ", strings.Contains(string(stack), "middleware_test")))
 				return nil
 			})
 			if err := run(t, 2, rec, m); err != nil || !slices.Equal(got, []string{"ouch true", "ouch true"}) {
