@@ -27,8 +27,8 @@
 // order of its emits. Two listeners of one event never run concurrently.
 //
 // A listener that is slow does not stop the others. When it waits for an event,
-// or emits to a mailbox that is full, or simply makes no progress for some
-// milliseconds while messages are queued, a new runner takes the queue over. The
+// or emits to a mailbox that is full, or makes no progress for 10 ms while other
+// messages are queued, a new runner takes the queue over. The
 // slow one keeps only the mailbox of its own event, which it empties in order
 // before it gives it back. So the order per sender holds over all events while
 // listeners are quick, and for each event always.
