@@ -24,6 +24,7 @@ type engine struct {
 	d      *dispatcher
 
 	buffers sync.Pool // of *Buffer
+	loans   sync.Pool // of *loan
 	steps   *atomic.Int64
 	lag     atomic.Uint64 // bits of a float64
 
