@@ -183,8 +183,14 @@ func ExampleNStep() {
 			Reward: 1, Terminated: i == 2, Steps: 1,
 		})
 	}
-	fmt.Println(b.Rewards, b.NextObs, b.Steps, b.Terminated)
-	// Output: [1.5 1.5 1] [2 3 3] [2 2 1] [false true true]
+	for i := range b.Len() {
+		t := b.At(i)
+		fmt.Println(t.Reward, t.NextObs, t.Steps, t.Terminated)
+	}
+	// Output:
+	// 1.5 [2] 2 false
+	// 1.5 [3] 2 true
+	// 1 [3] 1 true
 }
 
 func ExampleLinear() {
