@@ -1,0 +1,15 @@
+package task
+
+import "log/slog"
+
+// Alone returns a node without peers: id 0, label "standalone", and the default
+// logger. A task on it needs no codec, so its payloads may be of any type.
+func Alone() Node { return alone{} }
+
+type alone struct{}
+
+func (alone) ID() int              { return 0 }
+func (alone) Labels() []string     { return []string{"standalone"} }
+func (alone) Logger() *slog.Logger { return slog.Default() }
+func (alone) Codec() Codec         { return nil }
+func (alone) Bus() Bus             { return nil }

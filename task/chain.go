@@ -1,0 +1,140 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+)
+
+// Next runs the rest of a step: the middleware that follow, forward and back.
+type Next func(context.Context) error
+
+// Middleware is code around the rest of a step. What it does before its call of
+// next is its forward half, what it does afterwards its backward half; all
+// forwards of a step come before the first backward. A middleware that returns
+// nil without having called next is a plain step: the engine then goes on with
+// the rest. An error ends the step and, unless one before it takes it, the run.
+// A second call of next runs the rest once more. next must be called by the
+// goroutine that called the middleware, and c is valid during the call only.
+type Middleware[C any] func(ctx context.Context, c *C, next Next) error
+
+// Wrapper puts code around every middleware of a task, under its name; see
+// [Task.Wrap].
+type Wrapper[C any] func(name string, m Middleware[C]) Middleware[C]
+
+// Step makes a middleware of a function that has no backward half.
+func Step[C any](fn func(ctx context.Context, c *C) error) Middleware[C] {
+	if fn == nil {
+		panic("task: Step of a nil function")
+	}
+	return func(ctx context.Context, c *C, _ Next) error {
+		if p, ok := ctx.(*probe); ok {
+			p.name = funcName(fn)
+			return nil
+		}
+		return fn(ctx, c)
+	}
+}
+
+// link is one middleware in a frame.
+type link[C any] struct {
+	m      Middleware[C]
+	name   string
+	lock   *Lock
+	next   Next
+	called bool // next was called in the present step
+}
+
+func newLinks[C any](ms []Middleware[C]) []link[C] {
+	links := make([]link[C], len(ms))
+	for i, m := range ms {
+		if m == nil {
+			panic("task: nil middleware")
+		}
+		name, lock := describe(m)
+		links[i] = link[C]{m: m, name: name, lock: lock}
+	}
+	return links
+}
+
+// frame is a chain built once: one goroutine at a time runs it, any number of
+// times, without an allocation.
+type frame[C any] struct {
+	links  []link[C]
+	c      *C
+	rest   Next // what comes after the last
+	at     int  // the middleware that runs now, for the name in an error
+	origin int  // index of the middleware that the present error came from; -1: none
+}
+
+func newFrame[C any](links []link[C]) *frame[C] {
+	f := &frame[C]{links: append([]link[C](nil), links...), origin: -1}
+	for i := range f.links {
+		l := &f.links[i]
+		l.next = func(ctx context.Context) error {
+			l.called = true
+			err := f.run(ctx, i+1)
+			f.at = i
+			return err
+		}
+	}
+	return f
+}
+
+// run runs the middleware from the i-th on, then the rest.
+func (f *frame[C]) run(ctx context.Context, i int) error {
+	for ; i < len(f.links); i++ {
+		l := &f.links[i]
+		l.called = false
+		f.at = i
+		err := l.m(ctx, f.c, l.next)
+		if err != nil {
+			if f.origin < i {
+				f.origin = i
+			}
+			return err
+		}
+		if l.called {
+			f.origin = -1
+			return nil
+		}
+	}
+	err := f.rest(ctx)
+	if err != nil {
+		f.origin = len(f.links)
+	}
+	return err
+}
+
+// named puts the name of the middleware that err came from before it, unless it
+// came from what follows the frame or has the name already.
+func (f *frame[C]) named(err error) error {
+	if err == nil || f.origin < 0 || f.origin >= len(f.links) {
+		return err
+	}
+	return withName(f.links[f.origin].name, err)
+}
+
+func withName(name string, err error) error {
+	if _, ok := err.(*PanicError); ok {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// catch turns a panic into a *PanicError: defer it with the name of what runs.
+func catch(ctx context.Context, name func() string, err *error) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if pe, ok := v.(*PanicError); ok {
+		*err = pe // a panic of a group's goroutine that went on in its caller
+		return
+	}
+	pe := &PanicError{Name: name(), Value: v, Stack: debug.Stack()}
+	if e := engineOf(ctx); e != nil {
+		pe.Node, pe.Roles = e.id, e.roles
+	}
+	*err = pe
+}

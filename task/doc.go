@@ -1,0 +1,54 @@
+// Package task is the engine: a [Task] runs a chain of [Middleware] over a
+// context, step after step, and carries typed events between the middleware and
+// listeners of this process and of the job's other nodes.
+//
+//	var Greeting = task.NewEvent[string]("greeting")
+//
+//	func play(ctx context.Context, node task.Node) error {
+//		t := task.New[Context](node, task.ByID("learner", "collector"))
+//		Greeting.On(t, func(ctx context.Context, msg string) error { fmt.Println(msg); return nil })
+//		t.Use(task.Step(func(ctx context.Context, c *Context) error {
+//			return Greeting.Emit(ctx, t, "hi")
+//		}))
+//		return t.Run(ctx, task.MaxSteps(10))
+//	}
+//
+// # Steps
+//
+// Middleware run forward in the order of Use, up to their call of next, and
+// backward in reverse. The context is one stable pointer that is renewed in place
+// after every step: kept fields survive, the others return to their defaults.
+// The chain is built once; a step allocates nothing by itself.
+//
+// # Events and their order
+//
+// One runner at a time calls the listeners of a task, in order of arrival over
+// all events: what one sender emitted, to whatever events, is heard here in the
+// order of its emits. Two listeners of one event never run concurrently.
+//
+// A listener that is slow does not stop the others. When it waits for an event,
+// or emits to a mailbox that is full, or simply makes no progress for some
+// milliseconds while messages are queued, a new runner takes the queue over. The
+// slow one keeps only the mailbox of its own event, which it empties in order
+// before it gives it back. So the order per sender holds over all events while
+// listeners are quick, and for each event always.
+//
+// A mailbox holds 4096 messages that were emitted on this node; then a Reliable
+// emit blocks until there is room or its context ends. A listener that emits to
+// the very mailbox that waits for it is let through, so it cannot stop itself.
+// Pass a listener's own ctx to what it calls: it is how the engine knows.
+// Messages from other nodes are bounded by the [Bus].
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use, except those that assemble a task
+// (Use, UseFor, Wrap, Defaults), which come before Run. A Task owns
+// its runners: they have stopped when Run or Close returns, unless a listener
+// ignores its context beyond the drain timeout, which is an error naming it.
+//
+// # Errors
+//
+// Mistakes of assembly panic with "task: what". What can happen at run time is an
+// error: [ErrNotStarted], [ErrClosed], [ErrFinished], [ErrPreempted],
+// [*ListenerError], [*PanicError], [*WaitError], [*RemoteError].
+package task

@@ -1,0 +1,292 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// engine is all of a task that does not depend on the type of its context.
+type engine struct {
+	node   Node
+	id     int
+	labels []string // of the node
+	words  []string // labels and roles: what To matches
+	roles  []string // nil: all
+	known  []string // roles that the options speak of
+	log    *slog.Logger
+	bus    Bus
+	cfg    *config
+	d      *dispatcher
+
+	ports   atomic.Pointer[map[*eventCore]face]
+	portsMu sync.Mutex // held to add a port
+
+	state    atomic.Int32 // a life
+	finished atomic.Bool
+	closing  atomic.Bool // the end has begun: listeners are cut off without ado
+	drained  atomic.Bool // nothing more can be sent to other nodes
+	busDown  atomic.Bool
+
+	base context.Context // of listeners; set by start
+
+	mu         sync.Mutex
+	outcome    Outcome
+	err        error // of a Failure or Preempted outcome
+	cutCause   error
+	cancelRun  context.CancelCauseFunc // nil outside the step loop
+	cancelBase context.CancelCauseFunc // nil before start
+	graceTimer *time.Timer
+	hooks      []hook
+}
+
+type hook func(context.Context, Outcome) error
+
+// The lives of an engine.
+const (
+	fresh int32 = iota
+	started
+	closed
+)
+
+func newEngine(node Node, opts []Option) *engine {
+	if node == nil {
+		panic("task: New without a node")
+	}
+	e := &engine{
+		node: node, id: node.ID(), labels: node.Labels(), log: node.Logger(), bus: node.Bus(),
+		cfg: newConfig(opts), d: newDispatcher(),
+	}
+	e.ports.Store(&map[*eventCore]face{})
+	e.assignRoles(e.cfg)
+	if e.bus != nil {
+		if node.Codec() == nil {
+			panic("task: node has a bus but no codec")
+		}
+		finishEvent.listen(e, e.heardFinish, false, []ListenOption{Named("finish")})
+		e.bus.Watch(e.peerChanged)
+	}
+	return e
+}
+
+func (e *engine) engine() *engine { return e }
+
+// engineKey finds the engine in the contexts that it makes.
+type engineKey struct{}
+
+func engineOf(ctx context.Context) *engine {
+	e, _ := ctx.Value(engineKey{}).(*engine)
+	return e
+}
+
+// usable is an error unless the task is between start and close.
+func (e *engine) usable(call, event string) error {
+	switch e.state.Load() {
+	case fresh:
+		return fmt.Errorf("%s %q: %w", call, event, ErrNotStarted)
+	case closed:
+		return fmt.Errorf("%s %q: %w", call, event, ErrClosed)
+	}
+	return nil
+}
+
+func (e *engine) sendable() error {
+	if e.drained.Load() {
+		return fmt.Errorf("to other nodes: %w", ErrClosed)
+	}
+	return nil
+}
+
+func (e *engine) peerIDs() []int {
+	if e.bus == nil {
+		return nil
+	}
+	var ids []int
+	for _, p := range e.bus.Peers() {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+func (e *engine) peerChanged(c PeerChange) {
+	switch c.Event {
+	case BusFailed:
+		e.busDown.Store(true)
+		e.fail(fmt.Errorf("bus: %w", c.Err))
+	case PeerLost:
+		if c.Fatal {
+			e.fail(fmt.Errorf("node %d lost: %w", c.Peer.ID, c.Err))
+			return
+		}
+		e.log.Warn("node lost", "peer", c.Peer.ID, "err", c.Err)
+	case PeerJoined, PeerLeft:
+	}
+}
+
+// start connects, and returns when listeners hear events and every Latest value
+// that the other nodes had has been heard.
+func (e *engine) start(ctx context.Context) error {
+	if !e.state.CompareAndSwap(fresh, started) {
+		if e.state.Load() == closed {
+			return fmt.Errorf("start: %w", ErrClosed)
+		}
+		return errStarted
+	}
+	base, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), engineKey{}, e))
+	e.mu.Lock()
+	e.base, e.cancelBase = base, cancel
+	e.mu.Unlock()
+	e.d.start(base)
+	if e.bus == nil {
+		return nil
+	}
+	defer e.sayLate("still waiting for the other nodes to be ready")()
+	if err := e.bus.Start(ctx, e.words); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if err := e.d.await(ctx, e.latestHeard); err != nil {
+		return fmt.Errorf("start: hear the newest values: %w", err)
+	}
+	return nil
+}
+
+// latestHeard says whether no Latest value waits to be heard. d.mu is held.
+func (e *engine) latestHeard() bool {
+	for c, p := range *e.ports.Load() {
+		if c.policy == DeliverLatest && p.box().queued > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sayLate logs what, if the function that it returns is not called for long.
+func (e *engine) sayLate(what string) (stop func()) {
+	l := newLate(func(waited time.Duration) {
+		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs())
+	})
+	l.start()
+	return l.stop
+}
+
+// failDrain bounds how long a failed task waits for the others to hear of it.
+const failDrain = 5 * time.Second
+
+// end ends a started task, in this order:
+//
+//  1. the step loop has ended, and the outcome is decided;
+//  2. the OnFinish hooks run (runHooks): they may emit, and see the outcome;
+//  3. the outcome is sent to the other nodes, if it was decided here;
+//  4. the bus is drained while listeners still run: what was emitted on either
+//     side arrives;
+//  5. the mailboxes are drained, unless the task failed; then listeners that wait
+//     for what cannot come any more are cut off;
+//  6. the bus is closed;
+//  7. the runners are stopped.
+//
+// The error joins what went wrong on the way, after the outcome's own.
+func (e *engine) end(ctx context.Context, tell bool) error {
+	ctx = context.WithoutCancel(ctx)
+	o, _ := e.result()
+	e.closing.Store(true)
+	limit := e.cfg.drain
+	if o.Kind == Failure {
+		limit = min(limit, failDrain)
+	}
+	dctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("drain timeout of %v: %w", limit, context.DeadlineExceeded))
+	defer cancel()
+	var errs []error
+	if e.bus != nil && !e.busDown.Load() {
+		errs = append(errs, e.drainBus(dctx, o, tell))
+	}
+	e.drained.Store(true)
+	if o, _ = e.result(); o.Kind != Failure {
+		errs = append(errs, e.drainBoxes(dctx))
+	}
+	e.state.Store(closed)
+	e.reportUnfed()
+	if e.bus != nil {
+		if err := e.bus.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close: %w", err))
+		}
+	}
+	errs = append(errs, e.stopRunners(ctx))
+	_, err := e.result()
+	return errors.Join(append([]error{err}, errs...)...)
+}
+
+func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
+	defer e.sayLate("still waiting for events to arrive at the end")()
+	var errs []error
+	if tell && o.Node == e.id && o.Kind != Running {
+		m := finishMessage{Kind: uint8(o.Kind), Node: o.Node, Reason: o.Reason}
+		errs = append(errs, finishEvent.Emit(ctx, e, m, OnlyRemote()))
+	}
+	err := e.bus.Drain(ctx, tell && (o.Kind == Success || o.Kind == Preempted))
+	if err != nil {
+		errs = append(errs, fmt.Errorf("drain: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// drainBoxes waits until every message was heard. Listeners that then still wait
+// for events are cut off.
+func (e *engine) drainBoxes(ctx context.Context) error {
+	defer e.sayLate("still waiting for listeners at the end")()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.base, func() { cancel(context.Cause(e.base)) })()
+	err := e.d.await(ctx, e.d.quiet)
+	if err == nil {
+		e.cancelBase(ErrFinished)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.drain)
+		defer cancel()
+		err = e.d.await(ctx, e.d.empty)
+	}
+	if err == nil {
+		return nil
+	}
+	if o, _ := e.result(); o.Kind == Failure {
+		return nil // a listener failed meanwhile: that is the error
+	}
+	return fmt.Errorf("drain mailboxes: %w (%s)", err, e.backlog())
+}
+
+// stopRunners cuts off the listeners' context and waits for the runners.
+func (e *engine) stopRunners(ctx context.Context) error {
+	e.cancelBase(ErrFinished)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.drain)
+	defer cancel()
+	if e.d.stop(ctx) != nil {
+		return fmt.Errorf("close: a listener did not return within %v of the end of its context (%s)", e.cfg.drain, e.backlog())
+	}
+	return nil
+}
+
+// runHooks runs the OnFinish hooks. An error of one makes the task fail.
+func (e *engine) runHooks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, engineKey{}, e), e.cfg.hooks)
+	defer cancel()
+	e.mu.Lock()
+	hooks := e.hooks
+	e.mu.Unlock()
+	var errs []error
+	o, _ := e.result()
+	for _, h := range hooks {
+		if err := runHook(ctx, h, o); err != nil {
+			errs = append(errs, fmt.Errorf("on finish: %w", err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		e.stopped(ctx, err)
+	}
+}
+
+func runHook(ctx context.Context, h hook, o Outcome) (err error) {
+	defer catch(ctx, func() string { return funcName(h) }, &err)
+	return h(ctx, o)
+}

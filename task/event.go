@@ -1,0 +1,259 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Event is the declaration of an event: its name, the type of its payload, and
+// what happens when a listener is slow. It holds no state, so one package-level
+// value serves all tasks. Payloads are shared with the listeners of this node:
+// who emits a slice, map or pointer does not change it afterwards.
+type Event[T any] struct{ core eventCore }
+
+type eventCore struct {
+	name     string
+	policy   Delivery
+	queue    int
+	internal bool // not of the user: no reports, no Off by glob
+}
+
+// EventOption chooses the delivery policy of an event.
+type EventOption func(*eventCore)
+
+// Reliable, the default, blocks the emitter while a listener is too slow.
+func Reliable() EventOption { return func(c *eventCore) { c.policy = DeliverReliable } }
+
+// Latest keeps only the newest value of each sender: older ones that were not
+// heard yet are skipped and counted. A newer value takes the place of the one it
+// replaces, so what was emitted after a value never is heard before it or a newer
+// one. A node that joins late receives the newest value before its first step.
+func Latest() EventOption { return func(c *eventCore) { c.policy = DeliverLatest } }
+
+// DropOldest keeps the newest n messages that wait, and counts the others.
+func DropOldest(n int) EventOption { return dropping(DeliverDropOldest, n) }
+
+// DropNewest keeps the oldest n messages that wait, and counts the others.
+func DropNewest(n int) EventOption { return dropping(DeliverDropNewest, n) }
+
+func dropping(policy Delivery, n int) EventOption {
+	if n < 1 {
+		panic("task: an event that drops needs room for one message at least")
+	}
+	return func(c *eventCore) { c.policy, c.queue = policy, n }
+}
+
+// NewEvent declares an event. Two different declarations of one name cannot be
+// used on one task.
+func NewEvent[T any](name string, opts ...EventOption) *Event[T] {
+	if name == "" {
+		panic("task: event without a name")
+	}
+	e := &Event[T]{core: eventCore{name: name}}
+	for _, o := range opts {
+		o(&e.core)
+	}
+	return e
+}
+
+// Name returns the name of the event.
+func (e *Event[T]) Name() string { return e.core.name }
+
+// Host is what events are emitted and heard on: every [*Task].
+type Host interface{ engine() *engine }
+
+// EmitOption says whom an emit reaches.
+type EmitOption struct {
+	where emitWhere
+	to    []string
+}
+
+type emitWhere uint8
+
+const (
+	everywhere emitWhere = iota
+	onlyLocal
+	onlyRemote
+)
+
+// OnlyLocal reaches the listeners of this node.
+func OnlyLocal() EmitOption { return EmitOption{where: onlyLocal} }
+
+// OnlyRemote reaches the listeners of all other nodes.
+func OnlyRemote() EmitOption { return EmitOption{where: onlyRemote} }
+
+// To reaches the nodes, this one included, that have a label or role which
+// matches any of the patterns, such as "node.1" or "collector". With several To
+// every one must match.
+func To(patterns ...string) EmitOption { return EmitOption{to: patterns} }
+
+// Emit hands v to every listener of the event on this node and on the others,
+// each once. It returns when v is queued here and taken over by the bus, without
+// waiting for the listeners to run. On a [Reliable] event it blocks while a queue
+// is full, until ctx or the task ends; an error says who was not reached.
+func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) error {
+	en := h.engine()
+	if err := en.usable("emit", e.core.name); err != nil {
+		return err
+	}
+	p, err := e.port(en)
+	if err != nil {
+		return err
+	}
+	local, remote := true, p.channel != nil
+	var match func(Peer) bool
+	if len(opts) > 0 {
+		local, remote, match = route(en, remote, opts)
+	}
+	version := p.emitted.Add(1)
+	heard := !local
+	if local && p.listened.Load() {
+		heard = true
+		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, version: version}); err != nil {
+			return fmt.Errorf("emit %q: %w", e.core.name, err)
+		}
+	}
+	if remote && p.channel.Listened() {
+		heard = true
+		if err := p.send(ctx, v, match); err != nil {
+			return fmt.Errorf("emit %q: %w", e.core.name, err)
+		}
+	}
+	if !heard && len(opts) == 0 && !e.core.internal && p.unheard.CompareAndSwap(false, true) {
+		en.log.Warn("event has no listener on any node", "event", e.core.name, "node", en.id)
+	}
+	return nil
+}
+
+// route works out whom the options reach.
+func route(en *engine, remote bool, opts []EmitOption) (local, rem bool, match func(Peer) bool) {
+	local, rem = true, remote
+	to := make([][]string, 0, len(opts))
+	for _, o := range opts {
+		switch o.where {
+		case onlyLocal:
+			rem = false
+		case onlyRemote:
+			local = false
+		}
+		if o.to != nil {
+			to = append(to, o.to)
+		}
+	}
+	if len(to) == 0 {
+		return local, rem, nil
+	}
+	matches := func(words []string) bool {
+		for _, patterns := range to {
+			if !matchAny(patterns, words) {
+				return false
+			}
+		}
+		return true
+	}
+	return local && matches(en.words), rem, func(p Peer) bool { return matches(p.Labels) }
+}
+
+// ListenOption configures one listener.
+type ListenOption func(*Listener)
+
+// Isolated makes an error or a panic of the listener drop only this listener,
+// which is logged and counted, instead of ending the task.
+func Isolated() ListenOption { return func(l *Listener) { l.isolated = true } }
+
+// Named gives the listener a name for errors and logs; without it, it has the
+// name of its function.
+func Named(name string) ListenOption { return func(l *Listener) { l.name = name } }
+
+// On calls fn for every message of the event, until Off. Calls are never
+// concurrent, and in order per sender. fn's ctx ends when the run does; see also
+// [Sender] and [Version]. An error or panic ends the task with a
+// [*ListenerError], unless [Isolated]. A payload type that cannot travel to other
+// nodes, and a name that another Event has on this task, panic.
+func (e *Event[T]) On(h Host, fn func(ctx context.Context, v T) error, opts ...ListenOption) *Listener {
+	return e.listen(h, fn, false, opts)
+}
+
+// Once is On for the first message only.
+func (e *Event[T]) Once(h Host, fn func(ctx context.Context, v T) error, opts ...ListenOption) *Listener {
+	return e.listen(h, fn, true, opts)
+}
+
+func (e *Event[T]) listen(h Host, fn func(context.Context, T) error, once bool, opts []ListenOption) *Listener {
+	if fn == nil {
+		panic(fmt.Sprintf("task: nil listener of event %q", e.core.name))
+	}
+	p, err := e.port(h.engine())
+	if err != nil {
+		panic("task: listen: " + err.Error())
+	}
+	l := &listener[T]{Listener: Listener{event: e.core.name, once: once}, fn: fn}
+	for _, o := range opts {
+		o(&l.Listener)
+	}
+	if l.name == "" {
+		l.name = funcName(fn)
+	}
+	p.add(l)
+	return &l.Listener
+}
+
+// WaitFor waits for the next message of the event that arrives here and returns
+// its payload. When ctx or the task ends first, it returns a [*WaitError].
+func (e *Event[T]) WaitFor(ctx context.Context, h Host) (T, error) {
+	var zero T
+	en := h.engine()
+	if err := en.usable("wait for", e.core.name); err != nil {
+		return zero, err
+	}
+	p, err := e.port(en)
+	if err != nil {
+		return zero, err
+	}
+	got := make(chan T, 1) // capacity 1: a Once is called once
+	l := &listener[T]{
+		Listener: Listener{event: e.core.name, name: "wait", once: true, waiter: true},
+		fn:       func(_ context.Context, v T) error { got <- v; return nil },
+	}
+	p.add(l)
+	defer en.d.waitInListener(ctx)()
+	say := newLate(func(waited time.Duration) {
+		en.log.Warn("still waiting for an event", "event", e.core.name, "waited", waited, "from", senders(en.id, en.peerIDs()))
+	})
+	say.start()
+	defer say.stop()
+	var cause error
+	select {
+	case v := <-got:
+		return v, nil
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-en.base.Done():
+		cause = context.Cause(en.base)
+	}
+	if !l.gone.CompareAndSwap(false, true) {
+		return <-got, nil // it was called in this very moment
+	}
+	p.remove(l)
+	return zero, &WaitError{Event: e.core.name, Node: en.id, Peers: en.peerIDs(), Err: cause}
+}
+
+// waitInListener makes way for other listeners if ctx is that of a listener's
+// call, and returns what is to be called after the wait.
+func (d *dispatcher) waitInListener(ctx context.Context) func() {
+	r := runnerOf(ctx, d)
+	if r == nil {
+		return func() {}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handOff(r)
+	r.waiting++
+	d.note()
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		r.waiting--
+	}
+}

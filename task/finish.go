@@ -1,0 +1,169 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says how a task ended.
+type Kind uint8
+
+// The kinds of an outcome.
+const (
+	Running   Kind = iota // it has not ended
+	Success               // by MaxSteps or Finish, here or on another node
+	Failure               // by an error, here or on another node
+	Preempted             // it was asked to give way, and may be continued later
+)
+
+// String returns the kind in lower case.
+func (k Kind) String() string {
+	switch k {
+	case Running:
+		return "running"
+	case Success:
+		return "success"
+	case Failure:
+		return "failure"
+	case Preempted:
+		return "preempted"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Outcome is how a task ended, and why.
+type Outcome struct {
+	Kind   Kind
+	Node   int    // id of the node that ended it
+	Reason string // such as "max steps", or the text of an error
+}
+
+// finishEvent tells the other nodes of the job how it ends.
+var finishEvent = &Event[finishMessage]{core: eventCore{name: "ditask.finish", internal: true}}
+
+type finishMessage struct {
+	Kind   uint8
+	Node   int
+	Reason string
+}
+
+// decide sets the outcome. The first one stays, except that a failure replaces a
+// success or a preemption.
+func (e *engine) decide(o Outcome, err error, cut error, after time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.outcome.Kind != Running && (o.Kind != Failure || e.outcome.Kind == Failure) {
+		return
+	}
+	e.outcome, e.err = o, err
+	e.finished.Store(true)
+	e.cut(cut, after)
+	if o.Kind == Failure && e.cancelBase != nil {
+		e.cancelBase(err)
+	}
+}
+
+// cut ends the context of the step that runs, or of the one that would come.
+// e.mu is held.
+func (e *engine) cut(cause error, after time.Duration) {
+	e.cutCause = cause
+	if e.cancelRun == nil {
+		return
+	}
+	if after == 0 {
+		e.cancelRun(cause)
+		return
+	}
+	cancel := e.cancelRun
+	e.graceTimer = time.AfterFunc(after, func() { cancel(cause) })
+}
+
+// attach names the function that ends the run's context.
+func (e *engine) attach(cancel context.CancelCauseFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancelRun = cancel
+	if e.finished.Load() {
+		cancel(e.cutCause)
+	}
+}
+
+// detach stops what attach and cut have started.
+func (e *engine) detach() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancelRun = nil
+	if e.graceTimer != nil {
+		e.graceTimer.Stop()
+	}
+}
+
+func (e *engine) succeed(reason string) {
+	e.decide(Outcome{Kind: Success, Node: e.id, Reason: reason}, nil, ErrFinished, e.cfg.grace)
+}
+
+func (e *engine) fail(err error) {
+	e.decide(Outcome{Kind: Failure, Node: e.id, Reason: err.Error()}, err, err, 0)
+}
+
+func (e *engine) preempt(err *PreemptError) {
+	e.decide(Outcome{Kind: Preempted, Node: e.id, Reason: err.Reason}, err, err, 0)
+}
+
+// heardFinish ends this task as another node says.
+func (e *engine) heardFinish(_ context.Context, m finishMessage) error {
+	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}
+	switch o.Kind {
+	case Success:
+		e.decide(o, nil, ErrFinished, 0)
+	case Preempted:
+		err := &PreemptError{Node: m.Node, Reason: m.Reason}
+		e.decide(o, err, err, 0)
+	case Failure:
+		err := &RemoteError{Node: m.Node, Reason: m.Reason}
+		e.decide(o, err, err, 0)
+	default:
+		return fmt.Errorf("node %d finished with unknown kind %d", m.Node, m.Kind)
+	}
+	return nil
+}
+
+func (e *engine) result() (Outcome, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.outcome, e.err
+}
+
+// stopped settles the outcome when the step loop has ended.
+func (e *engine) stopped(ctx context.Context, stepErr error) {
+	if stepErr != nil && !isCut(ctx, stepErr) {
+		if o, err := e.result(); o.Kind == Failure && !errors.Is(stepErr, err) {
+			e.mu.Lock()
+			e.err = errors.Join(err, stepErr)
+			e.mu.Unlock()
+			return
+		}
+		e.fail(stepErr)
+		return
+	}
+	if e.finished.Load() {
+		return
+	}
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return
+	}
+	if pe, ok := errors.AsType[*PreemptError](cause); ok {
+		e.preempt(pe)
+		return
+	}
+	e.fail(fmt.Errorf("run: %w", cause))
+}
+
+// isCut says whether a step's error comes from the end of the run's context, and
+// so is none of its own.
+func isCut(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()) || errors.Is(err, ErrFinished))
+}

@@ -1,0 +1,54 @@
+package task
+
+import (
+	"sync"
+	"time"
+)
+
+// lateAfter is how long something may block before the log says what it waits for.
+const lateAfter = 10 * time.Second
+
+// late reports something that blocks for long: after lateAfter, then each time
+// twice as long as before. It may be started and stopped many times.
+type late struct {
+	say func(waited time.Duration)
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	waited time.Duration // when it speaks next; 0 while stopped
+}
+
+func newLate(say func(waited time.Duration)) *late {
+	return &late{say: say}
+}
+
+func (l *late) start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waited = lateAfter
+	if l.timer == nil {
+		l.timer = time.AfterFunc(lateAfter, l.fire)
+		return
+	}
+	l.timer.Reset(lateAfter)
+}
+
+func (l *late) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waited = 0
+	l.timer.Stop()
+}
+
+func (l *late) fire() {
+	l.mu.Lock()
+	waited := l.waited
+	if waited > 0 {
+		l.timer.Reset(waited)
+		l.waited *= 2
+	}
+	l.mu.Unlock()
+	if waited > 0 {
+		l.say(waited)
+	}
+}

@@ -1,0 +1,98 @@
+package task
+
+import (
+	"context"
+	"path"
+	"reflect"
+	"runtime"
+	"strings"
+)
+
+// probe is a context with which the engine asks the middleware that this package
+// makes (and no other) what they hold, since a function has no other face.
+type probe struct {
+	context.Context
+	name string
+	lock *Lock
+}
+
+// describe names a middleware in the form "rl.Collect" and returns the lock that
+// it was given by [Locked].
+func describe[C any](m Middleware[C]) (name string, lock *Lock) {
+	pc := reflect.ValueOf(m).Pointer()
+	if ownFile(pc) {
+		p := &probe{Context: context.Background()}
+		if m(p, nil, nil) == nil && p.name != "" {
+			return p.name, p.lock
+		}
+	}
+	return pcName(pc), nil
+}
+
+// ownFile says whether the function at pc was written in this package, so that
+// it knows a probe. Tests are not.
+func ownFile(pc uintptr) bool {
+	fn := runtime.FuncForPC(pc)
+	_, here, _, ok := runtime.Caller(0)
+	if fn == nil || !ok {
+		return false
+	}
+	file, _ := fn.FileLine(pc)
+	return path.Dir(file) == path.Dir(here) && !strings.HasSuffix(file, "_test.go")
+}
+
+// funcName names any function value in the form "rl.Collect".
+func funcName(fn any) string { return pcName(reflect.ValueOf(fn).Pointer()) }
+
+func pcName(pc uintptr) string {
+	fn := runtime.FuncForPC(pc)
+	if fn == nil {
+		return "unknown"
+	}
+	file, _ := fn.FileLine(pc)
+	return trimName(fn.Name(), file)
+}
+
+// trimName shortens a symbol such as "a.b/c/rl.Collect[...].func1" to
+// "rl.Collect". The closure of a constructor that was inlined into its caller is
+// called "a.b/main.play.Collect.func2": then the file says whose it is.
+func trimName(symbol, file string) string {
+	s := symbol[strings.LastIndexByte(symbol, '/')+1:]
+	for { // the package path of a type argument has slashes too, so cut it first
+		i := strings.IndexByte(symbol, '[')
+		if i < 0 {
+			break
+		}
+		j := strings.IndexByte(symbol[i:], ']')
+		if j < 0 {
+			break
+		}
+		symbol = symbol[:i] + symbol[i+j+1:]
+		s = symbol[strings.LastIndexByte(symbol, '/')+1:]
+	}
+	s = strings.TrimSuffix(s, "-fm")
+	pkg, rest, ok := strings.Cut(s, ".")
+	if !ok {
+		return s
+	}
+	var kept []string
+	for part := range strings.SplitSeq(rest, ".") {
+		if part != "" && !isClosure(part) {
+			kept = append(kept, part)
+		}
+	}
+	switch {
+	case len(kept) == 0:
+		return s
+	case len(kept) == 1 || strings.HasPrefix(kept[0], "("):
+		return pkg + "." + strings.Join(kept, ".")
+	}
+	return path.Base(path.Dir(file)) + "." + kept[len(kept)-1]
+}
+
+// isClosure says whether a part of a symbol is one that the compiler counts:
+// "func1", "gowrap2", "3".
+func isClosure(part string) bool {
+	digits := strings.TrimPrefix(strings.TrimPrefix(part, "func"), "gowrap")
+	return digits != "" && strings.Trim(digits, "0123456789") == "" || strings.HasPrefix(digits, "-range")
+}

@@ -1,0 +1,85 @@
+package task
+
+import "time"
+
+// Option configures a task.
+type Option func(*config)
+
+type config struct {
+	roles   []string
+	byID    []string
+	byLabel []labelRoles
+	async   bool
+	isolate bool
+	drain   time.Duration
+	hooks   time.Duration
+	grace   time.Duration
+}
+
+type labelRoles struct {
+	glob  string
+	roles []string
+}
+
+// ByID gives node 0 the first role, node 1 the second, and so on; all further
+// nodes have the last one. A standalone node is given none, which is all.
+func ByID(roles ...string) Option {
+	if len(roles) == 0 {
+		panic("task: ByID without a role")
+	}
+	return func(c *config) { c.byID = roles }
+}
+
+// WithRoles gives this node the roles, wherever it runs.
+func WithRoles(roles ...string) Option {
+	return func(c *config) { c.roles = append(c.roles, roles...) }
+}
+
+// ByLabel gives the roles to the nodes that have a label which matches glob. A
+// node of a job that no rule gives a role has none; a standalone node has all.
+func ByLabel(glob string, roles ...string) Option {
+	return func(c *config) { c.byLabel = append(c.byLabel, labelRoles{glob: glob, roles: roles}) }
+}
+
+// Async runs the forward halves of a step concurrently and, once all have ended,
+// the backward halves in reverse order, one after the other. An error of one
+// cancels the context of the others. See [Locked] to keep some from overlapping.
+func Async() Option { return func(c *config) { c.async = true } }
+
+// Isolate makes every listener of the task [Isolated].
+func Isolate() Option { return func(c *config) { c.isolate = true } }
+
+// DrainTimeout bounds how long the end of a run waits for events to arrive, here
+// and at the other nodes, and for listeners to return. The default is 30 s.
+func DrainTimeout(d time.Duration) Option { return func(c *config) { c.drain = d } }
+
+// HookTimeout bounds the [Task.OnFinish] hooks together. The default is 30 s.
+func HookTimeout(d time.Duration) Option { return func(c *config) { c.hooks = d } }
+
+// FinishGrace bounds how long the step in which this node called Finish may go
+// on waiting for events before its context ends with [ErrFinished], as it does at
+// once when the finish comes from another node. The default is 1 s.
+func FinishGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
+
+func newConfig(opts []Option) *config {
+	c := &config{drain: 30 * time.Second, hooks: 30 * time.Second, grace: time.Second}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}
+
+// RunOption configures one Run.
+type RunOption func(*runConfig)
+
+type runConfig struct{ max int }
+
+// MaxSteps ends the run after n steps, with success. During the last step the
+// task is already finished before the first backward half. Without this option a
+// run ends by Finish, its context or an error.
+func MaxSteps(n int) RunOption {
+	if n < 0 {
+		panic("task: MaxSteps is negative")
+	}
+	return func(c *runConfig) { c.max = n }
+}

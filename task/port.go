@@ -1,0 +1,434 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Listener is one listener of an event on one task.
+type Listener struct {
+	event, name string
+	once        bool
+	waiter      bool // it belongs to a WaitFor
+	isolated    bool
+	gone        atomic.Bool // Off, or a Once that was called
+	drop        func()      // takes it off its port's list
+}
+
+// Off ends the listener: no call of it begins after Off has returned. It may be
+// called any number of times, and by the listener itself.
+func (l *Listener) Off() {
+	l.gone.Store(true)
+	l.drop()
+}
+
+// take says whether the listener is to be called.
+func (l *Listener) take() bool {
+	if l.once {
+		return l.gone.CompareAndSwap(false, true)
+	}
+	return !l.gone.Load()
+}
+
+type listener[T any] struct {
+	Listener
+	fn func(context.Context, T) error
+}
+
+// slot is one message in a mailbox.
+type slot[T any] struct {
+	v       T
+	version uint64
+	credit  Credit // nil for a local message
+	from    int
+	bytes   int
+}
+
+// port is an event on one task: its mailbox, its listeners and its channel.
+type port[T any] struct {
+	mailbox
+	en      *engine
+	core    *eventCore
+	codec   PayloadCodec // nil without a bus
+	channel Channel      // nil without a bus
+	scratch sync.Pool    // of *scratch[T]
+
+	emitted  atomic.Uint64
+	noOne    atomic.Uint64 // messages that came to no listener
+	isolated atomic.Uint64 // calls that dropped an isolated listener
+	unheard  atomic.Bool   // it was reported that nobody listens
+	listened atomic.Bool   // there is a listener
+
+	listeners   atomic.Pointer[[]*listener[T]]
+	listenersMu sync.Mutex // held to change listeners, and to announce it
+	ever        bool       // a listener other than a wait was added
+
+	// The queue: out[at:], then in[head:]. Guarded by dispatcher.mu, except that
+	// out and at belong to the runner that has the mailbox.
+	in, out  []slot[T]
+	head, at int
+
+	// Guarded by dispatcher.mu.
+	oldest, newest, skipped uint64
+	last                    map[int]uint64 // Latest: the newest version of each sender
+
+	// Of the message being heard; they belong to the runner.
+	calling []*listener[T]
+	next    int
+}
+
+// scratch is what one emit to other nodes, or one arrival, needs for a moment.
+type scratch[T any] struct {
+	v    T
+	buf  []byte
+	late *late
+}
+
+// face is what the engine does with a port of any type.
+type face interface {
+	event() *eventCore
+	box() *mailbox
+	off()
+	stats() EventStats
+	unfed() bool
+}
+
+// port returns the event's port on a task, and declares it on first use.
+func (e *Event[T]) port(en *engine) (*port[T], error) {
+	if p, ok := (*en.ports.Load())[&e.core]; ok {
+		return p.(*port[T]), nil
+	}
+	en.portsMu.Lock()
+	defer en.portsMu.Unlock()
+	old := *en.ports.Load()
+	if p, ok := old[&e.core]; ok {
+		return p.(*port[T]), nil
+	}
+	for c := range old {
+		if c.name == e.core.name {
+			return nil, fmt.Errorf("event %q is declared twice on this task", c.name)
+		}
+	}
+	p, err := newPort[T](en, &e.core)
+	if err != nil {
+		return nil, fmt.Errorf("event %q: %w", e.core.name, err)
+	}
+	ports := make(map[*eventCore]face, len(old)+1)
+	for c, f := range old {
+		ports[c] = f
+	}
+	ports[&e.core] = p
+	en.ports.Store(&ports)
+	return p, nil
+}
+
+func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
+	p := &port[T]{en: en, core: core}
+	p.work, p.one = p, core.policy != DeliverReliable
+	p.listeners.Store(new([]*listener[T]))
+	p.scratch.New = func() any {
+		return &scratch[T]{late: newLate(func(waited time.Duration) {
+			en.log.Warn("emit still blocked by another node", "event", core.name, "waited", waited, "peers", en.peerIDs())
+		})}
+	}
+	if core.policy == DeliverLatest {
+		p.last = map[int]uint64{}
+	}
+	if en.bus == nil {
+		return p, nil
+	}
+	var err error
+	if p.codec, err = en.node.Codec().Payload(reflect.TypeFor[T]()); err != nil {
+		return nil, err
+	}
+	p.channel, err = en.bus.Channel(ChannelSpec{
+		Name: core.name, Delivery: core.policy, Queue: core.queue,
+		Fingerprint: p.codec.Fingerprint(), Schema: p.codec.Schema(),
+	}, p.deliver)
+	return p, err
+}
+
+func (p *port[T]) event() *eventCore { return p.core }
+func (p *port[T]) box() *mailbox     { return &p.mailbox }
+
+// add puts l on the list and tells the other nodes of the first.
+func (p *port[T]) add(l *listener[T]) {
+	l.drop = func() { p.remove(l) }
+	p.listenersMu.Lock()
+	defer p.listenersMu.Unlock()
+	p.ever = p.ever || !l.waiter
+	p.setListeners(append(slices.Clone(*p.listeners.Load()), l))
+}
+
+func (p *port[T]) remove(l *listener[T]) {
+	p.listenersMu.Lock()
+	defer p.listenersMu.Unlock()
+	list := *p.listeners.Load()
+	if i := slices.Index(list, l); i >= 0 {
+		p.setListeners(slices.Delete(slices.Clone(list), i, i+1))
+	}
+}
+
+// off ends all listeners, but not waits.
+func (p *port[T]) off() {
+	for _, l := range *p.listeners.Load() {
+		if !l.waiter {
+			l.Off()
+		}
+	}
+}
+
+func (p *port[T]) setListeners(list []*listener[T]) {
+	p.listeners.Store(&list)
+	if on := len(list) > 0; on != p.listened.Load() {
+		p.listened.Store(on)
+		if p.channel != nil {
+			p.channel.Listen(on)
+		}
+	}
+}
+
+// emitLocal queues a message of this node, waiting while the mailbox is full.
+func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
+	d := p.en.d
+	d.mu.Lock()
+	for p.core.policy == DeliverReliable && p.local >= mailboxBound {
+		r := runnerOf(ctx, d)
+		if r != nil {
+			d.handOff(r)
+			if r.wouldStop(&p.mailbox) {
+				break // it waits for this listener itself
+			}
+			r.blockedOn = &p.mailbox
+		}
+		if p.room == nil {
+			p.room = make(chan struct{})
+		}
+		room := p.room
+		d.mu.Unlock()
+		err := p.awaitRoom(ctx, room)
+		d.mu.Lock()
+		if r != nil {
+			r.blockedOn = nil
+		}
+		if err != nil {
+			d.mu.Unlock()
+			return err
+		}
+	}
+	dropped := p.put(s)
+	d.mu.Unlock()
+	returnCredit(dropped)
+	return nil
+}
+
+func (p *port[T]) awaitRoom(ctx context.Context, room <-chan struct{}) error {
+	say := newLate(func(waited time.Duration) {
+		p.en.log.Warn("emit still blocked by a listener of this node", "event", p.core.name, "waited", waited)
+	})
+	say.start()
+	defer say.stop()
+	select {
+	case <-room:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("mailbox of node %d is full: %w", p.en.id, context.Cause(ctx))
+	case <-p.en.base.Done():
+		return fmt.Errorf("mailbox of node %d is full: %w", p.en.id, context.Cause(p.en.base))
+	}
+}
+
+// put queues a message by the event's policy and returns the credit of the one
+// that was dropped for it. dispatcher.mu is held.
+func (p *port[T]) put(s slot[T]) (dropped creditSum) {
+	waiting := p.in[p.head:]
+	switch p.core.policy {
+	case DeliverLatest:
+		if last := p.last[s.from]; last > 0 && s.version > last+1 && s.credit != nil {
+			p.skipped += s.version - last - 1
+		}
+		p.last[s.from] = s.version
+		for i := range waiting {
+			if waiting[i].from == s.from {
+				dropped = creditSum{waiting[i].credit, 1, waiting[i].bytes}
+				waiting[i] = s
+				p.skipped++
+				return dropped
+			}
+		}
+	case DeliverDropOldest:
+		if len(waiting) >= p.core.queue {
+			dropped = p.dropOldest()
+		}
+	case DeliverDropNewest:
+		if len(waiting) >= p.core.queue {
+			p.newest++
+			return creditSum{s.credit, 1, s.bytes}
+		}
+	}
+	if p.head > 0 && len(p.in) == cap(p.in) {
+		n := copy(p.in, p.in[p.head:])
+		clear(p.in[n:])
+		p.in, p.head = p.in[:n], 0
+	}
+	p.in = append(p.in, s)
+	p.queued++
+	if s.credit == nil {
+		p.local++
+	}
+	p.en.d.admit(&p.mailbox)
+	return dropped
+}
+
+func (p *port[T]) dropOldest() creditSum {
+	s := p.in[p.head]
+	p.in[p.head] = slot[T]{}
+	p.head++
+	p.oldest++
+	p.queued--
+	if s.credit == nil {
+		p.local--
+	}
+	if p.owner == nil {
+		p.void++
+	}
+	return creditSum{s.credit, 1, s.bytes}
+}
+
+// load moves messages from in to out: all by exchange, or one if what waits may
+// still be dropped.
+func (p *port[T]) load() int {
+	p.at = 0
+	switch {
+	case p.head == len(p.in):
+		p.in, p.out, p.head = p.in[:0], p.out[:0], 0
+	case p.one:
+		p.out = append(p.out[:0], p.in[p.head])
+		p.in[p.head] = slot[T]{}
+		if p.head++; p.head == len(p.in) {
+			p.in, p.head = p.in[:0], 0
+		}
+	default:
+		p.in, p.out = p.out[:0], p.in
+	}
+	return len(p.out)
+}
+
+func (p *port[T]) ready() int { return len(p.out) - p.at }
+
+// run calls the listeners of the next r.left messages.
+func (p *port[T]) run(r *runner) bool {
+	for r.left > 0 {
+		s := &p.out[p.at]
+		p.call(r, s)
+		p.account(s.credit, s.bytes)
+		*s = slot[T]{}
+		p.at++
+		if !r.advance() {
+			return false
+		}
+	}
+	return true
+}
+
+// call calls the listeners of one message; after a panic it goes on with the next.
+func (p *port[T]) call(r *runner, s *slot[T]) {
+	if p.calling == nil {
+		p.calling, p.next = *p.listeners.Load(), 0
+		if len(p.calling) == 0 {
+			p.noOne.Add(1)
+		}
+	}
+	r.from, r.version = s.from, s.version
+	for p.next < len(p.calling) {
+		l := p.calling[p.next]
+		p.next++
+		if !l.take() {
+			continue
+		}
+		if l.once {
+			p.remove(l)
+		}
+		if err := l.fn(&r.delivery, s.v); err != nil {
+			p.failed(&l.Listener, err, nil)
+		}
+	}
+	p.calling = nil
+}
+
+func (p *port[T]) panicked(_ *runner, value any, stack []byte) {
+	p.failed(&p.calling[p.next-1].Listener, panicValue(value), stack)
+}
+
+func (p *port[T]) failed(l *Listener, err error, stack []byte) {
+	if p.en.failed(l, err, stack) {
+		p.isolated.Add(1)
+	}
+}
+
+// send encodes v once and hands it to the listening peers that match accepts.
+func (p *port[T]) send(ctx context.Context, v T, match func(Peer) bool) error {
+	if err := p.en.sendable(); err != nil {
+		return err
+	}
+	sc := p.scratch.Get().(*scratch[T])
+	sc.v = v
+	buf, err := p.codec.Append(sc.buf[:0], &sc.v)
+	if err == nil {
+		sc.buf = buf
+		sc.late.start()
+		_, err = p.channel.Send(ctx, buf, match)
+		sc.late.stop()
+	}
+	p.giveBack(sc)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// keepBytes is the largest encoding buffer that is kept for the next emit.
+const keepBytes = 1 << 20
+
+func (p *port[T]) giveBack(sc *scratch[T]) {
+	var zero T
+	sc.v = zero
+	if cap(sc.buf) > keepBytes {
+		sc.buf = nil
+	}
+	p.scratch.Put(sc)
+}
+
+// deliver takes a message from another node; it never blocks. It decodes on the
+// caller's goroutine and outside the lock, so a large one does not stop others.
+func (p *port[T]) deliver(in Inbound) error {
+	if !p.listened.Load() {
+		p.noOne.Add(1)
+		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
+		return nil
+	}
+	sc := p.scratch.Get().(*scratch[T])
+	defer p.giveBack(sc)
+	if err := p.codec.Decode(in.Payload, &sc.v, in.Owned); err != nil {
+		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
+		return fmt.Errorf("event %q from node %d: %w", p.core.name, in.From, err)
+	}
+	s := slot[T]{v: sc.v, version: in.Version, credit: in.Credit, from: in.From, bytes: len(in.Payload)}
+	d := p.en.d
+	d.mu.Lock()
+	dropped := p.put(s)
+	d.mu.Unlock()
+	returnCredit(dropped)
+	return nil
+}
+
+func returnCredit(c creditSum) {
+	if c.credit != nil {
+		c.credit.Return(c.messages, c.bytes)
+	}
+}

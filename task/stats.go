@@ -1,0 +1,88 @@
+package task
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The reasons for which a message or a listener is dropped.
+const (
+	DropReasonOldest   = "oldest"      // a newer message took its room (DropOldest)
+	DropReasonNewest   = "newest"      // there was no room for it (DropNewest)
+	DropReasonNoOne    = "no listener" // it arrived when nobody listened any more
+	DropReasonIsolated = "isolated"    // listeners dropped for an error or panic
+)
+
+// EventStats counts what became of an event on one task.
+type EventStats struct {
+	Event     string
+	Emitted   uint64            // calls of Emit on this node
+	Delivered uint64            // messages that were handed to listeners here
+	Dropped   map[string]uint64 // by reason; reasons that did not occur are missing
+	Skipped   uint64            // values of a Latest event that a newer one replaced
+	Queued    int               // messages that wait here now
+}
+
+func (p *port[T]) stats() EventStats {
+	s := EventStats{Event: p.core.name, Emitted: p.emitted.Load(), Dropped: map[string]uint64{}}
+	noOne := p.noOne.Load()
+	d := p.en.d
+	d.mu.Lock()
+	s.Delivered, s.Queued, s.Skipped = p.delivered, p.queued, p.skipped
+	drops := map[string]uint64{DropReasonOldest: p.oldest, DropReasonNewest: p.newest}
+	d.mu.Unlock()
+	drops[DropReasonNoOne], drops[DropReasonIsolated] = noOne, p.isolated.Load()
+	for reason, n := range drops {
+		if n > 0 {
+			s.Dropped[reason] = n
+		}
+	}
+	return s
+}
+
+// unfed says that the user's listeners here never heard anything.
+func (p *port[T]) unfed() bool {
+	p.listenersMu.Lock()
+	ever := p.ever
+	p.listenersMu.Unlock()
+	d := p.en.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return ever && p.delivered == 0 && p.queued == 0 && !p.core.internal
+}
+
+func (e *engine) stats() []EventStats {
+	var all []EventStats
+	for c, p := range *e.ports.Load() {
+		if !c.internal {
+			all = append(all, p.stats())
+		}
+	}
+	slices.SortFunc(all, func(a, b EventStats) int { return cmp.Compare(a.Event, b.Event) })
+	return all
+}
+
+// reportUnfed logs the listeners that nobody ever fed.
+func (e *engine) reportUnfed() {
+	for c, p := range *e.ports.Load() {
+		if p.unfed() {
+			e.log.Info("listener never heard its event", "event", c.name, "node", e.id)
+		}
+	}
+}
+
+// backlog names the events that have messages waiting, or a listener running.
+func (e *engine) backlog() string {
+	var parts []string
+	e.d.mu.Lock()
+	defer e.d.mu.Unlock()
+	for c, p := range *e.ports.Load() {
+		if n := p.box().queued; n > 0 {
+			parts = append(parts, fmt.Sprintf("event %q: %d not heard to the end", c.name, n))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
