@@ -332,3 +332,6 @@ func (q *DQN) Restore(a *nn.Archive) error {
 	}
 	return nil
 }
+
+// Seed is the config's seed.
+func (q *DQN) Seed() uint64 { return q.cfg.Seed }
