@@ -120,7 +120,7 @@ func TestJobStopsWhenTheEvaluatorIsContent(t *testing.T) {
 		}
 	}
 	e := all[1].tk.Context()
-	if !(e.Best != nil && e.Best.Episodes == 3 && e.Best.Version == all[1].q.Version()) {
+	if e.Best == nil || e.Best.Episodes != 3 || e.Best.Version != all[1].q.Version() {
 		t.Errorf("best %+v", e.Best)
 	}
 }
