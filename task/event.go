@@ -166,6 +166,11 @@ func Isolated() ListenOption { return func(l *Listener) { l.isolated = true } }
 // name of its function.
 func Named(name string) ListenOption { return func(l *Listener) { l.name = name } }
 
+// Borrowed says that the listener uses the payload during its call only. Where all
+// listeners of an event say so, the memory of large tensors from other nodes is
+// used again for the next message, without garbage.
+func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }
+
 // On calls fn for every message of the event, until Off. Calls are never
 // concurrent, and in order per sender. fn's ctx ends when the run does; see also
 // [Sender] and [Version]. An error or panic ends the task with a

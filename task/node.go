@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 )
 
 // Node is what a task needs of the process that it runs in. parallel.Node
@@ -20,6 +21,20 @@ type Node interface {
 	Codec() Codec
 	// Bus reaches the other nodes. It is nil for a node without peers.
 	Bus() Bus
+}
+
+// Snapshot is how a task is doing.
+type Snapshot struct {
+	Role   string  // the node's roles, joined by "+"; empty for all
+	Steps  int64   // steps completed
+	Queued int     // messages that wait for a listener of this node
+	Lag    float64 // set by [Task.ReportLag]; see there
+}
+
+// Observer is what a Node may be besides: a task gives it a function that says
+// how it is doing, for the time of the task.
+type Observer interface {
+	Observe(fn func() Snapshot)
 }
 
 // Codec prepares the encoding of payload types.
@@ -49,10 +64,10 @@ type PayloadCodec interface {
 type Bus interface {
 	// Channel declares an event. deliver is called for every message of it that
 	// arrives from another node: in order per sender, never concurrently for
-	// one sender. deliver must not block. An error from deliver is fatal to the
-	// task and is reported by the caller of deliver through Watch.
-	// A name that was declared before is an error.
-	Channel(spec ChannelSpec, deliver func(Inbound) error) (Channel, error)
+	// one sender. deliver must not block, nor keep the Inbound. An error from
+	// deliver is fatal to the task and is reported by the caller of deliver
+	// through Watch. A name that was declared before is an error.
+	Channel(spec ChannelSpec, deliver func(*Inbound) error) (Channel, error)
 	// Start connects to the other nodes of the job, announces labels and what
 	// this node listens to, and returns when every expected node is ready: each
 	// of them knows what this node listens to, and the newest value of every
@@ -82,10 +97,11 @@ type Channel interface {
 	// cheap: a caller asks before it encodes.
 	Listened() bool
 	// Send hands payload to every listening peer that match accepts (nil
-	// accepts all) and returns the number of peers addressed. payload may be
-	// reused when Send returns. On a Reliable channel Send blocks while a
-	// peer's window is full; the error joins what went wrong for each peer.
-	Send(ctx context.Context, payload []byte, match func(Peer) bool) (int, error)
+	// accepts all) and returns the number of peers addressed. A bus that keeps
+	// payload beyond the call retains it. On a Reliable channel Send blocks
+	// while a peer's window is full; the error joins what went wrong for each
+	// peer.
+	Send(ctx context.Context, payload *Buffer, match func(Peer) bool) (int, error)
 }
 
 // Delivery says what happens to a message that its listener is too slow for.
@@ -114,13 +130,37 @@ type ChannelSpec struct {
 	Schema      string
 }
 
-// Inbound is one message from another node.
+// Buffer is an encoded payload. It is reference-counted, so that a bus can keep it
+// until the other nodes have it, and its memory can be used again afterwards.
+type Buffer struct {
+	b    []byte
+	refs atomic.Int32
+	free func(*Buffer) // called when the last reference is released
+}
+
+// Bytes returns the payload. It must not be changed.
+func (b *Buffer) Bytes() []byte { return b.b }
+
+// Retain adds a reference.
+func (b *Buffer) Retain() { b.refs.Add(1) }
+
+// Release gives a reference back.
+func (b *Buffer) Release() {
+	if b.refs.Add(-1) == 0 && b.free != nil {
+		b.free(b)
+	}
+}
+
+// Inbound is one message from another node. It is valid during the call of
+// deliver, and so is its payload, unless deliver takes it.
 type Inbound struct {
 	From    int    // id of the node that sent it
 	Version uint64 // number of the message among those of its sender and event, from 1
-	Payload []byte // valid during the call of deliver only, unless Owned
-	Owned   bool   // the receiver may keep Payload, and alias it
-	Credit  Credit // to be returned once the listeners have had the message
+	Payload []byte
+	// Takable says that deliver may keep Payload, and alias it; it then sets
+	// Taken.
+	Takable, Taken bool
+	Credit         Credit // to be returned once the listeners have had the message
 }
 
 // Credit gives a sender its room back.
@@ -128,6 +168,9 @@ type Credit interface {
 	// Return says that so many messages, of so many payload bytes together,
 	// have been consumed (or dropped) here.
 	Return(messages, bytes int)
+	// Recycle gives back a payload that was taken and that nothing refers to any
+	// more.
+	Recycle(payload []byte)
 }
 
 // Peer is another node of the job.
@@ -155,4 +198,23 @@ type PeerChange struct {
 	Err   error // why, for PeerLost and BusFailed
 	// Fatal says that the job does not go on without this peer.
 	Fatal bool
+}
+
+// keepBytes is the largest encoding buffer that is kept for the next emit.
+const keepBytes = 8 << 20
+
+// buffer returns a buffer with one reference.
+func (e *engine) buffer() *Buffer {
+	b, _ := e.buffers.Get().(*Buffer)
+	if b == nil {
+		b = &Buffer{free: e.freeBuffer}
+	}
+	b.refs.Store(1)
+	return b
+}
+
+func (e *engine) freeBuffer(b *Buffer) {
+	if cap(b.b) <= keepBytes {
+		e.buffers.Put(b)
+	}
 }

@@ -16,6 +16,7 @@ type Listener struct {
 	once        bool
 	waiter      bool // it belongs to a WaitFor
 	isolated    bool
+	borrowed    bool
 	gone        atomic.Bool // Off, or a Once that was called
 	drop        func()      // takes it off its port's list
 }
@@ -47,6 +48,7 @@ type slot[T any] struct {
 	credit  Credit // nil for a local message
 	from    int
 	bytes   int
+	lent    []byte // the payload, which v may alias, if it is to be given back
 }
 
 // port is an event on one task: its mailbox, its listeners and its channel.
@@ -78,14 +80,14 @@ type port[T any] struct {
 	last                    map[int]uint64 // Latest: the newest version of each sender
 
 	// Of the message being heard; they belong to the runner.
-	calling []*listener[T]
-	next    int
+	calling      []*listener[T]
+	next         int
+	onlyBorrowed bool // every listener that was called had the message for the call only
 }
 
 // scratch is what one emit to other nodes, or one arrival, needs for a moment.
 type scratch[T any] struct {
 	v    T
-	buf  []byte
 	late *late
 }
 
@@ -96,6 +98,7 @@ type face interface {
 	off()
 	stats() EventStats
 	unfed() bool
+	waiting() int
 }
 
 // port returns the event's port on a task, and declares it on first use.
@@ -326,6 +329,9 @@ func (p *port[T]) run(r *runner) bool {
 	for r.left > 0 {
 		s := &p.out[p.at]
 		p.call(r, s)
+		if s.lent != nil && p.onlyBorrowed {
+			s.credit.Recycle(s.lent)
+		}
 		p.account(s.credit, s.bytes)
 		*s = slot[T]{}
 		p.at++
@@ -339,7 +345,7 @@ func (p *port[T]) run(r *runner) bool {
 // call calls the listeners of one message; after a panic it goes on with the next.
 func (p *port[T]) call(r *runner, s *slot[T]) {
 	if p.calling == nil {
-		p.calling, p.next = *p.listeners.Load(), 0
+		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true
 		if len(p.calling) == 0 {
 			p.noOne.Add(1)
 		}
@@ -351,6 +357,7 @@ func (p *port[T]) call(r *runner, s *slot[T]) {
 		if !l.take() {
 			continue
 		}
+		p.onlyBorrowed = p.onlyBorrowed && l.borrowed
 		if l.once {
 			p.remove(l)
 		}
@@ -378,13 +385,15 @@ func (p *port[T]) send(ctx context.Context, v T, match func(Peer) bool) error {
 	}
 	sc := p.scratch.Get().(*scratch[T])
 	sc.v = v
-	buf, err := p.codec.Append(sc.buf[:0], &sc.v)
+	buf := p.en.buffer()
+	var err error
+	buf.b, err = p.codec.Append(buf.b[:0], &sc.v)
 	if err == nil {
-		sc.buf = buf
 		sc.late.start()
 		_, err = p.channel.Send(ctx, buf, match)
 		sc.late.stop()
 	}
+	buf.Release()
 	p.giveBack(sc)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
@@ -392,21 +401,15 @@ func (p *port[T]) send(ctx context.Context, v T, match func(Peer) bool) error {
 	return err
 }
 
-// keepBytes is the largest encoding buffer that is kept for the next emit.
-const keepBytes = 1 << 20
-
 func (p *port[T]) giveBack(sc *scratch[T]) {
 	var zero T
 	sc.v = zero
-	if cap(sc.buf) > keepBytes {
-		sc.buf = nil
-	}
 	p.scratch.Put(sc)
 }
 
 // deliver takes a message from another node; it never blocks. It decodes on the
 // caller's goroutine and outside the lock, so a large one does not stop others.
-func (p *port[T]) deliver(in Inbound) error {
+func (p *port[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
 		p.noOne.Add(1)
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
@@ -414,11 +417,15 @@ func (p *port[T]) deliver(in Inbound) error {
 	}
 	sc := p.scratch.Get().(*scratch[T])
 	defer p.giveBack(sc)
-	if err := p.codec.Decode(in.Payload, &sc.v, in.Owned); err != nil {
+	if err := p.codec.Decode(in.Payload, &sc.v, in.Takable); err != nil {
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return fmt.Errorf("event %q from node %d: %w", p.core.name, in.From, err)
 	}
 	s := slot[T]{v: sc.v, version: in.Version, credit: in.Credit, from: in.From, bytes: len(in.Payload)}
+	if in.Takable {
+		in.Taken = true
+		s.lent = in.Payload
+	}
 	d := p.en.d
 	d.mu.Lock()
 	dropped := p.put(s)

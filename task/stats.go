@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -85,4 +86,19 @@ func (e *engine) backlog() string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
+}
+
+// snapshot says how the task is doing.
+func (e *engine) snapshot() Snapshot {
+	s := Snapshot{Role: strings.Join(e.roles, "+"), Steps: e.steps.Load(), Lag: math.Float64frombits(e.lag.Load())}
+	for _, p := range *e.ports.Load() {
+		s.Queued += p.waiting()
+	}
+	return s
+}
+
+func (p *port[T]) waiting() int {
+	p.en.d.mu.Lock()
+	defer p.en.d.mu.Unlock()
+	return p.queued
 }

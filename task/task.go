@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -24,7 +25,12 @@ type Task[C any] struct {
 // New makes a task on a node. It does no I/O and starts nothing. Fields of C with
 // the tag `task:"keep"` survive the renewal of the context.
 func New[C any](node Node, opts ...Option) *Task[C] {
-	return &Task[C]{en: newEngine(node, opts), renewal: newRenewal[C]()}
+	t := &Task[C]{en: newEngine(node, opts), renewal: newRenewal[C]()}
+	t.en.steps = &t.steps
+	if o, ok := node.(Observer); ok {
+		o.Observe(t.en.snapshot)
+	}
+	return t
 }
 
 func (t *Task[C]) engine() *engine { return t.en }
@@ -105,6 +111,10 @@ func (t *Task[C]) Context() *C { return t.renewal.c }
 
 // Steps returns the number of steps that have been completed.
 func (t *Task[C]) Steps() int { return int(t.steps.Load()) }
+
+// ReportLag says how old what this node works with is, in versions behind the
+// newest: the live table shows it. It has no other effect.
+func (t *Task[C]) ReportLag(versions float64) { t.en.lag.Store(math.Float64bits(versions)) }
 
 // Finish ends the run with success, after the present step, on all nodes of the
 // job. The first finish counts.

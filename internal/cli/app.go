@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	urfave "github.com/urfave/cli/v2"
+)
+
+// The exit codes of the command. After a failure of a node its own code is
+// used, if it has one.
+const (
+	exitSuccess = 0
+	exitFailure = 1
+	exitUsage   = 2
+
+	exitPreempted   = 75
+	exitInterrupted = 130
+)
+
+// description is the last part of the help.
+const description = `ditask runs PACKAGE in N processes of one job: the nodes. Each is told by its
+environment who it is; the program's main calls parallel.Main.
+
+PACKAGE is a folder or an import path of a main package, or of a library package
+together with --main Func; the word main, for the main package in the current
+folder or in ./main; or a program that is already built. What comes after -- is
+handed to the program.
+
+   ditask --package ./examples/hello --parallel-workers 4
+   ditask --package ./agents --main Play --topology star -- --lr 1e-3
+
+Exit codes:
+   0    success
+   1    failure; or the exit code of the node that failed first, if it has one
+   2    wrong usage
+   75   preempted by SIGTERM: drained and checkpointed, run again to resume
+   130  interrupted: the same after SIGINT (Ctrl-C); a second one kills at once`
+
+// usageError is a fault of the user.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitCode is not a fault: the job has said what there is to say.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// command is one call of ditask.
+type command struct {
+	stdout io.Writer
+	stderr io.Writer
+	args   []string // what comes after --, for the program
+}
+
+// Main runs the command with the arguments after its name, and returns its
+// exit code.
+func Main(args []string, stdout, stderr io.Writer) int {
+	c := &command{stdout: stdout, stderr: stderr}
+	if at := slices.Index(args, "--"); at >= 0 {
+		args, c.args = args[:at], args[at+1:]
+	}
+	err := c.app().Run(append([]string{"ditask"}, args...))
+	return c.exit(err)
+}
+
+// exit says what went wrong, one line a fault, and chooses the exit code.
+func (c *command) exit(err error) int {
+	if err == nil {
+		return exitSuccess
+	}
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
+		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", line) // nobody is left to tell
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// app declares the commands.
+func (c *command) app() *urfave.App {
+	job := jobFlags()
+	return &urfave.App{
+		Name:            "ditask",
+		Usage:           "run a program as the nodes of one job",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|version|completion [flags]",
+		Description:     description,
+		HideHelpCommand: true,
+		HideVersion:     true, // its own flag, so that it can be -v and say more
+		Writer:          c.stdout,
+		ErrWriter:       c.stderr,
+		Flags:           append(job, &urfave.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version"}),
+		OnUsageError:    c.flagFault,
+		ExitErrHandler:  func(*urfave.Context, error) {},
+		Action:          c.root,
+		Commands:        c.commands(),
+	}
+}
+
+func (c *command) commands() []*urfave.Command {
+	asJSON := &urfave.BoolFlag{Name: "json", Usage: "print JSON"}
+	cmds := []*urfave.Command{
+		{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(jobFlags(), asJSON), Action: c.plan},
+		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: []urfave.Flag{asJSON}, Action: c.doctor},
+		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
+		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
+	}
+	for _, cmd := range cmds {
+		cmd.OnUsageError, cmd.HideHelpCommand = c.flagFault, true
+		cmd.Before = c.noFlagsBefore
+	}
+	return cmds
+}
+
+// noFlagsBefore refuses flags that stand before the name of the command,
+// where they would be lost.
+func (c *command) noFlagsBefore(ctx *urfave.Context) error {
+	if parents := ctx.Lineage(); len(parents) > 1 && parents[1].NumFlags() > 0 {
+		return usage("flags come after the command: ditask %s --...", ctx.Command.Name)
+	}
+	return nil
+}
+
+// root is ditask without a command.
+func (c *command) root(ctx *urfave.Context) error {
+	if ctx.Bool("version") {
+		return c.version()
+	}
+	if err := noArgs(ctx); err != nil {
+		return err
+	}
+	return c.run(ctx)
+}
+
+// noArgs refuses arguments that no command takes.
+func noArgs(ctx *urfave.Context) error {
+	if ctx.NArg() == 0 {
+		return nil
+	}
+	arg := ctx.Args().First()
+	if ctx.Command.Name == "" || ctx.Command.Name == "ditask" {
+		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, []string{"plan", "doctor", "version", "completion"}))
+	}
+	return usage("ditask %s: unknown argument %q: see ditask %s --help", ctx.Command.Name, arg, ctx.Command.Name)
+}

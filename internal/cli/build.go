@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// program is what the nodes run.
+type program struct {
+	path string // of the executable
+	main string // DITASK_MAIN
+	// release removes what was made for this job alone.
+	release func()
+}
+
+// buildError is that a package does not compile: the compiler's own lines.
+type buildError struct {
+	pkg   string
+	lines string
+}
+
+func (e *buildError) Error() string {
+	return fmt.Sprintf("package %s does not compile\n%s", e.pkg, e.lines)
+}
+
+// goPackage is what "go list" says of a package.
+type goPackage struct {
+	Dir        string
+	ImportPath string
+	Name       string
+	Module     *struct {
+		Path string
+		Main bool
+	}
+}
+
+// resolve finds or builds the program that --package and --main name.
+func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
+	if pkg == "" {
+		return program{}, usage("--package is missing: give a folder or import path, the word main, or a built program")
+	}
+	if mainFunc != "" && !token.IsIdentifier(mainFunc) {
+		return program{}, usage("--main %q: want the name of a function", mainFunc)
+	}
+	if pkg == "main" {
+		pkg = mainPackage()
+	}
+	info, err := os.Stat(pkg)
+	switch {
+	case err == nil && !info.IsDir():
+		return built(pkg, info, mainFunc)
+	case err == nil && !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, "."):
+		pkg = "./" + pkg
+	case err != nil && (filepath.IsAbs(pkg) || strings.HasPrefix(pkg, ".")):
+		return program{}, usage("--package %s: no such folder or program", pkg)
+	}
+	return build(ctx, pkg, mainFunc)
+}
+
+// mainPackage is what the word main stands for.
+func mainPackage() string {
+	if files, _ := filepath.Glob("*.go"); len(files) == 0 {
+		if info, err := os.Stat("main"); err == nil && info.IsDir() {
+			return "./main"
+		}
+	}
+	return "."
+}
+
+// built is a program that needs no building.
+func built(path string, info os.FileInfo, mainFunc string) (program, error) {
+	if strings.HasSuffix(path, ".go") {
+		return program{}, usage("--package %s: give the folder of the package, %s", path, filepath.Dir(path))
+	}
+	if info.Mode()&0o111 == 0 {
+		return program{}, usage("--package %s: is not executable; give a folder, or a built program", path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return program{}, err
+	}
+	return program{path: abs, main: mainFunc, release: func() {}}, nil
+}
+
+// build compiles a package into the user's cache. What Go has compiled before is
+// not compiled again.
+func build(ctx context.Context, pkg, mainFunc string) (program, error) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return program{}, errors.New("--package: the go command is not in PATH: install Go, or give a built program")
+	}
+	p, err := goList(ctx, pkg)
+	if err != nil {
+		return program{}, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
+	}
+	dir := filepath.Join(cache, "ditask", key(p.Dir, p.ImportPath, mainFunc))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME to a folder that you can write", err)
+	}
+	args := []string{"build", "-o", filepath.Join(dir, outputName(p))}
+	target := pkg
+	switch {
+	case p.Name == "main":
+	case mainFunc == "":
+		return program{}, usage("--package %s: package %s is a library: say with --main which of its functions to run", pkg, p.Name)
+	case !token.IsExported(mainFunc):
+		return program{}, usage("--main %s: is not exported by package %s", mainFunc, p.Name)
+	default:
+		overlay, dirOfMain, err := overlayMain(dir, p, mainFunc)
+		if err != nil {
+			return program{}, err
+		}
+		args = append(args, "-overlay", overlay)
+		target, mainFunc = dirOfMain, ""
+	}
+	unlock, err := lock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return program{}, err
+	}
+	defer unlock()
+	if out, err := runGo(ctx, append(args, target)...); err != nil {
+		return program{}, &buildError{pkg: pkg, lines: or(strings.TrimSpace(out), err.Error())}
+	}
+	path, release, err := pin(args[2])
+	return program{path: path, main: mainFunc, release: release}, err
+}
+
+// outputName is the name of the executable: what people see in ps.
+func outputName(p goPackage) string {
+	name := filepath.Base(p.ImportPath)
+	if name == "." || name == "/" || name == "command-line-arguments" {
+		name = filepath.Base(p.Dir)
+	}
+	return name
+}
+
+func key(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+func goList(ctx context.Context, pkg string) (goPackage, error) {
+	out, err := runGo(ctx, "list", "-find", "-json=Dir,ImportPath,Name,Module", "--", pkg)
+	if err != nil {
+		text := or(strings.TrimSpace(out), err.Error())
+		line, _, _ := strings.Cut(text, "\n")
+		return goPackage{}, usage("--package %s: %s", pkg, strings.TrimPrefix(line, "go: "))
+	}
+	dec := json.NewDecoder(strings.NewReader(out))
+	var p goPackage
+	if err := dec.Decode(&p); err != nil {
+		return goPackage{}, fmt.Errorf("go list %s: %w", pkg, err)
+	}
+	if dec.More() {
+		return goPackage{}, usage("--package %s: is more than one package", pkg)
+	}
+	return p, nil
+}
+
+// runGo runs the go command. The text is its stdout, or after a failure its
+// stderr.
+func runGo(ctx context.Context, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return stderr.String(), err
+	}
+	return stdout.String(), nil
+}
+
+// mainFile is the program that runs one function of a library package.
+const mainFile = `// Code generated by ditask. DO NOT EDIT.
+
+package main
+
+import (
+	"github.com/ditask/ditask/parallel"
+
+	library %q
+)
+
+func main() { parallel.Main(library.%s) }
+`
+
+// overlayMain makes a main package for one function of a library. It is below
+// the library's folder only in the eyes of the go command: nothing is written
+// there.
+func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string, err error) {
+	if p.Module == nil || !p.Module.Main {
+		return "", "", usage("--package %s: is in another module: run ditask inside of it, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
+	}
+	file := filepath.Join(dir, "main.go")
+	virtual := filepath.Join(p.Dir, "ditask_main_"+strings.ToLower(mainFunc))
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(virtual, "main.go"): file}})
+	if err != nil {
+		return "", "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	for path, content := range map[string][]byte{
+		file:    fmt.Appendf(nil, mainFile, p.ImportPath, mainFunc),
+		overlay: replace,
+	} {
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+			continue
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return "", "", fmt.Errorf("cache folder: %w", err)
+		}
+	}
+	return overlay, p.ImportPath + "/" + filepath.Base(virtual), nil
+}
+
+// pin gives a program a second name for this job alone, so that a node which is
+// started again runs what the others run, even if the package was built anew
+// meanwhile. Names whose job has died are removed.
+func pin(path string) (string, func(), error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	old, _ := filepath.Glob(filepath.Join(filepath.Dir(path), host+".*"))
+	for _, dir := range old {
+		if !alive(strings.TrimPrefix(filepath.Ext(dir), ".")) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s.%d", host, os.Getpid()))
+	pinned := filepath.Join(dir, filepath.Base(path))
+	_ = os.RemoveAll(dir) // of an earlier process with this pid
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Link(path, pinned)); err != nil {
+		return "", nil, fmt.Errorf("cache folder: %w", err)
+	}
+	return pinned, func() { _ = os.RemoveAll(dir) }, nil
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// The grades of a finding.
+const (
+	gradeOK   = "ok"
+	gradeNote = "note" // something that some jobs need
+	gradeBad  = "bad"  // jobs will not run
+)
+
+// finding is what one check of doctor has found.
+type finding struct {
+	Grade  string `json:"grade"`
+	Check  string `json:"check"`
+	Found  string `json:"found"`
+	Advice string `json:"advice,omitempty"`
+}
+
+// doctor checks the machine.
+func (c *command) doctor(ctx *urfave.Context) error {
+	if err := noArgs(ctx); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
+	defer cancel()
+	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.Getenv), checkKubernetes(os.Getenv)}
+	if ctx.Bool("json") {
+		if err := writeJSON(c.stdout, findings); err != nil {
+			return err
+		}
+	} else if err := writeFindings(c.stdout, findings); err != nil {
+		return err
+	}
+	for _, f := range findings {
+		if f.Grade == gradeBad {
+			return exitCode(exitFailure)
+		}
+	}
+	return nil
+}
+
+func writeFindings(w io.Writer, findings []finding) error {
+	for _, f := range findings {
+		text := fmt.Sprintf("%-4s  %-12s %s\n", f.Grade, f.Check, f.Found)
+		if f.Advice != "" {
+			text += fmt.Sprintf("      %-12s -> %s\n", "", f.Advice)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkGo(ctx context.Context) finding {
+	f := finding{gradeOK, "go", "", ""}
+	if _, err := exec.LookPath("go"); err != nil {
+		f.Grade, f.Found = gradeNote, "the go command is not in PATH"
+		f.Advice = "install Go 1.26 or newer, or give --package a built program"
+		return f
+	}
+	out, err := runGo(ctx, "env", "GOVERSION")
+	f.Found = strings.TrimSpace(out) + fmt.Sprintf(", %d processors", runtime.NumCPU())
+	if err != nil {
+		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and see what it says"
+	}
+	return f
+}
+
+// checkSockets binds a unix socket as a job would.
+func checkSockets(ctx context.Context) finding {
+	pattern := launch.RunDirPattern("12345678")
+	f := finding{gradeOK, "sockets", "unix sockets work in " + filepath.Dir(pattern), ""}
+	fail := func(err error, advice string) finding {
+		return finding{gradeBad, "sockets", err.Error(), advice}
+	}
+	if _, err := placement.New(placement.Flags{RunDir: pattern}, placement.Site{}); err != nil {
+		return fail(err, "set XDG_RUNTIME_DIR or TMPDIR to a shorter folder")
+	}
+	dir, err := launch.MakeRunDir("doctor")
+	if err != nil {
+		return fail(err, "set XDG_RUNTIME_DIR or TMPDIR to a folder that you can write")
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "unix", filepath.Join(dir, "n0.sock"))
+	if err != nil {
+		return fail(err, "set XDG_RUNTIME_DIR or TMPDIR to a folder on a local disk, or use --protocol tcp")
+	}
+	if err := l.Close(); err != nil {
+		return fail(err, "see what the system says of this folder")
+	}
+	return f
+}
+
+func checkLoopback(ctx context.Context) finding {
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		return finding{gradeNote, "loopback", err.Error(), "bring the loopback interface up, or use unix sockets (the default)"}
+	}
+	return finding{gradeOK, "loopback", "tcp works on 127.0.0.1", ""}
+}
+
+// checkPort looks at the port on which jobs of several machines listen.
+func checkPort(ctx context.Context) finding {
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "tcp", fmt.Sprintf(":%d", placement.DefaultPort))
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		return finding{gradeNote, "port", fmt.Sprintf("port %d: %v", placement.DefaultPort, err), "for a job on several machines choose other --ports, or end the process that has it"}
+	}
+	return finding{gradeOK, "port", fmt.Sprintf("port %d, the first for jobs on several machines, is free", placement.DefaultPort), ""}
+}
+
+func checkCache() finding {
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(cache, "ditask"), 0o755)
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(filepath.Join(cache, "ditask"), "doctor-*"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err != nil {
+		return finding{gradeNote, "cache", err.Error(), "set XDG_CACHE_HOME to a folder that you can write, or give --package a built program"}
+	}
+	return finding{gradeOK, "cache", "programs are built into " + filepath.Join(cache, "ditask"), ""}
+}
+
+// enoughFiles is what a node of a mesh of some hundred nodes needs, and a
+// launcher of some hundred nodes.
+const enoughFiles = 1024
+
+func checkFiles() finding {
+	limit, err := fileLimit()
+	switch {
+	case err != nil:
+		return finding{gradeNote, "files", err.Error(), ""}
+	case limit < enoughFiles:
+		return finding{gradeNote, "files", fmt.Sprintf("a process may open %d files", limit),
+			fmt.Sprintf("a launcher needs 5 for each of its nodes, and a node in a mesh 1 for each other: ulimit -n %d", enoughFiles)}
+	}
+	return finding{gradeOK, "files", fmt.Sprintf("a process may open %d files", limit), ""}
+}
+
+// present are those of the variables that are set, with their values.
+func present(getenv func(string) string, names ...string) string {
+	var out []string
+	for _, name := range names {
+		if v := getenv(name); v != "" {
+			out = append(out, name+"="+v)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func checkSlurm(getenv func(string) string) finding {
+	found := present(getenv, "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
+	switch {
+	case found == "":
+		return finding{gradeOK, "slurm", "not in a Slurm job", ""}
+	case getenv("SLURM_PROCID") == "" || getenv("SLURM_STEP_NODELIST") == "":
+		return finding{gradeNote, "slurm", found, "inside of a Slurm job, but not in a step: start ditask with srun"}
+	}
+	return finding{gradeOK, "slurm", found, ""}
+}
+
+func checkKubernetes(getenv func(string) string) finding {
+	found := present(getenv, "KUBERNETES_SERVICE_HOST", "DI_NODES", "DI_RANK", "JOB_COMPLETION_INDEX", "JOBSET_NAME",
+		"LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE", "RANK", "WORLD_SIZE", "MASTER_ADDR")
+	switch {
+	case found == "":
+		return finding{gradeOK, "kubernetes", "not in a pod", ""}
+	case (getenv("DI_NODES") == "") != (getenv("DI_RANK") == ""):
+		return finding{gradeNote, "kubernetes", found, "DI_NODES and DI_RANK belong together: set both, or none"}
+	}
+	return finding{gradeOK, "kubernetes", found, ""}
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// The groups of flags in the help.
+const (
+	groupWhat  = "What to run"
+	groupWhere = "Nodes and addresses"
+	groupJob   = "Job and security"
+	groupLife  = "Failures and ends"
+	groupOut   = "Output"
+)
+
+func text(group, name, def, use string, aliases ...string) *urfave.StringFlag {
+	return &urfave.StringFlag{Category: group, Name: name, Aliases: aliases, Value: def, Usage: use}
+}
+
+// jobFlags are the flags of a job. They are made anew for each command, which
+// keeps its values in them.
+func jobFlags() []urfave.Flag {
+	return []urfave.Flag{
+		text(groupWhat, "package", "", "`PACKAGE` to run: a folder or import path, the word main, or a built program", "p"),
+		text(groupWhat, "main", "", "`FUNC` to run: one of those given to parallel.Main, or any of a library package", "m"),
+
+		&urfave.IntFlag{Category: groupWhere, Name: "parallel-workers", Aliases: []string{"n"}, Value: 1, Usage: "number of nodes that this launcher starts"},
+		text(groupWhere, "topology", "mesh", "who connects to whom: mesh, star (to the first node) or alone"),
+		text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
+		text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ones)"),
+		text(groupWhere, "address", "", "`ADDRESS` to listen on, without a port (default: 127.0.0.1)"),
+		text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
+		text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
+		text(groupWhere, "labels", "", "`LIST` of labels for each node"),
+		text(groupWhere, "platform", "", "where the launchers run: local (default: local)"),
+		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
+		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same) or redis"),
+		text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server"),
+		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},
+		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
+
+		text(groupJob, "job-id", "", "`ID` of the job (default: a random one)"),
+		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job (default: a random one)", EnvVars: []string{control.VarToken}},
+		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret", EnvVars: []string{control.VarTokenFile}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
+		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
+
+		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
+		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
+		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
+		text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
+
+		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
+		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
+		text(groupOut, "log-format", "text", "format of the log: text or json"),
+		&urfave.BoolFlag{Category: groupOut, Name: "no-table", Usage: "no live table of the nodes, even on a terminal"},
+	}
+}
+
+// placementOf is what the flags say about placement. runDir is the folder of
+// sockets.
+func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, placement.Site, error) {
+	f := placement.Flags{
+		Job: job, Workers: ctx.Int("parallel-workers"), Protocol: ctx.String("protocol"), Ports: ctx.String("ports"),
+		AttachTo: ctx.String("attach-to"), Address: ctx.String("address"), Labels: ctx.String("labels"),
+		NodeIDs: ctx.String("node-ids"), Topology: ctx.String("topology"), MQType: ctx.String("mq-type"),
+		RedisHost: ctx.String("redis-host"), RedisPort: ctx.Int("redis-port"), RunDir: runDir,
+	}
+	var faults []error
+	if f.Workers < 1 {
+		faults = append(faults, fmt.Errorf("--parallel-workers %d: want at least 1", f.Workers))
+		f.Workers = 1
+	}
+	if p := ctx.String("platform"); p != "" && p != "local" {
+		faults = append(faults, fmt.Errorf("--platform %q: want local", p))
+	}
+	if s := ctx.String("platform-spec"); s != "" {
+		var err error
+		if f.Spec, err = readSpec(s); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if name, err := os.Hostname(); err == nil {
+		f.Hostname = name
+	}
+	site := placement.Site{}
+	if rank := ctx.Int("local_rank"); ctx.IsSet("local_rank") {
+		if rank < 0 || rank > 1023 {
+			faults = append(faults, fmt.Errorf("--local_rank %d: want a number from 0 to 1023", rank))
+		}
+		site = sameHost(max(rank, 0))
+	}
+	return f, site, errors.Join(faults...)
+}
+
+// sameHost is the site of launchers that something else starts on one host: how
+// many there are is not known, but those before this one are.
+func sameHost(rank int) placement.Site {
+	site := placement.Site{Rank: rank, Open: true}
+	for slot := range rank + 1 {
+		site.Launchers = append(site.Launchers, placement.Launcher{Slot: slot})
+	}
+	return site
+}
+
+// readSpec reads a platform spec that is given as text or as a file.
+func readSpec(s string) (*placement.Spec, error) {
+	if t := strings.TrimSpace(s); strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") {
+		return placement.ParseSpec([]byte(s))
+	}
+	b, err := os.ReadFile(s)
+	if err != nil {
+		return nil, fmt.Errorf("--platform-spec: %w: want JSON, or a file of it", err)
+	}
+	return placement.ParseSpec(b)
+}
+
+// planOf computes the plan.
+func planOf(ctx *urfave.Context, job, runDir string) (placement.Plan, error) {
+	f, site, err := placementOf(ctx, job, runDir)
+	if err != nil {
+		return placement.Plan{}, usageError{err}
+	}
+	plan, err := placement.New(f, site)
+	if err != nil {
+		return placement.Plan{}, usageError{err}
+	}
+	return plan, nil
+}
+
+// configOf is what the flags say about launching; the plan and the command are
+// left to the caller. The error joins all faults.
+func configOf(ctx *urfave.Context) (launch.Config, error) {
+	cfg := launch.Config{
+		MaxRetries: ctx.Int("max-retries"),
+		LogDir:     ctx.Path("log-dir"),
+		Env: control.Env{
+			Token: ctx.String("token"), TokenFile: ctx.String("token-file"), Dir: ctx.Path("dir"),
+			Main: ctx.String("main"), AutoRecover: ctx.Bool("auto-recover"), Grace: ctx.Duration("grace"),
+			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
+			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
+		},
+	}
+	if cfg.LogDir == "" && cfg.Env.Dir != "" {
+		cfg.LogDir = filepath.Join(cfg.Env.Dir, "logs")
+	}
+	var faults []error
+	var err error
+	if cfg.StartupInterval, err = seconds(ctx.String("startup-interval")); err != nil {
+		faults = append(faults, fmt.Errorf("--startup-interval %w", err))
+	}
+	if cfg.MaxRetries < 1 && cfg.Env.AutoRecover {
+		faults = append(faults, fmt.Errorf("--max-retries %d: want at least 1 with --auto-recover", cfg.MaxRetries))
+	}
+	if cfg.Env.Grace <= 0 {
+		faults = append(faults, fmt.Errorf("--grace %v: want more than 0s", cfg.Env.Grace))
+	}
+	if f := cfg.Env.LogFormat; f != "text" && f != "json" {
+		faults = append(faults, fmt.Errorf("--log-format %q: want text or json", f))
+	}
+	faults = append(faults, secrets(ctx, &cfg.Env)...)
+	if err := errors.Join(faults...); err != nil {
+		return cfg, usageError{err}
+	}
+	return cfg, nil
+}
+
+// secrets checks what the nodes need to trust each other, and makes a token if
+// none was given.
+func secrets(ctx *urfave.Context, env *control.Env) []error {
+	var faults []error
+	if env.Token != "" && env.TokenFile != "" && ctx.IsSet("token") && ctx.IsSet("token-file") {
+		faults = append(faults, errors.New("--token and --token-file: give one of them"))
+	}
+	if _, err := env.Secret(); err != nil {
+		faults = append(faults, fmt.Errorf("--token-file: %w", err))
+	}
+	if (env.TLSCert == "") != (env.TLSKey == "") {
+		faults = append(faults, errors.New("--tls-cert and --tls-key: give both, or none"))
+	}
+	for name, path := range map[string]*string{"tls-cert": &env.TLSCert, "tls-key": &env.TLSKey, "tls-ca": &env.TLSCA, "token-file": &env.TokenFile} {
+		if *path == "" {
+			continue
+		}
+		if _, err := os.Stat(*path); err != nil && name != "token-file" { // Secret has read that
+			faults = append(faults, fmt.Errorf("--%s: %w", name, err))
+		}
+		if abs, err := filepath.Abs(*path); err == nil {
+			*path = abs
+		}
+	}
+	if env.Token == "" && env.TokenFile == "" {
+		env.Token = random(16)
+	}
+	return faults
+}
+
+// joined checks that a job of several launchers has an identity that they can
+// share: a random one would never match.
+func joined(ctx *urfave.Context, plan placement.Plan) error {
+	several := ctx.IsSet("local_rank")
+	for _, n := range plan.Local() {
+		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0
+	}
+	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
+		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
+	}
+	return nil
+}
+
+// jobID is the id that was given, or a random one.
+func jobID(ctx *urfave.Context) (string, error) {
+	id := ctx.String("job-id")
+	if id == "" {
+		return random(4), nil
+	}
+	if err := placement.CheckJob(id); err != nil {
+		return "", usage("--job-id: %w", err)
+	}
+	return id, nil
+}
+
+// random is a text of that many random bytes in hexadecimal.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// seconds reads a number of seconds, or a duration with its unit.
+func seconds(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if f, ferr := strconv.ParseFloat(s, 64); ferr == nil {
+		d, err = time.Duration(f*float64(time.Second)), nil
+	}
+	if err != nil || d < 0 || d > 24*time.Hour {
+		return 0, fmt.Errorf("%q: want seconds, or a duration such as 500ms", s)
+	}
+	return d, nil
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// plan prints who would run where.
+func (c *command) plan(ctx *urfave.Context) error {
+	if err := noArgs(ctx); err != nil {
+		return err
+	}
+	job, err := jobID(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := planOf(ctx, job, launch.RunDirPattern(job))
+	if err != nil {
+		return err
+	}
+	if ctx.Bool("json") {
+		return writeJSON(c.stdout, plan)
+	}
+	return writePlan(c.stdout, plan)
+}
+
+func writeJSON(w io.Writer, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// writePlan prints a plan as a table. Nodes of other launchers have their host
+// in it.
+func writePlan(w io.Writer, plan placement.Plan) error {
+	nodes := strconv.Itoa(plan.Expected) + " nodes"
+	if plan.Expected == 0 {
+		nodes = "an unknown number of nodes"
+	}
+	if _, err := fmt.Fprintf(w, "job %s: %s, %s over %s\n", plan.Job, nodes, plan.Topology, plan.Carrier); err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "NODE\tLAUNCHER\tLOCAL\tHOST\tLISTEN\tDIALS\tLABELS") // Flush has the error
+	for _, n := range plan.Nodes {
+		launcher := strconv.Itoa(n.Rank)
+		if n.Rank == plan.Rank {
+			launcher += " (this)"
+		}
+		_, _ = fmt.Fprintf(tw, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", n.ID, launcher, n.LocalID,
+			or(n.Host, "local"), or(freePort(n.Listen), "-"), or(dials(n), "-"), or(strings.Join(n.Labels, ","), "-"))
+	}
+	return tw.Flush()
+}
+
+// dials says whom a node dials, by node id where there is one.
+func dials(n placement.Node) string {
+	var out []string
+	for _, id := range n.Dials {
+		out = append(out, strconv.Itoa(id))
+	}
+	return strings.Join(append(out, n.Extern...), ",")
+}
+
+func freePort(addr string) string {
+	if base, ok := strings.CutSuffix(addr, ":0"); ok {
+		return base + ":(free)"
+	}
+	return addr
+}
+
+func or(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

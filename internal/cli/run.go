@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/ditask/ditask/parallel/launch"
+)
+
+// How often nodes are asked for their status, and how often the table of them
+// is drawn.
+const (
+	statusInterval = time.Second
+	tableInterval  = 250 * time.Millisecond
+)
+
+// run runs a job.
+func (c *command) run(ctx *urfave.Context) error {
+	cfg, err := configOf(ctx)
+	if err != nil {
+		return err
+	}
+	job, err := jobID(ctx)
+	if err != nil {
+		return err
+	}
+	// First with a folder that is not there: what is wrong with the flags is
+	// said before anything is built or made.
+	plan, err := planOf(ctx, job, launch.RunDirPattern(job))
+	if err != nil {
+		return err
+	}
+	if err := joined(ctx, plan); err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4) // as many as a person sends before looking
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	prog, err := programOf(ctx, signals)
+	if err != nil {
+		return err
+	}
+	defer prog.release()
+	runDir, err := launch.MakeRunDir(job)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(runDir) }()
+	if plan, err = planOf(ctx, job, runDir); err != nil {
+		return err
+	}
+	cfg.Plan, cfg.Signals, cfg.Env.Main = plan, signals, prog.main
+	cfg.Command = append([]string{prog.path}, c.args...)
+	return c.launch(cfg, !ctx.Bool("no-table"))
+}
+
+// programOf resolves the package; a signal ends that.
+func programOf(ctx *urfave.Context, signals <-chan os.Signal) (program, error) {
+	building, cancel := context.WithCancelCause(ctx.Context)
+	defer cancel(nil)
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer close(done)
+	watch.Go(func() {
+		select {
+		case s := <-signals:
+			cancel(endedBy(s))
+		case <-done:
+		}
+	})
+	prog, err := resolve(building, ctx.String("package"), ctx.String("main"))
+	if cause := context.Cause(building); cause != nil {
+		return program{}, cause
+	}
+	return prog, err
+}
+
+// endedBy is the exit code for a signal that came before the job had begun.
+func endedBy(s os.Signal) exitCode {
+	if s == os.Interrupt {
+		return exitInterrupted
+	}
+	return exitPreempted
+}
+
+// launch runs the nodes and reports how it went.
+func (c *command) launch(cfg launch.Config, table bool) error {
+	s := &screen{stdout: c.stdout, stderr: c.stderr, now: time.Now}
+	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.writer(c.stdout), s.writer(c.stderr), statusInterval
+	size := terminal(c.stderr)
+	table = table && size != nil && cfg.Env.LogFormat == "text"
+	if table {
+		cfg.StatusInterval = tableInterval
+	}
+	l, err := launch.New(cfg)
+	if err != nil {
+		return err
+	}
+	stop := func() {}
+	if table {
+		stop = s.draw(l.Snapshot, size, tableInterval)
+	}
+	result, err := l.Run(context.Background()) // ends by signals, which are forwarded
+	stop()
+	if err != nil {
+		return err
+	}
+	return c.report(result, cfg.Env.LogFormat)
+}
+
+// report says at the end whose the first failure was.
+func (c *command) report(r launch.Result, format string) error {
+	var text strings.Builder
+	if err := r.Report(&text); err != nil {
+		return err
+	}
+	if s := strings.TrimSpace(text.String()); s != "" && format == "json" {
+		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "ERROR", "msg": s, "node": r.First.Node, "code": r.ExitCode()})
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(c.stderr, "%s\n", line) // nobody is left to tell
+	} else if s != "" {
+		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", s)
+	}
+	return exitCode(r.ExitCode())
+}
+
+// terminal is a function for the size of the terminal that w is, or nil.
+func terminal(w io.Writer) func() (columns, lines int) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) { //nolint:gosec // a file descriptor is small
+		return nil
+	}
+	return func() (int, int) {
+		columns, lines, err := term.GetSize(int(f.Fd())) //nolint:gosec // a file descriptor is small
+		if err != nil || columns <= 0 || lines <= 0 {
+			return 80, 24
+		}
+		return columns, lines
+	}
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ditask/ditask/parallel/launch"
+)
+
+// screen keeps a table of the nodes below the log lines on a terminal. A line
+// that is written removes the table; the next drawing, at most four times a
+// second, brings it back. Its writers are safe for concurrent use.
+type screen struct {
+	stdout, stderr io.Writer
+	now            func() time.Time
+
+	mu    sync.Mutex
+	drawn int // lines of the table on the terminal
+}
+
+// The terminal's control sequences (ECMA-48).
+const (
+	cursorUp   = "\x1b[%dA"
+	clearBelow = "\r\x1b[J"
+)
+
+// writer is w, with the table out of the way.
+func (s *screen) writer(w io.Writer) io.Writer { return screenWriter{s, w} }
+
+type screenWriter struct {
+	s *screen
+	w io.Writer
+}
+
+func (w screenWriter) Write(p []byte) (int, error) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.s.erase()
+	return w.w.Write(p)
+}
+
+// erase removes the table. The caller holds mu.
+func (s *screen) erase() {
+	if s.drawn > 0 {
+		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.drawn) // only a picture
+		s.drawn = 0
+	}
+}
+
+// draw draws the table every interval until stop is called, which removes it.
+func (s *screen) draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
+	quit := make(chan struct{})
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-t.C:
+				columns, lines := size()
+				s.show(snapshot(), columns, lines)
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		drawing.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.erase()
+	}
+}
+
+// show draws the table once.
+func (s *screen) show(states []launch.State, columns, lines int) {
+	rows := table(states, s.now(), columns, lines)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+	_, _ = io.WriteString(s.stderr, strings.Join(rows, "\n")+"\n") // only a picture
+	s.drawn = len(rows)
+}
+
+// staleAfter is when a status is too old to be shown as the present.
+const staleAfter = 5 * time.Second
+
+// table is one line a node, cut to the terminal.
+func table(states []launch.State, now time.Time, columns, lines int) []string {
+	var b bytes.Buffer
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "NODE\tROLE\tSTATE\tSTEP\tRATE\tQUEUE\tLAG\tPEERS\tRESTARTS\tNOTE") // to memory
+	room := max(lines-3, 1)
+	shown := states
+	if len(shown) > room {
+		shown = shown[:room-1]
+	}
+	for _, s := range shown {
+		note := s.Status.Note
+		if age := now.Sub(s.StatusAt); s.Phase == launch.Running && !s.StatusAt.IsZero() && age > staleAfter {
+			note = fmt.Sprintf("silent for %v", age.Round(time.Second))
+		}
+		role := or(s.Status.Role, strings.Join(s.Labels, ","))
+		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s/s\t%d\t%s\t%d\t%d\t%s\n", s.ID, or(role, "-"), s.Phase,
+			s.Status.Step, number(s.Status.Rate), s.Status.Queue, number(s.Status.Lag), s.Status.Peers, s.Restarts, note)
+	}
+	_ = tw.Flush()
+	rows := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if more := len(states) - len(shown); more > 0 {
+		rows = append(rows, fmt.Sprintf("... %d more", more))
+	}
+	for i := range rows {
+		rows[i] = fit(rows[i], columns)
+	}
+	return rows
+}
+
+// number has three digits or so.
+func number(f float64) string {
+	switch {
+	case f >= 100 || f == float64(int64(f)):
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	case f >= 10:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(f, 'f', 2, 64)
+	}
+}
+
+// fit cuts a row to the width of the terminal, and makes it safe to print.
+func fit(row string, columns int) string {
+	row = strings.TrimRight(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, row), " ")
+	if utf8.RuneCountInString(row) < columns {
+		return row
+	}
+	return string([]rune(row)[:max(columns-1, 0)])
+}

@@ -1,0 +1,73 @@
+package parallel
+
+import (
+	"context"
+
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/task"
+)
+
+// bus gives package task the router.
+type bus struct {
+	n *Node
+	r *router.Router
+}
+
+func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) (task.Channel, error) {
+	ch, err := b.r.Channel(router.Spec{
+		Name: spec.Name, Delivery: router.Delivery(spec.Delivery), Queue: spec.Queue,
+		Fingerprint: spec.Fingerprint, Schema: spec.Schema,
+	}, func(m *router.Message) error {
+		in := task.Inbound{From: m.From, Version: m.Version, Payload: m.Payload, Takable: m.Takable, Credit: m.Credit}
+		err := deliver(&in)
+		m.Taken = in.Taken
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return channel{ch}, nil
+}
+
+func (b *bus) Start(ctx context.Context, labels []string) error {
+	b.n.announce(labels)
+	err := b.r.Start(ctx, labels)
+	if err == nil {
+		close(b.n.ready)
+	}
+	return err
+}
+
+func (b *bus) Peers() []task.Peer {
+	peers := b.r.Peers()
+	out := make([]task.Peer, len(peers))
+	for i, p := range peers {
+		out[i] = task.Peer(p)
+	}
+	return out
+}
+
+func (b *bus) Watch(fn func(task.PeerChange)) {
+	kinds := map[router.ChangeKind]task.PeerEvent{
+		router.Joined: task.PeerJoined, router.Left: task.PeerLeft, router.Lost: task.PeerLost, router.Failed: task.BusFailed,
+	}
+	b.r.Watch(func(c router.Change) {
+		fn(task.PeerChange{Peer: task.Peer(c.Peer), Event: kinds[c.Kind], Err: c.Err, Fatal: c.Kind == router.Lost && !b.n.env.AutoRecover})
+	})
+}
+
+func (b *bus) Drain(ctx context.Context, waitPeers bool) error { return b.r.Drain(ctx, waitPeers) }
+func (b *bus) Close() error                                    { return b.r.Close() }
+
+// channel gives package task one event of the router.
+type channel struct{ c *router.Channel }
+
+func (c channel) Listen(on bool) { c.c.Listen(on) }
+func (c channel) Listened() bool { return c.c.Listened() }
+
+func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task.Peer) bool) (int, error) {
+	if match == nil {
+		return c.c.Send(ctx, payload, nil)
+	}
+	return c.c.Send(ctx, payload, func(p router.Peer) bool { return match(task.Peer(p)) })
+}

@@ -1,0 +1,145 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// patience is how long Ready and Outcome wait for a launcher that does not
+// read.
+const patience = time.Second
+
+// Client is a node's end of its control socket. It is safe for concurrent use.
+// A Client without a launcher (Env.ControlFD is 0) accepts everything, says
+// nothing, and is never Gone.
+type Client struct {
+	file     *os.File      // nil without a launcher
+	gone     chan struct{} // closed by read when the launcher is gone; nil without one
+	interval atomic.Int64
+
+	mu   sync.Mutex // guards the writing
+	rest []byte     // what a write left of the last line
+}
+
+// Open takes over the control socket that env names. It fails if the file
+// descriptor is not open; the Client owns it from then on, and processes that
+// this one starts do not inherit it. The caller closes the Client.
+func Open(env Env) (*Client, error) {
+	if env.ControlFD == 0 {
+		return &Client{}, nil
+	}
+	file, err := inherit(env.ControlFD, "control")
+	if err != nil {
+		return nil, fmt.Errorf("open %s=%d: %w", VarControlFD, env.ControlFD, err)
+	}
+	return NewClient(file), nil
+}
+
+// NewClient is a Client over one file of a Pair, which it owns from then on.
+func NewClient(file *os.File) *Client {
+	c := &Client{file: file, gone: make(chan struct{})}
+	go c.read()
+	return c
+}
+
+// read ends when the launcher is gone, or at Close, which waits for it.
+func (c *Client) read() {
+	defer close(c.gone)
+	r := NewReader(c.file)
+	for {
+		m, err := r.Next()
+		switch {
+		case errors.Is(err, ErrMalformed):
+		case err != nil:
+			return
+		case m.Type == TypeInterval:
+			c.interval.Store(int64(m.Interval))
+		}
+	}
+}
+
+// Gone is closed when the launcher is gone, and also by Close. Without a
+// launcher it is nil, and blocks for ever.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
+// Interval is how often the launcher would like a status; 0: it has not said.
+func (c *Client) Interval() time.Duration { return time.Duration(c.interval.Load()) }
+
+// Ready says that the node is connected to those that it expects.
+func (c *Client) Ready() error {
+	return c.write(Message{Type: TypeReady}, patience)
+}
+
+// Status says how the node is doing. If the launcher is too slow to take it at
+// once it is dropped, without an error. Numbers that are not finite are sent
+// as 0.
+func (c *Client) Status(s Status) error {
+	s.Rate, s.Lag = finite(s.Rate), finite(s.Lag)
+	return c.write(Message{Type: TypeStatus, Status: &s}, 0)
+}
+
+// Outcome says how the node ended. It is the last thing that a node says.
+func (c *Client) Outcome(o Outcome) error {
+	return c.write(Message{Type: TypeOutcome, Outcome: &o}, patience)
+}
+
+// Close frees the socket. It returns when nothing of the Client runs any more.
+func (c *Client) Close() error {
+	if c.file == nil {
+		return nil
+	}
+	err := c.file.Close()
+	<-c.gone
+	return err
+}
+
+// write writes one line, after the rest of the one before. With no wait, it
+// writes only what the socket takes at once: a line that was begun is kept and
+// finished by the next write, one that was not is dropped.
+func (c *Client) write(m Message, wait time.Duration) error {
+	if c.file == nil {
+		return nil
+	}
+	line, err := m.Append(nil)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	deadline := time.Now().Add(max(wait, time.Millisecond))
+	if err := c.file.SetWriteDeadline(deadline); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if len(c.rest) > 0 {
+		n, err := c.file.Write(c.rest)
+		c.rest = c.rest[n:]
+		if err != nil {
+			return c.fault(err, wait)
+		}
+	}
+	n, err := c.file.Write(line)
+	if n > 0 {
+		c.rest = line[n:]
+	}
+	return c.fault(err, wait)
+}
+
+// fault is err, unless it says only that a status found the socket full.
+func (c *Client) fault(err error, wait time.Duration) error {
+	if err == nil || wait == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return fmt.Errorf("control socket: %w", err)
+}
+
+func finite(f float64) float64 {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0
+	}
+	return f
+}

@@ -1,0 +1,181 @@
+//go:build unix
+
+package control_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/parallel/control"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func pair(t *testing.T) (*os.File, *control.Client) {
+	t.Helper()
+	launcher, node, err := control.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := control.NewClient(node)
+	t.Cleanup(func() { _ = launcher.Close(); _ = c.Close() })
+	return launcher, c
+}
+
+func TestNodeTellsItsLauncher(t *testing.T) {
+	launcher, c := pair(t)
+	if err := c.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Status(control.Status{Step: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Outcome(control.Outcome{Kind: control.Preempted, Node: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := control.NewReader(launcher)
+	var got []string
+	for {
+		m, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.Type)
+	}
+	if s := strings.Join(got, " "); s != "ready status outcome" {
+		t.Errorf("got %s", s)
+	}
+}
+
+func TestGoneWhenTheLauncherIs(t *testing.T) {
+	launcher, c := pair(t)
+	select {
+	case <-c.Gone():
+		t.Fatal("gone at once")
+	default:
+	}
+	if err := launcher.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Gone()
+	if err := c.Ready(); err == nil {
+		t.Error("Ready to nobody: no error")
+	}
+}
+
+func TestClientHearsTheInterval(t *testing.T) {
+	launcher, c := pair(t)
+	line, err := control.Message{Type: control.TypeInterval, Interval: 250 * time.Millisecond}.Append([]byte("rubbish\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := launcher.Write(line); err != nil {
+		t.Fatal(err)
+	}
+	_ = launcher.Close()
+	<-c.Gone()
+	if got := c.Interval(); got != 250*time.Millisecond {
+		t.Errorf("interval %v", got)
+	}
+}
+
+func TestStatusToABusyLauncherIsDroppedWhole(t *testing.T) {
+	launcher, c := pair(t)
+	for i := range 500 { // far more than the socket holds, and nobody reads
+		if err := c.Status(control.Status{Step: int64(i), Note: strings.Repeat("x", 900)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := make(chan string)
+	go func() {
+		r, n := control.NewReader(launcher), 0
+		for {
+			m, err := r.Next()
+			if err != nil {
+				read <- fmt.Sprintf("after %d: %v", n, err)
+				return
+			}
+			if n++; m.Type == control.TypeOutcome {
+				read <- "outcome"
+				return
+			}
+		}
+	}()
+	if err := c.Outcome(control.Outcome{Kind: control.Success}); err != nil {
+		t.Error(err)
+	}
+	if got := <-read; got != "outcome" {
+		t.Error(got)
+	}
+}
+
+func TestClientWithoutLauncherDoesNothing(t *testing.T) {
+	c, err := control.Open(control.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Gone() != nil || c.Interval() != 0 {
+		t.Error("gone or interval")
+	}
+	for _, err := range []error{c.Ready(), c.Status(control.Status{}), c.Outcome(control.Outcome{}), c.Close()} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOpenOfAClosedDescriptorFails(t *testing.T) {
+	if _, err := control.Open(control.Env{ControlFD: 9999}); err == nil || !strings.Contains(err.Error(), "DITASK_CONTROL_FD=9999") {
+		t.Error(err)
+	}
+	if _, err := control.Listener(control.Env{ListenFD: 9999}); err == nil || !strings.Contains(err.Error(), "DITASK_LISTEN_FD=9999") {
+		t.Error(err)
+	}
+	if l, err := control.Listener(control.Env{}); l != nil || err != nil {
+		t.Error(l, err)
+	}
+}
+
+func TestRemoveSocketRemovesTheFolderWithTheLast(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var addrs []string
+	for i := range 2 {
+		path := fmt.Sprintf("%s/n%d.sock", dir, i)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+		addrs = append(addrs, "unix://"+path)
+	}
+	for _, other := range []string{"", "tcp://127.0.0.1:1", "unix://"} {
+		control.RemoveSocket(other)
+	}
+	control.RemoveSocket(addrs[0])
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatal(err)
+	}
+	control.RemoveSocket(addrs[1])
+	control.RemoveSocket(addrs[1])
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder is left: %v", err)
+	}
+}

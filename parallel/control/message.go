@@ -1,0 +1,169 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxLine is the longest line in bytes, its newline included. A longer one is
+// skipped by a Reader; a Client shortens its texts to stay below it.
+const MaxLine = 64 << 10
+
+// maxText bounds each text in a message, so that even if JSON needs six bytes
+// for each of theirs, a line stays below MaxLine.
+const maxText = 8 << 10
+
+// ErrMalformed is in the error of Reader.Next for a line that is too long or
+// not a message. The next call goes on with the next line.
+var ErrMalformed = errors.New("malformed control line")
+
+// The types of message.
+const (
+	TypeReady    = "ready"
+	TypeStatus   = "status"
+	TypeOutcome  = "outcome"
+	TypeInterval = "interval"
+)
+
+// Message is one line on the control socket.
+type Message struct {
+	Type     string        `json:"type"`
+	Status   *Status       `json:"status,omitempty"`      // with TypeStatus
+	Outcome  *Outcome      `json:"outcome,omitempty"`     // with TypeOutcome
+	Interval time.Duration `json:"interval_ns,omitempty"` // with TypeInterval
+}
+
+// Status is how a node is doing.
+type Status struct {
+	Role  string  `json:"role,omitempty"`  // its roles, such as "learner"
+	Step  int64   `json:"step"`            // steps of its task so far
+	Rate  float64 `json:"rate"`            // steps per second of late
+	Queue int     `json:"queue"`           // messages that wait for a listener
+	Lag   float64 `json:"lag"`             // policy versions behind the newest, mean of late
+	Peers int     `json:"peers,omitempty"` // other nodes connected
+	Note  string  `json:"note,omitempty"`  // what a person should know: "waiting for node 2"
+}
+
+// Kind says how a node ended.
+type Kind string
+
+// The ways in which a node ends.
+const (
+	Success   Kind = "success"   // done, by max steps or finish
+	Failure   Kind = "failure"   // an error or a panic, its own or another node's
+	Preempted Kind = "preempted" // told to end: drained and checkpointed, may be resumed
+)
+
+// Outcome is the last thing that a node says.
+type Outcome struct {
+	Kind  Kind   `json:"kind"`
+	Node  int    `json:"node"`            // the node that caused it; its own id unless another failed
+	Error string `json:"error,omitempty"` // for Failure
+}
+
+// Reader reads messages from one end of a control socket, in bounded memory.
+// It is for one goroutine.
+type Reader struct {
+	r *bufio.Reader
+}
+
+// NewReader returns a Reader of the lines of r.
+func NewReader(r io.Reader) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, MaxLine)}
+}
+
+// Next returns the next message. At the end its error is io.EOF, or what
+// reading failed with; a line that is not a message is an ErrMalformed, after
+// which Next may be called again. A last line without a newline was torn by
+// the death of its writer and counts as the end.
+func (r *Reader) Next() (Message, error) {
+	line, err := r.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = r.r.ReadSlice('\n')
+		}
+		if err != nil {
+			return Message{}, err
+		}
+		return Message{}, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, MaxLine)
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	return decode(line)
+}
+
+func decode(line []byte) (Message, error) {
+	var m Message
+	if err := json.Unmarshal(line, &m); err != nil {
+		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if err := m.check(); err != nil {
+		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return m, nil
+}
+
+// check refuses a message whose type promises what it does not hold.
+func (m Message) check() error {
+	switch m.Type {
+	case "":
+		return errors.New("no type")
+	case TypeStatus:
+		if m.Status == nil {
+			return errors.New("no status")
+		}
+	case TypeInterval:
+		if m.Interval <= 0 {
+			return fmt.Errorf("interval %v", m.Interval)
+		}
+	case TypeOutcome:
+		if m.Outcome == nil {
+			return errors.New("no outcome")
+		}
+		switch m.Outcome.Kind {
+		case Success, Failure, Preempted:
+		default:
+			return fmt.Errorf("outcome %q", m.Outcome.Kind)
+		}
+	}
+	return nil
+}
+
+// Append appends m to dst as one line. Texts that are too long are cut. It
+// fails for a number that JSON does not have, such as NaN.
+func (m Message) Append(dst []byte) ([]byte, error) {
+	if m.Status != nil {
+		s := *m.Status
+		s.Role, s.Note = cut(s.Role, maxText/8), cut(s.Note, maxText/8)
+		m.Status = &s
+	}
+	if m.Outcome != nil {
+		o := *m.Outcome
+		o.Error = cut(o.Error, maxText)
+		m.Outcome = &o
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return dst, fmt.Errorf("encode control line: %w", err)
+	}
+	dst = append(dst, bytes.TrimSpace(b)...)
+	return append(dst, '\n'), nil
+}
+
+// cut shortens s to about limit bytes, and says so.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return fmt.Sprintf("%s... (%d bytes more)", s[:limit], len(s)-limit)
+}

@@ -1,0 +1,206 @@
+//go:build linux
+
+package launch_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// TestMain runs the tests or, as "child", a node: what the argument after it
+// says of the node's id, "0=ok,*=wait"; or, as "launcher", a launcher of such
+// nodes, to be killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "child" {
+		os.Exit(child(os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "launcher" {
+		os.Exit(launcher(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// launcher runs three nodes in a run folder of its own.
+func launcher(script string) int {
+	dir, err := launch.MakeRunDir("test")
+	if err != nil {
+		panic(err)
+	}
+	plan, err := placement.New(placement.Flags{Job: "test", Workers: 3, RunDir: dir}, placement.Site{})
+	if err != nil {
+		panic(err)
+	}
+	l, err := launch.New(launch.Config{Plan: plan, Command: childCommand(script), Stdout: os.Stdout})
+	if err != nil {
+		panic(err)
+	}
+	r, err := l.Run(neverDone{})
+	if err != nil {
+		panic(err)
+	}
+	return r.ExitCode()
+}
+
+// neverDone is a context for a process that is killed.
+type neverDone struct{}
+
+func (neverDone) Deadline() (deadline time.Time, ok bool) { return }
+func (neverDone) Done() <-chan struct{}                   { return nil }
+func (neverDone) Err() error                              { return nil }
+func (neverDone) Value(any) any                           { return nil }
+
+func childCommand(script string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return []string{self, "child", script}
+}
+
+// node is a test node at work.
+type node struct {
+	env     control.Env
+	client  *control.Client
+	signals chan os.Signal
+}
+
+func child(script string) int {
+	env, present, err := control.Parse(os.LookupEnv)
+	if !present || err != nil {
+		panic(fmt.Sprint("not a node: ", err))
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	n := &node{env: env, signals: make(chan os.Signal, 1)}
+	signal.Notify(n.signals, syscall.SIGTERM, syscall.SIGINT)
+	if n.client, err = control.Open(env); err != nil {
+		panic(err)
+	}
+	defer n.client.Close()
+	for part := range strings.SplitSeq(script, ",") {
+		who, what, _ := strings.Cut(part, "=")
+		if who == "*" || who == fmt.Sprint(env.NodeID) {
+			return n.act(what)
+		}
+	}
+	panic("no script for this node")
+}
+
+func (n *node) act(what string) int {
+	if what != "notready" {
+		_ = n.client.Ready()
+	}
+	switch what {
+	case "ok":
+		_ = n.client.Outcome(control.Outcome{Kind: control.Success, Node: n.env.NodeID})
+		return 0
+	case "wait":
+		return n.wait()
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		<-n.client.Gone()
+		return 0
+	case "fail":
+		return n.fail(n.env.NodeID, "out of luck", 3)
+	case "blame0":
+		<-n.signals
+		return n.fail(0, "node 0 is lost", 1)
+	case "blamefirst":
+		return n.fail(0, "node 0 is lost", 1)
+	case "failtold":
+		<-n.signals
+		return n.fail(n.env.NodeID, "my own fault", 9)
+	case "crash":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		<-n.signals
+	case "flaky":
+		if n.env.Attempt < 2 {
+			return n.fail(n.env.NodeID, fmt.Sprintf("attempt %d of incarnation %d", n.env.Attempt, n.env.Incarnation), 1)
+		}
+		return n.act("ok")
+	case "grandchild":
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		return n.act("ok")
+	case "lines":
+		return n.lines()
+	case "env":
+		return n.show()
+	}
+	panic("unknown act " + what)
+}
+
+// wait waits for a signal, or for the end of the launcher.
+func (n *node) wait() int {
+	fmt.Printf("waiting pid=%d\n", os.Getpid())
+	select {
+	case s := <-n.signals:
+		_ = n.client.Outcome(control.Outcome{Kind: control.Preempted, Node: n.env.NodeID})
+		if s == syscall.SIGINT {
+			return 130
+		}
+		return 75
+	case <-n.client.Gone():
+		control.RemoveSocket(n.env.Listen)
+		control.KillGroup()
+		return 1
+	}
+}
+
+func (n *node) fail(cause int, text string, code int) int {
+	_ = n.client.Outcome(control.Outcome{Kind: control.Failure, Node: cause, Error: text})
+	return code
+}
+
+// lines writes long lines on both streams, each torn into two writes.
+func (n *node) lines() int {
+	_ = n.client.Status(control.Status{Role: "collector"})
+	for i := range 5000 {
+		body := fmt.Sprintf("line %d of %d %s", i, n.env.NodeID, strings.Repeat("x", 300+i%700))
+		for _, f := range []*os.File{os.Stdout, os.Stderr} {
+			_, _ = f.WriteString(body[:20])
+			_, _ = f.WriteString(body[20:] + " end\n")
+		}
+	}
+	fmt.Println(strings.Repeat("y", 200_000))
+	fmt.Print("no newline")
+	return 0
+}
+
+// show tells what the node was given, and that it can use it.
+func (n *node) show() int {
+	l, err := control.Listener(n.env)
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+	network, addr, _ := strings.Cut(n.env.Listen, "://")
+	go func() {
+		c, err := net.Dial(network, addr)
+		if err == nil {
+			_ = c.Close()
+		}
+	}()
+	c, err := l.Accept()
+	if err != nil {
+		panic(err)
+	}
+	_ = c.Close()
+	fmt.Printf("node=%d local=%d nodes=%d job=%s token=%s topology=%s scheme=%s attach=%d labels=%s dir=%s main=%s other=%s\n",
+		n.env.NodeID, n.env.LocalID, n.env.Nodes, n.env.JobID, n.env.Token, n.env.Topology, network, len(n.env.Attach),
+		n.env.Labels, filepath.Base(n.env.Dir), n.env.Main, os.Getenv("DITASK_SEED"))
+	return 0
+}

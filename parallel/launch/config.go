@@ -1,0 +1,122 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// Config says what to run. Plan and Command are needed; all else has a default.
+type Config struct {
+	Plan    placement.Plan // its local nodes are started
+	Command []string       // program and arguments of every node
+	WorkDir string         // working folder of the nodes; empty: that of this process
+	Environ []string       // environment of the nodes, to which their own variables are added; nil: that of this process
+
+	// Env is what every node is told: token, main, folder, grace period (0:
+	// 10 s), log format, seed, TLS and whether to recover. The fields of one
+	// node are filled in from the plan.
+	Env control.Env
+
+	MaxRetries      int           // restarts of one node before the job fails, with Env.AutoRecover; 0: 3
+	Backoff         time.Duration // before the first restart of a node, doubled for each further; 0: 500 ms
+	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s
+	StartupInterval time.Duration // between the starts of two nodes; 0: none
+	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
+
+	LogDir string    // folder for one file a node, made if needed; empty: none
+	Stdout io.Writer // lines that nodes write on stdout; nil: nowhere
+	Stderr io.Writer // lines that nodes write on stderr, and the launcher's own; nil: nowhere
+
+	// Signals are the signals that this process received. The launcher never
+	// installs a handler itself; nil: none come.
+	Signals <-chan os.Signal
+}
+
+// failGrace bounds the grace period after a failure, so that with the time to
+// kill and to read the last output the job is gone within 10 s.
+const failGrace = 8 * time.Second
+
+func (c *Config) ensureDefaults() {
+	setDefault(&c.Env.Grace, 10*time.Second)
+	setDefault(&c.MaxRetries, 3)
+	setDefault(&c.Backoff, 500*time.Millisecond)
+	setDefault(&c.MaxBackoff, 30*time.Second)
+	setDefault(&c.Env.LogFormat, "text")
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
+	}
+	if c.Stderr == nil {
+		c.Stderr = io.Discard
+	}
+	if c.Environ == nil {
+		c.Environ = os.Environ()
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate joins all faults.
+func (c *Config) validate() error {
+	var faults []error
+	if len(c.Plan.Local()) == 0 {
+		faults = append(faults, errors.New("the plan has no node for this launcher"))
+	}
+	if len(c.Command) == 0 {
+		faults = append(faults, errors.New("no command"))
+	} else if _, err := exec.LookPath(c.Command[0]); err != nil {
+		faults = append(faults, fmt.Errorf("program: %w", err))
+	}
+	if c.MaxRetries < 0 {
+		faults = append(faults, fmt.Errorf("max retries %d: want at least 0", c.MaxRetries))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"grace period", c.Env.Grace}, {"back-off", c.Backoff}, {"largest back-off", c.MaxBackoff},
+		{"startup interval", c.StartupInterval}, {"status interval", c.StatusInterval},
+	} {
+		if d.value < 0 {
+			faults = append(faults, fmt.Errorf("%s %v: want at least 0s", d.name, d.value))
+		}
+	}
+	if f := c.Env.LogFormat; f != "text" && f != "json" {
+		faults = append(faults, fmt.Errorf("log format %q: want text or json", f))
+	}
+	return errors.Join(faults...)
+}
+
+// RunDirPattern is the path of the folder that MakeRunDir would make for a
+// job, with a "*" for what is not known before.
+func RunDirPattern(job string) string {
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if info, err := os.Stat(base); base == "" || err != nil || !info.IsDir() {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, "ditask-"+job+"-*")
+}
+
+// MakeRunDir makes the folder for the sockets of one run of a job, under
+// XDG_RUNTIME_DIR or else the folder for temporary files. Only this user can
+// look into it, and no other run has it. The caller removes it.
+func MakeRunDir(job string) (string, error) {
+	pattern := RunDirPattern(job)
+	dir, err := os.MkdirTemp(filepath.Dir(pattern), filepath.Base(pattern))
+	if err != nil {
+		return "", fmt.Errorf("socket folder: %w: set XDG_RUNTIME_DIR or TMPDIR to a folder that you can write, or use --protocol tcp", err)
+	}
+	return dir, nil
+}

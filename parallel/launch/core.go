@@ -1,0 +1,361 @@
+package launch
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+)
+
+// The exit codes that a node gives a meaning, besides 0.
+const (
+	codePreempted   = 75  // drained and checkpointed after SIGTERM
+	codeInterrupted = 130 // the same after SIGINT
+)
+
+// core is the rules of supervision, without processes and without a clock: it
+// is told what happened and when, and says what to do. It is for one
+// goroutine.
+type core struct {
+	recover     bool
+	maxRetries  int
+	backoff     time.Duration
+	maxBackoff  time.Duration
+	grace       time.Duration
+	independent bool // a success does not end the others
+
+	nodes    []coreNode
+	phase    phase
+	deadline time.Time      // when the phase has lasted too long; zero: never
+	signal   syscall.Signal // the first signal that was received; 0: none
+	finished bool           // a node had succeeded before anything went wrong
+	forced   bool           // the user wanted the nodes killed
+	failures []Failure      // in order of time, restarted ones left out
+}
+
+// phase of a job. It only grows.
+type phase int
+
+const (
+	running   phase = iota
+	finishing       // a node has succeeded: the others may end by themselves
+	stopping        // all were told to end
+	killing         // all were killed
+)
+
+// coreNode is one node as the rules see it.
+type coreNode struct {
+	id      int
+	state   nodeState
+	startAt time.Time // while pending
+	attempt int       // of the current or next start
+	starts  int       // so far
+	told    bool      // was sent a signal to end
+	killed  bool      // was killed by the launcher
+	verdict control.Kind
+	code    int
+}
+
+type nodeState int
+
+const (
+	pending nodeState = iota // waits for its start
+	alive
+	ended
+)
+
+// exit is how one process ended.
+type exit struct {
+	code    int              // exit code; 128 + signal if a signal ended it
+	signal  syscall.Signal   // 0: it exited
+	outcome *control.Outcome // what the node said of it; nil: nothing
+	err     error            // it could not be started
+	lines   []string         // its last lines
+	role    string
+}
+
+// action is one thing to do.
+type action struct {
+	do     verb
+	node   int            // index in nodes
+	signal syscall.Signal // with tell
+	note   string         // with say
+}
+
+type verb int
+
+const (
+	start   verb = iota // start the node, as its attempt
+	tell                // send the node a signal
+	kill                // kill the node's process group
+	retire              // the node will not be started again
+	say                 // tell the user
+	restart             // the node will be started again later
+)
+
+func newCore(cfg Config, ids []int, independent bool) *core {
+	c := &core{
+		recover: cfg.Env.AutoRecover, maxRetries: cfg.MaxRetries,
+		backoff: cfg.Backoff, maxBackoff: cfg.MaxBackoff, grace: cfg.Env.Grace,
+		independent: independent,
+	}
+	for _, id := range ids {
+		c.nodes = append(c.nodes, coreNode{id: id})
+	}
+	return c
+}
+
+// begin plans the first starts, interval apart.
+func (c *core) begin(now time.Time, interval time.Duration) {
+	for i := range c.nodes {
+		c.nodes[i].startAt = now.Add(time.Duration(i) * interval)
+	}
+}
+
+// done reports whether all nodes have ended.
+func (c *core) done() bool {
+	return !slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.state != ended })
+}
+
+// next is when tick has something to do; zero: never.
+func (c *core) next() time.Time {
+	at := c.deadline
+	for _, n := range c.nodes {
+		if n.state == pending && (at.IsZero() || n.startAt.Before(at)) {
+			at = n.startAt
+		}
+	}
+	return at
+}
+
+// tick does what is due.
+func (c *core) tick(now time.Time) []action {
+	var out []action
+	for i := range c.nodes {
+		if n := &c.nodes[i]; n.state == pending && !n.startAt.After(now) {
+			n.state = alive
+			n.starts++
+			out = append(out, action{do: start, node: i})
+		}
+	}
+	if c.deadline.IsZero() || c.deadline.After(now) {
+		return out
+	}
+	switch c.phase {
+	case finishing:
+		out = append(out, c.stop(now, syscall.SIGTERM, c.grace,
+			fmt.Sprintf("%s still running %v after the first success: told to end", c.aliveIDs(), c.grace))...)
+	case stopping:
+		out = append(out, c.killAll(fmt.Sprintf("%s did not end in time: killed", c.aliveIDs()))...)
+	}
+	return out
+}
+
+// received handles a signal to the launcher itself.
+func (c *core) received(now time.Time, sig syscall.Signal) []action {
+	again := c.signal != 0 || c.phase >= stopping
+	if c.signal == 0 {
+		c.signal = sig
+	}
+	switch {
+	case again && sig == syscall.SIGINT:
+		c.forced = true
+		return c.killAll("interrupted again: killed")
+	case again:
+		return nil
+	}
+	forward, hint := syscall.SIGTERM, ""
+	if sig == syscall.SIGINT {
+		forward, hint = sig, "; interrupt again to kill them"
+	}
+	return c.stop(now, forward, c.grace, fmt.Sprintf("%s: the nodes have %v to end%s", signalName(sig), c.grace, hint))
+}
+
+// exited handles the end of a node's process.
+func (c *core) exited(now time.Time, i int, e exit) []action {
+	n := &c.nodes[i]
+	n.state, n.code = ended, e.code
+	n.verdict = c.judge(n, e)
+	switch n.verdict {
+	case control.Success:
+		return append(c.retired(i), c.succeeded(now)...)
+	case control.Preempted:
+		return append(c.retired(i), c.preempted(now)...)
+	default:
+		return c.failed(now, i, e)
+	}
+}
+
+func (c *core) retired(i int) []action { return []action{{do: retire, node: i}} }
+
+// judge says what an exit means: what the node said, unless its exit code
+// speaks against it.
+func (c *core) judge(n *coreNode, e exit) control.Kind {
+	told := n.told && (e.signal == syscall.SIGTERM || e.signal == syscall.SIGINT || e.signal == syscall.SIGHUP ||
+		e.code == codeInterrupted || e.code == 128+int(syscall.SIGTERM))
+	switch {
+	case e.err != nil:
+		return control.Failure
+	case e.outcome != nil && e.outcome.Kind == control.Failure:
+		return control.Failure
+	case e.outcome != nil && e.outcome.Kind == control.Success && e.code == 0:
+		return control.Success
+	case e.outcome != nil && e.outcome.Kind == control.Preempted && (e.code == 0 || e.code == codePreempted || e.code == codeInterrupted):
+		return control.Preempted
+	case e.outcome == nil && e.code == 0:
+		return control.Success
+	case e.outcome == nil && e.code == codePreempted, told:
+		return control.Preempted
+	}
+	return control.Failure
+}
+
+func (c *core) succeeded(now time.Time) []action {
+	if c.phase != running || c.independent {
+		return nil
+	}
+	c.phase, c.deadline, c.finished = finishing, now.Add(c.grace), true
+	return c.cancelStarts()
+}
+
+// preempted ends the job as SIGTERM would: a node that nobody told to end was
+// told by somebody else.
+func (c *core) preempted(now time.Time) []action {
+	if c.phase != running {
+		return nil
+	}
+	c.signal = syscall.SIGTERM
+	return c.stop(now, syscall.SIGTERM, c.grace, "")
+}
+
+func (c *core) failed(now time.Time, i int, e exit) []action {
+	n := &c.nodes[i]
+	f := newFailure(*n, e)
+	switch {
+	case !n.killed || e.signal != syscall.SIGKILL:
+	case c.forced:
+		n.verdict = control.Preempted
+		return c.retired(i)
+	default:
+		// The launcher's own doing: only if nothing else went wrong is it worth a word.
+		f.Error, f.late = "did not end in time and was killed", true
+	}
+	if c.recover && c.phase == running && n.attempt < c.maxRetries {
+		delay := c.delay(n.attempt)
+		n.state, n.startAt = pending, now.Add(delay)
+		n.attempt++
+		return []action{
+			{do: restart, node: i},
+			{do: say, note: fmt.Sprintf("%s; restart %d of %d in %v", f.Headline(), n.attempt, c.maxRetries, delay)},
+		}
+	}
+	c.failures = append(c.failures, f)
+	out := c.retired(i)
+	if c.phase < stopping {
+		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.Headline()+"; the job ends")...)
+	}
+	return out
+}
+
+// delay is the back-off before the restart that follows an attempt.
+func (c *core) delay(attempt int) time.Duration {
+	d := c.backoff
+	for range attempt {
+		if d >= c.maxBackoff/2 {
+			return c.maxBackoff
+		}
+		d *= 2
+	}
+	return min(d, c.maxBackoff)
+}
+
+// stop tells all nodes to end.
+func (c *core) stop(now time.Time, sig syscall.Signal, grace time.Duration, note string) []action {
+	c.phase, c.deadline = stopping, now.Add(grace)
+	out := c.cancelStarts()
+	if note != "" {
+		out = append(out, action{do: say, note: note})
+	}
+	for i := range c.nodes {
+		if n := &c.nodes[i]; n.state == alive {
+			n.told = true
+			out = append(out, action{do: tell, node: i, signal: sig})
+		}
+	}
+	return out
+}
+
+func (c *core) killAll(note string) []action {
+	c.phase, c.deadline = killing, time.Time{}
+	out := c.cancelStarts()
+	if slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.state == alive }) {
+		out = append(out, action{do: say, note: note})
+	}
+	for i := range c.nodes {
+		if n := &c.nodes[i]; n.state == alive {
+			n.killed = true
+			out = append(out, action{do: kill, node: i})
+		}
+	}
+	return out
+}
+
+// cancelStarts ends the nodes that wait for a start.
+func (c *core) cancelStarts() []action {
+	var out []action
+	for i := range c.nodes {
+		if n := &c.nodes[i]; n.state == pending {
+			n.state = ended
+			out = append(out, c.retired(i)...)
+		}
+	}
+	return out
+}
+
+func (c *core) aliveIDs() string {
+	var ids []int
+	for _, n := range c.nodes {
+		if n.state == alive {
+			ids = append(ids, n.id)
+		}
+	}
+	return nodesText(ids)
+}
+
+// result is how the job went, once it is done.
+func (c *core) result() Result {
+	r := Result{First: first(c.failures), signal: c.signal}
+	success := true
+	for _, n := range c.nodes {
+		restarts := max(n.starts-1, 0)
+		r.Restarts += restarts
+		r.Nodes = append(r.Nodes, NodeResult{ID: n.id, Kind: n.verdict, ExitCode: n.code, Restarts: restarts})
+		success = success && n.verdict == control.Success
+	}
+	switch {
+	case r.First != nil:
+		r.Kind = control.Failure
+	case c.signal != 0 && !success && !c.finished:
+		r.Kind = control.Preempted
+	default:
+		r.Kind = control.Success
+	}
+	return r
+}
+
+// first chooses the failure that began it all: a node's own before one that a
+// node blames on another, unless the blamed one has failed too.
+func first(failures []Failure) *Failure {
+	if len(failures) == 0 {
+		return nil
+	}
+	at := 0
+	if f := failures[0]; f.Cause != f.Node {
+		at = max(at, slices.IndexFunc(failures, func(g Failure) bool { return g.Cause == g.Node && !g.late }))
+		at = max(at, slices.IndexFunc(failures, func(g Failure) bool { return g.Node == f.Cause && g.Cause == g.Node && !g.late }))
+	}
+	f := failures[at]
+	return &f
+}

@@ -1,0 +1,317 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+)
+
+// script drives the rules without processes: the clock moves only by wait.
+type script struct {
+	t   *testing.T
+	c   *core
+	now time.Time
+}
+
+func newScript(t *testing.T, nodes int, recovering, independent bool) *script {
+	cfg := Config{MaxBackoff: 4 * time.Second, Backoff: time.Second}
+	cfg.Env.AutoRecover = recovering
+	cfg.ensureDefaults()
+	ids := make([]int, nodes)
+	for i := range ids {
+		ids[i] = i
+	}
+	s := &script{t: t, c: newCore(cfg, ids, independent), now: time.Unix(1000, 0)}
+	s.c.begin(s.now, 0)
+	return s
+}
+
+// words is actions in short: "start0 term1 kill2 retire0 restart1", notes left out.
+func words(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		switch a.do {
+		case start:
+			out = append(out, fmt.Sprint("start", a.node))
+		case tell:
+			out = append(out, fmt.Sprintf("%v%d", a.signal, a.node))
+		case kill:
+			out = append(out, fmt.Sprint("kill", a.node))
+		case retire:
+			out = append(out, fmt.Sprint("retire", a.node))
+		case restart:
+			out = append(out, fmt.Sprint("restart", a.node))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (s *script) expect(what string, actions []action, want string) {
+	s.t.Helper()
+	if got := words(actions); got != want {
+		s.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func (s *script) wait(d time.Duration, want string) {
+	s.t.Helper()
+	s.now = s.now.Add(d)
+	s.expect(fmt.Sprint("after ", d), s.c.tick(s.now), want)
+}
+
+func (s *script) exit(i int, e exit, want string) {
+	s.t.Helper()
+	s.expect(fmt.Sprint("exit of ", i), s.c.exited(s.now, i, e), want)
+}
+
+func (s *script) signal(sig syscall.Signal, want string) {
+	s.t.Helper()
+	s.expect(sig.String(), s.c.received(s.now, sig), want)
+}
+
+func (s *script) end(kind control.Kind, code int) Result {
+	s.t.Helper()
+	if !s.c.done() {
+		s.t.Fatal("not done")
+	}
+	if !s.c.next().IsZero() && s.c.phase == running {
+		s.t.Error("done, and yet something is due")
+	}
+	r := s.c.result()
+	if r.Kind != kind || r.ExitCode() != code {
+		s.t.Errorf("%s, exit code %d; want %s, %d", r.Kind, r.ExitCode(), kind, code)
+	}
+	return r
+}
+
+func said(kind control.Kind, code, cause int, text string) exit {
+	return exit{code: code, outcome: &control.Outcome{Kind: kind, Node: cause, Error: text}}
+}
+
+func killedBy(sig syscall.Signal) exit { return exit{code: 128 + int(sig), signal: sig} }
+
+func TestRulesSuccessEndsTheJobInOrder(t *testing.T) {
+	s := newScript(t, 3, false, false)
+	s.wait(0, "start0 start1 start2")
+	s.exit(0, said(control.Success, 0, 0, ""), "retire0")
+	s.exit(2, exit{}, "retire2")
+	s.exit(1, exit{}, "retire1")
+	s.end(control.Success, 0)
+}
+
+func TestRulesAfterASuccessTheOthersHaveTheGracePeriod(t *testing.T) {
+	s := newScript(t, 3, false, false)
+	s.wait(0, "start0 start1 start2")
+	s.exit(0, exit{}, "retire0")
+	s.wait(9*time.Second, "")
+	s.wait(time.Second, "terminated1 terminated2")
+	s.exit(1, said(control.Preempted, 75, 1, ""), "retire1")
+	s.wait(10*time.Second, "kill2")
+	s.exit(2, killedBy(syscall.SIGKILL), "retire2")
+	r := s.end(control.Failure, 1)
+	if got := r.First.Headline(); got != "node 2: did not end in time and was killed" {
+		t.Error(got)
+	}
+}
+
+func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
+	s := newScript(t, 2, false, false)
+	s.wait(0, "start0 start1")
+	s.exit(0, exit{}, "retire0")
+	s.signal(syscall.SIGTERM, "terminated1")
+	s.exit(1, killedBy(syscall.SIGTERM), "retire1")
+	s.end(control.Success, 0)
+}
+
+func TestRulesIndependentNodesRunToTheirEnds(t *testing.T) {
+	s := newScript(t, 2, false, true)
+	s.wait(0, "start0 start1")
+	s.exit(0, exit{}, "retire0")
+	s.wait(time.Hour, "")
+	s.exit(1, exit{}, "retire1")
+	s.end(control.Success, 0)
+}
+
+func TestRulesFirstFailureEndsTheJob(t *testing.T) {
+	s := newScript(t, 3, false, false)
+	s.wait(0, "start0 start1 start2")
+	s.exit(1, exit{code: 3}, "retire1 terminated0 terminated2")
+	s.exit(0, said(control.Failure, 1, 0, "torn down"), "retire0")
+	s.wait(8*time.Second, "kill2")
+	s.exit(2, killedBy(syscall.SIGKILL), "retire2")
+	r := s.end(control.Failure, 3)
+	if r.First.Node != 1 {
+		t.Errorf("first is node %d", r.First.Node)
+	}
+}
+
+func TestRulesOwnFailureBeatsOneCausedByAnotherNode(t *testing.T) {
+	s := newScript(t, 4, false, false)
+	s.wait(0, "start0 start1 start2 start3")
+	s.exit(0, said(control.Failure, 1, 2, "node 2 is lost"), "retire0 terminated1 terminated2 terminated3")
+	s.exit(1, said(control.Failure, 1, 1, "context canceled"), "retire1")
+	s.exit(2, exit{code: 7, lines: []string{"boom"}}, "retire2")
+	s.exit(3, exit{code: 143}, "retire3")
+	r := s.end(control.Failure, 7)
+	if r.First.Node != 2 || r.First.Lines[0] != "boom" {
+		t.Errorf("first: %+v", r.First)
+	}
+}
+
+func TestRulesABlamedNodeElsewhereIsNamed(t *testing.T) {
+	s := newScript(t, 2, false, false)
+	s.wait(0, "start0 start1")
+	s.exit(0, said(control.Failure, 1, 9, "node 9 is lost"), "retire0 terminated1")
+	s.exit(1, said(control.Preempted, 75, 1, ""), "retire1")
+	if r := s.end(control.Failure, 1); r.First.Headline() != "node 0 failed because of node 9: exit code 1: node 9 is lost" {
+		t.Error(r.First.Headline())
+	}
+}
+
+func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	for attempt, backoff := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		s.exit(1, killedBy(syscall.SIGKILL), "restart1")
+		if got := s.c.nodes[1].attempt; got != attempt+1 {
+			t.Errorf("attempt %d", got)
+		}
+		s.wait(backoff-time.Millisecond, "")
+		s.wait(time.Millisecond, "start1")
+	}
+	s.exit(1, exit{code: 5}, "retire1 terminated0")
+	s.exit(0, exit{code: 75}, "retire0")
+	r := s.end(control.Failure, 5)
+	if r.Restarts != 3 || r.Nodes[1].Restarts != 3 {
+		t.Errorf("restarts %d", r.Restarts)
+	}
+}
+
+func TestRulesASuccessCancelsARestart(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.exit(1, exit{code: 1}, "restart1")
+	s.exit(0, exit{}, "retire0 retire1")
+	if r := s.end(control.Success, 0); r.Restarts != 0 {
+		t.Errorf("restarts %d", r.Restarts)
+	}
+}
+
+func TestRulesBackoffIsBounded(t *testing.T) {
+	s := newScript(t, 1, true, false)
+	for attempt, want := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 3: 4 * time.Second, 1000: 4 * time.Second} {
+		if got := s.c.delay(attempt); got != want {
+			t.Errorf("attempt %d: %v", attempt, got)
+		}
+	}
+}
+
+func TestRulesL13PreemptionAndInterruption(t *testing.T) {
+	for _, c := range []struct {
+		sig  syscall.Signal
+		told string
+		code int
+	}{
+		{syscall.SIGTERM, "terminated", 75},
+		{syscall.SIGHUP, "terminated", 75},
+		{syscall.SIGINT, "interrupt", 130},
+	} {
+		s := newScript(t, 2, true, false)
+		s.wait(0, "start0 start1")
+		s.signal(c.sig, c.told+"0 "+c.told+"1")
+		s.signal(syscall.SIGTERM, "")
+		s.exit(0, said(control.Preempted, c.code, 0, ""), "retire0")
+		s.exit(1, exit{code: c.code}, "retire1")
+		s.end(control.Preempted, c.code)
+	}
+}
+
+func TestRulesSecondInterruptKills(t *testing.T) {
+	s := newScript(t, 2, false, false)
+	s.wait(0, "start0 start1")
+	s.signal(syscall.SIGINT, "interrupt0 interrupt1")
+	s.signal(syscall.SIGINT, "kill0 kill1")
+	s.exit(0, killedBy(syscall.SIGKILL), "retire0")
+	s.exit(1, killedBy(syscall.SIGKILL), "retire1")
+	s.end(control.Preempted, 130)
+}
+
+func TestRulesOneInterruptIsEnoughAfterAFailure(t *testing.T) {
+	s := newScript(t, 2, false, false)
+	s.wait(0, "start0 start1")
+	s.exit(0, exit{code: 4}, "retire0 terminated1")
+	s.signal(syscall.SIGINT, "kill1")
+	s.exit(1, killedBy(syscall.SIGKILL), "retire1")
+	s.end(control.Failure, 4)
+}
+
+func TestRulesASignalBeforeTheStartStartsNothing(t *testing.T) {
+	s := newScript(t, 2, false, false)
+	s.c.begin(s.now, time.Second)
+	s.wait(0, "start0")
+	s.signal(syscall.SIGTERM, "retire1 terminated0")
+	s.exit(0, exit{code: 75}, "retire0")
+	s.end(control.Preempted, 75)
+}
+
+func TestRulesAnOutsiderPreemptsOneNode(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.exit(0, said(control.Preempted, 75, 0, ""), "retire0 terminated1")
+	s.exit(1, exit{}, "retire1")
+	s.end(control.Preempted, 75)
+}
+
+func TestRulesJudgeByWordAndCode(t *testing.T) {
+	for _, c := range []struct {
+		told bool
+		e    exit
+		want control.Kind
+	}{
+		{e: exit{}, want: control.Success},
+		{e: said(control.Success, 2, 0, ""), want: control.Failure},
+		{e: said(control.Failure, 0, 0, ""), want: control.Failure},
+		{e: said(control.Preempted, 75, 0, ""), want: control.Preempted},
+		{e: said(control.Preempted, 3, 0, ""), want: control.Failure},
+		{e: exit{code: 75}, want: control.Preempted},
+		{e: exit{code: 130}, want: control.Failure},
+		{told: true, e: exit{code: 130}, want: control.Preempted},
+		{told: true, e: exit{code: 143}, want: control.Preempted},
+		{told: true, e: exit{code: 1}, want: control.Failure},
+		{e: killedBy(syscall.SIGTERM), want: control.Failure},
+		{told: true, e: killedBy(syscall.SIGTERM), want: control.Preempted},
+		{told: true, e: killedBy(syscall.SIGSEGV), want: control.Failure},
+		{e: exit{err: errors.New("start")}, want: control.Failure},
+	} {
+		n := &coreNode{told: c.told}
+		if got := (&core{}).judge(n, c.e); got != c.want {
+			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
+		}
+	}
+}
+
+func TestReportSaysTheFirstFailureOnce(t *testing.T) {
+	for _, c := range []struct {
+		f    Failure
+		want string
+	}{
+		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"}, "node 2 (learner) failed: exit code 1: no memory\nstack\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack", Lines: []string{"x", "error: no memory"}}, "node 2 failed: exit code 1, as it says above\n"},
+		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, "node 2, attempt 3, failed: killed; its last lines:\n    a\n    b\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 4}, "node 2 failed: exit code 4\n"},
+	} {
+		var b strings.Builder
+		if err := (Result{First: &c.f}).Report(&b); err != nil || b.String() != c.want {
+			t.Errorf("got %q, want %q", b.String(), c.want)
+		}
+	}
+	var b strings.Builder
+	if err := (Result{}).Report(&b); err != nil || b.Len() > 0 {
+		t.Errorf("of a success: %q", b.String())
+	}
+}

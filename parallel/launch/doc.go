@@ -1,0 +1,48 @@
+// Package launch starts the nodes of a plan on this machine and looks after
+// them until the job has ended.
+//
+//	dir, err := launch.MakeRunDir("j1")             // private folder for the sockets
+//	defer os.RemoveAll(dir)
+//	plan, err := placement.New(placement.Flags{Job: "j1", Workers: 4, RunDir: dir}, placement.Site{})
+//	l, err := launch.New(launch.Config{Plan: plan, Command: []string{"./hello"}, Stdout: os.Stdout, Stderr: os.Stderr})
+//	result, err := l.Run(ctx)                       // err: could not start
+//	result.Report(os.Stderr)                        // whose the first failure was
+//	os.Exit(result.ExitCode())
+//
+// # Life of a job
+//
+// Every listening socket of this launcher's nodes is bound before the first
+// process is started, and is inherited by the node: a busy port is one error at
+// once, and an address stays the same over restarts. Each node leads its own
+// process group, and what is left of a group is killed when its node has ended.
+//
+// The first failure ends the job: the others get SIGTERM, and SIGKILL after the
+// grace period (8 s at most, so that the job is gone within 10). A failure that
+// a node reports as caused by another node is not the first if the other fails
+// too. With Env.AutoRecover a node that failed is started again after an
+// exponential back-off, until it has been restarted MaxRetries times. The first success
+// gives the others the grace period to end as well, then SIGTERM; in the topology
+// alone they are independent and each runs to its end. SIGINT, SIGTERM and
+// SIGHUP are forwarded, with the grace period; a SIGINT after that kills at once.
+//
+// When the launcher itself is killed, its nodes read end-of-file on their
+// control sockets and end; on Linux a node that was stopped is woken for that.
+//
+// # Output
+//
+// Lines of the nodes are written whole, to Stdout what they wrote there and to
+// Stderr what they wrote there, each as "[3 learner #0] text": node id, roles
+// (or else labels), attempt. In the format json a line is an object with node,
+// role, attempt, stream, and text or, if the line is itself an object, record.
+// A line over 64 KiB is cut there, and the number of bytes left out is
+// appended. The file of a node, node-3.log in LogDir, has all bytes of both
+// streams, as they came, after a line for each start; only if both streams write
+// at once, a line over 64 KiB may go on after a line of the other stream.
+// If a file cannot be written that is said once, and the job goes on.
+//
+// # Concurrency and errors
+//
+// A Launcher runs once. Snapshot may be called from any goroutine while Run
+// runs; Run returns when no process, goroutine or socket of it is left. Its
+// error means that the job was not started; how a started job went is in the Result.
+package launch

@@ -1,0 +1,512 @@
+//go:build linux
+
+package launch_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/internal/leak"
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// buffer is a bytes.Buffer for several writers, which calls found, if that is
+// set, for every line.
+type buffer struct {
+	mu    sync.Mutex
+	b     bytes.Buffer
+	found func(line string)
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.found != nil {
+		b.found(string(p))
+	}
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// job is a launcher under test.
+type job struct {
+	cfg      launch.Config
+	out, err buffer
+	signals  chan os.Signal
+	flags    placement.Flags
+	watch    *leak.Watch
+}
+
+func newJob(t *testing.T, workers int, script string) *job {
+	t.Helper()
+	j := &job{signals: make(chan os.Signal, 4), watch: leak.Check(t)}
+	j.flags = placement.Flags{Job: "test", Workers: workers, RunDir: filepath.Join(j.watch.Dir, "run")}
+	j.cfg = launch.Config{
+		Command: childCommand(script), Environ: append(j.watch.Environ(), "GORACE=atexit_sleep_ms=0"), Signals: j.signals,
+		Stdout: &j.out, Stderr: &j.err, Backoff: time.Millisecond,
+	}
+	return j
+}
+
+func (j *job) launcher(t *testing.T) *launch.Launcher {
+	t.Helper()
+	if err := os.MkdirAll(j.flags.RunDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(j.flags.RunDir) })
+	plan, err := placement.New(j.flags, placement.Site{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.cfg.Plan = plan
+	l, err := launch.New(j.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (j *job) run(t *testing.T) launch.Result {
+	t.Helper()
+	r, err := j.launcher(t).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// when sends a signal once n lines with the text have been written on stdout.
+func (j *job) when(n int, text string, send os.Signal) {
+	j.out.found = func(line string) {
+		if strings.Contains(line, text) {
+			if n--; n == 0 {
+				j.signals <- send
+			}
+		}
+	}
+}
+
+func expect(t *testing.T, r launch.Result, kind control.Kind, code int) {
+	t.Helper()
+	if r.Kind != kind || r.ExitCode() != code {
+		t.Errorf("%s, exit code %d; want %s, %d; first failure: %+v", r.Kind, r.ExitCode(), kind, code, r.First)
+	}
+}
+
+func TestL14SuccessLeavesNothing(t *testing.T) {
+	for _, workers := range []int{1, 2, 8} {
+		for range 3 {
+			j := newJob(t, workers, "*=ok")
+			expect(t, j.run(t), control.Success, 0)
+		}
+	}
+}
+
+func TestNodesAreToldWhoTheyAre(t *testing.T) {
+	for _, protocol := range []string{"ipc", "tcp"} {
+		j := newJob(t, 2, "*=env")
+		j.flags.Protocol, j.flags.Topology, j.flags.Labels = protocol, "alone", "gpu"
+		j.flags.AttachTo = "tcp://a:1"
+		j.cfg.Env = control.Env{Token: "s3cret", Main: "Play", Dir: "out"}
+		j.cfg.Environ = append(j.cfg.Environ, "DITASK_SEED=77") // meant for this process, not for its nodes
+		expect(t, j.run(t), control.Success, 0)
+		scheme := map[string]string{"ipc": "unix", "tcp": "tcp"}[protocol]
+		for id := range 2 {
+			want := fmt.Sprintf("[%d gpu #0] node=%d local=%d nodes=0 job=test token=s3cret topology=alone scheme=%s attach=1 labels=[gpu] dir=out main=Play other=0\n", id, id, id, scheme)
+			if !strings.Contains(j.out.String(), want) {
+				t.Errorf("no line %sin:\n%s%s", want, j.out.String(), j.err.String())
+			}
+		}
+	}
+}
+
+func TestL11FirstFailureIsReportedWithItsCode(t *testing.T) {
+	j := newJob(t, 4, "2=fail,*=wait")
+	r := j.run(t)
+	expect(t, r, control.Failure, 3)
+	var report strings.Builder
+	if err := r.Report(&report); err != nil || report.String() != "node 2 failed: exit code 3: out of luck\n" {
+		t.Errorf("report %q", report.String())
+	}
+	if n := strings.Count(j.err.String(), "out of luck"); n != 1 {
+		t.Errorf("the cause is written %d times:\n%s", n, j.err.String())
+	}
+}
+
+func TestOwnFailureBeatsBlame(t *testing.T) {
+	j := newJob(t, 3, "0=failtold,1=blamefirst,2=blame0")
+	r := j.run(t)
+	expect(t, r, control.Failure, 9)
+	if r.First.Node != 0 || r.First.Error != "my own fault" {
+		t.Errorf("first: %+v", r.First)
+	}
+}
+
+func TestL12KilledNodeIsRestarted(t *testing.T) {
+	j := newJob(t, 2, "0=flaky,1=ok")
+	j.cfg.Env.AutoRecover = true
+	j.flags.Topology = "alone" // so that the success of node 1 does not end the job
+	r := j.run(t)
+	expect(t, r, control.Success, 0)
+	if r.Restarts != 2 || r.Nodes[0].Restarts != 2 {
+		t.Errorf("restarts: %+v", r)
+	}
+	incarnations := regexp.MustCompile(`attempt (\d) of incarnation (\d+)`).FindAllStringSubmatch(j.err.String(), -1)
+	if len(incarnations) != 2 || incarnations[0][2] >= incarnations[1][2] {
+		t.Errorf("causes: %v in %s", incarnations, j.err.String())
+	}
+}
+
+func TestL12AlwaysFailingEndsAfterMaxRetries(t *testing.T) {
+	j := newJob(t, 2, "1=crash,*=wait")
+	j.cfg.Env.AutoRecover, j.cfg.MaxRetries = true, 2
+	r := j.run(t)
+	expect(t, r, control.Failure, 137)
+	if r.Restarts != 2 || r.First.Signal != "killed" || r.First.Attempt != 2 {
+		t.Errorf("%d restarts, first %+v", r.Restarts, r.First)
+	}
+	for _, want := range []string{
+		"ditask: node 1 failed: killed; restart 1 of 2 in 1ms\n",
+		"ditask: node 1, attempt 1, failed: killed; restart 2 of 2 in 2ms\n",
+		"ditask: node 1, attempt 2, failed: killed; the job ends\n",
+	} {
+		if !strings.Contains(j.err.String(), want) {
+			t.Errorf("no line %q in:\n%s", want, j.err.String())
+		}
+	}
+}
+
+func TestL13SignalsAreForwarded(t *testing.T) {
+	for _, c := range []struct {
+		sig  os.Signal
+		code int
+	}{{syscall.SIGTERM, 75}, {syscall.SIGINT, 130}} {
+		j := newJob(t, 3, "*=wait")
+		j.when(3, "waiting", c.sig)
+		expect(t, j.run(t), control.Preempted, c.code)
+	}
+}
+
+func TestL13ContextEndsTheJob(t *testing.T) {
+	j := newJob(t, 2, "*=wait")
+	ctx, cancel := contextUntil(t, &j.out, 2, "waiting")
+	defer cancel()
+	r, err := j.launcher(t).Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, control.Preempted, 75)
+}
+
+func TestSecondInterruptKillsNow(t *testing.T) {
+	j := newJob(t, 2, "0=stubborn,1=wait")
+	j.cfg.Env.Grace = time.Hour
+	ready := 0
+	j.err.found = func(line string) {
+		if strings.Contains(line, "2 ready") || strings.Contains(line, "interrupt again") {
+			ready++
+			j.signals <- syscall.SIGINT
+		}
+	}
+	expect(t, j.run(t), control.Preempted, 130)
+	if ready != 2 {
+		t.Errorf("log:\n%s", j.err.String())
+	}
+}
+
+func TestStubbornNodeIsKilledAfterTheGracePeriod(t *testing.T) {
+	j := newJob(t, 2, "0=stubborn,1=fail")
+	j.cfg.Env.Grace = 50 * time.Millisecond
+	expect(t, j.run(t), control.Failure, 3)
+	if !strings.Contains(j.err.String(), "node 0 did not end in time: killed") {
+		t.Errorf("log:\n%s", j.err.String())
+	}
+}
+
+func TestStoppedNodeEndsInOrder(t *testing.T) {
+	j := newJob(t, 1, "*=wait")
+	pid := regexp.MustCompile(`pid=(\d+)`)
+	j.out.found = func(line string) {
+		if m := pid.FindStringSubmatch(line); m != nil {
+			var n int
+			_, _ = fmt.Sscan(m[1], &n)
+			_ = syscall.Kill(n, syscall.SIGSTOP)
+			j.signals <- syscall.SIGTERM
+		}
+	}
+	expect(t, j.run(t), control.Preempted, 75)
+}
+
+func TestGrandchildrenEndWithTheirNode(t *testing.T) {
+	j := newJob(t, 2, "*=grandchild")
+	expect(t, j.run(t), control.Success, 0)
+	if left := j.watch.Processes(); len(left) > 0 {
+		t.Errorf("at the end of Run: %v", left)
+	}
+}
+
+func TestL13KilledLauncherLeavesNothing(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		w := leak.Check(t)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(self, "launcher", "*=wait")
+		cmd.Env = append(w.Environ(), "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := regexp.MustCompile(`pid=(\d+)`)
+		lines := bufio.NewScanner(out)
+		for range 3 {
+			if !lines.Scan() {
+				t.Fatal("the nodes do not wait")
+			}
+			var n int
+			_, _ = fmt.Sscan(pid.FindStringSubmatch(lines.Text())[1], &n)
+			if stopped {
+				_ = syscall.Kill(n, syscall.SIGSTOP)
+			}
+		}
+		if left := w.Left(); len(left) < 7 { // launcher, nodes, sockets
+			t.Errorf("at work: %v", left)
+		}
+		_ = cmd.Process.Kill()
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait()
+		if left := leak.Await(w.Left, 5*time.Second); len(left) > 0 {
+			t.Errorf("after the launcher: %v", left)
+		}
+	}
+}
+
+func TestL15NoLineIsTorn(t *testing.T) {
+	j := newJob(t, 8, "*=lines")
+	j.flags.Topology = "alone"
+	j.cfg.LogDir = filepath.Join(t.TempDir(), "logs")
+	var all buffer
+	j.cfg.Stdout, j.cfg.Stderr = &all, &all
+	expect(t, j.run(t), control.Success, 0)
+
+	count := map[string]int{}
+	for line := range strings.Lines(all.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "ditask: "):
+		case strings.HasSuffix(line, strings.Repeat("y", 1000)+" ... (134464 bytes more)") && len(line) < 66_000:
+			count["cut"]++
+		case strings.HasSuffix(line, "] no newline"):
+			count["open"]++
+		case !wholeLine(line):
+			t.Fatalf("torn: %.200q", line)
+		default:
+			count[line[1:2]]++
+		}
+	}
+	want := map[string]int{"cut": 8, "open": 8}
+	for id := range 8 {
+		want[fmt.Sprint(id)] = 10_000
+	}
+	for key, n := range want {
+		if count[key] != n {
+			t.Errorf("%s: %d lines, want %d", key, count[key], n)
+		}
+	}
+	for id := range 8 {
+		checkFile(t, filepath.Join(j.cfg.LogDir, fmt.Sprintf("node-%d.log", id)))
+	}
+}
+
+// wholeLine reports whether line is one that a test node has written, marked
+// with the id of that node.
+func wholeLine(line string) bool {
+	var id, i, of int
+	text, ok := strings.CutPrefix(strings.Replace(line, " collector", "", 1), "["+line[1:2]+" #0] ")
+	_, err := fmt.Sscanf(line[1:2]+" "+text[:min(len(text), 24)], "%d line %d of %d x", &id, &i, &of)
+	want := fmt.Sprintf("line %d of %d %s end", i, of, strings.Repeat("x", 300+i%700))
+	return ok && err == nil && id == of && text == want
+}
+
+// checkFile checks that the file of a node has every byte.
+func checkFile(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(b, []byte(" end\n")); n != 10_000 {
+		t.Errorf("%s: %d lines", path, n)
+	}
+	if !bytes.HasPrefix(b, []byte("--- node ")) || bytes.Count(b, []byte("y")) != 200_000 || !bytes.Contains(b, []byte("no newline")) {
+		t.Errorf("%s: begins %.80q", path, b)
+	}
+}
+
+func TestL15FullDiskIsSaidOnceAndTheJobGoesOn(t *testing.T) {
+	j := newJob(t, 2, "*=lines")
+	j.flags.Topology = "alone"
+	j.cfg.LogDir = t.TempDir()
+	for id := range 2 {
+		if err := os.Symlink("/dev/full", filepath.Join(j.cfg.LogDir, fmt.Sprintf("node-%d.log", id))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, j.run(t), control.Success, 0)
+	if n := strings.Count(j.err.String(), "no space left on device"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}
+
+func TestJSONLogIsOneObjectALine(t *testing.T) {
+	j := newJob(t, 2, "0=fail,*=wait")
+	j.cfg.Env.LogFormat = "json"
+	expect(t, j.run(t), control.Failure, 3)
+	n := 0
+	for line := range strings.Lines(j.out.String() + j.err.String()) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		n++
+	}
+	if n == 0 {
+		t.Error("no lines")
+	}
+}
+
+func TestL16BusyPortIsOneErrorBeforeAnyStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	j := newJob(t, 1, "*=ok")
+	j.flags.Ports = fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	_, err = j.launcher(t).Run(t.Context())
+	want := fmt.Sprintf("node 0: listen on tcp://%s: address already in use: choose other --ports, or end the process that has it", l.Addr())
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	if err := os.Remove(j.flags.RunDir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestL16MissingSocketFolderIsOneError(t *testing.T) {
+	j := newJob(t, 1, "*=ok")
+	l := j.launcher(t)
+	if err := os.Remove(j.flags.RunDir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the folder of the socket is missing") {
+		t.Error(err)
+	}
+}
+
+func TestProgramThatCannotStartFails(t *testing.T) {
+	j := newJob(t, 1, "")
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("\x7fELF rubbish"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j.cfg.Command = []string{bad}
+	r := j.run(t)
+	expect(t, r, control.Failure, 1)
+	if !strings.HasPrefix(r.First.Error, "start: fork/exec ") {
+		t.Errorf("%+v", r.First)
+	}
+}
+
+func TestNewReportsAllFaults(t *testing.T) {
+	_, err := launch.New(launch.Config{MaxRetries: -1, Backoff: -1, Env: control.Env{LogFormat: "xml", Grace: -1}})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		"the plan has no node for this launcher", "no command", "max retries -1: want at least 0",
+		"grace period -1ns: want at least 0s", "back-off -1ns: want at least 0s", `log format "xml": want text or json`,
+	}
+	if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
+		t.Errorf("got:\n%v", err)
+	}
+	if _, err := launch.New(launch.Config{Command: []string{"/no/such/program"}}); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+		t.Error(err)
+	}
+}
+
+func TestR8EqualJobsNeverShareAFolder(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	a, errA := launch.MakeRunDir("j")
+	b, errB := launch.MakeRunDir("j")
+	if errA != nil || errB != nil || a == b {
+		t.Fatal(a, b, errA, errB)
+	}
+	if info, err := os.Stat(a); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info, err)
+	}
+	if ok, err := filepath.Match(launch.RunDirPattern("j"), a); !ok || err != nil {
+		t.Errorf("%s is not %s", a, launch.RunDirPattern("j"))
+	}
+	t.Setenv("XDG_RUNTIME_DIR", "/no/such/folder")
+	t.Setenv("TMPDIR", "/no/such/folder")
+	if _, err := launch.MakeRunDir("j"); err == nil || !strings.Contains(err.Error(), "use --protocol tcp") {
+		t.Error(err)
+	}
+}
+
+func TestSnapshotFollowsTheNodes(t *testing.T) {
+	j := newJob(t, 2, "*=wait")
+	j.cfg.StatusInterval = time.Second
+	l := j.launcher(t)
+	states := make(chan []launch.State, 1)
+	j.err.found = func(line string) {
+		if strings.Contains(line, "job test: 2 ready after") {
+			states <- l.Snapshot()
+			j.signals <- syscall.SIGTERM
+		}
+	}
+	if got := l.Snapshot(); got[0].Phase != launch.Waiting || got[1].ID != 1 {
+		t.Errorf("before: %+v", got)
+	}
+	r, err := l.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, control.Preempted, 75)
+	for _, s := range <-states {
+		if s.Phase != launch.Running || s.PID == 0 {
+			t.Errorf("ready: %+v", s)
+		}
+	}
+	for _, s := range l.Snapshot() {
+		if s.Phase != launch.Ended {
+			t.Errorf("after: %+v", s)
+		}
+	}
+}

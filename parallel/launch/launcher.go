@@ -1,0 +1,265 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// Launcher starts the local nodes of a plan and supervises them. Make it with
+// New; Run runs it once.
+type Launcher struct {
+	cfg     Config
+	out     *output
+	core    *core
+	nodes   []*node // in order of local id
+	exits   chan exited
+	began   time.Time
+	waiters sync.WaitGroup
+
+	mu     sync.Mutex
+	states []State // in order of local id
+	ready  bool    // all nodes were ready, which was said
+}
+
+// node is a node of the plan with what belongs to all of its attempts.
+type node struct {
+	placement.Node
+	socket      *socket // nil: none
+	incarnation uint64
+	proc        *proc // while it runs
+}
+
+type exited struct {
+	index int
+	exit  exit
+}
+
+// Phase says what a node is doing.
+type Phase string
+
+// The phases of a node.
+const (
+	Waiting  Phase = "waiting"  // for its first start
+	Starting Phase = "starting" // has not said that it is ready
+	Running  Phase = "running"
+	Backoff  Phase = "back-off" // failed, and will be started again
+	Ended    Phase = "ended"
+)
+
+// State is how a node is doing.
+type State struct {
+	ID       int
+	Labels   []string // as planned
+	Phase    Phase
+	PID      int // of the current or last process; 0: none
+	Restarts int
+	Status   control.Status // the last that it told
+	StatusAt time.Time      // when; zero: never
+}
+
+// New checks the configuration. It starts nothing and touches nothing; the
+// error joins all faults.
+func New(cfg Config) (*Launcher, error) {
+	cfg.ensureDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	l := &Launcher{
+		cfg:   cfg,
+		exits: make(chan exited),
+		out: &output{
+			format: cfg.Env.LogFormat, now: time.Now, dir: cfg.LogDir,
+			stdout: cfg.Stdout, stderr: cfg.Stderr,
+		},
+	}
+	var ids []int
+	for _, n := range cfg.Plan.Local() {
+		ids = append(ids, n.ID)
+		l.nodes = append(l.nodes, &node{Node: n})
+		l.states = append(l.states, State{ID: n.ID, Labels: n.Labels, Phase: Waiting})
+	}
+	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
+	return l, nil
+}
+
+// Snapshot is how the nodes are doing, in order of local id.
+func (l *Launcher) Snapshot() []State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]State(nil), l.states...)
+}
+
+// Run starts the nodes and returns when all have ended. When ctx ends that is
+// as if SIGTERM had come. The error says why nothing was started.
+func (l *Launcher) Run(ctx context.Context) (Result, error) {
+	if err := l.prepare(ctx); err != nil {
+		return Result{}, err
+	}
+	l.began = time.Now()
+	l.core.begin(l.began, l.cfg.StartupInterval)
+	l.loop(ctx)
+	l.waiters.Wait()
+	return l.core.result(), nil
+}
+
+// prepare does all that can fail before the first start.
+func (l *Launcher) prepare(ctx context.Context) error {
+	if l.cfg.LogDir != "" {
+		if err := os.MkdirAll(l.cfg.LogDir, 0o755); err != nil {
+			return fmt.Errorf("log folder: %w", err)
+		}
+	}
+	sockets, plan, err := listen(ctx, l.cfg.Plan)
+	if err != nil {
+		return err
+	}
+	for i, n := range plan.Local() {
+		l.nodes[i].Node = n
+		l.nodes[i].socket = sockets[n.ID]
+	}
+	return nil
+}
+
+// loop feeds the rules with what happens and does what they say.
+func (l *Launcher) loop(ctx context.Context) {
+	stopped := ctx.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for !l.core.done() {
+		if at := l.core.next(); !at.IsZero() {
+			timer.Reset(time.Until(at))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case now := <-timer.C:
+			l.do(l.core.tick(now))
+		case e := <-l.exits:
+			l.nodes[e.index].proc = nil
+			l.do(l.core.exited(time.Now(), e.index, e.exit))
+		case sig := <-l.cfg.Signals:
+			if s, ok := sig.(syscall.Signal); ok {
+				l.do(l.core.received(time.Now(), s))
+			}
+		case <-stopped:
+			stopped = nil
+			l.do(l.core.received(time.Now(), syscall.SIGTERM))
+		}
+	}
+}
+
+func (l *Launcher) do(actions []action) {
+	for _, a := range actions {
+		switch a.do {
+		case start:
+			l.start(a.node)
+		case tell:
+			if p := l.nodes[a.node].proc; p != nil {
+				p.tell(a.signal)
+			}
+		case kill:
+			if p := l.nodes[a.node].proc; p != nil {
+				p.kill()
+			}
+		case restart:
+			l.change(a.node, func(s *State) { s.Phase = Backoff })
+		case retire:
+			l.change(a.node, func(s *State) { s.Phase = Ended })
+			if s := l.nodes[a.node].socket; s != nil {
+				s.close()
+				l.nodes[a.node].socket = nil
+			}
+		case say:
+			l.out.say("WARN", a.note)
+		}
+	}
+}
+
+// start starts the current attempt of a node. Every start ends in exactly one
+// send on exits.
+func (l *Launcher) start(i int) {
+	n := l.nodes[i]
+	attempt := l.core.nodes[i].attempt
+	n.incarnation = control.NextIncarnation(n.incarnation, time.Now())
+	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
+	p, err := startProc(spec{
+		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
+		env: l.env(n, attempt), socket: n.socket,
+	}, log, func(m control.Message) { l.heard(i, log, m) })
+	if err != nil {
+		log.close()
+		l.waiters.Go(func() {
+			l.exits <- exited{i, exit{code: 1, err: fmt.Errorf("start: %w", err), role: log.Role()}}
+		})
+		return
+	}
+	n.proc = p
+	l.change(i, func(s *State) {
+		s.Phase, s.PID, s.Restarts = Starting, p.cmd.Process.Pid, attempt
+	})
+	if l.cfg.StatusInterval > 0 {
+		p.ask(l.cfg.StatusInterval)
+	}
+	l.waiters.Go(func() { l.exits <- exited{i, p.wait()} })
+}
+
+// env is what one attempt of a node is told, but for its file descriptors.
+func (l *Launcher) env(n *node, attempt int) control.Env {
+	e := l.cfg.Env
+	e.JobID, e.Topology, e.Nodes = l.cfg.Plan.Job, l.cfg.Plan.Topology, l.cfg.Plan.Expected
+	e.NodeID, e.LocalID = n.ID, n.LocalID
+	e.Listen, e.Advertise, e.Attach, e.Labels = n.Listen, n.Advertise, n.Attach, n.Labels
+	e.Attempt, e.Incarnation = attempt, n.incarnation
+	if e.Dir != "" {
+		if abs, err := filepath.Abs(e.Dir); err == nil {
+			e.Dir = abs
+		}
+	}
+	return e
+}
+
+// heard takes in a message of a node.
+func (l *Launcher) heard(i int, log *nodeLog, m control.Message) {
+	switch m.Type {
+	case control.TypeReady:
+		l.change(i, func(s *State) { s.Phase = Running })
+		l.sayReady()
+	case control.TypeStatus:
+		if m.Status.Role != "" {
+			log.setRole(m.Status.Role)
+		}
+		l.change(i, func(s *State) { s.Status, s.StatusAt = *m.Status, time.Now() })
+	}
+}
+
+// sayReady says once that all nodes of this launcher are ready.
+func (l *Launcher) sayReady() {
+	l.mu.Lock()
+	said := l.ready
+	if !said {
+		l.ready = true
+		for _, s := range l.states {
+			l.ready = l.ready && s.Phase == Running
+		}
+	}
+	now := l.ready && !said
+	l.mu.Unlock()
+	if now {
+		l.out.say("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
+	}
+}
+
+func (l *Launcher) change(i int, f func(*State)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.states[i])
+}

@@ -1,0 +1,285 @@
+package launch
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxLine is where a line is cut in the merged stream, in bytes.
+const maxLine = 64 << 10
+
+// The last lines that are kept of every node, and the bytes kept of each.
+const (
+	tailLines = 12
+	tailBytes = 2 << 10
+)
+
+// output is the merged stream of all nodes. It is safe for concurrent use.
+type output struct {
+	format string
+	now    func() time.Time
+	dir    string // of the nodes' files; empty: none
+
+	mu     sync.Mutex
+	stdout io.Writer
+	stderr io.Writer
+	buf    []byte
+	failed bool // a file could not be written, which was said
+}
+
+// record is one line in the format json.
+type record struct {
+	Time    time.Time       `json:"time"`
+	Node    int             `json:"node"`
+	Role    string          `json:"role,omitempty"`
+	Attempt int             `json:"attempt"`
+	Stream  string          `json:"stream"`
+	Text    *string         `json:"text,omitempty"`
+	Record  json.RawMessage `json:"record,omitempty"`
+}
+
+// say writes a line of the launcher itself.
+func (o *output) say(level, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := []byte("ditask: " + text + "\n")
+	if o.format == "json" {
+		line = jsonLine(struct {
+			Time  time.Time `json:"time"`
+			Level string    `json:"level"`
+			Msg   string    `json:"msg"`
+		}{o.now(), level, text})
+	}
+	_, _ = o.stderr.Write(line) // there is nobody left to tell
+}
+
+// line writes one line of a node, of which more bytes were left out.
+func (o *output) line(n *nodeLog, stream string, text []byte, more int) {
+	n.remember(text)
+	role := n.Role()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.format == "json" {
+		o.buf = append(o.buf[:0], o.jsonText(n, role, stream, text, more)...)
+	} else {
+		o.buf = append(o.buf[:0], '[')
+		o.buf = strconv.AppendInt(o.buf, int64(n.id), 10)
+		if role != "" {
+			o.buf = append(append(o.buf, ' '), role...)
+		}
+		o.buf = strconv.AppendInt(append(o.buf, " #"...), int64(n.attempt), 10)
+		o.buf = append(append(o.buf, "] "...), text...)
+		if more > 0 {
+			o.buf = fmt.Appendf(o.buf, " ... (%d bytes more)", more)
+		}
+		o.buf = append(o.buf, '\n')
+	}
+	w := o.stdout
+	if stream == "stderr" {
+		w = o.stderr
+	}
+	_, _ = w.Write(o.buf) // a reader that has gone away does not end the job
+}
+
+func (o *output) jsonText(n *nodeLog, role, stream string, text []byte, more int) []byte {
+	r := record{Time: o.now(), Node: n.id, Role: role, Attempt: n.attempt, Stream: stream}
+	if len(text) > 0 && text[0] == '{' && json.Valid(text) {
+		r.Record = text
+	} else {
+		s := string(text)
+		if more > 0 {
+			s += fmt.Sprintf(" ... (%d bytes more)", more)
+		}
+		r.Text = &s
+	}
+	return jsonLine(r)
+}
+
+func jsonLine(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // a record holds nothing that JSON does not have
+		b, _ = json.Marshal(err.Error())
+	}
+	return append(b, '\n')
+}
+
+// fileFailed says once for the whole job that a log file cannot be written.
+func (o *output) fileFailed(err error) {
+	o.mu.Lock()
+	said := o.failed
+	o.failed = true
+	o.mu.Unlock()
+	if !said {
+		o.say("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
+	}
+}
+
+// nodeLog is what one attempt of one node writes. Its streams may be copied
+// concurrently.
+type nodeLog struct {
+	out     *output
+	id      int
+	attempt int
+
+	mu     sync.Mutex
+	role   string
+	tail   []string // the last lines, oldest first
+	file   *os.File // nil: none, or no more
+	within string   // the stream that has begun a line in file and not ended it
+}
+
+// open begins the log of an attempt.
+func (o *output) open(id, attempt int, role string) *nodeLog {
+	n := &nodeLog{out: o, id: id, attempt: attempt, role: role}
+	if o.dir == "" {
+		return n
+	}
+	path := filepath.Join(o.dir, fmt.Sprintf("node-%d.log", id))
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		n.file = file
+		_, err = file.Write(o.header(id, attempt))
+	}
+	if err != nil {
+		n.drop(err)
+	}
+	return n
+}
+
+func (o *output) header(id, attempt int) []byte {
+	now := o.now()
+	if o.format == "json" {
+		return jsonLine(struct {
+			Time    time.Time `json:"time"`
+			Msg     string    `json:"msg"`
+			Node    int       `json:"node"`
+			Attempt int       `json:"attempt"`
+		}{now, "start", id, attempt})
+	}
+	return fmt.Appendf(nil, "--- node %d, attempt %d, %s ---\n", id, attempt, now.Format(time.RFC3339))
+}
+
+// Role is what the lines of the node are marked with.
+func (n *nodeLog) Role() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.role
+}
+
+// setRole changes the mark, once the node has said what its roles are.
+func (n *nodeLog) setRole(role string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.role = role
+}
+
+func (n *nodeLog) remember(text []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.tail) == tailLines {
+		n.tail = append(n.tail[:0], n.tail[1:]...)
+	}
+	n.tail = append(n.tail, string(text[:min(len(text), tailBytes)]))
+}
+
+// lines are the last lines of the node, its own choice of stream.
+func (n *nodeLog) lines() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.tail...)
+}
+
+// keep writes a piece of a stream to the node's file.
+func (n *nodeLog) keep(stream string, piece []byte) {
+	n.mu.Lock()
+	file := n.file
+	if file == nil || len(piece) == 0 {
+		n.mu.Unlock()
+		return
+	}
+	if n.within != "" && n.within != stream {
+		piece = append([]byte{'\n'}, piece...)
+	}
+	n.within = stream
+	if piece[len(piece)-1] == '\n' {
+		n.within = ""
+	}
+	_, err := file.Write(piece)
+	n.mu.Unlock()
+	if err != nil {
+		n.drop(err)
+	}
+}
+
+// drop goes on without the file.
+func (n *nodeLog) drop(err error) {
+	n.mu.Lock()
+	if n.file != nil {
+		_ = n.file.Close()
+		n.file = nil
+	}
+	n.mu.Unlock()
+	n.out.fileFailed(err)
+}
+
+// close ends the file; an error in that is one of writing.
+func (n *nodeLog) close() {
+	n.mu.Lock()
+	file := n.file
+	n.file = nil
+	n.mu.Unlock()
+	if file == nil {
+		return
+	}
+	if err := file.Close(); err != nil {
+		n.out.fileFailed(err)
+	}
+}
+
+// copy reads a stream to its end and writes its lines.
+func (n *nodeLog) copy(stream string, r io.Reader) {
+	br := bufio.NewReaderSize(r, maxLine)
+	var held []byte // the beginning of a line that is longer than the buffer
+	more := 0       // bytes of it that came after
+	for {
+		piece, err := br.ReadSlice('\n')
+		n.keep(stream, piece)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if held == nil {
+				held = append([]byte(nil), piece...)
+			} else {
+				more += len(piece)
+			}
+			continue
+		}
+		text := trimEOL(piece)
+		switch {
+		case held != nil:
+			n.out.line(n, stream, held, more+len(text))
+			held, more = nil, 0
+		case len(piece) > 0:
+			n.out.line(n, stream, text, 0)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func trimEOL(b []byte) []byte {
+	if len(b) > 0 && b[len(b)-1] == '\n' {
+		b = b[:len(b)-1]
+	}
+	if len(b) > 0 && b[len(b)-1] == '\r' {
+		b = b[:len(b)-1]
+	}
+	return b
+}

@@ -1,0 +1,157 @@
+package launch
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/ditask/ditask/parallel/control"
+)
+
+// Result is how a job went, as far as this launcher's nodes are concerned.
+type Result struct {
+	Kind     control.Kind // of the job
+	First    *Failure     // the first failure, with Kind Failure
+	Restarts int          // of all nodes together
+	Nodes    []NodeResult // in order of local id
+
+	signal syscall.Signal
+}
+
+// NodeResult is how one node ended.
+type NodeResult struct {
+	ID       int
+	Kind     control.Kind // of its last attempt; empty: it was never started
+	ExitCode int          // of its last attempt; 128 + signal if a signal ended it
+	Restarts int
+}
+
+// Failure is one failure of one node.
+type Failure struct {
+	Node     int      // whose process it was
+	Cause    int      // which node that one says has caused it; Node itself unless another
+	Role     string   // its roles, or else labels
+	Attempt  int      // from 0
+	ExitCode int      // 128 + signal if a signal ended it
+	Signal   string   // such as "killed"; empty: it exited
+	Error    string   // what the node said of it; may be empty
+	Lines    []string // the last lines that it wrote
+
+	late bool // the launcher's own killing
+}
+
+func newFailure(n coreNode, e exit) Failure {
+	f := Failure{Node: n.id, Cause: n.id, Role: e.role, Attempt: n.attempt, ExitCode: e.code, Lines: e.lines}
+	if e.signal != 0 {
+		f.Signal = e.signal.String()
+	}
+	switch {
+	case e.err != nil:
+		f.Error = e.err.Error()
+	case e.outcome != nil && e.outcome.Kind == control.Failure:
+		f.Cause, f.Error = e.outcome.Node, e.outcome.Error
+	}
+	return f
+}
+
+// ExitCode is the exit code for the process of the launcher: 0 success, 75
+// preempted (drained and checkpointed after SIGTERM: run again to resume), 130
+// interrupted, and after a failure the code of the node that failed first, or
+// 1 if that says nothing.
+func (r Result) ExitCode() int {
+	switch {
+	case r.Kind == control.Success:
+		return 0
+	case r.Kind == control.Preempted && r.signal == syscall.SIGINT:
+		return codeInterrupted
+	case r.Kind == control.Preempted:
+		return codePreempted
+	case r.First == nil || r.First.ExitCode == 0 || r.First.late:
+		return 1
+	}
+	return r.First.ExitCode
+}
+
+// Report writes to w whose the first failure was, if there was one: what the
+// node said of it, or else its last lines.
+func (r Result) Report(w io.Writer) error {
+	if r.First == nil {
+		return nil
+	}
+	_, err := io.WriteString(w, r.First.text())
+	return err
+}
+
+// Headline is the failure in one line: node, role, attempt, exit code or
+// signal, and the first line of its error.
+func (f Failure) Headline() string {
+	head, _, _ := strings.Cut(f.Error, "\n")
+	return strings.TrimSuffix(f.how()+": "+head, ": ")
+}
+
+func (f Failure) how() string {
+	s := "node " + strconv.Itoa(f.Node)
+	if f.Role != "" {
+		s += " (" + f.Role + ")"
+	}
+	if f.Attempt > 0 {
+		s += fmt.Sprintf(", attempt %d,", f.Attempt)
+	}
+	switch {
+	case f.late:
+		return s
+	case f.Cause != f.Node:
+		s += fmt.Sprintf(" failed because of node %d", f.Cause)
+	default:
+		s += " failed"
+	}
+	if f.Signal != "" {
+		return s + ": " + f.Signal
+	}
+	return fmt.Sprintf("%s: exit code %d", s, f.ExitCode)
+}
+
+// text is the whole report. What the node has written itself, just above in
+// the log, is not written again.
+func (f Failure) text() string {
+	head, rest, _ := strings.Cut(f.Error, "\n")
+	written := head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
+	switch {
+	case f.Error != "" && !written:
+		if rest != "" {
+			rest = strings.TrimSuffix("\n"+rest, "\n")
+		}
+		return fmt.Sprintf("%s%s\n", f.Headline(), rest)
+	case len(f.Lines) == 0:
+		return f.how() + "\n"
+	case written:
+		return f.how() + ", as it says above\n"
+	}
+	return f.how() + "; its last lines:\n    " + strings.Join(f.Lines, "\n    ") + "\n"
+}
+
+// nodesText names nodes: "node 3", "nodes 1, 2".
+func nodesText(ids []int) string {
+	if len(ids) == 1 {
+		return "node " + strconv.Itoa(ids[0])
+	}
+	var words []string
+	for _, id := range ids {
+		words = append(words, strconv.Itoa(id))
+	}
+	return "nodes " + strings.Join(words, ", ")
+}
+
+func signalName(sig syscall.Signal) string {
+	switch sig {
+	case syscall.SIGINT:
+		return "interrupted"
+	case syscall.SIGTERM:
+		return "told to end"
+	default:
+		return sig.String()
+	}
+}

@@ -1,0 +1,263 @@
+package parallel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/task"
+)
+
+// The exit codes of a node.
+const (
+	ExitSuccess   = 0  // done
+	ExitFailure   = 1  // an error or a panic, this node's or another's
+	ExitUsage     = 2  // the environment makes no sense
+	ExitPreempted = 75 // told to end: drained, and what saves on finish has saved; may be run again
+)
+
+// graceDefault is how long a node that was told to end may take.
+const graceDefault = 10 * time.Second
+
+// Main runs one of fns as this process's node and exits. The environment says
+// which node it is; without one it runs alone. DITASK_MAIN names the function;
+// without it, or with "main", the first one runs.
+func Main(fns ...Func) {
+	os.Exit(runMain(os.LookupEnv, os.Stderr, fns))
+}
+
+func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) int {
+	env, launched, err := control.Parse(lookup)
+	if err != nil {
+		fmt.Fprintf(stderr, "ditask: bad environment: %v\n", err)
+		return ExitUsage
+	}
+	fn, err := pick(env.Main, fns)
+	if err != nil {
+		fmt.Fprintf(stderr, "ditask: %v\n", err)
+		return ExitUsage
+	}
+	log := newLogger(env, launched, stderr)
+	if !launched {
+		env.JobID = "local"
+		env.Nodes = 1
+	}
+	if env.Dir == "" {
+		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
+	}
+	var r *router.Router
+	if launched && (env.Nodes != 1 || len(env.Attach) > 0) {
+		if r, err = newRouter(env, log); err != nil {
+			fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
+			return ExitUsage
+		}
+	}
+	client, err := control.Open(env)
+	if err != nil {
+		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
+		return ExitUsage
+	}
+	defer client.Close()
+	p := &process{node: newNode(env, r, log), client: client, stderr: stderr}
+	return p.run(fn)
+}
+
+// pick finds the function that name names.
+func pick(name string, fns []Func) (Func, error) {
+	if len(fns) == 0 {
+		return nil, errors.New("parallel.Main has no function to run")
+	}
+	if name == "" || name == "main" {
+		return fns[0], nil
+	}
+	var have []string
+	for _, fn := range fns {
+		full := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
+		short := full[strings.LastIndexByte(full, '.')+1:]
+		if name == short || name == full {
+			return fn, nil
+		}
+		have = append(have, short)
+	}
+	return nil, fmt.Errorf("no function %q: parallel.Main was given %s", name, strings.Join(have, ", "))
+}
+
+func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
+	drop := func(_ []string, a slog.Attr) slog.Attr { // the launcher's lines have a time of their own
+		if a.Key == slog.TimeKey && launched {
+			return slog.Attr{}
+		}
+		return a
+	}
+	opts := &slog.HandlerOptions{ReplaceAttr: drop}
+	if env.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts)).With("node", env.NodeID)
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// newRouter makes the router that env asks for.
+func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
+	token, err := env.Secret()
+	if err != nil {
+		return nil, err
+	}
+	topology, err := router.ParseTopology(env.Topology)
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := loadTLS(env)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" && beyondLoopback(env.Listen) {
+		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
+	}
+	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
+	l, err := control.Listener(env)
+	if err != nil {
+		return nil, err
+	}
+	cfg := router.Config{
+		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
+		Version: version(), Carrier: carrier, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, Logger: log,
+	}
+	if l != nil {
+		cfg.Listener = carrier.Wrap(l)
+	}
+	return router.New(cfg)
+}
+
+// process is this process as a node.
+type process struct {
+	node   *Node
+	client *control.Client
+	stderr io.Writer
+}
+
+func (p *process) run(fn Func) int {
+	signals := make(chan os.Signal, 2) // one to end in order, one to end at once
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGPIPE) // a launcher that was killed is no reason to die in the middle
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done := make(chan error, 1) // one result
+	go func() { done <- call(ctx, p.node, fn) }()
+	stopStatus := p.reportStatus()
+	defer stopStatus()
+	for {
+		select {
+		case err := <-done:
+			return p.ended(err)
+		case s := <-signals:
+			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "signal: " + s.String()})
+			return p.within(p.grace(), signals, done)
+		case <-p.client.Gone():
+			control.RemoveSocket(p.node.env.Listen)
+			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "the launcher is gone"})
+			return p.within(min(p.grace(), goneGrace), signals, done)
+		}
+	}
+}
+
+// goneGrace is how long a node outlives its launcher.
+const goneGrace = 3 * time.Second
+
+// grace leaves the launcher's own a little time.
+func (p *process) grace() time.Duration {
+	g := p.node.env.Grace
+	if g == 0 {
+		g = graceDefault
+	}
+	return g - min(g/10, time.Second)
+}
+
+// within waits for the function to end, but not for ever.
+func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-chan error) int {
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return p.ended(err)
+	case <-signals:
+		fmt.Fprintf(p.stderr, "%s: ended at once, by a second signal\n", p.node.name())
+	case <-t.C:
+		fmt.Fprintf(p.stderr, "%s: did not end within %v of being told to: ended without saving\n", p.node.name(), grace)
+	}
+	_ = p.client.Outcome(control.Outcome{Kind: control.Failure, Node: p.node.ID(), Error: "did not end within the grace period"})
+	return ExitFailure
+}
+
+// ended says how the function ended, and returns the exit code.
+func (p *process) ended(err error) int {
+	o := control.Outcome{Kind: control.Success, Node: p.node.ID()}
+	code := ExitSuccess
+	if remote, ok := errors.AsType[*task.RemoteError](err); ok {
+		o.Node = remote.Node
+	} else if lost, ok := errors.AsType[*router.PeerError](err); ok {
+		o.Node = lost.Node
+	}
+	switch {
+	case errors.Is(err, task.ErrPreempted):
+		o.Kind, code = control.Preempted, ExitPreempted
+		fmt.Fprintln(p.stderr, err)
+	case err != nil:
+		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
+		fmt.Fprintln(p.stderr, err)
+	}
+	_ = p.client.Outcome(o)
+	return code
+}
+
+// reportStatus tells the launcher when the node is ready, and from then on how it
+// is doing, as often as the launcher asks.
+func (p *process) reportStatus() (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-p.node.ready:
+			_ = p.client.Ready()
+		case <-quit:
+			return
+		}
+		var last control.Status
+		var lastAt time.Time
+		for {
+			every := p.client.Interval()
+			if every > 0 {
+				now := time.Now()
+				s := p.node.status()
+				if !lastAt.IsZero() {
+					s.Rate = float64(s.Step-last.Step) / now.Sub(lastAt).Seconds()
+				}
+				last, lastAt = s, now
+				_ = p.client.Status(s)
+			} else {
+				every = time.Second // it may ask later
+			}
+			t := time.NewTimer(every)
+			select {
+			case <-t.C:
+			case <-quit:
+				t.Stop()
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}

@@ -1,0 +1,71 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Address is where a node listens, or is dialled.
+type Address struct {
+	Scheme string // tcp or unix
+	Host   string // with tcp: a name or an address, without brackets
+	Port   int    // with tcp: 0..65535
+	Path   string // with unix: absolute
+}
+
+// ParseAddress reads tcp://host:port or unix:///path.
+func ParseAddress(s string) (Address, error) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	switch {
+	case strings.ContainsAny(s, ", \t\r\n\x00"):
+		return Address{}, errors.New("an address has no commas and no white space")
+	case ok && scheme == "unix":
+		if !strings.HasPrefix(rest, "/") {
+			return Address{}, errors.New("want unix:///path, the path absolute")
+		}
+		return Address{Scheme: scheme, Path: rest}, nil
+	case ok && scheme == "tcp":
+		return parseTCP(rest)
+	default:
+		return Address{}, errors.New("want tcp://host:port or unix:///path")
+	}
+}
+
+func parseTCP(rest string) (Address, error) {
+	host, number, err := net.SplitHostPort(rest)
+	if err != nil || host == "" || strings.ContainsAny(host, "/@[]") {
+		return Address{}, errors.New("want tcp://host:port")
+	}
+	port, err := strconv.Atoi(number)
+	if err != nil || port < 0 || port > 65535 {
+		return Address{}, fmt.Errorf("port %q: want a number from 0 to 65535", number)
+	}
+	return Address{Scheme: "tcp", Host: host, Port: port}, nil
+}
+
+// String is the address in the form that ParseAddress reads.
+func (a Address) String() string {
+	if a.Scheme == "unix" {
+		return "unix://" + a.Path
+	}
+	return a.Scheme + "://" + a.HostPort()
+}
+
+// HostPort is the part of a tcp address that package net dials and listens on.
+func (a Address) HostPort() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// Wildcard reports whether the address stands for all addresses of a machine.
+func (a Address) Wildcard() bool {
+	ip, err := netip.ParseAddr(a.Host)
+	return a.Scheme == "tcp" && err == nil && ip.IsUnspecified()
+}
+
+// Loopback is the address with the machine's own as host.
+func (a Address) Loopback() Address {
+	a.Host = "127.0.0.1"
+	return a
+}

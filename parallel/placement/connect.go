@@ -1,0 +1,232 @@
+package placement
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listen gives every node the address on which it listens.
+func (p *planner) listen() {
+	switch {
+	case p.plan.Carrier == CarrierRedis:
+		if p.flags.Ports != "" || p.flags.Address != "" {
+			p.fault("--mq-type redis: nodes do not listen; leave out --ports and --address")
+		}
+	case p.tcp:
+		p.listenTCP()
+	default:
+		p.listenUnix()
+	}
+}
+
+func (p *planner) listenUnix() {
+	for i := range p.plan.Nodes {
+		n := &p.plan.Nodes[i]
+		path := fmt.Sprintf("%s/n%d.sock", strings.TrimSuffix(p.flags.RunDir, "/"), n.ID)
+		size := len(path)
+		if strings.Contains(path, "*") {
+			size += 9
+		}
+		if size > maxSocketPath {
+			p.fault("socket path %s: %d bytes, the system allows %d: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp", path, size, maxSocketPath)
+			return
+		}
+		n.Listen = "unix://" + path
+		n.Advertise = n.Listen
+	}
+}
+
+func (p *planner) listenTCP() {
+	ports := p.ports()
+	if ports == nil {
+		return
+	}
+	several := p.site.several()
+	seen := make(map[string]int)
+	for i := range p.plan.Nodes {
+		n := &p.plan.Nodes[i]
+		host := p.tasks[p.task[i]].Address
+		if host == "" {
+			host = p.flags.Address
+		}
+		if host == "" && several && n.Host != "" {
+			host = "0.0.0.0"
+		}
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		a, err := ParseAddress("tcp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ports[i])))
+		if err != nil {
+			p.fault("--address %q: %w", host, err)
+			return
+		}
+		n.Listen, n.Advertise = a.String(), p.advertise(a, n.Host)
+		key := n.Host + " " + n.Listen
+		if other, taken := seen[key]; taken && ports[i] != 0 {
+			p.fault("%s is given to node %d and to node %d", n.Listen, other, n.ID)
+		}
+		seen[key] = n.ID
+	}
+}
+
+// advertise is the address that other machines dial to reach a.
+func (p *planner) advertise(a Address, host string) string {
+	if !a.Wildcard() {
+		return a.String()
+	}
+	switch {
+	case host != "":
+		a.Host = host
+	case p.flags.Hostname != "":
+		a.Host = p.flags.Hostname
+	default:
+		a = a.Loopback()
+	}
+	return a.String()
+}
+
+// ports are the ports of all nodes, 0 for a free one; nil after a fault.
+func (p *planner) ports() []int {
+	faults := len(p.faults)
+	out := make([]int, len(p.plan.Nodes))
+	inSpec := slices.ContainsFunc(p.tasks, func(t TaskSpec) bool { return t.Ports != "" })
+	if inSpec && p.flags.Ports != "" {
+		p.fault("--ports: the platform spec has ports too; give one of them")
+		return nil
+	}
+	for rank, launcher := range p.site.Launchers {
+		first := slices.IndexFunc(p.plan.Nodes, func(n Node) bool { return n.Rank == rank })
+		last := first
+		for last < len(p.plan.Nodes) && p.plan.Nodes[last].Rank == rank {
+			last++
+		}
+		list := p.flags.Ports
+		if list == "" && p.site.several() {
+			list = strconv.Itoa(p.site.Port)
+		}
+		// Launchers on one host share its ports: each begins after the ones before.
+		if base, err := strconv.Atoi(list); err == nil {
+			list = strconv.Itoa(base + launcher.Slot*(last-first))
+		}
+		if list != "" {
+			p.portsOf("--ports", list, first, last, out)
+		}
+	}
+	for first, last := range p.runs() {
+		if t := p.tasks[p.task[first]]; t.Ports != "" {
+			p.portsOf(fmt.Sprintf("platform spec: tasks[%d].ports", p.task[first]), t.Ports, first, last, out)
+		}
+	}
+	if len(p.faults) > faults {
+		return nil
+	}
+	return out
+}
+
+func (s Site) several() bool { return len(s.Launchers) > 1 || s.Open }
+
+func (p *planner) portsOf(name, list string, first, last int, out []int) {
+	i := first
+	p.assign(name, "ports", list, first, last, 1, 65535, func(_ *Node, port int) { out[i] = port; i++ })
+}
+
+// connect decides who dials whom.
+func (p *planner) connect() {
+	if p.plan.Carrier == CarrierRedis {
+		p.connectRedis()
+		return
+	}
+	ids := make([]int, 0, len(p.plan.Nodes))
+	for _, n := range p.plan.Nodes {
+		ids = append(ids, n.ID)
+	}
+	slices.Sort(ids)
+	for i := range p.plan.Nodes {
+		n := &p.plan.Nodes[i]
+		switch {
+		case p.plan.Topology == Mesh:
+			at, _ := slices.BinarySearch(ids, n.ID)
+			n.Dials = slices.Clone(ids[:at])
+		case p.plan.Topology == Star && n.ID != ids[0]:
+			n.Dials = []int{ids[0]}
+		}
+		p.attachTo(n, ids, "--attach-to", p.flags.AttachTo)
+		p.attachTo(n, ids, fmt.Sprintf("platform spec: tasks[%d].attach_to", p.task[i]), p.tasks[p.task[i]].AttachTo)
+	}
+	p.plan.attach()
+}
+
+// attachTo adds an attach list to what a node dials. An address outside of
+// the plan means that the job is larger than the plan.
+func (p *planner) attachTo(n *Node, ids []int, name, list string) {
+	for _, word := range words(list) {
+		ref, isNode := strings.CutPrefix(word, "$node.")
+		if !isNode {
+			a, err := ParseAddress(word)
+			switch {
+			case err != nil:
+				p.fault("%s %q: %w", name, word, err)
+				return
+			case a.Port == 0 && a.Scheme == "tcp":
+				p.fault("%s %q: want a port from 1 to 65535", name, word)
+				return
+			}
+			if !slices.Contains(n.Extern, a.String()) {
+				n.Extern = append(n.Extern, a.String())
+			}
+			p.plan.Expected = 0
+			continue
+		}
+		id, err := strconv.Atoi(ref)
+		_, known := slices.BinarySearch(ids, id)
+		switch {
+		case err != nil || !known:
+			p.fault("%s %s: no such node; there are %s", name, word, brief(ids))
+			return
+		case id == n.ID:
+			p.fault("%s %s: node %d would dial itself", name, word, id)
+			return
+		case !slices.Contains(n.Dials, id):
+			n.Dials = append(n.Dials, id)
+		}
+	}
+}
+
+// connectRedis gives every node the server's address.
+func (p *planner) connectRedis() {
+	host, port := p.flags.RedisHost, p.flags.RedisPort
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if port == 0 {
+		port = 6379
+	}
+	if port < 1 || port > 65535 {
+		p.fault("--redis-port %d: want a number from 1 to 65535", port)
+	}
+	if p.flags.AttachTo != "" {
+		p.fault("--mq-type redis: nodes dial only the server; leave out --attach-to")
+	}
+	for i := range p.plan.Nodes {
+		p.plan.Nodes[i].Extern = []string{"redis://" + net.JoinHostPort(host, strconv.Itoa(port))}
+	}
+	p.plan.attach()
+}
+
+// brief lists ids, the middle left out if there are many.
+func brief(ids []int) string {
+	var b strings.Builder
+	for i, id := range ids {
+		if i == 8 && len(ids) > 10 {
+			return fmt.Sprintf("%s ... %d", b.String(), ids[len(ids)-1])
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(id))
+	}
+	return b.String()
+}

@@ -1,0 +1,107 @@
+package parallel
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/memory"
+)
+
+// Config says what job [Run] makes. The zero value is a lone node.
+type Config struct {
+	Nodes    int           // number of nodes; 0 and 1: a lone one
+	Topology string        // mesh (the default) or star
+	Labels   []string      // the user's labels, on all nodes
+	Dir      string        // folder for what the job writes
+	Seed     int64         // seed of the job
+	Recover  bool          // the loss of a node does not end the job
+	Join     time.Duration // how long nodes wait for each other at the start; 0 means a minute
+	Logger   *slog.Logger  // slog.Default() if nil
+}
+
+// Run makes all nodes of a job in this process and runs fn in each, over a
+// network in memory. It returns when all have ended; the error joins theirs, each
+// with its node.
+func Run(ctx context.Context, cfg Config, fn Func) error {
+	if cfg.Nodes < 0 {
+		return fmt.Errorf("parallel: %d nodes", cfg.Nodes)
+	}
+	topology, err := router.ParseTopology(cfg.Topology)
+	if err != nil {
+		return fmt.Errorf("parallel: %w", err)
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	env := control.Env{JobID: "run-" + rand.Text()[:8], Nodes: max(cfg.Nodes, 1), Topology: cfg.Topology, Labels: cfg.Labels, Dir: cfg.Dir, Seed: cfg.Seed, AutoRecover: cfg.Recover}
+	if cfg.Nodes < 2 {
+		return call(ctx, newNode(env, nil, log), fn)
+	}
+	network := memory.New()
+	addr := func(id int) string { return fmt.Sprintf("mem://node.%d", id) }
+	nodes := make([]*Node, cfg.Nodes)
+	for id := range nodes {
+		env.NodeID, env.LocalID = id, id
+		rc := router.Config{
+			Job: env.JobID, Node: id, Expect: cfg.Nodes, Topology: topology, Incarnation: 1, JoinTimeout: cfg.Join,
+			Carrier: network, Listen: addr(id), Logger: log.With("node", id),
+		}
+		for k := range attachTo(topology, id) {
+			rc.Attach = append(rc.Attach, addr(k))
+		}
+		r, err := router.New(rc)
+		if err != nil {
+			return err
+		}
+		nodes[id] = newNode(env, r, rc.Logger)
+	}
+	errs := make([]error, cfg.Nodes)
+	var wg sync.WaitGroup
+	for id, n := range nodes {
+		wg.Go(func() { errs[id] = call(ctx, n, fn) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// attachTo is how many of the lower ids a node dials.
+func attachTo(t router.Topology, id int) int {
+	if t == router.Star {
+		return min(id, 1)
+	}
+	return id
+}
+
+// PanicError is what a node's function panicked with.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error is the value and the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+// call runs fn and leaves nothing of the node open.
+func call(ctx context.Context, n *Node, fn Func) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+		if n.bus != nil {
+			err = errors.Join(err, n.bus.Close())
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", n.name(), err)
+		}
+	}()
+	return fn(ctx, n)
+}

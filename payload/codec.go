@@ -1,0 +1,181 @@
+package payload
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"reflect"
+	"sync"
+	"unsafe"
+)
+
+// Limits bound what a [Codec] writes and accepts. Zero fields take their
+// defaults; the sender is held to the limits like the receiver, so that a value
+// that is too large fails where it is emitted.
+type Limits struct {
+	// MaxBytes is the largest payload, in bytes. Default: 1 GiB.
+	MaxBytes int
+	// MaxElements is the largest number of elements of one slice or map. It does
+	// not bound tensors, which take their own size in the payload. Default:
+	// 16,777,216.
+	MaxElements int
+	// MaxDepth is how deeply structs, slices, arrays, maps and pointers may be
+	// nested in one value. It ends the encoding of cyclic values. Default: 256.
+	MaxDepth int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = 1 << 30
+	}
+	if l.MaxElements <= 0 {
+		l.MaxElements = 1 << 24
+	}
+	if l.MaxDepth <= 0 {
+		l.MaxDepth = 256
+	}
+	return l
+}
+
+// Codec makes and keeps one [Plan] per Go type. It is safe for concurrent use.
+type Codec struct {
+	limits Limits
+	swap   bool     // the host is big-endian
+	plans  sync.Map // reflect.Type -> *Plan
+}
+
+// New returns a codec with the given limits.
+func New(l Limits) *Codec {
+	return &Codec{
+		limits: l.withDefaults(),
+		swap:   binary.NativeEndian.Uint16([]byte{1, 0}) != 1,
+	}
+}
+
+// Plan returns how values of type t travel. The work is done once per type and
+// Codec. A type that cannot travel is an [*EncodeError] with the path of what
+// is in the way.
+func (c *Codec) Plan(t reflect.Type) (*Plan, error) {
+	if p, ok := c.plans.Load(t); ok {
+		return p.(*Plan), nil
+	}
+	if t == nil {
+		return nil, finish(refuse("nil is not a type"), "nil")
+	}
+	b := builder{codec: c, seen: map[reflect.Type]coder{}}
+	root, err := b.coder(t)
+	if err != nil {
+		return nil, finish(err, t.String())
+	}
+	schema, err := schemaOf(root)
+	if err != nil {
+		return nil, finish(err, t.String())
+	}
+	hash := fnv.New64a()
+	hash.Write([]byte(formatName + schema))
+	p := &Plan{
+		limits:      c.limits,
+		pointer:     reflect.PointerTo(t),
+		root:        root,
+		gaps:        b.gaps,
+		schema:      schema,
+		fingerprint: hash.Sum64(),
+	}
+	kept, _ := c.plans.LoadOrStore(t, p)
+	return kept.(*Plan), nil
+}
+
+// Plan is how the values of one type T travel. It is immutable and safe for
+// concurrent use.
+type Plan struct {
+	limits      Limits
+	pointer     reflect.Type // *T
+	root        coder
+	gaps        bool // T has memory that decoding does not write
+	schema      string
+	fingerprint uint64
+}
+
+// Append appends the encoding of the value that v, a *T, points to, and returns
+// the extended buffer. Blocks are aligned relative to len(dst). Append does not
+// allocate if dst has room, unless the value holds maps, an any or types that
+// write their own bytes. On an error, an [*EncodeError], dst is returned as it
+// was.
+func (p *Plan) Append(dst []byte, v any) ([]byte, error) {
+	ptr, fault := p.target(v)
+	if fault != "" {
+		return dst, finish(refuse("%s", fault), p.pointer.Elem().String())
+	}
+	out, err := p.root.append(dst, ptr, len(dst), p.limits.MaxDepth)
+	if err == nil && len(out)-len(dst) > p.limits.MaxBytes {
+		err = refuse("%d bytes; the limit is %d", len(out)-len(dst), p.limits.MaxBytes)
+	}
+	if err != nil {
+		return dst, finish(err, p.pointer.Elem().String())
+	}
+	return out, nil
+}
+
+// Decode parses src, which must hold one encoded T and nothing else, into the
+// value that v, a *T, points to. The value is overwritten wholly, as if it had
+// been zero; the memory that it referred to is left alone.
+//
+// If owned is false, nothing in the value refers to src afterwards. If owned is
+// true, src belongs to the value from now on: tensors of 4 KiB or more alias
+// it where they are aligned (as they are if src was written by Append and
+// starts at an address that is a multiple of 8), with no capacity beyond their
+// length. An aliased tensor keeps all of src in memory.
+//
+// On an error, a [*DecodeError], the value is zero.
+func (p *Plan) Decode(src []byte, v any, owned bool) error {
+	typ := p.pointer.Elem()
+	ptr, fault := p.target(v)
+	if fault != "" {
+		return finish(invalid(0, "%s", fault), typ.String())
+	}
+	if len(src) > p.limits.MaxBytes {
+		reflect.ValueOf(v).Elem().SetZero()
+		return finish(invalid(0, "%d bytes; the limit is %d", len(src), p.limits.MaxBytes), typ.String())
+	}
+	if p.gaps {
+		reflect.ValueOf(v).Elem().SetZero()
+	}
+	end, err := p.root.decode(src, skipSelf(src, 0), ptr, p.limits.MaxDepth, owned)
+	if err == nil && end < len(src) {
+		err = invalid(end, "%d bytes after the value", len(src)-end)
+	}
+	if err != nil {
+		reflect.ValueOf(v).Elem().SetZero()
+		return finish(err, typ.String())
+	}
+	return nil
+}
+
+// target is the address of the value in v, or what is wrong with v.
+func (p *Plan) target(v any) (unsafe.Pointer, string) {
+	if reflect.TypeOf(v) != p.pointer {
+		return nil, "called with a " + typeName(reflect.TypeOf(v)) + " where a " + p.pointer.String() + " belongs"
+	}
+	ptr := reflect.ValueOf(v).UnsafePointer()
+	if ptr == nil {
+		return nil, "called with a nil " + p.pointer.String()
+	}
+	return ptr, ""
+}
+
+func typeName(t reflect.Type) string {
+	if t == nil {
+		return "nil"
+	}
+	return t.String()
+}
+
+// Fingerprint is the FNV-1a hash, in 64 bits, of the name of the format and
+// [Plan.Schema]. It is equal for two types if and only if (but for a collision
+// of the hash) their schemas are. It is the same in every process and build.
+func (p *Plan) Fingerprint() uint64 { return p.fingerprint }
+
+// Schema is the shape of T in words, such as
+// "struct{Obs:[]float32 Reward:float64}". Types with one schema can be decoded
+// as each other. It does not depend on the names of types, except for those
+// that write their own bytes, nor on the host: int is an int64.
+func (p *Plan) Schema() string { return p.schema }

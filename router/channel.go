@@ -1,0 +1,194 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// channel is an event that this node has declared.
+type channel struct {
+	r       *Router
+	id      uint16
+	spec    Spec
+	deliver func(*Message) error
+
+	version atomic.Uint64
+	targets atomic.Pointer[[]*outStream] // of the peers that listen
+	unfed   atomic.Uint64                // messages that came while this node did not listen
+
+	listens atomic.Bool // this node listens
+
+	mu     sync.Mutex
+	newest pending // under Latest: what late joiners receive
+}
+
+// Channel is one declared event.
+type Channel struct{ c *channel }
+
+// Channel declares an event. deliver is called by a connection's reader for
+// every message of the event: in order per sender, never twice at once for one
+// sender; it must not block, and returns an error only for what ends the job.
+func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, error) {
+	if spec.Name == "" || len(spec.Name) > 255 {
+		return nil, fmt.Errorf("event name %q: want 1 to 255 bytes", spec.Name)
+	}
+	if spec.Delivery > DropNewest {
+		return nil, fmt.Errorf("event %q: unknown delivery policy %d", spec.Name, spec.Delivery)
+	}
+	def(&spec.Queue, 1024)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, ErrClosed
+	}
+	if _, ok := r.byName[spec.Name]; ok {
+		return nil, fmt.Errorf("event %q is declared twice", spec.Name)
+	}
+	if len(r.channels) == maxChannels {
+		return nil, fmt.Errorf("event %q: a node can declare %d events", spec.Name, maxChannels)
+	}
+	c := &channel{r: r, id: uint16(len(r.channels)), spec: spec, deliver: deliver} //nolint:gosec // bounded above
+	c.targets.Store(new([]*outStream))
+	r.channels = append(r.channels, c)
+	r.byName[spec.Name] = c
+	for _, s := range r.peers {
+		if err := s.declare(c); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range r.peers {
+		if in := s.remote[spec.Name]; in != nil {
+			if err := r.join(c, in); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &Channel{c}, nil
+}
+
+// Listen tells the other nodes whether this node listens to the event.
+func (c *Channel) Listen(on bool) {
+	r := c.c.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.c.listens.Swap(on) == on {
+		return
+	}
+	flags := uint8(0)
+	if on {
+		flags = flagOn
+	}
+	for _, s := range r.peers {
+		s.control(frameListen, flags, c.c.id, nil)
+	}
+}
+
+// Listened reports whether any peer listens to the event now.
+func (c *Channel) Listened() bool {
+	return len(*c.c.targets.Load()) > 0 || c.c.spec.Delivery == Latest
+}
+
+// Send hands payload to every listening peer that match accepts (nil accepts
+// all) and returns the number of peers addressed. payload may be reused when
+// Send returns and its references are released. Under Reliable it blocks while a
+// peer's window is full; one peer's full window does not delay the others. The
+// error joins a *[PeerError] for each peer that was lost meanwhile, and the
+// cause of ctx if it ended first, in which case some peers have the message and
+// the error names those that do not.
+func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) bool) (int, error) {
+	ch := c.c
+	if n := len(payload.Bytes()); n > ch.r.cfg.MaxMessageBytes {
+		return 0, fmt.Errorf("event %q: a payload of %d bytes is over the limit of %d", ch.spec.Name, n, ch.r.cfg.MaxMessageBytes)
+	}
+	if err := ch.r.sendable(); err != nil {
+		return 0, err
+	}
+	version := ch.version.Add(1)
+	if ch.spec.Delivery == Latest {
+		ch.retain(version, payload, match)
+	}
+	n := 0
+	var full []*outStream
+	var errs []error
+	for _, o := range *ch.targets.Load() {
+		if match != nil && !match(o.s.peer) {
+			continue
+		}
+		n++
+		switch err := o.s.send(o, version, payload); {
+		case errors.Is(err, errFull):
+			full = append(full, o)
+		case err != nil:
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, ch.sendFull(ctx, full, version, payload)...)
+	if len(errs) > 0 {
+		return n, errors.Join(errs...)
+	}
+	return n, nil
+}
+
+// sendFull waits for room at each of the peers, all at once.
+func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint64, payload Buffer) []error {
+	if len(full) == 0 {
+		return nil
+	}
+	errs := make([]error, len(full))
+	var wg sync.WaitGroup
+	for i, o := range full[1:] {
+		wg.Go(func() { errs[i+1] = o.s.sendWait(ctx, o, version, payload) })
+	}
+	errs[0] = full[0].s.sendWait(ctx, full[0], version, payload)
+	wg.Wait()
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// retain keeps the newest value for those who join late.
+func (c *channel) retain(version uint64, payload Buffer, match func(Peer) bool) {
+	if match != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version < c.newest.version {
+		return
+	}
+	if c.newest.payload != nil {
+		c.newest.payload.Release()
+	}
+	payload.Retain()
+	c.newest = pending{version, payload}
+}
+
+// ChannelStats counts one event's messages.
+type ChannelStats struct {
+	Sent      uint64 // versions handed to Send
+	Consumed  uint64 // by peers' listeners, summed over peers
+	Dropped   uint64 // given up here under a policy that may, summed over peers
+	Queued    int    // waiting or on their way now, summed over peers
+	Unfed     uint64 // received while this node did not listen
+	Listeners int    // peers that listen now
+}
+
+// Stats returns the counters of the event.
+func (c *Channel) Stats() ChannelStats {
+	ch := c.c
+	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(*ch.targets.Load())}
+	ch.r.mu.Lock()
+	defer ch.r.mu.Unlock()
+	st.Consumed, st.Dropped = ch.r.gone[ch.id][0], ch.r.gone[ch.id][1]
+	for _, s := range ch.r.peers {
+		s.mu.Lock()
+		o := s.outs[ch.id]
+		st.Consumed += o.delivered.Load()
+		st.Dropped += o.dropped.Load()
+		st.Queued += o.messages + len(o.queue)
+		s.mu.Unlock()
+	}
+	return st
+}

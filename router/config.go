@@ -1,0 +1,105 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Config says who a node is and how it reaches the others. The zero value of
+// every field but Carrier works; [New] fills in the defaults.
+type Config struct {
+	Job         string   // job id: nodes of another job are refused
+	Token       []byte   // job secret, proved in the handshake, never sent
+	Node        int      // this node's id
+	Incarnation uint64   // grows at each restart; 0 means the time in ns
+	Expect      int      // nodes in the job, this one included; 0 means unknown
+	Topology    Topology // mesh unless set
+	Version     string   // the program's version: a difference is logged only
+
+	Carrier   Carrier
+	Listener  net.Listener // a listener that is bound already, or
+	Listen    string       // an address to bind at Start; empty means none
+	Advertise string       // the address told to others; empty means the bound one
+	Attach    []string     // addresses to dial
+
+	// WindowMessages and WindowBytes bound what one sender may have on its way
+	// to one receiver's listeners, for each event: 4096 messages, 8 MiB.
+	WindowMessages int
+	WindowBytes    int
+	// ChunkBytes is the largest piece of a message that goes out in one run,
+	// 256 KiB. A larger message is interleaved with others.
+	ChunkBytes int
+	// MaxMessageBytes is the largest payload accepted, 1 GiB.
+	MaxMessageBytes int
+
+	// Heartbeat is how often an idle connection is tested, 2 s. LinkTimeout is
+	// how long a connection may be silent, 5 s; PeerTimeout is how long a peer
+	// may be out of reach before it is lost, 8 s. JoinTimeout is how long Start
+	// waits for the others, 60 s.
+	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
+	// HandshakeTimeout bounds one handshake, 5 s; MaxHandshakes how many
+	// strangers are heard at once, 64.
+	HandshakeTimeout time.Duration
+	MaxHandshakes    int
+
+	Logger *slog.Logger // slog.Default() if nil
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// ensureDefaults fills in what is zero.
+func (c *Config) ensureDefaults() {
+	def(&c.Incarnation, uint64(time.Now().UnixNano())) //nolint:gosec // positive until 2262
+	def(&c.WindowMessages, 4096)
+	def(&c.WindowBytes, 8<<20)
+	def(&c.ChunkBytes, 256<<10)
+	def(&c.MaxMessageBytes, 1<<30)
+	def(&c.Heartbeat, 2*time.Second)
+	def(&c.LinkTimeout, 5*time.Second)
+	def(&c.PeerTimeout, 8*time.Second)
+	def(&c.JoinTimeout, time.Minute)
+	def(&c.HandshakeTimeout, 5*time.Second)
+	def(&c.MaxHandshakes, 64)
+	def(&c.Logger, slog.Default())
+}
+
+// Validate reports every fault of c at once. It judges c as New would see it,
+// with defaults filled in.
+func (c Config) Validate() error {
+	c.ensureDefaults()
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Carrier == nil {
+		bad("Carrier is missing")
+	}
+	if c.Node < 0 || c.Node > maxNode {
+		bad("Node %d is not in 0..%d", c.Node, maxNode)
+	}
+	if c.Expect < 0 || c.Expect > maxNode+1 {
+		bad("Expect %d is not in 0..%d", c.Expect, maxNode+1)
+	}
+	if c.WindowMessages < 4 || c.WindowBytes < inlineBytes {
+		bad("a window of %d messages and %d bytes is too small: want at least 4 and %d", c.WindowMessages, c.WindowBytes, inlineBytes)
+	}
+	if c.ChunkBytes < inlineBytes {
+		bad("ChunkBytes %d is too small: want at least %d", c.ChunkBytes, inlineBytes)
+	}
+	if c.MaxMessageBytes < c.ChunkBytes {
+		bad("MaxMessageBytes %d is less than ChunkBytes %d", c.MaxMessageBytes, c.ChunkBytes)
+	}
+	if c.LinkTimeout < 2*c.Heartbeat || c.PeerTimeout < c.LinkTimeout {
+		bad("want 2 x Heartbeat (%v) <= LinkTimeout (%v) <= PeerTimeout (%v)", c.Heartbeat, c.LinkTimeout, c.PeerTimeout)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("router config: %w", errors.Join(errs...))
+	}
+	return nil
+}

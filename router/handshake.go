@@ -1,0 +1,365 @@
+package router
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Protocol is the version of the handshake and the frames. Nodes of another one
+// are refused.
+const Protocol = 1
+
+// magic begins every connection, from the side that dialled.
+var magic = [8]byte{'d', 'i', 't', 'a', 's', 'k', 0, Protocol}
+
+// Refuse codes.
+const (
+	RefuseProtocol  = "protocol"  // another protocol
+	RefuseJob       = "job"       // another job
+	RefuseToken     = "token"     // wrong proof
+	RefuseID        = "id"        // the node id is this node's own, or not one
+	RefuseStale     = "stale"     // a newer incarnation of the node has joined
+	RefuseLost      = "lost"      // one side has given the other up
+	RefuseDuplicate = "duplicate" // the two are connected, or about to be
+	RefuseRelay     = "relay"     // the hub cannot reach the target
+	RefuseClosed    = "closed"    // the node is closing
+)
+
+// helloBytes bounds what is read from a stranger.
+const helloBytes = 16 << 10
+
+// Purposes of a connection.
+const (
+	purposeJoin   = "join"   // a session between the two
+	purposeRelay  = "relay"  // connect me to Target through you
+	purposeAnswer = "answer" // this is what you asked for with Ticket
+)
+
+// hello is what each side says of itself.
+type hello struct {
+	Protocol    int      `json:"protocol"`
+	Version     string   `json:"version,omitempty"`
+	Job         string   `json:"job"`
+	Node        int      `json:"node"`
+	Incarnation uint64   `json:"incarnation,string"`
+	Addrs       []string `json:"addrs,omitempty"`
+	Labels      []string `json:"labels,omitempty"`
+	Nonce       []byte   `json:"nonce"`
+	Purpose     string   `json:"purpose,omitempty"`
+	Target      int      `json:"target,omitempty"`
+	Ticket      string   `json:"ticket,omitempty"`
+}
+
+// refusal says no.
+type refusal struct {
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// answer is the listening side's hello with its proof, or its refusal.
+type answer struct {
+	Hello  json.RawMessage `json:"hello,omitempty"`
+	Proof  []byte          `json:"proof,omitempty"`
+	Refuse *refusal        `json:"refuse,omitempty"`
+}
+
+// proof is the dialling side's proof, and what it has received before.
+type proof struct {
+	Proof []byte `json:"proof"`
+	Known bool   `json:"known"` // this side remembers a session
+	Got   uint64 `json:"got,string"`
+}
+
+// welcome ends the handshake: what the listening side has received before.
+type welcome struct {
+	Got    uint64   `json:"got,string"`
+	Refuse *refusal `json:"refuse,omitempty"`
+}
+
+type relayMsg struct {
+	Ticket string `json:"ticket"`
+	From   int    `json:"from"`
+}
+
+func (r *Router) hello(purpose string) hello {
+	nonce := make([]byte, 32)
+	_, _ = rand.Read(nonce) // never fails
+	h := hello{
+		Protocol: Protocol, Version: r.cfg.Version, Job: r.cfg.Job, Node: r.cfg.Node, Incarnation: r.cfg.Incarnation,
+		Labels: r.labels, Nonce: nonce, Purpose: purpose,
+	}
+	if r.advertise != "" {
+		h.Addrs = []string{r.advertise}
+	}
+	return h
+}
+
+// prove is the keyed hash over both hellos: it binds the job's token to this one
+// conversation and to this side of it.
+func (r *Router) prove(side string, client, server []byte) []byte {
+	m := hmac.New(sha256.New, r.cfg.Token)
+	for _, b := range [][]byte{[]byte("ditask handshake"), []byte(side), client, server} {
+		var n [8]byte
+		le.PutUint64(n[:], uint64(len(b)))
+		m.Write(n[:])
+		m.Write(b)
+	}
+	return m.Sum(nil)
+}
+
+func writeMsg(w io.Writer, prefix []byte, v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	out := append(le.AppendUint32(prefix, uint32(len(body))), body...) //nolint:gosec // small
+	_, err = w.Write(out)
+	return body, err
+}
+
+func readMsg(rd io.Reader, v any) ([]byte, error) {
+	var n [4]byte
+	if _, err := io.ReadFull(rd, n[:]); err != nil {
+		return nil, err
+	}
+	size := le.Uint32(n[:])
+	if size > helloBytes {
+		return nil, fmt.Errorf("%w: a handshake message of %d bytes", errBadFrame, size)
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(rd, b); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadFrame, err)
+	}
+	return b, nil
+}
+
+// callHello is the dialling side's handshake up to its proof: it returns what
+// the other side says of itself, and what the proof is.
+func (r *Router) callHello(conn net.Conn, h hello) (hello, []byte, error) {
+	mine, err := writeMsg(conn, magic[:], h)
+	if err != nil {
+		return hello{}, nil, err
+	}
+	var a answer
+	if _, err := readMsg(conn, &a); err != nil {
+		return hello{}, nil, err
+	}
+	addr := conn.RemoteAddr().String()
+	if a.Refuse != nil {
+		return hello{}, nil, &RefusedError{a.Refuse.Code, a.Refuse.Reason, addr}
+	}
+	if !hmac.Equal(a.Proof, r.prove("listen", mine, a.Hello)) {
+		return hello{}, nil, &RefusedError{RefuseToken, "it does not know this job's token", addr}
+	}
+	var other hello
+	if err := json.Unmarshal(a.Hello, &other); err != nil {
+		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, err)
+	}
+	if err := r.acceptable(other); err != nil {
+		return hello{}, nil, &RefusedError{err.Code, err.Reason, addr}
+	}
+	return other, r.prove("dial", mine, a.Hello), nil
+}
+
+// acceptable judges a hello.
+func (r *Router) acceptable(h hello) *refusal {
+	switch {
+	case h.Protocol != Protocol:
+		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version, h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
+	case h.Job != r.cfg.Job:
+		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, h.Job, r.cfg.Node)}
+	case h.Node < 0 || h.Node > maxNode:
+		return &refusal{RefuseID, fmt.Sprintf("%d is not a node id", h.Node)}
+	case h.Node == r.cfg.Node:
+		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
+	}
+	return nil
+}
+
+// call makes addr's node a connected peer. It returns the link, or the one that
+// there was before.
+func (r *Router) call(ctx context.Context, addr string, target int) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.HandshakeTimeout)
+	defer cancel()
+	conn, err := r.cfg.Carrier.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if target >= 0 {
+		if err := r.callRelay(conn, target); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+	}
+	l, err := r.callJoin(conn)
+	if err != nil {
+		if l == nil || l.conn != conn {
+			_ = conn.Close()
+		}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %v: %w", r.cfg.HandshakeTimeout, err)
+		}
+		return l, err
+	}
+	return l, nil
+}
+
+var errConnected = errors.New("connected already")
+
+// callJoin is the dialling side's handshake for a session.
+func (r *Router) callJoin(conn net.Conn) (*link, error) {
+	h, pr, err := r.callHello(conn, r.hello(purposeJoin))
+	if err != nil {
+		return nil, err
+	}
+	unlock := r.lockPeer(h.Node)
+	defer unlock()
+	s, refuse := r.find(h)
+	if refuse != nil {
+		return nil, &RefusedError{refuse.Code, refuse.Reason, conn.RemoteAddr().String()}
+	}
+	p := proof{Proof: pr}
+	if s != nil {
+		if l := s.current(); l != nil {
+			return l, errConnected
+		}
+		p.Known, p.Got = true, s.received.Load()
+	}
+	if _, err := writeMsg(conn, nil, p); err != nil {
+		return nil, err
+	}
+	var w welcome
+	if _, err := readMsg(conn, &w); err != nil {
+		return nil, err
+	}
+	if w.Refuse != nil {
+		return nil, &RefusedError{w.Refuse.Code, w.Refuse.Reason, conn.RemoteAddr().String()}
+	}
+	if s == nil {
+		if s, err = r.admit(h); err != nil {
+			return nil, err
+		}
+	}
+	return s.attach(conn, true, w.Got)
+}
+
+// serve is the listening side of a connection. heard is called once the other
+// side is no stranger any more, or at the end.
+func (r *Router) serve(conn net.Conn, heard func()) {
+	defer heard()
+	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
+	kept, err := r.answer(conn, heard)
+	stop()
+	if !kept {
+		_ = conn.Close()
+	}
+	if err != nil && r.ctx.Err() == nil {
+		r.refused(conn.RemoteAddr(), err)
+	}
+}
+
+// answer hears a stranger out. It reports whether the connection is in use.
+func (r *Router) answer(conn net.Conn, heard func()) (bool, error) {
+	var m [8]byte
+	if _, err := io.ReadFull(conn, m[:]); err != nil {
+		return false, fmt.Errorf("nothing said: %w", err)
+	}
+	if m != magic && string(m[:7]) != string(magic[:7]) {
+		return false, fmt.Errorf("%w: not a ditask node", errBadFrame)
+	}
+	var h hello
+	theirs, err := readMsg(conn, &h)
+	if err != nil {
+		return false, err
+	}
+	if no := r.acceptable(h); no != nil {
+		_, _ = writeMsg(conn, nil, answer{Refuse: no})
+		return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
+	}
+	mine, err := json.Marshal(r.hello(""))
+	if err != nil {
+		return false, err
+	}
+	if _, err := writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", theirs, mine)}); err != nil {
+		return false, err
+	}
+	var p proof
+	if _, err := readMsg(conn, &p); errors.Is(err, io.EOF) {
+		return false, nil // it has thought better of it: the two are connected
+	} else if err != nil {
+		return false, fmt.Errorf("no proof of node.%d: %w", h.Node, err)
+	}
+	if !hmac.Equal(p.Proof, r.prove("dial", theirs, mine)) {
+		return r.say(conn, &refusal{RefuseToken, "wrong token"})
+	}
+	heard()
+	switch h.Purpose {
+	case purposeJoin:
+		return r.answerJoin(conn, h, p)
+	case purposeRelay:
+		return r.relay(conn, h)
+	case purposeAnswer:
+		return r.relayed(conn, h)
+	}
+	return r.say(conn, &refusal{RefuseProtocol, fmt.Sprintf("purpose %q", h.Purpose)})
+}
+
+// say ends a handshake with a refusal.
+func (r *Router) say(conn net.Conn, no *refusal) (bool, error) {
+	_, _ = writeMsg(conn, nil, welcome{Refuse: no})
+	if no.Code == RefuseDuplicate {
+		return false, nil
+	}
+	return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
+}
+
+// answerJoin is the listening side's end of the handshake for a session.
+func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
+	unlock, ok := r.tryLockPeer(h.Node)
+	if !ok {
+		if r.cfg.Node > h.Node { // our own call to that node wins
+			return r.say(conn, &refusal{RefuseDuplicate, "this node is calling already"})
+		}
+		unlock = r.lockPeer(h.Node)
+	}
+	defer unlock()
+	s, no := r.find(h)
+	if no == nil && p.Known != (s != nil) {
+		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node, r.cfg.Node, r.cfg.PeerTimeout)}
+	}
+	if no != nil {
+		return r.say(conn, no)
+	}
+	if s != nil {
+		if l := s.current(); l != nil && l.dialed && r.cfg.Node > h.Node {
+			return r.say(conn, &refusal{RefuseDuplicate, "connected already"})
+		}
+		s.detach()
+	}
+	var err error
+	if s == nil {
+		if s, err = r.admit(h); err != nil {
+			return r.say(conn, &refusal{RefuseClosed, err.Error()})
+		}
+	}
+	if _, err := writeMsg(conn, nil, welcome{Got: s.received.Load()}); err != nil {
+		return false, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	_, err = s.attach(conn, false, p.Got)
+	return err == nil, err
+}

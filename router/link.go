@@ -1,0 +1,311 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// link is one connection of a session. Its reader and writer end when the
+// connection is closed; detach waits for both.
+type link struct {
+	s      *session
+	conn   net.Conn
+	try    tryWriter // nil if the connection has none
+	dialed bool      // by this node
+	wg     sync.WaitGroup
+	ended  chan struct{} // closed when the reader has ended
+
+	// The session's mutex guards these.
+	writing bool // somebody is in a write call
+	idle    bool // the writer waits
+	closed  bool
+	bye     error  // the peer took leave
+	byeSay  string // leave to be taken of the peer
+	ctl     []byte
+	bufs    net.Buffers
+}
+
+// tryWriter is what a carrier's connection may offer to write at once what the
+// system takes without waiting.
+type tryWriter interface {
+	// TryWrite writes what can be written without waiting. It returns the bytes
+	// written, which may be 0.
+	TryWrite(b []byte) (int, error)
+}
+
+// buffersWriter is what a carrier's connection may offer to write many buffers
+// in one call, where it hides one that net.Buffers knows.
+type buffersWriter interface {
+	WriteBuffers(bufs *net.Buffers) (int64, error)
+}
+
+// writeLimit is about how many bytes one write call carries.
+const writeLimit = 512 << 10
+
+// attach makes conn the session's connection: the peer has received our frames
+// up to number got. The session has no link.
+func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) {
+	l := &link{s: s, conn: conn, dialed: dialed, ended: make(chan struct{})}
+	l.try, _ = conn.(tryWriter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, s.err
+	}
+	if !s.log.rewind(got) {
+		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent, s.log.done)
+	}
+	s.link = l
+	s.lastHeard.Store(s.r.clock())
+	s.ackDue = true
+	for _, in := range s.ins { // totals may have been lost with the last link
+		if in != nil && !in.due {
+			in.due = true
+			s.credits = append(s.credits, in)
+		}
+	}
+	l.wg.Add(2)
+	s.r.wg.Add(2)
+	go l.read()
+	go l.write()
+	return l, nil
+}
+
+// detach closes the session's connection, if it has one, and waits until its
+// goroutines have ended. A reader must not call it.
+func (s *session) detach() {
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		l.close()
+		l.wg.Wait()
+		<-l.ended
+	}
+}
+
+// close closes the connection; the reader and the writer see it and end.
+func (l *link) close() {
+	l.s.mu.Lock()
+	l.closed = true
+	l.s.wake.Broadcast()
+	l.s.mu.Unlock()
+	_ = l.conn.Close()
+}
+
+// write is the writer: it sends what the session has, many frames to a call.
+func (l *link) write() {
+	defer l.s.r.wg.Done()
+	defer l.wg.Done()
+	s := l.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for !l.closed && s.err == nil && (l.writing || !s.pendingWrite() && l.byeSay == "") {
+			l.idle = true
+			s.wake.Wait()
+		}
+		l.idle = false
+		if l.closed || s.err != nil {
+			return
+		}
+		if !s.pendingWrite() {
+			s.mu.Unlock()
+			_, _ = l.conn.Write(appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay)))
+			s.mu.Lock()
+			return // the peer closes the connection; closing it here could destroy what is under way
+		}
+		l.ctl = s.stage(l.ctl[:0], writeLimit)
+		l.bufs = l.bufs[:0]
+		if len(l.ctl) > 0 {
+			l.bufs = append(l.bufs, l.ctl)
+		}
+		n := s.log.gather(&l.bufs, writeLimit)
+		s.quietFor = 0
+		l.writing = true
+		bufs := l.bufs // WriteTo moves the slice on
+		s.mu.Unlock()
+		err := l.writeAll(&bufs)
+		s.mu.Lock()
+		l.writing = false
+		if err != nil {
+			l.closed = true
+			_ = l.conn.Close() // the reader reports
+			return
+		}
+		if s.err == nil {
+			s.log.wrote(n)
+			s.log.trim(false)
+		}
+	}
+}
+
+// writeAll writes bufs, in one call if the connection can.
+func (l *link) writeAll(bufs *net.Buffers) error {
+	var err error
+	if w, ok := l.conn.(buffersWriter); ok {
+		_, err = w.WriteBuffers(bufs)
+	} else {
+		_, err = bufs.WriteTo(l.conn)
+	}
+	return err
+}
+
+// writeNow writes one run of frames without waiting, in place of the writer, if
+// there is nothing else to write. The mutex is held, and is held again
+// afterwards.
+func (l *link) writeNow() {
+	s := l.s
+	if s.ackDue || s.seenDue || s.pingDue != 0 || s.pongDue != 0 || len(s.credits) > 0 || len(s.bulks) > 0 {
+		s.signal()
+		return
+	}
+	l.bufs = l.bufs[:0]
+	if n := s.log.gather(&l.bufs, inlineBytes); len(l.bufs) != 1 || n > inlineBytes {
+		s.signal()
+		return
+	}
+	s.quietFor = 0
+	l.writing = true
+	s.mu.Unlock()
+	k, err := l.try.TryWrite(l.bufs[0])
+	s.mu.Lock()
+	l.writing = false
+	if err != nil {
+		l.closed = true
+		_ = l.conn.Close() // the reader reports
+	} else if s.err == nil {
+		s.log.wrote(k)
+		s.log.trim(false)
+	}
+	if s.pendingWrite() || l.closed || s.err != nil {
+		l.idle = false
+		s.wake.Broadcast()
+	}
+}
+
+// read is the reader: it takes frames off the connection until that ends.
+func (l *link) read() {
+	s := l.s
+	defer s.r.wg.Done()
+	err := l.readFrames()
+	l.close()
+	l.wg.Done()
+	s.mu.Lock()
+	if s.link == l {
+		s.link = nil
+	}
+	if l.bye != nil {
+		err = l.bye
+	}
+	s.mu.Unlock()
+	close(l.ended)
+	s.r.linkEnded(s, l, err)
+}
+
+// readFrames parses what comes. The buffer holds several small frames, or the
+// head of a chunk, whose body is read to its place without a copy.
+func (l *link) readFrames() error {
+	s := l.s
+	buf := make([]byte, readBytes)
+	r, w := 0, 0
+	for {
+		for w-r >= headerBytes {
+			h, err := parseHeader(buf[r:], s.r.cfg.ChunkBytes)
+			if err != nil {
+				return err
+			}
+			if h.typ == frameChunk {
+				if w-r < chunkHead {
+					break
+				}
+				used, err := l.readChunk(h, buf[r:w])
+				if err != nil {
+					return err
+				}
+				r += used
+				continue
+			}
+			if w-r < headerBytes+h.body {
+				break
+			}
+			if err := s.receive(l, h, buf[r+headerBytes:r+headerBytes+h.body]); err != nil {
+				return err
+			}
+			r += headerBytes + h.body
+		}
+		if r == w {
+			r, w = 0, 0
+			s.caughtUp()
+		} else if r > 0 {
+			w = copy(buf, buf[r:w])
+			r = 0
+		}
+		n, err := l.conn.Read(buf[w:])
+		if n == 0 && err != nil {
+			if errors.Is(err, io.EOF) {
+				return io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		w += n
+		s.lastHeard.Store(s.r.clock())
+	}
+}
+
+// readChunk takes one chunk whose head is in b, with the beginning of its body;
+// it returns how much of b it has used.
+func (l *link) readChunk(h header, b []byte) (int, error) {
+	s := l.s
+	version, total, off := le.Uint64(b[headerBytes:]), le.Uint64(b[headerBytes+8:]), le.Uint64(b[headerBytes+16:])
+	n := h.body - (chunkHead - headerBytes)
+	in, err := s.stream(h.channel)
+	if err != nil {
+		return 0, err
+	}
+	if total > uint64(s.r.cfg.MaxMessageBytes) { //nolint:gosec // positive
+		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
+	}
+	if off == 0 {
+		in.assemble(int(total)) //nolint:gosec // bounded above
+	}
+	if off != uint64(in.asmHave) || total != uint64(len(in.asm)) || n > len(in.asm)-in.asmHave || n == 0 { //nolint:gosec // not negative
+		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, len(in.asm))
+	}
+	dst := in.asm[in.asmHave : in.asmHave+n]
+	have := copy(dst, b[chunkHead:])
+	for have < n {
+		k, err := l.conn.Read(dst[have:])
+		if k == 0 && err != nil {
+			return 0, err
+		}
+		have += k
+		s.lastHeard.Store(s.r.clock())
+	}
+	in.asmHave += n
+	s.gotFrame(headerBytes + h.body)
+	if in.asmHave == len(in.asm) {
+		payload := in.assembled()
+		taken, err := s.deliver(in, version, payload, true)
+		if err != nil {
+			return 0, err
+		}
+		if !taken {
+			in.Recycle(payload)
+		}
+	}
+	return min(chunkHead+n, len(b)), nil
+}
+
+// sayBye lets the writer tell the peer that this node leaves, after all that is
+// to be written. The peer then closes the connection.
+func (l *link) sayBye(reason string) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.byeSay = reason
+	l.idle = false
+	l.s.wake.Broadcast()
+}

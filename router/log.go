@@ -1,0 +1,239 @@
+package router
+
+import (
+	"net"
+	"sync"
+)
+
+// sendLog is what one session has sent and the peer has not acknowledged:
+// sequenced frames in segments. Small frames are copied into segments of 64
+// KiB; a chunk is a segment of its own that refers to its payload. The writer's
+// place in the log moves forward with what it writes, and back when a new
+// connection takes over. The session's mutex guards it.
+type sendLog struct {
+	segs []*segment // segs[0] is the oldest that is not wholly acknowledged
+	next int        // index in segs of the segment to write next
+	off  int        // bytes of segs[next] that are written
+	sent uint64     // number of the newest sequenced frame
+	done uint64     // number of the newest acknowledged one
+}
+
+// segment is a run of whole frames.
+type segment struct {
+	buf         []byte // frames, or one chunk's header
+	ext         []byte // the chunk's piece of its payload
+	keep        Buffer // holds ext
+	first, last uint64 // numbers of the frames within
+	ends        bool   // the chunk is its message's last
+	head        [chunkHead]byte
+}
+
+func (s *segment) size() int { return len(s.buf) + len(s.ext) }
+
+// segmentPool recycles segments with a buffer of segmentBytes.
+var segmentPool = sync.Pool{New: func() any { return &segment{buf: make([]byte, 0, segmentBytes)} }}
+
+// chunkPool recycles segments without one.
+var chunkPool = sync.Pool{New: func() any { return new(segment) }}
+
+func (s *segment) free() {
+	if s.keep != nil {
+		s.keep.Release()
+		*s = segment{}
+		chunkPool.Put(s)
+		return
+	}
+	*s = segment{buf: s.buf[:0]}
+	segmentPool.Put(s)
+}
+
+// room returns the open segment if it has n bytes left, or a new one.
+func (l *sendLog) room(n int) *segment {
+	if k := len(l.segs); k > 0 {
+		if s := l.segs[k-1]; s.keep == nil && cap(s.buf)-len(s.buf) >= n {
+			return s
+		}
+	}
+	s := segmentPool.Get().(*segment)
+	s.first = l.sent + 1
+	s.last = l.sent
+	l.segs = append(l.segs, s)
+	return s
+}
+
+// frame appends a sequenced frame with a small body.
+func (l *sendLog) frame(t frameType, flags uint8, channel uint16, body []byte) {
+	s := l.room(headerBytes + len(body))
+	s.buf = appendFrame(s.buf, t, flags, channel, body)
+	l.sent++
+	s.last = l.sent
+}
+
+// data appends a message of at most inlineBytes.
+func (l *sendLog) data(channel uint16, version uint64, payload []byte) {
+	s := l.room(dataHead + len(payload))
+	n := len(s.buf)
+	s.buf = s.buf[:n+dataHead]
+	putHeader(s.buf[n:], 8+len(payload), frameData, 0, channel)
+	le.PutUint64(s.buf[n+headerBytes:], version)
+	s.buf = append(s.buf, payload...)
+	l.sent++
+	s.last = l.sent
+}
+
+// chunk appends one piece of a message. It keeps payload.
+func (l *sendLog) chunk(channel uint16, version uint64, payload Buffer, off, n int) {
+	s := chunkPool.Get().(*segment)
+	total := payload.Bytes()
+	s.buf = s.head[:]
+	putHeader(s.buf, chunkHead-headerBytes+n, frameChunk, 0, channel)
+	le.PutUint64(s.buf[headerBytes:], version)
+	le.PutUint64(s.buf[headerBytes+8:], uint64(len(total)))
+	le.PutUint64(s.buf[headerBytes+16:], uint64(off)) //nolint:gosec // not negative
+	s.ext = total[off : off+n]
+	payload.Retain()
+	s.keep = payload
+	l.sent++
+	s.first, s.last = l.sent, l.sent
+	s.ends = off+n == len(total)
+	l.segs = append(l.segs, s)
+}
+
+// unwritten reports whether anything waits for the writer.
+func (l *sendLog) unwritten() bool {
+	return l.next < len(l.segs)-1 || l.next == len(l.segs)-1 && l.off < l.segs[l.next].size()
+}
+
+// gather appends what is to be written next to bufs, up to limit bytes or a
+// little more, and returns how many bytes that is.
+func (l *sendLog) gather(bufs *net.Buffers, limit int) int {
+	total, off := 0, l.off
+	for i := l.next; i < len(l.segs) && total < limit; i++ {
+		s := l.segs[i]
+		if off < len(s.buf) {
+			*bufs = append(*bufs, s.buf[off:])
+			if len(s.ext) > 0 {
+				*bufs = append(*bufs, s.ext)
+			}
+		} else if rest := s.ext[off-len(s.buf):]; len(rest) > 0 {
+			*bufs = append(*bufs, rest)
+		}
+		total += s.size() - off
+		off = 0
+	}
+	return total
+}
+
+// wrote moves the writer's place n bytes on.
+func (l *sendLog) wrote(n int) {
+	for n > 0 {
+		rest := l.segs[l.next].size() - l.off
+		if n < rest {
+			l.off += n
+			return
+		}
+		n -= rest
+		if l.next == len(l.segs)-1 { // stay at the end of the open segment
+			l.off += rest
+			return
+		}
+		l.next++
+		l.off = 0
+	}
+}
+
+// ack takes note that the peer has received the frames up to number n, and frees
+// them. writing says that the writer has segments in its hands. It reports false
+// for a number that was never sent.
+func (l *sendLog) ack(n uint64, writing bool) bool {
+	if n > l.sent {
+		return false
+	}
+	if n > l.done {
+		l.done = n
+		l.trim(writing)
+	}
+	return true
+}
+
+// trim frees the acknowledged segments that the writer has passed, and the open
+// one too when it has nothing left to say.
+func (l *sendLog) trim(writing bool) {
+	i := 0
+	for i < l.next && l.segs[i].last <= l.done {
+		i++
+	}
+	if k := len(l.segs); !writing && i == k-1 && l.next == i && l.segs[i].last <= l.done && l.off == l.segs[i].size() {
+		i, l.off = k, 0
+	}
+	if i == 0 {
+		return
+	}
+	for _, s := range l.segs[:i] {
+		s.free()
+	}
+	l.segs = append(l.segs[:0], l.segs[i:]...)
+	clear(l.segs[len(l.segs):cap(l.segs)])
+	l.next = max(l.next-i, 0)
+}
+
+// rewind moves the writer's place to the frame after number n, the last that
+// the peer has received. It reports false if that frame is not in the log.
+func (l *sendLog) rewind(n uint64) bool {
+	if n < l.done || !l.ack(n, false) {
+		return false
+	}
+	l.next, l.off = 0, 0
+	for l.next < len(l.segs) && l.segs[l.next].last <= n {
+		l.next++
+	}
+	if l.next == len(l.segs) {
+		if l.next > 0 {
+			l.next--
+			l.off = l.segs[l.next].size()
+		}
+		return true
+	}
+	s := l.segs[l.next]
+	for seq := s.first; seq <= n; seq++ {
+		l.off += headerBytes + int(le.Uint32(s.buf[l.off:]))
+	}
+	return true
+}
+
+// undelivered is the number of messages in the log that the peer has not
+// acknowledged.
+func (l *sendLog) undelivered() int {
+	n := 0
+	for _, s := range l.segs {
+		if s.last > l.done {
+			n += l.unackedIn(s)
+		}
+	}
+	return n
+}
+
+func (l *sendLog) unackedIn(s *segment) int {
+	if s.keep != nil {
+		if s.ends {
+			return 1
+		}
+		return 0
+	}
+	n, seq := 0, s.first
+	for off := 0; off < len(s.buf); seq++ {
+		if seq > l.done && frameType(s.buf[off+4]) == frameData {
+			n++
+		}
+		off += headerBytes + int(le.Uint32(s.buf[off:]))
+	}
+	return n
+}
+
+// free drops everything.
+func (l *sendLog) free() {
+	for _, s := range l.segs {
+		s.free()
+	}
+	l.segs, l.next, l.off = nil, 0, 0
+}

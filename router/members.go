@@ -1,0 +1,453 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Member is what nodes tell each other of a third.
+type Member struct {
+	ID          int      `json:"id"`
+	Incarnation uint64   `json:"incarnation,string"`
+	Addrs       []string `json:"addrs,omitempty"`
+}
+
+// lockPeer lets one handshake for a session with the node go on at a time.
+func (r *Router) lockPeer(id int) (unlock func()) {
+	m := r.peerLock(id)
+	m.Lock()
+	return m.Unlock
+}
+
+func (r *Router) tryLockPeer(id int) (unlock func(), ok bool) {
+	m := r.peerLock(id)
+	return m.Unlock, m.TryLock()
+}
+
+func (r *Router) peerLock(id int) *sync.Mutex {
+	r.locksMu.Lock()
+	defer r.locksMu.Unlock()
+	m := r.locks[id]
+	if m == nil {
+		m = new(sync.Mutex)
+		r.locks[id] = m
+	}
+	return m
+}
+
+// find returns the session with the node that says h, or nil if there is none
+// yet. An older incarnation of the node is lost with this.
+func (r *Router) find(h hello) (*session, *refusal) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)}
+	}
+	s := r.peers[h.Node]
+	gone, wasHere := r.was[h.Node]
+	r.mu.Unlock()
+	switch {
+	case s != nil && h.Incarnation == s.peer.Incarnation:
+		return s, nil
+	case s != nil && h.Incarnation < s.peer.Incarnation, wasHere && h.Incarnation < gone.incarnation:
+		return nil, &refusal{RefuseStale, fmt.Sprintf("a newer node.%d has joined", h.Node)}
+	case s != nil:
+		r.lose(s, ErrReplaced)
+	case wasHere && h.Incarnation == gone.incarnation:
+		return nil, &refusal{RefuseLost, fmt.Sprintf("node.%d has given up node.%d: %v", r.cfg.Node, h.Node, gone.err)}
+	}
+	return nil, nil
+}
+
+// admit makes the node that says h a peer.
+func (r *Router) admit(h hello) (*session, error) {
+	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels}
+	s := newSession(r, peer, h.Addrs)
+	s.lastHeard.Store(r.clock())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, ErrClosed
+	}
+	for _, c := range r.channels {
+		if err := s.declare(c); err != nil {
+			return nil, err
+		}
+	}
+	for name, round := range r.rounds {
+		s.controlJSON(frameBarrier, barrierMsg{name, round})
+	}
+	if r.cfg.Topology != Alone {
+		r.introduce(s)
+	}
+	s.control(frameReady, 0, 0, nil)
+	if r.inDrain.Load() {
+		s.control(frameFin, 0, 0, nil)
+	}
+	r.peers[peer.ID] = s
+	if h.Version != r.cfg.Version {
+		r.log.Warn("versions differ", "node", r.cfg.Node, "version", r.cfg.Version, "peer", peer.ID, "peerVersion", h.Version)
+	}
+	return s, nil
+}
+
+// introduce tells the newcomer of the others and the others of the newcomer. The
+// mutex is held.
+func (r *Router) introduce(s *session) {
+	var all []Member
+	for _, o := range r.peers {
+		all = append(all, Member{o.peer.ID, o.peer.Incarnation, o.addrs})
+		o.controlJSON(frameMembers, []Member{{s.peer.ID, s.peer.Incarnation, s.addrs}})
+	}
+	for part := range slices.Chunk(all, 100) {
+		s.controlJSON(frameMembers, part)
+	}
+}
+
+// learn takes note of nodes that another one knows, and calls those with a lower
+// id; the others call this node.
+func (r *Router) learn(members []Member) {
+	if r.cfg.Topology == Alone {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range members {
+		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
+			continue
+		}
+		r.known[m.ID] = m.Incarnation
+		if s := r.peers[m.ID]; s != nil && s.peer.Incarnation >= m.Incarnation || m.ID > r.cfg.Node {
+			continue
+		}
+		switch {
+		case r.cfg.Topology == Mesh && len(m.Addrs) > 0:
+			r.wg.Go(func() { r.keepReaching(m, m.Addrs[0], -1) })
+		case r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
+			r.wg.Go(func() { r.keepReaching(m, r.hubAddr(), m.ID) })
+		}
+	}
+}
+
+// hubAddr is where the hub of a star is.
+func (r *Router) hubAddr() string {
+	if len(r.cfg.Attach) > 0 {
+		return r.cfg.Attach[0]
+	}
+	return ""
+}
+
+// backoff grows from 5 ms to 1 s.
+type backoff time.Duration
+
+func (b *backoff) next() time.Duration {
+	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(time.Second))
+	return time.Duration(*b)
+}
+
+// keepCalling sees to the connection with the node at an attach address, for as
+// long as the router is open: a node that is restarted is found there again.
+func (r *Router) keepCalling(addr string) {
+	var wait backoff
+	for r.ctx.Err() == nil {
+		l, err := r.call(r.ctx, addr, -1)
+		if l != nil {
+			r.note(func() { r.attached[addr] = l.s.peer.ID; delete(r.trouble, addr) })
+		}
+		if !r.afterCall(l, err, addr, &wait) {
+			return
+		}
+	}
+}
+
+// keepReaching sees to the connection with one incarnation of a node that
+// another node told of.
+func (r *Router) keepReaching(m Member, addr string, relayTo int) {
+	var wait backoff
+	for r.ctx.Err() == nil {
+		r.mu.Lock()
+		s := r.peers[m.ID]
+		over := r.was[m.ID].incarnation >= m.Incarnation || s != nil && s.peer.Incarnation > m.Incarnation
+		r.mu.Unlock()
+		if over {
+			return
+		}
+		l, err := r.call(r.ctx, addr, relayTo)
+		if !r.afterCall(l, err, addr, &wait) {
+			return
+		}
+	}
+}
+
+// afterCall waits for the end of the link that a call has made, or a little
+// before the next call. It reports whether there is to be one.
+func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool {
+	if l != nil && (err == nil || errors.Is(err, errConnected)) {
+		*wait = 0
+		select {
+		case <-l.ended:
+		case <-r.ctx.Done():
+			return false
+		}
+		l.s.mu.Lock()
+		defer l.s.mu.Unlock()
+		return !errors.Is(l.s.err, errLeft)
+	}
+	var no *RefusedError
+	if errors.As(err, &no) {
+		switch no.Code {
+		case RefuseRelay, RefuseDuplicate, RefuseClosed:
+		default:
+			r.fail(fmt.Errorf("join the job: %w", err))
+			return false
+		}
+	}
+	if r.ctx.Err() == nil && err != nil {
+		r.note(func() { r.trouble[addr] = err.Error() })
+	}
+	return r.pause(wait.next())
+}
+
+// linkEnded takes note of a connection that has ended. The link's reader calls
+// it last.
+func (r *Router) linkEnded(s *session, _ *link, err error) {
+	if errors.Is(err, errLeft) {
+		r.depart(s, Left, err)
+		return
+	}
+	r.mu.Lock()
+	s.mu.Lock()
+	over := s.err != nil || r.closed
+	s.mu.Unlock()
+	r.mu.Unlock()
+	if !over && r.ctx.Err() == nil {
+		r.log.Info("lost the connection, waiting for a new one", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
+	}
+}
+
+// lose gives a peer up.
+func (r *Router) lose(s *session, reason error) { r.depart(s, Lost, reason) }
+
+// depart removes a peer, wakes who waits for it, and reports what it has not
+// acknowledged.
+func (r *Router) depart(s *session, kind ChangeKind, reason error) {
+	perr, first := s.end(reason)
+	if !first {
+		return
+	}
+	if l := s.current(); l != nil {
+		l.close()
+	}
+	r.mu.Lock()
+	if r.peers[s.peer.ID] == s {
+		delete(r.peers, s.peer.ID)
+	}
+	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, reason}
+	for _, o := range s.outs {
+		g := r.gone[o.ch.id]
+		r.gone[o.ch.id] = [2]uint64{g[0] + o.delivered.Load(), g[1] + o.dropped.Load()}
+	}
+	for _, c := range r.channels {
+		r.retarget(c)
+	}
+	r.changes = append(r.changes, Change{Kind: kind, Peer: s.peer, Err: perr})
+	if perr.Undelivered > 0 {
+		r.lost = append(r.lost, perr)
+	}
+	r.mu.Unlock()
+	if perr.Undelivered > 0 || kind == Lost {
+		r.log.Warn("a node is gone", "peer", fmt.Sprintf("node.%d", s.peer.ID), "why", reason, "unacknowledged", perr.Undelivered)
+	}
+	r.changed.broadcast()
+	r.tell()
+}
+
+// current is the session's link, or nil.
+func (s *session) current() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link
+}
+
+// peerReady takes note that the peer is ready, and lets it know when it has our
+// newest values.
+func (r *Router) peerReady(s *session) {
+	s.mu.Lock()
+	s.seenDue = true
+	s.signal()
+	s.mu.Unlock()
+	r.note(func() {
+		if !s.ready {
+			s.ready = true
+			r.changes = append(r.changes, Change{Kind: Joined, Peer: s.peer})
+		}
+	})
+	r.tell()
+}
+
+// tick keeps time: it tests quiet links, cuts silent ones, and gives up peers
+// that stay away.
+func (r *Router) tick() {
+	t := time.NewTicker(r.cfg.Heartbeat / 2)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-r.ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		sessions := make([]*session, 0, len(r.peers))
+		for _, s := range r.peers {
+			sessions = append(sessions, s)
+		}
+		r.mu.Unlock()
+		for _, s := range sessions {
+			r.check(s)
+		}
+	}
+}
+
+func (r *Router) check(s *session) {
+	now := r.clock()
+	silent := time.Duration(now - s.lastHeard.Load())
+	s.mu.Lock()
+	l := s.link
+	if l != nil {
+		s.quietFor++
+		if s.quietFor > 1 {
+			s.pingDue = uint64(now) //nolint:gosec // positive
+		}
+		if s.received.Load() != s.told {
+			s.ackDue = true
+		}
+		s.signal()
+	}
+	s.mu.Unlock()
+	switch {
+	case silent > r.cfg.PeerTimeout:
+		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
+	case l != nil && silent > r.cfg.LinkTimeout:
+		l.close()
+	}
+}
+
+// Drain says that this node will send nothing more, and returns when its peers
+// have received all that was sent. With waitPeers it waits too until they have
+// said the same. When ctx ends first, the error says what was not acknowledged,
+// and by whom.
+func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
+	if !r.inDrain.Swap(true) {
+		close(r.draining)
+	}
+	if !r.started.Load() {
+		return nil
+	}
+	err := r.await(ctx, func() (bool, error) {
+		all := true
+		for _, s := range r.peers {
+			all = s.drained() && (!waitPeers || s.fin) && all
+		}
+		return all, nil
+	})
+	if err == nil || errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("drain: %w: %w", err, r.undrained(waitPeers))
+}
+
+// drained sends Fin once nothing else is left to send, and reports whether the
+// peer has acknowledged that.
+func (s *session) drained() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finSeq == 0 {
+		for _, o := range s.outs {
+			if o.bulk != nil || len(o.queue) > 0 {
+				return false
+			}
+		}
+		s.log.frame(frameFin, 0, 0, nil)
+		s.finSeq = s.log.sent
+		s.signal()
+	}
+	return s.log.done >= s.finSeq
+}
+
+func (r *Router) undrained(waitPeers bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, s := range r.peers {
+		s.mu.Lock()
+		n := s.log.undelivered()
+		for _, o := range s.outs {
+			n += len(o.queue)
+		}
+		done := s.finSeq != 0 && s.log.done >= s.finSeq
+		s.mu.Unlock()
+		switch {
+		case !done:
+			errs = append(errs, &PeerError{s.peer.ID, n, errors.New("has not acknowledged the end")})
+		case waitPeers && !s.fin:
+			errs = append(errs, &PeerError{s.peer.ID, 0, errors.New("has not finished")})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closeWithin is how long Close waits for connections to take its leave.
+const closeWithin = time.Second
+
+// Close takes leave of the peers and returns when everything has ended. The
+// error joins what was not acknowledged, by peers that were lost before too.
+func (r *Router) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	if !r.inDrain.Swap(true) {
+		close(r.draining)
+	}
+	var links []*link
+	for _, s := range r.peers {
+		if l := s.current(); l != nil {
+			l.sayBye("the node has ended")
+			links = append(links, l)
+		}
+	}
+	r.mu.Unlock()
+	r.changed.broadcast()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	for _, l := range links {
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+		}
+	}
+	r.cancel()
+	r.mu.Lock()
+	sessions := make([]*session, 0, len(r.peers))
+	for _, s := range r.peers {
+		sessions = append(sessions, s)
+	}
+	r.mu.Unlock()
+	for _, s := range sessions {
+		perr, first := s.end(ErrClosed)
+		if first && perr.Undelivered > 0 {
+			r.note(func() { r.lost = append(r.lost, perr) })
+		}
+		if l := s.current(); l != nil {
+			l.close()
+		}
+	}
+	r.wg.Wait()
+	return errors.Join(r.lost...)
+}

@@ -1,0 +1,159 @@
+// Package mesh connects nodes by unix sockets and tcp, with TLS if asked.
+//
+//	c := mesh.New(mesh.Config{})
+//	r, err := router.New(router.Config{Carrier: c, Listen: "tcp://127.0.0.1:0"})
+//
+// Addresses are "unix:///path/to/socket" and "tcp://host:port". Port 0 takes a
+// free port. A socket file that nobody listens on any more is replaced; one that
+// is in use, like a busy port, is an error that names it. The listener removes
+// its socket file when it is closed.
+//
+// A [Carrier] holds no state and is safe for concurrent use.
+package mesh
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Config says how connections are made. The zero value works: no TLS.
+type Config struct {
+	// TLS is used for tcp on both sides: it holds this node's certificate, and
+	// the authorities for the others'. Give it ClientAuth:
+	// tls.RequireAndVerifyClientCert for mutual TLS.
+	TLS *tls.Config
+}
+
+// Carrier satisfies router.Carrier.
+type Carrier struct{ cfg Config }
+
+// New returns a carrier.
+func New(cfg Config) *Carrier { return &Carrier{cfg} }
+
+// Split divides an address into the words that package net uses: "unix" and a
+// path, or "tcp" and host:port.
+func Split(addr string) (network, address string, err error) {
+	network, address, ok := strings.Cut(addr, "://")
+	switch {
+	case ok && network == "unix" && address != "":
+		return network, address, nil
+	case ok && network == "tcp":
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return "", "", fmt.Errorf("address %q: %w", addr, err)
+		}
+		return network, address, nil
+	}
+	return "", "", fmt.Errorf("address %q: want unix:///path or tcp://host:port", addr)
+}
+
+// maxSocketPath is what every system takes for a socket's path.
+const maxSocketPath = 100
+
+// Listen binds addr.
+func (c *Carrier) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	network, address, err := Split(addr)
+	if err != nil {
+		return nil, err
+	}
+	if network == "unix" {
+		if len(address) > maxSocketPath {
+			return nil, fmt.Errorf("socket path %q has %d bytes, the system takes %d: choose a shorter folder", address, len(address), maxSocketPath)
+		}
+		if err := removeStale(ctx, address); err != nil {
+			return nil, err
+		}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c.Wrap(l), nil
+}
+
+// Wrap makes a listener of one that was bound elsewhere, for example by the
+// launcher.
+func (c *Carrier) Wrap(l net.Listener) net.Listener {
+	if c.cfg.TLS != nil && l.Addr().Network() == "tcp" {
+		return tls.NewListener(l, c.cfg.TLS)
+	}
+	return &listener{l}
+}
+
+// removeStale removes a socket file on which nobody listens.
+func removeStale(ctx context.Context, path string) error {
+	if fi, err := os.Lstat(path); err != nil || fi.Mode()&os.ModeSocket == 0 {
+		return nil
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("socket %s is in use", path)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return os.Remove(path)
+	}
+	return err
+}
+
+// Advertise is where others can dial l. For a listener on all interfaces it is
+// the machine's host name.
+func (c *Carrier) Advertise(l net.Listener) string {
+	a := l.Addr()
+	if a.Network() != "tcp" {
+		return "unix://" + a.String()
+	}
+	host, port, err := net.SplitHostPort(a.String())
+	if err == nil {
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			if name, err := os.Hostname(); err == nil {
+				return "tcp://" + net.JoinHostPort(name, port)
+			}
+		}
+	}
+	return "tcp://" + a.String()
+}
+
+// Dial connects to addr.
+func (c *Carrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	network, address, err := Split(addr)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{KeepAlive: 15 * time.Second}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if c.cfg.TLS != nil && network == "tcp" {
+		cfg := c.cfg.TLS.Clone()
+		if cfg.ServerName == "" {
+			cfg.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		t := tls.Client(conn, cfg)
+		if err := t.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("tls with %s: %w", address, err)
+		}
+		return t, nil
+	}
+	return wrap(conn), nil
+}
+
+type listener struct{ net.Listener }
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return wrap(c), nil
+}

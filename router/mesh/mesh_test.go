@@ -1,0 +1,74 @@
+package mesh_test
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/routertest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func carrier(testing.TB) router.Carrier { return mesh.New(mesh.Config{}) }
+
+// sockets gives each test its own folder of sockets.
+func sockets() func(testing.TB, int) string {
+	dirs := map[string]string{}
+	return func(t testing.TB, node int) string {
+		if dirs[t.Name()] == "" {
+			dirs[t.Name()] = t.TempDir()
+		}
+		p := filepath.Join(dirs[t.Name()], fmt.Sprint(node))
+		if len(p) > 100 {
+			t.Fatalf("socket path %s is too long", p)
+		}
+		return "unix://" + p
+	}
+}
+
+// ports gives each node of each test a port that was free a moment ago.
+func ports() func(testing.TB, int) string {
+	got := map[string]string{}
+	return func(t testing.TB, node int) string {
+		key := fmt.Sprint(t.Name(), node)
+		if got[key] == "" {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[key] = "tcp://" + l.Addr().String()
+			_ = l.Close()
+		}
+		return got[key]
+	}
+}
+
+func TestUnix(t *testing.T) {
+	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: sockets()})
+}
+
+func TestUnixStar(t *testing.T) {
+	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: sockets(), Topology: router.Star})
+}
+
+func TestTCP(t *testing.T) {
+	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: ports()})
+}
+
+func TestAddresses(t *testing.T) {
+	for _, bad := range []string{"", "unix://", "tcp://host", "http://x:1", "/run/x"} {
+		if _, _, err := mesh.Split(bad); err == nil {
+			t.Errorf("%q is taken for an address", bad)
+		}
+	}
+	c := mesh.New(mesh.Config{})
+	if _, err := c.Listen(t.Context(), "unix:///"+strings.Repeat("x", 200)); err == nil || !strings.Contains(err.Error(), "shorter") {
+		t.Errorf("a long socket path: %v", err)
+	}
+}

@@ -1,0 +1,259 @@
+package router
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+var (
+	errLeft = errors.New("left")
+	errBye  = errors.New("the peer took leave")
+)
+
+// ackFrames and ackBytes are how much is received before it is acknowledged at
+// once; less is acknowledged with whatever is sent next, or at the next tick.
+const (
+	ackFrames = 256
+	ackBytes  = 256 << 10
+)
+
+// receive takes one frame, but for chunks. body is valid during the call.
+func (s *session) receive(l *link, h header, body []byte) error {
+	if !h.typ.sequenced() {
+		return s.receiveTotals(l, h, body)
+	}
+	if h.typ == frameData {
+		in, err := s.stream(h.channel)
+		if err != nil {
+			return err
+		}
+		s.gotFrame(headerBytes + len(body))
+		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
+		return err
+	}
+	if err := s.receiveControl(h, body); err != nil {
+		return err
+	}
+	s.gotFrame(headerBytes + len(body))
+	if h.typ == frameFin {
+		s.ackNow()
+	}
+	return nil
+}
+
+// receiveTotals takes a frame that is not counted.
+func (s *session) receiveTotals(l *link, h header, body []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch h.typ {
+	case frameAck:
+		if !s.log.ack(le.Uint64(body), l.writing) {
+			return fmt.Errorf("%w: %d frames acknowledged of %d sent", errBadFrame, le.Uint64(body), s.log.sent)
+		}
+		s.r.acked()
+	case frameCredit:
+		if int(h.channel) >= len(s.outs) || !s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])) {
+			return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, h.channel)
+		}
+		s.signal()
+	case framePing:
+		s.pongDue = le.Uint64(body)
+		s.signal()
+	case framePong:
+		s.rtt.Store(s.r.clock() - int64(le.Uint64(body))) //nolint:gosec // our own clock
+	case frameBye:
+		l.bye = fmt.Errorf("%w: %s", errLeft, body)
+		return errBye
+	}
+	return nil
+}
+
+// receiveControl takes a sequenced frame without a payload.
+func (s *session) receiveControl(h header, body []byte) error {
+	r := s.r
+	switch h.typ {
+	case frameDeclare:
+		var d declaration
+		if err := json.Unmarshal(body, &d); err != nil {
+			return fmt.Errorf("%w: declaration: %w", errBadFrame, err)
+		}
+		return r.declared(s, h.channel, d, h.flags&flagOn != 0)
+	case frameListen:
+		in, err := s.stream(h.channel)
+		if err != nil {
+			return err
+		}
+		r.listening(in, h.flags&flagOn != 0)
+	case frameMembers:
+		var m []Member
+		if err := json.Unmarshal(body, &m); err != nil {
+			return fmt.Errorf("%w: members: %w", errBadFrame, err)
+		}
+		r.learn(m)
+	case frameReady:
+		r.peerReady(s)
+	case frameSeen:
+		r.note(func() { s.seen = true })
+	case frameBarrier:
+		var b barrierMsg
+		if err := json.Unmarshal(body, &b); err != nil {
+			return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
+		}
+		r.note(func() {
+			s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
+			if !s.ready { // what a newcomer has missed
+				r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
+			}
+		})
+	case frameFin:
+		r.note(func() { s.fin = true })
+	case frameRelay:
+		var m relayMsg
+		if err := json.Unmarshal(body, &m); err != nil {
+			return fmt.Errorf("%w: relay: %w", errBadFrame, err)
+		}
+		r.answerRelay(m)
+	}
+	return nil
+}
+
+// stream returns the peer's event number id.
+func (s *session) stream(id uint16) (*inStream, error) {
+	if int(id) >= len(s.ins) {
+		return nil, fmt.Errorf("%w: event number %d is not declared", errBadFrame, id)
+	}
+	return s.ins[id], nil
+}
+
+// gotFrame counts a sequenced frame of n bytes.
+func (s *session) gotFrame(n int) {
+	s.received.Add(1)
+	s.unacked++
+	s.unackedB += n
+	if s.unacked >= ackFrames || s.unackedB >= ackBytes {
+		s.ackNow()
+	}
+}
+
+func (s *session) ackNow() {
+	s.unacked, s.unackedB = 0, 0
+	s.mu.Lock()
+	s.ackDue = true
+	s.signal()
+	s.mu.Unlock()
+}
+
+// caughtUp is called when everything that has come was taken.
+func (s *session) caughtUp() {
+	s.mu.Lock()
+	s.burst = 0
+	s.mu.Unlock()
+}
+
+// deliver hands a message to the node. It reports whether the payload was taken.
+func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
+	ch := in.ch.Load()
+	if ch == nil || !ch.listens.Load() {
+		if ch != nil {
+			ch.unfed.Add(1)
+		}
+		in.Return(1, len(payload))
+		return false, nil
+	}
+	if ch.spec.Delivery == Latest && version <= in.version {
+		in.Return(1, len(payload))
+		return false, nil
+	}
+	in.version = version
+	in.msg = Message{From: s.peer.ID, Version: version, Payload: payload, Takable: takable, Credit: in}
+	if err := ch.deliver(&in.msg); err != nil {
+		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
+	}
+	in.msg.Payload = nil
+	return in.msg.Taken, nil
+}
+
+// declared takes note of an event of the peer's.
+func (r *Router) declared(s *session, id uint16, d declaration, on bool) error {
+	if int(id) != len(s.ins) || int(id) >= maxChannels {
+		return fmt.Errorf("%w: event %q has number %d, want %d", errBadFrame, d.Name, id, len(s.ins))
+	}
+	in := &inStream{s: s, id: id, decl: d, listens: on}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.remote[d.Name] != nil {
+		return fmt.Errorf("%w: event %q is declared twice", errBadFrame, d.Name)
+	}
+	s.ins = append(s.ins, in)
+	s.remote[d.Name] = in
+	if c := r.byName[d.Name]; c != nil {
+		return r.join(c, in)
+	}
+	return nil
+}
+
+// join connects an event of this node's with the peer's of the same name. The
+// mutex is held.
+func (r *Router) join(c *channel, in *inStream) error {
+	d := in.decl
+	if d.Delivery != c.spec.Delivery.String() || d.Fingerprint != c.spec.Fingerprint {
+		err := fmt.Errorf("event %q differs: node.%d has %s %s (%016x), node.%d has %s %s (%016x): build both from one source",
+			d.Name, r.cfg.Node, c.spec.Delivery, c.spec.Schema, c.spec.Fingerprint, in.s.peer.ID, d.Delivery, d.Schema, d.Fingerprint)
+		r.incompatible(in.s, err)
+		return err
+	}
+	in.ch.Store(c)
+	r.retarget(c)
+	return nil
+}
+
+// listening takes note of whether the peer listens to one of its events.
+func (r *Router) listening(in *inStream, on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in.listens = on
+	if c := in.ch.Load(); c != nil {
+		r.retarget(c)
+	}
+}
+
+// retarget works out anew which peers listen to c, and gives the newest value
+// to those that have just begun. The mutex is held.
+func (r *Router) retarget(c *channel) {
+	var targets []*outStream
+	for _, s := range r.peers {
+		in := s.remote[c.spec.Name]
+		if o := s.aim(c, in != nil && in.ch.Load() == c && in.listens); o != nil {
+			targets = append(targets, o)
+		}
+	}
+	slices.SortFunc(targets, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
+	c.targets.Store(&targets)
+}
+
+// aim takes note of whether the peer listens to c, and returns its stream if so.
+func (s *session) aim(c *channel, on bool) *outStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.outs[c.id]
+	began := on && !o.listens && s.err == nil
+	o.listens = on
+	if !on {
+		if o.room != nil {
+			close(o.room)
+			o.room = nil
+		}
+		return nil
+	}
+	if began && c.spec.Delivery == Latest {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.newest.payload != nil {
+			o.offer(c.newest.version, c.newest.payload)
+			s.signal()
+		}
+	}
+	return o
+}

@@ -1,0 +1,134 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// In a star, two leaves speak through a pipe that the hub makes of a connection
+// from each: one asks the hub for the other, the hub asks the other to call
+// back, and copies bytes between the two calls. The session is between the
+// leaves, so it promises what a direct one does.
+
+// callRelay asks the hub at conn for a pipe to target.
+func (r *Router) callRelay(conn net.Conn, target int) error {
+	h := r.hello(purposeRelay)
+	h.Target = target
+	return r.callHub(conn, h)
+}
+
+func (r *Router) callHub(conn net.Conn, h hello) error {
+	_, pr, err := r.callHello(conn, h)
+	if err != nil {
+		return err
+	}
+	if _, err := writeMsg(conn, nil, proof{Proof: pr}); err != nil {
+		return err
+	}
+	var w welcome
+	if _, err := readMsg(conn, &w); err != nil {
+		return err
+	}
+	if w.Refuse != nil {
+		return &RefusedError{w.Refuse.Code, w.Refuse.Reason, conn.RemoteAddr().String()}
+	}
+	return nil
+}
+
+// relay is the hub's side of callRelay.
+func (r *Router) relay(conn net.Conn, h hello) (bool, error) {
+	r.mu.Lock()
+	s := r.peers[h.Target]
+	ticket := rand.Text()
+	back := make(chan net.Conn) // a hand-over: the other side waits
+	r.tickets[ticket] = back
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.tickets, ticket)
+		r.mu.Unlock()
+	}()
+	if s == nil {
+		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d is not connected to the hub, node.%d", h.Target, r.cfg.Node)})
+	}
+	s.controlJSON(frameRelay, relayMsg{ticket, h.Node})
+	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+	defer cancel()
+	select {
+	case other := <-back:
+		return r.splice(conn, other)
+	case <-ctx.Done():
+		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d did not call back", h.Target)})
+	}
+}
+
+// relayed is the hub's side of answerRelay.
+func (r *Router) relayed(conn net.Conn, h hello) (bool, error) {
+	r.mu.Lock()
+	back := r.tickets[h.Ticket]
+	r.mu.Unlock()
+	if back == nil {
+		return r.say(conn, &refusal{RefuseRelay, "the ticket has expired"})
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+	defer cancel()
+	select {
+	case back <- conn:
+		return true, nil
+	case <-ctx.Done():
+		return r.say(conn, &refusal{RefuseRelay, "the ticket has expired"})
+	}
+}
+
+// splice copies bytes between two calls until one of them ends.
+func (r *Router) splice(a, b net.Conn) (bool, error) {
+	for _, c := range []net.Conn{b, a} {
+		_ = c.SetDeadline(time.Time{})
+		if _, err := writeMsg(c, nil, welcome{}); err != nil {
+			_ = b.Close()
+			return false, err
+		}
+	}
+	stop := context.AfterFunc(r.ctx, func() { _, _ = a.Close(), b.Close() })
+	r.wg.Go(func() {
+		defer stop()
+		var both sync.WaitGroup
+		for _, c := range [][2]net.Conn{{a, b}, {b, a}} {
+			both.Go(func() {
+				_, _ = io.Copy(c[0], c[1])
+				_, _ = a.Close(), b.Close()
+			})
+		}
+		both.Wait()
+	})
+	return true, nil
+}
+
+// answerRelay calls the hub back, and serves the leaf at the other end.
+func (r *Router) answerRelay(m relayMsg) {
+	r.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+		defer cancel()
+		conn, err := r.cfg.Carrier.Dial(ctx, r.hubAddr())
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
+			h := r.hello(purposeAnswer)
+			h.Ticket = m.Ticket
+			if err = r.callHub(conn, h); err == nil {
+				r.serve(conn, func() {})
+				return
+			}
+			_ = conn.Close()
+		}
+		var no *RefusedError
+		if r.ctx.Err() == nil && !(errors.As(err, &no) && no.Code == RefuseRelay) {
+			r.log.Warn("cannot answer the hub", "for", fmt.Sprintf("node.%d", m.From), "err", err)
+		}
+	})
+}

@@ -1,0 +1,440 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Router connects one node to the others of its job.
+type Router struct {
+	cfg    Config
+	log    *slog.Logger
+	began  time.Time
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // every goroutine of this router
+
+	labels    []string // set by Start
+	advertise string   // set by Start
+	listener  net.Listener
+
+	started  atomic.Bool
+	draining chan struct{} // closed by Drain
+	inDrain  atomic.Bool
+	changed  signal
+
+	mu       sync.Mutex
+	closed   bool
+	channels []*channel
+	byName   map[string]*channel
+	peers    map[int]*session
+	was      map[int]former       // peers that are gone, by node id
+	gone     map[uint16][2]uint64 // counters of the sessions that are gone
+	rounds   map[string]uint64    // barriers that this node has entered
+	tickets  map[string]chan net.Conn
+	known    map[int]uint64    // incarnations of the nodes that others told of
+	attached map[string]int    // attach address -> node id that answered there
+	trouble  map[string]string // address -> why it cannot be reached
+	noted    map[string]int    // refusals by reason
+	failure  error
+	watchers []func(Change)
+	changes  []Change
+	lost     []error // losses to be reported by Close
+
+	watchMu sync.Mutex // one watcher call at a time, in order
+	locksMu sync.Mutex
+	locks   map[int]*sync.Mutex // one handshake for a session at a time, by node id
+}
+
+// former is what is remembered of a peer that is gone.
+type former struct {
+	incarnation uint64
+	ready       bool
+	err         error
+}
+
+// New returns a router that has done nothing yet.
+func New(cfg Config) (*Router, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.ensureDefaults()
+	r := &Router{
+		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
+		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, gone: map[uint16][2]uint64{},
+		rounds: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
+		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]*sync.Mutex{},
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// clock is the time since New in ns; it never goes back.
+func (r *Router) clock() int64 { return int64(time.Since(r.began)) + 1 }
+
+// Watch registers fn for every change of a peer. fn must not block.
+func (r *Router) Watch(fn func(Change)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers = append(r.watchers, fn)
+}
+
+// Peers are the nodes that are connected and ready.
+func (r *Router) Peers() []Peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Peer
+	for _, s := range r.peers {
+		if s.ready {
+			out = append(out, s.peer)
+		}
+	}
+	slices.SortFunc(out, func(a, b Peer) int { return a.ID - b.ID })
+	return out
+}
+
+// Addr is the address at which others can dial this node, after Start.
+func (r *Router) Addr() string { return r.advertise }
+
+// Start binds the listener, dials the attach list, announces labels and the
+// declared events, and returns when every expected node is ready: each of them
+// then knows what this node listens to, and their newest values have been
+// delivered here. It says every few seconds whom it waits for, and gives up
+// after Config.JoinTimeout.
+func (r *Router) Start(ctx context.Context, labels []string) error {
+	if r.started.Swap(true) {
+		return errors.New("router: Start is called twice")
+	}
+	r.labels = labels
+	if err := r.listen(ctx); err != nil {
+		return err
+	}
+	r.wg.Go(r.tick)
+	for _, addr := range r.cfg.Attach {
+		r.wg.Go(func() { r.keepCalling(addr) })
+	}
+	return r.awaitReady(ctx)
+}
+
+func (r *Router) listen(ctx context.Context) error {
+	r.listener = r.cfg.Listener
+	if r.listener == nil && r.cfg.Listen != "" {
+		l, err := r.cfg.Carrier.Listen(ctx, r.cfg.Listen)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", r.cfg.Listen, err)
+		}
+		r.listener = l
+	}
+	if r.listener == nil {
+		return nil
+	}
+	r.advertise = r.cfg.Advertise
+	if r.advertise == "" {
+		r.advertise = r.cfg.Carrier.Advertise(r.listener)
+	}
+	context.AfterFunc(r.ctx, func() { _ = r.listener.Close() })
+	r.wg.Go(r.accept)
+	return nil
+}
+
+// accept hears strangers, so many at once; one that is slow does not keep the
+// next one waiting.
+func (r *Router) accept() {
+	slots := make(chan struct{}, r.cfg.MaxHandshakes)
+	for {
+		conn, err := r.listener.Accept()
+		if err != nil {
+			if r.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				r.log.Warn("cannot accept", "err", err)
+				if !r.pause(50 * time.Millisecond) {
+					return
+				}
+				continue
+			}
+			return
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-r.ctx.Done():
+			_ = conn.Close()
+			return
+		}
+		r.wg.Go(func() { r.serve(conn, sync.OnceFunc(func() { <-slots })) })
+	}
+}
+
+// pause waits, and reports false when the router is closed meanwhile.
+func (r *Router) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// refused logs the first refusal for each reason, and counts all.
+func (r *Router) refused(from net.Addr, err error) {
+	reason := "garbage"
+	var no *RefusedError
+	if errors.As(err, &no) {
+		reason = no.Code
+	} else if !errors.Is(err, errBadFrame) {
+		reason = "silence"
+	}
+	r.mu.Lock()
+	r.noted[reason]++
+	first := r.noted[reason] == 1
+	r.mu.Unlock()
+	if first {
+		r.log.Warn("refused a connection", "from", from, "reason", reason, "err", err)
+	}
+}
+
+// Refused counts the connections that were refused, by reason: one of the
+// Refuse codes, "garbage" or "silence".
+func (r *Router) Refused() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]int, len(r.noted))
+	for k, v := range r.noted {
+		out[k] = v
+	}
+	return out
+}
+
+// Send is possible between Start and Drain.
+func (r *Router) sendable() error {
+	if r.inDrain.Load() {
+		return ErrClosed
+	}
+	if !r.started.Load() {
+		return ErrNotStarted
+	}
+	return nil
+}
+
+// note changes what is guarded by the mutex and wakes those who wait for it.
+func (r *Router) note(change func()) {
+	r.mu.Lock()
+	change()
+	r.mu.Unlock()
+	r.changed.broadcast()
+}
+
+// acked wakes Drain. A session's mutex is held.
+func (r *Router) acked() {
+	if r.inDrain.Load() {
+		r.changed.broadcast()
+	}
+}
+
+// fail ends this node's part in the job.
+func (r *Router) fail(err error) {
+	r.mu.Lock()
+	if r.failure == nil {
+		r.failure = err
+		r.changes = append(r.changes, Change{Kind: Failed, Err: err})
+	}
+	r.mu.Unlock()
+	r.changed.broadcast()
+	r.tell()
+}
+
+// incompatible deals with a peer whose events differ from this node's: whoever
+// has not started yet ends, the others go on without the peer. The mutex is held.
+func (r *Router) incompatible(s *session, err error) {
+	if r.was[-1].ready { // this node has been ready
+		r.log.Error("a node is refused", "node", s.peer.ID, "err", err)
+		r.wg.Go(func() { r.lose(s, err) })
+		return
+	}
+	r.wg.Go(func() { r.fail(err) })
+}
+
+// tell calls the watchers for what has changed, in order.
+func (r *Router) tell() {
+	r.watchMu.Lock()
+	defer r.watchMu.Unlock()
+	r.mu.Lock()
+	changes, watchers := r.changes, r.watchers
+	r.changes = nil
+	r.mu.Unlock()
+	for _, c := range changes {
+		for _, fn := range watchers {
+			fn(c)
+		}
+	}
+}
+
+// Wait loops of Start, Drain and Barrier: done is called with the mutex held
+// after each change; it returns true at the end.
+func (r *Router) await(ctx context.Context, done func() (bool, error)) error {
+	for {
+		c := r.changed.wait()
+		r.mu.Lock()
+		ok, err := done()
+		closed := r.closed
+		r.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			return nil
+		case closed:
+			return ErrClosed
+		}
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// awaitReady waits for the other nodes and says whom it waits for.
+func (r *Router) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.JoinTimeout, errJoinTimeout)
+	defer cancel()
+	report := time.NewTicker(5 * time.Second)
+	defer report.Stop()
+	stop := make(chan struct{})
+	r.wg.Go(func() {
+		for {
+			select {
+			case <-report.C:
+				r.log.Info("waiting for other nodes", "missing", strings.Join(r.missing(), "; "), "for", time.Since(r.began).Round(time.Second))
+			case <-stop:
+				return
+			}
+		}
+	})
+	defer close(stop)
+	err := r.await(ctx, func() (bool, error) {
+		if r.failure != nil {
+			return false, r.failure
+		}
+		ok := len(r.missingLocked()) == 0
+		if ok {
+			r.was[-1] = former{ready: true}
+		}
+		return ok, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("waited for %s: %w", strings.Join(r.missing(), "; "), err)
+	}
+	return err
+}
+
+var errJoinTimeout = errors.New("the join timeout has passed")
+
+func (r *Router) missing() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.missingLocked()
+}
+
+// missingLocked says whom Start waits for, and why. The mutex is held.
+func (r *Router) missingLocked() []string {
+	var out []string
+	say := func(id int, where string) {
+		if s := r.peers[id]; s != nil {
+			if !s.ready || !s.seen {
+				out = append(out, fmt.Sprintf("node.%d (connected, not ready)", id))
+			}
+			return
+		}
+		if f, ok := r.was[id]; ok && f.ready && id >= 0 {
+			return
+		}
+		out = append(out, fmt.Sprintf("node.%d%s", id, where))
+	}
+	if r.cfg.Expect > 0 && r.cfg.Topology != Alone {
+		why := r.troubleLocked()
+		for id := range r.cfg.Expect {
+			if id != r.cfg.Node {
+				say(id, why)
+			}
+		}
+		return out
+	}
+	for _, addr := range r.cfg.Attach {
+		if id, ok := r.attached[addr]; ok {
+			say(id, "")
+		} else {
+			out = append(out, addr+reason(r.trouble[addr]))
+		}
+	}
+	for id := range r.peers {
+		say(id, "")
+	}
+	for id, incarnation := range r.known {
+		if r.was[id].incarnation < incarnation {
+			say(id, "")
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func reason(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// troubleLocked joins why addresses cannot be reached.
+func (r *Router) troubleLocked() string {
+	var out []string
+	for addr, why := range r.trouble {
+		out = append(out, addr+": "+why)
+	}
+	slices.Sort(out)
+	return reason(strings.Join(out, ", "))
+}
+
+// controlJSON appends a control frame with a JSON body.
+func (s *session) controlJSON(t frameType, v any) {
+	body, err := json.Marshal(v)
+	if err != nil || len(body) > maxFrameBody {
+		s.r.fail(fmt.Errorf("router: control frame %d of %d bytes: %w", t, len(body), err))
+		return
+	}
+	s.control(t, 0, 0, body)
+}
+
+// signal wakes everyone who waits for a change.
+type signal struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		s.c = make(chan struct{})
+	}
+	return s.c
+}
+
+func (s *signal) broadcast() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil {
+		close(s.c)
+		s.c = nil
+	}
+}

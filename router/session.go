@@ -1,0 +1,280 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// session is one peer in one of its incarnations: what was sent to it and not
+// acknowledged, what was received from it, and the connection that carries both
+// at the moment. It has no goroutine, clock or socket of its own: a link's
+// reader calls receive, its writer calls gather.
+type session struct {
+	r     *Router
+	peer  Peer
+	addrs []string // where the peer can be dialled
+
+	mu     sync.Mutex
+	wake   sync.Cond // the writer waits here
+	link   *link     // nil while there is no connection
+	err    error     // set once, when the session has ended
+	log    sendLog
+	outs   []*outStream // by this node's number of the event
+	bulks  []*outStream // whose chunks go out, in turn
+	burst  int          // sends since the peer was last heard
+	finSeq uint64       // number of our Fin, or 0
+	told   uint64       // frames of the peer's that were acknowledged
+
+	ackDue   bool
+	seenDue  bool
+	pingDue  uint64 // clock to send, or 0
+	pongDue  uint64
+	credits  []*inStream
+	quietFor int // ticks without anything written
+
+	// The reader owns these.
+	ins      []*inStream // by the peer's number of the event
+	unacked  int         // frames since the last acknowledgement
+	unackedB int         // bytes of them
+
+	received  atomic.Uint64 // sequenced frames
+	lastHeard atomic.Int64  // clock of the last frame
+	rtt       atomic.Int64  // ns, of the last ping
+
+	// The router's mutex guards these.
+	remote           map[string]*inStream // the peer's events by name
+	ready, seen, fin bool                 // what the peer has said
+	barriers         map[string]uint64    // rounds at which the peer has arrived
+	dialing          bool                 // this node sees to the connection
+}
+
+var errFull = errors.New("window full")
+
+func newSession(r *Router, peer Peer, addrs []string) *session {
+	s := &session{r: r, peer: peer, addrs: addrs, remote: map[string]*inStream{}, barriers: map[string]uint64{}}
+	s.wake.L = &s.mu
+	return s
+}
+
+// declaration is the body of frameDeclare.
+type declaration struct {
+	Name        string `json:"name"`
+	Delivery    string `json:"delivery"`
+	Queue       int    `json:"queue,omitempty"`
+	Fingerprint uint64 `json:"fingerprint,string"`
+	Schema      string `json:"schema,omitempty"`
+}
+
+// declare tells the peer of an event. The router's mutex is held.
+func (s *session) declare(c *channel) error {
+	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, c.spec.Schema}
+	if len(d.Schema) > 8<<10 {
+		d.Schema = d.Schema[:8<<10] + "..."
+	}
+	body, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("declare event %q: %w", c.spec.Name, err)
+	}
+	flags := uint8(0)
+	if c.listens.Load() {
+		flags = flagOn
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outs = append(s.outs, &outStream{s: s, ch: c})
+	if s.err == nil {
+		s.log.frame(frameDeclare, flags, c.id, body)
+		s.signal()
+	}
+	return nil
+}
+
+// control appends a sequenced control frame.
+func (s *session) control(t frameType, flags uint8, channel uint16, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	s.log.frame(t, flags, channel, body)
+	if t == frameFin {
+		s.finSeq = s.log.sent
+	}
+	s.signal()
+}
+
+// send hands one message to the stream. errFull means that it would block.
+func (s *session) send(o *outStream, version uint64, payload Buffer) error {
+	s.mu.Lock()
+	if s.err != nil || !o.listens {
+		s.mu.Unlock()
+		return nil // gone between the look at the targets and now: it was not addressed
+	}
+	switch {
+	case o.ch.spec.Delivery != Reliable:
+		o.offer(version, payload)
+	case !o.open():
+		s.mu.Unlock()
+		return errFull
+	default:
+		o.put(version, payload)
+	}
+	s.flush()
+	return nil
+}
+
+// sendWait is send for a stream that was full: it waits for room.
+func (s *session) sendWait(ctx context.Context, o *outStream, version uint64, payload Buffer) error {
+	for {
+		s.mu.Lock()
+		if err := s.err; err != nil {
+			s.mu.Unlock()
+			if errors.Is(err, errLeft) {
+				return nil
+			}
+			return fmt.Errorf("event %q: %w", o.ch.spec.Name, err)
+		}
+		if !o.listens {
+			s.mu.Unlock()
+			return nil
+		}
+		if o.open() {
+			o.put(version, payload)
+			s.flush()
+			return nil
+		}
+		room := o.wait()
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-s.r.draining:
+			return fmt.Errorf("event %q is not sent to node.%d: %w", o.ch.spec.Name, s.peer.ID, ErrClosed)
+		case <-ctx.Done():
+			return fmt.Errorf("event %q is not sent to node.%d, whose window is full: %w", o.ch.spec.Name, s.peer.ID, context.Cause(ctx))
+		}
+	}
+}
+
+// burstSends is how many messages a sender writes to the connection by itself
+// before it leaves the writing to the writer, which then sends many at once.
+// Whatever comes from the peer starts the count again, so that questions and
+// answers go out without a change of goroutine.
+const burstSends = 3
+
+// flush gets what was just appended on its way, and unlocks.
+func (s *session) flush() {
+	l := s.link
+	if l == nil || l.writing || s.burst >= burstSends || l.try == nil {
+		s.burst++
+		s.signal()
+		s.mu.Unlock()
+		return
+	}
+	s.burst++
+	l.writeNow()
+	s.mu.Unlock()
+}
+
+// signal wakes the writer. The mutex is held.
+func (s *session) signal() {
+	if l := s.link; l != nil && l.idle {
+		l.idle = false
+		s.wake.Broadcast()
+	}
+}
+
+// pendingWrite reports whether the writer has anything to do.
+func (s *session) pendingWrite() bool {
+	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0
+}
+
+// stage prepares what is to be written next: one chunk of each bulk goes into
+// the log, and the totals that are due into dst, which it returns.
+func (s *session) stage(dst []byte, limit int) []byte {
+	if n := s.received.Load(); s.ackDue || n != s.told {
+		s.ackDue, s.told = false, n
+		dst = appendU64(dst, frameAck, 0, n)
+	}
+	for _, in := range s.credits {
+		in.due = false
+		m, b := in.consumed[0].Load(), in.consumed[1].Load()
+		in.told[0].Store(m)
+		in.told[1].Store(b)
+		dst = appendU64(dst, frameCredit, in.id, m, b)
+	}
+	clear(s.credits)
+	s.credits = s.credits[:0]
+	if s.pingDue != 0 {
+		dst = appendU64(dst, framePing, 0, s.pingDue)
+		s.pingDue = 0
+	}
+	if s.pongDue != 0 {
+		dst = appendU64(dst, framePong, 0, s.pongDue)
+		s.pongDue = 0
+	}
+	for n, staged := len(s.bulks), 0; n > 0 && staged < limit; n-- {
+		o := s.bulks[0]
+		s.bulks = append(s.bulks[:0], s.bulks[1:]...)
+		if !o.chunkOut() {
+			s.bulks = append(s.bulks, o)
+		}
+		staged += s.r.cfg.ChunkBytes
+	}
+	if s.seenDue && s.newestSent() {
+		s.seenDue = false
+		s.log.frame(frameSeen, 0, 0, nil)
+	}
+	return dst
+}
+
+// newestSent reports whether every newest value is in the log whole.
+func (s *session) newestSent() bool {
+	for _, o := range s.outs {
+		if o.ch.spec.Delivery == Latest && (o.bulk != nil || len(o.queue) > 0 && o.messages == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func appendU64(dst []byte, t frameType, channel uint16, v ...uint64) []byte {
+	var h [headerBytes]byte
+	putHeader(h[:], 8*len(v), t, 0, channel)
+	dst = append(dst, h[:]...)
+	for _, x := range v {
+		dst = le.AppendUint64(dst, x)
+	}
+	return dst
+}
+
+// end ends the session: senders that wait are woken, and what was not
+// acknowledged is counted. It returns that count, and false if the session had
+// ended before.
+func (s *session) end(reason error) (*PeerError, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, false
+	}
+	lost := s.log.undelivered()
+	perr := &PeerError{Node: s.peer.ID, Err: reason}
+	for _, o := range s.outs {
+		if o.bulk != nil || o.ch.spec.Delivery == Reliable {
+			lost += o.end()
+		} else {
+			o.dropped.Add(uint64(o.end())) //nolint:gosec // not negative
+		}
+	}
+	perr.Undelivered = lost
+	s.err = perr
+	s.bulks, s.credits = nil, nil
+	if s.link == nil || !s.link.writing {
+		s.log.free()
+	}
+	s.wake.Broadcast()
+	return perr, true
+}

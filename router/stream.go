@@ -1,0 +1,285 @@
+package router
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// outStream is what one session sends of one event. The session's mutex guards
+// it, but for the counters, which anyone may read.
+type outStream struct {
+	s        *session
+	ch       *channel
+	listens  bool   // the peer listens
+	version  uint64 // newest version handed to the session
+	messages int    // on their way: sent and not yet consumed
+	bytes    int
+	consumed [2]uint64 // totals the peer has consumed: messages, bytes
+	sent     [2]uint64 // totals sent
+	queue    []pending // what waits for room, under the policies that do not block
+	bulk     *bulk     // the message whose chunks are going out
+	room     chan struct{}
+
+	delivered, dropped atomic.Uint64 // consumed by the peer; given up here
+}
+
+// pending is a payload that waits for room.
+type pending struct {
+	version uint64
+	payload Buffer
+}
+
+// bulk is a message that goes out in chunks.
+type bulk struct {
+	pending
+	off int
+}
+
+// windows are the bounds of what may be on its way.
+func (o *outStream) windows() (messages, bytes int) {
+	c := &o.s.r.cfg
+	switch o.ch.spec.Delivery {
+	case Latest:
+		return 1, c.WindowBytes
+	case DropOldest, DropNewest:
+		return min(o.ch.spec.Queue, c.WindowMessages), c.WindowBytes
+	}
+	return c.WindowMessages, c.WindowBytes
+}
+
+// open reports whether another message may go out: one that is larger than the
+// window goes out alone.
+func (o *outStream) open() bool {
+	m, b := o.windows()
+	return o.bulk == nil && o.messages < m && o.bytes < b
+}
+
+// put hands one message to the log. The stream is open.
+func (o *outStream) put(version uint64, payload Buffer) {
+	b := payload.Bytes()
+	o.version = version
+	o.messages++
+	o.bytes += len(b)
+	o.sent[0]++
+	o.sent[1] += uint64(len(b))
+	l := &o.s.log
+	switch chunk := o.s.r.cfg.ChunkBytes; {
+	case len(b) <= inlineBytes:
+		l.data(o.ch.id, version, b)
+	case len(b) <= chunk:
+		l.chunk(o.ch.id, version, payload, 0, len(b))
+	default:
+		payload.Retain()
+		o.bulk = &bulk{pending: pending{version, payload}}
+		o.s.bulks = append(o.s.bulks, o)
+	}
+}
+
+// chunkOut puts the next chunk of the stream's bulk into the log, and reports
+// whether it was the last.
+func (o *outStream) chunkOut() bool {
+	k := o.bulk
+	total := len(k.payload.Bytes())
+	n := min(o.s.r.cfg.ChunkBytes, total-k.off)
+	o.s.log.chunk(o.ch.id, k.version, k.payload, k.off, n)
+	k.off += n
+	if k.off < total {
+		return false
+	}
+	k.payload.Release()
+	o.bulk = nil
+	o.refill()
+	return true
+}
+
+// offer takes a message under the policies that do not block: at once if there
+// is room, else into the queue, or not at all.
+func (o *outStream) offer(version uint64, payload Buffer) {
+	if len(o.queue) == 0 && o.open() {
+		if o.ch.spec.Delivery != Latest || version > o.version {
+			o.put(version, payload)
+		}
+		return
+	}
+	limit := o.ch.spec.Queue
+	switch o.ch.spec.Delivery {
+	case Latest:
+		if version <= o.version || len(o.queue) > 0 && version <= o.queue[0].version {
+			return
+		}
+		limit = 1
+	case DropNewest:
+		if len(o.queue) >= limit {
+			o.dropped.Add(1)
+			return
+		}
+	}
+	if len(o.queue) >= limit {
+		o.queue[0].payload.Release()
+		copy(o.queue, o.queue[1:])
+		o.queue = o.queue[:len(o.queue)-1]
+		o.dropped.Add(1)
+	}
+	payload.Retain()
+	o.queue = append(o.queue, pending{version, payload})
+}
+
+// refill moves what waits into the room that has come, and wakes those who wait
+// for room.
+func (o *outStream) refill() {
+	i := 0
+	for ; i < len(o.queue) && o.open(); i++ {
+		p := o.queue[i]
+		o.put(p.version, p.payload)
+		p.payload.Release()
+	}
+	if i > 0 {
+		n := copy(o.queue, o.queue[i:])
+		clear(o.queue[n:])
+		o.queue = o.queue[:n]
+	}
+	if o.room != nil && o.open() {
+		close(o.room)
+		o.room = nil
+	}
+}
+
+// credit takes note of what the peer has consumed. It reports false for totals
+// that go back or beyond what was sent.
+func (o *outStream) credit(messages, bytes uint64) bool {
+	if messages < o.consumed[0] || messages > o.sent[0] || bytes < o.consumed[1] || bytes > o.sent[1] {
+		return false
+	}
+	o.delivered.Add(messages - o.consumed[0])
+	o.messages -= int(messages - o.consumed[0]) //nolint:gosec // at most what is on its way
+	o.bytes -= int(bytes - o.consumed[1])       //nolint:gosec // at most what is on its way
+	o.consumed = [2]uint64{messages, bytes}
+	o.refill()
+	return true
+}
+
+// wait returns a channel that is closed when there may be room.
+func (o *outStream) wait() <-chan struct{} {
+	if o.room == nil {
+		o.room = make(chan struct{})
+	}
+	return o.room
+}
+
+// end wakes those who wait and drops what is held; it returns how many messages
+// had not been handed to the log whole.
+func (o *outStream) end() int {
+	n := len(o.queue)
+	for _, p := range o.queue {
+		p.payload.Release()
+	}
+	o.queue = nil
+	if o.bulk != nil {
+		n++
+		o.bulk.payload.Release()
+		o.bulk = nil
+	}
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
+	return n
+}
+
+// inStream is what one session receives of one event. Its reader owns it, but
+// for the totals of what has been consumed.
+type inStream struct {
+	s       *session
+	ch      atomic.Pointer[channel] // nil while this node has not declared the event
+	id      uint16                  // the peer's number of the event
+	decl    declaration
+	listens bool // the peer listens; the router's mutex guards it
+	version uint64
+
+	asm     []byte // the message whose chunks are coming in
+	asmHave int
+	msg     Message
+
+	spareMu sync.Mutex
+	spares  [][]byte // for the next ones
+
+	consumed [2]atomic.Uint64 // messages, bytes
+	told     [2]atomic.Uint64 // of that, what the peer has been told
+	due      bool             // queued for the writer; the session's mutex guards it
+}
+
+// Return gives the sender its room back.
+func (in *inStream) Return(messages, bytes int) {
+	m := in.consumed[0].Add(uint64(messages)) //nolint:gosec // not negative
+	b := in.consumed[1].Add(uint64(bytes))    //nolint:gosec // not negative
+	every, everyBytes := in.quarter()
+	if m-in.told[0].Load() < every && b-in.told[1].Load() < everyBytes {
+		return
+	}
+	s := in.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !in.due && s.err == nil {
+		in.due = true
+		s.credits = append(s.credits, in)
+		s.signal()
+	}
+}
+
+// quarter is how much must have been consumed for the peer to be told: a
+// quarter of its window.
+func (in *inStream) quarter() (messages, bytes uint64) {
+	c := &in.s.r.cfg
+	m := c.WindowMessages
+	switch in.decl.Delivery {
+	case Latest.String():
+		m = 1
+	case DropOldest.String(), DropNewest.String():
+		m = min(m, max(in.decl.Queue, 1))
+	}
+	return uint64(max(m/4, 1)), uint64(c.WindowBytes / 4) //nolint:gosec // positive
+}
+
+// Buffers for messages that come in chunks are used again: so many, none larger
+// than this.
+const (
+	spareBuffers = 4
+	spareBytes   = 8 << 20
+)
+
+// Recycle keeps the memory of a payload for the next message.
+func (in *inStream) Recycle(payload []byte) {
+	if cap(payload) > spareBytes {
+		return
+	}
+	in.spareMu.Lock()
+	defer in.spareMu.Unlock()
+	if len(in.spares) < spareBuffers {
+		in.spares = append(in.spares, payload)
+	}
+}
+
+// assemble begins a message of total bytes.
+func (in *inStream) assemble(total int) {
+	in.asm, in.asmHave = nil, 0
+	in.spareMu.Lock()
+	if n := len(in.spares); n > 0 {
+		b := in.spares[n-1]
+		in.spares[n-1] = nil
+		in.spares = in.spares[:n-1]
+		if cap(b) >= total && cap(b) <= 4*total {
+			in.asm = b[:total]
+		}
+	}
+	in.spareMu.Unlock()
+	if in.asm == nil {
+		in.asm = make([]byte, total)
+	}
+}
+
+// assembled takes the whole message.
+func (in *inStream) assembled() []byte {
+	b := in.asm
+	in.asm, in.asmHave = nil, 0
+	return b
+}

@@ -1,0 +1,201 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Delivery says what happens to a message that its receiver is too slow for.
+type Delivery uint8
+
+// The delivery policies.
+const (
+	Reliable   Delivery = iota // the sender blocks, nothing is lost
+	Latest                     // only the newest is kept; who joins late receives it
+	DropOldest                 // the newest Queue messages are kept, the others counted
+	DropNewest                 // the oldest Queue messages are kept, the others counted
+)
+
+// String is the policy's name on the wire and in messages.
+func (d Delivery) String() string {
+	switch d {
+	case Reliable:
+		return "reliable"
+	case Latest:
+		return "latest"
+	case DropOldest:
+		return "drop-oldest"
+	case DropNewest:
+		return "drop-newest"
+	}
+	return fmt.Sprintf("delivery(%d)", uint8(d))
+}
+
+// Spec declares an event: nodes that declare one name with different
+// fingerprints or policies refuse each other.
+type Spec struct {
+	Name        string
+	Delivery    Delivery
+	Queue       int    // messages kept for a slow peer under the drop policies; 0 means 1024
+	Fingerprint uint64 // identifies the payload's type
+	Schema      string // the payload's type in words
+}
+
+// Buffer is a payload that a session may keep until it is acknowledged. It is
+// reference-counted: whoever keeps it calls Retain, and Release when done.
+type Buffer interface {
+	Bytes() []byte
+	Retain()
+	Release()
+}
+
+// Bytes is a Buffer that the garbage collector owns.
+type Bytes []byte
+
+// Bytes returns b.
+func (b Bytes) Bytes() []byte { return b }
+
+// Retain does nothing.
+func (b Bytes) Retain() {}
+
+// Release does nothing.
+func (b Bytes) Release() {}
+
+// Credit gives a sender its room back.
+type Credit interface {
+	// Return says that so many messages, of so many payload bytes together,
+	// have been consumed or dropped here.
+	Return(messages, bytes int)
+	// Recycle gives back a payload that was taken and that nothing refers to any
+	// more.
+	Recycle(payload []byte)
+}
+
+// Message is one message from another node. It is valid during the call of
+// deliver, and so is Payload, unless deliver takes it.
+type Message struct {
+	From    int    // node id of the sender
+	Version uint64 // its number among the sender's messages of this event, from 1
+	Payload []byte
+	// Takable says that deliver may keep Payload; it then sets Taken.
+	Takable, Taken bool
+	Credit         Credit // to be returned when the message has been consumed
+}
+
+// Peer is another node of the job.
+type Peer struct {
+	ID          int
+	Incarnation uint64 // grows when the node is restarted
+	Labels      []string
+}
+
+// ChangeKind is what can happen to a peer.
+type ChangeKind uint8
+
+// The changes of a peer.
+const (
+	Joined ChangeKind = iota // connected and ready, or back as a new incarnation
+	Left                     // took leave in order
+	Lost                     // silent for longer than the bound, or replaced
+	Failed                   // Err ends this node's part in the job
+)
+
+// Change is one change of one peer.
+type Change struct {
+	Kind ChangeKind
+	Peer Peer
+	Err  error
+}
+
+// Carrier makes connections between nodes. A connection delivers all bytes in
+// order or breaks; Close unblocks Read and Write.
+type Carrier interface {
+	// Listen binds addr. The returned listener's Addr().String() need not be an
+	// address to dial: Advertise makes that of it.
+	Listen(ctx context.Context, addr string) (net.Listener, error)
+	// Advertise is the address at which others can dial l.
+	Advertise(l net.Listener) string
+	// Dial connects to addr.
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Topology says who connects to whom.
+type Topology uint8
+
+// The topologies.
+const (
+	Mesh  Topology = iota // everyone to everyone
+	Star                  // everyone to node 0, which relays
+	Alone                 // only to the attach list
+)
+
+// ParseTopology turns a name into a Topology.
+func ParseTopology(s string) (Topology, error) {
+	switch s {
+	case "", "mesh":
+		return Mesh, nil
+	case "star":
+		return Star, nil
+	case "alone":
+		return Alone, nil
+	}
+	return 0, fmt.Errorf("topology %q: want mesh, star or alone", s)
+}
+
+// String is the topology's name.
+func (t Topology) String() string {
+	switch t {
+	case Mesh:
+		return "mesh"
+	case Star:
+		return "star"
+	case Alone:
+		return "alone"
+	}
+	return fmt.Sprintf("topology(%d)", uint8(t))
+}
+
+// Errors that callers test for.
+var (
+	// ErrClosed is returned for a call after Drain or Close.
+	ErrClosed = errors.New("the router is closed")
+	// ErrNotStarted is returned for a Send before Start.
+	ErrNotStarted = errors.New("the router has not started")
+	// ErrLost is wrapped by a PeerError for a peer that stayed away too long.
+	ErrLost = errors.New("lost")
+	// ErrReplaced is wrapped by a PeerError for a peer that came back as a new
+	// incarnation: what the old one had not acknowledged is gone with it.
+	ErrReplaced = errors.New("restarted")
+)
+
+// PeerError says what was not delivered to one peer, and why.
+type PeerError struct {
+	Node        int
+	Undelivered int // messages that the peer did not acknowledge
+	Err         error
+}
+
+// Error names the node, the reason and the loss.
+func (e *PeerError) Error() string {
+	if e.Undelivered == 0 {
+		return fmt.Sprintf("node.%d: %v", e.Node, e.Err)
+	}
+	return fmt.Sprintf("node.%d: %v: %d messages not acknowledged", e.Node, e.Err, e.Undelivered)
+}
+
+// Unwrap returns the reason.
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// RefusedError is how a handshake ends that one side refuses.
+type RefusedError struct {
+	Code   string // one of the Refuse codes in docs/wire.md
+	Reason string
+	Addr   string
+}
+
+// Error names the address and the reason.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s: refused (%s): %s", e.Addr, e.Code, e.Reason)
+}
