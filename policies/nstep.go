@@ -1,6 +1,9 @@
 package policies
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // NStep joins the single transitions of several environments into n-step
 // ones: Reward is the discounted sum of up to n rewards, and NextObs lies that
@@ -72,4 +75,30 @@ func (b *Batch) shift() {
 		b.CopyRow(i, b, i+1)
 	}
 	b.Resize(b.ObsDim, b.ActionDim, n)
+}
+
+// MarshalJSON writes what is pending, for a checkpoint.
+func (s *NStep) MarshalJSON() ([]byte, error) { return json.Marshal(s.pending) }
+
+// UnmarshalJSON takes over what was pending. The number of environments must be
+// the same.
+func (s *NStep) UnmarshalJSON(text []byte) error {
+	var pending []Batch
+	if err := json.Unmarshal(text, &pending); err != nil {
+		return fmt.Errorf("pending transitions: %w", err)
+	}
+	if len(pending) != len(s.pending) {
+		return fmt.Errorf("pending transitions of %d environments, want %d", len(pending), len(s.pending))
+	}
+	for i := range pending {
+		b := &pending[i]
+		if err := b.Check(b.ObsDim, b.ActionDim); err != nil {
+			return fmt.Errorf("pending transitions of environment %d: %w", i, err)
+		}
+		if b.Len() >= s.n {
+			return fmt.Errorf("%d pending transitions of environment %d, want fewer than %d", b.Len(), i, s.n)
+		}
+	}
+	s.pending = pending
+	return nil
 }

@@ -34,7 +34,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 	}
 	if t.Has(rl.Learner) {
 		buf := replay.New(replay.Config{Capacity: 20_000, Seed: node.Seed()})
-		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64, UpdatesPerCollect: 2}))
+		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64, UpdatesPerCollect: 4}))
 		t.Use(rl.Checkpoint(q, node.Dir()), rl.Log(rl.LogConfig{Terminal: os.Stdout}))
 	}
 	return t.Run(ctx, task.MaxSteps(100_000))

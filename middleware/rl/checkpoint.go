@@ -30,8 +30,9 @@ type CheckpointConfig struct {
 	Also []policies.Saver
 }
 
-// Checkpoint saves q and the counters to dir every so many updates, and at the
-// end of the run unless it failed; and the best weights whenever they change.
+// Checkpoint saves q, the counters, and the environments and random numbers of
+// this node to dir every so many updates, and at the end of the run unless it
+// failed; and the best weights whenever they change.
 // It comes last in the chain. A file is written beside the old one, synced and
 // renamed, so that one of both is whole whatever happens. The folder is made if
 // it is missing.
@@ -97,7 +98,7 @@ func (k *checkpoint) save(c *Online) error {
 			return fmt.Errorf("checkpoint: %w", err)
 		}
 	}
-	if err := putCounters(&a, c); err != nil {
+	if err := errors.Join(c.job.save(&a), putCounters(&a, c)); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	path := filepath.Join(k.dir, CheckpointFile)
@@ -195,9 +196,14 @@ func readArchive(path string) (*nn.Archive, error) {
 }
 
 // Resume takes over what Checkpoint saved to dir: the counters of t's context,
-// q, and the parts that were saved besides, which must be the same. It reports
-// whether there was a checkpoint. It comes before Run. The best weights come
-// back too, if there are any.
+// q, the parts that were saved besides, which must be the same, and, in the
+// first step, environments and random numbers. It comes after ExchangeContext
+// and before Run, on a chain that is assembled as the one that was saved. It
+// reports whether there was a checkpoint.
+//
+// A lone node then goes on to the bit as if it had not been interrupted, if the
+// replay buffer was saved too and the environments are envs.Snapshotter; those
+// that are not begin new episodes.
 func Resume(t *task.Task[Online], dir string, q policies.Saver, also ...policies.Saver) (bool, error) {
 	a, err := readArchive(filepath.Join(dir, CheckpointFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,6 +222,10 @@ func Resume(t *task.Task[Online], dir string, q policies.Saver, also ...policies
 		}
 	}
 	c := t.Context()
+	if c.job == nil {
+		return false, fmt.Errorf("resume: %w", errNoExchange)
+	}
+	c.job.resumed = a
 	c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Epsilon, n.Eval
 	c.Best, err = LoadBest(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

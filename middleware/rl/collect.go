@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 
@@ -44,28 +45,56 @@ func derive(seed uint64, node, stream int) uint64 {
 // probability that the schedule has for the env steps of the job, and the
 // policy's otherwise.
 func EpsGreedy(q Actor, epsilon policies.Schedule) task.Middleware[Online] {
-	var rng *rand.Rand
-	var eps float64
-	act := func(dst []int, obs []float32) error {
-		if err := q.Greedy(dst, obs); err != nil {
+	e := &explorer{q: q}
+	return task.Step(func(_ context.Context, c *Online) error {
+		if err := e.begin(c); err != nil {
 			return err
 		}
-		policies.EpsGreedy(dst, eps, q.Actions(), rng)
-		return nil
-	}
-	return task.Step(func(_ context.Context, c *Online) error {
-		if rng == nil {
-			t, err := c.taskOf()
-			if err != nil {
-				return err
-			}
-			rng = rand.New(rand.NewPCG(derive(q.Seed(), t.NodeID(), streamExplore), 0))
-		}
-		eps = epsilon(c.EnvSteps)
-		c.Epsilon = eps
-		c.act = act
+		e.eps = epsilon(c.EnvSteps)
+		c.Epsilon = e.eps
+		c.act = e.choose
 		return nil
 	})
+}
+
+type explorer struct {
+	q      Actor
+	eps    float64
+	source *rand.PCG
+	rng    *rand.Rand
+	choose func(dst []int, obs []float32) error // act, made once
+}
+
+func (e *explorer) begin(c *Online) error {
+	if e.rng != nil {
+		return nil
+	}
+	t, err := c.taskOf()
+	if err != nil {
+		return err
+	}
+	e.source = rand.NewPCG(derive(e.q.Seed(), t.NodeID(), streamExplore), uint64(c.EnvSteps))
+	e.rng, e.choose = rand.New(e.source), e.act
+	_, err = c.join("explore", e)
+	return err
+}
+
+func (e *explorer) act(dst []int, obs []float32) error {
+	if err := e.q.Greedy(dst, obs); err != nil {
+		return err
+	}
+	policies.EpsGreedy(dst, e.eps, e.q.Actions(), e.rng)
+	return nil
+}
+
+func (e *explorer) state() (any, error) { return e.source.MarshalBinary() }
+
+func (e *explorer) resume(text []byte) error {
+	var state []byte
+	if err := json.Unmarshal(text, &state); err != nil {
+		return err
+	}
+	return e.source.UnmarshalBinary(state)
 }
 
 // CollectConfig describes a collection. The zero value works.
@@ -120,12 +149,9 @@ func (k *collector) step(_ context.Context, c *Online) error {
 		return err
 	}
 	if !k.started {
-		obs, err := k.env.Reset(derive(k.q.Seed(), t.NodeID(), streamTrain))
-		if err != nil {
-			return onNode(t, err)
+		if err := k.begin(t, c); err != nil {
+			return err
 		}
-		copy(k.obs, obs)
-		k.started = true
 	}
 	act := c.act
 	if act == nil {
@@ -149,6 +175,50 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	c.Collected.Episodes = append(c.Collected.Episodes, k.out.Episodes...)
 	c.Collected.EnvSteps += k.out.EnvSteps
 	return nil
+}
+
+// begin starts the first episodes, or goes on with those of a checkpoint.
+func (k *collector) begin(t *task.Task[Online], c *Online) error {
+	k.started = true
+	if resumed, err := c.join("collect", k); resumed || err != nil {
+		return err
+	}
+	// A run that is resumed without its environments is not to repeat the
+	// episodes that it began with.
+	obs, err := k.env.Reset(derive(k.q.Seed()+uint64(c.EnvSteps), t.NodeID(), streamTrain))
+	if err != nil {
+		return onNode(t, err)
+	}
+	copy(k.obs, obs)
+	return nil
+}
+
+// collectorState is what a checkpoint holds of a collector.
+type collectorState struct {
+	Env     []byte
+	Obs     []float32
+	Done    []bool
+	Running []envs.Episode
+	NStep   *policies.NStep
+}
+
+func (k *collector) state() (any, error) {
+	env, err := snapshot(k.env)
+	return collectorState{env, k.obs, k.done, k.running, k.nstep}, err
+}
+
+func (k *collector) resume(text []byte) error {
+	s := collectorState{NStep: k.nstep}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	if len(s.Obs) != len(k.obs) || len(s.Done) != len(k.done) || len(s.Running) != len(k.running) || s.NStep != k.nstep {
+		return fmt.Errorf("the state is of other environments than %d %s", k.env.Num(), k.env.Name())
+	}
+	copy(k.obs, s.Obs)
+	copy(k.done, s.Done)
+	copy(k.running, s.Running)
+	return putBack(k.env, s.Env)
 }
 
 // once takes one step of the vector.

@@ -2,7 +2,6 @@ package rl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -105,21 +104,6 @@ var (
 	Evaluated   = task.NewEvent[Evaluation]("rl.evaluation")
 	BestFound   = task.NewEvent[Best]("rl.best", task.Latest())
 )
-
-// job is what the middleware of one task share.
-type job struct {
-	t *task.Task[Online]
-}
-
-var errNoExchange = errors.New("rl.ExchangeContext must come first in the chain")
-
-// taskOf returns the task that a middleware runs in.
-func (c *Online) taskOf() (*task.Task[Online], error) {
-	if c.job == nil {
-		return nil, errNoExchange
-	}
-	return c.job.t, nil
-}
 
 // alone says that no other node takes part.
 func alone(t *task.Task[Online]) bool { return t.Match("standalone") }

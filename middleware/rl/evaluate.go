@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -85,6 +86,9 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 	}
 	if e.last < 0 {
 		e.last = c.Eval.EnvSteps
+		if e.seeded, err = c.join("evaluate", e); err != nil {
+			return err
+		}
 	}
 	if c.EnvSteps-e.last < e.cfg.EverySteps {
 		return nil
@@ -109,6 +113,21 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 		t.Finish(fmt.Sprintf("mean return %.1f over %d episodes reached %v", result.Mean, result.Episodes, e.cfg.StopAt))
 	}
 	return nil
+}
+
+func (e *evaluate) state() (any, error) {
+	if !e.seeded {
+		return nil, envs.ErrNoSnapshot // nothing to hold yet
+	}
+	return snapshot(e.env)
+}
+
+func (e *evaluate) resume(text []byte) error {
+	var state []byte
+	if err := json.Unmarshal(text, &state); err != nil {
+		return err
+	}
+	return putBack(e.env, state)
 }
 
 func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, episodes int) (Evaluation, error) {

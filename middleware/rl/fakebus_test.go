@@ -45,7 +45,7 @@ type fakeNode struct {
 type fakeChannel struct {
 	node    *fakeNode
 	spec    task.ChannelSpec
-	deliver func(task.Inbound) error
+	deliver func(*task.Inbound) error
 	// Guarded by job.mu.
 	on       bool
 	sent     uint64
@@ -89,7 +89,7 @@ func (n *fakeNode) Logger() *slog.Logger { return n.logger }
 func (n *fakeNode) Codec() task.Codec    { return fakeCodec{} }
 func (n *fakeNode) Bus() task.Bus        { return n }
 
-func (n *fakeNode) Channel(spec task.ChannelSpec, deliver func(task.Inbound) error) (task.Channel, error) {
+func (n *fakeNode) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) (task.Channel, error) {
 	n.job.mu.Lock()
 	defer n.job.mu.Unlock()
 	if n.channels[spec.Name] != nil {
@@ -115,7 +115,7 @@ func (n *fakeNode) Start(ctx context.Context, labels []string) error {
 		for name, c := range p.channels {
 			if mine := n.channels[name]; p != n && c.newest != nil && mine != nil && mine.on {
 				newest = append(newest, func() error {
-					return mine.deliver(task.Inbound{From: p.id, Version: c.sent, Payload: c.newest})
+					return mine.deliver(&task.Inbound{From: p.id, Version: c.sent, Payload: c.newest})
 				})
 			}
 		}
@@ -212,7 +212,8 @@ func (c *fakeChannel) Listened() bool {
 	return c.spec.Delivery == task.DeliverLatest || len(c.listenersLocked()) > 0
 }
 
-func (c *fakeChannel) Send(ctx context.Context, payload []byte, match func(task.Peer) bool) (int, error) {
+func (c *fakeChannel) Send(ctx context.Context, buf *task.Buffer, match func(task.Peer) bool) (int, error) {
+	payload := buf.Bytes()
 	j := c.node.job
 	j.mu.Lock()
 	if c.node.left {
@@ -243,7 +244,7 @@ func (c *fakeChannel) Send(ctx context.Context, payload []byte, match func(task.
 			return n, fmt.Errorf("node %d: %w", id, err)
 		}
 		c.order[id].Lock()
-		err = to.deliver(task.Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}})
+		err = to.deliver(&task.Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}})
 		c.order[id].Unlock()
 		if err != nil {
 			to.node.tell(task.PeerChange{Event: task.BusFailed, Err: err, Fatal: true})
@@ -257,6 +258,8 @@ type fakeCredit struct {
 	c  *fakeChannel
 	to int
 }
+
+func (f *fakeCredit) Recycle([]byte) {}
 
 func (f *fakeCredit) Return(messages, _ int) {
 	j := f.c.node.job

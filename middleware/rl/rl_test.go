@@ -425,38 +425,62 @@ func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
 	}
 }
 
-func TestP4LearningGoesOnExactly(t *testing.T) {
-	// The environments of a walk are the same from every episode's start on, so
-	// a run that is cut between two episodes can be repeated to the bit.
-	run := func(r *trainer, steps int, dir string) {
-		if dir != "" {
+func TestP4LoneRunGoesOnExactly(t *testing.T) {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep} {
+		build := func(seed uint64) *trainer {
+			r := &trainer{
+				q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50}),
+				buf: replay.New(replay.Config{Capacity: 500, Seed: seed}),
+				tk:  task.New[rl.Online](quiet{task.Alone()}),
+			}
+			r.tk.Use(rl.ExchangeContext(r.tk), rl.ExchangeModel(r.tk, r.q),
+				rl.Evaluate(r.q, envs.CartPole(3, mode), rl.EvalConfig{EverySteps: 200, Episodes: 4}),
+				rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 1000)), rl.Collect(r.q, envs.CartPole(4, mode)),
+				rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 32, StartAt: 100}))
+			return r
+		}
+		run := func(r *trainer, steps int, dir string) string {
 			r.tk.Use(rl.Checkpoint(r.q, dir, rl.CheckpointConfig{Also: []policies.Saver{r.buf}}))
+			if err := r.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
+				t.Fatal(err)
+			}
+			c := r.tk.Context()
+			return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, c.Best, r.q.Weights())
 		}
-		if err := r.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
-			t.Fatal(err)
+		want := run(build(1), 300, t.TempDir())
+		dir := t.TempDir()
+		run(build(1), 137, dir)
+		second := build(1)
+		if found, err := rl.Resume(second.tk, dir, second.q, second.buf); !found || err != nil {
+			t.Fatal(found, err)
+		}
+		if got := run(second, 163, dir); got != want {
+			t.Errorf("%v: 137 + 163 steps end with %.200s\n300 steps with %.200s", mode, got, want)
 		}
 	}
-	// Exploration is off and the env's course does not depend on actions.
-	build := func(seed uint64, first int) *trainer {
-		r := &trainer{q: tiny(seed), buf: replay.New(replay.Config{Capacity: 50, Seed: seed}), tk: task.New[rl.Online](quiet{task.Alone()})}
-		r.tk.Use(rl.ExchangeContext(r.tk), rl.Collect(r.q, walks(envs.SameStep, &walk{length: 5, episodes: first})),
-			rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 8, StartAt: 8}))
-		return r
-	}
-	straight := build(1, 0)
-	run(straight, 80, "")
+}
+
+func TestResumeNeedsTheSameParts(t *testing.T) {
 	dir := t.TempDir()
-	run(build(1, 0), 40, dir)
-	second := build(99, 8)
-	if found, err := rl.Resume(second.tk, dir, second.q, second.buf); !found || err != nil {
-		t.Fatal(found, err)
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(rl.Checkpoint(r.q, dir))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
 	}
-	if c := second.tk.Context(); c.EnvSteps != 40 || c.Episodes != 8 || c.Updates != 33 {
-		t.Errorf("resumed at %d env steps, %d episodes, %d updates", c.EnvSteps, c.Episodes, c.Updates)
+	// Walks cannot be saved: the resumed run begins new episodes.
+	again := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	if _, err := rl.Resume(again.tk, dir, again.q); err != nil {
+		t.Fatal(err)
 	}
-	run(second, 40, "")
-	if fmt.Sprint(straight.q.Weights()) != fmt.Sprint(second.q.Weights()) {
-		t.Error("80 steps and 40 + 40 steps differ")
+	if err := again.tk.Run(t.Context(), task.MaxSteps(10)); err != nil || again.tk.Context().EnvSteps != 40 {
+		t.Errorf("%d env steps, %v; want 40", again.tk.Context().EnvSteps, err)
+	}
+	other := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	if _, err := rl.Resume(other.tk, dir, other.q, other.buf); err == nil || !strings.Contains(err.Error(), "replay/version is missing") {
+		t.Errorf("a part that was not saved: %v", err)
+	}
+	if _, err := rl.Resume(task.New[rl.Online](quiet{task.Alone()}), dir, other.q); err == nil || !strings.Contains(err.Error(), "ExchangeContext") {
+		t.Errorf("without ExchangeContext: %v", err)
 	}
 }
 
