@@ -400,12 +400,22 @@ func (r *Router) undrained(waitPeers bool) error {
 	return errors.Join(errs...)
 }
 
-// closeWithin is how long Close waits for connections to take its leave.
-const closeWithin = time.Second
+// closeWithin is how long Close waits for connections to take its leave;
+// hubWithin is how long the hub of a star stays for the leaves, which need it to
+// finish among themselves.
+const (
+	closeWithin = time.Second
+	hubWithin   = 5 * time.Second
+)
 
 // Close takes leave of the peers and returns when everything has ended. The
 // error joins what was not acknowledged, by peers that were lost before too.
 func (r *Router) Close() error {
+	if r.cfg.Topology == Star && r.cfg.Node == 0 && r.inDrain.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), hubWithin)
+		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
+		cancel()
+	}
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()

@@ -33,14 +33,11 @@ func (s *session) receive(l *link, h header, body []byte) error {
 		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
 		return err
 	}
-	if err := s.receiveControl(h, body); err != nil {
-		return err
-	}
 	s.gotFrame(headerBytes + len(body))
 	if h.typ == frameFin {
-		s.ackNow()
+		s.ackNow() // before anyone acts on it, and closes
 	}
-	return nil
+	return s.receiveControl(h, body)
 }
 
 // receiveTotals takes a frame that is not counted.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -186,24 +187,27 @@ func (r *Router) pause(d time.Duration) bool {
 
 // refused logs the first refusal for each reason, and counts all.
 func (r *Router) refused(from net.Addr, err error) {
-	reason := "garbage"
+	reason := "hung up"
 	var no *RefusedError
-	if errors.As(err, &no) {
+	switch {
+	case errors.As(err, &no):
 		reason = no.Code
-	} else if !errors.Is(err, errBadFrame) {
+	case errors.Is(err, errBadFrame):
+		reason = "garbage"
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		reason = "silence"
 	}
 	r.mu.Lock()
 	r.noted[reason]++
 	first := r.noted[reason] == 1
 	r.mu.Unlock()
-	if first {
+	if first && reason != "hung up" {
 		r.log.Warn("refused a connection", "from", from, "reason", reason, "err", err)
 	}
 }
 
 // Refused counts the connections that were refused, by reason: one of the
-// Refuse codes, "garbage" or "silence".
+// Refuse codes, "garbage", "silence" or "hung up".
 func (r *Router) Refused() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

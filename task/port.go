@@ -61,7 +61,8 @@ type port[T any] struct {
 	scratch sync.Pool    // of *scratch[T]
 
 	emitted  atomic.Uint64
-	noOne    atomic.Uint64 // messages that came to no listener
+	refused  atomic.Uint64 // messages that arrived when nobody listened
+	noOne    atomic.Uint64 // messages that were queued, but whose listeners had gone
 	isolated atomic.Uint64 // calls that dropped an isolated listener
 	unheard  atomic.Bool   // it was reported that nobody listens
 	listened atomic.Bool   // there is a listener
@@ -411,7 +412,7 @@ func (p *port[T]) giveBack(sc *scratch[T]) {
 // caller's goroutine and outside the lock, so a large one does not stop others.
 func (p *port[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
-		p.noOne.Add(1)
+		p.refused.Add(1)
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return nil
 	}
