@@ -50,20 +50,10 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		fmt.Fprintf(stderr, "ditask: %v\n", err)
 		return ExitUsage
 	}
-	log := newLogger(env, launched, stderr)
-	if !launched {
-		env.JobID = "local"
-		env.Nodes = 1
-	}
-	if env.Dir == "" {
-		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
-	}
-	var r *router.Router
-	if launched && (env.Nodes != 1 || len(env.Attach) > 0) {
-		if r, err = newRouter(env, log); err != nil {
-			fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
-			return ExitUsage
-		}
+	n, err := join(env, launched, newLogger(env, launched, stderr))
+	if err != nil {
+		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
+		return ExitUsage
 	}
 	client, err := control.Open(env)
 	if err != nil {
@@ -71,8 +61,36 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		return ExitUsage
 	}
 	defer client.Close()
-	p := &process{node: newNode(env, r, log), client: client, stderr: stderr}
+	p := &process{node: n, client: client, stderr: stderr}
 	return p.run(fn)
+}
+
+// Join makes the node that the environment describes, read through lookup, which
+// is os.LookupEnv in a program; without one, a lone node. It is for programs that
+// cannot leave their process to [Main]: they answer to signals themselves.
+func Join(lookup func(string) (string, bool), log *slog.Logger) (*Node, error) {
+	env, launched, err := control.Parse(lookup)
+	if err != nil {
+		return nil, err
+	}
+	return join(env, launched, log)
+}
+
+func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
+	if !launched {
+		env.JobID, env.Nodes = "local", 1
+	}
+	if env.Dir == "" {
+		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
+	}
+	if !launched || env.Nodes == 1 && len(env.Attach) == 0 {
+		return newNode(env, nil, log), nil
+	}
+	r, err := newRouter(env, log)
+	if err != nil {
+		return nil, err
+	}
+	return newNode(env, r, log), nil
 }
 
 // pick finds the function that name names.
