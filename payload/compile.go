@@ -227,7 +227,9 @@ func (b *builder) array(t reflect.Type) (coder, error) {
 	}
 	if n, ok := b.numbers(t.Elem(), element); ok {
 		// A plain array of numbers takes at least a byte for each.
-		return &tensorArrayCoder{traits{saturate(1, 1, t.Len()), true}, n, t.Len()}, nil
+		c := &tensorArrayCoder{traits: traits{saturate(1, 1, t.Len()), true}, numbers: n, len: t.Len()}
+		c.prepare()
+		return c, nil
 	}
 	least := saturate(1, element.minBytes(), t.Len())
 	return &arrayCoder{traits{least, element.plain()}, element, t.Elem().Size(), t.Len()}, nil

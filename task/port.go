@@ -58,7 +58,8 @@ type port[T any] struct {
 	core    *eventCore
 	codec   PayloadCodec // nil without a bus
 	channel Channel      // nil without a bus
-	scratch sync.Pool    // of *T: what one emit to other nodes, or one arrival, needs for a moment
+	outbox  sync.Pool    // of *outbox[T]
+	scratch sync.Pool    // of *T: a place for what arrives
 
 	emitted  atomic.Uint64
 	refused  atomic.Uint64 // messages that arrived when nobody listened
@@ -131,6 +132,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	p.work, p.one = p, core.policy != DeliverReliable
 	p.listeners.Store(new([]*listener[T]))
 	p.scratch.New = func() any { return new(T) }
+	p.outbox.New = p.newOutbox
 	if core.policy == DeliverLatest {
 		p.last = map[int]uint64{}
 	}
@@ -376,19 +378,41 @@ func (p *port[T]) send(ctx context.Context, v T, match func(Peer) bool) error {
 	if err := p.en.sendable(); err != nil {
 		return err
 	}
-	sc := p.scratch.Get().(*T)
-	*sc = v
-	buf := p.en.buffer()
+	out := p.outbox.Get().(*outbox[T])
+	out.refs.Store(1)
+	out.v = v
 	var err error
-	if buf.b, err = p.codec.Append(buf.b[:0], sc); err == nil {
-		_, err = p.channel.Send(ctx, buf, match)
+	out.b, err = p.codec.Append(out.b[:0], &out.v)
+	var zero T
+	out.v = zero
+	if err == nil {
+		_, err = p.channel.Send(ctx, &out.Buffer, match)
 	}
-	buf.Release()
-	p.giveBack(sc)
+	out.Release()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
 	return err
+}
+
+// outbox is what one emit to other nodes needs: a place for the value, and the
+// buffer that it is encoded into.
+type outbox[T any] struct {
+	Buffer
+	v T
+}
+
+// keepBytes is the largest encoding buffer that is kept for the next emit.
+const keepBytes = 8 << 20
+
+func (p *port[T]) newOutbox() any {
+	out := new(outbox[T])
+	out.free = func(*Buffer) {
+		if cap(out.b) <= keepBytes {
+			p.outbox.Put(out)
+		}
+	}
+	return out
 }
 
 func (p *port[T]) giveBack(sc *T) {
