@@ -63,7 +63,7 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
 		return ExitUsage
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // the outcome has been told
 	p := &process{node: n, client: client, stderr: stderr}
 	return p.run(fn)
 }

@@ -50,7 +50,6 @@ type session struct {
 	remote           map[string]*inStream // the peer's events by name
 	ready, seen, fin bool                 // what the peer has said
 	barriers         map[string]uint64    // rounds at which the peer has arrived
-	dialing          bool                 // this node sees to the connection
 }
 
 var errFull = errors.New("window full")
@@ -113,7 +112,7 @@ func (s *session) send(o *outStream, version uint64, payload Buffer) error {
 	s.mu.Lock()
 	if s.err != nil || !o.listens {
 		s.mu.Unlock()
-		return nil // gone between the look at the targets and now: it was not addressed
+		return nil //nolint:nilerr // gone between the look at the targets and now: it was not addressed
 	}
 	switch {
 	case o.ch.spec.Delivery != Reliable:
