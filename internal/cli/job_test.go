@@ -168,7 +168,7 @@ func TestL12KilledNodeComesBack(t *testing.T) {
 }
 
 func TestL13KilledNodeEndsTheJob(t *testing.T) {
-	j := newJob(t, nodes, "-n", "3")
+	j := newJob(t, nodes, "-n", "3", "--grace", "2s")
 	pids := j.start(t, 3)
 	_ = syscall.Kill(pids[1], syscall.SIGKILL)
 	j.expect(t, j.Wait(), 137)
