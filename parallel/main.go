@@ -2,15 +2,18 @@ package parallel
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -50,29 +53,47 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		fmt.Fprintf(stderr, "ditask: %v\n", err)
 		return ExitUsage
 	}
-	log := newLogger(env, launched, stderr)
-	if !launched {
-		env.JobID = "local"
-		env.Nodes = 1
-	}
-	if env.Dir == "" {
-		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
-	}
-	var r *router.Router
-	if launched && (env.Nodes != 1 || len(env.Attach) > 0) {
-		if r, err = newRouter(env, log); err != nil {
-			fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
-			return ExitUsage
-		}
+	n, err := join(env, launched, newLogger(env, launched, stderr))
+	if err != nil {
+		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
+		return ExitUsage
 	}
 	client, err := control.Open(env)
 	if err != nil {
 		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
 		return ExitUsage
 	}
-	defer client.Close()
-	p := &process{node: newNode(env, r, log), client: client, stderr: stderr}
+	defer func() { _ = client.Close() }() // the outcome has been told
+	p := &process{node: n, client: client, stderr: stderr}
 	return p.run(fn)
+}
+
+// Join makes the node that the environment describes, read through lookup, which
+// is os.LookupEnv in a program; without one, a lone node. It is for programs that
+// cannot leave their process to [Main]: they answer to signals themselves.
+func Join(lookup func(string) (string, bool), log *slog.Logger) (*Node, error) {
+	env, launched, err := control.Parse(lookup)
+	if err != nil {
+		return nil, err
+	}
+	return join(env, launched, log)
+}
+
+func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
+	if !launched {
+		env.JobID, env.Nodes = "local", 1
+	}
+	if env.Dir == "" {
+		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
+	}
+	if !launched || env.Nodes == 1 && len(env.Attach) == 0 {
+		return newNode(env, nil, log), nil
+	}
+	r, err := newRouter(env, log)
+	if err != nil {
+		return nil, err
+	}
+	return newNode(env, r, log), nil
 }
 
 // pick finds the function that name names.
@@ -119,9 +140,11 @@ func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	tlsConfig, err := loadTLS(env)
-	if err != nil {
-		return nil, err
+	var tlsConfig *tls.Config
+	if env.TLSCert != "" || env.TLSKey != "" || env.TLSCA != "" {
+		if tlsConfig, err = mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA); err != nil {
+			return nil, err
+		}
 	}
 	if token == "" && beyondLoopback(env.Listen) {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
@@ -260,4 +283,35 @@ func (p *process) reportStatus() (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-ended }
+}
+
+// beyondLoopback reports whether other machines can reach addr.
+func beyondLoopback(addr string) bool {
+	network, address, err := mesh.Split(addr)
+	if err != nil || network != "tcp" {
+		return false
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}
+
+// version is the version of ditask that is built into this program.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if info.Main.Path == "github.com/ditask/ditask" {
+		return info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == "github.com/ditask/ditask" {
+			return d.Version
+		}
+	}
+	return ""
 }

@@ -146,7 +146,7 @@ func (d *dispatcher) start(base context.Context) {
 // run makes a new runner the current one. d.mu is held, or nobody else has d.
 func (d *dispatcher) run(touched []*mailbox) {
 	r := &runner{d: d, touched: touched}
-	r.delivery.Context, r.delivery.r = d.base, r
+	r.Context, r.r = d.base, r
 	d.current, d.idle = r, false
 	d.wg.Add(1)
 	go r.loop()

@@ -27,8 +27,8 @@
 // order of its emits. Two listeners of one event never run concurrently.
 //
 // A listener that is slow does not stop the others. When it waits for an event,
-// or emits to a mailbox that is full, or simply makes no progress for some
-// milliseconds while messages are queued, a new runner takes the queue over. The
+// or emits to a mailbox that is full, or makes no progress for 10 ms while other
+// messages are queued, a new runner takes the queue over. The
 // slow one keeps only the mailbox of its own event, which it empties in order
 // before it gives it back. So the order per sender holds over all events while
 // listeners are quick, and for each event always.
@@ -37,7 +37,9 @@
 // emit blocks until there is room or its context ends. A listener that emits to
 // the very mailbox that waits for it is let through, so it cannot stop itself.
 // Pass a listener's own ctx to what it calls: it is how the engine knows.
-// Messages from other nodes are bounded by the [Bus].
+// Messages from other nodes are bounded by the [Bus]. Listeners of two nodes that
+// only ever answer each other with more can still fill both sides: then both say
+// in the log what they wait for.
 //
 // # Concurrency
 //

@@ -23,9 +23,9 @@ type engine struct {
 	cfg    *config
 	d      *dispatcher
 
-	buffers sync.Pool // of *Buffer
-	steps   *atomic.Int64
-	lag     atomic.Uint64 // bits of a float64
+	loans sync.Pool // of *loan
+	steps *atomic.Int64
+	lag   atomic.Uint64 // bits of a float64
 
 	ports   atomic.Pointer[map[*eventCore]face]
 	portsMu sync.Mutex // held to add a port
@@ -117,6 +117,9 @@ func (e *engine) peerIDs() []int {
 }
 
 func (e *engine) peerChanged(c PeerChange) {
+	if c.Err == nil {
+		c.Err = errors.New("no reason given")
+	}
 	switch c.Event {
 	case BusFailed:
 		e.busDown.Store(true)
@@ -134,17 +137,9 @@ func (e *engine) peerChanged(c PeerChange) {
 // start connects, and returns when listeners hear events and every Latest value
 // that the other nodes had has been heard.
 func (e *engine) start(ctx context.Context) error {
-	if !e.state.CompareAndSwap(fresh, started) {
-		if e.state.Load() == closed {
-			return fmt.Errorf("start: %w", ErrClosed)
-		}
-		return errStarted
+	if err := e.open(ctx); err != nil {
+		return err
 	}
-	base, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), engineKey{}, e))
-	e.mu.Lock()
-	e.base, e.cancelBase = base, cancel
-	e.mu.Unlock()
-	e.d.start(base)
 	if e.bus == nil {
 		return nil
 	}
@@ -155,6 +150,25 @@ func (e *engine) start(ctx context.Context) error {
 	if err := e.d.await(ctx, e.latestHeard); err != nil {
 		return fmt.Errorf("start: hear the newest values: %w", err)
 	}
+	return nil
+}
+
+// open makes the task usable: its listeners run from now on.
+func (e *engine) open(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.state.Load() {
+	case started:
+		return errStarted
+	case closed:
+		return fmt.Errorf("start: %w", ErrClosed)
+	}
+	e.base, e.cancelBase = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), engineKey{}, e))
+	if e.outcome.Kind == Failure {
+		e.cancelBase(e.err)
+	}
+	e.d.start(e.base)
+	e.state.Store(started)
 	return nil
 }
 
@@ -219,6 +233,9 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 		}
 	}
 	errs = append(errs, e.stopRunners(ctx))
+	if rest := e.backlog(); rest != "" && o.Kind == Failure {
+		e.log.Warn("events not heard because the task failed", "node", e.id, "events", rest)
+	}
 	_, err := e.result()
 	return errors.Join(append([]error{err}, errs...)...)
 }
@@ -286,7 +303,7 @@ func (e *engine) runHooks(ctx context.Context) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		e.stopped(ctx, err)
+		e.failAlso(err)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestE1AnotherShapeIsRefused(t *testing.T) {
 	job := newFakeJob(2)
 	one := New[empty](job.node(0))
 	NewEvent[int]("shape").On(one, func(context.Context, int) error { return nil })
-	go one.Start(t.Context())
+	go func() { must(t, one.Start(t.Context())) }()
 	must(t, job.await(t.Context(), func() bool { return len(job.nodes) == 1 }))
 	defer func() {
 		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "int") || !strings.Contains(msg, "string") {

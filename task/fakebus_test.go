@@ -299,7 +299,7 @@ func (p fakePayload) Decode(src []byte, v any, _ bool) error {
 func (p fakePayload) Schema() string { return p.t.String() }
 func (p fakePayload) Fingerprint() uint64 {
 	h := fnv.New64()
-	io.WriteString(h, p.t.String())
+	_, _ = io.WriteString(h, p.t.String())
 	return h.Sum64()
 }
 

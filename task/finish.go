@@ -108,6 +108,16 @@ func (e *engine) fail(err error) {
 	e.decide(Outcome{Kind: Failure, Node: e.id, Reason: err.Error()}, err, err, 0)
 }
 
+// failAlso is fail, but adds err to the error of a failure that came before.
+func (e *engine) failAlso(err error) {
+	e.fail(err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !errors.Is(err, e.err) && !errors.Is(e.err, err) {
+		e.err = errors.Join(e.err, err)
+	}
+}
+
 func (e *engine) preempt(err *PreemptError) {
 	e.decide(Outcome{Kind: Preempted, Node: e.id, Reason: err.Reason}, err, err, 0)
 }
@@ -139,13 +149,7 @@ func (e *engine) result() (Outcome, error) {
 // stopped settles the outcome when the step loop has ended.
 func (e *engine) stopped(ctx context.Context, stepErr error) {
 	if stepErr != nil && !isCut(ctx, stepErr) {
-		if o, err := e.result(); o.Kind == Failure && !errors.Is(stepErr, err) {
-			e.mu.Lock()
-			e.err = errors.Join(err, stepErr)
-			e.mu.Unlock()
-			return
-		}
-		e.fail(stepErr)
+		e.failAlso(stepErr)
 		return
 	}
 	if e.finished.Load() {

@@ -123,7 +123,8 @@ func runMember[C any](ctx context.Context, f *fan, m *member, l *link[C], c *C) 
 			return m.rest
 		})
 	}()
-	if m.err != nil && !(m.waiting && m.rest != nil && errors.Is(m.err, m.rest)) {
+	passedOn := m.waiting && m.rest != nil && errors.Is(m.err, m.rest)
+	if m.err != nil && !passedOn {
 		m.err = withName(l.name, m.err)
 	}
 }

@@ -28,13 +28,13 @@ type EventStats struct {
 
 func (p *port[T]) stats() EventStats {
 	s := EventStats{Event: p.core.name, Emitted: p.emitted.Load(), Dropped: map[string]uint64{}}
-	noOne := p.noOne.Load()
 	d := p.en.d
 	d.mu.Lock()
-	s.Delivered, s.Queued, s.Skipped = p.delivered, p.queued, p.skipped
+	noOne := p.noOne.Load()
+	s.Delivered, s.Queued, s.Skipped = p.delivered-min(noOne, p.delivered), p.queued, p.skipped
 	drops := map[string]uint64{DropReasonOldest: p.oldest, DropReasonNewest: p.newest}
 	d.mu.Unlock()
-	drops[DropReasonNoOne], drops[DropReasonIsolated] = noOne, p.isolated.Load()
+	drops[DropReasonNoOne], drops[DropReasonIsolated] = noOne+p.refused.Load(), p.isolated.Load()
 	for reason, n := range drops {
 		if n > 0 {
 			s.Dropped[reason] = n

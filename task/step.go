@@ -10,7 +10,10 @@ func (t *Task[C]) step(ctx context.Context) error {
 	if err := t.runChain(ctx); err != nil {
 		return err
 	}
-	t.steps.Add(1)
+	n := t.steps.Add(1)
+	if t.max >= 0 && n >= t.max {
+		t.en.succeed("max steps") // an error that a middleware took has kept it from turn
+	}
 	t.renewal.renew()
 	return nil
 }

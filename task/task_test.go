@@ -167,3 +167,14 @@ func TestE8ListenerPanicEndsTheTask(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestMaxStepsCountsStepsWhoseErrorWasTaken(t *testing.T) {
+	tk := task.New[state](task.Alone())
+	tk.Use(func(ctx context.Context, _ *state, next task.Next) error {
+		_ = next(ctx)
+		return nil
+	}, task.Step(func(context.Context, *state) error { return errors.New("taken") }))
+	if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil || tk.Steps() != 3 {
+		t.Errorf("%v after %d steps", err, tk.Steps())
+	}
+}

@@ -3,6 +3,7 @@
 package control_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -47,7 +48,7 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	var got []string
 	for {
 		m, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

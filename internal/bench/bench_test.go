@@ -1,0 +1,356 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/task"
+)
+
+// Sample is a typed payload of 64 bytes on the wire, or about that.
+type Sample struct {
+	Env    int32
+	Step   int64
+	Obs    [4]float32
+	Next   [4]float32
+	Action int32
+	Reward float32
+	Done   bool
+}
+
+var (
+	samples = task.NewEvent[Sample]("bench.sample")
+	blocks  = task.NewEvent[[]float32]("bench.block")
+	burst   = task.NewEvent[int]("bench.burst")
+	heard   = task.NewEvent[int]("bench.heard")
+	ping    = task.NewEvent[Sample]("bench.ping")
+	pong    = task.NewEvent[Sample]("bench.pong")
+)
+
+const varRaw = "DITASK_BENCH_RAW"
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(varRaw) != "":
+		if err := rawPeer(os.Getenv(varRaw)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case os.Getenv(control.VarNodeID) != "":
+		parallel.Main(peer)
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// peer hears everything and answers once for each burst, or for each ping.
+func peer(ctx context.Context, node *parallel.Node) error {
+	t := task.New[struct{}](node)
+	samples.On(t, func(context.Context, Sample) error { return nil })
+	blocks.On(t, func(context.Context, []float32) error { return nil }, task.Borrowed())
+	burst.On(t, func(ctx context.Context, n int) error { return heard.Emit(ctx, t, n, task.To("node.0")) })
+	ping.On(t, func(ctx context.Context, s Sample) error { return pong.Emit(ctx, t, s, task.To("node.0")) })
+	t.Use(func(ctx context.Context, _ *struct{}, _ task.Next) error {
+		<-ctx.Done() // the other node finishes
+		return context.Cause(ctx)
+	})
+	return t.Run(ctx)
+}
+
+// job starts n-1 peers and makes this process node 0.
+func job(b *testing.B, network string, n int) *task.Task[struct{}] {
+	b.Helper()
+	dir := b.TempDir()
+	var addrs []string
+	for id := range n {
+		addr := "unix://" + filepath.Join(dir, fmt.Sprint(id))
+		if network == "tcp" {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			addr = "tcp://" + l.Addr().String()
+			_ = l.Close()
+		}
+		addrs = append(addrs, addr)
+	}
+	env := func(id int) []string {
+		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id], Incarnation: 1}.Encode()
+	}
+	for id := 1; id < n; id++ {
+		child(b, env(id)...)
+	}
+	node, err := parallel.Join(lookup(env(0)), slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return task.New[struct{}](node)
+}
+
+func lookup(env []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, kv := range env {
+			if v, ok := strings.CutPrefix(kv, name+"="); ok {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
+// child starts this program again, and waits for its end at the end of b.
+func child(b *testing.B, env ...string) {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := cmd.Wait(); err != nil {
+			b.Errorf("the other process: %v\n%s", err, out.String())
+		}
+	})
+}
+
+// run starts the task, measures, and finishes the job.
+func run(b *testing.B, t *task.Task[struct{}], measure func(ctx context.Context)) {
+	b.Helper()
+	t.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+		measure(ctx)
+		return nil
+	}))
+	if err := t.Run(b.Context(), task.MaxSteps(1)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+var sizes = []struct {
+	name     string
+	bytes    int
+	messages int // in a burst
+}{
+	{"64B", 64, 200_000},
+	{"4KiB", 4 << 10, 50_000},
+	{"1MiB", 1 << 20, 500},
+}
+
+// BenchmarkEmit is a reliable typed event to one listener in another process.
+func BenchmarkEmit(b *testing.B) {
+	for _, network := range []string{"unix", "tcp"} {
+		for _, size := range sizes {
+			b.Run(network+"/"+size.name, func(b *testing.B) { benchEmit(b, network, 2, size.bytes, size.messages) })
+		}
+	}
+}
+
+// BenchmarkEmitTo3 is the same to three processes that listen.
+func BenchmarkEmitTo3(b *testing.B) {
+	for _, size := range sizes {
+		b.Run("unix/"+size.name, func(b *testing.B) { benchEmit(b, "unix", 4, size.bytes, size.messages/2) })
+	}
+}
+
+func benchEmit(b *testing.B, network string, nodes, bytes, messages int) {
+	t := job(b, network, nodes)
+	answers := make(chan int, nodes)
+	heard.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
+	run(b, t, func(ctx context.Context) {
+		emit := func() error { return samples.Emit(ctx, t, Sample{Step: 1}) }
+		if bytes > 64 {
+			block := make([]float32, bytes/4)
+			emit = func() error { return blocks.Emit(ctx, t, block) }
+		}
+		b.SetBytes(int64(bytes * messages))
+		b.ReportAllocs()
+		for b.Loop() {
+			for range messages {
+				if err := emit(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := burst.Emit(ctx, t, messages); err != nil {
+				b.Fatal(err)
+			}
+			for range nodes - 1 {
+				<-answers
+			}
+		}
+		perMessage(b, messages)
+	})
+}
+
+func perMessage(b *testing.B, messages int) {
+	ns := float64(b.Elapsed().Nanoseconds()) / float64(b.N) / float64(messages)
+	b.ReportMetric(ns, "ns/msg")
+	b.ReportMetric(1e9/ns, "msg/s")
+}
+
+// BenchmarkRaw is the baseline: frames of a length and a body through buffers of
+// 64 KiB, over the same kind of socket, to another process.
+func BenchmarkRaw(b *testing.B) {
+	for _, network := range []string{"unix", "tcp"} {
+		for _, size := range sizes {
+			b.Run(network+"/"+size.name, func(b *testing.B) { benchRaw(b, network, 1, size.bytes, size.messages) })
+		}
+	}
+}
+
+// BenchmarkRawTo3 is the baseline with three processes.
+func BenchmarkRawTo3(b *testing.B) {
+	for _, size := range sizes {
+		b.Run("unix/"+size.name, func(b *testing.B) { benchRaw(b, "unix", 3, size.bytes, size.messages/2) })
+	}
+}
+
+func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
+	var conns []net.Conn
+	var writers []*bufio.Writer
+	for range peers {
+		c := rawConn(b, network)
+		conns = append(conns, c)
+		writers = append(writers, bufio.NewWriterSize(c, 64<<10))
+	}
+	body := make([]byte, bytes)
+	b.SetBytes(int64(bytes * messages))
+	b.ReportAllocs()
+	for b.Loop() {
+		for range messages {
+			for _, w := range writers {
+				rawWrite(w, body)
+			}
+		}
+		for _, w := range writers {
+			rawWrite(w, nil) // asks for the answer
+			_ = w.Flush()
+		}
+		for _, c := range conns {
+			var one [1]byte
+			if _, err := io.ReadFull(c, one[:]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	perMessage(b, messages)
+}
+
+func rawWrite(w *bufio.Writer, body []byte) {
+	var n [4]byte
+	binary.LittleEndian.PutUint32(n[:], uint32(len(body)))
+	_, _ = w.Write(n[:])
+	_, _ = w.Write(body)
+}
+
+func rawConn(b *testing.B, network string) net.Conn {
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = filepath.Join(b.TempDir(), "raw")
+	}
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	child(b, varRaw+"="+network+" "+l.Addr().String())
+	c, err := l.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// rawPeer reads frames and answers each empty one with a byte.
+func rawPeer(where string) error {
+	network, addr, _ := strings.Cut(where, " ")
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		return err
+	}
+	rd := bufio.NewReaderSize(c, 64<<10)
+	body := make([]byte, 1<<20)
+	var n [4]byte
+	for {
+		if _, err := io.ReadFull(rd, n[:]); err != nil {
+			return nil //nolint:nilerr // the other side has ended
+		}
+		size := binary.LittleEndian.Uint32(n[:])
+		if _, err := io.ReadFull(rd, body[:size]); err != nil {
+			return err
+		}
+		if size == 0 {
+			if _, err := c.Write(n[:1]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// BenchmarkRoundTrip is an event of 64 bytes to a listener that emits another one
+// back, and BenchmarkRawRoundTrip an empty frame and its answer.
+func BenchmarkRoundTrip(b *testing.B) {
+	for _, network := range []string{"unix", "tcp"} {
+		b.Run(network, func(b *testing.B) {
+			t := job(b, network, 2)
+			back := make(chan struct{}, 1)
+			pong.On(t, func(context.Context, Sample) error { back <- struct{}{}; return nil })
+			run(b, t, func(ctx context.Context) {
+				var took []time.Duration
+				b.ReportAllocs()
+				for b.Loop() {
+					begin := time.Now()
+					if err := ping.Emit(ctx, t, Sample{}); err != nil {
+						b.Fatal(err)
+					}
+					<-back
+					took = append(took, time.Since(begin))
+				}
+				percentiles(b, took)
+			})
+		})
+	}
+}
+
+// BenchmarkRawRoundTrip is the baseline of BenchmarkRoundTrip.
+func BenchmarkRawRoundTrip(b *testing.B) {
+	for _, network := range []string{"unix", "tcp"} {
+		b.Run(network, func(b *testing.B) {
+			c := rawConn(b, network)
+			var took []time.Duration
+			var n [4]byte
+			for b.Loop() {
+				begin := time.Now()
+				if _, err := c.Write(n[:]); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(c, n[:1]); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(begin))
+			}
+			percentiles(b, took)
+		})
+	}
+}
+
+func percentiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
+}
