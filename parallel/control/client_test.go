@@ -60,8 +60,8 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 		t.Errorf("got %s", s)
 	}
 	select {
-	case <-closed:
-		t.Error("closed before the launcher had said bye")
+	case err := <-closed:
+		t.Error("closed before the launcher had said bye", err)
 	default:
 	}
 	if _, err := launcher.WriteString("{\"type\":\"bye\"}\n"); err != nil {

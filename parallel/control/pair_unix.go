@@ -49,7 +49,7 @@ func shutdownWrite(f *os.File) error {
 		return err
 	}
 	var shut error
-	if err := conn.Control(func(fd uintptr) { shut = syscall.Shutdown(int(fd), syscall.SHUT_WR) }); err != nil { //nolint:gosec // a file descriptor is small
+	if err := conn.Control(func(fd uintptr) { shut = syscall.Shutdown(int(fd), syscall.SHUT_WR) }); err != nil {
 		return err
 	}
 	return shut

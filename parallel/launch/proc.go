@@ -58,7 +58,7 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 		p.pipes, theirs = append(p.pipes, ours), append(theirs, its)
 	}
 	s.env.ControlFD = 3
-	p.cmd = exec.Command(s.command[0], s.command[1:]...)
+	p.cmd = exec.Command(s.command[0], s.command[1:]...) //nolint:noctx // it ends by the rules, not by a context
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = s.workDir, theirs[0], theirs[1]
 	p.cmd.ExtraFiles = []*os.File{theirs[2]}
 	if s.socket != nil {
