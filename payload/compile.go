@@ -134,8 +134,7 @@ func inherits(t reflect.Type) string {
 	if t.Kind() != reflect.Struct {
 		return ""
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if !f.Anonymous {
 			continue
 		}
@@ -169,8 +168,7 @@ func (b *builder) structure(t reflect.Type) (coder, error) {
 // fields adds the fields of t, which lies at offset in the struct of s. prefix
 // is the path to t inside of that struct.
 func (b *builder) fields(s *structCoder, t reflect.Type, offset uintptr, prefix string) error {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		tag, tagged := f.Tag.Lookup("payload")
 		if tagged && tag != "-" {
 			return at(refuse("the tag payload:%q is not known; only \"-\" is", tag), prefix+"."+f.Name)
@@ -229,7 +227,9 @@ func (b *builder) array(t reflect.Type) (coder, error) {
 	}
 	if n, ok := b.numbers(t.Elem(), element); ok {
 		// A plain array of numbers takes at least a byte for each.
-		return &tensorArrayCoder{traits{saturate(1, 1, t.Len()), true}, n, t.Len()}, nil
+		c := &tensorArrayCoder{traits: traits{saturate(1, 1, t.Len()), true}, numbers: n, len: t.Len()}
+		c.prepare()
+		return c, nil
 	}
 	least := saturate(1, element.minBytes(), t.Len())
 	return &arrayCoder{traits{least, element.plain()}, element, t.Elem().Size(), t.Len()}, nil

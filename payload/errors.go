@@ -53,7 +53,7 @@ func render(verb, typ, path, what string, err error) string {
 
 // at puts one segment in front of the path of an error on its way out.
 func at(err error, segment string) error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // ours, and not wrapped on its way out
 	case *DecodeError:
 		e.Path = segment + e.Path
 	case *EncodeError:
@@ -64,7 +64,7 @@ func at(err error, segment string) error {
 
 // finish completes an error that has reached the root.
 func finish(err error, typ string) error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // ours, and not wrapped on its way out
 	case *DecodeError:
 		e.Type, e.Path = typ, strings.TrimPrefix(e.Path, ".")
 	case *EncodeError:

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -42,7 +43,7 @@ func hostileInputs() [][]byte {
 			head := binary.BigEndian.AppendUint64([]byte{major<<5 | 27}, length)
 			for _, before := range [][]byte{nil, {0x81}, {0x82, 0x80}, {0x82, 0x07}, {0xa1, 0x61, 0x61}, {0xa1, 0x01}, {0xd8, 0x55}, {0xd8, 0x4f}, {0xc0}, {0xd9, 0xd9, 0xf7}} {
 				in := append(append([]byte{}, before...), head...)
-				inputs = append(inputs, in, append(in[:len(in):len(in)], make([]byte, 100)...))
+				inputs = append(inputs, in, append(slices.Clip(in), make([]byte, 100)...))
 			}
 		}
 	}
@@ -77,7 +78,7 @@ func TestR7HostileLengthsTakeNoMemory(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	full := exampleWide()
 	codec := New(Limits{})
-	for _, v := range []any{&full, &node{Kids: []node{{}}}, ptr(exampleSmall()), ptr(full.Info)} {
+	for _, v := range []any{&full, &node{Kids: []node{{}}}, new(exampleSmall()), new(full.Info)} {
 		p, err := codec.Plan(reflect.TypeOf(v).Elem())
 		if err != nil {
 			f.Fatal(err)

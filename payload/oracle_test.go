@@ -41,7 +41,7 @@ func generic(v reflect.Value) any {
 		return append([]byte{}, b...)
 	}
 	if v.CanAddr() {
-		if x, ok := v.Addr().Interface().(encoding.BinaryMarshaler); ok {
+		if x, ok := reflect.TypeAssert[encoding.BinaryMarshaler](v.Addr()); ok {
 			b, _ := x.MarshalBinary()
 			return b
 		}
@@ -212,7 +212,7 @@ func checkMirror(t *testing.T, v *mirrored) {
 }
 
 func TestAnotherImplementationReadsWhatWeWrite(t *testing.T) {
-	checkOracle(t, ptr(exampleWide()))
+	checkOracle(t, new(exampleWide()))
 	checkOracle(t, &wide{})
 	checkOracle(t, &node{1, &node{Value: 2}, []node{{Value: 3}}, map[string]*node{"x": nil, "y": {}}})
 	for seed := range uint64(50) {

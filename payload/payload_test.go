@@ -36,7 +36,7 @@ type weights struct {
 
 type base struct {
 	A int8
-	b int //nolint:unused // an unexported field does not travel
+	b int // does not travel
 }
 
 type wide struct {
@@ -88,8 +88,6 @@ type node struct {
 	ByKey map[string]*node
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func exampleWide() wide {
 	zone := time.FixedZone("", 3600)
 	return wide{
@@ -102,7 +100,7 @@ func exampleWide() wide {
 		Rows: [][]float32{nil, {}, {1, 2}}, Grid: [2][3]float64{{1, 2, 3}, {4, 5, 6}},
 		Named: map[string]small{"a": {Name: "n", X: [4]float32{1}}, "": {}}, Counted: map[int]string{-1: "m", 0: "z", 1000: "k"},
 		Unsigned: map[uint16][]float32{1: {1}, 300: nil},
-		Ptr:      &small{ID: 1 << 63}, PtrPtr: ptr(ptr(5)), PtrSlice: ptr([]float32(nil)),
+		Ptr:      &small{ID: 1 << 63}, PtrPtr: new(new(5)), PtrSlice: new([]float32(nil)),
 		Time: time.Date(2024, 2, 29, 1, 2, 3, 456, zone), Took: -time.Second, Tooks: []time.Duration{1},
 		Addr: netip.MustParseAddr("10.0.0.1"), Addrs: []netip.Addr{{}, netip.MustParseAddr("fe80::1%eth0")},
 		Rand: *rand.NewPCG(1, 2),
@@ -160,20 +158,20 @@ func roundTrip(t *testing.T, v any) {
 }
 
 func TestEveryKindSurvivesARoundTrip(t *testing.T) {
-	roundTrip(t, ptr(exampleWide()))
+	roundTrip(t, new(exampleWide()))
 	roundTrip(t, &wide{})
 	roundTrip(t, &node{1, &node{Value: 2}, []node{{Value: 3}}, map[string]*node{"x": nil, "y": {}}})
-	roundTrip(t, ptr(struct{}{}))
-	roundTrip(t, ptr("text"))
-	roundTrip(t, ptr(any(nil)))
-	roundTrip(t, ptr(netip.MustParseAddr("::1")))
-	roundTrip(t, ptr(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)))
+	roundTrip(t, new(struct{}{}))
+	roundTrip(t, new("text"))
+	roundTrip(t, new(any(nil)))
+	roundTrip(t, new(netip.MustParseAddr("::1")))
+	roundTrip(t, new(time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)))
 	for _, v := range []int64{0, 23, 24, 255, 256, 65535, 65536, 1 << 32, math.MaxInt64, -1, -24, -25, math.MinInt64} {
 		roundTrip(t, &v)
 	}
 	for _, n := range []int{0, 1, 3, 1023, 1024, 1025, 16383, 16384, 70000} {
-		roundTrip(t, ptr(make([]float32, n)))
-		roundTrip(t, ptr(make([]byte, n)))
+		roundTrip(t, new(make([]float32, n)))
+		roundTrip(t, new(make([]byte, n)))
 	}
 }
 
@@ -343,12 +341,12 @@ func TestValuesThatCannotTravelAreNamed(t *testing.T) {
 		{&map[string]int{"\xff": 1}, "", "not UTF-8"},
 		{&[]string{"", "", "", ""}, "", "4 elements; the limit is 3"},
 		{&map[int]int{1: 1, 2: 2, 3: 3, 4: 4}, "", "4 entries; the limit is 3"},
-		{ptr(strings.Repeat("x", 100)), "", "102 bytes; the limit is 100"},
-		{ptr(make([]float32, 26)), "", "a tensor of 26 x float32"},
+		{new(strings.Repeat("x", 100)), "", "102 bytes; the limit is 100"},
+		{new(make([]float32, 26)), "", "a tensor of 26 x float32"},
 		{&struct{ T time.Time }{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "T", "RFC 3339"},
 		{&struct{ F []failing }{[]failing{{}}}, "F[0]", "its own encoding failed"},
 		{&struct{ A any }{small{}}, "A", "would arrive as another type"},
-		{&struct{ A any }{ptr(1)}, "A", "would arrive as another type"},
+		{&struct{ A any }{new(1)}, "A", "would arrive as another type"},
 		{&struct{ A any }{map[uint64]int{}}, "A", "would arrive as another type"},
 		{&struct{ A any }{make(chan int)}, "A", "what is in the interface cannot travel"},
 	} {
@@ -377,7 +375,7 @@ func TestValuesThatCannotTravelAreNamed(t *testing.T) {
 
 func TestWrongPointersAreErrors(t *testing.T) {
 	p := mustPlan(t, reflect.TypeFor[int]())
-	for _, v := range []any{nil, 5, ptr("x"), (*int)(nil)} {
+	for _, v := range []any{nil, 5, new("x"), (*int)(nil)} {
 		if _, err := p.Append(nil, v); err == nil {
 			t.Errorf("Append of %T is no error", v)
 		}

@@ -278,14 +278,32 @@ func (t *tensorCoder) schema(w *schemaWriter) { w.WriteString("[]" + t.word) }
 type tensorArrayCoder struct {
 	traits
 	numbers
-	len int
+	len  int
+	head string // what a small block begins with, if its bytes are as they are in memory
+}
+
+// prepare makes the head of a small block.
+func (t *tensorArrayCoder) prepare() {
+	n := t.len * t.size
+	if t.memory != t.size || t.swap || t.tag == tagTypedUint8 || n >= blockBytes {
+		return
+	}
+	t.head = string(appendHead(appendHead(nil, majorTag, t.tag), majorBytes, uint64(n)))
 }
 
 func (t *tensorArrayCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, error) {
+	if t.head != "" {
+		dst = append(dst, t.head...)
+		return append(dst, unsafe.Slice((*byte)(p), t.len*t.size)...), nil
+	}
 	return t.appendBlock(dst, p, t.len, base)
 }
 
 func (t *tensorArrayCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+	if n, end := t.len*t.size, pos+len(t.head)+t.len*t.size; t.head != "" && end <= len(src) && string(src[pos:pos+len(t.head)]) == t.head {
+		copy(unsafe.Slice((*byte)(p), n), src[end-n:end])
+		return end, nil
+	}
 	f, err := t.find(src, pos)
 	if err != nil {
 		return pos, err

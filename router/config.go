@@ -57,7 +57,7 @@ func def[T comparable](v *T, d T) {
 
 // ensureDefaults fills in what is zero.
 func (c *Config) ensureDefaults() {
-	def(&c.Incarnation, uint64(time.Now().UnixNano())) //nolint:gosec // positive until 2262
+	def(&c.Incarnation, uint64(time.Now().UnixNano()))
 	def(&c.WindowMessages, 4096)
 	def(&c.WindowBytes, 8<<20)
 	def(&c.ChunkBytes, 256<<10)

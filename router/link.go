@@ -289,11 +289,7 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 	s.gotFrame(headerBytes + h.body)
 	if in.asmHave == len(in.asm) {
 		payload := in.assembled()
-		taken, err := s.deliver(in, version, payload, true)
-		if err != nil {
-			return 0, err
-		}
-		if !taken {
+		if taken := s.deliver(in, version, payload, true); !taken {
 			in.Recycle(payload)
 		}
 	}

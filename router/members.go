@@ -197,8 +197,7 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		defer l.s.mu.Unlock()
 		return !errors.Is(l.s.err, errLeft)
 	}
-	var no *RefusedError
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[*RefusedError](err); ok {
 		switch no.Code {
 		case RefuseRelay, RefuseDuplicate, RefuseClosed:
 		default:

@@ -30,8 +30,8 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
-		return err
+		s.deliver(in, le.Uint64(body), body[8:], false)
+		return nil
 	}
 	s.gotFrame(headerBytes + len(body))
 	if h.typ == frameFin {
@@ -150,18 +150,18 @@ func (s *session) caughtUp() {
 }
 
 // deliver hands a message to the node. It reports whether the payload was taken.
-func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
+func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) bool {
 	ch := in.ch.Load()
 	if ch == nil || !ch.listens.Load() {
 		if ch != nil {
 			ch.unfed.Add(1)
 		}
 		in.Return(1, len(payload))
-		return false, nil
+		return false
 	}
 	if ch.spec.Delivery == Latest && version <= in.version {
 		in.Return(1, len(payload))
-		return false, nil
+		return false
 	}
 	in.version = version
 	in.msg = Message{From: s.peer.ID, Version: version, Payload: payload, Takable: takable, Credit: in}
@@ -169,7 +169,7 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
 	in.msg.Payload = nil
-	return in.msg.Taken, nil
+	return in.msg.Taken
 }
 
 // declared takes note of an event of the peer's.

@@ -127,7 +127,7 @@ func (r *Router) answerRelay(m relayMsg) {
 			_ = conn.Close()
 		}
 		var no *RefusedError
-		if r.ctx.Err() == nil && !(errors.As(err, &no) && no.Code == RefuseRelay) {
+		if r.ctx.Err() == nil && (!errors.As(err, &no) || no.Code != RefuseRelay) {
 			r.log.Warn("cannot answer the hub", "for", fmt.Sprintf("node.%d", m.From), "err", err)
 		}
 	})

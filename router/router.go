@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -212,9 +213,7 @@ func (r *Router) Refused() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := make(map[string]int, len(r.noted))
-	for k, v := range r.noted {
-		out[k] = v
-	}
+	maps.Copy(out, r.noted)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // session is one peer in one of its incarnations: what was sent to it and not
@@ -49,7 +50,6 @@ type session struct {
 	remote           map[string]*inStream // the peer's events by name
 	ready, seen, fin bool                 // what the peer has said
 	barriers         map[string]uint64    // rounds at which the peer has arrived
-	dialing          bool                 // this node sees to the connection
 }
 
 var errFull = errors.New("window full")
@@ -112,7 +112,7 @@ func (s *session) send(o *outStream, version uint64, payload Buffer) error {
 	s.mu.Lock()
 	if s.err != nil || !o.listens {
 		s.mu.Unlock()
-		return nil // gone between the look at the targets and now: it was not addressed
+		return nil //nolint:nilerr // gone between the look at the targets and now: it was not addressed
 	}
 	switch {
 	case o.ch.spec.Delivery != Reliable:
@@ -127,36 +127,50 @@ func (s *session) send(o *outStream, version uint64, payload Buffer) error {
 	return nil
 }
 
+// sayAfter is how long a send waits before the log says for whom.
+const sayAfter = 10 * time.Second
+
 // sendWait is send for a stream that was full: it waits for room.
 func (s *session) sendWait(ctx context.Context, o *outStream, version uint64, payload Buffer) error {
+	say := time.NewTimer(sayAfter)
+	defer say.Stop()
+	began := time.Now()
 	for {
-		s.mu.Lock()
-		if err := s.err; err != nil {
-			s.mu.Unlock()
-			if errors.Is(err, errLeft) {
-				return nil
-			}
-			return fmt.Errorf("event %q: %w", o.ch.spec.Name, err)
+		room, err := s.sendOr(o, version, payload)
+		if room == nil || err != nil {
+			return err
 		}
-		if !o.listens {
-			s.mu.Unlock()
-			return nil
-		}
-		if o.open() {
-			o.put(version, payload)
-			s.flush()
-			return nil
-		}
-		room := o.wait()
-		s.mu.Unlock()
 		select {
 		case <-room:
+		case <-say.C:
+			waited := time.Since(began).Round(time.Second)
+			s.r.log.Warn("still waiting for room", "event", o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", s.peer.ID), "waited", waited)
+			say.Reset(waited)
 		case <-s.r.draining:
 			return fmt.Errorf("event %q is not sent to node.%d: %w", o.ch.spec.Name, s.peer.ID, ErrClosed)
 		case <-ctx.Done():
 			return fmt.Errorf("event %q is not sent to node.%d, whose window is full: %w", o.ch.spec.Name, s.peer.ID, context.Cause(ctx))
 		}
 	}
+}
+
+// sendOr hands one message to the stream, or returns what to wait for. A peer
+// that has left or does not listen any more is not addressed.
+func (s *session) sendOr(o *outStream, version uint64, payload Buffer) (room <-chan struct{}, err error) {
+	s.mu.Lock()
+	switch {
+	case s.err != nil && !errors.Is(s.err, errLeft):
+		err = fmt.Errorf("event %q: %w", o.ch.spec.Name, s.err)
+	case s.err != nil || !o.listens:
+	case o.open():
+		o.put(version, payload)
+		s.flush()
+		return nil, nil
+	default:
+		room = o.wait()
+	}
+	s.mu.Unlock()
+	return room, err
 }
 
 // burstSends is how many messages a sender writes to the connection by itself

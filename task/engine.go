@@ -23,9 +23,9 @@ type engine struct {
 	cfg    *config
 	d      *dispatcher
 
-	buffers sync.Pool // of *Buffer
-	steps   *atomic.Int64
-	lag     atomic.Uint64 // bits of a float64
+	loans sync.Pool // of *loan
+	steps *atomic.Int64
+	lag   atomic.Uint64 // bits of a float64
 
 	ports   atomic.Pointer[map[*eventCore]face]
 	portsMu sync.Mutex // held to add a port

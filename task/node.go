@@ -199,22 +199,3 @@ type PeerChange struct {
 	// Fatal says that the job does not go on without this peer.
 	Fatal bool
 }
-
-// keepBytes is the largest encoding buffer that is kept for the next emit.
-const keepBytes = 8 << 20
-
-// buffer returns a buffer with one reference.
-func (e *engine) buffer() *Buffer {
-	b, _ := e.buffers.Get().(*Buffer)
-	if b == nil {
-		b = &Buffer{free: e.freeBuffer}
-	}
-	b.refs.Store(1)
-	return b
-}
-
-func (e *engine) freeBuffer(b *Buffer) {
-	if cap(b.b) <= keepBytes {
-		e.buffers.Put(b)
-	}
-}

@@ -48,7 +48,7 @@ type slot[T any] struct {
 	credit  Credit // nil for a local message
 	from    int
 	bytes   int
-	lent    []byte // the payload, which v may alias, if it is to be given back
+	lent    *loan // what v may alias, if it is to be given back
 }
 
 // port is an event on one task: its mailbox, its listeners and its channel.
@@ -58,7 +58,8 @@ type port[T any] struct {
 	core    *eventCore
 	codec   PayloadCodec // nil without a bus
 	channel Channel      // nil without a bus
-	scratch sync.Pool    // of *scratch[T]
+	outbox  sync.Pool    // of *outbox[T]
+	scratch sync.Pool    // of *T: a place for what arrives
 
 	emitted  atomic.Uint64
 	refused  atomic.Uint64 // messages that arrived when nobody listened
@@ -66,6 +67,7 @@ type port[T any] struct {
 	isolated atomic.Uint64 // calls that dropped an isolated listener
 	unheard  atomic.Bool   // it was reported that nobody listens
 	listened atomic.Bool   // there is a listener
+	borrowed atomic.Bool   // and all of them only borrow
 
 	listeners   atomic.Pointer[[]*listener[T]]
 	listenersMu sync.Mutex // held to change listeners, and to announce it
@@ -84,12 +86,6 @@ type port[T any] struct {
 	calling      []*listener[T]
 	next         int
 	onlyBorrowed bool // every listener that was called had the message for the call only
-}
-
-// scratch is what one emit to other nodes, or one arrival, needs for a moment.
-type scratch[T any] struct {
-	v    T
-	late *late
 }
 
 // face is what the engine does with a port of any type.
@@ -135,11 +131,8 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	p := &port[T]{en: en, core: core}
 	p.work, p.one = p, core.policy != DeliverReliable
 	p.listeners.Store(new([]*listener[T]))
-	p.scratch.New = func() any {
-		return &scratch[T]{late: newLate(func(waited time.Duration) {
-			en.log.Warn("emit still blocked by another node", "event", core.name, "waited", waited, "peers", en.peerIDs())
-		})}
-	}
+	p.scratch.New = func() any { return new(T) }
+	p.outbox.New = p.newOutbox
 	if core.policy == DeliverLatest {
 		p.last = map[int]uint64{}
 	}
@@ -189,6 +182,7 @@ func (p *port[T]) off() {
 
 func (p *port[T]) setListeners(list []*listener[T]) {
 	p.listeners.Store(&list)
+	p.borrowed.Store(!slices.ContainsFunc(list, func(l *listener[T]) bool { return !l.borrowed }))
 	if on := len(list) > 0; on != p.listened.Load() {
 		p.listened.Store(on)
 		if p.channel != nil {
@@ -330,8 +324,8 @@ func (p *port[T]) run(r *runner) bool {
 	for r.left > 0 {
 		s := &p.out[p.at]
 		p.call(r, s)
-		if s.lent != nil && p.onlyBorrowed {
-			s.credit.Recycle(s.lent)
+		if s.lent != nil {
+			p.restore(s.lent)
 		}
 		p.account(s.credit, s.bytes)
 		*s = slot[T]{}
@@ -384,27 +378,46 @@ func (p *port[T]) send(ctx context.Context, v T, match func(Peer) bool) error {
 	if err := p.en.sendable(); err != nil {
 		return err
 	}
-	sc := p.scratch.Get().(*scratch[T])
-	sc.v = v
-	buf := p.en.buffer()
+	out := p.outbox.Get().(*outbox[T])
+	out.refs.Store(1)
+	out.v = v
 	var err error
-	buf.b, err = p.codec.Append(buf.b[:0], &sc.v)
+	out.b, err = p.codec.Append(out.b[:0], &out.v)
+	var zero T
+	out.v = zero
 	if err == nil {
-		sc.late.start()
-		_, err = p.channel.Send(ctx, buf, match)
-		sc.late.stop()
+		_, err = p.channel.Send(ctx, &out.Buffer, match)
 	}
-	buf.Release()
-	p.giveBack(sc)
+	out.Release()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
 	return err
 }
 
-func (p *port[T]) giveBack(sc *scratch[T]) {
+// outbox is what one emit to other nodes needs: a place for the value, and the
+// buffer that it is encoded into.
+type outbox[T any] struct {
+	Buffer
+	v T
+}
+
+// keepBytes is the largest encoding buffer that is kept for the next emit.
+const keepBytes = 8 << 20
+
+func (p *port[T]) newOutbox() any {
+	out := new(outbox[T])
+	out.free = func(*Buffer) {
+		if cap(out.b) <= keepBytes {
+			p.outbox.Put(out)
+		}
+	}
+	return out
+}
+
+func (p *port[T]) giveBack(sc *T) {
 	var zero T
-	sc.v = zero
+	*sc = zero
 	p.scratch.Put(sc)
 }
 
@@ -412,27 +425,66 @@ func (p *port[T]) giveBack(sc *scratch[T]) {
 // caller's goroutine and outside the lock, so a large one does not stop others.
 func (p *port[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
-		p.refused.Add(1)
+		p.noOne.Add(1)
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return nil
 	}
-	sc := p.scratch.Get().(*scratch[T])
+	sc := p.scratch.Get().(*T)
 	defer p.giveBack(sc)
-	if err := p.codec.Decode(in.Payload, &sc.v, in.Takable); err != nil {
+	src, owned, lent := p.lend(in)
+	if err := p.codec.Decode(src, sc, owned); err != nil {
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return fmt.Errorf("event %q from node %d: %w", p.core.name, in.From, err)
 	}
-	s := slot[T]{v: sc.v, version: in.Version, credit: in.Credit, from: in.From, bytes: len(in.Payload)}
-	if in.Takable {
-		in.Taken = true
-		s.lent = in.Payload
-	}
+	s := slot[T]{v: *sc, version: in.Version, credit: in.Credit, from: in.From, bytes: len(in.Payload), lent: lent}
 	d := p.en.d
 	d.mu.Lock()
 	dropped := p.put(s)
 	d.mu.Unlock()
 	returnCredit(dropped)
 	return nil
+}
+
+// loan is memory that a message's value may refer to, to be used again when the
+// listeners have had it.
+type loan struct {
+	b    []byte
+	back Credit // who gets b; nil for the port's own
+}
+
+// lendBytes is the least payload whose memory is worth being lent.
+const lendBytes = 4 << 10
+
+// lend works out what the value is decoded from. Where the listeners only borrow
+// it, that is memory which is used again.
+func (p *port[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
+	borrowed := p.borrowed.Load()
+	if !borrowed || !in.Takable && len(in.Payload) < lendBytes {
+		in.Taken = in.Takable
+		return in.Payload, in.Takable, nil
+	}
+	l, _ = p.en.loans.Get().(*loan)
+	if l == nil {
+		l = new(loan)
+	}
+	if in.Takable {
+		in.Taken = true
+		l.b, l.back = in.Payload, in.Credit
+	} else {
+		l.b, l.back = append(l.b[:0], in.Payload...), nil
+	}
+	return l.b, true, l
+}
+
+// restore takes a loan back, unless a listener may have kept the value.
+func (p *port[T]) restore(l *loan) {
+	if l.back != nil || !p.onlyBorrowed {
+		if p.onlyBorrowed {
+			l.back.Recycle(l.b)
+		}
+		*l = loan{}
+	}
+	p.en.loans.Put(l)
 }
 
 func returnCredit(c creditSum) {

@@ -1,5 +1,5 @@
-// Hello is the greeting of nodes: each tells all others its name, and says good
-// bye when it has heard from everyone.
+// Hello is the greeting of nodes: each says hello to all others and prints what
+// it hears.
 package main
 
 import (
@@ -10,37 +10,25 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Greeting is an event: a name and a payload type. It is reliable: no greeting is
-// lost.
+// Greeting is an event: a name, a payload type, and reliable delivery.
 var Greeting = task.NewEvent[string]("greeting")
 
 func main() { parallel.Main(greet) }
 
 func greet(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
-	heard := make(chan string, node.Size()) // one greeting from each of the others fits
-
-	Greeting.On(t, func(ctx context.Context, text string) error {
-		heard <- text
+	Greeting.On(t, func(_ context.Context, text string) error {
+		fmt.Println(text)
 		return nil
 	})
-	t.Use(func(ctx context.Context, _ *struct{}, next task.Next) error {
+	t.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 		text := fmt.Sprintf("hello from node %d", node.ID())
 		if err := Greeting.Emit(ctx, t, text, task.OnlyRemote()); err != nil {
 			return err
 		}
-		for range node.Size() - 1 {
-			select {
-			case text := <-heard:
-				fmt.Println(text)
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		if err := node.Barrier(ctx, "everyone has heard everyone"); err != nil {
-			return err
-		}
-		return next(ctx)
-	})
+		// The first node to end ends the job, so all wait until all have spoken.
+		return node.Barrier(ctx, "all have spoken")
+	}))
+	// What was emitted before the end is heard before the end.
 	return t.Run(ctx, task.MaxSteps(1))
 }

@@ -288,7 +288,7 @@ func rawPeer(where string) error {
 	var n [4]byte
 	for {
 		if _, err := io.ReadFull(rd, n[:]); err != nil {
-			return nil
+			return nil //nolint:nilerr // the other side has ended
 		}
 		size := binary.LittleEndian.Uint32(n[:])
 		if _, err := io.ReadFull(rd, body[:size]); err != nil {

@@ -43,7 +43,7 @@ type Watch struct {
 // call fails it.
 func Check(t testing.TB) *Watch {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "leak")
+	dir, err := os.MkdirTemp("", "leak") //nolint:usetesting // t.TempDir has names too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -208,11 +208,9 @@ func choice(name string, field func(*Env) *string, words ...string) variable {
 		name,
 		func(e *Env) string { return *field(e) },
 		func(e *Env, s string) error {
-			for _, w := range words {
-				if s == w {
-					*field(e) = s
-					return nil
-				}
+			if slices.Contains(words, s) {
+				*field(e) = s
+				return nil
 			}
 			return fmt.Errorf("want one of %s", strings.Join(words, ", "))
 		},

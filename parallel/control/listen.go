@@ -20,8 +20,8 @@ func Listener(env Env) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s=%d: %w", VarListenFD, env.ListenFD, err)
 	}
-	defer file.Close() // FileListener has made its own copy
 	l, err := net.FileListener(file)
+	_ = file.Close() // FileListener has made its own copy
 	if err != nil {
 		return nil, fmt.Errorf("open %s=%d: %w", VarListenFD, env.ListenFD, err)
 	}

@@ -34,7 +34,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 			t.Errorf("%d: %+v, %v", i, got, err)
 		}
 	}
-	if _, err := r.Next(); err != io.EOF {
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestReaderSkipsMalformedLines(t *testing.T) {
 
 func TestReaderTakesATornLineForTheEnd(t *testing.T) {
 	for _, torn := range []string{`{"type":"ready"}`, strings.Repeat("x", 2*control.MaxLine)} {
-		if m, err := control.NewReader(strings.NewReader(torn)).Next(); err != io.EOF {
+		if m, err := control.NewReader(strings.NewReader(torn)).Next(); !errors.Is(err, io.EOF) {
 			t.Errorf("%.40q: %+v, %v", torn, m, err)
 		}
 	}

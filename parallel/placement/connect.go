@@ -13,7 +13,7 @@ func (p *planner) listen() {
 	switch {
 	case p.plan.Carrier == CarrierRedis:
 		if p.flags.Ports != "" || p.flags.Address != "" {
-			p.fault("--mq-type redis: nodes do not listen; leave out --ports and --address")
+			p.faultf("--mq-type redis: nodes do not listen; leave out --ports and --address")
 		}
 	case p.tcp:
 		p.listenTCP()
@@ -31,7 +31,7 @@ func (p *planner) listenUnix() {
 			size += 9
 		}
 		if size > maxSocketPath {
-			p.fault("socket path %s: %d bytes, the system allows %d: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp", path, size, maxSocketPath)
+			p.faultf("socket path %s: %d bytes, the system allows %d: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp", path, size, maxSocketPath)
 			return
 		}
 		n.Listen = "unix://" + path
@@ -60,13 +60,13 @@ func (p *planner) listenTCP() {
 		}
 		a, err := ParseAddress("tcp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ports[i])))
 		if err != nil {
-			p.fault("--address %q: %w", host, err)
+			p.faultf("--address %q: %w", host, err)
 			return
 		}
 		n.Listen, n.Advertise = a.String(), p.advertise(a, n.Host)
 		key := n.Host + " " + n.Listen
 		if other, taken := seen[key]; taken && ports[i] != 0 {
-			p.fault("%s is given to node %d and to node %d", n.Listen, other, n.ID)
+			p.faultf("%s is given to node %d and to node %d", n.Listen, other, n.ID)
 		}
 		seen[key] = n.ID
 	}
@@ -94,7 +94,7 @@ func (p *planner) ports() []int {
 	out := make([]int, len(p.plan.Nodes))
 	inSpec := slices.ContainsFunc(p.tasks, func(t TaskSpec) bool { return t.Ports != "" })
 	if inSpec && p.flags.Ports != "" {
-		p.fault("--ports: the platform spec has ports too; give one of them")
+		p.faultf("--ports: the platform spec has ports too; give one of them")
 		return nil
 	}
 	for rank, launcher := range p.site.Launchers {
@@ -168,10 +168,10 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 			a, err := ParseAddress(word)
 			switch {
 			case err != nil:
-				p.fault("%s %q: %w", name, word, err)
+				p.faultf("%s %q: %w", name, word, err)
 				return
 			case a.Port == 0 && a.Scheme == "tcp":
-				p.fault("%s %q: want a port from 1 to 65535", name, word)
+				p.faultf("%s %q: want a port from 1 to 65535", name, word)
 				return
 			}
 			if !slices.Contains(n.Extern, a.String()) {
@@ -184,10 +184,10 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 		_, known := slices.BinarySearch(ids, id)
 		switch {
 		case err != nil || !known:
-			p.fault("%s %s: no such node; there are %s", name, word, brief(ids))
+			p.faultf("%s %s: no such node; there are %s", name, word, brief(ids))
 			return
 		case id == n.ID:
-			p.fault("%s %s: node %d would dial itself", name, word, id)
+			p.faultf("%s %s: node %d would dial itself", name, word, id)
 			return
 		case !slices.Contains(n.Dials, id):
 			n.Dials = append(n.Dials, id)
@@ -205,10 +205,10 @@ func (p *planner) connectRedis() {
 		port = 6379
 	}
 	if port < 1 || port > 65535 {
-		p.fault("--redis-port %d: want a number from 1 to 65535", port)
+		p.faultf("--redis-port %d: want a number from 1 to 65535", port)
 	}
 	if p.flags.AttachTo != "" {
-		p.fault("--mq-type redis: nodes dial only the server; leave out --attach-to")
+		p.faultf("--mq-type redis: nodes dial only the server; leave out --attach-to")
 	}
 	for i := range p.plan.Nodes {
 		p.plan.Nodes[i].Extern = []string{"redis://" + net.JoinHostPort(host, strconv.Itoa(port))}

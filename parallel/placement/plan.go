@@ -131,7 +131,7 @@ type planner struct {
 	faults []error
 }
 
-func (p *planner) fault(format string, args ...any) {
+func (p *planner) faultf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	if !slices.ContainsFunc(p.faults, func(e error) bool { return e.Error() == err.Error() }) {
 		p.faults = append(p.faults, err)
@@ -144,7 +144,7 @@ func (p *planner) pick(flag, value, fallback string, known ...string) string {
 		return fallback
 	}
 	if !slices.Contains(known, value) {
-		p.fault("%s %q: want one of %s", flag, value, strings.Join(known, ", "))
+		p.faultf("%s %q: want one of %s", flag, value, strings.Join(known, ", "))
 	}
 	return value
 }
@@ -154,7 +154,7 @@ func (p *planner) defaults() {
 	f, s := &p.flags, &p.site
 	if f.Job != "" {
 		if err := CheckJob(f.Job); err != nil {
-			p.fault("%w", err)
+			p.faultf("%w", err)
 		}
 	}
 	p.plan = Plan{Job: f.Job, Rank: s.Rank}
@@ -164,7 +164,7 @@ func (p *planner) defaults() {
 		p.plan.Carrier = CarrierMesh
 	}
 	if f.Workers < 0 || f.Workers > maxNodes {
-		p.fault("--parallel-workers %d: want a number from 1 to %d", f.Workers, maxNodes)
+		p.faultf("--parallel-workers %d: want a number from 1 to %d", f.Workers, maxNodes)
 	}
 	f.Workers = max(f.Workers, 1)
 	if s.Port == 0 {
@@ -174,7 +174,7 @@ func (p *planner) defaults() {
 		s.Launchers = []Launcher{{}}
 	}
 	if s.Rank < 0 || s.Rank >= len(s.Launchers) {
-		p.fault("rank %d of %d launchers: want a number from 0 to %d", s.Rank, len(s.Launchers), len(s.Launchers)-1)
+		p.faultf("rank %d of %d launchers: want a number from 0 to %d", s.Rank, len(s.Launchers), len(s.Launchers)-1)
 	}
 	p.labels = p.checkLabels("--labels", f.Labels)
 	p.protocol()
@@ -196,7 +196,7 @@ func (p *planner) protocol() {
 		needs = "ports or address in the platform spec"
 	}
 	if protocol == "ipc" && needs != "" && p.plan.Carrier == CarrierMesh {
-		p.fault("--protocol ipc: %s needs --protocol tcp", needs)
+		p.faultf("--protocol ipc: %s needs --protocol tcp", needs)
 	}
 	p.tcp = protocol == "tcp" || needs != ""
 }
@@ -206,9 +206,9 @@ func (p *planner) checkLabels(name, list string) []string {
 	for _, l := range labels {
 		switch {
 		case strings.ContainsAny(l, " \t\r\n\x00*?[]\\"):
-			p.fault("%s %q: a label has no white space and no *, ?, [, ] or \\", name, l)
+			p.faultf("%s %q: a label has no white space and no *, ?, [, ] or \\", name, l)
 		case l == "standalone" || l == "distributed" || strings.HasPrefix(l, "node."):
-			p.fault("%s %q: is given by ditask itself", name, l)
+			p.faultf("%s %q: is given by ditask itself", name, l)
 		}
 	}
 	slices.Sort(labels)
@@ -222,7 +222,7 @@ func (p *planner) layout() {
 	if p.flags.Spec != nil {
 		p.tasks = p.flags.Spec.Tasks
 		if perRank = len(p.site.Launchers) > 1; perRank && len(p.tasks) != len(p.site.Launchers) {
-			p.fault("platform spec: %d tasks for %d launchers", len(p.tasks), len(p.site.Launchers))
+			p.faultf("platform spec: %d tasks for %d launchers", len(p.tasks), len(p.site.Launchers))
 			return
 		}
 	}
@@ -249,15 +249,15 @@ func (p *planner) addTask(rank, k int, local *int) {
 		workers = p.flags.Workers
 	}
 	if len(p.plan.Nodes)+workers > maxNodes {
-		p.fault("more than %d nodes", maxNodes)
+		p.faultf("more than %d nodes", maxNodes)
 		return
 	}
 	labels := append(slices.Clone(p.labels), p.checkLabels(fmt.Sprintf("platform spec: tasks[%d].labels", k), t.Labels)...)
 	slices.Sort(labels)
-	labels = slices.Compact(labels)
+	labels = append([]string{}, slices.Compact(labels)...) // never null in JSON
 	for range workers {
 		p.plan.Nodes = append(p.plan.Nodes, Node{
-			LocalID: *local, Rank: rank, Host: p.site.Launchers[rank].Host, Labels: labels,
+			LocalID: *local, Rank: rank, Host: p.site.Launchers[rank].Host, Labels: labels, Dials: []int{},
 		})
 		p.task = append(p.task, k)
 		*local++
@@ -270,7 +270,7 @@ func (p *planner) identify() {
 	inSpec := slices.ContainsFunc(p.tasks, func(t TaskSpec) bool { return t.NodeIDs != "" })
 	switch {
 	case inSpec && p.flags.NodeIDs != "":
-		p.fault("--node-ids: the platform spec has node_ids too; give one of them")
+		p.faultf("--node-ids: the platform spec has node_ids too; give one of them")
 		return
 	case p.flags.NodeIDs != "":
 		p.assign("--node-ids", "ids", p.flags.NodeIDs, 0, len(nodes), 0, maxID, func(n *Node, id int) { n.ID = id })
@@ -283,7 +283,7 @@ func (p *planner) identify() {
 	seen := make(map[int]bool, len(nodes))
 	for _, n := range nodes {
 		if seen[n.ID] {
-			p.fault("node id %d is given twice", n.ID)
+			p.faultf("node id %d is given twice", n.ID)
 		}
 		seen[n.ID] = true
 	}
@@ -330,7 +330,7 @@ func (p *planner) runs() func(yield func(first, last int) bool) {
 func (p *planner) assign(name, noun, list string, first, last, least, limit int, set func(*Node, int)) {
 	numbers, err := series(name, noun, list, last-first, least, limit)
 	if err != nil {
-		p.fault("%w", err)
+		p.faultf("%w", err)
 		return
 	}
 	for i, number := range numbers {

@@ -59,7 +59,7 @@ type specParser struct {
 	faults []error
 }
 
-func (p *specParser) fault(path, format string, args ...any) {
+func (p *specParser) faultf(path, format string, args ...any) {
 	p.faults = append(p.faults, fmt.Errorf("platform spec: %s: %s", path, fmt.Sprintf(format, args...)))
 }
 
@@ -67,7 +67,7 @@ func (p *specParser) fault(path, format string, args ...any) {
 func (p *specParser) object(path string, v any, known ...string) map[string]any {
 	m, ok := v.(map[string]any)
 	if !ok {
-		p.fault(path, "want an object, got %s", kindOf(v))
+		p.faultf(path, "want an object, got %s", kindOf(v))
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -76,7 +76,7 @@ func (p *specParser) object(path string, v any, known ...string) map[string]any 
 			if path != "(top)" {
 				at = path + "." + key
 			}
-			p.fault(at, "unknown key; known are %s", strings.Join(known, ", "))
+			p.faultf(at, "unknown key; known are %s", strings.Join(known, ", "))
 		}
 	}
 	return m
@@ -89,7 +89,7 @@ func (p *specParser) spec(root any) *Spec {
 	}
 	tasks, ok := m["tasks"].([]any)
 	if !ok || len(tasks) == 0 {
-		p.fault("tasks", "want an array of at least one task")
+		p.faultf("tasks", "want an array of at least one task")
 		return nil
 	}
 	spec := &Spec{}
@@ -109,14 +109,14 @@ func (p *specParser) task(path string, v any) TaskSpec {
 	}
 	if a, ok := m["address"]; ok {
 		if t.Address, ok = a.(string); !ok {
-			p.fault(path+".address", "want a text, got %s", kindOf(a))
+			p.faultf(path+".address", "want a text, got %s", kindOf(a))
 		}
 	}
 	if w, ok := m["parallel_workers"]; ok {
 		n, _ := w.(json.Number)
 		i, err := n.Int64()
 		if err != nil || i < 1 || i > maxNodes {
-			p.fault(path+".parallel_workers", "want a number from 1 to %d", maxNodes)
+			p.faultf(path+".parallel_workers", "want a number from 1 to %d", maxNodes)
 		}
 		t.Workers = int(i)
 	}
@@ -145,7 +145,7 @@ func (p *specParser) list(path string, m map[string]any, key string) string {
 			if many {
 				at = fmt.Sprintf("%s[%d]", at, i)
 			}
-			p.fault(at, "want a text or a number, got %s", kindOf(item))
+			p.faultf(at, "want a text or a number, got %s", kindOf(item))
 		}
 	}
 	return strings.Join(out, ",")

@@ -24,8 +24,8 @@ func wrap(c net.Conn) net.Conn {
 		return c
 	}
 	if b, ok := c.(interface {
-		SetReadBuffer(int) error
-		SetWriteBuffer(int) error
+		SetReadBuffer(bytes int) error
+		SetWriteBuffer(bytes int) error
 	}); ok && c.LocalAddr().Network() == "unix" {
 		// The system's default holds less than one chunk. Tcp grows its own.
 		_, _ = b.SetReadBuffer(socketBytes), b.SetWriteBuffer(socketBytes)
