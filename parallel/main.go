@@ -2,15 +2,18 @@ package parallel
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -137,9 +140,11 @@ func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	tlsConfig, err := loadTLS(env)
-	if err != nil {
-		return nil, err
+	var tlsConfig *tls.Config
+	if env.TLSCert != "" || env.TLSKey != "" || env.TLSCA != "" {
+		if tlsConfig, err = mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA); err != nil {
+			return nil, err
+		}
 	}
 	if token == "" && beyondLoopback(env.Listen) {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
@@ -278,4 +283,35 @@ func (p *process) reportStatus() (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-ended }
+}
+
+// beyondLoopback reports whether other machines can reach addr.
+func beyondLoopback(addr string) bool {
+	network, address, err := mesh.Split(addr)
+	if err != nil || network != "tcp" {
+		return false
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}
+
+// version is the version of ditask that is built into this program.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if info.Main.Path == "github.com/ditask/ditask" {
+		return info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == "github.com/ditask/ditask" {
+			return d.Version
+		}
+	}
+	return ""
 }

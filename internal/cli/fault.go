@@ -76,7 +76,7 @@ func dashed(names []string) []string {
 func didYouMean(word string, known []string) string {
 	best, least := "", 3
 	for _, k := range known {
-		if d := distance(word, k); d < least && d < len(word)/2 {
+		if d := distance(word, k); d < least && d < (len(word)+1)/2 {
 			best, least = k, d
 		}
 	}

@@ -246,7 +246,7 @@ func random(n int) string {
 // seconds reads a number of seconds, or a duration with its unit.
 func seconds(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
-	if f, ferr := strconv.ParseFloat(s, 64); ferr == nil {
+	if f, ferr := strconv.ParseFloat(s, 64); ferr == nil && f >= 0 && f <= 24*60*60 {
 		d, err = time.Duration(f*float64(time.Second)), nil
 	}
 	if err != nil || d < 0 || d > 24*time.Hour {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
 )
 
 // How often nodes are asked for their status, and how often the table of them
@@ -53,17 +55,24 @@ func (c *command) run(ctx *urfave.Context) error {
 		return err
 	}
 	defer prog.release()
-	runDir, err := launch.MakeRunDir(job)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(runDir) }()
-	if plan, err = planOf(ctx, job, runDir); err != nil {
-		return err
+	if needsRunDir(plan) {
+		runDir, err := launch.MakeRunDir(job)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(runDir) }()
+		if plan, err = planOf(ctx, job, runDir); err != nil {
+			return err
+		}
 	}
 	cfg.Plan, cfg.Signals, cfg.Env.Main = plan, signals, prog.main
 	cfg.Command = append([]string{prog.path}, c.args...)
 	return c.launch(cfg, !ctx.Bool("no-table"))
+}
+
+// needsRunDir reports whether a node of this launcher listens on a unix socket.
+func needsRunDir(plan placement.Plan) bool {
+	return slices.ContainsFunc(plan.Local(), func(n placement.Node) bool { return strings.HasPrefix(n.Listen, "unix://") })
 }
 
 // programOf resolves the package; a signal ends that.

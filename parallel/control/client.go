@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -17,8 +18,12 @@ const patience = time.Second
 // Client is a node's end of its control socket. It is safe for concurrent use.
 // A Client without a launcher (Env.ControlFD is 0) accepts everything, says
 // nothing, and is never Gone.
+//
+// As soon as a Client notices that the launcher is gone, by reading or by
+// writing, it removes the socket that the launcher would have removed.
 type Client struct {
 	file     *os.File      // nil without a launcher
+	listen   string        // the node's address, which is removed with the launcher
 	gone     chan struct{} // closed by read when the launcher is gone; nil without one
 	interval atomic.Int64
 
@@ -37,12 +42,13 @@ func Open(env Env) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s=%d: %w", VarControlFD, env.ControlFD, err)
 	}
-	return NewClient(file), nil
+	return NewClient(file, env.Listen), nil
 }
 
 // NewClient is a Client over one file of a Pair, which it owns from then on.
-func NewClient(file *os.File) *Client {
-	c := &Client{file: file, gone: make(chan struct{})}
+// listen is the address of the node's socket; empty: it has none.
+func NewClient(file *os.File, listen string) *Client {
+	c := &Client{file: file, listen: listen, gone: make(chan struct{})}
 	go c.read()
 	return c
 }
@@ -55,7 +61,10 @@ func (c *Client) read() {
 		m, err := r.Next()
 		switch {
 		case errors.Is(err, ErrMalformed):
-		case err != nil:
+		case errors.Is(err, os.ErrClosed): // by Close
+			return
+		case err != nil: // end-of-file, or a reset if the launcher had not read all
+			RemoveSocket(c.listen)
 			return
 		case m.Type == TypeInterval:
 			c.interval.Store(int64(m.Interval))
@@ -133,6 +142,9 @@ func (c *Client) write(m Message, wait time.Duration) error {
 func (c *Client) fault(err error, wait time.Duration) error {
 	if err == nil || wait == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		RemoveSocket(c.listen)
 	}
 	return fmt.Errorf("control socket: %w", err)
 }

@@ -26,7 +26,7 @@ func pair(t *testing.T) (*os.File, *control.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := control.NewClient(node)
+	c := control.NewClient(node, "")
 	t.Cleanup(func() { _ = launcher.Close(); _ = c.Close() })
 	return launcher, c
 }
@@ -75,6 +75,38 @@ func TestGoneWhenTheLauncherIs(t *testing.T) {
 	<-c.Gone()
 	if err := c.Ready(); err == nil {
 		t.Error("Ready to nobody: no error")
+	}
+}
+
+func TestOrphanRemovesItsSocket(t *testing.T) {
+	for _, byWriting := range []bool{false, true} {
+		launcher, node, err := control.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "run")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "n0.sock"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.WriteString("never read\n"); err != nil {
+			t.Fatal(err)
+		}
+		_ = launcher.Close()
+		c := control.NewClient(node, "unix://"+filepath.Join(dir, "n0.sock"))
+		if byWriting {
+			if err := c.Outcome(control.Outcome{Kind: control.Success}); err == nil {
+				t.Error("no error")
+			}
+		} else {
+			<-c.Gone()
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("by writing %v: the folder is left: %v", byWriting, err)
+		}
+		_ = c.Close()
 	}
 }
 

@@ -9,8 +9,8 @@
 //	defer client.Close()
 //	client.Ready()
 //	select {
-//	case <-client.Gone(): // the launcher is dead: end, and remove what it would have removed
-//		control.RemoveSocket(env.Listen)
+//	case <-client.Gone(): // the launcher is dead, and the node's socket is removed: end
+//		control.KillGroup()
 //	case err := <-done:
 //		client.Outcome(control.Outcome{Kind: control.Success, Node: env.NodeID})
 //	}

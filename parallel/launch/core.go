@@ -254,7 +254,7 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 	c.failures = append(c.failures, f)
 	out := c.retired(i)
 	if c.phase < stopping {
-		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.Headline()+"; the job ends")...)
+		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.how()+"; the job ends")...)
 	}
 	return out
 }

@@ -301,7 +301,7 @@ func TestReportSaysTheFirstFailureOnce(t *testing.T) {
 		want string
 	}{
 		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"}, "node 2 (learner) failed: exit code 1: no memory\nstack\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack", Lines: []string{"x", "error: no memory"}}, "node 2 failed: exit code 1, as it says above\n"},
+		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: &control.Outcome{Kind: control.Failure, Node: 2, Error: "no memory\nstack"}, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}), "node 2 failed: exit code 1, as it says above\n"},
 		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, "node 2, attempt 3, failed: killed; its last lines:\n    a\n    b\n"},
 		{Failure{Node: 2, Cause: 2, ExitCode: 4}, "node 2 failed: exit code 4\n"},
 	} {

@@ -149,7 +149,7 @@ func TestL11FirstFailureIsReportedWithItsCode(t *testing.T) {
 	if err := r.Report(&report); err != nil || report.String() != "node 2 failed: exit code 3: out of luck\n" {
 		t.Errorf("report %q", report.String())
 	}
-	if n := strings.Count(j.err.String(), "out of luck"); n != 1 {
+	if n := strings.Count(j.err.String()+report.String(), "out of luck"); n != 1 {
 		t.Errorf("the cause is written %d times:\n%s", n, j.err.String())
 	}
 }

@@ -27,7 +27,8 @@ type Launcher struct {
 
 	mu     sync.Mutex
 	states []State // in order of local id
-	ready  bool    // all nodes were ready, which was said
+	ready  []bool  // which nodes have been ready, in order of local id
+	waited int     // how many have not: that all have is said once
 }
 
 // node is a node of the plan with what belongs to all of its attempts.
@@ -87,6 +88,7 @@ func New(cfg Config) (*Launcher, error) {
 		l.nodes = append(l.nodes, &node{Node: n})
 		l.states = append(l.states, State{ID: n.ID, Labels: n.Labels, Phase: Waiting})
 	}
+	l.ready, l.waited = make([]bool, len(ids)), len(ids)
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
 	return l, nil
 }
@@ -232,7 +234,7 @@ func (l *Launcher) heard(i int, log *nodeLog, m control.Message) {
 	switch m.Type {
 	case control.TypeReady:
 		l.change(i, func(s *State) { s.Phase = Running })
-		l.sayReady()
+		l.sayReady(i)
 	case control.TypeStatus:
 		if m.Status.Role != "" {
 			log.setRole(m.Status.Role)
@@ -241,19 +243,17 @@ func (l *Launcher) heard(i int, log *nodeLog, m control.Message) {
 	}
 }
 
-// sayReady says once that all nodes of this launcher are ready.
-func (l *Launcher) sayReady() {
+// sayReady says once that all nodes of this launcher have been ready.
+func (l *Launcher) sayReady(i int) {
 	l.mu.Lock()
-	said := l.ready
-	if !said {
-		l.ready = true
-		for _, s := range l.states {
-			l.ready = l.ready && s.Phase == Running
-		}
+	first := !l.ready[i]
+	if first {
+		l.ready[i] = true
+		l.waited--
 	}
-	now := l.ready && !said
+	all := first && l.waited == 0
 	l.mu.Unlock()
-	if now {
+	if all {
 		l.out.say("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,10 +17,11 @@ import (
 // maxLine is where a line is cut in the merged stream, in bytes.
 const maxLine = 64 << 10
 
-// The last lines that are kept of every node, and the bytes kept of each.
+// The last lines that are kept of every node, enough to find an error at the
+// top of a stack in them, and the bytes kept of each.
 const (
-	tailLines = 12
-	tailBytes = 2 << 10
+	tailLines = 256
+	tailBytes = 1 << 10
 )
 
 // output is the merged stream of all nodes. It is safe for concurrent use.
@@ -131,7 +133,8 @@ type nodeLog struct {
 
 	mu     sync.Mutex
 	role   string
-	tail   []string // the last lines, oldest first
+	tail   []string // the last lines, a ring when it is full
+	oldest int      // where the ring begins
 	file   *os.File // nil: none, or no more
 	within string   // the stream that has begun a line in file and not ended it
 }
@@ -184,17 +187,20 @@ func (n *nodeLog) setRole(role string) {
 func (n *nodeLog) remember(text []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.tail) == tailLines {
-		n.tail = append(n.tail[:0], n.tail[1:]...)
+	line := string(text[:min(len(text), tailBytes)])
+	if len(n.tail) < tailLines {
+		n.tail = append(n.tail, line)
+		return
 	}
-	n.tail = append(n.tail, string(text[:min(len(text), tailBytes)]))
+	n.tail[n.oldest] = line
+	n.oldest = (n.oldest + 1) % tailLines
 }
 
-// lines are the last lines of the node, its own choice of stream.
+// lines are the last lines of the node, of both streams, oldest first.
 func (n *nodeLog) lines() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return append([]string(nil), n.tail...)
+	return slices.Concat(n.tail[n.oldest:], n.tail[:n.oldest])
 }
 
 // keep writes a piece of a stream to the node's file.

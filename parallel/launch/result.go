@@ -40,7 +40,8 @@ type Failure struct {
 	Error    string   // what the node said of it; may be empty
 	Lines    []string // the last lines that it wrote
 
-	late bool // the launcher's own killing
+	late    bool // the launcher's own killing
+	written bool // the node has written the error itself
 }
 
 func newFailure(n coreNode, e exit) Failure {
@@ -54,8 +55,14 @@ func newFailure(n coreNode, e exit) Failure {
 	case e.outcome != nil && e.outcome.Kind == control.Failure:
 		f.Cause, f.Error = e.outcome.Node, e.outcome.Error
 	}
+	head, _, _ := strings.Cut(f.Error, "\n")
+	f.written = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
+	f.Lines = f.Lines[max(len(f.Lines)-reportLines, 0):]
 	return f
 }
+
+// reportLines is how many of the last lines of a node are reported.
+const reportLines = 12
 
 // ExitCode is the exit code for the process of the launcher: 0 success, 75
 // preempted (drained and checkpointed after SIGTERM: run again to resume), 130
@@ -117,18 +124,13 @@ func (f Failure) how() string {
 // text is the whole report. What the node has written itself, just above in
 // the log, is not written again.
 func (f Failure) text() string {
-	head, rest, _ := strings.Cut(f.Error, "\n")
-	written := head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
 	switch {
-	case f.Error != "" && !written:
-		if rest != "" {
-			rest = strings.TrimSuffix("\n"+rest, "\n")
-		}
-		return fmt.Sprintf("%s%s\n", f.Headline(), rest)
+	case f.written:
+		return f.how() + ", as it says above\n"
+	case f.Error != "":
+		return f.how() + ": " + strings.TrimSuffix(f.Error, "\n") + "\n"
 	case len(f.Lines) == 0:
 		return f.how() + "\n"
-	case written:
-		return f.how() + ", as it says above\n"
 	}
 	return f.how() + "; its last lines:\n    " + strings.Join(f.Lines, "\n    ") + "\n"
 }

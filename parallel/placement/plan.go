@@ -254,10 +254,10 @@ func (p *planner) addTask(rank, k int, local *int) {
 	}
 	labels := append(slices.Clone(p.labels), p.checkLabels(fmt.Sprintf("platform spec: tasks[%d].labels", k), t.Labels)...)
 	slices.Sort(labels)
-	labels = slices.Compact(labels)
+	labels = append([]string{}, slices.Compact(labels)...) // never null in JSON
 	for range workers {
 		p.plan.Nodes = append(p.plan.Nodes, Node{
-			LocalID: *local, Rank: rank, Host: p.site.Launchers[rank].Host, Labels: labels,
+			LocalID: *local, Rank: rank, Host: p.site.Launchers[rank].Host, Labels: labels, Dials: []int{},
 		})
 		p.task = append(p.task, k)
 		*local++

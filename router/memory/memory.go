@@ -242,3 +242,9 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.out.setDeadline(&c.out.writeBy, t)
 	return nil
 }
+
+// CloseWrite ends this end's direction only.
+func (c *conn) CloseWrite() error {
+	c.out.close()
+	return nil
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/routertest"
@@ -59,6 +60,68 @@ func TestUnixStar(t *testing.T) {
 
 func TestTCP(t *testing.T) {
 	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: ports()})
+}
+
+func TestTCPWithTLS(t *testing.T) {
+	f := certtest.New(t)
+	cfg, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := func(testing.TB) router.Carrier { return mesh.New(mesh.Config{TLS: cfg}) }
+	routertest.Run(t, routertest.Setup{Carrier: secure, Addr: ports()})
+}
+
+func TestTLSRefusesAnotherAuthority(t *testing.T) {
+	mine, theirs := certtest.New(t), certtest.New(t)
+	server, err := mesh.LoadTLS(mine.Cert, mine.Key, mine.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := mesh.LoadTLS(theirs.Cert, theirs.Key, theirs.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := mesh.New(mesh.Config{TLS: server}).Listen(t.Context(), "tcp://127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = c.Read(make([]byte, 1)); _ = c.Close() }()
+		}
+	}()
+	_, err = mesh.New(mesh.Config{TLS: client}).Dial(t.Context(), "tcp://"+l.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Error(err)
+	}
+	if _, err := mesh.LoadTLS(mine.Cert, "", mine.CA); err == nil {
+		t.Error("a key is missing")
+	}
+}
+
+func TestBusyAndStaleAddresses(t *testing.T) {
+	c := mesh.New(mesh.Config{})
+	for _, addr := range []string{"tcp://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
+		l, err := c.Listen(t.Context(), addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Listen(t.Context(), c.Advertise(l)); err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), l.Addr().String()) {
+			t.Errorf("a busy address: %v", err)
+		}
+		_ = l.Close()
+		again, err := c.Listen(t.Context(), c.Advertise(l))
+		if err != nil {
+			t.Fatalf("after it was closed: %v", err)
+		}
+		_ = again.Close()
+	}
 }
 
 func TestAddresses(t *testing.T) {

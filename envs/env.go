@@ -1,0 +1,85 @@
+package envs
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Env is one environment with actions of type A: int for a [Discrete] action
+// space, []float32 for a [Box].
+type Env[A any] interface {
+	// Name identifies the kind of environment, such as "CartPole-v1".
+	Name() string
+	// ObservationSpace is the space of the observations.
+	ObservationSpace() Box
+	// ActionSpace is the space of the actions.
+	ActionSpace() Space[A]
+	// Reset starts an episode and returns its first observation. A seed
+	// restarts the environment's random numbers; without one they go on.
+	// More than one seed is an error.
+	Reset(seed ...uint64) (obs []float32, info Info, err error)
+	// Step runs one time step. After Terminated or Truncated the next call
+	// must be Reset. The environment may alias action only during the call.
+	Step(action A) (Step, error)
+}
+
+// Step is the outcome of one time step.
+type Step struct {
+	Obs        []float32 // observation after the step; overwritten by the next call
+	Reward     float64
+	Terminated bool // the episode reached an end of the task itself: no future
+	Truncated  bool // the episode was cut from outside, such as by a time limit
+	Info       Info
+}
+
+// Info is what an environment tells besides its observation. The zero value
+// says nothing.
+type Info struct {
+	// Episode is set by RecordEpisodeStatistics on the last step of an episode,
+	// and overwritten when the next episode ends.
+	Episode *Episode
+	// Values are the environment's own, by name. Mostly nil.
+	Values map[string]any
+}
+
+// Episode sums up one finished episode.
+type Episode struct {
+	Return float64 // sum of the rewards
+	Length int     // time steps
+}
+
+// The errors of a call at the wrong time or with a wrong value. What is
+// returned wraps them with the environment's name and the value.
+var (
+	ErrNotReset    = errors.New("step before the first reset")
+	ErrEpisodeOver = errors.New("step after the end of the episode: call Reset first")
+	ErrAction      = errors.New("action outside of the action space")
+	ErrSeeds       = errors.New("reset takes at most one seed")
+	ErrShape       = errors.New("observation of the wrong length")
+)
+
+// actionError says which action was refused, and by which space.
+func actionError[A any](name string, action A, space Space[A]) error {
+	return fmt.Errorf("%s: %w: %v is not in %v", name, ErrAction, action, space)
+}
+
+// Error is what went wrong in one environment of a vector.
+type Error struct {
+	Env   string // the environment's name
+	Index int    // its place in the vector, from 0
+	Op    string // "reset" or "step"
+	Err   error  // the cause; for a panic, its value
+	Stack []byte // of the panic, else nil
+}
+
+// Error names the environment, its index and the operation.
+func (e *Error) Error() string {
+	what := ""
+	if e.Stack != nil {
+		what = "panic: "
+	}
+	return fmt.Sprintf("%s env %s[%d]: %s%v", e.Op, e.Env, e.Index, what, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,88 @@
+package envs_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+)
+
+func TestP4RestoredVectorGoesOnTheSame(t *testing.T) {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep} {
+		for _, steps := range []int{0, 1, 9, 10, 11, 50} {
+			v, again := envs.CartPole(3, mode), envs.CartPole(3, mode)
+			_, _ = v.Reset(7)
+			for i := range steps {
+				if _, err := v.Step([]int{0, 1, i % 2}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			state, err := v.AppendSnapshot([]byte("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest, err := again.RestoreSnapshot(append(state[1:], 'y'))
+			if err != nil || string(rest) != "y" {
+				t.Fatal(string(rest), err)
+			}
+			for i := range 200 {
+				a, err1 := v.Step([]int{0, 1, i % 2})
+				b, err2 := again.Step([]int{0, 1, i % 2})
+				if err := errors.Join(err1, err2); err != nil {
+					t.Fatal(err)
+				}
+				if x, y := trace(a), trace(b); x != y {
+					t.Fatalf("%v, restored after %d steps: step %d gives %s, want %s", mode, steps, i, y, x)
+				}
+			}
+		}
+	}
+}
+
+func trace(r *envs.Result) string {
+	s := fmt.Sprint(r.Obs, r.Rewards, r.Terminated, r.Truncated, r.Reset)
+	for _, i := range r.Infos {
+		if i.Episode != nil {
+			s += fmt.Sprint(*i.Episode)
+		}
+	}
+	return s
+}
+
+func TestSnapshotRefuses(t *testing.T) {
+	v := envs.CartPole(2)
+	_, _ = v.Reset(1)
+	state, err := v.AppendSnapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range state {
+		if _, err := envs.CartPole(2).RestoreSnapshot(state[:n]); err == nil {
+			t.Fatalf("%d bytes of %d pass", n, len(state))
+		}
+	}
+	if _, err := envs.CartPole(3).RestoreSnapshot(state); err == nil || err.Error() != "snapshot of 2 environments for a vector of 3" {
+		t.Errorf("another vector: %v", err)
+	}
+	if _, err := counts(envs.NextStep, 3).AppendSnapshot(nil); !errors.Is(err, envs.ErrNoSnapshot) {
+		t.Errorf("an environment that cannot be saved: %v", err)
+	}
+}
+
+func FuzzRestoreSnapshot(f *testing.F) {
+	v := envs.CartPole(2)
+	_, _ = v.Reset(1)
+	state, _ := v.AppendSnapshot(nil)
+	f.Add(state)
+	f.Fuzz(func(t *testing.T, src []byte) {
+		v := envs.CartPole(2)
+		if _, err := v.RestoreSnapshot(src); err != nil {
+			return
+		}
+		_, _ = v.Step([]int{0, 1}) // whatever comes, it does not panic
+		if _, err := v.Reset(1); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

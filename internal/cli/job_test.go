@@ -1,0 +1,237 @@
+//go:build linux
+
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/internal/leak"
+)
+
+// programs are the binaries of the whole-job tests, built once.
+type programs struct {
+	ditask, hello, nodes string
+}
+
+var build = sync.OnceValues(func() (programs, error) {
+	dir, err := os.MkdirTemp("", "programs")
+	if err != nil {
+		return programs{}, err
+	}
+	p := programs{filepath.Join(dir, "ditask"), filepath.Join(dir, "hello"), filepath.Join(dir, "nodes")}
+	for path, pkg := range map[string]string{p.ditask: "../../ditask", p.hello: "../../examples/hello", p.nodes: "./testdata/nodes"} {
+		if out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
+			return p, fmt.Errorf("build %s: %w: %s", pkg, err, out)
+		}
+	}
+	return p, nil
+})
+
+// job is a ditask process and all that comes of it.
+type job struct {
+	*exec.Cmd
+	watch  *leak.Watch
+	stderr bytes.Buffer
+}
+
+func newJob(t *testing.T, program func(programs) string, args ...string) *job {
+	t.Helper()
+	p, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{watch: leak.Check(t)}
+	j.Cmd = exec.Command(p.ditask, append([]string{"--package", program(p)}, args...)...)
+	j.Env, j.Cmd.Stderr = j.watch.Environ(), &j.stderr
+	j.Dir = t.TempDir()
+	return j
+}
+
+func hello(p programs) string { return p.hello }
+func nodes(p programs) string { return p.nodes }
+
+// code is the exit code of a process that was waited for.
+func code(t *testing.T, err error) int {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	return exit.ExitCode()
+}
+
+func (j *job) expect(t *testing.T, err error, want int) {
+	t.Helper()
+	if got := code(t, err); got != want {
+		t.Errorf("exit code %d, want %d:\n%s", got, want, j.stderr.String())
+	}
+	if left := j.watch.Left(); len(left) > 0 {
+		t.Errorf("left when ditask ended: %v", left)
+	}
+}
+
+// start starts the job and returns the pids of its n nodes, once each is in
+// its first step.
+func (j *job) start(t *testing.T, n int) []int {
+	t.Helper()
+	out, err := j.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	re := regexp.MustCompile(`pid=(\d+)`)
+	lines := bufio.NewScanner(out)
+	for len(pids) < n && lines.Scan() {
+		if m := re.FindStringSubmatch(lines.Text()); m != nil {
+			var pid int
+			_, _ = fmt.Sscan(m[1], &pid)
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) < n {
+		t.Fatalf("the nodes did not start: %v, %s", j.Wait(), j.stderr.String())
+	}
+	rest := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, out); close(rest) }()
+	t.Cleanup(func() { <-rest })
+	return pids
+}
+
+func TestL14FinishIsFinish(t *testing.T) {
+	repeats := 100
+	if testing.Short() {
+		repeats = 3
+	}
+	for _, carrier := range []string{"ipc", "tcp"} {
+		for _, workers := range []int{1, 2, 8} {
+			t.Run(fmt.Sprintf("%s/%d", carrier, workers), func(t *testing.T) {
+				for range repeats {
+					j := newJob(t, hello, "--protocol", carrier, "-n", fmt.Sprint(workers))
+					j.expect(t, j.Run(), 0)
+					if t.Failed() {
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestL11FailureIsWrittenOnceWithItsNode(t *testing.T) {
+	j := newJob(t, nodes, "-n", "3", "--", "1=fail")
+	j.expect(t, j.Run(), 1)
+	log := j.stderr.String()
+	if n := len(regexp.MustCompile(`(?m)^.*node\.1: .*out of luck`).FindAllString(log, -1)); n != 1 {
+		t.Errorf("the error is there %d times:\n%s", n, log)
+	}
+	if !strings.Contains(log, "ditask: node 1 failed: exit code 1, as it says above\n") {
+		t.Errorf("no last word:\n%s", log)
+	}
+}
+
+func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
+	j := newJob(t, nodes, "-n", "1", "--", "0=panic")
+	j.expect(t, j.Run(), 1)
+	log := j.stderr.String()
+	if strings.Count(log, "on purpose") != 1 || strings.Count(log, "main.play.func") != 1 || !strings.Contains(log, "[0 #0] ") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+func TestL12KilledNodeComesBack(t *testing.T) {
+	j := newJob(t, nodes, "-n", "4", "--auto-recover", "--", "0=lead", "3=kill")
+	var out bytes.Buffer
+	j.Stdout = &out
+	j.expect(t, j.Run(), 0)
+	if !strings.Contains(out.String(), "node 3 is back\n") || strings.Count(j.stderr.String(), "; restart ") != 1 {
+		t.Errorf("out:\n%s\nlog:\n%s", out.String(), j.stderr.String())
+	}
+}
+
+func TestL13KilledNodeEndsTheJob(t *testing.T) {
+	j := newJob(t, nodes, "-n", "3")
+	pids := j.start(t, 3)
+	_ = syscall.Kill(pids[1], syscall.SIGKILL)
+	j.expect(t, j.Wait(), 137)
+}
+
+func TestL13KilledLauncherLeavesNoNode(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		j := newJob(t, nodes, "-n", "3")
+		for _, pid := range j.start(t, 3) {
+			if stopped {
+				_ = syscall.Kill(pid, syscall.SIGSTOP)
+			}
+		}
+		_ = j.Process.Kill()
+		_ = j.Wait()
+		if left := leak.Await(j.watch.Left, 5*time.Second); len(left) > 0 {
+			t.Errorf("stopped %v: left after 5 s: %v", stopped, left)
+		}
+	}
+}
+
+func TestL13SignalsDrainTheJob(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 75, syscall.SIGINT: 130} {
+		j := newJob(t, nodes, "-n", "3")
+		j.start(t, 3)
+		_ = j.Process.Signal(sig)
+		j.expect(t, j.Wait(), want)
+	}
+}
+
+func TestR8EqualJobsRunSideBySide(t *testing.T) {
+	for _, args := range [][]string{{"-n", "3"}, {"-n", "3", "--job-id", "same", "--protocol", "tcp"}, {"-n", "3", "--job-id", "same"}} {
+		var jobs []*job
+		for range 2 {
+			j := newJob(t, nodes, args...)
+			j.start(t, 3)
+			jobs = append(jobs, j)
+		}
+		for _, j := range jobs {
+			_ = j.Process.Signal(syscall.SIGTERM)
+			j.expect(t, j.Wait(), 75)
+		}
+	}
+}
+
+// BenchmarkReady is a whole job of four nodes that greet each other, from the
+// start of ditask to its end; the baseline is one hello that runs alone.
+func BenchmarkReady(b *testing.B) {
+	p, err := build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		cmd  []string
+	}{{"alone", []string{p.hello}}, {"ditask/4", []string{p.ditask, "-p", p.hello, "-n", "4"}}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if out, err := exec.Command(c.cmd[0], c.cmd[1:]...).CombinedOutput(); err != nil {
+					b.Fatalf("%v: %s", err, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
+)
+
+func states(now time.Time) []launch.State {
+	return []launch.State{
+		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2}},
+		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"}},
+		{ID: 2, Phase: launch.Running, StatusAt: now.Add(-9 * time.Second), Status: control.Status{Rate: 0.125, Lag: 12.34, Note: "x\x1b[2J"}},
+	}
+}
+
+func TestTableHasOneLineANode(t *testing.T) {
+	now := time.Unix(1000, 0)
+	got := strings.Join(table(states(now), now, 120, 24), "\n")
+	want := `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   PEERS  RESTARTS  NOTE
+0     learner  running   1200  350/s   3      0     2      0
+1     gpu      back-off  0     0/s     0      0     0      2
+2     -        running   0     0.12/s  0      12.3  0      0         silent for 9s`
+	if got != want {
+		t.Errorf("got:\n%s", got)
+	}
+}
+
+func TestTableFitsTheTerminal(t *testing.T) {
+	now := time.Unix(1000, 0)
+	rows := table(append(states(now), states(now)...), now, 20, 6)
+	if len(rows) != 4 || rows[3] != "... 4 more" {
+		t.Errorf("%q", rows)
+	}
+	for _, r := range rows {
+		if len(r) >= 20 || strings.ContainsRune(r, '\x1b') {
+			t.Errorf("%q", r)
+		}
+	}
+}
+
+func TestLinesPushTheTableAway(t *testing.T) {
+	var b bytes.Buffer
+	now := time.Unix(1000, 0)
+	s := &screen{stdout: &b, stderr: &b, now: func() time.Time { return now }}
+	w := s.writer(&b)
+	_, _ = w.Write([]byte("first\n"))
+	s.show(states(now)[:1], 20, 24)
+	b.Reset()
+	_, _ = w.Write([]byte("second\n"))
+	_, _ = w.Write([]byte("third\n"))
+	if got, want := b.String(), "\x1b[2A\r\x1b[Jsecond\nthird\n"; got != want {
+		t.Errorf("got %q", got)
+	}
+	b.Reset()
+	s.show(states(now)[:1], 20, 24)
+	s.show(states(now)[:1], 20, 24)
+	if n := strings.Count(b.String(), "\x1b[2A"); n != 1 {
+		t.Errorf("erased %d times: %q", n, b.String())
+	}
+}
+
+func TestDrawLeavesNothingBehind(t *testing.T) {
+	var b bytes.Buffer
+	s := &screen{stdout: &b, stderr: &b, now: time.Now}
+	drawn := make(chan struct{}, 100)
+	stop := s.draw(func() []launch.State { return nil }, func() (int, int) {
+		select {
+		case drawn <- struct{}{}:
+		default:
+		}
+		return 80, 24
+	}, time.Millisecond)
+	<-drawn
+	<-drawn
+	stop()
+	if !strings.HasSuffix(b.String(), "\x1b[1A\r\x1b[J") {
+		t.Errorf("got %q", b.String())
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	known := []string{"--topology", "--ports", "plan"}
+	for word, want := range map[string]string{
+		"--topolgy": " (did you mean --topology?)", "--port": " (did you mean --ports?)",
+		"pln": " (did you mean plan?)", "--zzzzzz": "", "x": "",
+	} {
+		if got := didYouMean(word, known); got != want {
+			t.Errorf("%s: %q", word, got)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for in, want := range map[string]time.Duration{"0": 0, "1.5": 1500 * time.Millisecond, "500ms": 500 * time.Millisecond, "2s": 2 * time.Second} {
+		if got, err := seconds(in); got != want || err != nil {
+			t.Errorf("%s: %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "x", "-1", "NaN", "Inf", "1e30", "25h"} {
+		if got, err := seconds(in); err == nil {
+			t.Errorf("%q: %v", in, got)
+		}
+	}
+}

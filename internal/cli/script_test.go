@@ -1,0 +1,115 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ditask/ditask/internal/cli"
+	"github.com/ditask/ditask/parallel/control"
+)
+
+// TestMain offers the scripts ditask, and testnode, a program without a
+// task that does as its arguments say.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"ditask":   func() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) },
+		"testnode": func() { os.Exit(testnode(os.Args[1:])) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			path := e.Getenv("PATH")
+			for dir := range strings.SplitSeq(path, ":") {
+				if _, err := os.Stat(dir + "/testnode"); err == nil {
+					e.Setenv("TESTNODE", dir+"/testnode")
+					e.Setenv("DITASK", dir+"/ditask")
+				}
+			}
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return err
+			}
+			// The user's own caches of Go, a cache of ditask for the script alone, and
+			// a short folder for sockets.
+			for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
+				out, err := exec.Command("go", "env", name).Output()
+				if err != nil {
+					return err
+				}
+				e.Setenv(name, strings.TrimSpace(string(out)))
+			}
+			run, err := os.MkdirTemp("", "cli")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { _ = os.RemoveAll(run) })
+			e.Setenv("HOME", home)
+			e.Setenv("XDG_CACHE_HOME", e.WorkDir+"/cache")
+			e.Setenv("XDG_RUNTIME_DIR", run)
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			e.Setenv("GOFLAGS", "-mod=mod")
+			e.Setenv("GOPROXY", "off")
+			return nil
+		},
+	})
+}
+
+// testnode acts by "who=what" arguments, who being a node id or *.
+func testnode(args []string) int {
+	env, _, err := control.Parse(os.LookupEnv)
+	if err != nil {
+		panic(err)
+	}
+	client, err := control.Open(env)
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	_ = client.Ready()
+	for _, arg := range args {
+		who, what, _ := strings.Cut(arg, "=")
+		if who != "*" && who != fmt.Sprint(env.NodeID) {
+			continue
+		}
+		switch what {
+		case "wait":
+			<-signals
+			_ = client.Outcome(control.Outcome{Kind: control.Preempted, Node: env.NodeID})
+			return 75
+		case "fail":
+			_ = client.Outcome(control.Outcome{Kind: control.Failure, Node: env.NodeID, Error: "out of luck"})
+			return 4
+		case "parent-term":
+			_ = syscall.Kill(os.Getppid(), syscall.SIGTERM)
+			<-signals
+			return 75
+		case "parent-int":
+			_ = syscall.Kill(os.Getppid(), syscall.SIGINT)
+			<-signals
+			return 130
+		case "env":
+			w := bufio.NewWriter(os.Stdout)
+			fmt.Fprintf(w, "id=%d main=%s listen=%s attach=%d grace=%v seed=%d recover=%v token=%d\n",
+				env.NodeID, env.Main, strings.SplitN(env.Listen, ":", 2)[0], len(env.Attach), env.Grace, env.Seed, env.AutoRecover, len(env.Token))
+			_ = w.Flush()
+		default:
+			fmt.Println(what)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,132 @@
+package rl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// The roles of a node.
+const (
+	Learner   = "learner"   // updates the weights
+	Evaluator = "evaluator" // measures them
+	Collector = "collector" // acts in environments
+)
+
+// Online is the context of a task that learns from what it collects. Counters
+// are of the whole job, as far as this node has heard.
+type Online struct {
+	EnvSteps int `task:"keep"` // steps of single environments
+	Episodes int `task:"keep"` // episodes that ended
+	Updates  int `task:"keep"` // changes of the weights
+	// PolicyVersion is the version of the weights that this node acts with.
+	PolicyVersion uint64 `task:"keep"`
+	// Epsilon is the probability of a random action, in the newest step heard of.
+	Epsilon float64 `task:"keep"`
+	// Eval is the newest evaluation; its EnvSteps is 0 before the first.
+	Eval Evaluation `task:"keep"`
+	// Best is the best evaluation so far with its weights, or nil.
+	Best *Best `task:"keep"`
+
+	// Collected is what this step has to learn from, or nil.
+	Collected *Trajectory
+	// Trained sums up the updates of this step.
+	Trained Trained
+	// Lag is how many updates the weights that chose the actions of Collected
+	// were behind the learner's when it took them.
+	Lag Lag
+	// Stopped says that this step ends the run, and that the weights are to
+	// stay as they were evaluated.
+	Stopped bool
+
+	act func(dst []int, obs []float32) error // chooses actions, set by EpsGreedy
+	job *job                                 // set by ExchangeContext, kept
+}
+
+// Trajectory is what one step of a collector brought.
+type Trajectory struct {
+	Seq      uint64 // number among those of its collector, from 1
+	Batch    policies.Batch
+	EnvSteps int // taken for it
+	Episodes []envs.Episode
+	Epsilon  float64
+}
+
+// Trained sums up the updates of one step.
+type Trained struct {
+	Updates int
+	Metrics policies.Metrics // means over the updates
+	Lag     Lag              // of the sampled transitions
+}
+
+// Lag is a difference of policy versions over some transitions.
+type Lag struct {
+	Mean float64
+	Max  uint64
+}
+
+// Progress is how far the learner is.
+type Progress struct {
+	Run      uint64 // differs between starts of the learner
+	EnvSteps int
+	Episodes int
+	Updates  int
+	Nodes    []int    // collectors heard from
+	Taken    []uint64 // the newest Trajectory.Seq taken from each of Nodes
+}
+
+// Evaluation is the result of one evaluation.
+type Evaluation struct {
+	Version  uint64 // of the weights
+	EnvSteps int    // of the job when it was made
+	Episodes int
+	Mean     float64 // undiscounted return
+	Std      float64
+	Length   float64 // mean length
+}
+
+// Best is an evaluation with its weights.
+type Best struct {
+	Evaluation
+	Weights nn.State
+}
+
+// The events between nodes.
+var (
+	Transitions = task.NewEvent[Trajectory]("rl.transitions")
+	Weights     = task.NewEvent[nn.State]("rl.weights", task.Latest())
+	Progressed  = task.NewEvent[Progress]("rl.progress", task.Latest())
+	Evaluated   = task.NewEvent[Evaluation]("rl.evaluation")
+	BestFound   = task.NewEvent[Best]("rl.best", task.Latest())
+)
+
+// alone says that no other node takes part.
+func alone(t *task.Task[Online]) bool { return t.Match("standalone") }
+
+// emit sends v to the other nodes. That a peer was not reached is logged, not
+// returned: its loss is none of the sender's work.
+func emit[T any](ctx context.Context, t *task.Task[Online], e *task.Event[T], v T, to ...string) error {
+	opts := []task.EmitOption{task.OnlyRemote()}
+	if len(to) > 0 {
+		opts = append(opts, task.To(to...))
+	}
+	err := e.Emit(ctx, t, v, opts...)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	t.Logger().Warn("a node was not reached", slog.String("event", e.Name()), slog.Any("err", err))
+	return nil
+}
+
+// onNode adds the node to an error.
+func onNode(t *task.Task[Online], err error) error {
+	return fmt.Errorf("node %d: %w", t.NodeID(), err)
+}

@@ -1,0 +1,41 @@
+// Package rl has the middleware of reinforcement learning: collecting, learning,
+// evaluating, what passes between the nodes that do so, checkpoints and logs.
+//
+//	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+//	t.Use(rl.ExchangeContext(t), rl.ExchangeModel(t, q))
+//	if t.Has(rl.Evaluator) {
+//		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))
+//	}
+//	if t.Has(rl.Collector) {
+//		t.Use(rl.EpsGreedy(q, policies.Linear(1, 0.05, 10_000)), rl.Collect(q, envs.CartPole(8)))
+//	}
+//	if t.Has(rl.Learner) {
+//		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64}), rl.Checkpoint(q, dir))
+//	}
+//	err := t.Run(ctx)
+//
+// [ExchangeContext] comes first: the others reach the task through it, and say so
+// if it is missing. A lone node has all roles and does everything in turn.
+//
+// # What passes between nodes
+//
+// A collector sends what it collected in a step to the learner as one
+// [Trajectory]. The learner takes one a step, waits when there is none, and
+// tells everybody its [Progress]; a collector that is [Ahead] of what the learner
+// has taken waits. So with any number of collectors there are as many updates
+// for each env step as on a lone node. The learner publishes its weights as a
+// [Weights] event of which the newest wins; the others install it before they
+// act. The evaluator tells its results as [Evaluation], with the weights of the
+// best.
+//
+// # Determinism
+//
+// A lone node computes the same numbers with the same seeds. With several nodes
+// the order in which transitions arrive depends on time.
+//
+// # Errors
+//
+// A NaN or an infinity ends the run with an error that names tensor, update and
+// node; such weights are not published and not saved. A collector that is lost
+// does not stop the learner. A faulty environment is an *envs.Error.
+package rl

@@ -1,0 +1,221 @@
+package rl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// EvalConfig describes evaluations. The zero value works.
+type EvalConfig struct {
+	EverySteps int // env steps of the job between evaluations; 0 means 1,000
+	Episodes   int // of one evaluation; 0 means 10
+	// StopAt, if not 0, ends the run with success when the mean return is at
+	// least this, and a second evaluation of Confirm episodes agrees.
+	StopAt  float64
+	Confirm int // episodes; 0 means 100
+}
+
+func (c EvalConfig) defaults() (EvalConfig, error) {
+	or := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	or(&c.EverySteps, 1000)
+	or(&c.Episodes, 10)
+	or(&c.Confirm, 100)
+	var faults []error
+	if c.EverySteps < 0 || c.Episodes < 0 || c.Confirm < 0 {
+		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, Episodes %d and Confirm %d must not be negative", c.EverySteps, c.Episodes, c.Confirm))
+	}
+	if math.IsNaN(c.StopAt) {
+		faults = append(faults, errors.New("eval config: StopAt is NaN"))
+	}
+	return c, errors.Join(faults...)
+}
+
+// evaluable is a policy whose weights can be kept.
+type evaluable interface {
+	Actor
+	Weights() nn.State
+}
+
+// Evaluate measures the policy's greedy actions in env every so many env steps
+// of the job, leaves the result in the context's Eval, and the weights with the
+// highest mean return in Best. Each environment plays its share of the episodes,
+// the same for all but a remainder, so that short episodes do not count more
+// often than long ones. The environments must not be those of Collect.
+//
+// When StopAt is reached and confirmed, it finishes the task: Best then has the
+// weights that reached it.
+func Evaluate(q evaluable, env envs.VectorEnv[int], cfg EvalConfig) task.Middleware[Online] {
+	cfg, err := cfg.defaults()
+	if err != nil {
+		panic(err.Error())
+	}
+	e := &evaluate{q: q, env: env, cfg: cfg, last: -1}
+	return task.Step(e.step)
+}
+
+type evaluate struct {
+	q       evaluable
+	env     envs.VectorEnv[int]
+	cfg     EvalConfig
+	seeded  bool
+	last    int // env steps at the last evaluation, or -1
+	actions []int
+	obs     []float32
+	quota   []int
+	running []envs.Episode
+	done    []bool
+	ended   []envs.Episode
+}
+
+func (e *evaluate) step(ctx context.Context, c *Online) error {
+	t, err := c.taskOf()
+	if err != nil {
+		return err
+	}
+	if e.last < 0 {
+		e.last = c.Eval.EnvSteps
+		if e.seeded, err = c.join("evaluate", e); err != nil {
+			return err
+		}
+	}
+	if c.EnvSteps-e.last < e.cfg.EverySteps {
+		return nil
+	}
+	e.last = c.EnvSteps
+	result, err := e.run(ctx, t, c, e.cfg.Episodes)
+	if err != nil {
+		return err
+	}
+	reached := func() bool { return e.cfg.StopAt != 0 && result.Mean >= e.cfg.StopAt }
+	if reached() {
+		if result, err = e.run(ctx, t, c, e.cfg.Confirm); err != nil {
+			return err
+		}
+		c.Stopped = reached()
+	}
+	c.Eval = result
+	if c.Stopped || c.Best == nil || result.Mean > c.Best.Mean {
+		c.Best = &Best{Evaluation: result, Weights: e.q.Weights()}
+	}
+	if c.Stopped {
+		t.Finish(fmt.Sprintf("mean return %.1f over %d episodes reached %v", result.Mean, result.Episodes, e.cfg.StopAt))
+	}
+	return nil
+}
+
+func (e *evaluate) state() (any, error) {
+	if !e.seeded {
+		return nil, envs.ErrNoSnapshot // nothing to hold yet
+	}
+	return snapshot(e.env)
+}
+
+func (e *evaluate) resume(text []byte) error {
+	var state []byte
+	if err := json.Unmarshal(text, &state); err != nil {
+		return err
+	}
+	return putBack(e.env, state)
+}
+
+func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, episodes int) (Evaluation, error) {
+	result := Evaluation{Version: e.q.Version(), EnvSteps: c.EnvSteps, Episodes: episodes}
+	var err error
+	if !e.seeded {
+		e.seeded = true
+		_, err = e.env.Reset(derive(e.q.Seed(), t.NodeID(), streamEval))
+	}
+	if err == nil {
+		err = e.play(ctx, episodes)
+	}
+	if err != nil {
+		return result, onNode(t, fmt.Errorf("evaluate at env step %d: %w", c.EnvSteps, err))
+	}
+	n := float64(len(e.ended))
+	for _, ep := range e.ended {
+		result.Mean += ep.Return
+		result.Length += float64(ep.Length)
+	}
+	result.Mean, result.Length = result.Mean/n, result.Length/n
+	for _, ep := range e.ended {
+		result.Std += (ep.Return - result.Mean) * (ep.Return - result.Mean) / n
+	}
+	result.Std = math.Sqrt(result.Std)
+	return result, nil
+}
+
+// play fills e.ended with so many episodes.
+func (e *evaluate) play(ctx context.Context, episodes int) error {
+	n, d := e.env.Num(), e.q.ObsDim()
+	e.actions, e.quota = slices.Grow(e.actions[:0], n)[:n], slices.Grow(e.quota[:0], n)[:n]
+	e.obs, e.running = slices.Grow(e.obs[:0], n*d)[:n*d], slices.Grow(e.running[:0], n)[:n]
+	e.done, e.ended = slices.Grow(e.done[:0], n)[:n], e.ended[:0]
+	for i := range n {
+		e.quota[i] = episodes / n
+		if i < episodes%n {
+			e.quota[i]++
+		}
+		e.running[i], e.done[i] = envs.Episode{}, false
+	}
+	obs, err := e.env.Reset()
+	if err != nil {
+		return err
+	}
+	copy(e.obs, obs)
+	for len(e.ended) < episodes {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := e.once(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once takes one step of the vector.
+func (e *evaluate) once() error {
+	if e.env.Autoreset() == envs.Disabled {
+		obs, err := e.env.ResetSome(e.done)
+		if err != nil {
+			return err
+		}
+		copy(e.obs, obs)
+	}
+	if err := e.q.Greedy(e.actions, e.obs); err != nil {
+		return err
+	}
+	res, err := e.env.Step(e.actions)
+	if err != nil {
+		return err
+	}
+	for i := range e.actions {
+		e.done[i] = res.Terminated[i] || res.Truncated[i]
+		if res.Reset[i] {
+			continue
+		}
+		e.running[i].Return += res.Rewards[i]
+		e.running[i].Length++
+		if e.done[i] {
+			if e.quota[i] > 0 {
+				e.quota[i]--
+				e.ended = append(e.ended, e.running[i])
+			}
+			e.running[i] = envs.Episode{}
+		}
+	}
+	copy(e.obs, res.Obs)
+	return nil
+}

@@ -1,0 +1,211 @@
+package rl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/task"
+)
+
+// member is one node of a job of tests.
+type member struct {
+	node *fakeNode
+	tk   *task.Task[rl.Online]
+	q    *dqn.DQN
+	buf  *replay.Buffer
+}
+
+// jobOf assembles n nodes as the example does: node 0 learns, node 1
+// evaluates, the others collect.
+func jobOf(n int, stopAt float64) []*member {
+	job := newFakeJob(n)
+	all := make([]*member, n)
+	for i := range all {
+		m := &member{node: job.node(i), q: tiny(1)}
+		m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+		m.tk.Use(rl.ExchangeContext(m.tk), rl.ExchangeModel(m.tk, m.q, rl.ModelConfig{EveryUpdates: 2}))
+		if m.tk.Has(rl.Evaluator) {
+			m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
+		}
+		if m.tk.Has(rl.Collector) {
+			m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0, 200)), rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5})))
+		}
+		if m.tk.Has(rl.Learner) {
+			m.buf = replay.New(replay.Config{Capacity: 1000})
+			m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 4, StartAt: 4}))
+		}
+		all[i] = m
+	}
+	return all
+}
+
+// run runs all nodes and returns their errors.
+func run(ctx context.Context, all []*member, opts ...task.RunOption) []error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, m := range all {
+		wg.Go(func() { errs[i] = m.tk.Run(ctx, opts...) })
+	}
+	wg.Wait()
+	return errs
+}
+
+func TestJobLearnsAsOneNode(t *testing.T) {
+	all := jobOf(4, 0)
+	learner := all[0].tk
+	var collectors [4]int
+	lag := rl.Lag{}
+	learner.Use(func(ctx context.Context, c *rl.Online, next task.Next) error {
+		if c.Collected == nil {
+			t.Error("a step of the learner has nothing to learn from")
+			return nil
+		}
+		if c.Lag.Max > lag.Max {
+			lag = c.Lag
+		}
+		if c.Updates >= 100 && c.Best != nil {
+			learner.Finish("enough")
+		}
+		return next(ctx)
+	})
+	rl.Transitions.On(learner, func(ctx context.Context, tr rl.Trajectory) error {
+		collectors[task.Sender(ctx)]++
+		return nil
+	})
+	if err := errors.Join(run(t.Context(), all)...); err != nil {
+		t.Fatal(err)
+	}
+	c := learner.Context()
+	// Every trajectory has two transitions and, from the second on, one update.
+	if c.EnvSteps != 2*learner.Steps() || c.Updates != learner.Steps()-1 || all[0].buf.Len() != min(1000, c.EnvSteps) {
+		t.Errorf("%d steps: %d env steps, %d updates, %d kept", learner.Steps(), c.EnvSteps, c.Updates, all[0].buf.Len())
+	}
+	if collectors[2] == 0 || collectors[3] == 0 || collectors[1] != 0 {
+		t.Errorf("trajectories by node: %v", collectors)
+	}
+	// A collector is at most Ahead trajectories ahead, and weights are
+	// published every second update.
+	if bound := uint64(2*(rl.Ahead+1) + 2 + 20); lag.Max > bound {
+		t.Errorf("collectors are %d updates behind, want at most %d", lag.Max, bound)
+	}
+	if c.Eval.Mean != 7 || c.Best == nil || c.Best.Mean != 7 || len(c.Best.Weights.Tensors) == 0 {
+		t.Errorf("the learner heard of evaluation %+v, best %+v", c.Eval, c.Best)
+	}
+	for _, m := range all[1:] {
+		if m.q.Version() == 0 || m.tk.Context().PolicyVersion == 0 || m.tk.Context().Updates == 0 {
+			t.Errorf("node %d acts with version %d and has heard of %d updates", m.tk.NodeID(), m.q.Version(), m.tk.Context().Updates)
+		}
+	}
+}
+
+func TestJobStopsWhenTheEvaluatorIsContent(t *testing.T) {
+	all := jobOf(4, 6.5)
+	if err := errors.Join(run(t.Context(), all)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if o := m.tk.Outcome(); o.Kind != task.Success || o.Node != 1 || o.Reason != "mean return 7.0 over 3 episodes reached 6.5" {
+			t.Errorf("node %d: %+v", m.tk.NodeID(), o)
+		}
+	}
+	e := all[1].tk.Context()
+	if e.Best == nil || e.Best.Episodes != 3 || e.Best.Version != all[1].q.Version() {
+		t.Errorf("best %+v", e.Best)
+	}
+}
+
+func TestBestReachesTheLearnersCheckpoint(t *testing.T) {
+	all := jobOf(3, 6.5)
+	dir := t.TempDir()
+	all[0].tk.Use(rl.Checkpoint(all[0].q, dir))
+	if err := errors.Join(run(t.Context(), all)...); err != nil {
+		t.Fatal(err)
+	}
+	best, err := rl.LoadBest(dir)
+	if err != nil || best.Mean != 7 || best.Weights.Version != best.Version {
+		t.Errorf("best %+v, %v", best, err)
+	}
+}
+
+func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
+	all := jobOf(4, 0)
+	learner := all[0].tk
+	ctx, kill := context.WithCancel(t.Context())
+	var after int
+	learner.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		switch {
+		case c.Updates == 50:
+			all[3].node.crash()
+			kill()
+		case c.Updates > 50:
+			after++
+		}
+		if after == 100 {
+			learner.Finish("enough")
+		}
+		return nil
+	}))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = all[3].tk.Run(ctx) })
+	err := errors.Join(run(t.Context(), all[:3])...)
+	wg.Wait()
+	if err != nil || after != 100 {
+		t.Errorf("after the loss: %d updates, %v", after, err)
+	}
+}
+
+func TestP7NonFiniteWeightsAreNotPublished(t *testing.T) {
+	job := newFakeJob(2)
+	learner := task.New[rl.Online](job.node(0), task.ByID(rl.Learner, rl.Collector))
+	collector := task.New[rl.Online](job.node(1), task.ByID(rl.Learner, rl.Collector))
+	learner.Use(rl.ExchangeContext(learner), rl.ExchangeModel(learner, broken{}))
+	heard := 0
+	rl.Weights.On(collector, func(context.Context, nn.State) error {
+		heard++
+		return nil
+	})
+	collector.Use(rl.ExchangeContext(collector), task.Step(func(_ context.Context, c *rl.Online) error {
+		c.Collected = new(rl.Trajectory)
+		return nil
+	}))
+	var errs [2]error
+	var wg sync.WaitGroup
+	wg.Go(func() { errs[0] = learner.Run(t.Context()) })
+	wg.Go(func() { errs[1] = collector.Run(t.Context()) })
+	wg.Wait()
+	var e *nn.NonFiniteError
+	if !errors.As(errs[0], &e) || !strings.Contains(errs[0].Error(), "node 0: publish weights of update 7: tensor w is not finite") {
+		t.Errorf("learner: %v", errs[0])
+	}
+	var remote *task.RemoteError
+	if !errors.As(errs[1], &remote) || heard != 0 {
+		t.Errorf("collector heard %d weights: %v", heard, errs[1])
+	}
+}
+
+type broken struct{}
+
+func (broken) Version() uint64     { return 7 }
+func (broken) Load(nn.State) error { return nil }
+func (broken) Weights() nn.State {
+	return nn.State{Version: 7, Tensors: []nn.Tensor{{Name: "w", Shape: []int{1}, Data: []float32{float32(math.NaN())}}}}
+}
+
+// Example_job runs a learner, an evaluator and two collectors in one process.
+func Example_job() {
+	all := jobOf(4, 6.5)
+	err := errors.Join(run(context.Background(), all)...)
+	fmt.Println(err, all[0].tk.Outcome().Reason)
+	// Output: <nil> mean return 7.0 over 3 episodes reached 6.5
+}

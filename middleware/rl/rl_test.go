@@ -1,0 +1,525 @@
+package rl_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/task"
+)
+
+// walk is an environment of a known course: the observation counts the steps
+// of the episode, plus 100 for each episode; the reward is 1. It ends after
+// length steps, terminated or, if cut, truncated.
+type walk struct {
+	length, episodes, steps int
+	cut                     bool
+	reward                  float64     // 0 means 1
+	fault                   func(*walk) // called before each step
+	obs                     [2]float32
+}
+
+func (w *walk) Name() string                 { return "Walk" }
+func (w *walk) ObservationSpace() envs.Box   { return envs.NewBox(-1e6, 1e6, 2) }
+func (w *walk) ActionSpace() envs.Space[int] { return envs.Discrete{N: 2} }
+
+func (w *walk) Reset(...uint64) ([]float32, envs.Info, error) {
+	w.episodes++
+	w.steps = 0
+	w.obs = [2]float32{float32(100 * w.episodes), 1}
+	return w.obs[:], envs.Info{}, nil
+}
+
+func (w *walk) Step(int) (envs.Step, error) {
+	w.steps++
+	w.obs[0] = float32(100*w.episodes + w.steps)
+	if w.fault != nil {
+		w.fault(w)
+	}
+	over := w.steps == w.length
+	reward := w.reward
+	if reward == 0 {
+		reward = 1
+	}
+	return envs.Step{Obs: w.obs[:], Reward: reward, Terminated: over && !w.cut, Truncated: over && w.cut}, nil
+}
+
+// quiet is a node that logs nothing.
+type quiet struct{ task.Node }
+
+func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func walks(mode envs.AutoresetMode, ws ...*walk) *envs.Sync[int] {
+	return envs.NewSync(len(ws), mode, func(i int) envs.Env[int] { return ws[i] })
+}
+
+func tiny(seed uint64, change ...func(*dqn.Config)) *dqn.DQN {
+	cfg := dqn.Config{Obs: 2, Actions: 2, Seed: seed, Hidden: []int{8}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return dqn.New(cfg)
+}
+
+func TestP1CollectGivesTheSameTransitionsInEveryMode(t *testing.T) {
+	type row struct {
+		obs, next, reward     float32
+		steps                 uint8
+		terminated, truncated bool
+	}
+	// Two episodes of environment 0, two steps each, then one of the third.
+	for _, c := range []struct {
+		nstep int
+		want  []row
+	}{
+		{1, []row{
+			{100, 101, 1, 1, false, false}, {101, 102, 1, 1, true, false},
+			{200, 201, 1, 1, false, false}, {201, 202, 1, 1, true, false}, {300, 301, 1, 1, false, false},
+		}},
+		{2, []row{
+			{100, 102, 1.5, 2, true, false}, {101, 102, 1, 1, true, false},
+			{200, 202, 1.5, 2, true, false}, {201, 202, 1, 1, true, false}, {300, 302, 1.5, 2, true, false},
+		}},
+	} {
+		for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
+			for _, cut := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d steps/%v/truncated %v", c.nstep, mode, cut), func(t *testing.T) {
+					q := tiny(1, func(cfg *dqn.Config) { cfg.NStep, cfg.Gamma = c.nstep, 0.5 })
+					tk := task.New[rl.Online](quiet{task.Alone()})
+					var got []row
+					episodes, envSteps := 0, 0
+					tk.Use(rl.ExchangeContext(tk), rl.Collect(q, walks(mode, &walk{length: 2, cut: cut})),
+						task.Step(func(_ context.Context, c *rl.Online) error {
+							b := &c.Collected.Batch
+							for i := range b.Len() {
+								e := b.At(i)
+								got = append(got, row{e.Obs[0], e.NextObs[0], e.Reward, uint8(e.Steps), e.Terminated, e.Truncated})
+							}
+							for _, e := range c.Collected.Episodes {
+								if e != (envs.Episode{Return: 2, Length: 2}) {
+									t.Errorf("episode %+v, want 2 and 2", e)
+								}
+								episodes++
+							}
+							envSteps = c.EnvSteps
+							return nil
+						}))
+					if err := tk.Run(t.Context(), task.MaxSteps(9)); err != nil {
+						t.Fatal(err)
+					}
+					for _, w := range c.want {
+						if cut {
+							w.terminated, w.truncated = false, w.terminated
+						}
+						if len(got) == 0 || got[0] != w {
+							t.Fatalf("transitions %+v, want %+v next", got, w)
+						}
+						got = got[1:]
+					}
+					want := 9 // env steps; in NextStep mode every third is a reset
+					if mode == envs.NextStep {
+						want = 6
+					}
+					if envSteps != want || episodes != want/2 || tk.Context().Episodes != want/2 {
+						t.Errorf("%d env steps and %d episodes, want %d and %d", envSteps, episodes, want, want/2)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestP9EvaluationSpreadsItsQuota(t *testing.T) {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
+		// Returns are the lengths; without a quota the short ones would count more.
+		env := walks(mode, &walk{length: 1}, &walk{length: 10}, &walk{length: 100}, &walk{length: 9})
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		tk.Use(rl.ExchangeContext(tk), task.Step(func(_ context.Context, c *rl.Online) error {
+			c.EnvSteps += 50
+			return nil
+		}), rl.Evaluate(tiny(1), env, rl.EvalConfig{EverySteps: 100, Episodes: 9}))
+		if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
+			t.Fatal(err)
+		}
+		// Nine episodes over four environments: 3, 2, 2, 2.
+		want := (3*1 + 2*10 + 2*100 + 2*9) / 9.0
+		e := tk.Context().Eval
+		if math.Abs(e.Mean-want) > 1e-9 || math.Abs(e.Length-want) > 1e-9 || e.Episodes != 9 || e.EnvSteps != 100 {
+			t.Errorf("%v: %+v, want a mean of %v at 100", mode, e, want)
+		}
+	}
+}
+
+// trainer is a lone task that learns on walks; the parts can be inspected.
+type trainer struct {
+	q   *dqn.DQN
+	buf *replay.Buffer
+	tk  *task.Task[rl.Online]
+}
+
+func newTrainer(seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
+	r := &trainer{
+		q:   tiny(seed),
+		buf: replay.New(replay.Config{Capacity: 200, Seed: seed}),
+		tk:  task.New[rl.Online](quiet{task.Alone()}),
+	}
+	r.tk.Use(rl.ExchangeContext(r.tk), rl.ExchangeModel(r.tk, r.q))
+	r.tk.Use(more...)
+	r.tk.Use(rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 100)), rl.Collect(r.q, env),
+		rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 16, StartAt: 20, UpdatesPerCollect: 2}))
+	return r
+}
+
+func TestLearnUpdatesAfterEachCollect(t *testing.T) {
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, &walk{length: 7}))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
+	}
+	c := r.tk.Context()
+	// Twenty transitions are there after 10 steps; 21 steps with two updates.
+	if c.EnvSteps != 60 || c.Updates != 42 || r.q.Version() != 42 || c.PolicyVersion != 42 || r.buf.Len() != 60 {
+		t.Errorf("env steps %d, updates %d, version %d, acting with %d, buffer %d; want 60, 42, 42, 42, 60",
+			c.EnvSteps, c.Updates, r.q.Version(), c.PolicyVersion, r.buf.Len())
+	}
+	if math.Abs(c.Epsilon-(1-0.9*0.58)) > 1e-9 {
+		t.Errorf("epsilon %v at env step 58", c.Epsilon)
+	}
+}
+
+func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
+	q := tiny(1)
+	buf := replay.New(replay.Config{Capacity: 200})
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	eval := &walk{length: 3}
+	eval.fault = func(w *walk) {
+		if tk.Context().EnvSteps >= 60 {
+			w.length = 30
+		}
+	}
+	dir := t.TempDir()
+	tk.Use(rl.ExchangeContext(tk), rl.ExchangeModel(tk, q),
+		rl.Evaluate(q, walks(envs.SameStep, eval), rl.EvalConfig{EverySteps: 20, Episodes: 2, StopAt: 25, Confirm: 7}),
+		rl.EpsGreedy(q, policies.Constant(0.1)), rl.Collect(q, walks(envs.NextStep, &walk{length: 5})),
+		rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 4, StartAt: 4}), rl.Checkpoint(q, dir))
+	if err := tk.Run(t.Context(), task.MaxSteps(1000)); err != nil {
+		t.Fatal(err)
+	}
+	c := tk.Context()
+	if c.Eval.EnvSteps != 60 || c.Eval.Episodes != 7 || c.Eval.Mean != 30 || c.EnvSteps != 60 {
+		t.Errorf("evaluation %+v, at env step %d; want 7 episodes of 30 at 60", c.Eval, c.EnvSteps)
+	}
+	if o := tk.Outcome(); o.Kind != task.Success || o.Reason != "mean return 30.0 over 7 episodes reached 25" {
+		t.Errorf("outcome %+v", o)
+	}
+	if c.Best == nil || c.Best.Version != q.Version() || fmt.Sprint(c.Best.Weights) != fmt.Sprint(q.Weights()) {
+		t.Error("the weights went on after they were evaluated")
+	}
+	best, err := rl.LoadBest(dir)
+	if err != nil || fmt.Sprint(best.Weights) != fmt.Sprint(q.Weights()) || best.Evaluation != c.Eval {
+		t.Errorf("the saved best is %+v, %v", best, err)
+	}
+}
+
+func TestP7NonFiniteEndsTheRun(t *testing.T) {
+	for _, c := range []struct {
+		name, tensor string
+		fault        func(*walk)
+	}{
+		{"observation", "obs", func(w *walk) { w.obs[1] = float32(math.NaN()) }},
+		{"reward", "reward", func(w *walk) { w.reward = math.Inf(1) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &walk{length: 5}
+			dir := t.TempDir()
+			var r *trainer
+			r = newTrainer(1, walks(envs.SameStep, w), func(ctx context.Context, _ *rl.Online, next task.Next) error {
+				if r.tk.Steps() == 40 {
+					w.fault = c.fault
+				}
+				return next(ctx)
+			})
+			r.tk.Use(rl.Checkpoint(r.q, dir, rl.CheckpointConfig{EveryUpdates: 10}))
+			err := r.tk.Run(t.Context(), task.MaxSteps(100))
+			var e *nn.NonFiniteError
+			// The observation may be met as the next one first.
+			if !errors.As(err, &e) || !strings.Contains(err.Error(), "node 0: ") || strings.TrimPrefix(e.Tensor, "next_") != c.tensor {
+				t.Fatalf("error %v, want tensor %s and the node", err, c.tensor)
+			}
+			again := newTrainer(9, walks(envs.SameStep, &walk{length: 5}))
+			if found, err := rl.Resume(again.tk, dir, again.q); !found || err != nil || again.q.Version() == 0 {
+				t.Errorf("the last good checkpoint: %v, %v, version %d", found, err, again.q.Version())
+			}
+			if err := again.q.Weights().CheckFinite(); err != nil {
+				t.Errorf("the last good checkpoint: %v", err)
+			}
+		})
+	}
+}
+
+func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
+	bad := &walk{length: 5, fault: func(w *walk) {
+		if w.episodes == 2 {
+			panic("broken")
+		}
+	}}
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, bad))
+	err := r.tk.Run(t.Context(), task.MaxSteps(100))
+	var e *envs.Error
+	if !errors.As(err, &e) || e.Index != 1 || !strings.Contains(err.Error(), "node 0: collect at env step 10: step env Walk[1]: panic: broken") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestPushDropsWhatIsTooOld(t *testing.T) {
+	for _, c := range []struct {
+		limit uint64
+		want  []uint64
+	}{{0, []uint64{1, 50, 95, 100}}, {10, []uint64{95, 100}}} {
+		buf := replay.New(replay.Config{Capacity: 10})
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		var seen rl.Lag
+		tk.Use(rl.ExchangeContext(tk), func(ctx context.Context, c *rl.Online, next task.Next) error {
+			c.Updates = 100
+			c.Collected = new(rl.Trajectory)
+			c.Collected.Batch.Init(1, 1)
+			for _, v := range []uint64{1, 50, 95, 100} {
+				c.Collected.Batch.Append(policies.Transition{Obs: []float32{0}, NextObs: []float32{0}, Action: []float32{0}, Steps: 1, Version: v})
+			}
+			err := next(ctx)
+			seen = c.Lag
+			return err
+		}, rl.Push(buf, rl.PushConfig{MaxLag: c.limit}))
+		if err := tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
+			t.Fatal(err)
+		}
+		if seen.Max != 99 || seen.Mean != (99+50+5)/4. || buf.Len() != len(c.want) {
+			t.Errorf("limit %d: lag %+v, %d kept, want %d", c.limit, seen, buf.Len(), len(c.want))
+		}
+	}
+}
+
+func TestMiddlewareNeedExchangeContext(t *testing.T) {
+	q := tiny(1)
+	buf := replay.New(replay.Config{Capacity: 10})
+	env := func() envs.VectorEnv[int] { return walks(envs.NextStep, &walk{length: 5}) }
+	for name, m := range map[string]task.Middleware[rl.Online]{
+		"EpsGreedy": rl.EpsGreedy(q, policies.Constant(0)), "Collect": rl.Collect(q, env()),
+		"Evaluate": rl.Evaluate(q, env(), rl.EvalConfig{}), "Learn": rl.Learn(q, buf, rl.LearnConfig{Batch: 4}),
+		"Checkpoint": rl.Checkpoint(q, t.TempDir()), "Log": rl.Log(rl.LogConfig{}),
+	} {
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		tk.Use(m)
+		if err := tk.Run(t.Context(), task.MaxSteps(1)); err == nil || !strings.Contains(err.Error(), "rl.ExchangeContext must come first") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWrongConfigsPanic(t *testing.T) {
+	q := tiny(1)
+	for name, f := range map[string]func(){
+		"learn config: StartAt 64 and Batch 64 are beyond the buffer's capacity of 10": func() {
+			rl.Learn(q, replay.New(replay.Config{Capacity: 10}), rl.LearnConfig{})
+		},
+		"eval config: EverySteps -1": func() {
+			rl.Evaluate(q, walks(envs.NextStep, &walk{length: 5}), rl.EvalConfig{EverySteps: -1})
+		},
+		"rl: CartPole-v1 has 4 observed values, the policy 2": func() { rl.Collect(q, envs.CartPole(1)) },
+	} {
+		func() {
+			defer func() {
+				if p := fmt.Sprint(recover()); !strings.HasPrefix(p, name) {
+					t.Errorf("panic %q, want %q", p, name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func TestP3SameSeedSameFiles(t *testing.T) {
+	files := func(seed uint64) (string, string) {
+		q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 2})
+		buf := replay.New(replay.Config{Capacity: 500, Seed: seed})
+		var table, lines bytes.Buffer
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		tk.Use(rl.ExchangeContext(tk), rl.ExchangeModel(tk, q),
+			rl.Log(rl.LogConfig{EverySteps: 200, CSV: &table, JSON: &lines, Untimed: true}),
+			rl.Evaluate(q, envs.CartPole(3), rl.EvalConfig{EverySteps: 500}),
+			rl.EpsGreedy(q, policies.Linear(1, 0.1, 1000)), rl.Collect(q, envs.CartPole(4)),
+			rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 32, StartAt: 100}))
+		if err := tk.Run(t.Context(), task.MaxSteps(500)); err != nil {
+			t.Fatal(err)
+		}
+		return table.String(), lines.String()
+	}
+	csv1, json1 := files(7)
+	csv2, json2 := files(7)
+	if csv1 != csv2 || json1 != json2 {
+		t.Errorf("two runs with one seed differ:\n%s\n%s", csv1, csv2)
+	}
+	if csv3, _ := files(8); csv1 == csv3 {
+		t.Error("another seed gives the same numbers")
+	}
+}
+
+func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
+	var terminal, table, lines bytes.Buffer
+	now := time.Unix(0, 0)
+	clock := func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}),
+		rl.Log(rl.LogConfig{EverySteps: 40, Terminal: &terminal, CSV: &table, JSON: &lines, Clock: clock}),
+		rl.Evaluate(tiny(2), walks(envs.SameStep, &walk{length: 8}), rl.EvalConfig{EverySteps: 50}))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(35)); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&table).ReadAll()
+	if err != nil || len(rows) != 4 { // header, at 40, after the evaluation of 50, at the end
+		t.Fatalf("%d rows, %v: %v", len(rows), err, rows)
+	}
+	last := map[string]float64{}
+	decoder := json.NewDecoder(&lines)
+	for range 3 {
+		last = map[string]float64{}
+		if err := decoder.Decode(&last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]float64{
+		"time/total_timesteps": 70, "time/episodes": 14, "time/time_elapsed": 3, "time/fps": 70. / 3,
+		"rollout/ep_rew_mean": 5, "rollout/ep_len_mean": 5, "train/n_updates": 52, "train/learning_rate": 1e-3,
+		"eval/mean_reward": 8, "eval/std_reward": 0, "eval/mean_ep_length": 8,
+	} {
+		if got, ok := last[name]; !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	for _, name := range []string{"rollout/exploration_rate", "train/loss", "train/policy_lag"} {
+		if last[name] <= 0 || !slices.Contains(rows[0], name) {
+			t.Errorf("%s is %v; header %v", name, last[name], rows[0])
+		}
+	}
+	if text := strings.Split(terminal.String(), "\n"); !strings.HasPrefix(text[2], "steps       70  reward     5.0  epsilon 0.39  updates      52  loss") {
+		t.Errorf("terminal %q", text)
+	}
+}
+
+func TestP4LoneRunGoesOnExactly(t *testing.T) {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep} {
+		build := func(seed uint64) *trainer {
+			r := &trainer{
+				q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50}),
+				buf: replay.New(replay.Config{Capacity: 500, Seed: seed}),
+				tk:  task.New[rl.Online](quiet{task.Alone()}),
+			}
+			r.tk.Use(rl.ExchangeContext(r.tk), rl.ExchangeModel(r.tk, r.q),
+				rl.Evaluate(r.q, envs.CartPole(3, mode), rl.EvalConfig{EverySteps: 200, Episodes: 4}),
+				rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 1000)), rl.Collect(r.q, envs.CartPole(4, mode)),
+				rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 32, StartAt: 100}))
+			return r
+		}
+		run := func(r *trainer, steps int, dir string) string {
+			r.tk.Use(rl.Checkpoint(r.q, dir, rl.CheckpointConfig{Also: []policies.Saver{r.buf}}))
+			if err := r.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
+				t.Fatal(err)
+			}
+			c := r.tk.Context()
+			return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, c.Best, r.q.Weights())
+		}
+		want := run(build(1), 300, t.TempDir())
+		dir := t.TempDir()
+		run(build(1), 137, dir)
+		second := build(1)
+		if found, err := rl.Resume(second.tk, dir, second.q, second.buf); !found || err != nil {
+			t.Fatal(found, err)
+		}
+		if got := run(second, 163, dir); got != want {
+			t.Errorf("%v: 137 + 163 steps end with %.200s\n300 steps with %.200s", mode, got, want)
+		}
+	}
+}
+
+func TestResumeNeedsTheSameParts(t *testing.T) {
+	dir := t.TempDir()
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(rl.Checkpoint(r.q, dir))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
+	}
+	// Walks cannot be saved: the resumed run begins new episodes.
+	again := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	if _, err := rl.Resume(again.tk, dir, again.q); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.tk.Run(t.Context(), task.MaxSteps(10)); err != nil || again.tk.Context().EnvSteps != 40 {
+		t.Errorf("%d env steps, %v; want 40", again.tk.Context().EnvSteps, err)
+	}
+	other := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	if _, err := rl.Resume(other.tk, dir, other.q, other.buf); err == nil || !strings.Contains(err.Error(), "replay/version is missing") {
+		t.Errorf("a part that was not saved: %v", err)
+	}
+	if _, err := rl.Resume(task.New[rl.Online](quiet{task.Alone()}), dir, other.q); err == nil || !strings.Contains(err.Error(), "ExchangeContext") {
+		t.Errorf("without ExchangeContext: %v", err)
+	}
+}
+
+func TestP4DamagedCheckpointIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(rl.Checkpoint(r.q, dir))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != rl.CheckpointFile {
+		t.Fatalf("files %v, %v", entries, err)
+	}
+	path := filepath.Join(dir, rl.CheckpointFile)
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := newTrainer(2, walks(envs.SameStep, &walk{length: 5}))
+	for _, n := range []int{0, 7, len(file) / 2, len(file) - 1} {
+		// A save that was killed leaves its part beside the checkpoint.
+		if err := os.WriteFile(filepath.Join(dir, "."+rl.CheckpointFile+".123"), file[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := rl.Resume(again.tk, dir, again.q); !found || err != nil {
+			t.Errorf("beside %d bytes of a save: %v, %v", n, found, err)
+		}
+	}
+	if err := os.WriteFile(path, file[:len(file)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rl.Resume(again.tk, dir, again.q); !errors.Is(err, nn.ErrArchive) {
+		t.Errorf("a file that is cut: %v", err)
+	}
+	if found, err := rl.Resume(again.tk, t.TempDir(), again.q); found || err != nil {
+		t.Errorf("an empty folder: %v, %v", found, err)
+	}
+	if _, err := rl.LoadBest(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no best: %v", err)
+	}
+}

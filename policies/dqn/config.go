@@ -1,0 +1,91 @@
+package dqn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// Loss is how a difference to the target counts.
+type Loss uint8
+
+// The losses.
+const (
+	Huber Loss = iota // clipped differences, as in Mnih et al. (2015)
+	MSE
+)
+
+// Config describes a DQN. Obs and Actions must be set; every other zero value
+// has a default. Sources are listed in the package's documentation.
+type Config struct {
+	Obs     int    // values in an observation, at least 1
+	Actions int    // number of actions, at least 2
+	Seed    uint64 // of the initial weights
+	Hidden  []int  // widths of the hidden layers; nil means 128, 128
+
+	Double  bool // choose the next action by the online network (van Hasselt et al.)
+	Dueling bool // value and advantage streams (Wang et al.)
+	NStep   int  // rewards in a return; 0 means 1, at most 255
+
+	Gamma float64 // discount of one step; 0 means 0.99; in (0, 1]
+	Loss  Loss    // 0 means Huber
+	// Adam is the optimiser; its zero value has the paper's settings.
+	Adam nn.AdamConfig
+	// MaxGradNorm clips the norm of all gradients together; 0 means 10, a
+	// negative value does not clip.
+	MaxGradNorm float64
+	// TargetEvery is the number of updates between copies of the online
+	// network to the target network; 0 means 500. It must be 0 if Tau is set.
+	TargetEvery int
+	// Tau, if not 0, moves the target network by this fraction towards the
+	// online network after every update instead; in (0, 1].
+	Tau float64
+}
+
+// EnsureDefaults returns the config with its zero values replaced.
+func (c Config) EnsureDefaults() Config {
+	if c.Hidden == nil {
+		c.Hidden = []int{128, 128}
+	}
+	if c.NStep == 0 {
+		c.NStep = 1
+	}
+	if c.Gamma == 0 {
+		c.Gamma = 0.99
+	}
+	if c.Adam.Rate == 0 {
+		c.Adam.Rate = 1e-3
+	}
+	if c.MaxGradNorm == 0 {
+		c.MaxGradNorm = 10
+	}
+	if c.TargetEvery == 0 && c.Tau == 0 {
+		c.TargetEvery = 500
+	}
+	return c
+}
+
+// Validate reports every fault of the config at once.
+func (c Config) Validate() error {
+	c = c.EnsureDefaults()
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("dqn config: "+format, args...))
+		}
+	}
+	check(c.Obs >= 1, "Obs is %d, want at least 1", c.Obs)
+	check(c.Actions >= 2, "Actions is %d, want at least 2", c.Actions)
+	for i, w := range c.Hidden {
+		check(w >= 1, "Hidden[%d] is %d, want at least 1", i, w)
+	}
+	check(c.NStep >= 1 && c.NStep <= 255, "NStep is %d, want 1 to 255", c.NStep)
+	check(c.Gamma > 0 && c.Gamma <= 1, "Gamma is %v, want more than 0 and at most 1", c.Gamma)
+	check(c.Loss <= MSE, "Loss is %d, want Huber or MSE", c.Loss)
+	check(c.Adam.Rate > 0, "Adam.Rate is %v, want more than 0", c.Adam.Rate)
+	check(c.Tau >= 0 && c.Tau <= 1, "Tau is %v, want 0 to 1", c.Tau)
+	check(c.TargetEvery >= 0, "TargetEvery is %d, want at least 0", c.TargetEvery)
+	check(c.Tau == 0 || c.TargetEvery == 0, "TargetEvery is %d and Tau is %v, want one of them", c.TargetEvery, c.Tau)
+	return errors.Join(faults...)
+}

@@ -1,0 +1,337 @@
+// Package dqn is deep Q-learning for discrete actions, with the extensions
+// double, dueling and n-step returns.
+//
+//	q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 7, Double: true})
+//	err := q.Greedy(actions, obs)      // the actions of highest value
+//	m, err := q.Update(&batch)         // one step of learning
+//	w := q.Weights()                   // for another process: other.Load(w)
+//
+// Update regresses Q(s, a) on r + gamma^n (1 - terminated) Q'(s', a'), where n
+// is the transition's number of steps, Q' the target network, and a' the best
+// action of Q' or, if Double, of Q. A truncated transition has a future as any
+// other.
+//
+// Sources: V. Mnih et al., "Human-level control through deep reinforcement
+// learning" (2015); H. van Hasselt et al., "Deep Reinforcement Learning with
+// Double Q-learning" (2016); Z. Wang et al., "Dueling Network Architectures for
+// Deep Reinforcement Learning" (2016); n-step returns and their combination:
+// M. Hessel et al., "Rainbow" (2018); soft target updates: T. P. Lillicrap et
+// al., "Continuous control with deep reinforcement learning" (2016).
+//
+// A DQN is not safe for concurrent use. The same config, batches and processor
+// give the same bits, also after Save and Restore. A value that is not finite
+// is an [*Error] that names it; the weights stay as they were.
+package dqn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// DQN is a Q-network with its target network and optimiser. It implements
+// policies.Greedy, policies.Learner and policies.Saver.
+type DQN struct {
+	cfg            Config
+	online, target *nn.Net
+	adam           *nn.Adam
+	updates        uint64
+	discount       [256]float32 // gamma to the power of the index
+
+	targets, pred, grad []float32 // of one batch
+	dq                  nn.Matrix
+	best                []int
+}
+
+var (
+	_ policies.Greedy  = (*DQN)(nil)
+	_ policies.Learner = (*DQN)(nil)
+	_ policies.Saver   = (*DQN)(nil)
+)
+
+// Error says which update found something wrong.
+type Error struct {
+	Update uint64 // updates made before
+	Err    error  // a *nn.NonFiniteError, or what is wrong with the batch
+}
+
+// Error names the update and the cause.
+func (e *Error) Error() string { return fmt.Sprintf("dqn update %d: %v", e.Update, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns a DQN with fresh weights. It panics with all faults of the
+// config; Config.Validate returns them.
+func New(cfg Config) *DQN {
+	if err := cfg.Validate(); err != nil {
+		panic(err.Error())
+	}
+	cfg = cfg.EnsureDefaults()
+	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg)}
+	q.target.CopyFrom(q.online)
+	q.adam = nn.NewAdam(cfg.Adam, q.online.Size())
+	for i := range q.discount {
+		q.discount[i] = float32(math.Pow(cfg.Gamma, float64(i)))
+	}
+	return q
+}
+
+func network(cfg Config) *nn.Net {
+	out := cfg.Actions
+	if cfg.Dueling {
+		out++
+	}
+	layers := nn.MLP(cfg.Hidden, nn.ReLU, out, nn.Kaiming, nn.FanIn)
+	if cfg.Dueling {
+		layers = append(layers, nn.Dueling())
+	}
+	return nn.New(cfg.Obs, cfg.Seed, layers...)
+}
+
+// Config is the config with its defaults.
+func (q *DQN) Config() Config { return q.cfg }
+
+// ObsDim is the number of values in an observation.
+func (q *DQN) ObsDim() int { return q.cfg.Obs }
+
+// Actions is the number of actions.
+func (q *DQN) Actions() int { return q.cfg.Actions }
+
+// Returns are the number of steps and the discount of the returns that Update
+// expects.
+func (q *DQN) Returns() (steps int, gamma float64) { return q.cfg.NStep, q.cfg.Gamma }
+
+// Version counts the updates behind the weights, those before a Load included.
+func (q *DQN) Version() uint64 { return q.updates }
+
+// SetRate changes the optimiser's learning rate.
+func (q *DQN) SetRate(rate float64) {
+	q.cfg.Adam.Rate = rate
+	q.adam.SetRate(rate)
+}
+
+// Values computes the action values of each observation, a matrix of
+// observations x Actions that the next call on q overwrites.
+func (q *DQN) Values(obs []float32) nn.Matrix {
+	return q.online.Forward(nn.Matrix{Rows: len(obs) / q.cfg.Obs, Cols: q.cfg.Obs, Data: obs})
+}
+
+// Greedy writes the action of highest value for each observation: obs is
+// len(dst) x Obs. Of equal values the first wins. An observation or value that
+// is not finite is an error.
+func (q *DQN) Greedy(dst []int, obs []float32) error {
+	if len(obs) != len(dst)*q.cfg.Obs {
+		return fmt.Errorf("dqn: %d observed values for %d actions, want %d", len(obs), len(dst), len(dst)*q.cfg.Obs)
+	}
+	if err := finite("obs", obs); err != nil {
+		return err
+	}
+	values := q.Values(obs)
+	if err := finite("values", values.Data); err != nil {
+		return q.blame(err)
+	}
+	argmax(dst, values)
+	return nil
+}
+
+// argmax writes the column of the highest value of each row.
+func argmax(dst []int, m nn.Matrix) {
+	for i := range dst {
+		row := m.Row(i)
+		best := 0
+		for j, v := range row {
+			if v > row[best] {
+				best = j
+			}
+		}
+		dst[i] = best
+	}
+}
+
+func finite(name string, v []float32) error { return nn.Tensor{Name: name, Data: v}.CheckFinite() }
+
+// blame returns the error of the first weight that is not finite, or err if
+// all are.
+func (q *DQN) blame(err error) error {
+	for _, p := range q.online.Params() {
+		if e := finite(p.Name, p.Value); e != nil {
+			return e
+		}
+	}
+	for _, p := range q.target.Params() {
+		if e := finite("target."+p.Name, p.Value); e != nil {
+			return e
+		}
+	}
+	return err
+}
+
+// Update makes one step of learning from b, whose actions have one value, the
+// number of the action. It allocates nothing once it has seen a batch of that
+// size.
+func (q *DQN) Update(b *policies.Batch) (policies.Metrics, error) {
+	m, err := q.update(b)
+	if err != nil {
+		return policies.Metrics{}, &Error{Update: q.updates, Err: err}
+	}
+	q.updates++
+	switch {
+	case q.cfg.Tau > 0:
+		q.target.Approach(q.online, float32(q.cfg.Tau))
+	case q.updates%uint64(q.cfg.TargetEvery) == 0:
+		q.target.CopyFrom(q.online)
+	}
+	return m, nil
+}
+
+func (q *DQN) update(b *policies.Batch) (policies.Metrics, error) {
+	if err := q.check(b); err != nil {
+		return policies.Metrics{}, err
+	}
+	n := b.Len()
+	q.resize(n)
+	q.bootstrap(b)
+	values := q.Values(b.Obs)
+	var sum float64
+	for i := range n {
+		q.pred[i] = values.Row(i)[int(b.Actions[i])]
+		sum += float64(q.pred[i])
+	}
+	loss := nn.Huber
+	if q.cfg.Loss == MSE {
+		loss = nn.MSE
+	}
+	l := loss(q.pred, q.targets, q.grad)
+	if l-l != 0 { // NaN or infinite
+		return policies.Metrics{}, q.blame(&nn.NonFiniteError{Tensor: "loss", Value: l})
+	}
+	clear(q.dq.Data)
+	for i, g := range q.grad {
+		q.dq.Row(i)[int(b.Actions[i])] = g
+	}
+	q.online.ZeroGrad()
+	q.online.Backward(q.dq)
+	norm, err := q.clip()
+	if err != nil {
+		return policies.Metrics{}, err
+	}
+	q.adam.Step(q.online.Weights(), q.online.Grad())
+	return policies.Metrics{Loss: float64(l), GradNorm: norm, Value: sum / float64(n), Rate: q.cfg.Adam.Rate}, nil
+}
+
+// check finds what in the batch cannot be learned from.
+func (q *DQN) check(b *policies.Batch) error {
+	if b.Len() == 0 {
+		return fmt.Errorf("an empty batch")
+	}
+	if err := b.Check(q.cfg.Obs, 1); err != nil {
+		return err
+	}
+	for i, a := range b.Actions {
+		if a != float32(int(a)) || a < 0 || int(a) >= q.cfg.Actions {
+			return fmt.Errorf("transition %d has action %v, want 0 to %d", i, a, q.cfg.Actions-1)
+		}
+	}
+	if err := finite("obs", b.Obs); err != nil {
+		return err
+	}
+	if err := finite("next_obs", b.NextObs); err != nil {
+		return err
+	}
+	return finite("reward", b.Rewards)
+}
+
+func (q *DQN) resize(n int) {
+	if cap(q.pred) < n {
+		q.targets, q.pred, q.grad = make([]float32, n), make([]float32, n), make([]float32, n)
+		q.best = make([]int, n)
+		q.dq.Data = make([]float32, n*q.cfg.Actions)
+	}
+	q.targets, q.pred, q.grad, q.best = q.targets[:n], q.pred[:n], q.grad[:n], q.best[:n]
+	q.dq = nn.Matrix{Rows: n, Cols: q.cfg.Actions, Data: q.dq.Data[:n*q.cfg.Actions]}
+}
+
+// bootstrap fills q.targets.
+func (q *DQN) bootstrap(b *policies.Batch) {
+	if q.cfg.Double {
+		argmax(q.best, q.Values(b.NextObs))
+	}
+	next := q.target.Forward(nn.Matrix{Rows: b.Len(), Cols: q.cfg.Obs, Data: b.NextObs})
+	if !q.cfg.Double {
+		argmax(q.best, next)
+	}
+	for i, r := range b.Rewards {
+		q.targets[i] = r
+		if !b.Terminated[i] {
+			q.targets[i] += q.discount[b.Steps[i]] * next.Row(i)[q.best[i]]
+		}
+	}
+}
+
+// clip clips the gradients and returns their norm before. A norm that is not
+// finite is an error that names the tensor.
+func (q *DQN) clip() (float64, error) {
+	limit := q.cfg.MaxGradNorm
+	if limit < 0 {
+		limit = math.Inf(1)
+	}
+	norm := nn.ClipNorm(q.online.Grad(), limit)
+	if !math.IsNaN(norm) && !math.IsInf(norm, 0) {
+		return norm, nil
+	}
+	for _, p := range q.online.Params() {
+		if err := finite(p.Name+".grad", p.Grad); err != nil {
+			return norm, q.blame(err)
+		}
+	}
+	return norm, fmt.Errorf("gradient norm is %v", norm)
+}
+
+// Weights returns a copy of the online network's weights.
+func (q *DQN) Weights() nn.State { return q.online.State(q.updates) }
+
+// Load takes weights over into the online network; the target network and the
+// optimiser stay. Weights that do not fit or are not finite change nothing.
+func (q *DQN) Load(s nn.State) error {
+	if err := q.online.Load(s); err != nil {
+		return err
+	}
+	q.updates = s.Version
+	return nil
+}
+
+// Save writes networks, optimiser and counter to a.
+func (q *DQN) Save(a *nn.Archive) error {
+	w := q.Weights()
+	if err := w.CheckFinite(); err != nil {
+		return fmt.Errorf("save dqn: %w", err)
+	}
+	a.Put("dqn", w)
+	a.Put("dqn.target", q.target.State(q.updates))
+	a.Put("dqn.adam", q.adam.State())
+	return nil
+}
+
+// Restore makes q what it was at Save. The networks must have the same shape;
+// the rest of the config is q's own. An error may leave q half restored.
+func (q *DQN) Restore(a *nn.Archive) error {
+	for _, part := range []struct {
+		name string
+		load func(nn.State) error
+	}{{"dqn", q.Load}, {"dqn.target", q.target.Load}, {"dqn.adam", q.adam.Load}} {
+		s, err := a.State(part.name)
+		if err == nil {
+			err = part.load(s)
+		}
+		if err != nil {
+			return fmt.Errorf("restore %s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// Seed is the config's seed.
+func (q *DQN) Seed() uint64 { return q.cfg.Seed }

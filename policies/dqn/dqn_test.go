@@ -1,0 +1,354 @@
+package dqn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// tiny is a DQN whose online and target networks are linear maps given by
+// hand: Q(s) = s*w, one observed value, two actions.
+func tiny(cfg Config, online, target [2]float32) *DQN {
+	cfg.Obs, cfg.Actions, cfg.Hidden = 1, 2, []int{}
+	q := New(cfg)
+	copy(q.online.Params()[0].Value, online[:])
+	copy(q.target.Params()[0].Value, target[:])
+	return q
+}
+
+func TestP1TargetsEqualHandComputedNumbers(t *testing.T) {
+	var b policies.Batch
+	b.Init(1, 1)
+	for _, t := range []policies.Transition{
+		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{0}, Reward: 1, Steps: 1},
+		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{1}, Reward: 1, Steps: 1, Terminated: true},
+		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{1}, Reward: 1, Steps: 1, Truncated: true},
+		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{1}, Reward: 1, Steps: 3},
+		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{1}, Reward: 1, Steps: 1, Terminated: true, Truncated: true},
+	} {
+		b.Append(t)
+	}
+	// At the next observation 2 the online network has values 8, 6, the target
+	// network 10, 20.
+	for _, c := range []struct {
+		name   string
+		double bool
+		want   []float32
+	}{
+		{"plain: target's best, 20", false, []float32{11, 1, 11, 3.5, 1}},
+		{"double: online's best by the target, 10", true, []float32{6, 1, 6, 2.25, 1}},
+	} {
+		q := tiny(Config{Gamma: 0.5, Double: c.double, Loss: MSE}, [2]float32{4, 3}, [2]float32{5, 10})
+		m, err := q.Update(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(q.targets, c.want) {
+			t.Errorf("%s: targets %v, want %v", c.name, q.targets, c.want)
+		}
+		// Predictions are 4 for action 0 and 3 for action 1.
+		var loss float64
+		for i, y := range c.want {
+			p := 3.0
+			if i == 0 {
+				p = 4
+			}
+			loss += (p - float64(y)) * (p - float64(y)) / 5
+		}
+		if math.Abs(m.Loss-loss) > 1e-5 || math.Abs(m.Value-16./5) > 1e-6 {
+			t.Errorf("%s: loss %v, value %v; want %v, 3.2", c.name, m.Loss, m.Value, loss)
+		}
+	}
+}
+
+func TestTargetNetworkFollows(t *testing.T) {
+	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
+	hard := tiny(Config{TargetEvery: 3}, [2]float32{1, 2}, [2]float32{0, 0})
+	for i := 1; i <= 6; i++ {
+		if _, err := hard.Update(b); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Equal(hard.online.Weights(), hard.target.Weights()); got != (i%3 == 0) {
+			t.Errorf("after update %d the networks are equal: %v", i, got)
+		}
+	}
+	soft := tiny(Config{Tau: 0.25}, [2]float32{1, 2}, [2]float32{0, 0})
+	if _, err := soft.Update(b); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := soft.target.Weights()[0], soft.online.Weights()[0]/4; math.Abs(float64(got-want)) > 1e-6 {
+		t.Errorf("soft: target %v, want a quarter of the way, %v", got, want)
+	}
+}
+
+func batch(rng *rand.Rand, n, obs int) *policies.Batch {
+	var b policies.Batch
+	b.Init(obs, 1)
+	vec := func() []float32 {
+		v := make([]float32, obs)
+		for i := range v {
+			v[i] = float32(rng.NormFloat64())
+		}
+		return v
+	}
+	for range n {
+		b.Append(policies.Transition{
+			Obs: vec(), NextObs: vec(), Action: []float32{float32(rng.IntN(2))}, Reward: float32(rng.NormFloat64()),
+			Terminated: rng.IntN(5) == 0, Steps: 1 + rng.IntN(3),
+		})
+	}
+	return &b
+}
+
+var full = Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{32, 17}, Double: true, Dueling: true, NStep: 3, TargetEvery: 7}
+
+func TestP4ResumeIsExact(t *testing.T) {
+	feed := func(q *DQN, rng *rand.Rand, n int) {
+		for range n {
+			if _, err := q.Update(batch(rng, 32, 4)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	straight := New(full)
+	feed(straight, rand.New(rand.NewPCG(1, 1)), 40)
+
+	rng := rand.New(rand.NewPCG(1, 1))
+	first := New(full)
+	feed(first, rng, 20)
+	var a, read nn.Archive
+	if err := first.Save(&a); err != nil {
+		t.Fatal(err)
+	}
+	file, err := a.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read.UnmarshalBinary(file); err != nil {
+		t.Fatal(err)
+	}
+	cfg := full
+	cfg.Seed = 99
+	second := New(cfg)
+	if err := second.Restore(&read); err != nil {
+		t.Fatal(err)
+	}
+	feed(second, rng, 20)
+	if second.Version() != 40 || !slices.Equal(straight.online.Weights(), second.online.Weights()) ||
+		!slices.Equal(straight.target.Weights(), second.target.Weights()) {
+		t.Error("40 updates and 20 + 20 updates differ")
+	}
+	cfg.Hidden = []int{8}
+	if err := New(cfg).Restore(&read); err == nil || !strings.Contains(err.Error(), "restore dqn: load weights: tensor dense0.weight is [4 32]") {
+		t.Errorf("another shape: %v", err)
+	}
+	if err := New(cfg).Restore(&nn.Archive{}); err == nil {
+		t.Error("an empty archive passes")
+	}
+}
+
+func TestP7NonFiniteIsNamed(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		name, tensor string
+		spoil        func(*DQN, *policies.Batch)
+	}{
+		{"observation", "obs", func(_ *DQN, b *policies.Batch) { b.Obs[5] = nan }},
+		{"next observation", "next_obs", func(_ *DQN, b *policies.Batch) { b.NextObs[5] = inf }},
+		{"reward", "reward", func(_ *DQN, b *policies.Batch) { b.Rewards[5] = nan }},
+		{"weight", "dense2.weight", func(q *DQN, _ *policies.Batch) { q.online.Params()[2].Value[5] = nan }},
+		{"bias", "dense4.bias", func(q *DQN, _ *policies.Batch) { q.online.Params()[5].Value[0] = inf }},
+		{"target weight", "target.dense0.weight", func(q *DQN, _ *policies.Batch) { q.target.Params()[0].Value[5] = nan }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := New(full)
+			rng := rand.New(rand.NewPCG(1, 1))
+			if _, err := q.Update(batch(rng, 32, 4)); err != nil {
+				t.Fatal(err)
+			}
+			b := batch(rng, 32, 4)
+			c.spoil(q, b)
+			before := q.Weights()
+			_, err := q.Update(b)
+			var e *Error
+			var where *nn.NonFiniteError
+			if !errors.As(err, &e) || !errors.As(err, &where) || e.Update != 1 || where.Tensor != c.tensor {
+				t.Fatalf("error %v, want update 1 and tensor %s", err, c.tensor)
+			}
+			if q.Version() != 1 || fmt.Sprint(q.Weights()) != fmt.Sprint(before) {
+				t.Error("the refused update changed the weights")
+			}
+		})
+	}
+	q := New(full)
+	if err := q.Greedy(make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "tensor obs is not finite: value 1 is NaN" {
+		t.Errorf("greedy of NaN: %v", err)
+	}
+	q.online.Params()[0].Value[0] = nan
+	if err := q.Save(new(nn.Archive)); err == nil {
+		t.Error("NaN weights are saved")
+	}
+	if err := q.Greedy(make([]int, 1), make([]float32, 4)); err == nil || !strings.Contains(err.Error(), "dense0.weight") {
+		t.Errorf("greedy with a NaN weight: %v", err)
+	}
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	q := New(full)
+	rng := rand.New(rand.NewPCG(1, 1))
+	action := batch(rng, 3, 4)
+	action.Actions[1] = 2
+	half := batch(rng, 3, 4)
+	half.Actions[2] = 0.5
+	for _, c := range []struct {
+		b    *policies.Batch
+		text string
+	}{
+		{&policies.Batch{}, "dqn update 0: an empty batch"},
+		{batch(rng, 3, 5), "dqn update 0: batch of 5 observed values and 1 action values, want 4 and 1"},
+		{action, "dqn update 0: transition 1 has action 2, want 0 to 1"},
+		{half, "dqn update 0: transition 2 has action 0.5, want 0 to 1"},
+	} {
+		if _, err := q.Update(c.b); err == nil || err.Error() != c.text {
+			t.Errorf("error %v, want %q", err, c.text)
+		}
+	}
+	if err := q.Greedy(make([]int, 2), make([]float32, 4)); err == nil {
+		t.Error("too few observations pass")
+	}
+}
+
+func TestConfigReportsAllFaults(t *testing.T) {
+	err := Config{Hidden: []int{8, 0}, NStep: 300, Gamma: 2, Loss: 7, Adam: nn.AdamConfig{Rate: -1}, Tau: 2, TargetEvery: -1}.Validate()
+	for _, word := range []string{"Obs", "Actions", "Hidden[1]", "NStep", "Gamma", "Loss", "Adam.Rate", "Tau is 2, want", "TargetEvery is -1, want"} {
+		if err == nil || !strings.Contains(err.Error(), "dqn config: "+word) {
+			t.Errorf("%s is not in %v", word, err)
+		}
+	}
+	if err := (Config{Obs: 4, Actions: 2}).Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("New takes a wrong config")
+		}
+	}()
+	New(Config{})
+}
+
+func TestWeightsTravel(t *testing.T) {
+	a, b := New(full), New(Config{Obs: 4, Actions: 2, Seed: 8, Hidden: []int{32, 17}, Dueling: true})
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 5 {
+		_, _ = a.Update(batch(rng, 32, 4))
+	}
+	if err := b.Load(a.Weights()); err != nil {
+		t.Fatal(err)
+	}
+	obs := batch(rng, 100, 4).Obs
+	x, y := make([]int, 100), make([]int, 100)
+	if err := errors.Join(a.Greedy(x, obs), b.Greedy(y, obs)); err != nil || !slices.Equal(x, y) || b.Version() != 5 {
+		t.Errorf("%v, version %d, equal actions %v", err, b.Version(), slices.Equal(x, y))
+	}
+}
+
+func TestUpdateAllocatesNothing(t *testing.T) {
+	q := New(full)
+	b := batch(rand.New(rand.NewPCG(1, 1)), 64, 4)
+	actions := make([]int, 8)
+	if n := testing.AllocsPerRun(50, func() {
+		_, _ = q.Update(b)
+		_ = q.Greedy(actions, b.Obs[:32])
+	}); n != 0 {
+		t.Errorf("update and greedy allocate %v times", n)
+	}
+}
+
+func ExampleDQN() {
+	q := New(Config{Obs: 1, Actions: 2, Seed: 1, Hidden: []int{16}, Gamma: 0.9})
+	// Action 1 is worth 1, action 0 nothing, and that is the end.
+	var b policies.Batch
+	b.Init(1, 1)
+	for a := range 2 {
+		b.Append(policies.Transition{
+			Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{float32(a)}, Reward: float32(a), Terminated: true, Steps: 1,
+		})
+	}
+	for range 500 {
+		if _, err := q.Update(&b); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Printf("%.2f\n", q.Values([]float32{1}).Data[1])
+	action := make([]int, 1)
+	fmt.Println(q.Greedy(action, []float32{1}), action)
+	// Output:
+	// 1.00
+	// <nil> [1]
+}
+
+// Updates of a batch of 64 with 128-128, plain and with all extensions, and the
+// same arithmetic of a plain update by loops, as a baseline.
+func BenchmarkUpdate(b *testing.B) {
+	data := batch(rand.New(rand.NewPCG(1, 1)), 64, 4)
+	for _, c := range []struct {
+		name string
+		cfg  Config
+	}{
+		{"plain", Config{Obs: 4, Actions: 2}},
+		{"double+dueling", Config{Obs: 4, Actions: 2, Double: true, Dueling: true}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			q := New(c.cfg)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := q.Update(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "updates/s")
+		})
+	}
+	b.Run("loops", func(b *testing.B) {
+		widths := []int{4, 128, 128, 2}
+		b.ReportAllocs()
+		for b.Loop() {
+			for range 2 { // online and target forward
+				loops(widths, false)
+			}
+			loops(widths, true)
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "updates/s")
+	})
+}
+
+// loops runs the products of one pass over a batch of 64, as three loops each;
+// backward has two products a layer.
+func loops(widths []int, backward bool) {
+	for l := 1; l < len(widths); l++ {
+		in, out := widths[l-1], widths[l]
+		x, w, y := make([]float32, 64*in), make([]float32, in*out), make([]float32, 64*out)
+		passes := 1
+		if backward {
+			passes = 2
+		}
+		for range passes {
+			for i := range 64 {
+				for j := range out {
+					var sum float32
+					for p := range in {
+						sum += x[i*in+p] * w[p*out+j]
+					}
+					y[i*out+j] = sum
+				}
+			}
+		}
+	}
+}

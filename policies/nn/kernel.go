@@ -1,0 +1,15 @@
+package nn
+
+// kernelGo is the kernel in plain Go, for processors without vector units that
+// we know, and the oracle of those with.
+func kernelGo(k int, a []float32, aRow, aCol int, panel, c []float32, cRow int) {
+	for r := range tileRows {
+		dst := c[r*cRow:][:tileCols]
+		for p := range k {
+			x := a[r*aRow+p*aCol]
+			for q, v := range panel[p*tileCols:][:tileCols] {
+				dst[q] += x * v
+			}
+		}
+	}
+}

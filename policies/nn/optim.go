@@ -1,0 +1,188 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+)
+
+// Optimizer changes weights along their gradients.
+type Optimizer interface {
+	// Step changes the weights once.
+	Step(weights, grad []float32)
+	// SetRate changes the learning rate.
+	SetRate(rate float64)
+	// State returns a copy of what the optimiser remembers. Version is the
+	// number of steps.
+	State() State
+	// Load takes State's result over.
+	Load(State) error
+}
+
+// AdamConfig has Adam's parameters under the paper's names. The zero value is
+// the paper's suggestion.
+type AdamConfig struct {
+	Rate    float64 // alpha, the learning rate; 0 means 1e-3
+	Beta1   float64 // decay of the first moment; 0 means 0.9
+	Beta2   float64 // decay of the second moment; 0 means 0.999
+	Epsilon float64 // 0 means 1e-8
+}
+
+// Adam is the optimiser of D. P. Kingma and J. Ba, "Adam: A Method for
+// Stochastic Optimization" (2015), algorithm 1.
+type Adam struct {
+	cfg   AdamConfig
+	m, v  []float32
+	steps uint64
+}
+
+// NewAdam returns Adam for size weights.
+func NewAdam(cfg AdamConfig, size int) *Adam {
+	or := func(v *float64, def float64) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	or(&cfg.Rate, 1e-3)
+	or(&cfg.Beta1, 0.9)
+	or(&cfg.Beta2, 0.999)
+	or(&cfg.Epsilon, 1e-8)
+	return &Adam{cfg: cfg, m: make([]float32, size), v: make([]float32, size)}
+}
+
+// SetRate changes the learning rate.
+func (a *Adam) SetRate(rate float64) { a.cfg.Rate = rate }
+
+// Step changes the weights once.
+func (a *Adam) Step(weights, grad []float32) {
+	if len(weights) != len(a.m) || len(grad) != len(a.m) {
+		panic(fmt.Sprintf("nn: adam of %d weights got %d and %d gradients", len(a.m), len(weights), len(grad)))
+	}
+	a.steps++
+	t := float64(a.steps)
+	c := a.cfg
+	// The bias corrections are folded into the rate and epsilon, as the paper
+	// suggests at the end of its section 2.
+	root := math.Sqrt(1 - math.Pow(c.Beta2, t))
+	adamStep(weights, grad, a.m, a.v, &adamScalars{
+		decay1: float32(c.Beta1), gain1: float32(1 - c.Beta1),
+		decay2: float32(c.Beta2), gain2: float32(1 - c.Beta2),
+		rate: float32(c.Rate * root / (1 - math.Pow(c.Beta1, t))), eps: float32(c.Epsilon * root),
+	})
+}
+
+// adamScalars are the numbers of one step; the vector kernel knows their order.
+type adamScalars struct{ decay1, gain1, decay2, gain2, rate, eps float32 }
+
+// adamGo is the step in plain Go.
+func adamGo(weights, grad, m, v []float32, s *adamScalars) {
+	grad, m, v = grad[:len(weights)], m[:len(weights)], v[:len(weights)]
+	for i, g := range grad {
+		// The conversions keep a compiler from fusing, as adamAVX2 does not.
+		m[i] = float32(s.decay1*m[i]) + float32(s.gain1*g)
+		v[i] = float32(s.decay2*v[i]) + float32(s.gain2*float32(g*g))
+		weights[i] -= s.rate * m[i] / (float32(math.Sqrt(float64(v[i]))) + s.eps)
+	}
+}
+
+// State returns a copy of the moments, named "m" and "v".
+func (a *Adam) State() State {
+	n := len(a.m)
+	return State{Version: a.steps, Tensors: []Tensor{
+		{Name: "m", Shape: []int{n}, Data: append([]float32(nil), a.m...)},
+		{Name: "v", Shape: []int{n}, Data: append([]float32(nil), a.v...)},
+	}}
+}
+
+// Load takes the moments over from s.
+func (a *Adam) Load(s State) error {
+	shape := []int{len(a.m)}
+	m, okM := s.Lookup("m")
+	v, okV := s.Lookup("v")
+	if !okM || !okV {
+		return fmt.Errorf("load adam: tensor m or v is missing")
+	}
+	for _, t := range []Tensor{m, v} {
+		if err := t.checkShape(shape); err != nil {
+			return fmt.Errorf("load adam: %w", err)
+		}
+	}
+	copy(a.m, m.Data)
+	copy(a.v, v.Data)
+	a.steps = s.Version
+	return nil
+}
+
+// SGD is stochastic gradient descent with momentum: b = Momentum*b + grad,
+// weight -= Rate*b. H. Robbins and S. Monro (1951); B. T. Polyak (1964).
+type SGD struct {
+	rate, momentum float32
+	b              []float32
+	steps          uint64
+}
+
+// NewSGD returns SGD for size weights. momentum may be 0.
+func NewSGD(rate, momentum float64, size int) *SGD {
+	return &SGD{rate: float32(rate), momentum: float32(momentum), b: make([]float32, size)}
+}
+
+// SetRate changes the learning rate.
+func (s *SGD) SetRate(rate float64) { s.rate = float32(rate) }
+
+// Step changes the weights once.
+func (s *SGD) Step(weights, grad []float32) {
+	if len(weights) != len(s.b) || len(grad) != len(s.b) {
+		panic(fmt.Sprintf("nn: sgd of %d weights got %d and %d gradients", len(s.b), len(weights), len(grad)))
+	}
+	s.steps++
+	for i, g := range grad {
+		s.b[i] = s.momentum*s.b[i] + g
+		weights[i] -= s.rate * s.b[i]
+	}
+}
+
+// State returns a copy of the momentum, named "b".
+func (s *SGD) State() State {
+	return State{Version: s.steps, Tensors: []Tensor{
+		{Name: "b", Shape: []int{len(s.b)}, Data: append([]float32(nil), s.b...)},
+	}}
+}
+
+// Load takes the momentum over from st.
+func (s *SGD) Load(st State) error {
+	t, ok := st.Lookup("b")
+	if !ok {
+		return fmt.Errorf("load sgd: tensor b is missing")
+	}
+	if err := t.checkShape([]int{len(s.b)}); err != nil {
+		return fmt.Errorf("load sgd: %w", err)
+	}
+	copy(s.b, t.Data)
+	s.steps = st.Version
+	return nil
+}
+
+// ClipNorm scales grad so that its Euclidean norm is at most limit, and returns
+// the norm before. A norm that is not finite leaves grad as it is. R. Pascanu
+// et al., "On the difficulty of training recurrent neural networks" (2013).
+func ClipNorm(grad []float32, limit float64) float64 {
+	var sum [4]float64 // four chains of additions run at once
+	i := 0
+	for ; i+4 <= len(grad); i += 4 {
+		g := grad[i : i+4 : i+4]
+		sum[0] += float64(g[0]) * float64(g[0])
+		sum[1] += float64(g[1]) * float64(g[1])
+		sum[2] += float64(g[2]) * float64(g[2])
+		sum[3] += float64(g[3]) * float64(g[3])
+	}
+	for ; i < len(grad); i++ {
+		sum[0] += float64(grad[i]) * float64(grad[i])
+	}
+	norm := math.Sqrt(sum[0] + sum[1] + sum[2] + sum[3])
+	if norm > limit && !math.IsInf(norm, 0) {
+		scale := float32(limit / norm)
+		for i := range grad {
+			grad[i] *= scale
+		}
+	}
+	return norm
+}

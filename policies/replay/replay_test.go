@@ -1,0 +1,226 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// numbered returns transitions first..first+n-1, each recognisable in every field.
+func numbered(first, n int) *policies.Batch {
+	var b policies.Batch
+	b.Init(2, 1)
+	for i := first; i < first+n; i++ {
+		v := float32(i)
+		b.Append(policies.Transition{
+			Obs: []float32{v, -v}, NextObs: []float32{v + 1, -v - 1}, Action: []float32{float32(i % 2)}, Reward: v,
+			Terminated: i%3 == 0, Truncated: i%5 == 0, Steps: i%7 + 1, Version: uint64(i) << 30,
+		})
+	}
+	return &b
+}
+
+func TestSampleGivesWholeTransitionsOfTheNewest(t *testing.T) {
+	b := New(Config{Capacity: 10, Seed: 1})
+	for first := 0; first < 24; first += 6 {
+		if err := b.Add(numbered(first, 6)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.Len() != 10 || b.Capacity() != 10 {
+		t.Errorf("%d of %d", b.Len(), b.Capacity())
+	}
+	counts := map[int]int{}
+	var got policies.Batch
+	for range 1000 {
+		if err := b.Sample(&got, 10); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got.Len() {
+			k := int(got.Rewards[i])
+			want := numbered(k, 1).At(0)
+			if fmt.Sprint(got.At(i)) != fmt.Sprint(want) {
+				t.Fatalf("sampled %+v, want %+v", got.At(i), want)
+			}
+			counts[k]++
+		}
+	}
+	for k := 14; k < 24; k++ {
+		if c := counts[k]; c < 850 || c > 1150 {
+			t.Errorf("transition %d was drawn %d times of 10000, want about 1000", k, c)
+		}
+	}
+	if len(counts) != 10 {
+		t.Errorf("%d different transitions were drawn, want the newest 10", len(counts))
+	}
+}
+
+func TestSampleOfTooFewIsAnError(t *testing.T) {
+	b := New(Config{Capacity: 10})
+	var got policies.Batch
+	for _, n := range []int{0, 3} {
+		if n > 0 {
+			_ = b.Add(numbered(0, n))
+		}
+		if err := b.Sample(&got, 4); !errors.Is(err, ErrTooFew) || !strings.HasSuffix(err.Error(), fmt.Sprintf(": %d of 4 asked for", n)) {
+			t.Errorf("with %d: %v", n, err)
+		}
+	}
+	if err := b.Add(&policies.Batch{Rewards: []float32{1}}); err == nil {
+		t.Error("an inconsistent batch passes")
+	}
+	other := numbered(0, 1)
+	other.Resize(3, 1, 1)
+	other.Steps[0] = 1
+	if err := b.Add(other); err == nil {
+		t.Error("a batch of another dimension passes")
+	}
+}
+
+func TestP6PriceIsKnownAndLimited(t *testing.T) {
+	b := New(Config{Capacity: 1000})
+	if b.Bytes() != 0 {
+		t.Errorf("%d bytes before use", b.Bytes())
+	}
+	if err := b.Reserve(4, 1); err != nil {
+		t.Fatal(err)
+	}
+	var want uint64 = 1000 * (4*(4+4+1+1) + 3 + 8)
+	r := &b.ring
+	held := 4*(cap(r.Obs)+cap(r.NextObs)+cap(r.Actions)+cap(r.Rewards)) + cap(r.Terminated) + cap(r.Truncated) + cap(r.Steps) + 8*cap(r.Versions)
+	if b.Bytes() != want || held != int(want) {
+		t.Errorf("price %d, held %d, want %d", b.Bytes(), held, want)
+	}
+	if err := b.Reserve(5, 1); err == nil {
+		t.Error("reserving other dimensions passes")
+	}
+	small := New(Config{Capacity: 1000, LimitBytes: want - 1})
+	err := small.Add(&policies.Batch{ObsDim: 4, ActionDim: 1})
+	if !errors.Is(err, ErrMemory) || err.Error() != "replay buffer beyond the memory limit: 1000 transitions take 51000 bytes, LimitBytes allows 50999: lower the capacity" {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	huge := New(Config{Capacity: 1 << 40})
+	if err := huge.Reserve(1000, 1); !errors.Is(err, ErrMemory) {
+		t.Errorf("beyond the machine: %v", err)
+	}
+}
+
+func TestP6LimitIsTheLeastOfGroupAndMachine(t *testing.T) {
+	files := func(kv ...string) fstest.MapFS {
+		m := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal:     4096 kB\nMemFree:  1 kB\n")}}
+		for i := 0; i < len(kv); i += 2 {
+			m[kv[i]] = &fstest.MapFile{Data: []byte(kv[i+1])}
+		}
+		return m
+	}
+	for _, c := range []struct {
+		name string
+		root fstest.MapFS
+		want uint64
+		from string
+	}{
+		{"nothing", fstest.MapFS{}, math.MaxUint64, "nothing"},
+		{"machine", files(), 4 << 20, "the machine"},
+		{"v2 in a container", files("sys/fs/cgroup/memory.max", "1000000\n"), 1000000, "the control group (sys/fs/cgroup/memory.max)"},
+		{"v2 unlimited", files("sys/fs/cgroup/memory.max", "max\n"), 4 << 20, "the machine"},
+		{"v2 parent", files("proc/self/cgroup", "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max", "max\n", "sys/fs/cgroup/a/memory.max", "5000\n"),
+			5000, "the control group (sys/fs/cgroup/a/memory.max)"},
+		{"v1", files("proc/self/cgroup", "7:memory:/x\n3:cpu:/y\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes", "777\n"),
+			777, "the control group (sys/fs/cgroup/memory/x/memory.limit_in_bytes)"},
+		{"garbage", files("proc/self/cgroup", "what\n", "sys/fs/cgroup/memory.max", "-3"), 4 << 20, "the machine"},
+	} {
+		if got, from := memoryLimit(c.root); got != c.want || from != c.from {
+			t.Errorf("%s: %d by %s, want %d by %s", c.name, got, from, c.want, c.from)
+		}
+	}
+}
+
+func TestP6MemoryStaysFlat(t *testing.T) {
+	b := New(Config{Capacity: 100})
+	src := numbered(0, 10)
+	var dst policies.Batch
+	_ = b.Add(src)
+	dst.Resize(2, 1, 10)
+	if n := testing.AllocsPerRun(1000, func() {
+		_ = b.Add(src)
+		_ = b.Sample(&dst, 10)
+	}); n != 0 {
+		t.Errorf("add and sample allocate %v times", n)
+	}
+	for range 100_000 {
+		_ = b.Add(src)
+	}
+	if held := cap(b.ring.Rewards); held != 100 {
+		t.Errorf("room for %d after a million inserts", held)
+	}
+}
+
+func TestP4RestoredBufferSamplesTheSame(t *testing.T) {
+	for _, added := range []int{0, 7, 25} {
+		straight := New(Config{Capacity: 10, Seed: 5})
+		if added > 0 {
+			_ = straight.Add(numbered(0, added))
+		}
+		var x, y policies.Batch
+		_ = straight.Sample(&x, 3)
+		var a, read nn.Archive
+		if err := straight.Save(&a); err != nil {
+			t.Fatal(err)
+		}
+		file, err := a.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read.UnmarshalBinary(file); err != nil {
+			t.Fatal(err)
+		}
+		resumed := New(Config{Capacity: 10, Seed: 99})
+		if err := resumed.Restore(&read); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			_ = straight.Add(numbered(100+i, 1))
+			_ = resumed.Add(numbered(100+i, 1))
+			_, _ = straight.Sample(&x, min(5, straight.Len())), resumed.Sample(&y, min(5, resumed.Len()))
+			if straight.Len() != resumed.Len() || !slices.Equal(x.Rewards, y.Rewards) || !slices.Equal(x.Versions, y.Versions) || !slices.Equal(x.Steps, y.Steps) {
+				t.Fatalf("%d added: samples %v and %v", added, x.Rewards, y.Rewards)
+			}
+		}
+		if err := New(Config{Capacity: 11}).Restore(&read); err == nil {
+			t.Error("another capacity passes")
+		}
+	}
+	if err := New(Config{}).Restore(&nn.Archive{}); err == nil {
+		t.Error("an empty archive passes")
+	}
+}
+
+func ExampleBuffer() {
+	buf := New(Config{Capacity: 20_000, Seed: 7})
+	if err := buf.Reserve(4, 1); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(buf.Bytes(), "bytes")
+	var b policies.Batch
+	fmt.Println(buf.Sample(&b, 64))
+	// Output:
+	// 1020000 bytes
+	// too few transitions in the replay buffer: 0 of 64 asked for
+}
+
+func BenchmarkSample64(b *testing.B) {
+	buf := New(Config{Capacity: 20_000})
+	_ = buf.Add(numbered(0, 20_000))
+	var dst policies.Batch
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = buf.Sample(&dst, 64)
+	}
+}

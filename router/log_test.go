@@ -1,0 +1,137 @@
+package router
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"testing"
+)
+
+// frames returns the bodies of the frames in b, and what is left of it.
+func frames(t *testing.T, b []byte) (bodies []string, rest []byte) {
+	t.Helper()
+	for len(b) >= headerBytes {
+		h, err := parseHeader(b, 256<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) < headerBytes+h.body {
+			break
+		}
+		body := b[headerBytes : headerBytes+h.body]
+		switch h.typ {
+		case frameData:
+			body = body[8:]
+		case frameChunk:
+			body = body[24:]
+		}
+		bodies = append(bodies, string(body))
+		b = b[headerBytes+h.body:]
+	}
+	return bodies, b
+}
+
+// TestLogSendsEverythingOnceWhateverIsCut writes, acknowledges, cuts and rewinds a
+// log at random places: what the other side takes is every frame, once, in order.
+func TestLogSendsEverythingOnceWhateverIsCut(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var l sendLog
+		var sent, got []string
+		var wire []byte // what the present connection has carried and the peer not parsed
+		for range 400 {
+			switch rnd.IntN(7) {
+			case 0, 1:
+				s := fmt.Sprint("small ", len(sent), string(make([]byte, rnd.IntN(3000))))
+				l.data(1, 1, []byte(s))
+				sent = append(sent, s)
+			case 2:
+				s := fmt.Sprint("chunk ", len(sent), string(make([]byte, rnd.IntN(100))))
+				l.chunk(2, 1, Bytes(s), 0, len(s))
+				sent = append(sent, s)
+			case 3, 4:
+				var bufs net.Buffers
+				n := l.gather(&bufs, rnd.IntN(20_000))
+				b := slices.Concat(bufs...)
+				if len(b) != n {
+					t.Fatalf("seed %d: gathered %d bytes, said %d", seed, len(b), n)
+				}
+				n = rnd.IntN(n + 1) // a write call may end early
+				wire = append(wire, b[:n]...)
+				l.wrote(n)
+				l.trim(false)
+			case 5:
+				var more []string
+				more, wire = frames(t, wire)
+				got = append(got, more...)
+				if !l.ack(uint64(rnd.IntN(len(got)+1)), rnd.IntN(2) == 0) {
+					t.Fatalf("seed %d: an honest acknowledgement is refused", seed)
+				}
+			case 6:
+				wire = nil
+				if !l.rewind(uint64(len(got))) {
+					t.Fatalf("seed %d: cannot go back to frame %d: %d sent, %d acknowledged", seed, len(got), l.sent, l.done)
+				}
+			}
+			if n := len(sent) - int(l.done); l.undelivered() != n {
+				t.Fatalf("seed %d: %d undelivered, want %d", seed, l.undelivered(), n)
+			}
+		}
+		for l.unwritten() {
+			var bufs net.Buffers
+			n := l.gather(&bufs, 1<<20)
+			wire = append(wire, slices.Concat(bufs...)...)
+			l.wrote(n)
+		}
+		more, rest := frames(t, wire)
+		got = append(got, more...)
+		if len(rest) > 0 || !slices.Equal(got, sent) {
+			t.Fatalf("seed %d: %d frames sent, %d came, %d bytes over", seed, len(sent), len(got), len(rest))
+		}
+		if !l.ack(l.sent, false) || len(l.segs) != 0 {
+			t.Fatalf("seed %d: %d segments are kept after all is acknowledged", seed, len(l.segs))
+		}
+	}
+}
+
+func TestLogRefusesWhatWasNeverSent(t *testing.T) {
+	var l sendLog
+	l.data(0, 1, []byte("x"))
+	if l.ack(2, false) || l.rewind(2) {
+		t.Error("an acknowledgement of frame 2 of 1 is taken")
+	}
+	if !l.ack(1, false) || l.rewind(0) {
+		t.Error("going back to what is gone is possible")
+	}
+}
+
+func TestParseHeaderBounds(t *testing.T) {
+	for _, test := range []struct {
+		typ  frameType
+		body uint32
+		ok   bool
+	}{
+		{frameData, 8, true},
+		{frameData, 7, false},
+		{frameData, maxFrameBody + 1, false},
+		{frameChunk, 24, true},
+		{frameChunk, 24 + 256<<10, true},
+		{frameChunk, 25 + 256<<10, false},
+		{frameChunk, 1<<32 - 1, false},
+		{frameAck, 8, true},
+		{frameAck, 9, false},
+		{frameFin, 0, true},
+		{frameFin, 1, false},
+		{frameSequencedEnd, 0, false},
+		{0, 0, false},
+		{255, 0, false},
+	} {
+		var b [headerBytes]byte
+		le.PutUint32(b[:], test.body)
+		b[4] = byte(test.typ)
+		if _, err := parseHeader(b[:], 256<<10); (err == nil) != test.ok {
+			t.Errorf("type %d with %d bytes: %v", test.typ, test.body, err)
+		}
+	}
+}
