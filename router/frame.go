@@ -25,12 +25,14 @@ const (
 	frameFin                          // the sender will send nothing more
 	frameRelay                        // JSON relayMsg
 	frameSequencedEnd
+)
 
-	frameAck    frameType = 0x40 + iota // u64: sequenced frames received
-	frameCredit                         // messages u64, bytes u64: consumed
-	framePing                           // u64: the sender's clock
-	framePong                           // u64: the ping's
-	frameBye                            // reason in words
+const (
+	frameAck    frameType = 75 + iota // u64: sequenced frames received
+	frameCredit                       // messages u64, bytes u64: consumed
+	framePing                         // u64: the sender's clock
+	framePong                         // u64: the ping's
+	frameBye                          // reason in words
 )
 
 const (

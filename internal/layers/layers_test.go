@@ -1,0 +1,112 @@
+package layers
+
+import (
+	"os"
+	"testing"
+)
+
+// module is the import path of the tree.
+const module = "github.com/ditask/ditask"
+
+// arrows are the imports that are allowed, one line a package: what stands
+// before the arrow may import what stands behind it. A line "x (test)" adds to x
+// what only its tests may import. A folder with /... is everything in it; the
+// line with the longest name counts.
+//
+//	std      the standard library without package testing, which is named where
+//	         code that is not a test may use it
+//	x/y      a package of this module, or of the standard library
+//	a.b/c    a module from elsewhere, with all its packages
+//	any      whatever there is
+const arrows = `
+# Trunk one: the engine.
+task -> std
+middleware -> std task
+
+# Trunk two: bytes.
+router -> std
+router/memory -> std router
+router/mesh -> std router
+router/routertest -> std testing router
+
+payload -> std
+payload (test) -> github.com/fxamacker/cbor
+
+# Trunk three: mathematics.
+policies/nn -> std golang.org/x/sys
+policies/nn (test) -> gonum.org/v1/gonum
+policies -> std policies/nn
+policies/replay -> std policies policies/nn
+policies/... -> std policies policies/nn
+
+envs/nprand -> std
+envs -> std envs/nprand
+
+# Engine meets mathematics.
+middleware/rl -> std task policies policies/nn policies/replay envs
+middleware/rl (test) -> policies/dqn
+
+# Engine meets bytes.
+parallel -> std task router router/memory router/mesh payload parallel/control
+parallel/control -> std
+parallel/launch -> std golang.org/x/sys parallel/control parallel/placement
+
+# Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
+parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
+
+# The command.
+internal/cli -> std github.com/urfave/cli golang.org/x/term parallel/control parallel/launch parallel/placement
+internal/cli (test) -> github.com/rogpeppe/go-internal parallel task
+ditask -> std internal/cli
+
+examples/... -> any
+
+# Tools of tests.
+internal/leak -> std testing go.uber.org/goleak
+internal/bench -> std
+internal/bench (test) -> parallel parallel/control task
+internal/layers -> std
+
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak router/routertest
+`
+
+// apart are the packages that do not reach each other, whatever the arrows
+// between them: before the bar those that import, behind it what they must not
+// reach.
+const apart = `
+task | router payload policies envs parallel middleware
+router payload | task policies envs parallel middleware
+policies policies/nn policies/replay envs | task router payload parallel middleware
+middleware | router payload policies envs parallel
+middleware/rl | router payload parallel
+parallel | policies envs middleware
+parallel/control parallel/placement parallel/launch | task router payload policies envs middleware
+internal/cli ditask | task router payload policies envs middleware
+`
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	rules, err := parse(arrows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports, err := read(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(imports) == 0 {
+		t.Fatal("no Go file found")
+	}
+	for _, fault := range check(rules, imports) {
+		t.Error(fault)
+	}
+}
+
+func TestTrunksDoNotReachEachOther(t *testing.T) {
+	rules, err := parse(arrows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range reaches(rules, apart) {
+		t.Error(fault)
+	}
+}
