@@ -28,12 +28,13 @@
 // # Concurrency
 //
 // Nothing here is safe for concurrent use. Several environments share nothing
-// and may be used by several goroutines.
+// and may be used by several goroutines. Only a Watchdog starts goroutines.
 //
 // # Errors
 //
 // A wrong action, a step before the first reset or after the end of an episode
 // are errors that say so. [Sync] turns a panic inside an environment, and an
 // observation of the wrong length, into an [*Error] that names the environment
-// and its index.
+// and its index. [Watchdog] makes an error of an environment that hangs, and
+// [Sync.ReplaceFaulty] puts another in its place.
 package envs

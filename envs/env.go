@@ -56,6 +56,7 @@ var (
 	ErrAction      = errors.New("action outside of the action space")
 	ErrSeeds       = errors.New("reset takes at most one seed")
 	ErrShape       = errors.New("observation of the wrong length")
+	ErrHung        = errors.New("environment does not return")
 )
 
 // actionError says which action was refused, and by which space.

@@ -1,9 +1,9 @@
 package envs
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 )
 
 // AutoresetMode says when a vector resets an environment whose episode ended.
@@ -84,6 +84,7 @@ type Sync[A any] struct {
 	res     Result
 	done    []bool // the episode is over and was not reset
 	started bool
+	replace func(i int, fault *Error) Env[A]
 }
 
 // NewSync makes a vector of n environments, each made by build(i). It panics
@@ -172,20 +173,52 @@ func (v *Sync[A]) Step(actions []A) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", v.Name(), ErrNotReset)
 	}
 	for i, a := range actions {
-		v.res.Reset[i] = false
+		var err error
 		if v.done[i] && v.mode == NextStep {
-			v.res.Rewards[i], v.res.Terminated[i], v.res.Truncated[i] = 0, false, false
-			v.res.Reset[i] = true
-			if err := v.reset(i); err != nil {
-				return nil, err
-			}
-			continue
+			v.noTransition(i)
+			err = v.reset(i)
+		} else {
+			v.res.Reset[i] = false
+			err = v.step(i, a)
 		}
-		if err := v.step(i, a); err != nil {
+		if err != nil {
+			err = v.fault(i, err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return &v.res, nil
+}
+
+// noTransition says that what happens to environment i in this step is a reset.
+func (v *Sync[A]) noTransition(i int) {
+	v.res.Rewards[i], v.res.Terminated[i], v.res.Truncated[i] = 0, false, false
+	v.res.Reset[i] = true
+}
+
+// ReplaceFaulty makes the vector go on when an environment panics, hangs (see
+// [Watchdog]) or returns an observation of the wrong length in a Step: what
+// build returns takes its place and begins an episode, and the step is reported
+// as a reset, so that the broken episode is dropped. If build returns nil the
+// fault is Step's error, as without this option. It returns v.
+func (v *Sync[A]) ReplaceFaulty(build func(i int, fault *Error) Env[A]) *Sync[A] {
+	v.replace = build
+	return v
+}
+
+// fault replaces environment i if it is to be, or returns err.
+func (v *Sync[A]) fault(i int, err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || v.replace == nil || e.Stack == nil && !errors.Is(err, ErrShape) && !errors.Is(err, ErrHung) {
+		return err
+	}
+	env := v.replace(i, e)
+	if env == nil {
+		return err
+	}
+	v.noTransition(i)
+	return v.Replace(i, env)
 }
 
 // Replace puts env in the place of environment i, which is reset without a
@@ -199,7 +232,7 @@ func (v *Sync[A]) reset(i int, seed ...uint64) (err error) {
 	defer v.guard(i, "reset", &err)
 	obs, info, err := v.envs[i].Reset(seed...)
 	if err != nil {
-		return &Error{Env: v.Name(), Index: i, Op: "reset", Err: err}
+		return v.wrap(i, "reset", err)
 	}
 	v.done[i] = false
 	v.res.Infos[i] = info
@@ -210,7 +243,7 @@ func (v *Sync[A]) step(i int, action A) (err error) {
 	defer v.guard(i, "step", &err)
 	s, err := v.envs[i].Step(action)
 	if err != nil {
-		return &Error{Env: v.Name(), Index: i, Op: "step", Err: err}
+		return v.wrap(i, "step", err)
 	}
 	r := &v.res
 	r.Rewards[i], r.Terminated[i], r.Truncated[i], r.Infos[i] = s.Reward, s.Terminated, s.Truncated, s.Info
@@ -234,6 +267,14 @@ func (v *Sync[A]) step(i int, action A) (err error) {
 	return nil
 }
 
+// wrap names the environment of an error.
+func (v *Sync[A]) wrap(i int, op string, err error) error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // of a Watchdog, which does not know the index
+		return &Error{Env: e.Env, Index: i, Op: op, Err: e.Err, Stack: e.Stack}
+	}
+	return &Error{Env: v.Name(), Index: i, Op: op, Err: err}
+}
+
 // observe copies an observation to row i of dst.
 func (v *Sync[A]) observe(dst []float32, i int, op string, obs []float32) error {
 	if len(obs) != v.dim {
@@ -246,10 +287,15 @@ func (v *Sync[A]) observe(dst []float32, i int, op string, obs []float32) error 
 // guard turns a panic of environment i into an error.
 func (v *Sync[A]) guard(i int, op string, err *error) {
 	if p := recover(); p != nil {
-		cause, ok := p.(error)
-		if !ok {
-			cause = fmt.Errorf("%v", p)
-		}
-		*err = &Error{Env: v.Name(), Index: i, Op: op, Err: cause, Stack: slices.Clip(debug.Stack())}
+		*err = panicError(v.envs[i].Name(), i, op, p)
 	}
+}
+
+// panicError is the error of a panic that has just been recovered.
+func panicError(env string, i int, op string, p any) *Error {
+	cause, ok := p.(error)
+	if !ok {
+		cause = fmt.Errorf("%v", p)
+	}
+	return &Error{Env: env, Index: i, Op: op, Err: cause, Stack: debug.Stack()}
 }

@@ -17,12 +17,7 @@ func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) 
 	ch, err := b.r.Channel(router.Spec{
 		Name: spec.Name, Delivery: router.Delivery(spec.Delivery), Queue: spec.Queue,
 		Fingerprint: spec.Fingerprint, Schema: spec.Schema,
-	}, func(m *router.Message) error {
-		in := task.Inbound{From: m.From, Version: m.Version, Payload: m.Payload, Takable: m.Takable, Credit: m.Credit}
-		err := deliver(&in)
-		m.Taken = in.Taken
-		return err
-	})
+	}, func(m *router.Message) error { return deliver((*task.Inbound)(m)) })
 	if err != nil {
 		return nil, err
 	}

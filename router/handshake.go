@@ -321,8 +321,8 @@ func (r *Router) answer(conn net.Conn, heard func()) (bool, error) {
 // say ends a handshake with a refusal.
 func (r *Router) say(conn net.Conn, no *refusal) (bool, error) {
 	_, _ = writeMsg(conn, nil, welcome{Refuse: no})
-	if no.Code == RefuseDuplicate {
-		return false, nil
+	if no.Code == RefuseDuplicate || no.Code == RefuseRelay || no.Code == RefuseClosed {
+		return false, nil // it will come again
 	}
 	return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 }

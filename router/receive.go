@@ -186,7 +186,9 @@ func (r *Router) declared(s *session, id uint16, d declaration, on bool) error {
 	s.ins = append(s.ins, in)
 	s.remote[d.Name] = in
 	if c := r.byName[d.Name]; c != nil {
-		return r.join(c, in)
+		if err := r.join(c, in); err != nil {
+			r.incompatible(s, err)
+		}
 	}
 	return nil
 }
@@ -196,10 +198,8 @@ func (r *Router) declared(s *session, id uint16, d declaration, on bool) error {
 func (r *Router) join(c *channel, in *inStream) error {
 	d := in.decl
 	if d.Delivery != c.spec.Delivery.String() || d.Fingerprint != c.spec.Fingerprint {
-		err := fmt.Errorf("event %q differs: node.%d has %s %s (%016x), node.%d has %s %s (%016x): build both from one source",
+		return fmt.Errorf("event %q differs: node.%d has %s %s (%016x), node.%d has %s %s (%016x): build both from one source",
 			d.Name, r.cfg.Node, c.spec.Delivery, c.spec.Schema, c.spec.Fingerprint, in.s.peer.ID, d.Delivery, d.Schema, d.Fingerprint)
-		r.incompatible(in.s, err)
-		return err
 	}
 	in.ch.Store(c)
 	r.retarget(c)

@@ -34,23 +34,24 @@ type Router struct {
 	inDrain  atomic.Bool
 	changed  signal
 
-	mu       sync.Mutex
-	closed   bool
-	channels []*channel
-	byName   map[string]*channel
-	peers    map[int]*session
-	was      map[int]former       // peers that are gone, by node id
-	gone     map[uint16][2]uint64 // counters of the sessions that are gone
-	rounds   map[string]uint64    // barriers that this node has entered
-	tickets  map[string]chan net.Conn
-	known    map[int]uint64    // incarnations of the nodes that others told of
-	attached map[string]int    // attach address -> node id that answered there
-	trouble  map[string]string // address -> why it cannot be reached
-	noted    map[string]int    // refusals by reason
-	failure  error
-	watchers []func(Change)
-	changes  []Change
-	lost     []error // losses to be reported by Close
+	mu        sync.Mutex
+	closed    bool
+	channels  []*channel
+	byName    map[string]*channel
+	peers     map[int]*session
+	was       map[int]former       // peers that are gone, by node id
+	gone      map[uint16][2]uint64 // counters of the sessions that are gone
+	rounds    map[string]uint64    // barriers that this node has entered
+	tickets   map[string]chan net.Conn
+	known     map[int]uint64    // incarnations of the nodes that others told of
+	attached  map[string]int    // attach address -> node id that answered there
+	trouble   map[string]string // address -> why it cannot be reached
+	noted     map[string]int    // refusals by reason
+	failure   error
+	beenReady bool // Start has returned
+	watchers  []func(Change)
+	changes   []Change
+	lost      []error // losses to be reported by Close
 
 	watchMu sync.Mutex // one watcher call at a time, in order
 	locksMu sync.Mutex
@@ -255,12 +256,13 @@ func (r *Router) fail(err error) {
 	r.tell()
 }
 
-// incompatible deals with a peer whose events differ from this node's: whoever
-// has not started yet ends, the others go on without the peer. The mutex is held.
+// incompatible deals with a peer one of whose events differs from this node's. A
+// node that has not been ready ends; one that has goes on without that event of
+// the peer's, which sees the same and ends. The link stays: the peer must see it.
+// The mutex is held.
 func (r *Router) incompatible(s *session, err error) {
-	if r.was[-1].ready { // this node has been ready
-		r.log.Error("a node is refused", "node", s.peer.ID, "err", err)
-		r.wg.Go(func() { r.lose(s, err) })
+	if r.beenReady {
+		r.log.Error("an event of a peer is not heard", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
 		return
 	}
 	r.wg.Go(func() { r.fail(err) })
@@ -330,7 +332,7 @@ func (r *Router) awaitReady(ctx context.Context) error {
 		}
 		ok := len(r.missingLocked()) == 0
 		if ok {
-			r.was[-1] = former{ready: true}
+			r.beenReady = true
 		}
 		return ok, nil
 	})
@@ -358,7 +360,7 @@ func (r *Router) missingLocked() []string {
 			}
 			return
 		}
-		if f, ok := r.was[id]; ok && f.ready && id >= 0 {
+		if f, ok := r.was[id]; ok && f.ready {
 			return
 		}
 		out = append(out, fmt.Sprintf("node.%d%s", id, where))

@@ -63,8 +63,9 @@ func (b Bytes) Retain() {}
 // Release does nothing.
 func (b Bytes) Release() {}
 
-// Credit gives a sender its room back.
-type Credit interface {
+// Credit gives a sender its room back. It is an alias, so that a Message can be
+// converted to an equal type elsewhere.
+type Credit = interface {
 	// Return says that so many messages, of so many payload bytes together,
 	// have been consumed or dropped here.
 	Return(messages, bytes int)

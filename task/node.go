@@ -163,8 +163,9 @@ type Inbound struct {
 	Credit         Credit // to be returned once the listeners have had the message
 }
 
-// Credit gives a sender its room back.
-type Credit interface {
+// Credit gives a sender its room back. It is an alias, as a bus has an equal one
+// of its own and must not pay for a conversion at each message.
+type Credit = interface {
 	// Return says that so many messages, of so many payload bytes together,
 	// have been consumed (or dropped) here.
 	Return(messages, bytes int)

@@ -48,10 +48,10 @@ func (e usageError) Unwrap() error { return e.err }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode is not a fault: the job has said what there is to say.
-type exitCode int
+// exitError is not a fault: the job has said what there is to say.
+type exitError int
 
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // command is one call of ditask.
 type command struct {
@@ -76,7 +76,7 @@ func (c *command) exit(err error) int {
 	if err == nil {
 		return exitSuccess
 	}
-	if code, ok := errors.AsType[exitCode](err); ok {
+	if code, ok := errors.AsType[exitError](err); ok {
 		return int(code)
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {

@@ -34,14 +34,13 @@ func (e *buildError) Error() string {
 }
 
 // goPackage is what "go list" says of a package.
-type goPackage struct {
-	Dir        string
-	ImportPath string
-	Name       string
+type goPackage struct { //nolint:tagliatelle // the go command has chosen the names
+	Dir        string `json:"Dir"`
+	ImportPath string `json:"ImportPath"`
+	Name       string `json:"Name"`
 	Module     *struct {
-		Path string
-		Main bool
-	}
+		Main bool `json:"Main"`
+	} `json:"Module"`
 }
 
 // resolve finds or builds the program that --package and --main name.

@@ -51,7 +51,7 @@ func (c *command) doctor(ctx *urfave.Context) error {
 	}
 	for _, f := range findings {
 		if f.Grade == gradeBad {
-			return exitCode(exitFailure)
+			return exitError(exitFailure)
 		}
 	}
 	return nil

@@ -43,8 +43,8 @@ var build = sync.OnceValues(func() (programs, error) {
 // job is a ditask process and all that comes of it.
 type job struct {
 	*exec.Cmd
-	watch  *leak.Watch
-	stderr bytes.Buffer
+	watch *leak.Watch
+	log   bytes.Buffer
 }
 
 func newJob(t *testing.T, program func(programs) string, args ...string) *job {
@@ -55,7 +55,7 @@ func newJob(t *testing.T, program func(programs) string, args ...string) *job {
 	}
 	j := &job{watch: leak.Check(t)}
 	j.Cmd = exec.Command(p.ditask, append([]string{"--package", program(p)}, args...)...)
-	j.Env, j.Cmd.Stderr = j.watch.Environ(), &j.stderr
+	j.Env, j.Stderr = j.watch.Environ(), &j.log
 	j.Dir = t.TempDir()
 	return j
 }
@@ -79,16 +79,16 @@ func code(t *testing.T, err error) int {
 func (j *job) expect(t *testing.T, err error, want int) {
 	t.Helper()
 	if got := code(t, err); got != want {
-		t.Errorf("exit code %d, want %d:\n%s", got, want, j.stderr.String())
+		t.Errorf("exit code %d, want %d:\n%s", got, want, j.log.String())
 	}
 	if left := j.watch.Left(); len(left) > 0 {
 		t.Errorf("left when ditask ended: %v", left)
 	}
 }
 
-// start starts the job and returns the pids of its n nodes, once each is in
+// start starts a job of three nodes and returns their pids, once each is in
 // its first step.
-func (j *job) start(t *testing.T, n int) []int {
+func (j *job) start(t *testing.T) []int {
 	t.Helper()
 	out, err := j.StdoutPipe()
 	if err != nil {
@@ -97,6 +97,7 @@ func (j *job) start(t *testing.T, n int) []int {
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
 	}
+	const n = 3
 	var pids []int
 	re := regexp.MustCompile(`pid=(\d+)`)
 	lines := bufio.NewScanner(out)
@@ -108,7 +109,7 @@ func (j *job) start(t *testing.T, n int) []int {
 		}
 	}
 	if len(pids) < n {
-		t.Fatalf("the nodes did not start: %v, %s", j.Wait(), j.stderr.String())
+		t.Fatalf("the nodes did not start: %v, %s", j.Wait(), j.log.String())
 	}
 	rest := make(chan struct{})
 	go func() { _, _ = io.Copy(io.Discard, out); close(rest) }()
@@ -139,7 +140,7 @@ func TestL14FinishIsFinish(t *testing.T) {
 func TestL11FailureIsWrittenOnceWithItsNode(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--", "1=fail")
 	j.expect(t, j.Run(), 1)
-	log := j.stderr.String()
+	log := j.log.String()
 	if n := len(regexp.MustCompile(`(?m)^.*node\.1: .*out of luck`).FindAllString(log, -1)); n != 1 {
 		t.Errorf("the error is there %d times:\n%s", n, log)
 	}
@@ -151,7 +152,7 @@ func TestL11FailureIsWrittenOnceWithItsNode(t *testing.T) {
 func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
 	j := newJob(t, nodes, "-n", "1", "--", "0=panic")
 	j.expect(t, j.Run(), 1)
-	log := j.stderr.String()
+	log := j.log.String()
 	if strings.Count(log, "on purpose") != 1 || strings.Count(log, "main.play.func") != 1 || !strings.Contains(log, "[0 #0] ") {
 		t.Errorf("log:\n%s", log)
 	}
@@ -162,14 +163,14 @@ func TestL12KilledNodeComesBack(t *testing.T) {
 	var out bytes.Buffer
 	j.Stdout = &out
 	j.expect(t, j.Run(), 0)
-	if !strings.Contains(out.String(), "node 3 is back\n") || strings.Count(j.stderr.String(), "; restart ") != 1 {
-		t.Errorf("out:\n%s\nlog:\n%s", out.String(), j.stderr.String())
+	if !strings.Contains(out.String(), "node 3 is back\n") || strings.Count(j.log.String(), "; restart ") != 1 {
+		t.Errorf("out:\n%s\nlog:\n%s", out.String(), j.log.String())
 	}
 }
 
 func TestL13KilledNodeEndsTheJob(t *testing.T) {
-	j := newJob(t, nodes, "-n", "3")
-	pids := j.start(t, 3)
+	j := newJob(t, nodes, "-n", "3", "--grace", "2s")
+	pids := j.start(t)
 	_ = syscall.Kill(pids[1], syscall.SIGKILL)
 	j.expect(t, j.Wait(), 137)
 }
@@ -177,7 +178,7 @@ func TestL13KilledNodeEndsTheJob(t *testing.T) {
 func TestL13KilledLauncherLeavesNoNode(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		j := newJob(t, nodes, "-n", "3")
-		for _, pid := range j.start(t, 3) {
+		for _, pid := range j.start(t) {
 			if stopped {
 				_ = syscall.Kill(pid, syscall.SIGSTOP)
 			}
@@ -193,7 +194,7 @@ func TestL13KilledLauncherLeavesNoNode(t *testing.T) {
 func TestL13SignalsDrainTheJob(t *testing.T) {
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 75, syscall.SIGINT: 130} {
 		j := newJob(t, nodes, "-n", "3")
-		j.start(t, 3)
+		j.start(t)
 		_ = j.Process.Signal(sig)
 		j.expect(t, j.Wait(), want)
 	}
@@ -204,7 +205,7 @@ func TestR8EqualJobsRunSideBySide(t *testing.T) {
 		var jobs []*job
 		for range 2 {
 			j := newJob(t, nodes, args...)
-			j.start(t, 3)
+			j.start(t)
 			jobs = append(jobs, j)
 		}
 		for _, j := range jobs {

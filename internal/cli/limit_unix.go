@@ -13,5 +13,5 @@ func fileLimit() (uint64, error) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return 0, fmt.Errorf("limit of open files: %w", err)
 	}
-	return uint64(r.Cur), nil //nolint:unconvert,gosec // signed on some systems
+	return uint64(r.Cur), nil //nolint:unconvert // signed on some systems
 }

@@ -17,7 +17,7 @@ func lock(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("cache folder: %w", err)
 	}
 	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX) //nolint:gosec // a file descriptor is small
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}

@@ -98,7 +98,7 @@ func programOf(ctx *urfave.Context, signals <-chan os.Signal) (program, error) {
 }
 
 // endedBy is the exit code for a signal that came before the job had begun.
-func endedBy(s os.Signal) exitCode {
+func endedBy(s os.Signal) exitError {
 	if s == os.Interrupt {
 		return exitInterrupted
 	}
@@ -145,17 +145,17 @@ func (c *command) report(r launch.Result, format string) error {
 	} else if s != "" {
 		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", s)
 	}
-	return exitCode(r.ExitCode())
+	return exitError(r.ExitCode())
 }
 
 // terminal is a function for the size of the terminal that w is, or nil.
 func terminal(w io.Writer) func() (columns, lines int) {
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) { //nolint:gosec // a file descriptor is small
+	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
 	return func() (int, int) {
-		columns, lines, err := term.GetSize(int(f.Fd())) //nolint:gosec // a file descriptor is small
+		columns, lines, err := term.GetSize(int(f.Fd()))
 		if err != nil || columns <= 0 || lines <= 0 {
 			return 80, 24
 		}

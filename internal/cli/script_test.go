@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 				}
 				e.Setenv(name, strings.TrimSpace(string(out)))
 			}
-			run, err := os.MkdirTemp("", "cli")
+			run, err := os.MkdirTemp("", "cli") //nolint:usetesting // the path of a socket is short
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func testnode(args []string) int {
 	if err != nil {
 		panic(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	_ = client.Ready()
@@ -104,7 +104,7 @@ func testnode(args []string) int {
 			return 130
 		case "env":
 			w := bufio.NewWriter(os.Stdout)
-			fmt.Fprintf(w, "id=%d main=%s listen=%s attach=%d grace=%v seed=%d recover=%v token=%d\n",
+			_, _ = fmt.Fprintf(w, "id=%d main=%s listen=%s attach=%d grace=%v seed=%d recover=%v token=%d\n",
 				env.NodeID, env.Main, strings.SplitN(env.Listen, ":", 2)[0], len(env.Attach), env.Grace, env.Seed, env.AutoRecover, len(env.Token))
 			_ = w.Flush()
 		default:

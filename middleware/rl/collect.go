@@ -158,7 +158,7 @@ func (k *collector) step(_ context.Context, c *Online) error {
 		act = k.q.Greedy
 	}
 	k.out.Batch.Init(k.q.ObsDim(), 1)
-	k.out.EnvSteps, k.out.Episodes, k.out.Epsilon = 0, k.out.Episodes[:0], c.Epsilon
+	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Epsilon: c.Epsilon}
 	for range k.times {
 		if err := k.once(act); err != nil {
 			return onNode(t, fmt.Errorf("collect at env step %d: %w", c.EnvSteps+k.out.EnvSteps, err))
@@ -166,14 +166,7 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	}
 	c.EnvSteps += k.out.EnvSteps
 	c.Episodes += len(k.out.Episodes)
-	if c.Collected == nil {
-		c.Collected = &k.out
-		return nil
-	}
-	// Another node's trajectory is there already.
-	c.Collected.Batch.AppendBatch(&k.out.Batch)
-	c.Collected.Episodes = append(c.Collected.Episodes, k.out.Episodes...)
-	c.Collected.EnvSteps += k.out.EnvSteps
+	c.collected(&k.out)
 	return nil
 }
 
@@ -240,8 +233,10 @@ func (k *collector) once(act func([]int, []float32) error) error {
 	d := k.q.ObsDim()
 	for i, a := range k.actions {
 		k.done[i] = res.Terminated[i] || res.Truncated[i]
-		if res.Reset[i] {
-			continue // no transition
+		if res.Reset[i] { // no transition, and what came before led nowhere
+			k.nstep.Drop(i)
+			k.running[i] = envs.Episode{}
+			continue
 		}
 		next := res.Obs
 		if k.done[i] {

@@ -48,13 +48,31 @@ type Online struct {
 	job *job                                 // set by ExchangeContext, kept
 }
 
-// Trajectory is what one step of a collector brought.
+// Trajectory is what one step of a collector brought, or several joined.
 type Trajectory struct {
-	Seq      uint64 // number among those of its collector, from 1
+	Seq      uint64 // number among those of its sender, from 1
+	Collects int    // how many are joined; 0 has nothing to learn from
 	Batch    policies.Batch
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
 	Epsilon  float64
+	// Eval and Stopped are those of the context of an evaluator that goes in
+	// step with the learner.
+	Eval    Evaluation
+	Stopped bool
+}
+
+// collected makes tr part of what this step learns from.
+func (c *Online) collected(tr *Trajectory) {
+	if c.Collected == nil {
+		c.Collected = tr
+		return
+	}
+	all := c.Collected
+	all.Collects += tr.Collects
+	all.Batch.AppendBatch(&tr.Batch)
+	all.EnvSteps += tr.EnvSteps
+	all.Episodes = append(all.Episodes, tr.Episodes...)
 }
 
 // Trained sums up the updates of one step.

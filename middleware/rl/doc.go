@@ -30,8 +30,9 @@
 //
 // # Determinism
 //
-// A lone node computes the same numbers with the same seeds. With several nodes
-// the order in which transitions arrive depends on time.
+// A lone node computes the same numbers with the same seeds, and goes on with
+// them after [Resume]. With several nodes the order in which transitions arrive
+// depends on time, unless they go in step: see [ExchangeConfig].
 //
 // # Errors
 //

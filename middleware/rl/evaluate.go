@@ -109,7 +109,7 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 	if c.Stopped || c.Best == nil || result.Mean > c.Best.Mean {
 		c.Best = &Best{Evaluation: result, Weights: e.q.Weights()}
 	}
-	if c.Stopped {
+	if c.Stopped && !c.inStep() { // in step, it is the learner that ends the run
 		t.Finish(fmt.Sprintf("mean return %.1f over %d episodes reached %v", result.Mean, result.Episodes, e.cfg.StopAt))
 	}
 	return nil
@@ -204,6 +204,7 @@ func (e *evaluate) once() error {
 	for i := range e.actions {
 		e.done[i] = res.Terminated[i] || res.Truncated[i]
 		if res.Reset[i] {
+			e.running[i] = envs.Episode{}
 			continue
 		}
 		e.running[i].Return += res.Rewards[i]

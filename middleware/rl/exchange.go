@@ -2,7 +2,9 @@ package rl
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,6 +19,18 @@ const Ahead = 4
 // patience is how long a wait is quiet; after that it is logged.
 const patience = 10 * time.Second
 
+// ExchangeConfig describes how nodes work together. The zero value lets each go
+// on at its own pace.
+type ExchangeConfig struct {
+	// Synchronous, if not 0, is the number of nodes in the job, which then go in
+	// step: in each step the learner takes one trajectory of every collector, in
+	// the order of their ids, and hears the evaluator; the next step of those
+	// uses the weights and counters of that step. The same seeds then give the
+	// same numbers, at the price that everybody waits for the slowest. The job
+	// must have exactly one learner, which neither collects nor evaluates.
+	Synchronous int
+}
+
 // ExchangeContext carries counters and transitions between nodes: a collector's
 // to the learner, the learner's progress and the evaluator's results to all. It
 // must be the first middleware of a task.
@@ -24,15 +38,29 @@ const patience = 10 * time.Second
 // On a learner that does not collect, a step begins by waiting for a trajectory.
 // On a collector that does not learn, it begins by waiting until the learner has
 // taken all but the last few of what was sent. On a lone node it does nothing.
-func ExchangeContext(t *task.Task[Online]) task.Middleware[Online] {
+func ExchangeContext(t *task.Task[Online], cfg ...ExchangeConfig) task.Middleware[Online] {
 	t.Context().job = &job{t: t}
 	t.Keep("job")
-	x := &exchange{t: t, taken: map[int]uint64{}, run: rand.Uint64() | 1, changed: make(chan struct{}, 1)}
 	if alone(t) {
 		return task.Step(func(context.Context, *Online) error { return nil })
 	}
-	x.learns, x.collects = t.Has(Learner), t.Has(Collector)
+	x := &exchange{
+		t: t, learns: t.Has(Learner), sends: t.Has(Collector), ahead: Ahead,
+		taken: map[int]uint64{}, run: rand.Uint64() | 1, changed: make(chan struct{}, 1),
+	}
+	x.collects = x.sends
+	if len(cfg) > 0 && cfg[0].Synchronous > 0 {
+		x.peers, x.ahead, x.sends = cfg[0].Synchronous-1, 1, true
+		t.Context().job.synchronous = true
+	}
+	x.listen()
+	return x.step
+}
+
+func (x *exchange) listen() {
+	t := x.t
 	if x.learns {
+		x.sends = false
 		x.inbox = make(chan arrival) // what waits, waits at the sender
 		x.over = make(chan struct{})
 		t.OnFinish(func(context.Context, task.Outcome) error {
@@ -45,10 +73,10 @@ func ExchangeContext(t *task.Task[Online]) task.Middleware[Online] {
 	} else {
 		Progressed.On(t, x.progress)
 	}
-	if !t.Has(Evaluator) {
+	// In step, the learner is told with the trajectory, at a certain time.
+	if inStep := x.learns && x.peers > 0; !inStep && !t.Has(Evaluator) {
 		Evaluated.On(t, x.evaluated)
 	}
-	return x.step
 }
 
 type arrival struct {
@@ -59,6 +87,9 @@ type arrival struct {
 type exchange struct {
 	t                *task.Task[Online]
 	learns, collects bool
+	sends            bool   // trajectories to the learner
+	ahead            uint64 // as in Ahead
+	peers            int    // nodes that the learner goes in step with, or 0
 	inbox            chan arrival
 	over             chan struct{} // closed when nothing more is learned
 	run              uint64
@@ -115,10 +146,10 @@ func (x *exchange) best(_ context.Context, b Best) error {
 }
 
 func (x *exchange) step(ctx context.Context, c *Online, next task.Next) error {
-	x.hear(c)
 	if err := x.receive(ctx, c); err != nil {
 		return err
 	}
+	x.hear(c)
 	if err := next(ctx); err != nil {
 		return err
 	}
@@ -145,6 +176,8 @@ func (x *exchange) hear(c *Online) {
 // receive waits for what this node needs before it can do its step.
 func (x *exchange) receive(ctx context.Context, c *Online) error {
 	switch {
+	case x.peers > 0 && x.learns:
+		return x.gather(ctx, c)
 	case x.learns:
 		select {
 		case a := <-x.inbox:
@@ -159,11 +192,31 @@ func (x *exchange) receive(ctx context.Context, c *Online) error {
 			x.take(c, a)
 			return true
 		})
-	case x.collects:
-		if x.room() {
-			return nil
-		}
-		return waitFor(ctx, x.t, "the learner to take what was sent", x.changed, func(struct{}) bool { return x.room() })
+	case x.sends:
+		return x.awaitRoom(ctx)
+	}
+	return nil
+}
+
+func (x *exchange) awaitRoom(ctx context.Context) error {
+	if x.room() {
+		return nil
+	}
+	return waitFor(ctx, x.t, "the learner to take what was sent", x.changed, func(struct{}) bool { return x.room() })
+}
+
+// gather takes one trajectory of every other node, in the order of their ids.
+func (x *exchange) gather(ctx context.Context, c *Online) error {
+	got := make(map[int]arrival, x.peers)
+	err := waitFor(ctx, x.t, "all nodes that go in step", x.inbox, func(a arrival) bool {
+		got[a.from] = a
+		return len(got) == x.peers
+	})
+	if err != nil {
+		return err
+	}
+	for _, node := range slices.Sorted(maps.Keys(got)) {
+		x.take(c, got[node])
 	}
 	return nil
 }
@@ -190,13 +243,20 @@ func waitFor[T any](ctx context.Context, t *task.Task[Online], what string, ch <
 	}
 }
 
-// take makes a trajectory what this step learns from.
+// take makes a trajectory part of what this step learns from.
 func (x *exchange) take(c *Online, a arrival) {
 	x.taken[a.from] = a.tr.Seq
-	c.Collected = &a.tr
+	if a.tr.Eval.Episodes > 0 {
+		c.Eval = a.tr.Eval
+	}
+	c.Stopped = c.Stopped || a.tr.Stopped
+	if a.tr.Collects == 0 {
+		return // only a word of the evaluator
+	}
 	c.EnvSteps += a.tr.EnvSteps
 	c.Episodes += len(a.tr.Episodes)
 	c.Epsilon = a.tr.Epsilon
+	c.collected(&a.tr)
 }
 
 // room says whether the learner has taken enough of what was sent. What it says
@@ -208,20 +268,18 @@ func (x *exchange) room() bool {
 	if i := slices.Index(x.heard.Nodes, x.t.NodeID()); i >= 0 && x.heard.Taken[i] <= x.sent {
 		taken = max(taken, x.heard.Taken[i])
 	}
-	return x.sent-taken < Ahead
+	return x.sent-taken < x.ahead
 }
 
 // send tells the others what happened in this step.
 func (x *exchange) send(ctx context.Context, c *Online) error {
-	if x.collects && !x.learns && c.Collected != nil {
-		x.mu.Lock()
-		x.sent++
-		c.Collected.Seq = x.sent
-		x.mu.Unlock()
-		err := Transitions.Emit(ctx, x.t, *c.Collected, task.OnlyRemote(), task.To(Learner))
-		if err != nil {
+	if x.sends && (c.Collected != nil || x.peers > 0) {
+		if err := x.deliver(ctx, c); err != nil {
 			return err
 		}
+	}
+	if x.learns && c.Stopped {
+		x.t.Finish(fmt.Sprintf("the evaluator is content with a mean return of %.1f over %d episodes", c.Eval.Mean, c.Eval.Episodes))
 	}
 	if x.learns {
 		if err := emit(ctx, x.t, Progressed, x.report(c)); err != nil {
@@ -239,6 +297,28 @@ func (x *exchange) send(ctx context.Context, c *Online) error {
 		return emit(ctx, x.t, BestFound, *c.Best, Learner)
 	}
 	return nil
+}
+
+// deliver sends what was collected to the learner.
+func (x *exchange) deliver(ctx context.Context, c *Online) error {
+	tr := c.Collected
+	if tr == nil {
+		tr = new(Trajectory)
+	}
+	x.mu.Lock()
+	x.sent++
+	tr.Seq = x.sent
+	x.mu.Unlock()
+	if x.peers > 0 && x.t.Has(Evaluator) {
+		tr.Eval, tr.Stopped = c.Eval, c.Stopped
+	}
+	err := Transitions.Emit(ctx, x.t, *tr, task.OnlyRemote(), task.To(Learner))
+	if err != nil || x.peers == 0 {
+		return err
+	}
+	// In step, this step ends after the learner's, so that a node which ends
+	// the run by its number of steps does not cut the learner's short.
+	return x.awaitRoom(ctx)
 }
 
 func (x *exchange) report(c *Online) Progress {

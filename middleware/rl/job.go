@@ -12,7 +12,10 @@ import (
 
 // job is what the middleware of one task share.
 type job struct {
-	t       *task.Task[Online]
+	t *task.Task[Online]
+	// synchronous says that the nodes go in step.
+	synchronous bool
+
 	resumed *nn.Archive // what the run goes on from, or nil
 	names   []string    // of the parts
 	parts   []part
@@ -36,6 +39,9 @@ func (c *Online) taskOf() (*task.Task[Online], error) {
 	}
 	return c.job.t, nil
 }
+
+// inStep says that the nodes of the job go in step.
+func (c *Online) inStep() bool { return c.job != nil && c.job.synchronous }
 
 // join makes p a part of the job's checkpoints and resumes it if there is
 // something to go on from. It reports whether there was.

@@ -1,6 +1,7 @@
 package rl_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,52 @@ func jobOf(n int, stopAt float64) []*member {
 		all[i] = m
 	}
 	return all
+}
+
+func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
+	files := func(seed uint64) string {
+		const nodes = 4
+		stopAt := 9.0
+		if seed == 9 {
+			stopAt = 0
+		}
+		job := newFakeJob(nodes)
+		var table bytes.Buffer
+		all := make([]*member, nodes)
+		for i := range all {
+			m := &member{node: job.node(i)}
+			m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 2})
+			m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+			m.tk.Use(rl.ExchangeContext(m.tk, rl.ExchangeConfig{Synchronous: nodes}), rl.ExchangeModel(m.tk, m.q))
+			if m.tk.Has(rl.Evaluator) {
+				m.tk.Use(rl.Evaluate(m.q, envs.CartPole(2), rl.EvalConfig{EverySteps: 200, Episodes: 2, StopAt: stopAt, Confirm: 3}))
+			}
+			if m.tk.Has(rl.Collector) {
+				m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0.1, 1000)), rl.Collect(m.q, envs.CartPole(2)))
+			}
+			if m.tk.Has(rl.Learner) {
+				buf := replay.New(replay.Config{Capacity: 500, Seed: seed})
+				m.tk.Use(rl.Push(buf), rl.Learn(m.q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
+				m.tk.Use(rl.Log(rl.LogConfig{EverySteps: 100, CSV: &table, Untimed: true}))
+			}
+			all[i] = m
+		}
+		if err := errors.Join(run(t.Context(), all, task.MaxSteps(300))...); err != nil {
+			t.Fatal(err)
+		}
+		return table.String()
+	}
+	// With one seed the evaluator ends the run, with the other the steps do.
+	stopped, ran := files(7), files(9)
+	if again := files(7); stopped != again {
+		t.Errorf("two runs with one seed differ:\n%s\n%s", stopped, again)
+	}
+	if again := files(9); ran != again {
+		t.Errorf("two runs with one seed differ:\n%s\n%s", ran, again)
+	}
+	if n, m := strings.Count(stopped, "\n"), strings.Count(ran, "\n"); n < 3 || m < 12 {
+		t.Errorf("%d and %d rows:\n%s\n%s", n, m, stopped, ran)
+	}
 }
 
 // run runs all nodes and returns their errors.

@@ -152,7 +152,7 @@ func (l *learn) step(_ context.Context, c *Online) error {
 	if r, ok := l.q.(interface{ SetRate(float64) }); ok && l.cfg.Rate != nil {
 		r.SetRate(l.cfg.Rate(c.EnvSteps))
 	}
-	for range l.cfg.UpdatesPerCollect {
+	for range l.cfg.UpdatesPerCollect * c.Collected.Collects {
 		if err := l.update(c); err != nil {
 			return onNode(t, err)
 		}

@@ -62,7 +62,7 @@ func (m *model) hear(_ context.Context, s nn.State) error {
 
 func (m *model) step(ctx context.Context, c *Online, next task.Next) error {
 	if m.installs {
-		if err := m.install(ctx); err != nil {
+		if err := m.install(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,11 @@ func (m *model) step(ctx context.Context, c *Online, next task.Next) error {
 		return err
 	}
 	c.PolicyVersion = m.q.Version()
-	if !m.publishes || m.published && c.PolicyVersion-m.version < m.every && !m.t.Finished() {
+	every := m.every
+	if c.inStep() {
+		every = 1
+	}
+	if !m.publishes || m.published && c.PolicyVersion-m.version < every && !m.t.Finished() {
 		return nil
 	}
 	return m.publish(ctx)
@@ -87,16 +91,23 @@ func (m *model) publish(ctx context.Context) error {
 }
 
 // install makes the policy act with the newest weights heard, if there are new
-// ones. A node that only evaluates waits for them.
-func (m *model) install(ctx context.Context) error {
+// ones. A node that only evaluates waits for them; nodes that go in step wait for
+// those of the learner's last step.
+func (m *model) install(ctx context.Context, c *Online) error {
 	var s *nn.State
 	taken := func(struct{}) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		s, m.heard = m.heard, nil
-		return s != nil
+		if m.heard != nil {
+			s, m.heard = m.heard, nil
+		}
+		return s != nil && (!c.inStep() || s.Version >= uint64(c.Updates))
 	}
-	if !taken(struct{}{}) && m.waits {
+	waits := m.waits
+	if c.inStep() {
+		waits = m.q.Version() < uint64(c.Updates)
+	}
+	if !taken(struct{}{}) && waits {
 		if err := waitFor(ctx, m.t, "weights of the learner", m.fresh, taken); err != nil {
 			return err
 		}

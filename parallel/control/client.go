@@ -25,6 +25,8 @@ type Client struct {
 	file     *os.File      // nil without a launcher
 	listen   string        // the node's address, which is removed with the launcher
 	gone     chan struct{} // closed by read when the launcher is gone; nil without one
+	sayBye   func()        // closes bye, once
+	bye      chan struct{} // closed by read when the launcher has read all
 	interval atomic.Int64
 
 	mu   sync.Mutex // guards the writing
@@ -48,7 +50,8 @@ func Open(env Env) (*Client, error) {
 // NewClient is a Client over one file of a Pair, which it owns from then on.
 // listen is the address of the node's socket; empty: it has none.
 func NewClient(file *os.File, listen string) *Client {
-	c := &Client{file: file, listen: listen, gone: make(chan struct{})}
+	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{})}
+	c.sayBye = sync.OnceFunc(func() { close(c.bye) })
 	go c.read()
 	return c
 }
@@ -57,15 +60,18 @@ func NewClient(file *os.File, listen string) *Client {
 func (c *Client) read() {
 	defer close(c.gone)
 	r := NewReader(c.file)
-	for {
+	for bye := false; ; {
 		m, err := r.Next()
 		switch {
 		case errors.Is(err, ErrMalformed):
-		case errors.Is(err, os.ErrClosed): // by Close
+		case bye && err != nil, errors.Is(err, os.ErrClosed): // by Close
 			return
 		case err != nil: // end-of-file, or a reset if the launcher had not read all
 			RemoveSocket(c.listen)
 			return
+		case m.Type == TypeBye:
+			bye = true
+			c.sayBye()
 		case m.Type == TypeInterval:
 			c.interval.Store(int64(m.Interval))
 		}
@@ -97,10 +103,21 @@ func (c *Client) Outcome(o Outcome) error {
 	return c.write(Message{Type: TypeOutcome, Outcome: &o}, patience)
 }
 
-// Close frees the socket. It returns when nothing of the Client runs any more.
+// Close waits, for a second at most, until the launcher has read everything, and
+// frees the socket: so a node does not end unaware of a launcher that has just
+// died. It returns when nothing of the Client runs any more.
 func (c *Client) Close() error {
 	if c.file == nil {
 		return nil
+	}
+	if shutdownWrite(c.file) == nil {
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		select {
+		case <-c.bye:
+		case <-c.gone:
+		case <-late.C:
+		}
 	}
 	err := c.file.Close()
 	<-c.gone

@@ -27,7 +27,7 @@ func pair(t *testing.T) (*os.File, *control.Client) {
 		t.Fatal(err)
 	}
 	c := control.NewClient(node, "")
-	t.Cleanup(func() { _ = launcher.Close(); _ = c.Close() })
+	t.Cleanup(func() { _ = launcher.Close(); _ = c.Close() }) // in this order: c waits for the launcher
 	return launcher, c
 }
 
@@ -42,9 +42,8 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	if err := c.Outcome(control.Outcome{Kind: control.Preempted, Node: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	closed := make(chan error)
+	go func() { closed <- c.Close() }()
 	r := control.NewReader(launcher)
 	var got []string
 	for {
@@ -59,6 +58,38 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	}
 	if s := strings.Join(got, " "); s != "ready status outcome" {
 		t.Errorf("got %s", s)
+	}
+	select {
+	case err := <-closed:
+		t.Error("closed before the launcher had said bye", err)
+	default:
+	}
+	if _, err := launcher.WriteString("{\"type\":\"bye\"}\n"); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestByeKeepsTheSocketForTheLauncher(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n0.sock")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launcher, node, err := control.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := launcher.WriteString("{\"type\":\"bye\"}\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = launcher.Close()
+	c := control.NewClient(node, "unix://"+path)
+	<-c.Gone()
+	_ = c.Close()
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -27,7 +27,8 @@
 // {"type":"status","status":{"role":"learner","step":12,...}} and
 // {"type":"outcome","outcome":{"kind":"failure","node":2,"error":"..."}}. From
 // the launcher: {"type":"interval","interval_ns":250000000}, how often it would
-// like a status. Unknown types and members are ignored, so that either side may
+// like a status; and, when it has read end-of-file, {"type":"bye"}: the node has
+// shut down its side, knows that all was read, and leaves. Unknown types and members are ignored, so that either side may
 // be newer.
 //
 // # Concurrency and errors

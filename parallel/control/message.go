@@ -29,6 +29,7 @@ const (
 	TypeStatus   = "status"
 	TypeOutcome  = "outcome"
 	TypeInterval = "interval"
+	TypeBye      = "bye"
 )
 
 // Message is one line on the control socket.

@@ -14,5 +14,7 @@ func Pair() (launcher, node *os.File, err error) {
 
 func inherit(int, string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
+func shutdownWrite(*os.File) error { return errors.ErrUnsupported }
+
 // KillGroup does nothing: this system has no process groups.
 func KillGroup() {}

@@ -42,6 +42,19 @@ func inherit(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// shutdownWrite ends what is written to a socket; reading goes on.
+func shutdownWrite(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var shut error
+	if err := conn.Control(func(fd uintptr) { shut = syscall.Shutdown(int(fd), syscall.SHUT_WR) }); err != nil {
+		return err
+	}
+	return shut
+}
+
 // KillGroup kills the process group of this process, if it leads one, as every
 // node does that a launcher started: the last act of a node whose launcher was
 // killed, so that nothing that the node started outlives it. Otherwise it

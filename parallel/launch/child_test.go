@@ -87,7 +87,7 @@ func child(script string) int {
 	if n.client, err = control.Open(env); err != nil {
 		panic(err)
 	}
-	defer n.client.Close()
+	defer func() { _ = n.client.Close() }()
 	for part := range strings.SplitSeq(script, ",") {
 		who, what, _ := strings.Cut(part, "=")
 		if who == "*" || who == fmt.Sprint(env.NodeID) {
@@ -186,7 +186,7 @@ func (n *node) show() int {
 	if err != nil {
 		panic(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	network, addr, _ := strings.Cut(n.env.Listen, "://")
 	go func() {
 		c, err := net.Dial(network, addr)

@@ -42,7 +42,7 @@ type Config struct {
 
 // failGrace bounds the grace period after a failure, so that with the time to
 // kill and to read the last output the job is gone within 10 s.
-const failGrace = 8 * time.Second
+const failGrace = 9500 * time.Millisecond
 
 func (c *Config) ensureDefaults() {
 	setDefault(&c.Env.Grace, 10*time.Second)

@@ -142,7 +142,7 @@ func TestRulesFirstFailureEndsTheJob(t *testing.T) {
 	s.wait(0, "start0 start1 start2")
 	s.exit(1, exit{code: 3}, "retire1 terminated0 terminated2")
 	s.exit(0, said(control.Failure, 1, 0, "torn down"), "retire0")
-	s.wait(8*time.Second, "kill2")
+	s.wait(failGrace, "kill2")
 	s.exit(2, killedBy(syscall.SIGKILL), "retire2")
 	r := s.end(control.Failure, 3)
 	if r.First.Node != 1 {

@@ -17,7 +17,7 @@
 // process group, and what is left of a group is killed when its node has ended.
 //
 // The first failure ends the job: the others get SIGTERM, and SIGKILL after the
-// grace period (8 s at most, so that the job is gone within 10). A failure that
+// grace period (9.5 s at most, so that the job is gone within 10). A failure that
 // a node reports as caused by another node is not the first if the other fails
 // too. With Env.AutoRecover a node that failed is started again after an
 // exponential back-off, until it has been restarted MaxRetries times. The first success

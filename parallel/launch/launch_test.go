@@ -405,7 +405,7 @@ func TestL16BusyPortIsOneErrorBeforeAnyStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	j := newJob(t, 1, "*=ok")
 	j.flags.Ports = fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 	_, err = j.launcher(t).Run(t.Context())

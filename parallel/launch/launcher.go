@@ -209,7 +209,7 @@ func (l *Launcher) start(i int) {
 		s.Phase, s.PID, s.Restarts = Starting, p.cmd.Process.Pid, attempt
 	})
 	if l.cfg.StatusInterval > 0 {
-		p.ask(l.cfg.StatusInterval)
+		p.write(control.Message{Type: control.TypeInterval, Interval: l.cfg.StatusInterval})
 	}
 	l.waiters.Go(func() { l.exits <- exited{i, p.wait()} })
 }

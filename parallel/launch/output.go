@@ -108,7 +108,7 @@ func (o *output) jsonText(n *nodeLog, role, stream string, text []byte, more int
 func jsonLine(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil { // a record holds nothing that JSON does not have
-		b, _ = json.Marshal(err.Error())
+		return fmt.Appendf(nil, "%q\n", err)
 	}
 	return append(b, '\n')
 }

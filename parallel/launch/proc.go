@@ -58,7 +58,7 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 		p.pipes, theirs = append(p.pipes, ours), append(theirs, its)
 	}
 	s.env.ControlFD = 3
-	p.cmd = exec.Command(s.command[0], s.command[1:]...)
+	p.cmd = exec.Command(s.command[0], s.command[1:]...) //nolint:noctx // it ends by the rules, not by a context
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = s.workDir, theirs[0], theirs[1]
 	p.cmd.ExtraFiles = []*os.File{theirs[2]}
 	if s.socket != nil {
@@ -77,7 +77,8 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 	return p, nil
 }
 
-// hear reads what the node says until its end of the socket is closed.
+// hear reads what the node says until its end of the socket is closed, and then
+// tells it that all was read.
 func (p *proc) hear(onMessage func(control.Message)) {
 	r := control.NewReader(p.pipes[2])
 	for {
@@ -85,6 +86,7 @@ func (p *proc) hear(onMessage func(control.Message)) {
 		switch {
 		case errors.Is(err, control.ErrMalformed):
 		case err != nil:
+			p.write(control.Message{Type: control.TypeBye})
 			return
 		case m.Type == control.TypeOutcome:
 			p.mu.Lock()
@@ -96,11 +98,11 @@ func (p *proc) hear(onMessage func(control.Message)) {
 	}
 }
 
-// ask tells the node how often a status is wanted.
-func (p *proc) ask(interval time.Duration) {
-	line, err := control.Message{Type: control.TypeInterval, Interval: interval}.Append(nil)
+// write says something to the node, without insisting.
+func (p *proc) write(m control.Message) {
+	line, err := m.Append(nil)
 	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(time.Second)) == nil {
-		_, _ = p.pipes[2].Write(line) // it is only a wish
+		_, _ = p.pipes[2].Write(line) // the node may have ended
 	}
 }
 

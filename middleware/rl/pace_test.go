@@ -1,0 +1,107 @@
+package rl_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/task"
+)
+
+// pair is a learner that stops in its first step until it is let go, and a
+// collector whose log can be read.
+type pair struct {
+	learner, collector *task.Task[rl.Online]
+	letGo              chan struct{}
+	log                bytes.Buffer
+}
+
+func newPair() *pair {
+	job := newFakeJob(2)
+	p := &pair{letGo: make(chan struct{})}
+	roles := task.ByID(rl.Learner, rl.Collector)
+	p.learner = task.New[rl.Online](job.node(0), roles)
+	p.learner.Use(rl.ExchangeContext(p.learner), task.Step(func(ctx context.Context, _ *rl.Online) error {
+		select {
+		case <-p.letGo:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}))
+	node := job.node(1)
+	node.logger = slog.New(slog.NewTextHandler(&p.log, nil))
+	p.collector = task.New[rl.Online](node, roles)
+	p.collector.Use(rl.ExchangeContext(p.collector), rl.Collect(tiny(1), walks(envs.SameStep, &walk{length: 5})))
+	return p
+}
+
+func TestCollectorWaitsForTheLearner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair()
+		var errs [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() { errs[0] = p.learner.Run(t.Context(), task.MaxSteps(50)) })
+		wg.Go(func() { errs[1] = p.collector.Run(t.Context()) })
+		synctest.Wait()
+		if n := p.collector.Steps(); n != rl.Ahead {
+			t.Errorf("%d steps of the collector before the learner's first, want %d", n, rl.Ahead)
+		}
+		<-time.After(15 * time.Second) // on the clock of the test: the wait is long now
+		synctest.Wait()
+		if !strings.Contains(p.log.String(), "waiting for the learner to take what was sent") {
+			t.Errorf("log %q", p.log.String())
+		}
+		close(p.letGo)
+		wg.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Error(err)
+		}
+		if c := p.learner.Context(); c.EnvSteps != 50 {
+			t.Errorf("the learner took %d env steps, want 50", c.EnvSteps)
+		}
+		if n := p.collector.Steps(); n < 50 || n > 50+rl.Ahead {
+			t.Errorf("%d steps of the collector", n)
+		}
+	})
+}
+
+func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair()
+		defer close(p.letGo)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = p.learner.Run(ctx) })
+		wg.Go(func() { _ = p.collector.Run(ctx) })
+		synctest.Wait()
+		tell := func(progress rl.Progress) int {
+			if err := rl.Progressed.Emit(ctx, p.learner, progress, task.OnlyRemote()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return p.collector.Steps()
+		}
+		// The first learner has taken one; another one begins, and knows nobody.
+		if n := tell(rl.Progress{Run: 1, Nodes: []int{1}, Taken: []uint64{1}}); n != rl.Ahead+1 {
+			t.Errorf("%d steps, want %d", n, rl.Ahead+1)
+		}
+		if n := tell(rl.Progress{Run: 2}); n != 2*rl.Ahead+1 {
+			t.Errorf("%d steps after the restart, want %d", n, 2*rl.Ahead+1)
+		}
+		// What it has taken counts on from there.
+		if n := tell(rl.Progress{Run: 2, Nodes: []int{1}, Taken: []uint64{2 * rl.Ahead}}); n != 3*rl.Ahead {
+			t.Errorf("%d steps, want %d", n, 3*rl.Ahead)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
