@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
@@ -52,7 +53,16 @@ func (b *bus) Watch(fn func(task.PeerChange)) {
 }
 
 func (b *bus) Drain(ctx context.Context, waitPeers bool) error { return b.r.Drain(ctx, waitPeers) }
-func (b *bus) Close() error                                    { return b.r.Close() }
+
+// Close reports what was lost with peers before, too, unless the job recovers:
+// then their loss was reported when it came, and is no failure of this node.
+func (b *bus) Close() error {
+	err := b.r.Close()
+	if !b.n.env.AutoRecover {
+		err = errors.Join(err, b.r.Losses())
+	}
+	return err
+}
 
 // channel gives package task one event of the router.
 type channel struct{ c *router.Channel }

@@ -149,6 +149,11 @@ func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
 	if token == "" && beyondLoopback(env.Listen) {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
 	}
+	for _, addr := range env.Attach {
+		if _, _, err := mesh.Split(addr); err != nil {
+			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
+		}
+	}
 	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
 	if err != nil {
@@ -173,8 +178,9 @@ type process struct {
 
 func (p *process) run(fn Func) int {
 	signals := make(chan os.Signal, 2) // one to end in order, one to end at once
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	defer signal.Stop(signals)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
+	// They stay caught to the very end: a signal that comes while the process
+	// exits must not change its exit code.
 	signal.Ignore(syscall.SIGPIPE) // a launcher that was killed is no reason to die in the middle
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -192,7 +198,9 @@ func (p *process) run(fn Func) int {
 		case <-p.client.Gone():
 			control.RemoveSocket(p.node.env.Listen)
 			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "the launcher is gone"})
-			return p.within(min(p.grace(), goneGrace), signals, done)
+			code := p.within(min(p.grace(), goneGrace), signals, done)
+			control.KillGroup()
+			return code
 		}
 	}
 }
@@ -240,7 +248,11 @@ func (p *process) ended(err error) int {
 		fmt.Fprintln(p.stderr, err)
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
-		fmt.Fprintln(p.stderr, err)
+		text := o.Error
+		if o.Node != p.node.ID() { // that node says it all
+			text, _, _ = strings.Cut(text, "\n")
+		}
+		fmt.Fprintln(p.stderr, text)
 	}
 	_ = p.client.Outcome(o)
 	return code

@@ -72,6 +72,10 @@ func (n *Node) JobID() string { return n.env.JobID }
 // restarts.
 func (n *Node) Attempt() int { return n.env.Attempt }
 
+// Resume says whether the node is to go on from its checkpoint: it was restarted,
+// or the job was started to resume.
+func (n *Node) Resume() bool { return n.env.Resume || n.env.Attempt > 0 }
+
 // Dir is the folder for what the job writes: checkpoints, metrics. It may not
 // exist yet.
 func (n *Node) Dir() string { return n.env.Dir }

@@ -202,8 +202,8 @@ func (l *link) read() {
 		err = l.bye
 	}
 	s.mu.Unlock()
-	close(l.ended)
-	s.r.linkEnded(s, l, err)
+	s.r.linkEnded(s, err)
+	close(l.ended) // after it is known why: who dialled looks at that
 }
 
 // readFrames parses what comes. The buffer holds several small frames, or the

@@ -193,9 +193,11 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		case <-r.ctx.Done():
 			return false
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		l.s.mu.Lock()
 		defer l.s.mu.Unlock()
-		return !errors.Is(l.s.err, errLeft)
+		return !r.closed && !errors.Is(l.s.err, errLeft)
 	}
 	if no, ok := errors.AsType[*RefusedError](err); ok {
 		switch no.Code {
@@ -211,9 +213,8 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 	return r.pause(wait.next())
 }
 
-// linkEnded takes note of a connection that has ended. The link's reader calls
-// it last.
-func (r *Router) linkEnded(s *session, _ *link, err error) {
+// linkEnded takes note of a connection that has ended.
+func (r *Router) linkEnded(s *session, err error) {
 	if errors.Is(err, errLeft) {
 		r.depart(s, Left, err)
 		return
@@ -327,6 +328,9 @@ func (r *Router) check(s *session) {
 		s.signal()
 	}
 	s.mu.Unlock()
+	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout/2 {
+		silent = max(silent, r.cfg.PeerTimeout+1) // at the end there is less patience with the dead
+	}
 	switch {
 	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
@@ -408,7 +412,8 @@ const (
 )
 
 // Close takes leave of the peers and returns when everything has ended. The
-// error joins what was not acknowledged, by peers that were lost before too.
+// error joins what the peers of this moment have not acknowledged; see also
+// [Router.Losses].
 func (r *Router) Close() error {
 	if r.cfg.Topology == Star && r.cfg.Node == 0 && r.inDrain.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), hubWithin)
@@ -448,15 +453,23 @@ func (r *Router) Close() error {
 		sessions = append(sessions, s)
 	}
 	r.mu.Unlock()
+	var errs []error
 	for _, s := range sessions {
 		perr, first := s.end(ErrClosed)
 		if first && perr.Undelivered > 0 {
-			r.note(func() { r.lost = append(r.lost, perr) })
+			errs = append(errs, perr)
 		}
 		if l := s.current(); l != nil {
 			l.close()
 		}
 	}
 	r.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Losses joins what peers had not acknowledged when they were lost or left.
+func (r *Router) Losses() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return errors.Join(r.lost...)
 }

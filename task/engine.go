@@ -143,7 +143,6 @@ func (e *engine) start(ctx context.Context) error {
 	if e.bus == nil {
 		return nil
 	}
-	defer e.sayLate("still waiting for the other nodes to be ready")()
 	if err := e.bus.Start(ctx, e.words); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}

@@ -67,6 +67,9 @@ func (e *engine) stats() []EventStats {
 
 // reportUnfed logs the listeners that nobody ever fed.
 func (e *engine) reportUnfed() {
+	if e.bus == nil {
+		return // alone, some have nobody to hear
+	}
 	for c, p := range *e.ports.Load() {
 		if p.unfed() {
 			e.log.Info("listener never heard its event", "event", c.name, "node", e.id)

@@ -37,5 +37,10 @@ func play(ctx context.Context, node *parallel.Node) error {
 		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64, UpdatesPerCollect: 4}))
 		t.Use(rl.Checkpoint(q, node.Dir()), rl.Log(rl.LogConfig{Terminal: os.Stdout}))
 	}
+	if node.Resume() && t.Has(rl.Learner) {
+		if _, err := rl.Resume(t, node.Dir(), q); err != nil {
+			return err
+		}
+	}
 	return t.Run(ctx, task.MaxSteps(100_000))
 }

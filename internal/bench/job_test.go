@@ -35,7 +35,7 @@ func BenchmarkJob(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		l, err := launch.New(launch.Config{Plan: plan, Command: []string{os.Args[0]}, Env: control.Env{Token: "bench", Main: "brief"}})
+		l, err := launch.New(launch.Config{Plan: plan, Command: []string{os.Args[0]}, Env: control.Env{Token: "bench", Main: "brief"}, Stdout: os.Stderr, Stderr: os.Stderr})
 		if err != nil {
 			b.Fatal(err)
 		}

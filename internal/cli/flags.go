@@ -62,6 +62,7 @@ func jobFlags() []urfave.Flag {
 		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
 
 		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
+		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the job's checkpoints", EnvVars: []string{control.VarResume}},
 		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
 		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
 		text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
@@ -152,7 +153,7 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 		LogDir:     ctx.Path("log-dir"),
 		Env: control.Env{
 			Token: ctx.String("token"), TokenFile: ctx.String("token-file"), Dir: ctx.Path("dir"),
-			Main: ctx.String("main"), AutoRecover: ctx.Bool("auto-recover"), Grace: ctx.Duration("grace"),
+			Main: ctx.String("main"), AutoRecover: ctx.Bool("auto-recover"), Resume: ctx.Bool("resume"), Grace: ctx.Duration("grace"),
 			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
 			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
 		},

@@ -25,8 +25,10 @@ middleware -> std task
 
 # Trunk two: bytes.
 router -> std
+router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router
+router/mesh (test) -> internal/certtest
 router/routertest -> std testing router
 
 payload -> std
@@ -64,7 +66,8 @@ examples/... -> any
 # Tools of tests.
 internal/leak -> std testing go.uber.org/goleak
 internal/bench -> std
-internal/bench (test) -> parallel parallel/control task
+internal/bench (test) -> parallel parallel/control parallel/launch parallel/placement task
+internal/certtest -> std testing
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak router/routertest

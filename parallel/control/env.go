@@ -31,6 +31,7 @@ const (
 	VarControlFD   = "DITASK_CONTROL_FD"
 	VarMain        = "DITASK_MAIN"
 	VarAutoRecover = "DITASK_AUTO_RECOVER"
+	VarResume      = "DITASK_RESUME"
 	VarGrace       = "DITASK_GRACE"
 	VarLogFormat   = "DITASK_LOG_FORMAT"
 	VarSeed        = "DITASK_SEED"
@@ -64,6 +65,7 @@ type Env struct {
 
 	Main        string        // name of the function to run; empty: the first
 	AutoRecover bool          // a node that crashes is started again
+	Resume      bool          // the job goes on from its checkpoints
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
 	LogFormat   string        // text or json; empty: text
 	Seed        int64         // seed of the whole job; 0: not said
@@ -104,11 +106,8 @@ func variables() []variable {
 			}},
 		number(VarControlFD, 3, false, func(e *Env) *int { return &e.ControlFD }),
 		text(VarMain, func(e *Env) *string { return &e.Main }),
-		{VarAutoRecover, func(e *Env) string { return strconv.FormatBool(e.AutoRecover) },
-			func(e *Env, s string) (err error) {
-				e.AutoRecover, err = strconv.ParseBool(s)
-				return reason(err)
-			}},
+		yes(VarAutoRecover, func(e *Env) *bool { return &e.AutoRecover }),
+		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
 		{VarGrace, encodeGrace, parseGrace},
 		choice(VarLogFormat, func(e *Env) *string { return &e.LogFormat }, "text", "json"),
 		{VarSeed, func(e *Env) string { return strconv.FormatInt(e.Seed, 10) },
@@ -193,6 +192,17 @@ func (e Env) Secret() (string, error) {
 // at least now in nanoseconds since 1970.
 func NextIncarnation(prev uint64, now time.Time) uint64 {
 	return max(prev+1, uint64(max(now.UnixNano(), 0)))
+}
+
+func yes(name string, field func(*Env) *bool) variable {
+	return variable{
+		name,
+		func(e *Env) string { return strconv.FormatBool(*field(e)) },
+		func(e *Env, s string) (err error) {
+			*field(e), err = strconv.ParseBool(s)
+			return reason(err)
+		},
+	}
 }
 
 func text(name string, field func(*Env) *string) variable {

@@ -33,6 +33,7 @@ func ExampleEnv_Encode() {
 	// DITASK_ATTEMPT=0
 	// DITASK_INCARNATION=0
 	// DITASK_AUTO_RECOVER=false
+	// DITASK_RESUME=false
 	// DITASK_SEED=0
 }
 

@@ -65,7 +65,7 @@ func newFailure(n coreNode, e exit) Failure {
 const reportLines = 12
 
 // ExitCode is the exit code for the process of the launcher: 0 success, 75
-// preempted (drained and checkpointed after SIGTERM: run again to resume), 130
+// preempted (drained and checkpointed after SIGTERM: run again with --resume), 130
 // interrupted, and after a failure the code of the node that failed first, or
 // 1 if that says nothing.
 func (r Result) ExitCode() int {

@@ -534,8 +534,8 @@ func testLost(t *testing.T, s Setup) {
 	if n, err := out.ch.Send(l.ctx, num(0), nil); n != 0 || err != nil {
 		t.Errorf("after the loss: reached %d, %v", n, err)
 	}
-	if err := l.nodes[0].Close(); !errors.As(err, &perr) {
-		t.Errorf("Close does not report the loss: %v", err)
+	if err := l.nodes[0].Losses(); !errors.As(err, &perr) {
+		t.Errorf("the loss is not reported: %v", err)
 	}
 }
 
