@@ -25,6 +25,7 @@ middleware -> std task
 
 # Trunk two: bytes.
 router -> std
+router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router
 router/routertest -> std testing router
@@ -63,11 +64,12 @@ examples/... -> any
 
 # Tools of tests.
 internal/leak -> std testing go.uber.org/goleak
+internal/certtest -> std testing
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task
 internal/layers -> std
 
-... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak router/routertest
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest router/routertest
 `
 
 // apart are the packages that do not reach each other, whatever the arrows
