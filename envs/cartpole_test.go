@@ -10,7 +10,7 @@ import (
 )
 
 func TestCartPoleRefuses(t *testing.T) {
-	fresh := func() envs.Env[int] { return envs.NewCartPole() }
+	fresh := envs.NewCartPole
 	ended := func() envs.Env[int] {
 		env := fresh()
 		_, _, _ = env.Reset(1)

@@ -61,7 +61,7 @@ func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 				}
 				return nil
 			})
-		}).ReplaceFaulty(func(i int, fault *envs.Error) envs.Env[int] {
+		}).ReplaceFaulty(func(_ int, fault *envs.Error) envs.Env[int] {
 			faults = append(faults, fault.Error())
 			if !strings.Contains(string(fault.Stack), "TestP8FaultyEnvironmentIsReplaced") {
 				t.Errorf("stack %s", fault.Stack)
@@ -90,8 +90,11 @@ func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 
 func TestWatchdogChangesNothing(t *testing.T) {
 	plain, guarded := envs.NewCartPole(), envs.Watchdog(envs.NewCartPole(), time.Hour)
-	_, _, _ = plain.Reset(1)
-	_, _, _ = guarded.Reset(1)
+	for _, env := range []envs.Env[int]{plain, guarded} {
+		if _, _, err := env.Reset(1); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range 20 {
 		a, err1 := plain.Step(i % 2)
 		b, err2 := guarded.Step(i % 2)

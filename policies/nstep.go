@@ -78,13 +78,15 @@ func (b *Batch) shift() {
 }
 
 // MarshalJSON writes what is pending, for a checkpoint.
-func (s *NStep) MarshalJSON() ([]byte, error) { return json.Marshal(s.pending) }
+func (s *NStep) MarshalJSON() ([]byte, error) {
+	return json.Marshal(s.pending) //nolint:musttag // written and read back by the fields' own names
+}
 
 // UnmarshalJSON takes over what was pending. The number of environments must be
 // the same.
 func (s *NStep) UnmarshalJSON(text []byte) error {
 	var pending []Batch
-	if err := json.Unmarshal(text, &pending); err != nil {
+	if err := json.Unmarshal(text, &pending); err != nil { //nolint:musttag // written and read back by the fields' own names
 		return fmt.Errorf("pending transitions: %w", err)
 	}
 	if len(pending) != len(s.pending) {

@@ -27,7 +27,7 @@ type Model interface {
 	Weights() nn.State
 	// Load takes weights over. Weights that are not finite or do not fit are
 	// an error and change nothing.
-	Load(nn.State) error
+	Load(s nn.State) error
 }
 
 // Learner improves from batches of transitions.

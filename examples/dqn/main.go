@@ -22,7 +22,7 @@ func main() { parallel.Main(play) }
 func play(ctx context.Context, node *parallel.Node) error {
 	q := dqn.New(dqn.Config{
 		Obs: 4, Actions: 2, Seed: node.Seed(),
-		Double: true, Dueling: true, NStep: 3, Tau: 0.01,
+		Double: true, Dueling: true, NStep: 5, Tau: 0.01,
 	})
 	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
 	t.Use(rl.ExchangeContext(t), rl.ExchangeModel(t, q))

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	case os.Getenv(control.VarNodeID) != "":
-		parallel.Main(peer)
+		parallel.Main(peer, brief)
 	default:
 		os.Exit(m.Run())
 	}
@@ -74,6 +74,13 @@ func peer(ctx context.Context, node *parallel.Node) error {
 // job starts n-1 peers and makes this process node 0.
 func job(b *testing.B, network string, n int) *task.Task[struct{}] {
 	b.Helper()
+	t, _ := jobOf(b, network, n)
+	return t
+}
+
+// jobOf is job, with the process ids of the peers.
+func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
+	b.Helper()
 	dir := b.TempDir()
 	var addrs []string
 	for id := range n {
@@ -91,14 +98,15 @@ func job(b *testing.B, network string, n int) *task.Task[struct{}] {
 	env := func(id int) []string {
 		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id], Incarnation: 1}.Encode()
 	}
+	var pids []int
 	for id := 1; id < n; id++ {
-		child(b, env(id)...)
+		pids = append(pids, child(b, env(id)...))
 	}
 	node, err := parallel.Join(lookup(env(0)), slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
-	return task.New[struct{}](node)
+	return task.New[struct{}](node), pids
 }
 
 func lookup(env []string) func(string) (string, bool) {
@@ -112,8 +120,9 @@ func lookup(env []string) func(string) (string, bool) {
 	}
 }
 
-// child starts this program again, and waits for its end at the end of b.
-func child(b *testing.B, env ...string) {
+// child starts this program again, waits for its end at the end of b, and returns
+// its process id.
+func child(b *testing.B, env ...string) int {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), env...)
@@ -127,6 +136,7 @@ func child(b *testing.B, env ...string) {
 			b.Errorf("the other process: %v\n%s", err, out.String())
 		}
 	})
+	return cmd.Process.Pid
 }
 
 // run starts the task, measures, and finishes the job.

@@ -34,14 +34,15 @@ func (e *buildError) Error() string {
 }
 
 // goPackage is what "go list" says of a package.
-type goPackage struct { //nolint:tagliatelle // the go command has chosen the names
-	Dir        string `json:"Dir"`
-	ImportPath string `json:"ImportPath"`
-	Name       string `json:"Name"`
-	Module     *struct {
-		Main bool `json:"Main"`
-	} `json:"Module"`
+type goPackage struct {
+	Dir        string
+	ImportPath string
+	Name       string
+	MainModule bool // it is in the module, or workspace, of the working folder
 }
+
+// goListFormat gives a line a package, its fields with a tab between.
+const goListFormat = `{{.Dir}}{{"\t"}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{with .Module}}{{.Main}}{{end}}`
 
 // resolve finds or builds the program that --package and --main name.
 func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
@@ -152,21 +153,28 @@ func key(parts ...string) string {
 }
 
 func goList(ctx context.Context, pkg string) (goPackage, error) {
-	out, err := runGo(ctx, "list", "-find", "-json=Dir,ImportPath,Name,Module", "--", pkg)
+	out, err := runGo(ctx, "list", "-find", "-f", goListFormat, "--", pkg)
 	if err != nil {
-		text := or(strings.TrimSpace(out), err.Error())
-		line, _, _ := strings.Cut(text, "\n")
-		return goPackage{}, usage("--package %s: %s", pkg, strings.TrimPrefix(line, "go: "))
+		return goPackage{}, usage("--package %s: %s", pkg, or(firstFault(out), err.Error()))
 	}
-	dec := json.NewDecoder(strings.NewReader(out))
-	var p goPackage
-	if err := dec.Decode(&p); err != nil {
-		return goPackage{}, fmt.Errorf("go list %s: %w", pkg, err)
+	line, more, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	fields := strings.Split(line, "\t")
+	if more != "" || len(fields) < 3 {
+		return goPackage{}, usage("--package %s: is not one package", pkg)
 	}
-	if dec.More() {
-		return goPackage{}, usage("--package %s: is more than one package", pkg)
+	return goPackage{fields[0], fields[1], fields[2], fields[len(fields)-1] == "true"}, nil
+}
+
+// firstFault is the first line of the go command that does not only say what it
+// is doing.
+func firstFault(out string) string {
+	for line := range strings.Lines(out) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "go: ")
+		if line != "" && !strings.HasPrefix(line, "finding ") && !strings.HasPrefix(line, "downloading ") {
+			return line
+		}
 	}
-	return p, nil
+	return ""
 }
 
 // runGo runs the go command. The text is its stdout, or after a failure its
@@ -202,7 +210,7 @@ func main() { parallel.Main(library.%s) }
 // the library's folder only in the eyes of the go command: nothing is written
 // there.
 func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string, err error) {
-	if p.Module == nil || !p.Module.Main {
+	if !p.MainModule {
 		return "", "", usage("--package %s: is in another module: run ditask inside of it, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
 	}
 	file := filepath.Join(dir, "main.go")

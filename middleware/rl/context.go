@@ -100,12 +100,12 @@ type Progress struct {
 
 // Evaluation is the result of one evaluation.
 type Evaluation struct {
-	Version  uint64 // of the weights
-	EnvSteps int    // of the job when it was made
-	Episodes int
-	Mean     float64 // undiscounted return
-	Std      float64
-	Length   float64 // mean length
+	Version  uint64  `json:"version"`   // of the weights
+	EnvSteps int     `json:"env_steps"` // of the job when it was made
+	Episodes int     `json:"episodes"`
+	Mean     float64 `json:"mean"` // undiscounted return
+	Std      float64 `json:"std"`
+	Length   float64 `json:"length"` // mean length
 }
 
 // Best is an evaluation with its weights.

@@ -33,7 +33,6 @@ type fakeJob struct {
 type fakeNode struct {
 	job    *fakeJob
 	id     int
-	extra  []string
 	logger *slog.Logger
 	labels []string // announced
 	// Guarded by job.mu.
@@ -58,9 +57,9 @@ func newFakeJob(n int) *fakeJob {
 	return &fakeJob{n: n, nodes: map[int]*fakeNode{}, drained: map[int]bool{}, changed: make(chan struct{})}
 }
 
-func (j *fakeJob) node(id int, labels ...string) *fakeNode {
-	return &fakeNode{job: j, id: id, extra: labels, channels: map[string]*fakeChannel{},
-		logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+func (j *fakeJob) node(id int) *fakeNode {
+	return &fakeNode{job: j, id: id, channels: map[string]*fakeChannel{},
+		logger: slog.New(slog.DiscardHandler)}
 }
 
 func (j *fakeJob) note() { close(j.changed); j.changed = make(chan struct{}) }
@@ -83,7 +82,7 @@ func (j *fakeJob) await(ctx context.Context, cond func() bool) error {
 
 func (n *fakeNode) ID() int { return n.id }
 func (n *fakeNode) Labels() []string {
-	return append([]string{"distributed", "node." + strconv.Itoa(n.id)}, n.extra...)
+	return []string{"distributed", "node." + strconv.Itoa(n.id)}
 }
 func (n *fakeNode) Logger() *slog.Logger { return n.logger }
 func (n *fakeNode) Codec() task.Codec    { return fakeCodec{} }

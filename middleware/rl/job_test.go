@@ -126,7 +126,7 @@ func TestJobLearnsAsOneNode(t *testing.T) {
 		}
 		return next(ctx)
 	})
-	rl.Transitions.On(learner, func(ctx context.Context, tr rl.Trajectory) error {
+	rl.Transitions.On(learner, func(ctx context.Context, _ rl.Trajectory) error {
 		collectors[task.Sender(ctx)]++
 		return nil
 	})

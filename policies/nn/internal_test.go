@@ -65,11 +65,11 @@ func TestProductEqualsItsDefinition(t *testing.T) {
 func TestKernelsAgree(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, k := range []int{1, 3, 64} {
-		a, panel := random(rng, 4, k), random(rng, k, tileCols)
+		a, panel := random(rng, 4, k), random(rng, k, tileCols+3)
 		got, want := random(rng, 4, 20), Matrix{4, 20, nil}
 		want.Data = slices.Clone(got.Data)
-		kernel(k, a.Data, k, 1, panel.Data, got.Data, 20)
-		kernelGo(k, a.Data, k, 1, panel.Data, want.Data, 20)
+		kernel(k, a.Data, k, 1, panel.Data, tileCols+3, got.Data, 20)
+		kernelGo(k, a.Data, k, 1, panel.Data, tileCols+3, want.Data, 20)
 		for i, v := range want.Data {
 			if math.Abs(float64(v-got.Data[i])) > 1e-5*float64(k) {
 				t.Fatalf("k %d: value %d is %v, want %v", k, i, got.Data[i], v)

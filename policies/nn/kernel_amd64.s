@@ -1,20 +1,22 @@
 #include "textflag.h"
 
-// func kernelAVX2(k int, a *float32, aRow, aCol int, panel, c *float32, cRow int)
+// func kernelAVX2(k int, a *float32, aRow, aCol int, panel *float32, panelRow int, c *float32, cRow int)
 //
 // Y0..Y7 hold the tile, two registers a row. Each turn of the loop loads 16
 // values of the panel, broadcasts one value of each row of a, and does eight
 // fused multiply-adds.
-TEXT ·kernelAVX2(SB), NOSPLIT, $0-56
+TEXT ·kernelAVX2(SB), NOSPLIT, $0-64
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), SI
 	MOVQ aRow+16(FP), R8
 	MOVQ aCol+24(FP), R9
 	MOVQ panel+32(FP), DI
-	MOVQ c+40(FP), DX
-	MOVQ cRow+48(FP), R11
+	MOVQ panelRow+40(FP), R10
+	MOVQ c+48(FP), DX
+	MOVQ cRow+56(FP), R11
 	SHLQ $2, R8
 	SHLQ $2, R9
+	SHLQ $2, R10
 	SHLQ $2, R11
 	LEAQ (R8)(R8*2), R12  // three rows of a
 	LEAQ (DX)(R11*1), R13 // row 1 of c
@@ -45,7 +47,7 @@ loop:
 	VFMADD231PS Y8, Y13, Y6
 	VFMADD231PS Y9, Y13, Y7
 	ADDQ R9, SI
-	ADDQ $64, DI
+	ADDQ R10, DI
 	DECQ CX
 	JNZ  loop
 

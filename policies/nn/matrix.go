@@ -52,9 +52,14 @@ type workspace struct {
 	tile  [tileRows * tileCols]float32
 }
 
+// packRows is the number of rows of c up to which packing b costs more than it
+// saves.
+const packRows = 16
+
 // mulAdd adds the product of a and b to c. The columns of b are packed in
 // panels of tileCols, which makes the kernel read memory in order whatever the
 // strides of b are, and gives the last columns the same code as all others.
+// Where few rows would use a panel, b is read where it is.
 func (w *workspace) mulAdd(c Matrix, a, b view) {
 	k := a.cols
 	if k != b.rows || c.Rows != a.rows || c.Cols != b.cols {
@@ -69,15 +74,20 @@ func (w *workspace) mulAdd(c Matrix, a, b view) {
 	w.panel = w.panel[:k*tileCols]
 	for j := 0; j < c.Cols; j += tileCols {
 		cols := min(tileCols, c.Cols-j)
-		w.pack(b, j, cols)
+		panel, row := w.panel, tileCols
+		if cols == tileCols && b.col == 1 && c.Rows <= packRows {
+			panel, row = b.data[j:], b.row
+		} else {
+			w.pack(b, j, cols)
+		}
 		i := 0
 		if cols == tileCols {
 			for ; i+tileRows <= c.Rows; i += tileRows {
-				kernel(k, a.data[i*a.row:], a.row, a.col, w.panel, c.Data[i*c.Cols+j:], c.Cols)
+				kernel(k, a.data[i*a.row:], a.row, a.col, panel, row, c.Data[i*c.Cols+j:], c.Cols)
 			}
 		}
 		for ; i < c.Rows; i += tileRows {
-			w.edge(c, a, i, j, min(tileRows, c.Rows-i), cols)
+			w.edge(c, a, panel, row, i, j, min(tileRows, c.Rows-i), cols)
 		}
 	}
 }
@@ -100,16 +110,16 @@ func (w *workspace) pack(b view, j, cols int) {
 }
 
 // edge computes a tile of which only rows x cols are inside of c.
-func (w *workspace) edge(c Matrix, a view, i, j, rows, cols int) {
+func (w *workspace) edge(c Matrix, a view, panel []float32, row, i, j, rows, cols int) {
 	clear(w.tile[:])
 	if rows == tileRows {
-		kernel(a.cols, a.data[i*a.row:], a.row, a.col, w.panel, w.tile[:], tileCols)
+		kernel(a.cols, a.data[i*a.row:], a.row, a.col, panel, row, w.tile[:], tileCols)
 	} else {
 		for r := range rows {
 			// A row stride of 0 computes one row four times: still faster than
 			// a loop of single multiplications.
 			var quad [tileRows * tileCols]float32
-			kernel(a.cols, a.data[(i+r)*a.row:], 0, a.col, w.panel, quad[:], tileCols)
+			kernel(a.cols, a.data[(i+r)*a.row:], 0, a.col, panel, row, quad[:], tileCols)
 			copy(w.tile[r*tileCols:(r+1)*tileCols], quad[:tileCols])
 		}
 	}

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // Net is a feed-forward network: its layers one after the other.
@@ -100,8 +101,8 @@ func (n *Net) Backward(dy Matrix) {
 	if dy.Rows != n.rows {
 		panic(fmt.Sprintf("nn: backward of %d rows after forward of %d", dy.Rows, n.rows))
 	}
-	for i := len(n.layers) - 1; i >= 0; i-- {
-		dy = n.layers[i].backward(&n.work, dy, i > 0)
+	for i, l := range slices.Backward(n.layers) {
+		dy = l.backward(&n.work, dy, i > 0)
 	}
 }
 

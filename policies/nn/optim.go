@@ -15,7 +15,7 @@ type Optimizer interface {
 	// number of steps.
 	State() State
 	// Load takes State's result over.
-	Load(State) error
+	Load(s State) error
 }
 
 // AdamConfig has Adam's parameters under the paper's names. The zero value is

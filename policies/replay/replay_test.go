@@ -115,8 +115,8 @@ func TestP6PriceIsKnownAndLimited(t *testing.T) {
 func TestP6LimitIsTheLeastOfGroupAndMachine(t *testing.T) {
 	files := func(kv ...string) fstest.MapFS {
 		m := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal:     4096 kB\nMemFree:  1 kB\n")}}
-		for i := 0; i < len(kv); i += 2 {
-			m[kv[i]] = &fstest.MapFile{Data: []byte(kv[i+1])}
+		for pair := range slices.Chunk(kv, 2) {
+			m[pair[0]] = &fstest.MapFile{Data: []byte(pair[1])}
 		}
 		return m
 	}
