@@ -57,6 +57,9 @@ func (r *Router) find(h hello) (*session, *refusal) {
 		return nil, &refusal{RefuseStale, fmt.Sprintf("a newer node.%d has joined", h.Node)}
 	case s != nil:
 		r.lose(s, ErrReplaced)
+	case wasHere && h.Incarnation == gone.incarnation && errors.Is(gone.err, errLeft):
+		// A second call to it was under way when it left in order: no fault of the job.
+		return nil, &refusal{RefuseClosed, fmt.Sprintf("node.%d has ended", h.Node)}
 	case wasHere && h.Incarnation == gone.incarnation:
 		return nil, &refusal{RefuseLost, fmt.Sprintf("node.%d has given up node.%d: %v", r.cfg.Node, h.Node, gone.err)}
 	}

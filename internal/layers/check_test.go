@@ -170,14 +170,14 @@ func reaches(rules map[string]*rule, apart string) []string {
 	var faults []string
 	for row := range strings.Lines(strings.TrimSpace(apart)) {
 		from, to, _ := strings.Cut(row, "|")
-		for _, pkg := range strings.Fields(from) {
+		for pkg := range strings.FieldsSeq(from) {
 			r := line(rules, pkg)
 			if r == nil {
 				faults = append(faults, fmt.Sprintf("package %s has no line", pkg))
 				continue
 			}
 			all := closure(rules, r.code)
-			for _, far := range strings.Fields(to) {
+			for far := range strings.FieldsSeq(to) {
 				if all[far] || all["any"] {
 					faults = append(faults, fmt.Sprintf("the arrows lead from %s to %s", pkg, far))
 				}

@@ -53,7 +53,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					ch, err := r.Channel(router.Spec{Name: "first"}, func(m *router.Message) error {
+					ch, err := r.Channel(router.Spec{Name: "first"}, func(*router.Message) error {
 						mu.Lock()
 						defer mu.Unlock()
 						if heard++; heard == n*(n-1) {
