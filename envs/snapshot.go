@@ -96,7 +96,7 @@ func (t *timeLimit[A]) AppendSnapshot(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.AppendSnapshot(appendWords(dst, uint64(t.elapsed), flags(t.over))) //nolint:gosec // counts
+	return s.AppendSnapshot(appendWords(dst, uint64(t.elapsed), flags(t.over)))
 }
 
 func (t *timeLimit[A]) RestoreSnapshot(src []byte) ([]byte, error) {
@@ -108,7 +108,7 @@ func (t *timeLimit[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.elapsed, t.over = int(w[0]), w[1]&1 != 0 //nolint:gosec // counts
+	t.elapsed, t.over = int(w[0]), w[1]&1 != 0
 	return s.RestoreSnapshot(rest)
 }
 
@@ -117,7 +117,7 @@ func (r *recordStatistics[A]) AppendSnapshot(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.AppendSnapshot(appendWords(dst, math.Float64bits(r.episode.Return), uint64(r.episode.Length))) //nolint:gosec // counts
+	return s.AppendSnapshot(appendWords(dst, math.Float64bits(r.episode.Return), uint64(r.episode.Length)))
 }
 
 func (r *recordStatistics[A]) RestoreSnapshot(src []byte) ([]byte, error) {
@@ -129,7 +129,7 @@ func (r *recordStatistics[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.episode = Episode{Return: math.Float64frombits(w[0]), Length: int(w[1])} //nolint:gosec // counts
+	r.episode = Episode{Return: math.Float64frombits(w[0]), Length: int(w[1])}
 	return s.RestoreSnapshot(rest)
 }
 

@@ -151,7 +151,7 @@ func TestLogWritesALineEveryNthStepAndForFailures(t *testing.T) {
 			return a
 		}}))
 		n := 0
-		err := run(t, 10, middleware.Log[state](log, slog.LevelInfo, 2), step(func(ctx context.Context) error {
+		err := run(t, 10, middleware.Log[state](log, slog.LevelInfo, 2), step(func(context.Context) error {
 			timer := time.NewTimer(500 * time.Millisecond)
 			<-timer.C
 			if n++; n == 5 {
@@ -203,7 +203,7 @@ func TestStepTimerMeasuresEachByItself(t *testing.T) {
 		if err := tk.Run(t.Context(), task.MaxSteps(2)); err != nil {
 			t.Fatal(err)
 		}
-		want := []middleware.MiddlewareStats{
+		want := []middleware.Timing{
 			{Name: "middleware_test.TestStepTimerMeasuresEachByItself", Calls: 2, Last: 3 * time.Second, Max: 3 * time.Second, Total: 6 * time.Second},
 			{Name: "middleware_test.slow", Calls: 2, Last: time.Minute, Max: time.Minute, Total: 2 * time.Minute},
 		}

@@ -14,11 +14,11 @@ import (
 // Add its [StepTimer.Wrap] to a task. A group counts as one.
 type StepTimer[C any] struct {
 	mu    sync.Mutex
-	stats []*MiddlewareStats
+	stats []*Timing
 }
 
-// MiddlewareStats is how long one middleware took.
-type MiddlewareStats struct {
+// Timing is how long one middleware took.
+type Timing struct {
 	Name  string // such as "rl.Collect"
 	Calls int
 	Last  time.Duration // of the newest call
@@ -27,7 +27,7 @@ type MiddlewareStats struct {
 }
 
 // Mean returns the mean duration of a call, or 0 before the first.
-func (s MiddlewareStats) Mean() time.Duration {
+func (s Timing) Mean() time.Duration {
 	if s.Calls == 0 {
 		return 0
 	}
@@ -35,7 +35,7 @@ func (s MiddlewareStats) Mean() time.Duration {
 }
 
 // String returns the name and the figures in one line.
-func (s MiddlewareStats) String() string {
+func (s Timing) String() string {
 	return fmt.Sprintf("%s: %d calls, mean %v, max %v, total %v", s.Name, s.Calls, s.Mean(), s.Max, s.Total)
 }
 
@@ -44,7 +44,7 @@ func NewStepTimer[C any]() *StepTimer[C] { return &StepTimer[C]{} }
 
 // Wrap is a task.Wrapper: t.Wrap(timer.Wrap).
 func (s *StepTimer[C]) Wrap(name string, m task.Middleware[C]) task.Middleware[C] {
-	st := &MiddlewareStats{Name: name}
+	st := &Timing{Name: name}
 	s.mu.Lock()
 	s.stats = append(s.stats, st)
 	s.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *timing) run(ctx context.Context) error {
 	return f.next(ctx)
 }
 
-func (s *StepTimer[C]) add(st *MiddlewareStats, took time.Duration) {
+func (s *StepTimer[C]) add(st *Timing, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Calls++
@@ -90,10 +90,10 @@ func (s *StepTimer[C]) add(st *MiddlewareStats, took time.Duration) {
 
 // Stats returns the figures of all middleware, in the order of the chain. It may
 // be called at any time.
-func (s *StepTimer[C]) Stats() []MiddlewareStats {
+func (s *StepTimer[C]) Stats() []Timing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]MiddlewareStats, len(s.stats))
+	all := make([]Timing, len(s.stats))
 	for i, st := range s.stats {
 		all[i] = *st
 	}

@@ -116,7 +116,7 @@ func (f *frame[C]) named(err error) error {
 }
 
 func withName(name string, err error) error {
-	if _, ok := err.(*PanicError); ok {
+	if _, ok := err.(*PanicError); ok { //nolint:errorlint // only as it comes from recovering: a wrapped one has its name
 		return err
 	}
 	return fmt.Errorf("%s: %w", name, err)

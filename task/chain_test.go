@@ -304,7 +304,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { must(t, tk.step(ctx)) }); n != 0 && !raceEnabled {
 		t.Errorf("%v allocations per step", n)
 	}
-	if c := tk.Context(); c.Count != 6*int(tk.Steps()) {
+	if c := tk.Context(); c.Count != 6*tk.Steps() {
 		t.Errorf("count %d after %d steps", c.Count, tk.Steps())
 	}
 }

@@ -22,7 +22,7 @@ type eventCore struct {
 // EventOption chooses the delivery policy of an event.
 type EventOption func(*eventCore)
 
-// Reliable, the default, blocks the emitter while a listener is too slow.
+// Reliable is the default: it blocks the emitter while a listener is too slow.
 func Reliable() EventOption { return func(c *eventCore) { c.policy = DeliverReliable } }
 
 // Latest keeps only the newest value of each sender: older ones that were not

@@ -307,7 +307,7 @@ func TestE10SlowListenerBlocksOnlyItsEmitter(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		const n = 50_000
 		var heard, quick atomic.Int32
-		evA.On(tk, func(ctx context.Context, v int) error {
+		evA.On(tk, func(_ context.Context, v int) error {
 			if v == 0 {
 				time.Sleep(time.Second)
 			}
@@ -496,7 +496,7 @@ func TestE14ListenersThatFillTheirOwnMailboxes(t *testing.T) {
 			}
 			return nil
 		})
-		evB.On(tk, func(ctx context.Context, v int) error { // and back
+		evB.On(tk, func(ctx context.Context, _ int) error { // and back
 			b++
 			return evA.Emit(ctx, tk, 1)
 		})

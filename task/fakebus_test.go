@@ -59,7 +59,7 @@ func newFakeJob(n int) *fakeJob {
 
 func (j *fakeJob) node(id int, labels ...string) *fakeNode {
 	return &fakeNode{job: j, id: id, extra: labels, channels: map[string]*fakeChannel{},
-		logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		logger: slog.New(slog.DiscardHandler)}
 }
 
 func (j *fakeJob) note() { close(j.changed); j.changed = make(chan struct{}) }
@@ -305,12 +305,12 @@ func (p fakePayload) Fingerprint() uint64 {
 
 // jobOf makes n tasks of one job, lets set assemble each, and starts them all.
 // They are closed at the end of the test.
-func jobOf(t testing.TB, n int, set func(i int, tk *Task[empty]), opts ...Option) []*Task[empty] {
+func jobOf(t testing.TB, n int, set func(i int, tk *Task[empty])) []*Task[empty] {
 	t.Helper()
 	job := newFakeJob(n)
 	tks := make([]*Task[empty], n)
 	for i := range tks {
-		tks[i] = New[empty](job.node(i), opts...)
+		tks[i] = New[empty](job.node(i))
 		if set != nil {
 			set(i, tks[i])
 		}

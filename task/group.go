@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -89,7 +90,7 @@ func fanOut[C any](ctx context.Context, c *C, links []link[C], rest Next, sequen
 	// Locks are queued for here, in order, before anyone can be first by chance.
 	ctxs := make([]context.Context, len(links))
 	for i := range links {
-		ctxs[i] = fctx
+		ctxs[i] = fctx //nolint:fatcontext // one for each member, none within another
 		if l := links[i].lock; l != nil {
 			ctxs[i] = withPlace(fctx, l)
 		}
@@ -172,8 +173,7 @@ func (f *fan) backward(rest error) error {
 // backwardInTurn lets the members go on from the last to the first, each with
 // what the one after it returned.
 func (f *fan) backwardInTurn(rest error) error {
-	for i := len(f.members) - 1; i >= 0; i-- {
-		m := f.members[i]
+	for _, m := range slices.Backward(f.members) {
 		m.rest = rest
 		close(m.turn)
 		<-m.done
@@ -226,7 +226,7 @@ func (f *fan) join(rest error, errs []error) error {
 // compared never are, and are then told apart by text.
 func same(a, b error) bool {
 	if reflect.TypeOf(a).Comparable() {
-		return a == b
+		return a == b //nolint:errorlint // the question is whether they are one value
 	}
 	return b != nil && a.Error() == b.Error()
 }

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -118,10 +119,7 @@ func (e *Event[T]) port(en *engine) (*port[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("event %q: %w", e.core.name, err)
 	}
-	ports := make(map[*eventCore]face, len(old)+1)
-	for c, f := range old {
-		ports[c] = f
-	}
+	ports := maps.Clone(old)
 	ports[&e.core] = p
 	en.ports.Store(&ports)
 	return p, nil

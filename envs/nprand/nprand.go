@@ -38,7 +38,7 @@ type SeedSequence struct {
 
 // NewSeedSequence returns the sequence of one seed.
 func NewSeedSequence(seed uint64) SeedSequence {
-	entropy := [poolSize]uint32{uint32(seed), uint32(seed >> 32)} //nolint:gosec // the low word
+	entropy := [poolSize]uint32{uint32(seed), uint32(seed >> 32)}
 	hash := uint32(initA)
 	hashmix := func(v uint32) uint32 {
 		v ^= hash

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -75,7 +76,7 @@ func ticks(b *testing.B, pids []int) (sum int) {
 		if err != nil {
 			b.Skip("needs /proc")
 		}
-		f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')'):]))
+		f := strings.Fields(string(text[bytes.LastIndexByte(text, ')'):]))
 		for _, i := range []int{12, 13} { // utime and stime, fields 14 and 15, counted from the second
 			n, _ := strconv.Atoi(f[i])
 			sum += n

@@ -35,7 +35,7 @@ const (
 // bits, so that the consecutive seeds of a vector's environments do not meet
 // those of another. It is the finaliser of SplitMix64 (G. Steele et al., 2014).
 func derive(seed uint64, node, stream int) uint64 {
-	z := seed + uint64(node)*0xbf58476d1ce4e5b9 + uint64(stream)*0x9e3779b97f4a7c15 //nolint:gosec // a count, never negative
+	z := seed + uint64(node)*0xbf58476d1ce4e5b9 + uint64(stream)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return (z ^ z>>31) >> 16
@@ -73,7 +73,7 @@ func (e *explorer) begin(c *Online) error {
 	if err != nil {
 		return err
 	}
-	e.source = rand.NewPCG(derive(e.q.Seed(), t.NodeID(), streamExplore), uint64(c.EnvSteps)) //nolint:gosec // a count, never negative
+	e.source = rand.NewPCG(derive(e.q.Seed(), t.NodeID(), streamExplore), uint64(c.EnvSteps))
 	e.rng, e.choose = rand.New(e.source), e.act
 	_, err = c.join("explore", e)
 	return err
@@ -178,7 +178,7 @@ func (k *collector) begin(t *task.Task[Online], c *Online) error {
 	}
 	// A run that is resumed without its environments is not to repeat the
 	// episodes that it began with.
-	obs, err := k.env.Reset(derive(k.q.Seed()+uint64(c.EnvSteps), t.NodeID(), streamTrain)) //nolint:gosec // a count, never negative
+	obs, err := k.env.Reset(derive(k.q.Seed()+uint64(c.EnvSteps), t.NodeID(), streamTrain))
 	if err != nil {
 		return onNode(t, err)
 	}

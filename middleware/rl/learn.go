@@ -38,7 +38,7 @@ func Push(buf *replay.Buffer, cfg ...PushConfig) task.Middleware[Online] {
 		if err := b.Check(b.ObsDim, b.ActionDim); err != nil {
 			return onNode(t, fmt.Errorf("push: %w", err))
 		}
-		now := uint64(c.Updates) //nolint:gosec // a count, never negative
+		now := uint64(c.Updates)
 		c.Lag = lagOf(b.Versions, now)
 		if limit > 0 && c.Lag.Max > limit {
 			kept.Init(b.ObsDim, b.ActionDim)
@@ -50,7 +50,7 @@ func Push(buf *replay.Buffer, cfg ...PushConfig) task.Middleware[Online] {
 			if dropped == 0 {
 				t.Logger().Warn("dropping transitions of old weights", slog.Uint64("lag", c.Lag.Max), slog.Uint64("max_lag", limit))
 			}
-			dropped += uint64(b.Len() - kept.Len()) //nolint:gosec // a count, never negative
+			dropped += uint64(b.Len() - kept.Len())
 			b = &kept
 		}
 		if err := buf.Add(b); err != nil {
@@ -181,6 +181,6 @@ func (l *learn) update(c *Online) error {
 	sum.Metrics.Rate = m.Rate
 	sum.Lag.Mean += age.Mean
 	sum.Lag.Max = max(sum.Lag.Max, age.Max)
-	c.Updates = int(l.q.Version()) //nolint:gosec // a count, never negative
+	c.Updates = int(l.q.Version())
 	return nil
 }

@@ -25,7 +25,7 @@ type ModelConfig struct {
 func ExchangeModel(t *task.Task[Online], q policies.Model, cfg ...ModelConfig) task.Middleware[Online] {
 	m := &model{t: t, q: q, every: 10, fresh: make(chan struct{}, 1)}
 	if len(cfg) > 0 && cfg[0].EveryUpdates > 0 {
-		m.every = uint64(cfg[0].EveryUpdates) //nolint:gosec // a count, never negative
+		m.every = uint64(cfg[0].EveryUpdates)
 	}
 	m.publishes = t.Has(Learner) && !alone(t)
 	m.installs = !t.Has(Learner)
@@ -101,11 +101,11 @@ func (m *model) install(ctx context.Context, c *Online) error {
 		if m.heard != nil {
 			s, m.heard = m.heard, nil
 		}
-		return s != nil && (!c.inStep() || s.Version >= uint64(c.Updates)) //nolint:gosec // a count, never negative
+		return s != nil && (!c.inStep() || s.Version >= uint64(c.Updates))
 	}
 	waits := m.waits
 	if c.inStep() {
-		waits = m.q.Version() < uint64(c.Updates) //nolint:gosec // a count, never negative
+		waits = m.q.Version() < uint64(c.Updates)
 	}
 	if !taken(struct{}{}) && waits {
 		if err := waitFor(ctx, m.t, "weights of the learner", m.fresh, taken); err != nil {

@@ -181,7 +181,7 @@ func (q *DQN) Update(b *policies.Batch) (policies.Metrics, error) {
 	switch {
 	case q.cfg.Tau > 0:
 		q.target.Approach(q.online, float32(q.cfg.Tau))
-	case q.updates%uint64(q.cfg.TargetEvery) == 0: //nolint:gosec // a count, never negative
+	case q.updates%uint64(q.cfg.TargetEvery) == 0:
 		q.target.CopyFrom(q.online)
 	}
 	return m, nil

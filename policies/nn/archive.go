@@ -135,7 +135,7 @@ func (a *Archive) UnmarshalBinary(src []byte) error {
 		return fail("%d bytes", len(src))
 	}
 	n := binary.LittleEndian.Uint64(src)
-	if n > maxHeaderBytes || n > uint64(len(src)-8) { //nolint:gosec // a count, never negative
+	if n > maxHeaderBytes || n > uint64(len(src)-8) {
 		return fail("a header of %d bytes in a file of %d", n, len(src))
 	}
 	text, data := src[8:8+n], src[8+n:]

@@ -190,7 +190,7 @@ func (r *relu) backward(_ *workspace, dy Matrix, _ bool) Matrix {
 		// All ones where y is positive: y is never -0 or negative, so its bits
 		// are zero only where the gradient is.
 		bits := math.Float32bits(y[i])
-		mask := uint32(int32(bits|-bits) >> 31) //nolint:gosec // a mask of bits
+		mask := uint32(int32(bits|-bits) >> 31)
 		dx[i] = math.Float32frombits(math.Float32bits(v) & mask)
 	}
 	return r.dx

@@ -22,7 +22,7 @@ func memoryLimit(root fs.FS) (limit uint64, from string) {
 		}
 	}
 	if v := debug.SetMemoryLimit(-1); v < math.MaxInt64 {
-		lower(uint64(v), "GOMEMLIMIT") //nolint:gosec // a count, never negative
+		lower(uint64(v), "GOMEMLIMIT")
 	}
 	if v, ok := machineMemory(root); ok {
 		lower(v, "the machine")

@@ -70,7 +70,7 @@ func New(cfg Config) *Buffer {
 // Price is the number of bytes that capacity transitions take.
 func Price(capacity, obsDim, actionDim int) uint64 {
 	// Two observations, the action, the reward; two flags, the steps; the version.
-	return uint64(capacity) * uint64(4*(2*obsDim+actionDim+1)+3+8) //nolint:gosec // a count, never negative
+	return uint64(capacity) * uint64(4*(2*obsDim+actionDim+1)+3+8)
 }
 
 // Reserve takes the memory for transitions of these dimensions. Called again
@@ -147,8 +147,8 @@ func (b *Buffer) Save(a *nn.Archive) error {
 		return fmt.Errorf("save replay buffer: %w", err)
 	}
 	a.SetText("replay/random", hex.EncodeToString(random))
-	a.Set("replay/next", uint64(b.next))             //nolint:gosec // a count, never negative
-	a.Set("replay/capacity", uint64(b.cfg.Capacity)) //nolint:gosec // a count, never negative
+	a.Set("replay/next", uint64(b.next))
+	a.Set("replay/capacity", uint64(b.cfg.Capacity))
 	n, o, k := b.size, b.ring.ObsDim, b.ring.ActionDim
 	// Flags and versions are written as numbers; a version is exact as two.
 	flags := make([]float32, 5*n)
@@ -160,7 +160,7 @@ func (b *Buffer) Save(a *nn.Archive) error {
 		flags[5*i+3] = float32(t.Version >> 24)
 		flags[5*i+4] = float32(t.Version & (1<<24 - 1))
 	}
-	a.Put("replay", nn.State{Version: uint64(n), Tensors: []nn.Tensor{ //nolint:gosec // a count, never negative
+	a.Put("replay", nn.State{Version: uint64(n), Tensors: []nn.Tensor{
 		{Name: "obs", Shape: []int{n, o}, Data: b.ring.Obs[:n*o]},
 		{Name: "next_obs", Shape: []int{n, o}, Data: b.ring.NextObs[:n*o]},
 		{Name: "actions", Shape: []int{n, k}, Data: b.ring.Actions[:n*k]},
@@ -189,11 +189,11 @@ func (b *Buffer) Restore(a *nn.Archive) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return fmt.Errorf("restore replay buffer: %w", err)
 	}
-	if capacity != uint64(b.cfg.Capacity) || s.Version > capacity || next >= capacity { //nolint:gosec // a count, never negative
+	if capacity != uint64(b.cfg.Capacity) || s.Version > capacity || next >= capacity {
 		return fmt.Errorf("restore replay buffer: %d of %d transitions at %d, this one has a capacity of %d",
 			s.Version, capacity, next, b.cfg.Capacity)
 	}
-	src, err := batch(s, int(s.Version)) //nolint:gosec // a count, never negative
+	src, err := batch(s, int(s.Version))
 	if err != nil {
 		return fmt.Errorf("restore replay buffer: %w", err)
 	}
@@ -203,7 +203,7 @@ func (b *Buffer) Restore(a *nn.Archive) error {
 			return fmt.Errorf("restore replay buffer: %w", err)
 		}
 	}
-	b.next = int(next) //nolint:gosec // a count, never negative
+	b.next = int(next)
 	return b.source.UnmarshalBinary(random)
 }
 
