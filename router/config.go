@@ -26,7 +26,7 @@ type Config struct {
 	Attach    []string     // addresses to dial
 
 	// WindowMessages and WindowBytes bound what one sender may have on its way
-	// to one receiver's listeners, for each event: 4096 messages, 8 MiB.
+	// to one receiver's listeners, for each event: 16384 messages, 8 MiB.
 	WindowMessages int
 	WindowBytes    int
 	// ChunkBytes is the largest piece of a message that goes out in one run,
@@ -58,7 +58,7 @@ func def[T comparable](v *T, d T) {
 // ensureDefaults fills in what is zero.
 func (c *Config) ensureDefaults() {
 	def(&c.Incarnation, uint64(time.Now().UnixNano()))
-	def(&c.WindowMessages, 4096)
+	def(&c.WindowMessages, 16384)
 	def(&c.WindowBytes, 8<<20)
 	def(&c.ChunkBytes, 256<<10)
 	def(&c.MaxMessageBytes, 1<<30)

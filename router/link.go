@@ -137,8 +137,7 @@ func (l *link) write() {
 			return
 		}
 		if s.err == nil {
-			s.log.wrote(n)
-			s.log.trim(false)
+			s.wrote(n)
 		}
 	}
 }
@@ -178,8 +177,7 @@ func (l *link) writeNow() {
 		l.closed = true
 		_ = l.conn.Close() // the reader reports
 	} else if s.err == nil {
-		s.log.wrote(k)
-		s.log.trim(false)
+		s.wrote(k)
 	}
 	if s.pendingWrite() || l.closed || s.err != nil {
 		l.idle = false
@@ -197,6 +195,7 @@ func (l *link) read() {
 	s.mu.Lock()
 	if s.link == l {
 		s.link = nil
+		s.wakeWaiting() // who was too far ahead of the writer may fill the window
 	}
 	if l.bye != nil {
 		err = l.bye

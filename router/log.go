@@ -14,6 +14,7 @@ type sendLog struct {
 	segs []*segment // segs[0] is the oldest that is not wholly acknowledged
 	next int        // index in segs of the segment to write next
 	off  int        // bytes of segs[next] that are written
+	todo int        // bytes that are not written
 	sent uint64     // number of the newest sequenced frame
 	done uint64     // number of the newest acknowledged one
 }
@@ -65,6 +66,7 @@ func (l *sendLog) room(n int) *segment {
 func (l *sendLog) frame(t frameType, flags uint8, channel uint16, body []byte) {
 	s := l.room(headerBytes + len(body))
 	s.buf = appendFrame(s.buf, t, flags, channel, body)
+	l.todo += headerBytes + len(body)
 	l.sent++
 	s.last = l.sent
 }
@@ -77,6 +79,7 @@ func (l *sendLog) data(channel uint16, version uint64, payload []byte) {
 	putHeader(s.buf[n:], 8+len(payload), frameData, 0, channel)
 	le.PutUint64(s.buf[n+headerBytes:], version)
 	s.buf = append(s.buf, payload...)
+	l.todo += dataHead + len(payload)
 	l.sent++
 	s.last = l.sent
 }
@@ -97,12 +100,11 @@ func (l *sendLog) chunk(channel uint16, version uint64, payload Buffer, off, n i
 	s.first, s.last = l.sent, l.sent
 	s.ends = off+n == len(total)
 	l.segs = append(l.segs, s)
+	l.todo += s.size()
 }
 
 // unwritten reports whether anything waits for the writer.
-func (l *sendLog) unwritten() bool {
-	return l.next < len(l.segs)-1 || l.next == len(l.segs)-1 && l.off < l.segs[l.next].size()
-}
+func (l *sendLog) unwritten() bool { return l.todo > 0 }
 
 // gather appends what is to be written next to bufs, up to limit bytes or a
 // little more, and returns how many bytes that is.
@@ -126,6 +128,7 @@ func (l *sendLog) gather(bufs *net.Buffers, limit int) int {
 
 // wrote moves the writer's place n bytes on.
 func (l *sendLog) wrote(n int) {
+	l.todo -= n
 	for n > 0 {
 		rest := l.segs[l.next].size() - l.off
 		if n < rest {
@@ -183,9 +186,12 @@ func (l *sendLog) rewind(n uint64) bool {
 	if n < l.done || !l.ack(n, false) {
 		return false
 	}
-	l.next, l.off = 0, 0
+	l.next, l.off, l.todo = 0, 0, 0
 	for l.next < len(l.segs) && l.segs[l.next].last <= n {
 		l.next++
+	}
+	for _, s := range l.segs[l.next:] {
+		l.todo += s.size()
 	}
 	if l.next == len(l.segs) {
 		if l.next > 0 {
@@ -198,6 +204,7 @@ func (l *sendLog) rewind(n uint64) bool {
 	for seq := s.first; seq <= n; seq++ {
 		l.off += headerBytes + int(le.Uint32(s.buf[l.off:]))
 	}
+	l.todo -= l.off
 	return true
 }
 
@@ -235,5 +242,5 @@ func (l *sendLog) free() {
 	for _, s := range l.segs {
 		s.free()
 	}
-	l.segs, l.next, l.off = nil, 0, 0
+	l.segs, l.next, l.off, l.todo = nil, 0, 0, 0
 }

@@ -238,10 +238,7 @@ func (s *session) aim(c *channel, on bool) *outStream {
 	began := on && !o.listens && s.err == nil
 	o.listens = on
 	if !on {
-		if o.room != nil {
-			close(o.room)
-			o.room = nil
-		}
+		o.wakeAll()
 		return nil
 	}
 	if began && c.spec.Delivery == Latest {

@@ -19,16 +19,17 @@ type session struct {
 	peer  Peer
 	addrs []string // where the peer can be dialled
 
-	mu     sync.Mutex
-	wake   sync.Cond // the writer waits here
-	link   *link     // nil while there is no connection
-	err    error     // set once, when the session has ended
-	log    sendLog
-	outs   []*outStream // by this node's number of the event
-	bulks  []*outStream // whose chunks go out, in turn
-	burst  int          // sends since the peer was last heard
-	finSeq uint64       // number of our Fin, or 0
-	told   uint64       // frames of the peer's that were acknowledged
+	mu      sync.Mutex
+	wake    sync.Cond // the writer waits here
+	link    *link     // nil while there is no connection
+	err     error     // set once, when the session has ended
+	log     sendLog
+	outs    []*outStream // by this node's number of the event
+	bulks   []*outStream // whose chunks go out, in turn
+	waiting int          // streams that somebody waits for
+	burst   int          // sends since the peer was last heard
+	finSeq  uint64       // number of our Fin, or 0
+	told    uint64       // frames of the peer's that were acknowledged
 
 	ackDue   bool
 	seenDue  bool
@@ -198,6 +199,28 @@ func (s *session) signal() {
 	if l := s.link; l != nil && l.idle {
 		l.idle = false
 		s.wake.Broadcast()
+	}
+}
+
+// wrote takes note of n bytes that were written, and lets senders go on that were
+// too far ahead. The mutex is held.
+func (s *session) wrote(n int) {
+	s.log.wrote(n)
+	s.log.trim(false)
+	if s.log.todo <= aheadBytes/2 {
+		s.wakeWaiting()
+	}
+}
+
+// wakeWaiting lets senders go on for whom there is room. The mutex is held.
+func (s *session) wakeWaiting() {
+	if s.waiting == 0 {
+		return
+	}
+	for _, o := range s.outs {
+		if o.room != nil && o.open() {
+			o.wakeAll()
+		}
 	}
 }
 

@@ -47,11 +47,16 @@ func (o *outStream) windows() (messages, bytes int) {
 	return c.WindowMessages, c.WindowBytes
 }
 
+// aheadBytes is how far a Reliable sender may be ahead of the writer while there
+// is a connection: what is written soon is still in the processor's cache.
+const aheadBytes = 1 << 20
+
 // open reports whether another message may go out: one that is larger than the
 // window goes out alone.
 func (o *outStream) open() bool {
 	m, b := o.windows()
-	return o.bulk == nil && o.messages < m && o.bytes < b
+	return o.bulk == nil && o.messages < m && o.bytes < b &&
+		(o.s.log.todo < aheadBytes || o.s.link == nil || o.ch.spec.Delivery != Reliable)
 }
 
 // put hands one message to the log. The stream is open.
@@ -138,9 +143,17 @@ func (o *outStream) refill() {
 		clear(o.queue[n:])
 		o.queue = o.queue[:n]
 	}
-	if o.room != nil && o.open() {
+	if o.open() {
+		o.wakeAll()
+	}
+}
+
+// wakeAll wakes those who wait for room.
+func (o *outStream) wakeAll() {
+	if o.room != nil {
 		close(o.room)
 		o.room = nil
+		o.s.waiting--
 	}
 }
 
@@ -162,6 +175,7 @@ func (o *outStream) credit(messages, bytes uint64) bool {
 func (o *outStream) wait() <-chan struct{} {
 	if o.room == nil {
 		o.room = make(chan struct{})
+		o.s.waiting++
 	}
 	return o.room
 }
@@ -179,10 +193,7 @@ func (o *outStream) end() int {
 		o.bulk.payload.Release()
 		o.bulk = nil
 	}
-	if o.room != nil {
-		close(o.room)
-		o.room = nil
-	}
+	o.wakeAll()
 	return n
 }
 
