@@ -53,6 +53,10 @@ func appendBool(dst []byte, v bool) []byte {
 }
 
 func (boolCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+	if pos < len(src) && src[pos]|1 == byteTrue { // the two bytes differ in the last bit
+		*(*bool)(p) = src[pos] == byteTrue
+		return pos + 1, nil
+	}
 	initial, _, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
@@ -81,6 +85,10 @@ func appendInt(dst []byte, v int64) []byte {
 }
 
 func (c signedCoder[T]) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+	if pos < len(src) && src[pos] < 24 { // a small one is its own head
+		*(*T)(p) = T(src[pos])
+		return pos + 1, nil
+	}
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
@@ -111,6 +119,10 @@ func (unsignedCoder[T]) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, 
 }
 
 func (c unsignedCoder[T]) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+	if pos < len(src) && src[pos] < 24 { // a small one is its own head
+		*(*T)(p) = T(src[pos])
+		return pos + 1, nil
+	}
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
@@ -151,6 +163,10 @@ func appendFloat32(dst []byte, v uint32) []byte {
 }
 
 func (float32Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+	if len(src)-pos >= 5 && src[pos] == byteSingle {
+		*(*uint32)(p) = binary.BigEndian.Uint32(src[pos+1:])
+		return pos + 5, nil
+	}
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
@@ -185,6 +201,10 @@ func appendFloat64(dst []byte, v uint64) []byte {
 }
 
 func (float64Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+	if len(src)-pos >= 9 && src[pos] == byteDouble {
+		*(*uint64)(p) = binary.BigEndian.Uint64(src[pos+1:])
+		return pos + 9, nil
+	}
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
