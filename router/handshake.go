@@ -327,6 +327,21 @@ func (r *Router) say(conn net.Conn, no *refusal) (bool, error) {
 	return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 }
 
+// remember reports whether the two sides can go on with one session: both have
+// it, or the connection broke in the middle of the handshake that made it, so
+// that one has it, empty as yet, and the other does not.
+func remember(s *session, p proof) bool {
+	switch {
+	case s == nil:
+		return p.Got == 0 // it would have been received in another session
+	case p.Known:
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.Got == 0 && s.received.Load() == 0 && s.log.done == 0
+}
+
 // answerJoin is the listening side's end of the handshake for a session.
 func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
 	unlock, ok := r.tryLockPeer(h.Node)
@@ -338,7 +353,7 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
 	}
 	defer unlock()
 	s, no := r.find(h)
-	if no == nil && p.Known != (s != nil) {
+	if no == nil && !remember(s, p) {
 		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node, r.cfg.Node, r.cfg.PeerTimeout)}
 	}
 	if no != nil {

@@ -263,12 +263,16 @@ func (w *Wire) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// Cut breaks every connection. Until Heal, none can be made.
+// Cut breaks every connection, and what is under way is lost if the carrier can
+// lose it. Until Heal, none can be made.
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = true
 	for c := range w.conns {
+		if b, ok := c.(interface{ Break() }); ok {
+			b.Break()
+		}
 		_ = c.Close()
 	}
 	clear(w.conns)
