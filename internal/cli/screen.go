@@ -15,15 +15,19 @@ import (
 )
 
 // screen keeps a table of the nodes below the log lines on a terminal. A line
-// that is written removes the table; the next drawing, at most four times a
-// second, brings it back. Its writers are safe for concurrent use.
+// that is written removes the table; it is back a moment later, so that lines
+// which come together cost one drawing. Its writers are safe for concurrent use.
 type screen struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
+	erased         chan struct{} // 1: a line has removed the table; nil: nobody draws
 
 	mu    sync.Mutex
 	drawn int // lines of the table on the terminal
 }
+
+// moment is how long the table is away after a line.
+const moment = 20 * time.Millisecond
 
 // The terminal's control sequences (ECMA-48).
 const (
@@ -42,7 +46,13 @@ type screenWriter struct {
 func (w screenWriter) Write(p []byte) (int, error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.s.erase()
+	if w.s.drawn > 0 {
+		w.s.erase()
+		select {
+		case w.s.erased <- struct{}{}:
+		default: // it is known, or nobody draws
+		}
+	}
 	return w.w.Write(p)
 }
 
@@ -54,20 +64,25 @@ func (s *screen) erase() {
 	}
 }
 
-// draw draws the table every interval until stop is called, which removes it.
+// draw draws the table every interval, and a moment after a line has removed it,
+// until stop is called, which removes it. It is called before the first line.
 func (s *screen) draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
 	quit := make(chan struct{})
+	s.erased = make(chan struct{}, 1)
 	var drawing sync.WaitGroup
 	drawing.Go(func() {
-		t := time.NewTicker(interval)
+		t := time.NewTimer(interval)
 		defer t.Stop()
 		for {
 			select {
 			case <-quit:
 				return
+			case <-s.erased:
+				t.Reset(min(moment, interval))
 			case <-t.C:
 				columns, lines := size()
 				s.show(snapshot(), columns, lines)
+				t.Reset(interval)
 			}
 		}
 	})

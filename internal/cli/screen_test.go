@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ditask/ditask/parallel/control"
@@ -83,6 +84,30 @@ func TestDrawLeavesNothingBehind(t *testing.T) {
 	if !strings.HasSuffix(b.String(), "\x1b[1A\r\x1b[J") {
 		t.Errorf("got %q", b.String())
 	}
+}
+
+// TestTableIsBackAfterALine draws once an hour, and yet the table is there again
+// soon after a line: one drawing for the lines that came together.
+func TestTableIsBackAfterALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		s := &screen{stdout: &b, stderr: &b, now: time.Now}
+		stop := s.draw(func() []launch.State { return nil }, func() (int, int) { return 80, 24 }, time.Hour)
+		w := s.writer(&b)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for range 2 {
+			b.Reset()
+			_, _ = w.Write([]byte("one\n"))
+			_, _ = w.Write([]byte("two\n"))
+			time.Sleep(moment)
+			synctest.Wait()
+			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\n"; got != want {
+				t.Errorf("got %q", got)
+			}
+		}
+		stop()
+	})
 }
 
 func TestDidYouMean(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 // member is one node of a job of tests.
 type member struct {
 	node *fakeNode
+	seen *observed // node, as the task has it
 	tk   *task.Task[rl.Online]
 	q    *dqn.DQN
 	buf  *replay.Buffer
@@ -34,7 +35,8 @@ func jobOf(n int, stopAt float64) []*member {
 	all := make([]*member, n)
 	for i := range all {
 		m := &member{node: job.node(i), q: tiny(1)}
-		m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+		m.seen = &observed{Node: m.node}
+		m.tk = task.New[rl.Online](m.seen, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
 		m.tk.Use(rl.ExchangeContext(m.tk), rl.ExchangeModel(m.tk, m.q, rl.ModelConfig{EveryUpdates: 2}))
 		if m.tk.Has(rl.Evaluator) {
 			m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
@@ -153,6 +155,34 @@ func TestJobLearnsAsOneNode(t *testing.T) {
 		if m.q.Version() == 0 || m.tk.Context().PolicyVersion == 0 || m.tk.Context().Updates == 0 {
 			t.Errorf("node %d acts with version %d and has heard of %d updates", m.tk.NodeID(), m.q.Version(), m.tk.Context().Updates)
 		}
+	}
+}
+
+// TestP5LagIsReported: what the table of nodes shows of a collector is how far
+// the weights that it acts with are behind.
+func TestP5LagIsReported(t *testing.T) {
+	all := jobOf(3, 0)
+	learner, collector := all[0], all[2]
+	worst := 0.
+	collector.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		got := collector.seen.snapshot().Lag
+		if want := float64(c.Updates) - float64(collector.q.Version()); got != max(want, 0) {
+			t.Errorf("lag %v with %d updates and weights of %d", got, c.Updates, collector.q.Version())
+		}
+		worst = max(worst, got)
+		return nil
+	}))
+	learner.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Updates >= 100 {
+			learner.tk.Finish("enough")
+		}
+		return nil
+	}))
+	if err := errors.Join(run(t.Context(), all)...); err != nil {
+		t.Fatal(err)
+	}
+	if worst == 0 {
+		t.Error("weights published every second update were never behind")
 	}
 }
 

@@ -19,7 +19,7 @@ type PushConfig struct {
 }
 
 // Push puts what was collected into the replay buffer and measures how far the
-// collectors' weights are behind.
+// collectors' weights are behind; the mean is the lag that the learner reports.
 func Push(buf *replay.Buffer, cfg ...PushConfig) task.Middleware[Online] {
 	var limit, dropped uint64
 	if len(cfg) > 0 {
@@ -40,6 +40,7 @@ func Push(buf *replay.Buffer, cfg ...PushConfig) task.Middleware[Online] {
 		}
 		now := uint64(c.Updates)
 		c.Lag = lagOf(b.Versions, now)
+		t.ReportLag(c.Lag.Mean)
 		if limit > 0 && c.Lag.Max > limit {
 			kept.Init(b.ObsDim, b.ActionDim)
 			for i, v := range b.Versions {

@@ -21,7 +21,8 @@ type ModelConfig struct {
 // publishes them after its step; a collector installs the newest before it
 // acts; a node that only evaluates begins its step by waiting for new ones.
 // Weights that are not finite end the run and are not published. On a lone node
-// it only notes the policy's version.
+// it only notes the policy's version. The lag that a node reports is that of the
+// weights which it acts with or evaluates, in updates behind the newest heard of.
 func ExchangeModel(t *task.Task[Online], q policies.Model, cfg ...ModelConfig) task.Middleware[Online] {
 	m := &model{t: t, q: q, every: 10, fresh: make(chan struct{}, 1)}
 	if len(cfg) > 0 && cfg[0].EveryUpdates > 0 {
@@ -67,6 +68,9 @@ func (m *model) step(ctx context.Context, c *Online, next task.Next) error {
 		}
 	}
 	c.PolicyVersion = m.q.Version()
+	if m.installs {
+		m.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion))) //nolint:gosec // a count, never negative
+	}
 	if err := next(ctx); err != nil {
 		return err
 	}

@@ -67,6 +67,14 @@ type quiet struct{ task.Node }
 
 func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// observed is a node that can be asked how its task is doing.
+type observed struct {
+	task.Node
+	snapshot func() task.Snapshot
+}
+
+func (o *observed) Observe(fn func() task.Snapshot) { o.snapshot = fn }
+
 func walks(mode envs.AutoresetMode, ws ...*walk) *envs.Sync[int] {
 	return envs.NewSync(len(ws), mode, func(i int) envs.Env[int] { return ws[i] })
 }
@@ -294,7 +302,8 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 		want  []uint64
 	}{{0, []uint64{1, 50, 95, 100}}, {10, []uint64{95, 100}}} {
 		buf := replay.New(replay.Config{Capacity: 10})
-		tk := task.New[rl.Online](quiet{task.Alone()})
+		node := &observed{Node: quiet{task.Alone()}}
+		tk := task.New[rl.Online](node)
 		var seen rl.Lag
 		tk.Use(rl.ExchangeContext(tk), func(ctx context.Context, c *rl.Online, next task.Next) error {
 			c.Updates = 100
@@ -305,6 +314,9 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 			}
 			err := next(ctx)
 			seen = c.Lag
+			if got := node.snapshot().Lag; got != c.Lag.Mean {
+				t.Errorf("the node reports a lag of %v, want %v", got, c.Lag.Mean)
+			}
 			return err
 		}, rl.Push(buf, rl.PushConfig{MaxLag: c.limit}))
 		if err := tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
