@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	case os.Getenv(control.VarNodeID) != "":
-		parallel.Main(peer, brief)
+		parallel.Main(peer)
 	default:
 		os.Exit(m.Run())
 	}

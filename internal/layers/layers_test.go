@@ -67,7 +67,7 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certtest -> std testing
 internal/bench -> std
-internal/bench (test) -> parallel parallel/control parallel/launch parallel/placement task
+internal/bench (test) -> parallel parallel/control task
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest router/routertest

@@ -9,44 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ditask/ditask/parallel"
-	"github.com/ditask/ditask/parallel/control"
-	"github.com/ditask/ditask/parallel/launch"
-	"github.com/ditask/ditask/parallel/placement"
-	"github.com/ditask/ditask/task"
 )
-
-// brief is a job that ends as soon as all nodes are ready.
-func brief(ctx context.Context, node *parallel.Node) error {
-	t := task.New[struct{}](node)
-	t.Use(task.Step(func(context.Context, *struct{}) error { return nil }))
-	return t.Run(ctx, task.MaxSteps(1))
-}
-
-// BenchmarkJob is a whole job of 4 processes: started, all connected to all and
-// ready, finished, ended, nothing left.
-func BenchmarkJob(b *testing.B) {
-	for b.Loop() {
-		dir, err := launch.MakeRunDir("bench")
-		if err != nil {
-			b.Fatal(err)
-		}
-		plan, err := placement.New(placement.Flags{Job: "bench", Workers: 4, RunDir: dir}, placement.Site{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		l, err := launch.New(launch.Config{Plan: plan, Command: []string{os.Args[0]}, Env: control.Env{Token: "bench", Main: "brief"}, Stdout: os.Stderr, Stderr: os.Stderr})
-		if err != nil {
-			b.Fatal(err)
-		}
-		result, err := l.Run(b.Context())
-		if err != nil || result.ExitCode() != 0 {
-			b.Fatalf("exit code %d, %v", result.ExitCode(), err)
-		}
-		_ = os.RemoveAll(dir)
-	}
-}
 
 // BenchmarkIdle is a job of 8 processes that has nothing to do: the share of one
 // core that a node takes, and its memory.
