@@ -71,14 +71,44 @@ func newFrame[C any](links []link[C]) *frame[C] {
 	f := &frame[C]{links: append([]link[C](nil), links...), origin: -1}
 	for i := range f.links {
 		l := &f.links[i]
-		l.next = func(ctx context.Context) error {
-			l.called = true
-			err := f.run(ctx, i+1)
-			f.at = i
-			return err
+		if i == len(f.links)-1 {
+			l.next = func(ctx context.Context) error {
+				l.called = true
+				return f.goOn(ctx, i)
+			}
+			continue
+		}
+		n := &f.links[i+1]
+		l.next = func(ctx context.Context) error { // what run does, for the common case
+			l.called, n.called = true, false
+			f.at = i + 1
+			err := n.m(ctx, f.c, n.next)
+			if err == nil && n.called {
+				f.origin, f.at = -1, i
+				return nil
+			}
+			return f.after(ctx, i, err)
 		}
 	}
 	return f
+}
+
+// after goes on when the middleware that follows the i-th has returned err, or
+// was a plain step.
+func (f *frame[C]) after(ctx context.Context, i int, err error) error {
+	if err == nil {
+		return f.goOn(ctx, i+1)
+	}
+	f.origin = max(f.origin, i+1)
+	f.at = i
+	return err
+}
+
+// goOn runs what follows the i-th middleware, for it.
+func (f *frame[C]) goOn(ctx context.Context, i int) error {
+	err := f.run(ctx, i+1)
+	f.at = i
+	return err
 }
 
 // run runs the middleware from the i-th on, then the rest.
