@@ -24,7 +24,7 @@ help: ## list what make can do
 
 .PHONY: build
 build: ## build bin/ditask, one static file
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/ditask ./ditask
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '-s -w' -o bin/ditask ./ditask
 	@bin/ditask version
 
 .PHONY: check
