@@ -134,6 +134,7 @@ func (p *proc) wait() exit {
 		killGroup(p.cmd.Process)
 		p.reaped = true
 	})
+	awaitGroup(p.cmd.Process)
 	late := time.AfterFunc(drainTime, p.closePipes)
 	p.readers.Wait()
 	if late.Stop() {
