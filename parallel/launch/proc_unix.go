@@ -14,7 +14,7 @@ func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
 // groupTime is how long the killed are waited for. A killed process takes a
 // moment to go; one that nobody reaps stays a zombie, which holds nothing.
-const groupTime = 500 * time.Millisecond
+const groupTime = 100 * time.Millisecond
 
 // awaitGroup returns when nothing is left of the process group that p led. There
 // is nothing to wait on for processes that are not our children, so it looks.
