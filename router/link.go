@@ -21,6 +21,7 @@ type link struct {
 	// The session's mutex guards these.
 	writing bool // somebody is in a write call
 	idle    bool // the writer waits
+	full    bool // the system took less than it was given: the writer will see to it
 	closed  bool
 	bye     error  // the peer took leave
 	byeSay  string // leave to be taken of the peer
@@ -137,6 +138,7 @@ func (l *link) write() {
 			return
 		}
 		if s.err == nil {
+			l.full = false
 			s.wrote(n)
 		}
 	}
@@ -163,10 +165,11 @@ func (l *link) writeNow() {
 		return
 	}
 	l.bufs = l.bufs[:0]
-	if n := s.log.gather(&l.bufs, inlineBytes); len(l.bufs) != 1 || n > inlineBytes {
+	if s.log.gather(&l.bufs, 1); len(l.bufs) != 1 || len(l.bufs[0]) > segmentBytes {
 		s.signal()
 		return
 	}
+	n := len(l.bufs[0])
 	s.quietFor = 0
 	l.writing = true
 	s.mu.Unlock()
@@ -177,6 +180,7 @@ func (l *link) writeNow() {
 		l.closed = true
 		_ = l.conn.Close() // the reader reports
 	} else if s.err == nil {
+		l.full = k < n
 		s.wrote(k)
 	}
 	if s.pendingWrite() || l.closed || s.err != nil {

@@ -180,17 +180,20 @@ func (s *session) sendOr(o *outStream, version uint64, payload Buffer) (room <-c
 // answers go out without a change of goroutine.
 const burstSends = 3
 
+// flushBytes is how much a sender in a burst lets gather before it writes by
+// itself after all: the writer may be waiting for the processor that the sender
+// has.
+const flushBytes = 48 << 10
+
 // flush gets what was just appended on its way, and unlocks.
 func (s *session) flush() {
 	l := s.link
-	if l == nil || l.writing || s.burst >= burstSends || l.try == nil {
-		s.burst++
-		s.signal()
-		s.mu.Unlock()
-		return
-	}
 	s.burst++
-	l.writeNow()
+	if l == nil || l.writing || l.try == nil || s.burst > burstSends && (s.log.todo < flushBytes || l.full) {
+		s.signal()
+	} else {
+		l.writeNow()
+	}
 	s.mu.Unlock()
 }
 
