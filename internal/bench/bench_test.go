@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,16 @@ func job(b *testing.B, network string, n int) *task.Task[struct{}] {
 	return t
 }
 
+// share gives this process and each of its children an n-th of the processors, as
+// ditask does with the nodes of a job.
+func share(b *testing.B, n int) {
+	was := runtime.GOMAXPROCS(0)
+	each := max(was/n, 1)
+	b.Setenv("GOMAXPROCS", fmt.Sprint(each))
+	runtime.GOMAXPROCS(each)
+	b.Cleanup(func() { runtime.GOMAXPROCS(was) })
+}
+
 // jobOf is job, with the process ids of the peers.
 func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 	b.Helper()
@@ -98,6 +109,7 @@ func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 	env := func(id int) []string {
 		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id], Incarnation: 1}.Encode()
 	}
+	share(b, n)
 	var pids []int
 	for id := 1; id < n; id++ {
 		pids = append(pids, child(b, env(id)...))
@@ -230,6 +242,7 @@ func BenchmarkRawTo3(b *testing.B) {
 }
 
 func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
+	share(b, peers+1)
 	var conns []net.Conn
 	var writers []*bufio.Writer
 	for range peers {
@@ -341,6 +354,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 func BenchmarkRawRoundTrip(b *testing.B) {
 	for _, network := range []string{"unix", "tcp"} {
 		b.Run(network, func(b *testing.B) {
+			share(b, 2)
 			c := rawConn(b, network)
 			var took []time.Duration
 			var n [4]byte

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ditask/ditask/parallel/control"
@@ -18,7 +21,10 @@ type Config struct {
 	Plan    placement.Plan // its local nodes are started
 	Command []string       // program and arguments of every node
 	WorkDir string         // working folder of the nodes; empty: that of this process
-	Environ []string       // environment of the nodes, to which their own variables are added; nil: that of this process
+	// Environ is the environment of the nodes, to which their own variables are
+	// added; nil: that of this process, with the processors shared out: where
+	// GOMAXPROCS is not set and there are several nodes, each gets its part.
+	Environ []string
 
 	// Env is what every node is told: token, main, folder, grace period (0:
 	// 10 s), log format, seed, TLS and whether to recover. The fields of one
@@ -58,6 +64,7 @@ func (c *Config) ensureDefaults() {
 	}
 	if c.Environ == nil {
 		c.Environ = os.Environ()
+		c.Environ = append(c.Environ, processors(c.Environ, len(c.Plan.Local()))...)
 	}
 }
 
@@ -119,4 +126,14 @@ func MakeRunDir(job string) (string, error) {
 		return "", fmt.Errorf("socket folder: %w: set XDG_RUNTIME_DIR or TMPDIR to a folder that you can write, or use --protocol tcp", err)
 	}
 	return dir, nil
+}
+
+// processors shares the processors of this machine out to n nodes: nodes that
+// all use all of them mostly wake each other's threads.
+func processors(environ []string, n int) []string {
+	set := func(kv string) bool { return strings.HasPrefix(kv, "GOMAXPROCS=") }
+	if n < 2 || slices.ContainsFunc(environ, set) {
+		return nil
+	}
+	return []string{fmt.Sprintf("GOMAXPROCS=%d", max(runtime.GOMAXPROCS(0)/n, 1))}
 }

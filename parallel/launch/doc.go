@@ -28,6 +28,11 @@
 // When the launcher itself is killed, its nodes read end-of-file on their
 // control sockets and end; on Linux a node that was stopped is woken for that.
 //
+// # Processors
+//
+// Each of n nodes gets an n-th of the processors, as GOMAXPROCS, and one at least,
+// unless the environment sets that variable.
+//
 // # Output
 //
 // Lines of the nodes are written whole, to Stdout what they wrote there and to
