@@ -114,9 +114,12 @@ func (l *link) write() {
 			return
 		}
 		if !s.pendingWrite() {
+			bye := appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay))
+			l.writing = true
 			s.mu.Unlock()
-			_, _ = l.conn.Write(appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay)))
+			_, _ = l.conn.Write(bye)
 			s.mu.Lock()
+			l.wrote(0)
 			return // the peer closes the connection; closing it here could destroy what is under way
 		}
 		l.ctl = s.stage(l.ctl[:0], writeLimit)
@@ -131,16 +134,28 @@ func (l *link) write() {
 		s.mu.Unlock()
 		err := l.writeAll(&bufs)
 		s.mu.Lock()
-		l.writing = false
 		if err != nil {
+			n = 0
 			l.closed = true
 			_ = l.conn.Close() // the reader reports
-			return
 		}
-		if s.err == nil {
-			l.full = false
-			s.wrote(n)
-		}
+		l.full = false
+		l.wrote(n)
+	}
+}
+
+// wrote takes note of the end of a write call that has written n bytes of the
+// log. The mutex is held.
+func (l *link) wrote(n int) {
+	s := l.s
+	l.writing = false
+	if s.err != nil {
+		s.log.free() // end has left it to whoever was writing
+	} else {
+		s.wrote(n)
+	}
+	if l.closed {
+		s.wake.Broadcast() // the reader waits for this
 	}
 }
 
@@ -175,15 +190,13 @@ func (l *link) writeNow() {
 	s.mu.Unlock()
 	k, err := l.try.TryWrite(l.bufs[0])
 	s.mu.Lock()
-	l.writing = false
 	if err != nil {
 		l.closed = true
 		_ = l.conn.Close() // the reader reports
-	} else if s.err == nil {
-		l.full = k < n
-		s.wrote(k)
 	}
-	if s.pendingWrite() || l.closed || s.err != nil {
+	l.full = k < n
+	l.wrote(k)
+	if s.pendingWrite() || l.byeSay != "" || l.closed || s.err != nil {
 		l.idle = false
 		s.wake.Broadcast()
 	}
@@ -197,6 +210,9 @@ func (l *link) read() {
 	l.close()
 	l.wg.Done()
 	s.mu.Lock()
+	for l.writing { // else its place in the log would be taken for the next link's
+		s.wake.Wait()
+	}
 	if s.link == l {
 		s.link = nil
 		s.wakeWaiting() // who was too far ahead of the writer may fill the window
@@ -305,6 +321,7 @@ func (l *link) sayBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.byeSay = reason
+	l.s.ackDue = true // what has come is not lost
 	l.idle = false
 	l.s.wake.Broadcast()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -16,24 +15,30 @@ type Member struct {
 	Addrs       []string `json:"addrs,omitempty"`
 }
 
-// lockPeer lets one handshake for a session with the node go on at a time.
+// lockPeer lets one handshake for a session with the node go on at a time. It is
+// no mutex, as testing/synctest does not see waits for one.
 func (r *Router) lockPeer(id int) (unlock func()) {
 	m := r.peerLock(id)
-	m.Lock()
-	return m.Unlock
+	m <- struct{}{}
+	return func() { <-m }
 }
 
 func (r *Router) tryLockPeer(id int) (unlock func(), ok bool) {
 	m := r.peerLock(id)
-	return m.Unlock, m.TryLock()
+	select {
+	case m <- struct{}{}:
+		return func() { <-m }, true
+	default:
+		return nil, false
+	}
 }
 
-func (r *Router) peerLock(id int) *sync.Mutex {
+func (r *Router) peerLock(id int) chan struct{} {
 	r.locksMu.Lock()
 	defer r.locksMu.Unlock()
 	m := r.locks[id]
 	if m == nil {
-		m = new(sync.Mutex)
+		m = make(chan struct{}, 1) // holds who has the lock
 		r.locks[id] = m
 	}
 	return m

@@ -55,7 +55,7 @@ type Router struct {
 
 	watchMu sync.Mutex // one watcher call at a time, in order
 	locksMu sync.Mutex
-	locks   map[int]*sync.Mutex // one handshake for a session at a time, by node id
+	locks   map[int]chan struct{} // one handshake for a session at a time, by node id
 }
 
 // former is what is remembered of a peer that is gone.
@@ -75,7 +75,7 @@ func New(cfg Config) (*Router, error) {
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, gone: map[uint16][2]uint64{},
 		rounds: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
-		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]*sync.Mutex{},
+		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil

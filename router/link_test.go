@@ -1,0 +1,182 @@
+package router
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// slowConn is a connection whose writes end when they are let go, whatever
+// happens to it meanwhile.
+type slowConn struct {
+	net.Conn // nil: what is not below is not called
+	letGo    chan struct{}
+	closed   chan struct{}
+	once     sync.Once
+	mu       sync.Mutex
+	written  bytes.Buffer
+}
+
+func newSlowConn() *slowConn {
+	return &slowConn{letGo: make(chan struct{}), closed: make(chan struct{})}
+}
+
+func (c *slowConn) Read([]byte) (int, error) { <-c.closed; return 0, io.EOF }
+func (c *slowConn) Close() error             { c.once.Do(func() { close(c.closed) }); return nil }
+func (c *slowConn) Write(b []byte) (int, error) {
+	<-c.letGo
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written.Write(b)
+}
+
+func (c *slowConn) types(t *testing.T) (types []frameType) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for b := c.written.Bytes(); len(b) >= headerBytes; {
+		h, err := parseHeader(b, 256<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, h.typ)
+		b = b[headerBytes+h.body:]
+	}
+	return types
+}
+
+// tryingConn is a slowConn that can write without waiting, it says.
+type tryingConn struct{ *slowConn }
+
+func (c tryingConn) TryWrite(b []byte) (int, error) { return c.Write(b) }
+
+// counted is a Buffer that counts who keeps it.
+type counted struct {
+	b    []byte
+	refs atomic.Int64
+}
+
+func (c *counted) Bytes() []byte { return c.b }
+func (c *counted) Retain()       { c.refs.Add(1) }
+func (c *counted) Release()      { c.refs.Add(-1) }
+
+// linked is a session over a connection, with one event to which the peer
+// listens.
+func linked(t *testing.T, conn net.Conn) (*session, *link) {
+	t.Helper()
+	r, err := New(Config{Carrier: struct{ Carrier }{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
+	s.outs = []*outStream{{s: s, ch: &channel{r: r}, listens: true}}
+	l, err := s.attach(conn, true, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, l
+}
+
+// TestR4NextLinkWaitsForTheLastWrite closes a connection in the middle of a write
+// call that succeeds in the end: its bytes must not count for the next one.
+func TestR4NextLinkWaitsForTheLastWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		s, l := linked(t, c)
+		if err := s.send(s.outs[0], 1, Bytes("x")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the writer is in its call
+		l.close()
+		synctest.Wait()
+		if s.current() == nil {
+			t.Error("the link is given up while it writes")
+		}
+		close(c.letGo)
+		<-l.ended
+		next := newSlowConn()
+		close(next.letGo)
+		if l, err := s.attach(next, true, 0); err != nil {
+			t.Error(err)
+		} else {
+			synctest.Wait()
+			l.close()
+			<-l.ended
+		}
+		if d := cmp.Diff([]frameType{frameAck, frameData}, next.types(t)); d != "" {
+			t.Errorf("frames on the next connection:\n%s", d)
+		}
+	})
+}
+
+// TestByeIsSaidAfterASendersOwnWrite says bye while a sender is in a write call.
+func TestByeIsSaidAfterASendersOwnWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		s, l := linked(t, tryingConn{c})
+		c.letGo <- struct{}{} // the first acknowledgement
+		synctest.Wait()
+		s.r.wg.Go(func() { _ = s.send(s.outs[0], 1, Bytes("x")) })
+		synctest.Wait()
+		l.sayBye("the end")
+		s.mu.Lock()
+		s.ackDue = false // so that nothing but bye is left to say
+		s.mu.Unlock()
+		synctest.Wait() // the writer has seen that somebody else writes
+		close(c.letGo)
+		synctest.Wait()
+		if d := cmp.Diff([]frameType{frameAck, frameData, frameBye}, c.types(t)); d != "" {
+			t.Errorf("frames:\n%s", d)
+		}
+		l.close()
+		<-l.ended
+	})
+}
+
+// TestByeComesAfterAnAcknowledgement so that what was received is not reported
+// as lost.
+func TestByeComesAfterAnAcknowledgement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		close(c.letGo)
+		_, l := linked(t, c)
+		synctest.Wait()
+		l.sayBye("the end")
+		synctest.Wait()
+		if d := cmp.Diff([]frameType{frameAck, frameAck, frameBye}, c.types(t)); d != "" {
+			t.Errorf("frames:\n%s", d)
+		}
+		l.close()
+		<-l.ended
+	})
+}
+
+// TestEndedSessionKeepsNoPayload ends a session in the middle of a write call.
+func TestEndedSessionKeepsNoPayload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		s, l := linked(t, c)
+		payload := &counted{b: make([]byte, inlineBytes+1)}
+		if err := s.send(s.outs[0], 1, payload); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if perr, first := s.end(errors.New("gone")); !first || perr.Undelivered != 1 {
+			t.Errorf("undelivered: %+v", perr)
+		}
+		l.close()
+		close(c.letGo)
+		<-l.ended
+		if n := payload.refs.Load(); n != 0 {
+			t.Errorf("the payload is kept %d times", n)
+		}
+	})
+}
