@@ -36,8 +36,9 @@ type ExchangeConfig struct {
 // must be the first middleware of a task.
 //
 // On a learner that does not collect, a step begins by waiting for a trajectory.
-// On a collector that does not learn, it begins by waiting until the learner has
-// taken all but the last few of what was sent. On a lone node it does nothing.
+// On a collector that does not learn, it begins by waiting for a learner, and until
+// that has taken all but the last few of what was sent to it. A learner that is
+// restarted is sent new ones. On a lone node it does nothing.
 func ExchangeContext(t *task.Task[Online], cfg ...ExchangeConfig) task.Middleware[Online] {
 	t.Context().job = &job{t: t}
 	t.Keep("job")
@@ -93,6 +94,7 @@ type exchange struct {
 	inbox            chan arrival
 	over             chan struct{} // closed when nothing more is learned
 	run              uint64
+	began            bool           // the first step has
 	taken            map[int]uint64 // of each collector, the newest sequence number
 	reported         Evaluation     // the newest that was sent
 	praised          *Best          // the newest best that was sent
@@ -146,6 +148,14 @@ func (x *exchange) best(_ context.Context, b Best) error {
 }
 
 func (x *exchange) step(ctx context.Context, c *Online, next task.Next) error {
+	if x.learns && !x.began {
+		// The others send nothing before they have heard of this learner: what
+		// they sent to one that has died counts no more.
+		if err := emit(ctx, x.t, Progressed, x.report(c)); err != nil {
+			return err
+		}
+	}
+	x.began = true
 	if err := x.receive(ctx, c); err != nil {
 		return err
 	}
@@ -259,11 +269,14 @@ func (x *exchange) take(c *Online, a arrival) {
 	c.collected(&a.tr)
 }
 
-// room says whether the learner has taken enough of what was sent. What it says
-// of a number that was not sent is of an earlier run of this node.
+// room says whether there is a learner and it has taken enough of what was sent.
+// What it says of a number that was not sent is of an earlier run of this node.
 func (x *exchange) room() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.heard.Run == 0 {
+		return false
+	}
 	taken := x.base
 	if i := slices.Index(x.heard.Nodes, x.t.NodeID()); i >= 0 && x.heard.Taken[i] <= x.sent {
 		taken = max(taken, x.heard.Taken[i])

@@ -126,7 +126,23 @@ func (n *fakeNode) Start(ctx context.Context, labels []string) error {
 			return err
 		}
 	}
+	for _, p := range j.others(n) {
+		p.tell(task.PeerChange{Peer: task.Peer{ID: n.id, Incarnation: 1, Labels: labels}, Event: task.PeerJoined})
+	}
 	return j.await(ctx, func() bool { return len(j.nodes) >= j.n })
+}
+
+// others are the nodes besides n that have not left.
+func (j *fakeJob) others(n *fakeNode) []*fakeNode {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var ps []*fakeNode
+	for _, p := range j.nodes {
+		if p != n && !p.left {
+			ps = append(ps, p)
+		}
+	}
+	return ps
 }
 
 func (n *fakeNode) Peers() []task.Peer {
@@ -298,15 +314,9 @@ func (n *fakeNode) crash() {
 	j := n.job
 	j.mu.Lock()
 	n.left = true
-	var others []*fakeNode
-	for _, p := range j.nodes {
-		if p != n && !p.left {
-			others = append(others, p)
-		}
-	}
 	j.note()
 	j.mu.Unlock()
-	for _, p := range others {
+	for _, p := range j.others(n) {
 		p.tell(task.PeerChange{Peer: task.Peer{ID: n.id, Incarnation: 1}, Event: task.PeerLost, Err: errors.New("killed")})
 	}
 }

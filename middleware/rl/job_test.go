@@ -34,23 +34,27 @@ func jobOf(n int, stopAt float64) []*member {
 	job := newFakeJob(n)
 	all := make([]*member, n)
 	for i := range all {
-		m := &member{node: job.node(i), q: tiny(1)}
-		m.seen = &observed{Node: m.node}
-		m.tk = task.New[rl.Online](m.seen, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-		m.tk.Use(rl.ExchangeContext(m.tk), rl.ExchangeModel(m.tk, m.q, rl.ModelConfig{EveryUpdates: 2}))
-		if m.tk.Has(rl.Evaluator) {
-			m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
-		}
-		if m.tk.Has(rl.Collector) {
-			m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0, 200)), rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5})))
-		}
-		if m.tk.Has(rl.Learner) {
-			m.buf = replay.New(replay.Config{Capacity: 1000})
-			m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 4, StartAt: 4}))
-		}
-		all[i] = m
+		all[i] = memberOf(job, i, stopAt)
 	}
 	return all
+}
+
+func memberOf(job *fakeJob, i int, stopAt float64) *member {
+	m := &member{node: job.node(i), q: tiny(1)}
+	m.seen = &observed{Node: m.node}
+	m.tk = task.New[rl.Online](m.seen, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	m.tk.Use(rl.ExchangeContext(m.tk), rl.ExchangeModel(m.tk, m.q, rl.ModelConfig{EveryUpdates: 2}))
+	if m.tk.Has(rl.Evaluator) {
+		m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
+	}
+	if m.tk.Has(rl.Collector) {
+		m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0, 200)), rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5})))
+	}
+	if m.tk.Has(rl.Learner) {
+		m.buf = replay.New(replay.Config{Capacity: 1000})
+		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 4, StartAt: 4}))
+	}
+	return m
 }
 
 func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
@@ -239,6 +243,45 @@ func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
 	wg.Wait()
 	if err != nil || after != 100 {
 		t.Errorf("after the loss: %d updates, %v", after, err)
+	}
+}
+
+// TestRestartedLearnerIsFedAgain kills the learner before it has taken what the
+// collectors sent: what they wait for is not what its successor waits for.
+func TestRestartedLearnerIsFedAgain(t *testing.T) {
+	all := jobOf(3, 0)
+	first, collector := all[0], all[2]
+	ctx, kill := context.WithCancel(t.Context())
+	killed := make(chan struct{})
+	first.tk.Use(task.Step(func(context.Context, *rl.Online) error {
+		if first.tk.Steps() == 3 {
+			first.node.crash()
+			kill()
+			close(killed)
+		}
+		return nil
+	}))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = first.tk.Run(ctx) })
+	var errs [3]error
+	for i, m := range all[1:] {
+		wg.Go(func() { errs[i+1] = m.tk.Run(t.Context()) })
+	}
+	<-killed
+	second := memberOf(first.node.job, 0, 0)
+	second.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Updates >= 20 {
+			second.tk.Finish("enough")
+		}
+		return nil
+	}))
+	errs[0] = second.tk.Run(t.Context())
+	wg.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	if v := collector.q.Version(); v == 0 {
+		t.Error("the collector has no weights of the second learner")
 	}
 }
 

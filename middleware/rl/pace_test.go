@@ -80,6 +80,11 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 		defer close(p.letGo)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
+		var own uint64 // of the learner, which says it before it has taken anything
+		rl.Progressed.Once(p.collector, func(_ context.Context, p rl.Progress) error {
+			own = p.Run
+			return nil
+		})
 		wg.Go(func() { _ = p.learner.Run(ctx) })
 		wg.Go(func() { _ = p.collector.Run(ctx) })
 		synctest.Wait()
@@ -91,14 +96,14 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 			return p.collector.Steps()
 		}
 		// The first learner has taken one; another one begins, and knows nobody.
-		if n := tell(rl.Progress{Run: 1, Nodes: []int{1}, Taken: []uint64{1}}); n != rl.Ahead+1 {
+		if n := tell(rl.Progress{Run: own, Nodes: []int{1}, Taken: []uint64{1}}); n != rl.Ahead+1 {
 			t.Errorf("%d steps, want %d", n, rl.Ahead+1)
 		}
-		if n := tell(rl.Progress{Run: 2}); n != 2*rl.Ahead+1 {
+		if n := tell(rl.Progress{Run: own + 1}); n != 2*rl.Ahead+1 {
 			t.Errorf("%d steps after the restart, want %d", n, 2*rl.Ahead+1)
 		}
 		// What it has taken counts on from there.
-		if n := tell(rl.Progress{Run: 2, Nodes: []int{1}, Taken: []uint64{2 * rl.Ahead}}); n != 3*rl.Ahead {
+		if n := tell(rl.Progress{Run: own + 1, Nodes: []int{1}, Taken: []uint64{2 * rl.Ahead}}); n != 3*rl.Ahead {
 			t.Errorf("%d steps, want %d", n, 3*rl.Ahead)
 		}
 		cancel()
