@@ -122,7 +122,7 @@ func (r *Router) learn(members []Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range members {
-		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
+		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
 			continue
 		}
 		r.known[m.ID] = m.Incarnation
@@ -224,6 +224,10 @@ func (r *Router) linkEnded(s *session, err error) {
 		r.depart(s, Left, err)
 		return
 	}
+	if errors.Is(err, errBadFrame) { // it would send the same again
+		r.depart(s, Lost, err)
+		return
+	}
 	r.mu.Lock()
 	s.mu.Lock()
 	over := s.err != nil || r.closed
@@ -254,7 +258,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, reason}
 	for _, o := range s.outs {
 		g := r.gone[o.ch.id]
-		r.gone[o.ch.id] = [2]uint64{g[0] + o.delivered.Load(), g[1] + o.dropped.Load()}
+		r.gone[o.ch.id] = [3]uint64{g[0] + o.delivered.Load(), g[1] + o.dropped.Load(), g[2] + o.undelivered}
 	}
 	for _, c := range r.channels {
 		r.retarget(c)
@@ -333,7 +337,7 @@ func (r *Router) check(s *session) {
 		s.signal()
 	}
 	s.mu.Unlock()
-	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout/2 {
+	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout {
 		silent = max(silent, r.cfg.PeerTimeout+1) // at the end there is less patience with the dead
 	}
 	switch {
