@@ -1,0 +1,56 @@
+package router
+
+import (
+	"fmt"
+	"time"
+)
+
+// tick keeps time: it tests quiet links, cuts silent ones, and gives up peers
+// that stay away.
+func (r *Router) tick() {
+	t := time.NewTicker(r.cfg.Heartbeat / 2)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-r.ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		sessions := make([]*session, 0, len(r.peers))
+		for _, s := range r.peers {
+			sessions = append(sessions, s)
+		}
+		r.mu.Unlock()
+		for _, s := range sessions {
+			r.check(s)
+		}
+	}
+}
+
+func (r *Router) check(s *session) {
+	now := r.clock()
+	silent := time.Duration(now - s.lastHeard.Load())
+	s.mu.Lock()
+	l := s.link
+	if l != nil {
+		s.quietFor++
+		if s.quietFor > 1 {
+			s.pingDue = uint64(now) //nolint:gosec // positive
+		}
+		if s.received.Load() != s.told {
+			s.ackDue = true
+		}
+		s.signal()
+	}
+	s.mu.Unlock()
+	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout {
+		silent = max(silent, r.cfg.PeerTimeout+1) // at the end there is less patience with the dead
+	}
+	switch {
+	case silent > r.cfg.PeerTimeout:
+		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
+	case l != nil && silent > r.cfg.LinkTimeout:
+		l.close()
+	}
+}
