@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -167,14 +168,14 @@ func TestSendNeedsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.Send(context.Background(), router.Bytes("x"), nil); err != router.ErrNotStarted {
+	if _, err := ch.Send(context.Background(), router.Bytes("x"), nil); !errors.Is(err, router.ErrNotStarted) {
 		t.Error(err)
 	}
 	if _, err := r.Channel(router.Spec{Name: "x"}, nil); err == nil {
 		t.Error("an event is declared twice")
 	}
 	_ = r.Close()
-	if _, err := r.Channel(router.Spec{Name: "y"}, nil); err != router.ErrClosed {
+	if _, err := r.Channel(router.Spec{Name: "y"}, nil); !errors.Is(err, router.ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -53,7 +53,7 @@ func (s *sim) chance(n int) int {
 
 func (s *sim) pause(d time.Duration) { <-time.After(time.Duration(s.chance(int(d)))) }
 
-func (s *sim) fault(format string, args ...any) {
+func (s *sim) faultf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs = append(s.errs, fmt.Errorf(format, args...))
@@ -113,7 +113,7 @@ func (n *simNode) send(ctx context.Context) {
 			binary.LittleEndian.PutUint64(b, n.incarnation)
 			var gone *router.PeerError
 			if _, err := ch.Send(ctx, b, nil); err != nil && (!errors.As(err, &gone) || gone.Node != 2) && !errors.Is(err, router.ErrClosed) {
-				n.sim.fault("node.%d sends %s: %w", n.id, simEvents[k].Name, err)
+				n.sim.faultf("node.%d sends %s: %w", n.id, simEvents[k].Name, err)
 			}
 		}
 		if n.sim.chance(4) == 0 {
@@ -142,6 +142,7 @@ func (s *sim) run(t *testing.T, restart bool) {
 		}
 		s.pause(1500 * time.Millisecond)
 		s.wire.Heal()
+		<-time.After(1100 * time.Millisecond) // who dials again does so within a second
 		if restart && cut == 2 {
 			s.each(nodes[2:], "start again", func(n *simNode) error { return n.Start(ctx, nil) })
 			work.Go(func() { nodes[2].send(ctx) })
@@ -154,7 +155,7 @@ func (s *sim) run(t *testing.T, restart bool) {
 		for k, ch := range n.ch {
 			st := ch.Stats()
 			if sum := st.Consumed + st.Dropped + st.Lost + uint64(st.Queued); !restart && sum != 2*st.Sent {
-				s.fault("node.%d %s: of 2 x %d sent, %d are accounted for: %+v", n.id, simEvents[k].Name, st.Sent, sum, st)
+				s.faultf("node.%d %s: of 2 x %d sent, %d are accounted for: %+v", n.id, simEvents[k].Name, st.Sent, sum, st)
 			}
 		}
 	}
@@ -170,7 +171,7 @@ func (s *sim) each(nodes []*simNode, what string, fn func(*simNode) error) {
 	for _, n := range nodes {
 		wg.Go(func() {
 			if err := fn(n); err != nil {
-				s.fault("%s node.%d/%d: %w", what, n.id, n.incarnation, err)
+				s.faultf("%s node.%d/%d: %w", what, n.id, n.incarnation, err)
 			}
 		})
 	}
@@ -183,7 +184,7 @@ func (s *sim) check(nodes []*simNode, restart bool) {
 	for key, versions := range s.heard {
 		for i, v := range versions[1:] {
 			if v <= versions[i] {
-				s.fault("%s: version %d after %d", key, v, versions[i])
+				s.faultf("%s: version %d after %d", key, v, versions[i])
 			}
 		}
 	}
@@ -196,10 +197,10 @@ func (s *sim) check(nodes []*simNode, restart bool) {
 				key := fmt.Sprintf("node.%d/%d heard node.%d/%d %s", to.id, to.incarnation, from.id, from.incarnation, spec.Name)
 				got := s.heard[key]
 				if spec.Delivery == router.Reliable && len(got) != simEach {
-					s.fault("%s: %d messages of %d", key, len(got), simEach)
+					s.faultf("%s: %d messages of %d", key, len(got), simEach)
 				}
 				if spec.Delivery == router.Latest && (len(got) == 0 || got[len(got)-1] != simEach) {
-					s.fault("%s: versions %v do not end with %d", key, got, simEach)
+					s.faultf("%s: versions %v do not end with %d", key, got, simEach)
 				}
 			}
 		}

@@ -8,8 +8,10 @@ import (
 // tick keeps time: it tests quiet links, cuts silent ones, and gives up peers
 // that stay away.
 func (r *Router) tick() {
-	t := time.NewTicker(r.cfg.Heartbeat / 2)
+	every := r.cfg.Heartbeat / 2
+	t := time.NewTicker(every)
 	defer t.Stop()
+	last := r.clock()
 	for {
 		select {
 		case <-t.C:
@@ -22,7 +24,13 @@ func (r *Router) tick() {
 			sessions = append(sessions, s)
 		}
 		r.mu.Unlock()
+		now := r.clock()
+		slept := overslept(time.Duration(now-last), every)
+		last = now
 		for _, s := range sessions {
+			if slept > 0 {
+				s.lastHeard.Store(min(s.lastHeard.Load()+int64(slept), now))
+			}
 			r.check(s)
 		}
 	}
@@ -53,4 +61,13 @@ func (r *Router) check(s *session) {
 	case l != nil && silent > r.cfg.LinkTimeout:
 		l.close()
 	}
+}
+
+// overslept is for how long this process did not run, between two ticks: it
+// was stopped, and the silence of that time is not its peers'.
+func overslept(between, every time.Duration) time.Duration {
+	if between < 2*every {
+		return 0
+	}
+	return between - every
 }

@@ -43,7 +43,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 			for id := range n {
 				delay := time.Duration(rnd.Int64N(int64(5 * time.Second)))
 				wg.Go(func() {
-					time.Sleep(delay)
+					<-time.After(delay)
 					cfg := router.Config{Node: id, Expect: n, Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
 					for k := range id {
 						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
@@ -53,7 +53,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					ch, err := r.Channel(router.Spec{Name: "first"}, func(m *router.Message) error {
+					ch, err := r.Channel(router.Spec{Name: "first"}, func(_ *router.Message) error {
 						mu.Lock()
 						defer mu.Unlock()
 						if heard++; heard == n*(n-1) {
