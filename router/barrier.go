@@ -18,6 +18,9 @@ type barrierMsg struct {
 // that name no longer match: use another name. A node that is restarted takes
 // the rounds over from its peers.
 func (r *Router) Barrier(ctx context.Context, name string) error {
+	if len(name) > 255 {
+		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want 255 at most", name, len(name))
+	}
 	r.mu.Lock()
 	r.rounds[name]++
 	round := r.rounds[name]

@@ -39,6 +39,9 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	if spec.Delivery > DropNewest {
 		return nil, fmt.Errorf("event %q: unknown delivery policy %d", spec.Name, spec.Delivery)
 	}
+	if spec.Queue < 0 {
+		return nil, fmt.Errorf("event %q: a queue of %d messages", spec.Name, spec.Queue)
+	}
 	def(&spec.Queue, 1024)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,11 +168,13 @@ func (c *channel) retain(version uint64, payload Buffer, match func(Peer) bool) 
 	c.newest = pending{version, payload}
 }
 
-// ChannelStats counts one event's messages.
+// ChannelStats counts one event's messages. With one peer, which listens all the
+// time, Sent = Consumed + Dropped + Lost + Queued.
 type ChannelStats struct {
 	Sent      uint64 // versions handed to Send
 	Consumed  uint64 // by peers' listeners, summed over peers
 	Dropped   uint64 // given up here under a policy that may, summed over peers
+	Lost      uint64 // sent, and not known to be consumed, when the peer left or was lost
 	Queued    int    // waiting or on their way now, summed over peers
 	Unfed     uint64 // received while this node did not listen
 	Listeners int    // peers that listen now
@@ -181,7 +186,8 @@ func (c *Channel) Stats() ChannelStats {
 	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(*ch.targets.Load())}
 	ch.r.mu.Lock()
 	defer ch.r.mu.Unlock()
-	st.Consumed, st.Dropped = ch.r.gone[ch.id][0], ch.r.gone[ch.id][1]
+	gone := ch.r.gone[ch.id]
+	st.Consumed, st.Dropped, st.Lost = gone[0], gone[1], gone[2]
 	for _, s := range ch.r.peers {
 		s.mu.Lock()
 		o := s.outs[ch.id]

@@ -82,7 +82,7 @@ func (c fused) Write(b []byte) (int, error) {
 // TestR4CutAtEveryByte breaks the first connection of two nodes at each of its
 // bytes, from the handshake on: both become ready, and everything arrives once.
 func TestR4CutAtEveryByte(t *testing.T) {
-	step := 7
+	step := 13
 	if testing.Short() {
 		step = 101
 	}

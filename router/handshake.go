@@ -228,8 +228,8 @@ func (r *Router) callJoin(conn net.Conn) (*link, error) {
 	unlock := r.lockPeer(h.Node)
 	defer unlock()
 	s, refuse := r.find(h)
-	if refuse != nil {
-		return nil, &RefusedError{refuse.Code, refuse.Reason, conn.RemoteAddr().String()}
+	if refuse != nil { // a node that this one has given up: the next one may answer here
+		return nil, fmt.Errorf("%s: %s", conn.RemoteAddr(), refuse.Reason)
 	}
 	p := proof{Proof: pr}
 	if s != nil {

@@ -1,11 +1,9 @@
 package router
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Member is what nodes tell each other of a third.
@@ -125,7 +123,7 @@ func (r *Router) learn(members []Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range members {
-		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
+		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
 			continue
 		}
 		r.known[m.ID] = m.Incarnation
@@ -149,82 +147,14 @@ func (r *Router) hubAddr() string {
 	return ""
 }
 
-// backoff grows from 5 ms to 1 s.
-type backoff time.Duration
-
-func (b *backoff) next() time.Duration {
-	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(time.Second))
-	return time.Duration(*b)
-}
-
-// keepCalling sees to the connection with the node at an attach address, for as
-// long as the router is open: a node that is restarted is found there again.
-func (r *Router) keepCalling(addr string) {
-	var wait backoff
-	for r.ctx.Err() == nil {
-		l, err := r.call(r.ctx, addr, -1)
-		if l != nil {
-			r.note(func() { r.attached[addr] = l.s.peer.ID; delete(r.trouble, addr) })
-		}
-		if !r.afterCall(l, err, addr, &wait) {
-			return
-		}
-	}
-}
-
-// keepReaching sees to the connection with one incarnation of a node that
-// another node told of.
-func (r *Router) keepReaching(m Member, addr string, relayTo int) {
-	var wait backoff
-	for r.ctx.Err() == nil {
-		r.mu.Lock()
-		s := r.peers[m.ID]
-		over := r.was[m.ID].incarnation >= m.Incarnation || s != nil && s.peer.Incarnation > m.Incarnation
-		r.mu.Unlock()
-		if over {
-			return
-		}
-		l, err := r.call(r.ctx, addr, relayTo)
-		if !r.afterCall(l, err, addr, &wait) {
-			return
-		}
-	}
-}
-
-// afterCall waits for the end of the link that a call has made, or a little
-// before the next call. It reports whether there is to be one.
-func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool {
-	if l != nil && (err == nil || errors.Is(err, errConnected)) {
-		*wait = 0
-		select {
-		case <-l.ended:
-		case <-r.ctx.Done():
-			return false
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		l.s.mu.Lock()
-		defer l.s.mu.Unlock()
-		return !r.closed && !errors.Is(l.s.err, errLeft)
-	}
-	if no, ok := errors.AsType[*RefusedError](err); ok {
-		switch no.Code {
-		case RefuseRelay, RefuseDuplicate, RefuseClosed:
-		default:
-			r.fail(fmt.Errorf("join the job: %w", err))
-			return false
-		}
-	}
-	if r.ctx.Err() == nil && err != nil {
-		r.note(func() { r.trouble[addr] = err.Error() })
-	}
-	return r.pause(wait.next())
-}
-
 // linkEnded takes note of a connection that has ended.
 func (r *Router) linkEnded(s *session, err error) {
 	if errors.Is(err, errLeft) {
 		r.depart(s, Left, err)
+		return
+	}
+	if errors.Is(err, errBadFrame) { // it would send the same again
+		r.depart(s, Lost, err)
 		return
 	}
 	r.mu.Lock()
@@ -257,7 +187,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, reason}
 	for _, o := range s.outs {
 		g := r.gone[o.ch.id]
-		r.gone[o.ch.id] = [2]uint64{g[0] + o.delivered.Load(), g[1] + o.dropped.Load()}
+		r.gone[o.ch.id] = [3]uint64{g[0] + o.delivered.Load(), g[1] + o.dropped.Load(), g[2] + o.undelivered}
 	}
 	for _, c := range r.channels {
 		r.retarget(c)
@@ -295,189 +225,4 @@ func (r *Router) peerReady(s *session) {
 		}
 	})
 	r.tell()
-}
-
-// tick keeps time: it tests quiet links, cuts silent ones, and gives up peers
-// that stay away.
-func (r *Router) tick() {
-	t := time.NewTicker(r.cfg.Heartbeat / 2)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-r.ctx.Done():
-			return
-		}
-		r.mu.Lock()
-		sessions := make([]*session, 0, len(r.peers))
-		for _, s := range r.peers {
-			sessions = append(sessions, s)
-		}
-		r.mu.Unlock()
-		for _, s := range sessions {
-			r.check(s)
-		}
-	}
-}
-
-func (r *Router) check(s *session) {
-	now := r.clock()
-	silent := time.Duration(now - s.lastHeard.Load())
-	s.mu.Lock()
-	l := s.link
-	if l != nil {
-		s.quietFor++
-		if s.quietFor > 1 {
-			s.pingDue = uint64(now) //nolint:gosec // positive
-		}
-		if s.received.Load() != s.told {
-			s.ackDue = true
-		}
-		s.signal()
-	}
-	s.mu.Unlock()
-	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout/2 {
-		silent = max(silent, r.cfg.PeerTimeout+1) // at the end there is less patience with the dead
-	}
-	switch {
-	case silent > r.cfg.PeerTimeout:
-		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
-	case l != nil && silent > r.cfg.LinkTimeout:
-		l.close()
-	}
-}
-
-// Drain says that this node will send nothing more, and returns when its peers
-// have received all that was sent. With waitPeers it waits too until they have
-// said the same. When ctx ends first, the error says what was not acknowledged,
-// and by whom.
-func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
-	if !r.inDrain.Swap(true) {
-		close(r.draining)
-	}
-	if !r.started.Load() {
-		return nil
-	}
-	err := r.await(ctx, func() (bool, error) {
-		all := true
-		for _, s := range r.peers {
-			all = s.drained() && (!waitPeers || s.fin) && all
-		}
-		return all, nil
-	})
-	if err == nil || errors.Is(err, ErrClosed) {
-		return nil
-	}
-	return fmt.Errorf("drain: %w: %w", err, r.undrained(waitPeers))
-}
-
-// drained sends Fin once nothing else is left to send, and reports whether the
-// peer has acknowledged that.
-func (s *session) drained() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.finSeq == 0 {
-		for _, o := range s.outs {
-			if o.bulk != nil || len(o.queue) > 0 {
-				return false
-			}
-		}
-		s.log.frame(frameFin, 0, 0, nil)
-		s.finSeq = s.log.sent
-		s.signal()
-	}
-	return s.log.done >= s.finSeq
-}
-
-func (r *Router) undrained(waitPeers bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var errs []error
-	for _, s := range r.peers {
-		s.mu.Lock()
-		n := s.log.undelivered()
-		for _, o := range s.outs {
-			n += len(o.queue)
-		}
-		done := s.finSeq != 0 && s.log.done >= s.finSeq
-		s.mu.Unlock()
-		switch {
-		case !done:
-			errs = append(errs, &PeerError{s.peer.ID, n, errors.New("has not acknowledged the end")})
-		case waitPeers && !s.fin:
-			errs = append(errs, &PeerError{s.peer.ID, 0, errors.New("has not finished")})
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// closeWithin is how long Close waits for connections to take its leave;
-// hubWithin is how long the hub of a star stays for the leaves, which need it to
-// finish among themselves.
-const (
-	closeWithin = time.Second
-	hubWithin   = 5 * time.Second
-)
-
-// Close takes leave of the peers and returns when everything has ended. The
-// error joins what the peers of this moment have not acknowledged; see also
-// [Router.Losses].
-func (r *Router) Close() error {
-	if r.cfg.Topology == Star && r.cfg.Node == 0 && r.inDrain.Load() {
-		ctx, cancel := context.WithTimeout(context.Background(), hubWithin)
-		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
-		cancel()
-	}
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
-	r.closed = true
-	if !r.inDrain.Swap(true) {
-		close(r.draining)
-	}
-	var links []*link
-	for _, s := range r.peers {
-		if l := s.current(); l != nil {
-			l.sayBye("the node has ended")
-			links = append(links, l)
-		}
-	}
-	r.mu.Unlock()
-	r.changed.broadcast()
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
-	defer cancel()
-	for _, l := range links {
-		select {
-		case <-l.ended:
-		case <-ctx.Done():
-		}
-	}
-	r.cancel()
-	r.mu.Lock()
-	sessions := make([]*session, 0, len(r.peers))
-	for _, s := range r.peers {
-		sessions = append(sessions, s)
-	}
-	r.mu.Unlock()
-	var errs []error
-	for _, s := range sessions {
-		perr, first := s.end(ErrClosed)
-		if first && perr.Undelivered > 0 {
-			errs = append(errs, perr)
-		}
-		if l := s.current(); l != nil {
-			l.close()
-		}
-	}
-	r.wg.Wait()
-	return errors.Join(errs...)
-}
-
-// Losses joins what peers had not acknowledged when they were lost or left.
-func (r *Router) Losses() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Join(r.lost...)
 }

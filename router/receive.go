@@ -51,6 +51,9 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		}
 		s.r.acked()
 	case frameCredit:
+		if s.err != nil {
+			return nil // it has been counted as lost
+		}
 		if int(h.channel) >= len(s.outs) || !s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])) {
 			return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, h.channel)
 		}
@@ -100,7 +103,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 		}
 		r.note(func() {
 			s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
-			if !s.ready { // what a newcomer has missed
+			if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
 				r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
 			}
 		})
@@ -217,37 +220,52 @@ func (r *Router) listening(in *inStream, on bool) {
 }
 
 // retarget works out anew which peers listen to c, and gives the newest value
-// to those that have just begun. The mutex is held.
+// to those that have just begun. They are targets before that: a value that is
+// sent meanwhile finds them, or is the newest. The mutex is held.
 func (r *Router) retarget(c *channel) {
-	var targets []*outStream
+	var targets, begun []*outStream
 	for _, s := range r.peers {
 		in := s.remote[c.spec.Name]
-		if o := s.aim(c, in != nil && in.ch.Load() == c && in.listens); o != nil {
+		o, began := s.aim(c, in != nil && in.ch.Load() == c && in.listens)
+		if o != nil {
 			targets = append(targets, o)
+		}
+		if began {
+			begun = append(begun, o)
 		}
 	}
 	slices.SortFunc(targets, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
 	c.targets.Store(&targets)
-}
-
-// aim takes note of whether the peer listens to c, and returns its stream if so.
-func (s *session) aim(c *channel, on bool) *outStream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.outs[c.id]
-	began := on && !o.listens && s.err == nil
-	o.listens = on
-	if !on {
-		o.wakeAll()
-		return nil
-	}
-	if began && c.spec.Delivery == Latest {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.newest.payload != nil {
-			o.offer(c.newest.version, c.newest.payload)
-			s.signal()
+	if c.spec.Delivery == Latest {
+		for _, o := range begun {
+			o.offerNewest()
 		}
 	}
-	return o
+}
+
+// aim takes note of whether the peer listens to c. It returns its stream if so,
+// and whether it has just begun.
+func (s *session) aim(c *channel, on bool) (o *outStream, began bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o = s.outs[c.id]
+	began = on && !o.listens && s.err == nil
+	o.listens = on
+	if on {
+		return o, began
+	}
+	o.wakeAll()
+	return nil, false
+}
+
+// offerNewest sends the newest value to a peer that has begun to listen.
+func (o *outStream) offerNewest() {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	o.ch.mu.Lock()
+	defer o.ch.mu.Unlock()
+	if p := o.ch.newest; o.s.err == nil && p.payload != nil && p.version > o.newest() {
+		o.offer(p.version, p.payload)
+		o.s.signal()
+	}
 }

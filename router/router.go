@@ -40,7 +40,7 @@ type Router struct {
 	byName    map[string]*channel
 	peers     map[int]*session
 	was       map[int]former       // peers that are gone, by node id
-	gone      map[uint16][2]uint64 // counters of the sessions that are gone
+	gone      map[uint16][3]uint64 // counters of the sessions that are gone
 	rounds    map[string]uint64    // barriers that this node has entered
 	tickets   map[string]chan net.Conn
 	known     map[int]uint64    // incarnations of the nodes that others told of
@@ -73,7 +73,7 @@ func New(cfg Config) (*Router, error) {
 	cfg.ensureDefaults()
 	r := &Router{
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
-		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, gone: map[uint16][2]uint64{},
+		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, gone: map[uint16][3]uint64{},
 		rounds: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 	}
@@ -117,6 +117,14 @@ func (r *Router) Start(ctx context.Context, labels []string) error {
 	if r.started.Swap(true) {
 		return errors.New("router: Start is called twice")
 	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return ErrClosed
+	}
+	r.wg.Add(1) // Close waits for what begins here
+	defer r.wg.Done()
+	r.mu.Unlock()
 	r.labels = labels
 	if err := r.listen(ctx); err != nil {
 		return err

@@ -303,11 +303,7 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	lost := s.log.undelivered()
 	perr := &PeerError{Node: s.peer.ID, Err: reason}
 	for _, o := range s.outs {
-		if o.bulk != nil || o.ch.spec.Delivery == Reliable {
-			lost += o.end()
-		} else {
-			o.dropped.Add(uint64(o.end())) //nolint:gosec // not negative
-		}
+		lost += o.end()
 	}
 	perr.Undelivered = lost
 	s.err = perr

@@ -21,6 +21,7 @@ type outStream struct {
 	room     chan struct{}
 
 	delivered, dropped atomic.Uint64 // consumed by the peer; given up here
+	undelivered        uint64        // neither, when the session ended
 }
 
 // pending is a payload that waits for room.
@@ -101,15 +102,18 @@ func (o *outStream) chunkOut() bool {
 // is room, else into the queue, or not at all.
 func (o *outStream) offer(version uint64, payload Buffer) {
 	if len(o.queue) == 0 && o.open() {
-		if o.ch.spec.Delivery != Latest || version > o.version {
-			o.put(version, payload)
+		if o.ch.spec.Delivery == Latest && version <= o.version {
+			o.dropped.Add(1) // a newer one has overtaken it
+			return
 		}
+		o.put(version, payload)
 		return
 	}
 	limit := o.ch.spec.Queue
 	switch o.ch.spec.Delivery {
 	case Latest:
-		if version <= o.version || len(o.queue) > 0 && version <= o.queue[0].version {
+		if version <= o.newest() {
+			o.dropped.Add(1)
 			return
 		}
 		limit = 1
@@ -127,6 +131,14 @@ func (o *outStream) offer(version uint64, payload Buffer) {
 	}
 	payload.Retain()
 	o.queue = append(o.queue, pending{version, payload})
+}
+
+// newest is the newest version that the stream has sent or holds.
+func (o *outStream) newest() uint64 {
+	if n := len(o.queue); n > 0 {
+		return max(o.version, o.queue[n-1].version)
+	}
+	return o.version
 }
 
 // refill moves what waits into the room that has come, and wakes those who wait
@@ -180,10 +192,17 @@ func (o *outStream) wait() <-chan struct{} {
 	return o.room
 }
 
-// end wakes those who wait and drops what is held; it returns how many messages
-// had not been handed to the log whole.
+// end wakes those who wait and drops what is held, under the policies that may; it
+// returns how many messages besides had not been handed to the log whole.
 func (o *outStream) end() int {
 	n := len(o.queue)
+	o.undelivered = uint64(o.messages) //nolint:gosec // not negative
+	if o.ch.spec.Delivery == Reliable {
+		o.undelivered += uint64(n)
+	} else {
+		o.dropped.Add(uint64(n))
+		n = 0
+	}
 	for _, p := range o.queue {
 		p.payload.Release()
 	}

@@ -43,7 +43,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 			for id := range n {
 				delay := time.Duration(rnd.Int64N(int64(5 * time.Second)))
 				wg.Go(func() {
-					time.Sleep(delay)
+					<-time.After(delay)
 					cfg := router.Config{Node: id, Expect: n, Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
 					for k := range id {
 						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))

@@ -1,0 +1,79 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// backoff grows from 5 ms to 1 s.
+type backoff time.Duration
+
+func (b *backoff) next() time.Duration {
+	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(time.Second))
+	return time.Duration(*b)
+}
+
+// keepCalling sees to the connection with the node at an attach address, for as
+// long as the router is open: a node that is restarted is found there again.
+func (r *Router) keepCalling(addr string) {
+	var wait backoff
+	for r.ctx.Err() == nil {
+		l, err := r.call(r.ctx, addr, -1)
+		if l != nil {
+			r.note(func() { r.attached[addr] = l.s.peer.ID; delete(r.trouble, addr) })
+		}
+		if !r.afterCall(l, err, addr, &wait) {
+			return
+		}
+	}
+}
+
+// keepReaching sees to the connection with one incarnation of a node that
+// another node told of.
+func (r *Router) keepReaching(m Member, addr string, relayTo int) {
+	var wait backoff
+	for r.ctx.Err() == nil {
+		r.mu.Lock()
+		s := r.peers[m.ID]
+		over := r.was[m.ID].incarnation >= m.Incarnation || s != nil && s.peer.Incarnation > m.Incarnation
+		r.mu.Unlock()
+		if over {
+			return
+		}
+		l, err := r.call(r.ctx, addr, relayTo)
+		if !r.afterCall(l, err, addr, &wait) {
+			return
+		}
+	}
+}
+
+// afterCall waits for the end of the link that a call has made, or a little
+// before the next call. It reports whether there is to be one.
+func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool {
+	if l != nil && (err == nil || errors.Is(err, errConnected)) {
+		*wait = 0
+		select {
+		case <-l.ended:
+		case <-r.ctx.Done():
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		l.s.mu.Lock()
+		defer l.s.mu.Unlock()
+		return !r.closed && !errors.Is(l.s.err, errLeft)
+	}
+	if no, ok := errors.AsType[*RefusedError](err); ok {
+		switch no.Code {
+		case RefuseRelay, RefuseDuplicate, RefuseClosed:
+		default:
+			r.fail(fmt.Errorf("join the job: %w", err))
+			return false
+		}
+	}
+	if r.ctx.Err() == nil && err != nil {
+		r.note(func() { r.trouble[addr] = err.Error() })
+	}
+	return r.pause(wait.next())
+}

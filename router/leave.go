@@ -1,0 +1,143 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Drain says that this node will send nothing more, and returns when its peers
+// have received all that was sent. With waitPeers it waits too until they have
+// said the same. When ctx ends first, the error says what was not acknowledged,
+// and by whom.
+func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
+	if !r.inDrain.Swap(true) {
+		close(r.draining)
+	}
+	if !r.started.Load() {
+		return nil
+	}
+	err := r.await(ctx, func() (bool, error) {
+		all := true
+		for _, s := range r.peers {
+			all = s.drained() && (!waitPeers || s.fin) && all
+		}
+		return all, nil
+	})
+	if err == nil || errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("drain: %w: %w", err, r.undrained(waitPeers))
+}
+
+// drained sends Fin once nothing else is left to send, and reports whether the
+// peer has acknowledged that.
+func (s *session) drained() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finSeq == 0 {
+		for _, o := range s.outs {
+			if o.bulk != nil || len(o.queue) > 0 {
+				return false
+			}
+		}
+		s.log.frame(frameFin, 0, 0, nil)
+		s.finSeq = s.log.sent
+		s.signal()
+	}
+	return s.log.done >= s.finSeq
+}
+
+func (r *Router) undrained(waitPeers bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, s := range r.peers {
+		s.mu.Lock()
+		n := s.log.undelivered()
+		for _, o := range s.outs {
+			n += len(o.queue)
+		}
+		done := s.finSeq != 0 && s.log.done >= s.finSeq
+		s.mu.Unlock()
+		switch {
+		case !done:
+			errs = append(errs, &PeerError{s.peer.ID, n, errors.New("has not acknowledged the end")})
+		case waitPeers && !s.fin:
+			errs = append(errs, &PeerError{s.peer.ID, 0, errors.New("has not finished")})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closeWithin is how long Close waits for connections to take its leave;
+// hubWithin is how long the hub of a star stays for the leaves, which need it to
+// finish among themselves.
+const (
+	closeWithin = time.Second
+	hubWithin   = 5 * time.Second
+)
+
+// Close takes leave of the peers and returns when everything has ended. The
+// error joins what the peers of this moment have not acknowledged; see also
+// [Router.Losses].
+func (r *Router) Close() error {
+	if r.cfg.Topology == Star && r.cfg.Node == 0 && r.inDrain.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), hubWithin)
+		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
+		cancel()
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	if !r.inDrain.Swap(true) {
+		close(r.draining)
+	}
+	var links []*link
+	for _, s := range r.peers {
+		if l := s.current(); l != nil {
+			l.sayBye("the node has ended")
+			links = append(links, l)
+		}
+	}
+	r.mu.Unlock()
+	r.changed.broadcast()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	for _, l := range links {
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+		}
+	}
+	r.cancel()
+	r.mu.Lock()
+	sessions := make([]*session, 0, len(r.peers))
+	for _, s := range r.peers {
+		sessions = append(sessions, s)
+	}
+	r.mu.Unlock()
+	var errs []error
+	for _, s := range sessions {
+		perr, first := s.end(ErrClosed)
+		if first && perr.Undelivered > 0 {
+			errs = append(errs, perr)
+		}
+		if l := s.current(); l != nil {
+			l.close()
+		}
+	}
+	r.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Losses joins what peers had not acknowledged when they were lost or left.
+func (r *Router) Losses() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(r.lost...)
+}

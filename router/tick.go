@@ -1,0 +1,73 @@
+package router
+
+import (
+	"fmt"
+	"time"
+)
+
+// tick keeps time: it tests quiet links, cuts silent ones, and gives up peers
+// that stay away.
+func (r *Router) tick() {
+	every := r.cfg.Heartbeat / 2
+	t := time.NewTicker(every)
+	defer t.Stop()
+	last := r.clock()
+	for {
+		select {
+		case <-t.C:
+		case <-r.ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		sessions := make([]*session, 0, len(r.peers))
+		for _, s := range r.peers {
+			sessions = append(sessions, s)
+		}
+		r.mu.Unlock()
+		now := r.clock()
+		slept := overslept(time.Duration(now-last), every)
+		last = now
+		for _, s := range sessions {
+			if slept > 0 {
+				s.lastHeard.Store(min(s.lastHeard.Load()+int64(slept), now))
+			}
+			r.check(s)
+		}
+	}
+}
+
+func (r *Router) check(s *session) {
+	now := r.clock()
+	silent := time.Duration(now - s.lastHeard.Load())
+	s.mu.Lock()
+	l := s.link
+	if l != nil {
+		s.quietFor++
+		if s.quietFor > 1 {
+			s.pingDue = uint64(now) //nolint:gosec // positive
+		}
+		if s.received.Load() != s.told {
+			s.ackDue = true
+		}
+		s.signal()
+	}
+	s.mu.Unlock()
+	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout {
+		silent = max(silent, r.cfg.PeerTimeout+1) // at the end there is less patience with the dead
+	}
+	switch {
+	case silent > r.cfg.PeerTimeout:
+		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
+	case l != nil && silent > r.cfg.LinkTimeout:
+		l.close()
+	}
+}
+
+// overslept is for how long this process did not run, between two ticks: it
+// was stopped, and the silence of that time is not its peers'.
+func overslept(between, every time.Duration) time.Duration {
+	if between < 2*every {
+		return 0
+	}
+	return between - every
+}
