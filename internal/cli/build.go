@@ -47,7 +47,7 @@ const goListFormat = `{{.Dir}}{{"\t"}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{
 // resolve finds or builds the program that --package and --main name.
 func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
 	if pkg == "" {
-		return program{}, usage("--package is missing: give a folder or import path, the word main, or a built program")
+		return program{}, usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
 	}
 	if mainFunc != "" && !token.IsIdentifier(mainFunc) {
 		return program{}, usage("--main %q: want the name of a function", mainFunc)
@@ -64,7 +64,45 @@ func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
 	case err != nil && (filepath.IsAbs(pkg) || strings.HasPrefix(pkg, ".")):
 		return program{}, usage("--package %s: no such folder or program", pkg)
 	}
-	return build(ctx, pkg, mainFunc)
+	if dir, ok := otherModule(pkg, err == nil); ok {
+		return build(ctx, source{name: pkg, dir: dir, pkg: "."}, mainFunc)
+	}
+	return build(ctx, source{name: pkg, pkg: pkg}, mainFunc)
+}
+
+// source is a package as the go command is to be asked for it.
+type source struct {
+	name string // as the user calls it
+	dir  string // where the go command runs; empty: here
+	pkg  string // from there
+}
+
+// otherModule is the folder of a package that is not in the module of the
+// working folder: the go command must run there to find its go.mod.
+func otherModule(pkg string, isFolder bool) (string, bool) {
+	if !isFolder {
+		return "", false
+	}
+	dir, err := filepath.Abs(pkg)
+	if err != nil {
+		return "", false
+	}
+	here, err := os.Getwd()
+	return dir, err == nil && moduleRoot(dir) != moduleRoot(here)
+}
+
+// moduleRoot is the nearest folder from dir upwards with a go.mod, or empty.
+func moduleRoot(dir string) string {
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
 }
 
 // mainPackage is what the word main stands for.
@@ -94,11 +132,11 @@ func built(path string, info os.FileInfo, mainFunc string) (program, error) {
 
 // build compiles a package into the user's cache. What Go has compiled before is
 // not compiled again.
-func build(ctx context.Context, pkg, mainFunc string) (program, error) {
+func build(ctx context.Context, src source, mainFunc string) (program, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return program{}, errors.New("--package: the go command is not in PATH: install Go, or give a built program")
 	}
-	p, err := goList(ctx, pkg)
+	p, err := goList(ctx, src)
 	if err != nil {
 		return program{}, err
 	}
@@ -111,11 +149,11 @@ func build(ctx context.Context, pkg, mainFunc string) (program, error) {
 		return program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME to a folder that you can write", err)
 	}
 	args := []string{"build", "-o", filepath.Join(dir, outputName(p))}
-	target := pkg
+	target, called := src.pkg, ""
 	switch {
 	case p.Name == "main":
 	case mainFunc == "":
-		return program{}, usage("--package %s: package %s is a library: say with --main which of its functions to run", pkg, p.Name)
+		return program{}, usage("--package %s: package %s is a library: say with --main which of its functions to run", src.name, p.Name)
 	case !token.IsExported(mainFunc):
 		return program{}, usage("--main %s: is not exported by package %s", mainFunc, p.Name)
 	default:
@@ -124,18 +162,35 @@ func build(ctx context.Context, pkg, mainFunc string) (program, error) {
 			return program{}, err
 		}
 		args = append(args, "-overlay", overlay)
-		target, mainFunc = dirOfMain, ""
+		target, called, mainFunc = dirOfMain, mainFunc, ""
 	}
 	unlock, err := lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return program{}, err
 	}
 	defer unlock()
-	if out, err := runGo(ctx, append(args, target)...); err != nil {
-		return program{}, &buildError{pkg: pkg, lines: or(strings.TrimSpace(out), err.Error())}
+	if out, err := runGo(ctx, src.dir, append(args, target)...); err != nil {
+		if called != "" {
+			if err := mainFault(out, p, called); err != nil {
+				return program{}, err
+			}
+		}
+		return program{}, &buildError{pkg: src.name, lines: or(strings.TrimSpace(out), err.Error())}
 	}
 	path, release, err := pin(args[2])
 	return program{path: path, main: mainFunc, release: release}, err
+}
+
+// mainFault is what is wrong with the function that --main names, if that is why
+// the generated program does not compile.
+func mainFault(out string, p goPackage, mainFunc string) error {
+	switch name := "library." + mainFunc; {
+	case strings.Contains(out, "undefined: "+name):
+		return usage("--main %s: package %s has no such function", mainFunc, p.ImportPath)
+	case strings.Contains(out, "cannot use "+name), strings.Contains(out, name+" (type) is not an expression"):
+		return usage("--main %s: want a func(context.Context, *parallel.Node) error in package %s", mainFunc, p.ImportPath)
+	}
+	return nil
 }
 
 // outputName is the name of the executable: what people see in ps.
@@ -152,15 +207,15 @@ func key(parts ...string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func goList(ctx context.Context, pkg string) (goPackage, error) {
-	out, err := runGo(ctx, "list", "-find", "-f", goListFormat, "--", pkg)
+func goList(ctx context.Context, src source) (goPackage, error) {
+	out, err := runGo(ctx, src.dir, "list", "-find", "-f", goListFormat, "--", src.pkg)
 	if err != nil {
-		return goPackage{}, usage("--package %s: %s", pkg, or(firstFault(out), err.Error()))
+		return goPackage{}, usage("--package %s: %s", src.name, or(firstFault(out), err.Error()))
 	}
 	line, more, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	fields := strings.Split(line, "\t")
 	if more != "" || len(fields) < 3 {
-		return goPackage{}, usage("--package %s: is not one package", pkg)
+		return goPackage{}, usage("--package %s: is not one package", src.name)
 	}
 	return goPackage{fields[0], fields[1], fields[2], fields[len(fields)-1] == "true"}, nil
 }
@@ -177,12 +232,12 @@ func firstFault(out string) string {
 	return ""
 }
 
-// runGo runs the go command. The text is its stdout, or after a failure its
+// runGo runs the go command in a folder. The text is its stdout, or after a failure its
 // stderr.
-func runGo(ctx context.Context, args ...string) (string, error) {
+func runGo(ctx context.Context, dir string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -211,7 +266,7 @@ func main() { parallel.Main(library.%s) }
 // there.
 func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string, err error) {
 	if !p.MainModule {
-		return "", "", usage("--package %s: is in another module: run ditask inside of it, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
+		return "", "", usage("--package %s: is in another module: give its folder, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
 	}
 	file := filepath.Join(dir, "main.go")
 	virtual := filepath.Join(p.Dir, "ditask_main_"+strings.ToLower(mainFunc))

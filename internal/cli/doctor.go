@@ -77,7 +77,7 @@ func checkGo(ctx context.Context) finding {
 		f.Advice = "install Go 1.26 or newer, or give --package a built program"
 		return f
 	}
-	out, err := runGo(ctx, "env", "GOVERSION")
+	out, err := runGo(ctx, "", "env", "GOVERSION")
 	f.Found = strings.TrimSpace(out) + fmt.Sprintf(", %d processors", runtime.NumCPU())
 	if err != nil {
 		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and see what it says"

@@ -1,7 +1,9 @@
 package rl
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -144,7 +146,11 @@ func emit[T any](ctx context.Context, t *task.Task[Online], e *task.Event[T], v 
 	return nil
 }
 
-// onNode adds the node to an error.
+// onNode adds the node to an error, and below it the stack of an environment that
+// panicked.
 func onNode(t *task.Task[Online], err error) error {
+	if e, ok := errors.AsType[*envs.Error](err); ok && e.Stack != nil {
+		return fmt.Errorf("node %d: %w\n%s", t.NodeID(), err, bytes.TrimSpace(e.Stack))
+	}
 	return fmt.Errorf("node %d: %w", t.NodeID(), err)
 }

@@ -291,8 +291,10 @@ func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
 	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, bad))
 	err := r.tk.Run(t.Context(), task.MaxSteps(100))
 	var e *envs.Error
-	if !errors.As(err, &e) || e.Index != 1 || !strings.Contains(err.Error(), "node 0: collect at env step 10: step env Walk[1]: panic: broken") {
+	if !errors.As(err, &e) || e.Index != 1 || !strings.Contains(err.Error(), "node 0: collect at env step 10: step env Walk[1]: panic: broken\ngoroutine ") {
 		t.Errorf("error %v", err)
+	} else if !strings.Contains(err.Error(), "rl_test.go:") {
+		t.Errorf("the stack does not say where: %v", err)
 	}
 }
 
