@@ -69,7 +69,7 @@ func (m *model) step(ctx context.Context, c *Online, next task.Next) error {
 	}
 	c.PolicyVersion = m.q.Version()
 	if m.installs {
-		m.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion))) //nolint:gosec // a count, never negative
+		m.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion))) // a count, never negative
 	}
 	if err := next(ctx); err != nil {
 		return err
