@@ -210,18 +210,6 @@ func (h *half) close() {
 	h.change.Broadcast()
 }
 
-// tryWrite writes what there is room for.
-func (h *half) tryWrite(b []byte) (int, error) {
-	h.mu.Lock()
-	n := min(len(b), bufferBytes-h.n)
-	closed := h.closed
-	h.mu.Unlock()
-	if n == 0 && !closed {
-		return 0, nil
-	}
-	return h.write(b[:n]) // there is but one writer: the room is still there
-}
-
 // forget drops what is under way.
 func (h *half) forget() {
 	h.mu.Lock()
@@ -261,10 +249,6 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.out.setDeadline(&c.out.writeBy, t)
 	return nil
 }
-
-// TryWrite writes what there is room for, without waiting. It returns the bytes
-// written, which may be 0.
-func (c *conn) TryWrite(b []byte) (int, error) { return c.out.tryWrite(b) }
 
 // Break closes both ends, and what is under way is lost, as when a cable is cut.
 func (c *conn) Break() {
