@@ -94,13 +94,13 @@ func TestTableIsBackAfterALine(t *testing.T) {
 		s := &screen{stdout: &b, stderr: &b, now: time.Now}
 		stop := s.draw(func() []launch.State { return nil }, func() (int, int) { return 80, 24 }, time.Hour)
 		w := s.writer(&b)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		for range 2 {
 			b.Reset()
 			_, _ = w.Write([]byte("one\n"))
 			_, _ = w.Write([]byte("two\n"))
-			time.Sleep(moment)
+			<-time.After(moment)
 			synctest.Wait()
 			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\n"; got != want {
 				t.Errorf("got %q", got)
