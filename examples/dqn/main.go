@@ -1,7 +1,7 @@
 // Dqn learns to balance CartPole-v1, alone or with many processes: node 0
-// learns, node 1 evaluates, the rest collect; a lone node does all three. It
-// stops by itself when 100 episodes of the greedy policy have a mean return of
-// at least 475.
+// learns, node 1 evaluates, the rest collect; of two nodes the second does both,
+// a lone node does all three. It stops by itself when 100 episodes of the greedy
+// policy have a mean return of at least 475.
 package main
 
 import (
@@ -24,7 +24,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 		Obs: 4, Actions: 2, Seed: node.Seed(),
 		Double: true, Dueling: true, NStep: 5, Tau: 0.01,
 	})
-	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
 	t.Use(rl.ExchangeContext(t), rl.ExchangeModel(t, q))
 	if t.Has(rl.Evaluator) {
 		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))

@@ -14,7 +14,7 @@ func TestReaches475(t *testing.T) {
 	if testing.Short() {
 		t.Skip("learns for some seconds")
 	}
-	for name, nodes := range map[string]int{"alone": 1, "learner, evaluator and two collectors": 4} {
+	for name, nodes := range map[string]int{"alone": 1, "learner, and one for the rest": 2, "learner, evaluator and two collectors": 4} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			cfg := parallel.Config{Nodes: nodes, Seed: 1, Dir: dir, Logger: slog.New(slog.DiscardHandler)}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 )
 
@@ -119,13 +120,17 @@ func table(states []launch.State, now time.Time, columns, lines int) []string {
 		shown = shown[:room-1]
 	}
 	for _, s := range shown {
-		note := s.Status.Note
+		status := s.Status
+		if s.Phase != launch.Running { // what its last process did is not what it does
+			status = control.Status{Role: status.Role, Step: status.Step, Note: status.Note}
+		}
+		note := status.Note
 		if age := now.Sub(s.StatusAt); s.Phase == launch.Running && !s.StatusAt.IsZero() && age > staleAfter {
 			note = fmt.Sprintf("silent for %v", age.Round(time.Second))
 		}
-		role := or(s.Status.Role, strings.Join(s.Labels, ","))
+		role := or(status.Role, strings.Join(s.Labels, ","))
 		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s/s\t%d\t%s\t%d\t%d\t%s\n", s.ID, or(role, "-"), s.Phase,
-			s.Status.Step, number(s.Status.Rate), s.Status.Queue, number(s.Status.Lag), s.Status.Peers, s.Restarts, note)
+			status.Step, number(status.Rate), status.Queue, number(status.Lag), status.Peers, s.Restarts, note)
 	}
 	_ = tw.Flush()
 	rows := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

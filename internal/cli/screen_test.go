@@ -16,7 +16,7 @@ import (
 func states(now time.Time) []launch.State {
 	return []launch.State{
 		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2}},
-		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"}},
+		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"}, Status: control.Status{Step: 70, Rate: 12, Queue: 1, Lag: 8, Peers: 2}},
 		{ID: 2, Phase: launch.Running, StatusAt: now.Add(-9 * time.Second), Status: control.Status{Rate: 0.125, Lag: 12.34, Note: "x\x1b[2J"}},
 	}
 }
@@ -26,7 +26,7 @@ func TestTableHasOneLineANode(t *testing.T) {
 	got := strings.Join(table(states(now), now, 120, 24), "\n")
 	want := `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   PEERS  RESTARTS  NOTE
 0     learner  running   1200  350/s   3      0     2      0
-1     gpu      back-off  0     0/s     0      0     0      2
+1     gpu      back-off  70    0/s     0      0     0      2
 2     -        running   0     0.12/s  0      12.3  0      0         silent for 9s`
 	if got != want {
 		t.Errorf("got:\n%s", got)
@@ -94,13 +94,13 @@ func TestTableIsBackAfterALine(t *testing.T) {
 		s := &screen{stdout: &b, stderr: &b, now: time.Now}
 		stop := s.draw(func() []launch.State { return nil }, func() (int, int) { return 80, 24 }, time.Hour)
 		w := s.writer(&b)
-		time.Sleep(time.Hour) //nolint:forbidigo // virtual time
+		<-time.After(time.Hour)
 		synctest.Wait()
 		for range 2 {
 			b.Reset()
 			_, _ = w.Write([]byte("one\n"))
 			_, _ = w.Write([]byte("two\n"))
-			time.Sleep(moment) //nolint:forbidigo // virtual time
+			<-time.After(moment)
 			synctest.Wait()
 			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\n"; got != want {
 				t.Errorf("got %q", got)

@@ -78,8 +78,8 @@ func (k *checkpoint) begin(c *Online) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(k.dir, 0o755); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+	if err := makeFolder(k.dir); err != nil {
+		return onNode(t, err)
 	}
 	k.t, k.saved, k.best = t, c.Updates, c.Best
 	t.OnFinish(func(_ context.Context, o task.Outcome) error {
@@ -88,6 +88,25 @@ func (k *checkpoint) begin(c *Online) error {
 		}
 		return errors.Join(k.save(t.Context()), k.saveBest(t.Context()))
 	})
+	return nil
+}
+
+// makeFolder makes the folder of the checkpoints and tries whether files can be
+// written there: a run must not learn that after an hour.
+func makeFolder(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".try.*"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err != nil {
+		if abs, e := filepath.Abs(dir); e == nil {
+			dir = abs
+		}
+		return fmt.Errorf("checkpoint folder %s: %w: choose one that can be written, with ditask --dir or DITASK_DIR", dir, err)
+	}
 	return nil
 }
 

@@ -20,6 +20,16 @@ const (
 	Collector = "collector" // acts in environments
 )
 
+// Roles is the usual division of work in a job of so many nodes: node 0 learns,
+// node 1 evaluates, the rest collect. Of two nodes the second does both, and a
+// lone node does everything. 0 means that the number is not known, but at least 3.
+func Roles(nodes int) []task.Option {
+	if nodes == 2 {
+		return []task.Option{task.ByLabel("node.0", Learner), task.ByLabel("node.1", Evaluator, Collector)}
+	}
+	return []task.Option{task.ByID(Learner, Evaluator, Collector)}
+}
+
 // Online is the context of a task that learns from what it collects. Counters
 // are of the whole job, as far as this node has heard.
 type Online struct {

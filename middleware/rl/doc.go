@@ -1,7 +1,7 @@
 // Package rl has the middleware of reinforcement learning: collecting, learning,
 // evaluating, what passes between the nodes that do so, checkpoints and logs.
 //
-//	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+//	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
 //	t.Use(rl.ExchangeContext(t), rl.ExchangeModel(t, q))
 //	if t.Has(rl.Evaluator) {
 //		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))

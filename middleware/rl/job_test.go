@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +43,7 @@ func jobOf(n int, stopAt float64) []*member {
 func memberOf(job *fakeJob, i int, stopAt float64) *member {
 	m := &member{node: job.node(i), q: tiny(1)}
 	m.seen = &observed{Node: m.node}
-	m.tk = task.New[rl.Online](m.seen, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	m.tk = task.New[rl.Online](m.seen, rl.Roles(job.n)...)
 	m.tk.Use(rl.ExchangeContext(m.tk), rl.ExchangeModel(m.tk, m.q, rl.ModelConfig{EveryUpdates: 2}))
 	if m.tk.Has(rl.Evaluator) {
 		m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
@@ -203,6 +204,17 @@ func TestJobStopsWhenTheEvaluatorIsContent(t *testing.T) {
 	e := all[1].tk.Context()
 	if e.Best == nil || e.Best.Episodes != 3 || e.Best.Version != all[1].q.Version() {
 		t.Errorf("best %+v", e.Best)
+	}
+}
+
+// TestJobOfTwoHasACollector: node 1 evaluates and collects, or nobody would.
+func TestJobOfTwoHasACollector(t *testing.T) {
+	all := jobOf(2, 6.5)
+	if err := errors.Join(run(t.Context(), all)...); err != nil {
+		t.Fatal(err)
+	}
+	if roles := all[1].tk.Roles(); !slices.Equal(roles, []string{rl.Collector, rl.Evaluator}) || all[0].tk.Context().EnvSteps == 0 {
+		t.Errorf("node 1 is %v, and %d env steps were learned from", roles, all[0].tk.Context().EnvSteps)
 	}
 }
 

@@ -474,6 +474,22 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 	}
 }
 
+// TestCheckpointTriesItsFolderAtTheStart: that nothing can be written there is
+// said before the first update, and what to do.
+func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(file, "run")
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(rl.Checkpoint(r.q, dir))
+	err := r.tk.Run(t.Context(), task.MaxSteps(100))
+	if err == nil || !strings.Contains(err.Error(), "node 0: checkpoint folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Context().Updates != 0 {
+		t.Errorf("%d updates, %v", r.tk.Context().Updates, err)
+	}
+}
+
 func TestResumeNeedsTheSameParts(t *testing.T) {
 	dir := t.TempDir()
 	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
