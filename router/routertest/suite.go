@@ -32,6 +32,7 @@ func Run(t *testing.T, s Setup) {
 		{"DropPoliciesCount", testDrop},
 		{"E12PayloadsOfAllSizes", testSizes},
 		{"E12SmallPassesLarge", testInterleave},
+		{"E12AllSizesAtOnceIntact", testMixed},
 		{"E1OtherShapeIsRefused", testFingerprint},
 		{"R2JoinLeaveRestart", testMembership},
 		{"R4CutAndHeal", testCut},
