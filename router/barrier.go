@@ -66,11 +66,7 @@ func (r *Router) Barrier(ctx context.Context, name string) error {
 func (r *Router) barrierMembers() []int {
 	var ids []int
 	if r.cfg.Expect > 0 && r.cfg.Topology != Alone {
-		for id := range r.cfg.Expect {
-			if id != r.cfg.Node {
-				ids = append(ids, id)
-			}
-		}
+		ids, _ = r.expected()
 		return ids
 	}
 	for id, s := range r.peers {

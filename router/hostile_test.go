@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -178,6 +179,36 @@ func TestSendNeedsStart(t *testing.T) {
 	if _, err := r.Channel(router.Spec{Name: "y"}, nil); !errors.Is(err, router.ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// TestL3OtherNodeIDs starts a job whose node ids do not count from 0.
+func TestL3OtherNodeIDs(t *testing.T) {
+	network := memory.New()
+	ids := []int{10, 12, 3}
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		cfg := router.Config{Node: id, Expect: len(ids), Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+		for _, k := range ids[:i] {
+			cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
+		}
+		wg.Go(func() {
+			r, err := router.New(cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := r.Start(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if err := r.Barrier(t.Context(), "b"); err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(r.Drain(t.Context(), true), r.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // FuzzStranger sends bytes to a node in place of a handshake.

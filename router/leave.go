@@ -83,7 +83,7 @@ const (
 // error joins what the peers of this moment have not acknowledged; see also
 // [Router.Losses].
 func (r *Router) Close() error {
-	if r.cfg.Topology == Star && r.cfg.Node == 0 && r.inDrain.Load() {
+	if r.cfg.Topology == Star && len(r.cfg.Attach) == 0 && r.inDrain.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), hubWithin)
 		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
 		cancel()

@@ -375,10 +375,12 @@ func (r *Router) missingLocked() []string {
 	}
 	if r.cfg.Expect > 0 && r.cfg.Topology != Alone {
 		why := r.troubleLocked()
-		for id := range r.cfg.Expect {
-			if id != r.cfg.Node {
-				say(id, why)
-			}
+		ids, unknown := r.expected()
+		for _, id := range ids {
+			say(id, why)
+		}
+		if unknown > 0 {
+			out = append(out, fmt.Sprintf("%d more%s", unknown, why))
 		}
 		return out
 	}
@@ -399,6 +401,32 @@ func (r *Router) missingLocked() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// expected are the other nodes of the job: 0..Expect-1, unless the ids are others;
+// then those that are known, and how many are not. The mutex is held.
+func (r *Router) expected() (ids []int, unknown int) {
+	known := map[int]bool{}
+	for id := range r.peers {
+		known[id] = true
+	}
+	for id := range r.known {
+		known[id] = true
+	}
+	for id, f := range r.was {
+		known[id] = known[id] || f.ready
+	}
+	ids = slices.Sorted(maps.Keys(known))
+	if r.cfg.Node >= r.cfg.Expect || len(ids) > 0 && ids[len(ids)-1] >= r.cfg.Expect {
+		return ids, max(r.cfg.Expect-1-len(ids), 0)
+	}
+	ids = nil
+	for id := range r.cfg.Expect {
+		if id != r.cfg.Node {
+			ids = append(ids, id)
+		}
+	}
+	return ids, 0
 }
 
 func reason(s string) string {
