@@ -5,11 +5,59 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/ditask/ditask/router"
 )
+
+// pattern fills a payload so that it can be checked whole: a number, and bytes
+// that follow from it.
+func pattern(b []byte, number uint64) {
+	binary.LittleEndian.PutUint64(b, number)
+	for i := range b[8:] {
+		b[8+i] = b[0] + byte(i&0xff)
+	}
+}
+
+// mixed is what the nodes of testMixed have heard.
+type mixed struct {
+	mu   sync.Mutex
+	next map[string]uint64 // the number that may come next, by receiver, sender and policy
+}
+
+// listen declares one event of each policy on the node.
+func (x *mixed) listen(t *testing.T, n *node) (chs []*router.Channel) {
+	t.Helper()
+	for d := router.Reliable; d <= router.DropNewest; d++ {
+		ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 16}, func(m *router.Message) error { return x.hear(n, d, m) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Listen(true)
+		chs = append(chs, ch)
+	}
+	return chs
+}
+
+func (x *mixed) hear(n *node, d router.Delivery, m *router.Message) error {
+	want := make([]byte, len(m.Payload))
+	number := binary.LittleEndian.Uint64(m.Payload)
+	pattern(want, number)
+	if !bytes.Equal(want, m.Payload) {
+		return fmt.Errorf("version %d from node.%d is damaged", m.Version, m.From)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	key := fmt.Sprint(n.id, m.From, d)
+	if number < x.next[key] || d == router.Reliable && number != x.next[key] {
+		return fmt.Errorf("%s: message %d from node.%d where %d belongs", d, number, m.From, x.next[key])
+	}
+	x.next[key] = number + 1
+	m.Credit.Return(1, len(m.Payload))
+	return nil
+}
 
 // testMixed sends messages of all sizes and policies from every node to every
 // other at once, while they are consumed: every byte of each that comes is the
@@ -17,64 +65,29 @@ import (
 func testMixed(t *testing.T, s Setup) {
 	const each = 150
 	sizes := []int{16, 16, 16, 16, 100, 3000, 40 << 10, 300 << 10}
-	fill := func(b []byte, seed uint64) {
-		binary.LittleEndian.PutUint64(b, seed)
-		for i := range b[8:] {
-			b[8+i] = byte(seed) + byte(i)
-		}
+	l := s.lab(t, 3, func(c *router.Config) { c.WindowMessages = 16 })
+	x := &mixed{next: map[string]uint64{}}
+	events := make([][]*router.Channel, len(l.nodes))
+	for i, n := range l.nodes {
+		events[i] = x.listen(t, n)
 	}
-	for round := range uint64(1) {
-		l := s.lab(t, 3, func(c *router.Config) { c.WindowMessages = 16 })
-		var mu sync.Mutex
-		next := map[string]uint64{}
-		var events [][]*router.Channel
-		for _, n := range l.nodes {
-			var chs []*router.Channel
-			for d := router.Reliable; d <= router.DropNewest; d++ {
-				ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 16}, func(m *router.Message) error {
-					want := make([]byte, len(m.Payload))
-					seed := binary.LittleEndian.Uint64(m.Payload)
-					fill(want, seed)
-					if !bytes.Equal(want, m.Payload) {
-						return fmt.Errorf("version %d from node.%d is damaged", m.Version, m.From)
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					key := fmt.Sprint(n.id, m.From, d)
-					if seed < next[key] || d == router.Reliable && seed != next[key] {
-						return fmt.Errorf("message %d from node.%d where %d belongs", seed, m.From, next[key])
-					}
-					next[key] = seed + 1
-					m.Credit.Return(1, len(m.Payload))
-					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
+	l.start()
+	l.each(l.nodes, func(n *node) error {
+		for i := range each {
+			for _, ch := range events[n.id] {
+				b := make([]byte, sizes[rand.IntN(len(sizes))])
+				pattern(b, uint64(i)) //nolint:gosec // not negative
+				if _, err := ch.Send(l.ctx, router.Bytes(b), nil); err != nil {
+					return err
 				}
-				ch.Listen(true)
-				chs = append(chs, ch)
 			}
-			events = append(events, chs)
 		}
-		l.start()
-		l.each(l.nodes, func(n *node) error {
-			rnd := rand.New(rand.NewPCG(round, uint64(n.id)))
-			for i := range uint64(each) {
-				for _, ch := range events[n.id] {
-					b := make([]byte, sizes[rnd.IntN(len(sizes))])
-					fill(b, i)
-					if _, err := ch.Send(l.ctx, router.Bytes(b), nil); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
-		l.finish()
-		for key, n := range next {
-			if key[len(key)-len("reliable"):] == "reliable" && n != each {
-				t.Errorf("%s: %d of %d messages came", key, n, each)
-			}
+		return nil
+	})
+	l.finish()
+	for key, n := range x.next {
+		if strings.HasSuffix(key, router.Reliable.String()) && n != each {
+			t.Errorf("%s: %d of %d messages came", key, n, each)
 		}
 	}
 }
