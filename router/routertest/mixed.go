@@ -76,7 +76,7 @@ func testMixed(t *testing.T, s Setup) {
 		for i := range each {
 			for _, ch := range events[n.id] {
 				b := make([]byte, sizes[rand.IntN(len(sizes))])
-				pattern(b, uint64(i)) //nolint:gosec // not negative
+				pattern(b, uint64(i))
 				if _, err := ch.Send(l.ctx, router.Bytes(b), nil); err != nil {
 					return err
 				}
