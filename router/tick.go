@@ -52,11 +52,12 @@ func (r *Router) check(s *session) {
 		s.signal()
 	}
 	s.mu.Unlock()
-	if l == nil && r.inDrain.Load() && silent > r.cfg.LinkTimeout {
-		silent = max(silent, r.cfg.PeerTimeout+1) // at the end there is less patience with the dead
+	patience := r.cfg.PeerTimeout
+	if l == nil && r.inDrain.Load() {
+		patience = r.cfg.LinkTimeout // at the end there is less of it with the dead
 	}
 	switch {
-	case silent > r.cfg.PeerTimeout:
+	case silent > patience:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
 		l.close()

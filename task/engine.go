@@ -225,7 +225,9 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 		errs = append(errs, e.drainBoxes(dctx))
 	}
 	e.state.Store(closed)
-	e.reportUnfed()
+	if o, _ := e.result(); o.Kind != Failure { // after a failure it would be no news
+		e.reportUnfed()
+	}
 	if e.bus != nil {
 		if err := e.bus.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close: %w", err))
