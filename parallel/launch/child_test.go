@@ -116,9 +116,23 @@ func (n *node) act(what string) int {
 	case "blame0":
 		<-n.signals
 		return n.fail(0, "node 0 is lost", 1)
-	case "blamefirst":
+	case "blamefirst": // once node 0 is there to be told
+		c, err := net.Dial("unix", strings.TrimPrefix(n.env.Attach[0], "unix://"))
+		if err != nil {
+			panic(err)
+		}
+		_, _ = c.Read(make([]byte, 1)) // node 0 hangs up
 		return n.fail(0, "node 0 is lost", 1)
 	case "failtold":
+		l, err := control.Listener(n.env)
+		if err != nil {
+			panic(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			panic(err)
+		}
+		_ = c.Close()
 		<-n.signals
 		return n.fail(n.env.NodeID, "my own fault", 9)
 	case "crash":
