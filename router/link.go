@@ -21,7 +21,7 @@ type link struct {
 	// The session's mutex guards these.
 	writing bool // somebody is in a write call
 	idle    bool // the writer waits
-	full    bool // the system took less than it was given: the writer will see to it
+	full    bool // the system took less than it was given, perhaps but a part of a frame: the writer will see to it
 	closed  bool
 	bye     error  // the peer took leave
 	byeSay  string // leave to be taken of the peer
@@ -124,10 +124,13 @@ func (l *link) write() {
 		}
 		l.ctl = s.stage(l.ctl[:0], writeLimit)
 		l.bufs = l.bufs[:0]
-		if len(l.ctl) > 0 {
+		if len(l.ctl) > 0 && !l.full {
 			l.bufs = append(l.bufs, l.ctl)
 		}
 		n := s.log.gather(&l.bufs, writeLimit)
+		if len(l.ctl) > 0 && l.full { // the log goes on within a frame
+			l.bufs = append(l.bufs, l.ctl)
+		}
 		s.quietFor = 0
 		l.writing = true
 		bufs := l.bufs // WriteTo moves the slice on

@@ -58,6 +58,11 @@ type tryingConn struct{ *slowConn }
 
 func (c tryingConn) TryWrite(b []byte) (int, error) { return c.Write(b) }
 
+// halfConn takes half of what it is given when it shall not wait.
+type halfConn struct{ *slowConn }
+
+func (c halfConn) TryWrite(b []byte) (int, error) { return c.Write(b[:len(b)/2]) }
+
 // counted is a Buffer that counts who keeps it.
 type counted struct {
 	b    []byte
@@ -114,6 +119,29 @@ func TestR4NextLinkWaitsForTheLastWrite(t *testing.T) {
 		if d := cmp.Diff([]frameType{frameAck, frameData}, next.types(t)); d != "" {
 			t.Errorf("frames on the next connection:\n%s", d)
 		}
+	})
+}
+
+// TestR5FramesStayWholeAfterAPartialWrite lets the system take a part of a frame
+// while an acknowledgement is due: that comes after the frame's rest.
+func TestR5FramesStayWholeAfterAPartialWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		s, l := linked(t, halfConn{c})
+		c.letGo <- struct{}{} // the first acknowledgement
+		synctest.Wait()
+		s.r.wg.Go(func() { _ = s.send(s.outs[0], 1, Bytes("a payload")) })
+		synctest.Wait()
+		s.mu.Lock()
+		s.ackDue = true
+		s.mu.Unlock()
+		close(c.letGo)
+		synctest.Wait()
+		if d := cmp.Diff([]frameType{frameAck, frameData, frameAck}, c.types(t)); d != "" {
+			t.Errorf("frames:\n%s", d)
+		}
+		l.close()
+		<-l.ended
 	})
 }
 

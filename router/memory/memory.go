@@ -176,20 +176,32 @@ func (h *half) read(b []byte) (int, error) {
 func (h *half) write(b []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	total := 0
+	for total < len(b) {
+		for h.n == bufferBytes && !h.closed && !h.writeBy.passed {
+			h.change.Wait()
+		}
+		k, err := h.put(b[total:])
+		if total += k; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// put writes what there is room for. The mutex is held.
+func (h *half) put(b []byte) (int, error) {
+	if h.closed {
+		return 0, errors.New("connection reset by peer")
+	}
+	if h.writeBy.passed {
+		return 0, os.ErrDeadlineExceeded
+	}
 	if h.buf == nil {
 		h.buf = make([]byte, bufferBytes)
 	}
 	total := 0
-	for total < len(b) {
-		for h.n == len(h.buf) && !h.closed && !h.writeBy.passed {
-			h.change.Wait()
-		}
-		if h.closed {
-			return total, errors.New("connection reset by peer")
-		}
-		if h.writeBy.passed {
-			return total, os.ErrDeadlineExceeded
-		}
+	for total < len(b) && h.n < len(h.buf) {
 		w := (h.r + h.n) % len(h.buf)
 		end := len(h.buf)
 		if w < h.r {
@@ -198,8 +210,8 @@ func (h *half) write(b []byte) (int, error) {
 		k := copy(h.buf[w:end], b[total:])
 		h.n += k
 		total += k
-		h.change.Broadcast()
 	}
+	h.change.Broadcast()
 	return total, nil
 }
 
@@ -208,6 +220,13 @@ func (h *half) close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	h.change.Broadcast()
+}
+
+// tryWrite writes what there is room for.
+func (h *half) tryWrite(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.put(b)
 }
 
 // forget drops what is under way.
@@ -249,6 +268,10 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.out.setDeadline(&c.out.writeBy, t)
 	return nil
 }
+
+// TryWrite writes what there is room for, without waiting. It returns the bytes
+// written, which may be 0.
+func (c *conn) TryWrite(b []byte) (int, error) { return c.out.tryWrite(b) }
 
 // Break closes both ends, and what is under way is lost, as when a cable is cut.
 func (c *conn) Break() {
