@@ -245,7 +245,12 @@ func (p *port[T]) put(s slot[T]) (dropped creditSum) {
 	waiting := p.in[p.head:]
 	switch p.core.policy {
 	case DeliverLatest:
-		if last := p.last[s.from]; last > 0 && s.version > last+1 && s.credit != nil {
+		last := p.last[s.from]
+		if s.credit == nil && s.version < last { // another emitter of this node was quicker
+			p.skipped++
+			return creditSum{}
+		}
+		if last > 0 && s.version > last+1 && s.credit != nil {
 			p.skipped += s.version - last - 1
 		}
 		p.last[s.from] = s.version
