@@ -6,12 +6,16 @@ import (
 	"time"
 )
 
-// backoff grows from 5 ms to 1 s.
-type backoff time.Duration
+// backoff is the wait between two calls of an address, from 5 ms to 1 s: an
+// eighth of the time for which they have failed, so that the end of an outage is
+// noticed soon in proportion to it.
+type backoff struct{ since time.Time }
 
 func (b *backoff) next() time.Duration {
-	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(time.Second))
-	return time.Duration(*b)
+	if b.since.IsZero() {
+		b.since = time.Now()
+	}
+	return min(max(time.Since(b.since)/8, 5*time.Millisecond), time.Second)
 }
 
 // keepCalling sees to the connection with the node at an attach address, for as
@@ -52,7 +56,7 @@ func (r *Router) keepReaching(m Member, addr string, relayTo int) {
 // before the next call. It reports whether there is to be one.
 func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool {
 	if l != nil && (err == nil || errors.Is(err, errConnected)) {
-		*wait = 0
+		*wait = backoff{}
 		select {
 		case <-l.ended:
 		case <-r.ctx.Done():
