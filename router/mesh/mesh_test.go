@@ -135,3 +135,11 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("a long socket path: %v", err)
 	}
 }
+
+func BenchmarkRecovery(b *testing.B) {
+	b.Run("unix", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: sockets()}) })
+	b.Run("tcp", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: ports()}) })
+	b.Run("star", func(b *testing.B) {
+		routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: sockets(), Topology: router.Star})
+	})
+}
