@@ -15,6 +15,9 @@ import (
 // read.
 const patience = time.Second
 
+// beatEvery is how often a Client of a node that is ready says that it lives.
+const beatEvery = 2 * time.Second
+
 // Client is a node's end of its control socket. It is safe for concurrent use.
 // A Client without a launcher (Env.ControlFD is 0) accepts everything, says
 // nothing, and is never Gone.
@@ -28,6 +31,11 @@ type Client struct {
 	sayBye   func()        // closes bye, once
 	bye      chan struct{} // closed by read when the launcher has read all
 	interval atomic.Int64
+	beat     func()        // closes beating, once
+	beating  chan struct{} // closed by Ready: the heart begins to beat
+	halt     func()        // closes halted, once
+	halted   chan struct{} // closed by Close: the heart stops
+	heart    sync.WaitGroup
 
 	mu   sync.Mutex // guards the writing
 	rest []byte     // what a write left of the last line
@@ -50,8 +58,11 @@ func Open(env Env) (*Client, error) {
 // NewClient is a Client over one file of a Pair, which it owns from then on.
 // listen is the address of the node's socket; empty: it has none.
 func NewClient(file *os.File, listen string) *Client {
-	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{})}
+	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{})}
 	c.sayBye = sync.OnceFunc(func() { close(c.bye) })
+	c.beat = sync.OnceFunc(func() { close(c.beating) })
+	c.halt = sync.OnceFunc(func() { close(c.halted) })
+	c.heart.Go(c.live)
 	go c.read()
 	return c
 }
@@ -78,6 +89,31 @@ func (c *Client) read() {
 	}
 }
 
+// live says every now and then that the node lives, whatever else it is doing: a
+// launcher takes one that is ready and silent for one that hangs. It ends at Close,
+// or when the launcher is gone.
+func (c *Client) live() {
+	select {
+	case <-c.beating:
+	case <-c.halted:
+		return
+	case <-c.gone:
+		return
+	}
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			_ = c.write(Message{Type: TypeAlive}, 0) // read notices a launcher that is gone
+		case <-c.halted:
+			return
+		case <-c.gone:
+			return
+		}
+	}
+}
+
 // Gone is closed when the launcher is gone, and also by Close. Without a
 // launcher it is nil, and blocks for ever.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
@@ -85,8 +121,13 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 // Interval is how often the launcher would like a status; 0: it has not said.
 func (c *Client) Interval() time.Duration { return time.Duration(c.interval.Load()) }
 
-// Ready says that the node is connected to those that it expects.
+// Ready says that the node is connected to those that it expects. From then on
+// the Client says by itself, every 2 s until Close, that the node lives.
 func (c *Client) Ready() error {
+	if c.file == nil {
+		return nil
+	}
+	defer c.beat()
 	return c.write(Message{Type: TypeReady}, patience)
 }
 
@@ -110,6 +151,8 @@ func (c *Client) Close() error {
 	if c.file == nil {
 		return nil
 	}
+	c.halt()
+	c.heart.Wait()
 	if shutdownWrite(c.file) == nil {
 		late := time.NewTimer(patience)
 		defer late.Stop()

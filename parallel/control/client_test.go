@@ -72,6 +72,20 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	}
 }
 
+// TestAReadyNodeSaysThatItLives says nothing but ready: the rest the Client does.
+func TestAReadyNodeSaysThatItLives(t *testing.T) {
+	launcher, c := pair(t)
+	if err := c.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	r := control.NewReader(launcher)
+	for _, want := range []string{"ready", "alive", "alive"} {
+		if m, err := r.Next(); err != nil || m.Type != want {
+			t.Fatalf("got %q, %v; want %q", m.Type, err, want)
+		}
+	}
+}
+
 func TestByeKeepsTheSocketForTheLauncher(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n0.sock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

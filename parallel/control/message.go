@@ -26,6 +26,7 @@ var ErrMalformed = errors.New("malformed control line")
 // The types of message.
 const (
 	TypeReady    = "ready"
+	TypeAlive    = "alive"
 	TypeStatus   = "status"
 	TypeOutcome  = "outcome"
 	TypeInterval = "interval"

@@ -143,6 +143,12 @@ func (n *node) act(what string) int {
 			return n.fail(n.env.NodeID, fmt.Sprintf("attempt %d of incarnation %d", n.env.Attempt, n.env.Incarnation), 1)
 		}
 		return n.act("ok")
+	case "freeze":
+		if n.env.Attempt == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			<-n.signals
+		}
+		return n.act("ok")
 	case "grandchild":
 		cmd := exec.Command("sleep", "1000")
 		if err := cmd.Start(); err != nil {

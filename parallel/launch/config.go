@@ -36,6 +36,7 @@ type Config struct {
 	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s
 	StartupInterval time.Duration // between the starts of two nodes; 0: none
 	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
+	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 10 s
 
 	LogDir string    // folder for one file a node, made if needed; empty: none
 	Stdout io.Writer // lines that nodes write on stdout; nil: nowhere
@@ -55,6 +56,7 @@ func (c *Config) ensureDefaults() {
 	setDefault(&c.MaxRetries, 3)
 	setDefault(&c.Backoff, 500*time.Millisecond)
 	setDefault(&c.MaxBackoff, 30*time.Second)
+	setDefault(&c.Silence, 10*time.Second)
 	setDefault(&c.Env.LogFormat, "text")
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
@@ -94,7 +96,7 @@ func (c *Config) validate() error {
 		value time.Duration
 	}{
 		{"grace period", c.Env.Grace}, {"back-off", c.Backoff}, {"largest back-off", c.MaxBackoff},
-		{"startup interval", c.StartupInterval}, {"status interval", c.StatusInterval},
+		{"startup interval", c.StartupInterval}, {"status interval", c.StatusInterval}, {"silence", c.Silence},
 	} {
 		if d.value < 0 {
 			faults = append(faults, fmt.Errorf("%s %v: want at least 0s", d.name, d.value))

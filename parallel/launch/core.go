@@ -24,11 +24,13 @@ type core struct {
 	backoff     time.Duration
 	maxBackoff  time.Duration
 	grace       time.Duration
-	independent bool // a success does not end the others
+	silence     time.Duration // how long a ready node may say nothing
+	independent bool          // a success does not end the others
 
 	nodes    []coreNode
 	phase    phase
 	deadline time.Time      // when the phase has lasted too long; zero: never
+	ticked   time.Time      // the last tick; zero: none
 	signal   syscall.Signal // the first signal that was received; 0: none
 	finished bool           // a node had succeeded before anything went wrong
 	forced   bool           // the user wanted the nodes killed
@@ -52,8 +54,10 @@ type coreNode struct {
 	startAt time.Time // while pending
 	attempt int       // of the current or next start
 	starts  int       // so far
+	heardAt time.Time // when it last said anything; zero: it has not been ready
 	told    bool      // was sent a signal to end
 	killed  bool      // was killed by the launcher
+	mute    bool      // the same, because it did not answer
 	verdict control.Kind
 	code    int
 }
@@ -99,7 +103,7 @@ func newCore(cfg Config, ids []int, independent bool) *core {
 	c := &core{
 		recover: cfg.Env.AutoRecover, maxRetries: cfg.MaxRetries,
 		backoff: cfg.Backoff, maxBackoff: cfg.MaxBackoff, grace: cfg.Env.Grace,
-		independent: independent,
+		silence: cfg.Silence, independent: independent,
 	}
 	for _, id := range ids {
 		c.nodes = append(c.nodes, coreNode{id: id})
@@ -122,12 +126,31 @@ func (c *core) done() bool {
 // next is when tick has something to do; zero: never.
 func (c *core) next() time.Time {
 	at := c.deadline
+	sooner := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
 	for _, n := range c.nodes {
-		if n.state == pending && (at.IsZero() || n.startAt.Before(at)) {
-			at = n.startAt
+		switch {
+		case n.state == pending:
+			sooner(n.startAt)
+		case n.state == alive && c.phase == running:
+			sooner(c.ticked.Add(c.every()))
 		}
 	}
 	return at
+}
+
+// every is how often the rules look whether the nodes answer.
+func (c *core) every() time.Duration { return c.silence / 4 }
+
+// heard says when the current attempt of a node, which has been ready, last
+// said anything.
+func (c *core) heard(i int, at time.Time) {
+	if n := &c.nodes[i]; at.After(n.heardAt) {
+		n.heardAt = at
+	}
 }
 
 // tick does what is due.
@@ -135,11 +158,12 @@ func (c *core) tick(now time.Time) []action {
 	var out []action
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == pending && !n.startAt.After(now) {
-			n.state = alive
+			n.state, n.heardAt = alive, time.Time{}
 			n.starts++
 			out = append(out, action{do: start, node: i})
 		}
 	}
+	out = append(out, c.killMute(now)...)
 	if c.deadline.IsZero() || c.deadline.After(now) {
 		return out
 	}
@@ -149,6 +173,31 @@ func (c *core) tick(now time.Time) []action {
 			fmt.Sprintf("%s still running %v after the first success: told to end", c.aliveIDs(), c.grace))...)
 	case stopping:
 		out = append(out, c.killAll(fmt.Sprintf("%s did not end in time: killed", c.aliveIDs()))...)
+	}
+	return out
+}
+
+// killMute kills the nodes that have not answered for too long: that is how they
+// fail. The time for which the launcher itself did not run does not count.
+func (c *core) killMute(now time.Time) []action {
+	slept := time.Duration(0)
+	if between := now.Sub(c.ticked); !c.ticked.IsZero() && between >= 2*c.every() {
+		slept = between - c.every()
+	}
+	c.ticked = now
+	var out []action
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		if n.state != alive || n.heardAt.IsZero() {
+			continue
+		}
+		if n.heardAt = n.heardAt.Add(slept); n.heardAt.After(now) {
+			n.heardAt = now
+		}
+		if c.phase == running && !n.mute && now.Sub(n.heardAt) > c.silence {
+			n.mute = true
+			out = append(out, action{do: kill, node: i})
+		}
 	}
 	return out
 }
@@ -234,17 +283,22 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 	n := &c.nodes[i]
 	f := newFailure(*n, e)
 	switch {
-	case !n.killed || e.signal != syscall.SIGKILL:
-	case c.forced:
+	case e.signal != syscall.SIGKILL:
+	case n.killed && c.forced:
 		n.verdict = control.Preempted
 		return c.retired(i)
-	default:
-		// The launcher's own doing: only if nothing else went wrong is it worth a word.
-		f.Error, f.late = "did not end in time and was killed", true
+	case n.mute:
+		f.Error, f.ours = fmt.Sprintf("did not answer for %v and was killed", c.silence), true
+	case n.killed:
+		// Only if nothing else went wrong is it worth a word.
+		f.Error, f.ours, f.late = "did not end in time and was killed", true, true
+	}
+	if c.finished && (f.ours || c.blamesSuccess(f)) {
+		return append(c.retired(i), action{do: say, note: f.Headline() + "; the job had succeeded before"})
 	}
 	if c.recover && c.phase == running && n.attempt < c.maxRetries {
 		delay := c.delay(n.attempt)
-		n.state, n.startAt = pending, now.Add(delay)
+		n.state, n.startAt, n.mute = pending, now.Add(delay), false
 		n.attempt++
 		return []action{
 			{do: restart, node: i},
@@ -254,9 +308,17 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 	c.failures = append(c.failures, f)
 	out := c.retired(i)
 	if c.phase < stopping {
-		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.how()+"; the job ends")...)
+		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.ending()+"; the job ends")...)
 	}
 	return out
+}
+
+// blamesSuccess says whether a node has failed only because another one, which
+// has ended with success, is gone.
+func (c *core) blamesSuccess(f Failure) bool {
+	return f.Cause != f.Node && slices.ContainsFunc(c.nodes, func(n coreNode) bool {
+		return n.id == f.Cause && n.state == ended && n.verdict == control.Success
+	})
 }
 
 // delay is the back-off before the restart that follows an attempt.

@@ -113,10 +113,101 @@ func TestRulesAfterASuccessTheOthersHaveTheGracePeriod(t *testing.T) {
 	s.exit(1, said(control.Preempted, 75, 1, ""), "retire1")
 	s.wait(10*time.Second, "kill2")
 	s.exit(2, killedBy(syscall.SIGKILL), "retire2")
-	r := s.end(control.Failure, 1)
-	if got := r.First.Headline(); got != "node 2: did not end in time and was killed" {
-		t.Error(got)
+	s.end(control.Success, 0)
+}
+
+func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
+	s := newScript(t, 3, false, false)
+	s.wait(0, "start0 start1 start2")
+	s.exit(0, said(control.Success, 0, 0, ""), "retire0")
+	s.wait(10*time.Second, "terminated1 terminated2")
+	// It was stopped, and now finds node 0 gone, which has succeeded.
+	actions := s.c.exited(s.now, 1, said(control.Failure, 1, 0, "node.0: lost"))
+	s.expect("exit of 1", actions, "retire1")
+	if note := actions[1].note; note != "node 1 failed because of node 0: exit code 1: node.0: lost; the job had succeeded before" {
+		t.Error(note)
 	}
+	s.wait(10*time.Second, "kill2")
+	actions = s.c.exited(s.now, 2, killedBy(syscall.SIGKILL))
+	s.expect("exit of 2", actions, "retire2")
+	if note := actions[1].note; note != "node 2: did not end in time and was killed; the job had succeeded before" {
+		t.Error(note)
+	}
+	r := s.end(control.Success, 0)
+	if r.Nodes[2].Kind != control.Failure || r.Nodes[2].ExitCode != 137 {
+		t.Errorf("%+v", r.Nodes)
+	}
+}
+
+func TestRulesAFailureOfItsOwnSpoilsASuccess(t *testing.T) {
+	for _, e := range []exit{
+		killedBy(syscall.SIGKILL), // by somebody else
+		said(control.Failure, 1, 1, "checkpoint: no space left"),
+		said(control.Failure, 1, 2, "node.2: lost: 3 messages not acknowledged"), // which did not succeed
+	} {
+		s := newScript(t, 3, true, false)
+		s.wait(0, "start0 start1 start2")
+		s.exit(0, said(control.Success, 0, 0, ""), "retire0")
+		s.exit(1, e, "retire1 terminated2")
+		s.exit(2, exit{code: 75}, "retire2")
+		s.end(control.Failure, e.code)
+	}
+}
+
+func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.c.heard(0, s.now)
+	s.c.heard(1, s.now)
+	for range 4 {
+		s.wait(2500*time.Millisecond, "")
+		s.c.heard(1, s.now)
+	}
+	s.wait(2500*time.Millisecond, "kill0")
+	s.wait(time.Second, "")
+	actions := s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))
+	s.expect("exit of 0", actions, "restart0")
+	if note := actions[1].note; note != "node 0: did not answer for 10s and was killed; restart 1 of 3 in 1s" {
+		t.Error(note)
+	}
+	s.wait(time.Second, "start0")
+	for range 20 { // it is not ready yet: that may take long
+		s.wait(2500*time.Millisecond, "")
+		s.c.heard(1, s.now)
+	}
+	s.exit(0, exit{}, "retire0")
+	s.exit(1, exit{}, "retire1")
+	s.end(control.Success, 0)
+}
+
+func TestRulesASilentNodeEndsTheJob(t *testing.T) {
+	s := newScript(t, 2, false, false)
+	s.wait(0, "start0 start1")
+	s.c.heard(0, s.now)
+	for range 4 {
+		s.wait(2500*time.Millisecond, "")
+	}
+	s.wait(2500*time.Millisecond, "kill0")
+	actions := s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))
+	s.expect("exit of 0", actions, "retire0 terminated1")
+	if note := actions[1].note; note != "node 0: did not answer for 10s and was killed; the job ends" {
+		t.Error(note)
+	}
+	s.exit(1, exit{code: 75}, "retire1")
+	if r := s.end(control.Failure, 1); r.First.Node != 0 {
+		t.Errorf("first: %+v", r.First)
+	}
+}
+
+func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
+	s := newScript(t, 1, true, false)
+	s.wait(0, "start0")
+	s.c.heard(0, s.now)
+	s.wait(2500*time.Millisecond, "")
+	s.wait(time.Hour, "") // nobody ran: what the node has said has not been read yet
+	s.wait(2500*time.Millisecond, "")
+	s.wait(2500*time.Millisecond, "")
+	s.wait(2500*time.Millisecond, "kill0")
 }
 
 func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
@@ -228,6 +319,18 @@ func TestRulesL13PreemptionAndInterruption(t *testing.T) {
 		s.exit(0, said(control.Preempted, c.code, 0, ""), "retire0")
 		s.exit(1, exit{code: c.code}, "retire1")
 		s.end(control.Preempted, c.code)
+	}
+}
+
+func TestRulesANodeThatDoesNotEndInTimeIsNamed(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.signal(syscall.SIGTERM, "terminated0 terminated1")
+	s.exit(0, said(control.Preempted, 75, 0, ""), "retire0")
+	s.wait(10*time.Second, "kill1")
+	s.exit(1, killedBy(syscall.SIGKILL), "retire1")
+	if r := s.end(control.Failure, 1); r.First.Headline() != "node 1: did not end in time and was killed" {
+		t.Error(r.First.Headline())
 	}
 }
 

@@ -25,6 +25,18 @@
 // alone they are independent and each runs to its end. SIGINT, SIGTERM and
 // SIGHUP are forwarded, with the grace period; a SIGINT after that kills at once.
 //
+// A node that has been ready and then is silent on its control socket for 10 s
+// is killed: it hangs, or was stopped, and that is its failure. A long step is no
+// silence, as the node's control.Client speaks by itself; nor is a time for which
+// the launcher was stopped.
+//
+// Once a node has succeeded the job has, and what can still fail it is a failure of
+// a node's own: a crash, a panic, an error. A straggler does not fail it, but is
+// named in a warning: a node that was killed because it did not end within the grace
+// period, or that fails only because a node which has succeeded is gone. If something
+// reliable was lost with a straggler, whoever had sent that says so, and fails
+// instead of succeeding.
+//
 // When the launcher itself is killed, its nodes read end-of-file on their
 // control sockets and end; on Linux a node that was stopped is woken for that.
 //

@@ -244,6 +244,22 @@ func TestStubbornNodeIsKilledAfterTheGracePeriod(t *testing.T) {
 	}
 }
 
+func TestFrozenNodeIsStartedAgain(t *testing.T) {
+	for _, recovering := range []bool{true, false} {
+		j := newJob(t, 1, "*=freeze")
+		j.cfg.Silence, j.cfg.Env.AutoRecover = 100*time.Millisecond, recovering
+		r := j.run(t)
+		if recovering {
+			expect(t, r, control.Success, 0)
+		} else {
+			expect(t, r, control.Failure, 1)
+		}
+		if !strings.Contains(j.err.String(), "node 0: did not answer for 100ms and was killed; ") || (r.Restarts == 1) != recovering {
+			t.Errorf("%d restarts, log:\n%s", r.Restarts, j.err.String())
+		}
+	}
+}
+
 func TestStoppedNodeEndsInOrder(t *testing.T) {
 	j := newJob(t, 1, "*=wait")
 	pid := regexp.MustCompile(`pid=(\d+)`)

@@ -22,13 +22,14 @@ type Launcher struct {
 	core    *core
 	nodes   []*node // in order of local id
 	exits   chan exited
+	ready   chan struct{} // closed when all nodes have been ready
 	began   time.Time
 	waiters sync.WaitGroup
 
 	mu     sync.Mutex
-	states []State // in order of local id
-	ready  []bool  // which nodes have been ready, in order of local id
-	waited int     // how many have not: that all have is said once
+	states []State      // in order of local id
+	heard  []time.Time  // when the current attempt of a node, once it is ready, last said anything
+	waits  map[int]bool // the nodes that have never been ready, by local id
 }
 
 // node is a node of the plan with what belongs to all of its attempts.
@@ -77,18 +78,21 @@ func New(cfg Config) (*Launcher, error) {
 	l := &Launcher{
 		cfg:   cfg,
 		exits: make(chan exited),
+		ready: make(chan struct{}),
+		waits: map[int]bool{},
 		out: &output{
 			format: cfg.Env.LogFormat, now: time.Now, dir: cfg.LogDir,
 			stdout: cfg.Stdout, stderr: cfg.Stderr,
 		},
 	}
 	var ids []int
-	for _, n := range cfg.Plan.Local() {
+	for i, n := range cfg.Plan.Local() {
+		l.waits[i] = true
 		ids = append(ids, n.ID)
 		l.nodes = append(l.nodes, &node{Node: n})
 		l.states = append(l.states, State{ID: n.ID, Labels: n.Labels, Phase: Waiting})
 	}
-	l.ready, l.waited = make([]bool, len(ids)), len(ids)
+	l.heard = make([]time.Time, len(ids))
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
 	return l, nil
 }
@@ -133,7 +137,11 @@ func (l *Launcher) prepare(ctx context.Context) error {
 
 // loop feeds the rules with what happens and does what they say.
 func (l *Launcher) loop(ctx context.Context) {
-	stopped := ctx.Done()
+	stopped, ready := ctx.Done(), l.ready
+	sayReady := func() {
+		ready = nil
+		l.out.say("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for !l.core.done() {
@@ -143,9 +151,17 @@ func (l *Launcher) loop(ctx context.Context) {
 			timer.Stop()
 		}
 		select {
-		case now := <-timer.C:
-			l.do(l.core.tick(now))
+		case <-timer.C:
+			l.tellHeard()
+			l.do(l.core.tick(time.Now()))
+		case <-ready:
+			sayReady()
 		case e := <-l.exits:
+			select {
+			case <-ready: // before the end of who was the last
+				sayReady()
+			default:
+			}
 			l.nodes[e.index].proc = nil
 			l.do(l.core.exited(time.Now(), e.index, e.exit))
 		case sig := <-l.cfg.Signals:
@@ -156,6 +172,15 @@ func (l *Launcher) loop(ctx context.Context) {
 			stopped = nil
 			l.do(l.core.received(time.Now(), syscall.SIGTERM))
 		}
+	}
+}
+
+// tellHeard tells the rules when the nodes were last heard.
+func (l *Launcher) tellHeard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, at := range l.heard {
+		l.core.heard(i, at)
 	}
 }
 
@@ -192,11 +217,14 @@ func (l *Launcher) start(i int) {
 	n := l.nodes[i]
 	attempt := l.core.nodes[i].attempt
 	n.incarnation = control.NextIncarnation(n.incarnation, time.Now())
+	l.mu.Lock()
+	l.heard[i] = time.Time{}
+	l.mu.Unlock()
 	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
 		env: l.env(n, attempt), socket: n.socket,
-	}, log, func(m control.Message) { l.heard(i, log, m) })
+	}, log, func(m control.Message) { l.hear(i, log, m) })
 	if err != nil {
 		log.close()
 		l.waiters.Go(func() {
@@ -229,32 +257,29 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	return e
 }
 
-// heard takes in a message of a node.
-func (l *Launcher) heard(i int, log *nodeLog, m control.Message) {
+// hear takes in a message of a node. It waits for nothing: a node whose messages
+// are not read would pass for one that is silent.
+func (l *Launcher) hear(i int, log *nodeLog, m control.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
 	switch m.Type {
 	case control.TypeReady:
-		l.change(i, func(s *State) { s.Phase = Running })
-		l.sayReady(i)
+		l.states[i].Phase, l.heard[i] = Running, now
+		if l.waits[i] {
+			delete(l.waits, i)
+			if len(l.waits) == 0 {
+				close(l.ready)
+			}
+		}
 	case control.TypeStatus:
 		if m.Status.Role != "" {
 			log.setRole(m.Status.Role)
 		}
-		l.change(i, func(s *State) { s.Status, s.StatusAt = *m.Status, time.Now() })
+		l.states[i].Status, l.states[i].StatusAt = *m.Status, now
 	}
-}
-
-// sayReady says once that all nodes of this launcher have been ready.
-func (l *Launcher) sayReady(i int) {
-	l.mu.Lock()
-	first := !l.ready[i]
-	if first {
-		l.ready[i] = true
-		l.waited--
-	}
-	all := first && l.waited == 0
-	l.mu.Unlock()
-	if all {
-		l.out.say("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
+	if !l.heard[i].IsZero() {
+		l.heard[i] = now
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -130,9 +131,9 @@ type nodeLog struct {
 	out     *output
 	id      int
 	attempt int
+	role    atomic.Pointer[string] // who reads the control socket must not wait for a disk
 
 	mu     sync.Mutex
-	role   string
 	tail   []string // the last lines, a ring when it is full
 	oldest int      // where the ring begins
 	file   *os.File // nil: none, or no more
@@ -141,7 +142,8 @@ type nodeLog struct {
 
 // open begins the log of an attempt.
 func (o *output) open(id, attempt int, role string) *nodeLog {
-	n := &nodeLog{out: o, id: id, attempt: attempt, role: role}
+	n := &nodeLog{out: o, id: id, attempt: attempt}
+	n.role.Store(&role)
 	if o.dir == "" {
 		return n
 	}
@@ -171,18 +173,10 @@ func (o *output) header(id, attempt int) []byte {
 }
 
 // Role is what the lines of the node are marked with.
-func (n *nodeLog) Role() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.role
-}
+func (n *nodeLog) Role() string { return *n.role.Load() }
 
 // setRole changes the mark, once the node has said what its roles are.
-func (n *nodeLog) setRole(role string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.role = role
-}
+func (n *nodeLog) setRole(role string) { n.role.Store(&role) }
 
 func (n *nodeLog) remember(text []byte) {
 	n.mu.Lock()

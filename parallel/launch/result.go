@@ -40,7 +40,8 @@ type Failure struct {
 	Error    string   // what the node said of it; may be empty
 	Lines    []string // the last lines that it wrote
 
-	late    bool // the launcher's own killing
+	ours    bool // the launcher has killed the node: the exit code says nothing
+	late    bool // the same, at the end of the job
 	written bool // the node has written the error itself
 }
 
@@ -76,7 +77,7 @@ func (r Result) ExitCode() int {
 		return codeInterrupted
 	case r.Kind == control.Preempted:
 		return codePreempted
-	case r.First == nil || r.First.ExitCode == 0 || r.First.late:
+	case r.First == nil || r.First.ExitCode == 0 || r.First.ours:
 		return 1
 	}
 	return r.First.ExitCode
@@ -108,7 +109,7 @@ func (f Failure) how() string {
 		s += fmt.Sprintf(", attempt %d,", f.Attempt)
 	}
 	switch {
-	case f.late:
+	case f.ours:
 		return s
 	case f.Cause != f.Node:
 		s += fmt.Sprintf(" failed because of node %d", f.Cause)
@@ -119,6 +120,14 @@ func (f Failure) how() string {
 		return s + ": " + f.Signal
 	}
 	return fmt.Sprintf("%s: exit code %d", s, f.ExitCode)
+}
+
+// ending is how, in words that stand alone.
+func (f Failure) ending() string {
+	if f.ours {
+		return f.Headline()
+	}
+	return f.how()
 }
 
 // text is the whole report. What the node has written itself, just above in
