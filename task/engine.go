@@ -125,7 +125,9 @@ func (e *engine) peerChanged(c PeerChange) {
 		e.busDown.Store(true)
 		e.fail(fmt.Errorf("bus: %w", c.Err))
 	case PeerLost:
-		if c.Fatal {
+		// Once the job has succeeded it does not fail for who is gone: what that one had
+		// not received is in the error of the bus's Close.
+		if o, _ := e.result(); c.Fatal && o.Kind != Success {
 			e.fail(fmt.Errorf("node %d lost: %w", c.Peer.ID, c.Err))
 			return
 		}

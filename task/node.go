@@ -197,6 +197,7 @@ type PeerChange struct {
 	Peer  Peer
 	Event PeerEvent
 	Err   error // why, for PeerLost and BusFailed
-	// Fatal says that the job does not go on without this peer.
+	// Fatal says that the job does not go on without this peer: the task fails,
+	// unless the job has succeeded already.
 	Fatal bool
 }

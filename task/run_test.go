@@ -170,6 +170,23 @@ func TestLostPeerEndsTheTask(t *testing.T) {
 	}
 }
 
+// TestLostPeerDoesNotSpoilASuccess loses a peer while the task ends.
+func TestLostPeerDoesNotSpoilASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFakeJob(1).node(0)
+		tk := New[empty](node)
+		tk.Use(waitForNothing(tk))
+		tk.OnFinish(func(context.Context, Outcome) error {
+			node.tell(PeerChange{Peer: Peer{ID: 4}, Event: PeerLost, Err: errors.New("silent for 5s"), Fatal: true})
+			return nil
+		})
+		go func() { synctest.Wait(); tk.Finish("done") }()
+		if err := tk.Run(t.Context()); err != nil || tk.Outcome().Kind != Success {
+			t.Errorf("%v, %+v", err, tk.Outcome())
+		}
+	})
+}
+
 func TestFinishByAListenerEndsAWaitingStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](Alone())
