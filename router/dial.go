@@ -72,6 +72,9 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		switch no.Code {
 		case RefuseRelay, RefuseDuplicate, RefuseClosed:
 		default:
+			if r.outlives(addr, err) {
+				break
+			}
 			r.fail(fmt.Errorf("join the job: %w", err))
 			return false
 		}
@@ -80,4 +83,20 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		r.note(func() { r.trouble[addr] = err.Error() })
 	}
 	return r.pause(wait.next())
+}
+
+// outlives reports whether a refusal is no reason to end: somebody who has not
+// proved to be of this job answers at the address of a peer that this node has been
+// connected with. It is logged once, and the peer has its time to come back.
+func (r *Router) outlives(addr string, err error) bool {
+	if _, ok := errors.AsType[*strangerError](err); !ok {
+		return false
+	}
+	r.mu.Lock()
+	ready, said := r.beenReady, r.trouble[addr] == err.Error()
+	r.mu.Unlock()
+	if ready && !said {
+		r.log.Warn("a stranger answers at the address of a peer", "addr", addr, "err", err)
+	}
+	return ready
 }

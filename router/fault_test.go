@@ -2,9 +2,13 @@ package router_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +117,134 @@ func TestR5ANodeOutlivesOneThatItHasGivenUp(t *testing.T) {
 			t.Error(failed)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
+	})
+}
+
+// detour is a carrier that can connect with a stranger instead.
+type detour struct {
+	router.Carrier
+	stranger atomic.Pointer[func(net.Conn)]
+}
+
+func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	if s := d.stranger.Load(); s != nil {
+		ours, theirs := net.Pipe()
+		go (*s)(theirs)
+		return ours, nil
+	}
+	return d.Carrier.Dial(ctx, addr)
+}
+
+// TestR7AStrangerAtAPeersAddressEndsNobody breaks the connection and has somebody
+// of another job answer for a while.
+func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
+	for _, code := range []string{router.RefuseJob, router.RefuseLost} {
+		synctest.Test(t, func(t *testing.T) {
+			wire := routertest.NewWire(memory.New())
+			way := &detour{Carrier: wire}
+			var log lockedBuffer
+			nodes, out := two(t, way, func(c *router.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			nodes[1].Watch(func(c router.Change) {
+				if c.Kind == router.Lost || c.Kind == router.Failed {
+					t.Errorf("%+v", c)
+				}
+			})
+			refuse := func(c net.Conn) {
+				_, _ = c.Read(make([]byte, 1<<10))
+				b := fmt.Appendf(nil, `{"refuse":{"code":%q,"reason":"who are you?"}}`, code)
+				_, _ = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...))
+				_ = c.Close()
+			}
+			way.stranger.Store(&refuse)
+			wire.Cut()
+			wire.Heal()
+			<-time.After(5 * time.Second)
+			way.stranger.Store(nil)
+			if _, err := out[1].Send(t.Context(), router.Bytes("x"), nil); err != nil {
+				t.Error(err)
+			}
+			if err := both(func(id int) error { return nodes[id].Drain(t.Context(), true) }); err != nil {
+				t.Error(err)
+			}
+			_, _ = nodes[0].Close(), nodes[1].Close()
+			if n := strings.Count(log.String(), "a stranger answers"); n != 1 {
+				t.Errorf("logged %d times:\n%s", n, log.String())
+			}
+		})
+	}
+}
+
+// TestANodeThatWasGivenUpIsToldByWhoeverDialsIt stops the higher node's hearing
+// the lower one, which does not dial: it must not stay behind alone.
+func TestANodeThatWasGivenUpIsToldByWhoeverDialsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := routertest.NewWire(memory.New())
+		nodes, _ := two(t, wire, func(c *router.Config) {
+			if c.Node == 0 { // as if it had been stopped for a while
+				c.Heartbeat, c.LinkTimeout, c.PeerTimeout = 20*time.Second, time.Minute, time.Hour
+			}
+		})
+		failed := make(chan error, 1)
+		nodes[0].Watch(func(c router.Change) {
+			if c.Kind == router.Failed {
+				failed <- c.Err
+			}
+		})
+		wire.Cut()
+		<-time.After(9 * time.Second)
+		wire.Heal()
+		err := <-failed
+		if no, ok := errors.AsType[*router.RefusedError](err); !ok || no.Code != router.RefuseLost || !strings.Contains(err.Error(), "node.1 has given up node.0") {
+			t.Error(err)
+		}
+		_, _ = nodes[0].Close(), nodes[1].Close()
+	})
+}
+
+// TestLimitsThatDifferAreRefused would leave a sender without room for ever: the
+// receiver tells what it has consumed by quarters of a window that it knows.
+func TestLimitsThatDifferAreRefused(t *testing.T) {
+	c := memory.New()
+	var nodes [2]*router.Router
+	for id := range nodes {
+		cfg := router.Config{Job: "j", Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("mem://", id), WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler)}
+		if id == 1 {
+			cfg.Attach = []string{"mem://0"}
+		}
+		var err error
+		if nodes[id], err = router.New(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _ = nodes[0].Start(ctx, nil) }()
+	err := nodes[1].Start(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "(limits): node.1 has WindowMessages 1100, WindowBytes 8388608, ChunkBytes 262144; node.0 has WindowMessages 100, ") {
+		t.Error(err)
+	}
+	cancel()
+	_, _ = nodes[0].Close(), nodes[1].Close()
+}
+
+// TestLossesDuringDrainAreReportedOnce loses a peer while this node drains.
+func TestLossesDuringDrainAreReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := routertest.NewWire(memory.New())
+		nodes, out := two(t, wire, func(*router.Config) {})
+		wire.Cut()
+		if _, err := out[0].Send(t.Context(), router.Bytes("x"), nil); err != nil {
+			t.Error(err)
+		}
+		if err := nodes[0].Drain(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		if lost, ok := errors.AsType[*router.PeerError](nodes[0].Losses()); !ok || lost.Node != 1 || lost.Undelivered != 1 {
+			t.Error(nodes[0].Losses())
+		}
+		if err := nodes[0].Close(); err != nil {
+			t.Error(err)
+		}
+		_ = nodes[1].Close()
 	})
 }
 

@@ -28,6 +28,7 @@ const (
 	RefuseID        = "id"        // the node id is this node's own, or not one
 	RefuseStale     = "stale"     // a newer incarnation of the node has joined
 	RefuseLost      = "lost"      // one side has given the other up
+	RefuseLimits    = "limits"    // other windows or chunks
 	RefuseDuplicate = "duplicate" // the two are connected, or about to be
 	RefuseRelay     = "relay"     // the hub cannot reach the target
 	RefuseClosed    = "closed"    // the node is closing
@@ -56,6 +57,22 @@ type hello struct {
 	Purpose     string   `json:"purpose,omitempty"`
 	Target      int      `json:"target,omitempty"`
 	Ticket      string   `json:"ticket,omitempty"`
+	Limits      limits   `json:"limits"`
+}
+
+// limits are what both ends of a connection count by, and must have in common.
+type limits struct {
+	WindowMessages int `json:"window_messages"`
+	WindowBytes    int `json:"window_bytes"`
+	ChunkBytes     int `json:"chunk_bytes"`
+}
+
+func (l limits) String() string {
+	return fmt.Sprintf("WindowMessages %d, WindowBytes %d, ChunkBytes %d", l.WindowMessages, l.WindowBytes, l.ChunkBytes)
+}
+
+func (r *Router) limits() limits {
+	return limits{r.cfg.WindowMessages, r.cfg.WindowBytes, r.cfg.ChunkBytes}
 }
 
 // refusal says no.
@@ -73,9 +90,10 @@ type answer struct {
 
 // proof is the dialling side's proof, and what it has received before.
 type proof struct {
-	Proof []byte `json:"proof"`
-	Known bool   `json:"known"` // this side remembers a session
-	Got   uint64 `json:"got,string"`
+	Proof  []byte   `json:"proof"`
+	Known  bool     `json:"known"` // this side remembers a session
+	Got    uint64   `json:"got,string"`
+	Refuse *refusal `json:"refuse,omitempty"` // this side has given the other up
 }
 
 // welcome ends the handshake: what the listening side has received before.
@@ -94,7 +112,7 @@ func (r *Router) hello(purpose string) hello {
 	_, _ = rand.Read(nonce) // never fails
 	h := hello{
 		Protocol: Protocol, Version: r.cfg.Version, Job: r.cfg.Job, Node: r.cfg.Node, Incarnation: r.cfg.Incarnation,
-		Labels: r.labels, Nonce: nonce, Purpose: purpose,
+		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(),
 	}
 	if r.advertise != "" {
 		h.Addrs = []string{r.advertise}
@@ -157,20 +175,25 @@ func (r *Router) callHello(conn net.Conn, h hello) (hello, []byte, error) {
 	}
 	addr := conn.RemoteAddr().String()
 	if a.Refuse != nil {
-		return hello{}, nil, &RefusedError{a.Refuse.Code, a.Refuse.Reason, addr}
+		return hello{}, nil, &strangerError{&RefusedError{a.Refuse.Code, a.Refuse.Reason, addr}}
 	}
 	if !hmac.Equal(a.Proof, r.prove("listen", mine, a.Hello)) {
-		return hello{}, nil, &RefusedError{RefuseToken, "it does not know this job's token", addr}
+		return hello{}, nil, &strangerError{&RefusedError{RefuseToken, "it does not know this job's token", addr}}
 	}
 	var other hello
 	if err := json.Unmarshal(a.Hello, &other); err != nil {
 		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, err)
 	}
 	if err := r.acceptable(other); err != nil {
-		return hello{}, nil, &RefusedError{err.Code, err.Reason, addr}
+		return hello{}, nil, &strangerError{&RefusedError{err.Code, err.Reason, addr}}
 	}
 	return other, r.prove("dial", mine, a.Hello), nil
 }
+
+// strangerError is a refusal by, or of, somebody who need not be of this job.
+type strangerError struct{ *RefusedError }
+
+func (e *strangerError) Unwrap() error { return e.RefusedError }
 
 // acceptable judges a hello.
 func (r *Router) acceptable(h hello) *refusal {
@@ -183,6 +206,8 @@ func (r *Router) acceptable(h hello) *refusal {
 		return &refusal{RefuseID, fmt.Sprintf("%d is not a node id", h.Node)}
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
+	case h.Limits != r.limits():
+		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node, r.limits())}
 	}
 	return nil
 }
@@ -229,6 +254,7 @@ func (r *Router) callJoin(conn net.Conn) (*link, error) {
 	defer unlock()
 	s, refuse := r.find(h)
 	if refuse != nil { // a node that this one has given up: the next one may answer here
+		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: refuse})
 		return nil, fmt.Errorf("%s: %s", conn.RemoteAddr(), refuse.Reason)
 	}
 	p := proof{Proof: pr}
@@ -353,6 +379,12 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
 	}
 	defer unlock()
 	s, no := r.find(h)
+	if p.Refuse != nil {
+		if code := p.Refuse.Code; no == nil && (code == RefuseLost || code == RefuseStale) {
+			r.fail(fmt.Errorf("cut off from the job: %w", &RefusedError{code, p.Refuse.Reason, fmt.Sprintf("node.%d", h.Node)}))
+		}
+		return false, nil
+	}
 	if no == nil && !remember(s, p) {
 		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node, r.cfg.Node, r.cfg.PeerTimeout)}
 	}

@@ -10,7 +10,9 @@ import (
 // Drain says that this node will send nothing more, and returns when its peers
 // have received all that was sent. With waitPeers it waits too until they have
 // said the same. When ctx ends first, the error says what was not acknowledged,
-// and by whom.
+// and by whom. It does not wait for a peer that is lost meanwhile, and is no error
+// because of it: what that one has not acknowledged is in [Router.Losses], as for
+// a peer that was lost before, and in nothing else.
 func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
 	if !r.inDrain.Swap(true) {
 		close(r.draining)
@@ -135,7 +137,8 @@ func (r *Router) Close() error {
 	return errors.Join(errs...)
 }
 
-// Losses joins what peers had not acknowledged when they were lost or left.
+// Losses joins a *[PeerError] for each peer that had not acknowledged everything
+// when it was lost or left, before Drain or during it.
 func (r *Router) Losses() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

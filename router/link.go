@@ -24,6 +24,7 @@ type link struct {
 	full    bool // the system took less than it was given, perhaps but a part of a frame: the writer will see to it
 	closed  bool
 	bye     error  // the peer took leave
+	why     error  // this side has cut it
 	byeSay  string // leave to be taken of the peer
 	ctl     []byte
 	bufs    net.Buffers
@@ -82,10 +83,22 @@ func (s *session) detach() {
 	l := s.link
 	s.mu.Unlock()
 	if l != nil {
-		l.close()
+		l.cut(errRedialled)
 		l.wg.Wait()
 		<-l.ended
 	}
+}
+
+var errRedialled = errors.New("the peer has dialled again")
+
+// cut closes the connection, for a reason.
+func (l *link) cut(why error) {
+	l.s.mu.Lock()
+	if l.why == nil {
+		l.why = why
+	}
+	l.s.mu.Unlock()
+	l.close()
 }
 
 // close closes the connection; the reader and the writer see it and end.
@@ -220,8 +233,11 @@ func (l *link) read() {
 		s.link = nil
 		s.wakeWaiting() // who was too far ahead of the writer may fill the window
 	}
-	if l.bye != nil {
+	switch {
+	case l.bye != nil:
 		err = l.bye
+	case l.why != nil:
+		err = l.why
 	}
 	s.mu.Unlock()
 	s.r.linkEnded(s, err)

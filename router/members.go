@@ -197,8 +197,8 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 		r.lost = append(r.lost, perr)
 	}
 	r.mu.Unlock()
-	if perr.Undelivered > 0 || kind == Lost {
-		r.log.Warn("a node is gone", "peer", fmt.Sprintf("node.%d", s.peer.ID), "why", reason, "unacknowledged", perr.Undelivered)
+	if kind == Left && perr.Undelivered > 0 { // a loss is for the watchers to report
+		r.log.Warn("a node has left before it had all", "peer", fmt.Sprintf("node.%d", s.peer.ID), "unacknowledged", perr.Undelivered)
 	}
 	r.changed.broadcast()
 	r.tell()

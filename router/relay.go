@@ -118,9 +118,12 @@ func (r *Router) answerRelay(m relayMsg) {
 		conn, err := r.cfg.Carrier.Dial(ctx, r.hubAddr())
 		if err == nil {
 			_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
+			stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
 			h := r.hello(purposeAnswer)
 			h.Ticket = m.Ticket
-			if err = r.callHub(conn, h); err == nil {
+			err = r.callHub(conn, h)
+			stop()
+			if err == nil {
 				r.serve(conn, func() {})
 				return
 			}

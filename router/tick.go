@@ -60,7 +60,7 @@ func (r *Router) check(s *session) {
 	case silent > patience:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
-		l.close()
+		l.cut(fmt.Errorf("nothing was heard for %v, not even a heartbeat", silent.Round(time.Millisecond)))
 	}
 }
 
