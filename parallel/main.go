@@ -235,13 +235,8 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 
 // ended says how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
-	o := control.Outcome{Kind: control.Success, Node: p.node.ID()}
+	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID())}
 	code := ExitSuccess
-	if remote, ok := errors.AsType[*task.RemoteError](err); ok {
-		o.Node = remote.Node
-	} else if lost, ok := errors.AsType[*router.PeerError](err); ok {
-		o.Node = lost.Node
-	}
 	switch {
 	case errors.Is(err, task.ErrPreempted):
 		o.Kind, code = control.Preempted, ExitPreempted
@@ -256,6 +251,20 @@ func (p *process) ended(err error) int {
 	}
 	_ = p.client.Outcome(o)
 	return code
+}
+
+// cause is the node that an error of node own comes from.
+func cause(err error, own int) int {
+	if _, ok := errors.AsType[*router.RefusedError](err); ok {
+		return own // the others do not want it, whatever it has lost by that
+	}
+	if remote, ok := errors.AsType[*task.RemoteError](err); ok {
+		return remote.Node
+	}
+	if lost, ok := errors.AsType[*router.PeerError](err); ok {
+		return lost.Node
+	}
+	return own
 }
 
 // reportStatus tells the launcher when the node is ready, and from then on how it

@@ -24,7 +24,7 @@ type link struct {
 	full    bool // the system took less than it was given, perhaps but a part of a frame: the writer will see to it
 	closed  bool
 	bye     error  // the peer took leave
-	why     error  // this side has cut it
+	why     error  // this side has closed it
 	byeSay  string // leave to be taken of the peer
 	ctl     []byte
 	bufs    net.Buffers
@@ -94,11 +94,18 @@ var errRedialled = errors.New("the peer has dialled again")
 // cut closes the connection, for a reason.
 func (l *link) cut(why error) {
 	l.s.mu.Lock()
-	if l.why == nil {
-		l.why = why
+	defer l.s.mu.Unlock()
+	l.s.wake.Broadcast()
+	l.broke(why)
+}
+
+// broke closes the connection, for a reason that the reader reports. The mutex is
+// held.
+func (l *link) broke(why error) {
+	if !l.closed {
+		l.why, l.closed = why, true
 	}
-	l.s.mu.Unlock()
-	l.close()
+	_ = l.conn.Close()
 }
 
 // close closes the connection; the reader and the writer see it and end.
@@ -152,8 +159,7 @@ func (l *link) write() {
 		s.mu.Lock()
 		if err != nil {
 			n = 0
-			l.closed = true
-			_ = l.conn.Close() // the reader reports
+			l.broke(err)
 		}
 		l.full = false
 		l.wrote(n)
@@ -207,8 +213,7 @@ func (l *link) writeNow() {
 	k, err := l.try.TryWrite(l.bufs[0])
 	s.mu.Lock()
 	if err != nil {
-		l.closed = true
-		_ = l.conn.Close() // the reader reports
+		l.broke(err)
 	}
 	l.full = k < n
 	l.wrote(k)

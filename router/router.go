@@ -255,13 +255,18 @@ func (r *Router) acked() {
 // fail ends this node's part in the job.
 func (r *Router) fail(err error) {
 	r.mu.Lock()
+	r.failed(err)
+	r.mu.Unlock()
+	r.changed.broadcast()
+	r.tell()
+}
+
+// failed takes note of a failure, of which others are to be told. The mutex is held.
+func (r *Router) failed(err error) {
 	if r.failure == nil {
 		r.failure = err
 		r.changes = append(r.changes, Change{Kind: Failed, Err: err})
 	}
-	r.mu.Unlock()
-	r.changed.broadcast()
-	r.tell()
 }
 
 // incompatible deals with a peer one of whose events differs from this node's. A
@@ -273,7 +278,8 @@ func (r *Router) incompatible(s *session, err error) {
 		r.log.Error("an event of a peer is not heard", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
 		return
 	}
-	r.wg.Go(func() { r.fail(err) })
+	r.failed(err) // now, or Start could return before
+	r.wg.Go(func() { r.changed.broadcast(); r.tell() })
 }
 
 // tell calls the watchers for what has changed, in order.
