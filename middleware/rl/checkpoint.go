@@ -44,7 +44,7 @@ func Checkpoint(q policies.Saver, dir string, cfg ...CheckpointConfig) task.Midd
 		}
 		k.parts = append(k.parts, cfg[0].Also...)
 	}
-	return k.step
+	return func(ctx context.Context, c *Online, next task.Next) error { return k.step(ctx, c, next) }
 }
 
 type checkpoint struct {

@@ -123,7 +123,7 @@ func Collect(q Actor, env envs.VectorEnv[int], cfg ...CollectConfig) task.Middle
 	if d := env.ObservationSpace().Dim(); d != q.ObsDim() {
 		panic(fmt.Sprintf("rl: %s has %d observed values, the policy %d", env.Name(), d, q.ObsDim()))
 	}
-	return task.Step(k.step)
+	return task.Step(func(ctx context.Context, c *Online) error { return k.step(ctx, c) })
 }
 
 type collector struct {

@@ -62,7 +62,7 @@ func Evaluate(q evaluable, env envs.VectorEnv[int], cfg EvalConfig) task.Middlew
 		panic(err.Error())
 	}
 	e := &evaluate{q: q, env: env, cfg: cfg, last: -1}
-	return task.Step(e.step)
+	return task.Step(func(ctx context.Context, c *Online) error { return e.step(ctx, c) })
 }
 
 type evaluate struct {

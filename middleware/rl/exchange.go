@@ -55,7 +55,7 @@ func ExchangeContext(t *task.Task[Online], cfg ...ExchangeConfig) task.Middlewar
 		t.Context().job.synchronous = true
 	}
 	x.listen()
-	return x.step
+	return func(ctx context.Context, c *Online, next task.Next) error { return x.step(ctx, c, next) }
 }
 
 func (x *exchange) listen() {

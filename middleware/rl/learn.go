@@ -127,7 +127,7 @@ func Learn(q policies.Learner, buf *replay.Buffer, cfg LearnConfig) task.Middlew
 		panic(err.Error())
 	}
 	l := &learn{q: q, buf: buf, cfg: cfg}
-	return task.Step(l.step)
+	return task.Step(func(ctx context.Context, c *Online) error { return l.step(ctx, c) })
 }
 
 type learn struct {

@@ -53,7 +53,7 @@ func Log(cfg LogConfig) task.Middleware[Online] {
 	if cfg.CSV != nil {
 		l.csv = csv.NewWriter(cfg.CSV)
 	}
-	return l.step
+	return func(ctx context.Context, c *Online, next task.Next) error { return l.step(ctx, c, next) }
 }
 
 type logger struct {

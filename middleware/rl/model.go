@@ -34,7 +34,7 @@ func ExchangeModel(t *task.Task[Online], q policies.Model, cfg ...ModelConfig) t
 	if m.installs {
 		Weights.On(t, m.hear)
 	}
-	return m.step
+	return func(ctx context.Context, c *Online, next task.Next) error { return m.step(ctx, c, next) }
 }
 
 type model struct {

@@ -485,8 +485,33 @@ func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
 	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
 	r.tk.Use(rl.Checkpoint(r.q, dir))
 	err := r.tk.Run(t.Context(), task.MaxSteps(100))
-	if err == nil || !strings.Contains(err.Error(), "node 0: checkpoint folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Context().Updates != 0 {
+	if err == nil || !strings.Contains(err.Error(), ": rl.Checkpoint: node 0: checkpoint folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Context().Updates != 0 {
 		t.Errorf("%d updates, %v", r.tk.Context().Updates, err)
+	}
+}
+
+// TestMiddlewareIsCalledWhatTheUserCallsIt: the names are in errors and in logs.
+func TestMiddlewareIsCalledWhatTheUserCallsIt(t *testing.T) {
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	tk := task.New[rl.Online](task.Alone())
+	var got []string
+	tk.Wrap(func(name string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {
+		got = append(got, name)
+		return m
+	})
+	env := walks(envs.SameStep, &walk{length: 5})
+	buf := replay.New(replay.Config{Capacity: 10})
+	tk.Use(
+		rl.ExchangeContext(tk), rl.ExchangeModel(tk, r.q), rl.Evaluate(r.q, env, rl.EvalConfig{}),
+		rl.EpsGreedy(r.q, policies.Linear(1, 0, 200)), rl.Collect(r.q, env), rl.Push(buf), rl.Learn(r.q, buf, rl.LearnConfig{Batch: 1}),
+		rl.Checkpoint(r.q, t.TempDir()), rl.Log(rl.LogConfig{}),
+	)
+	if err := tk.Run(t.Context(), task.MaxSteps(0)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"rl.ExchangeContext", "rl.ExchangeModel", "rl.Evaluate", "rl.EpsGreedy", "rl.Collect", "rl.Push", "rl.Learn", "rl.Checkpoint", "rl.Log"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

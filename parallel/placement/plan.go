@@ -280,10 +280,14 @@ func (p *planner) identify() {
 	if len(p.faults) > 0 {
 		return
 	}
+	where := "node_ids of the platform spec"
+	if p.flags.NodeIDs != "" {
+		where = "--node-ids " + p.flags.NodeIDs
+	}
 	seen := make(map[int]bool, len(nodes))
 	for _, n := range nodes {
 		if seen[n.ID] {
-			p.faultf("node id %d is given twice", n.ID)
+			p.faultf("%s: node id %d is given twice: every node of the job needs its own", where, n.ID)
 		}
 		seen[n.ID] = true
 	}

@@ -166,7 +166,7 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 	}{
 		{placement.Flags{Workers: 3, Ports: "1,2"}, "", "--ports 1,2: 2 ports for 3 nodes; give one for each, or the first"},
 		{placement.Flags{Workers: 2, NodeIDs: "1,2,3"}, "", "--node-ids 1,2,3: 3 ids for 2 nodes; give one for each, or the first"},
-		{placement.Flags{Workers: 2, NodeIDs: "4,4", RunDir: "/r"}, "", "node id 4 is given twice"},
+		{placement.Flags{Workers: 2, NodeIDs: "4,4", RunDir: "/r"}, "", "--node-ids 4,4: node id 4 is given twice: every node of the job needs its own"},
 		{placement.Flags{NodeIDs: "x"}, "", `--node-ids "x": want a number from 0 to 2147483647`},
 		{placement.Flags{Ports: "70000"}, "", `--ports "70000": want a number from 1 to 65535`},
 		{placement.Flags{Ports: "0"}, "", `--ports "0": want a number from 1 to 65535`},
