@@ -94,18 +94,18 @@ var errRedialled = errors.New("the peer has dialled again")
 // cut closes the connection, for a reason.
 func (l *link) cut(why error) {
 	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
-	l.s.wake.Broadcast()
 	l.broke(why)
+	l.s.mu.Unlock()
+	_ = l.conn.Close() // without the mutex: TLS says goodbye, and may wait
 }
 
-// broke closes the connection, for a reason that the reader reports. The mutex is
-// held.
+// broke takes note that the connection is of no use, for a reason that the reader
+// reports. It is to be closed. The mutex is held.
 func (l *link) broke(why error) {
 	if !l.closed {
 		l.why, l.closed = why, true
 	}
-	_ = l.conn.Close()
+	l.s.wake.Broadcast()
 }
 
 // close closes the connection; the reader and the writer see it and end.
@@ -156,6 +156,9 @@ func (l *link) write() {
 		bufs := l.bufs // WriteTo moves the slice on
 		s.mu.Unlock()
 		err := l.writeAll(&bufs)
+		if err != nil {
+			_ = l.conn.Close()
+		}
 		s.mu.Lock()
 		if err != nil {
 			n = 0
@@ -211,6 +214,9 @@ func (l *link) writeNow() {
 	l.writing = true
 	s.mu.Unlock()
 	k, err := l.try.TryWrite(l.bufs[0])
+	if err != nil {
+		_ = l.conn.Close()
+	}
 	s.mu.Lock()
 	if err != nil {
 		l.broke(err)
