@@ -110,28 +110,47 @@ func (r *Router) splice(a, b net.Conn) (bool, error) {
 	return true, nil
 }
 
-// answerRelay calls the hub back, and serves the leaf at the other end.
+// answerRelay calls the hub back, and serves the leaf at the other end. A call that
+// breaks is made again for as long as the leaf waits for it: nobody tells the leaf
+// that it was in vain.
 func (r *Router) answerRelay(m relayMsg) {
 	r.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
 		defer cancel()
-		conn, err := r.cfg.Carrier.Dial(ctx, r.hubAddr())
-		if err == nil {
-			_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
-			stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
-			h := r.hello(purposeAnswer)
-			h.Ticket = m.Ticket
-			err = r.callHub(conn, h)
-			stop()
+		var wait backoff
+		for {
+			conn, err := r.answerHub(ctx, m)
 			if err == nil {
 				r.serve(conn, func() {})
 				return
 			}
-			_ = conn.Close()
-		}
-		var no *RefusedError
-		if r.ctx.Err() == nil && (!errors.As(err, &no) || no.Code != RefuseRelay) {
-			r.log.Warn("cannot answer the hub", "for", fmt.Sprintf("node.%d", m.From), "err", err)
+			var no *RefusedError
+			refused := errors.As(err, &no)
+			if !refused && r.pause(wait.next()) && ctx.Err() == nil {
+				continue
+			}
+			if r.ctx.Err() == nil && (!refused || no.Code != RefuseRelay) {
+				r.log.Warn("cannot answer the hub", "for", fmt.Sprintf("node.%d", m.From), "err", err)
+			}
+			return
 		}
 	})
+}
+
+// answerHub makes one call to the hub, which connects it with the leaf.
+func (r *Router) answerHub(ctx context.Context, m relayMsg) (net.Conn, error) {
+	conn, err := r.cfg.Carrier.Dial(ctx, r.hubAddr())
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	defer context.AfterFunc(r.ctx, func() { _ = conn.Close() })()
+	h := r.hello(purposeAnswer)
+	h.Ticket = m.Ticket
+	if err := r.callHub(conn, h); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
