@@ -46,7 +46,7 @@ envs -> std envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std task policies policies/nn policies/replay envs
-middleware/rl (test) -> policies/dqn
+middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
 parallel -> std task router router/memory router/mesh payload parallel/control

@@ -21,14 +21,15 @@ import (
 type pair struct {
 	learner, collector *task.Task[rl.Online]
 	letGo              chan struct{}
+	release            func() error
 	log                bytes.Buffer
 }
 
 func newPair() *pair {
-	job := newFakeJob(2)
-	p := &pair{letGo: make(chan struct{})}
+	nodes, release := nodesOf(2)
+	p := &pair{letGo: make(chan struct{}), release: release}
 	roles := task.ByID(rl.Learner, rl.Collector)
-	p.learner = task.New[rl.Online](job.node(0), roles)
+	p.learner = task.New[rl.Online](nodes[0], roles)
 	p.learner.Use(rl.ExchangeContext(p.learner), task.Step(func(ctx context.Context, _ *rl.Online) error {
 		select {
 		case <-p.letGo:
@@ -37,11 +38,17 @@ func newPair() *pair {
 			return context.Cause(ctx)
 		}
 	}))
-	node := job.node(1)
-	node.logger = slog.New(slog.NewTextHandler(&p.log, nil))
+	node := logged{nodes[1], slog.New(slog.NewTextHandler(&p.log, nil))}
 	p.collector = task.New[rl.Online](node, roles)
 	p.collector.Use(rl.ExchangeContext(p.collector), rl.Collect(tiny(1), walks(envs.SameStep, &walk{length: 5})))
 	return p
+}
+
+// settle returns when the nodes have met, who dial again a little later if the
+// other is not there yet, and all wait.
+func settle() {
+	<-time.After(time.Second)
+	synctest.Wait()
 }
 
 func TestCollectorWaitsForTheLearner(t *testing.T) {
@@ -51,7 +58,7 @@ func TestCollectorWaitsForTheLearner(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { errs[0] = p.learner.Run(t.Context(), task.MaxSteps(50)) })
 		wg.Go(func() { errs[1] = p.collector.Run(t.Context()) })
-		synctest.Wait()
+		settle()
 		if n := p.collector.Steps(); n != rl.Ahead {
 			t.Errorf("%d steps of the collector before the learner's first, want %d", n, rl.Ahead)
 		}
@@ -62,7 +69,7 @@ func TestCollectorWaitsForTheLearner(t *testing.T) {
 		}
 		close(p.letGo)
 		wg.Wait()
-		if err := errors.Join(errs[:]...); err != nil {
+		if err := errors.Join(errs[0], errs[1], p.release()); err != nil {
 			t.Error(err)
 		}
 		if c := p.learner.Context(); c.EnvSteps != 50 {
@@ -87,7 +94,7 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 		})
 		wg.Go(func() { _ = p.learner.Run(ctx) })
 		wg.Go(func() { _ = p.collector.Run(ctx) })
-		synctest.Wait()
+		settle()
 		tell := func(progress rl.Progress) int {
 			if err := rl.Progressed.Emit(ctx, p.learner, progress, task.OnlyRemote()); err != nil {
 				t.Fatal(err)
@@ -108,5 +115,8 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
+		if err := p.release(); err != nil {
+			t.Error(err)
+		}
 	})
 }
