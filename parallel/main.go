@@ -247,7 +247,7 @@ func (p *process) ended(err error) int {
 		if o.Node != p.node.ID() { // that node says it all
 			text, _, _ = strings.Cut(text, "\n")
 		}
-		fmt.Fprintln(p.stderr, text)
+		fmt.Fprintln(p.stderr, strings.TrimRight(text, "\n"))
 	}
 	_ = p.client.Outcome(o)
 	return code

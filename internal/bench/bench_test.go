@@ -199,26 +199,33 @@ func benchEmit(b *testing.B, network string, nodes, bytes, messages int) {
 			block := make([]float32, bytes/4)
 			emit = func() error { return blocks.Emit(ctx, t, block) }
 		}
-		b.SetBytes(int64(bytes * messages))
-		b.ReportAllocs()
-		for b.Loop() {
-			for range messages {
-				if err := emit(); err != nil {
-					b.Fatal(err)
-				}
-			}
+		bursts(b, bytes, messages, emit, func() error {
 			if err := burst.Emit(ctx, t, messages); err != nil {
-				b.Fatal(err)
+				return err
 			}
 			for range nodes - 1 {
 				<-answers
 			}
-		}
-		perMessage(b, messages)
+			return nil
+		})
 	})
 }
 
-func perMessage(b *testing.B, messages int) {
+// bursts measures bursts of so many messages of so many bytes: send sends one of
+// them, and end asks whether all have come, and waits for the answers.
+func bursts(b *testing.B, bytes, messages int, send, end func() error) {
+	b.SetBytes(int64(bytes * messages))
+	b.ReportAllocs()
+	for b.Loop() {
+		for range messages {
+			if err := send(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := end(); err != nil {
+			b.Fatal(err)
+		}
+	}
 	ns := float64(b.Elapsed().Nanoseconds()) / float64(b.N) / float64(messages)
 	b.ReportMetric(ns, "ns/msg")
 	b.ReportMetric(1e9/ns, "msg/s")
@@ -251,14 +258,13 @@ func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
 		writers = append(writers, bufio.NewWriterSize(c, 64<<10))
 	}
 	body := make([]byte, bytes)
-	b.SetBytes(int64(bytes * messages))
-	b.ReportAllocs()
-	for b.Loop() {
-		for range messages {
-			for _, w := range writers {
-				rawWrite(w, body)
-			}
+	send := func() error {
+		for _, w := range writers {
+			rawWrite(w, body)
 		}
+		return nil
+	}
+	bursts(b, bytes, messages, send, func() error {
 		for _, w := range writers {
 			rawWrite(w, nil) // asks for the answer
 			_ = w.Flush()
@@ -266,11 +272,11 @@ func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
 		for _, c := range conns {
 			var one [1]byte
 			if _, err := io.ReadFull(c, one[:]); err != nil {
-				b.Fatal(err)
+				return err
 			}
 		}
-	}
-	perMessage(b, messages)
+		return nil
+	})
 }
 
 func rawWrite(w *bufio.Writer, body []byte) {

@@ -278,8 +278,8 @@ func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
 	s.exit(1, exit{code: 5}, "retire1 terminated0")
 	s.exit(0, exit{code: 75}, "retire0")
 	r := s.end(control.Failure, 5)
-	if r.Restarts != 3 || r.Nodes[1].Restarts != 3 {
-		t.Errorf("restarts %d", r.Restarts)
+	if r.Restarts != 3 || r.Nodes[1].Restarts != 3 || r.restarts() != "restarts: node 1: 3" {
+		t.Errorf("%d restarts, %q", r.Restarts, r.restarts())
 	}
 }
 
@@ -288,8 +288,8 @@ func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s.wait(0, "start0 start1")
 	s.exit(1, exit{code: 1}, "restart1")
 	s.exit(0, exit{}, "retire0 retire1")
-	if r := s.end(control.Success, 0); r.Restarts != 0 {
-		t.Errorf("restarts %d", r.Restarts)
+	if r := s.end(control.Success, 0); r.Restarts != 0 || r.restarts() != "" {
+		t.Errorf("%d restarts, %q", r.Restarts, r.restarts())
 	}
 }
 

@@ -114,7 +114,11 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	l.core.begin(l.began, l.cfg.StartupInterval)
 	l.loop(ctx)
 	l.waiters.Wait()
-	return l.core.result(), nil
+	result := l.core.result()
+	if text := result.restarts(); text != "" {
+		l.out.say("INFO", text)
+	}
+	return result, nil
 }
 
 // prepare does all that can fail before the first start.

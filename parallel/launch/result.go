@@ -83,6 +83,20 @@ func (r Result) ExitCode() int {
 	return r.First.ExitCode
 }
 
+// restarts says how often which node was started again; empty: none was.
+func (r Result) restarts() string {
+	var out []string
+	for _, n := range r.Nodes {
+		if n.Restarts > 0 {
+			out = append(out, fmt.Sprintf("node %d: %d", n.ID, n.Restarts))
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "restarts: " + strings.Join(out, ", ")
+}
+
 // Report writes to w whose the first failure was, if there was one: what the
 // node said of it, or else its last lines.
 func (r Result) Report(w io.Writer) error {
