@@ -18,10 +18,14 @@ type barrierMsg struct {
 // that name no longer match: use another name. A node that is restarted takes
 // the rounds over from its peers.
 func (r *Router) Barrier(ctx context.Context, name string) error {
-	if len(name) > 255 {
-		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want 255 at most", name, len(name))
+	if len(name) > maxName {
+		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want %d at most", name, len(name), maxName)
 	}
 	r.mu.Lock()
+	if len(r.rounds) >= maxBarriers && r.rounds[name] == 0 {
+		r.mu.Unlock()
+		return fmt.Errorf("barrier %q: %d names are in use: one name does for any number of rounds", name, maxBarriers)
+	}
 	r.rounds[name]++
 	round := r.rounds[name]
 	wanted := r.barrierMembers()

@@ -33,8 +33,8 @@ type Channel struct{ c *channel }
 // every message of the event: in order per sender, never twice at once for one
 // sender; it must not block, and returns an error only for what ends the job.
 func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, error) {
-	if spec.Name == "" || len(spec.Name) > 255 {
-		return nil, fmt.Errorf("event name %q: want 1 to 255 bytes", spec.Name)
+	if spec.Name == "" || len(spec.Name) > maxName {
+		return nil, fmt.Errorf("event name %q: want 1 to %d bytes", spec.Name, maxName)
 	}
 	if spec.Delivery > DropNewest {
 		return nil, fmt.Errorf("event %q: unknown delivery policy %d", spec.Name, spec.Delivery)

@@ -41,7 +41,8 @@ type Config struct {
 	// waits for the others, 60 s.
 	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
 	// HandshakeTimeout bounds one handshake, 5 s; MaxHandshakes how many
-	// strangers are heard at once, 64.
+	// strangers are heard at once, 256, shared out among the addresses that they
+	// come from.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 
@@ -67,7 +68,7 @@ func (c *Config) ensureDefaults() {
 	def(&c.PeerTimeout, 8*time.Second)
 	def(&c.JoinTimeout, time.Minute)
 	def(&c.HandshakeTimeout, 5*time.Second)
-	def(&c.MaxHandshakes, 64)
+	def(&c.MaxHandshakes, 256)
 	def(&c.Logger, slog.Default())
 }
 

@@ -50,6 +50,13 @@ const (
 
 	maxNode     = 1<<20 - 1
 	maxChannels = 1 << 14
+
+	// What a peer may have kept of it here, besides messages.
+	maxName     = 255      // bytes of the name of an event or a barrier
+	maxBarriers = 1 << 16  // names
+	maxDeclared = 16 << 20 // bytes of declarations
+	maxPeers    = 1 << 12  // nodes, unless more are expected
+	maxTickets  = 1 << 12  // pipes between leaves in the making
 	flagOn      = 1
 )
 

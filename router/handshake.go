@@ -5,11 +5,14 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -120,17 +123,41 @@ func (r *Router) hello(purpose string) hello {
 	return h
 }
 
-// prove is the keyed hash over both hellos: it binds the job's token to this one
-// conversation and to this side of it.
-func (r *Router) prove(side string, client, server []byte) []byte {
+// conversation is what two sides prove that they mean: both hellos and, under
+// TLS, the connection.
+type conversation struct{ client, server, binding []byte }
+
+// prove is the keyed hash over a conversation: it binds the job's token to this
+// one, and to this side of it.
+func (r *Router) prove(side string, c conversation) []byte {
 	m := hmac.New(sha256.New, r.cfg.Token)
-	for _, b := range [][]byte{[]byte("ditask handshake"), []byte(side), client, server} {
+	for _, b := range [][]byte{[]byte("ditask handshake"), []byte(side), c.client, c.server, c.binding} {
 		var n [8]byte
 		le.PutUint64(n[:], uint64(len(b)))
 		m.Write(n[:])
 		m.Write(b)
 	}
 	return m.Sum(nil)
+}
+
+// binding is what only the two ends of a TLS connection can know of it (an
+// exporter of RFC 8446, as in RFC 9266): with it in the proofs, whoever is in the
+// middle with a certificate of their own cannot hand them on. It is empty for any
+// other connection.
+func binding(conn net.Conn) []byte {
+	c, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil
+	}
+	state := c.ConnectionState()
+	if !state.HandshakeComplete {
+		return nil
+	}
+	b, err := state.ExportKeyingMaterial("EXPORTER-ditask-handshake", nil, 32)
+	if err != nil {
+		return nil // before TLS 1.3, not for all
+	}
+	return b
 }
 
 func writeMsg(w io.Writer, prefix []byte, v any) ([]byte, error) {
@@ -150,6 +177,9 @@ func readMsg(rd io.Reader, v any) ([]byte, error) {
 	}
 	size := le.Uint32(n[:])
 	if size > helloBytes {
+		if startsTLS(n[:]) {
+			return nil, errSpeaksTLS
+		}
 		return nil, fmt.Errorf("%w: a handshake message of %d bytes", errBadFrame, size)
 	}
 	b := make([]byte, size)
@@ -163,21 +193,23 @@ func readMsg(rd io.Reader, v any) ([]byte, error) {
 }
 
 // callHello is the dialling side's handshake up to its proof: it returns what
-// the other side says of itself, and what the proof is.
-func (r *Router) callHello(conn net.Conn, h hello) (hello, []byte, error) {
+// the other side says of itself, and what the proof is. bound is the binding of
+// the connection, if the other side is at its end.
+func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte, error) {
 	mine, err := writeMsg(conn, magic[:], h)
 	if err != nil {
 		return hello{}, nil, err
 	}
 	var a answer
 	if _, err := readMsg(conn, &a); err != nil {
-		return hello{}, nil, err
+		return hello{}, nil, notHeard(conn, err)
 	}
 	addr := conn.RemoteAddr().String()
 	if a.Refuse != nil {
 		return hello{}, nil, &strangerError{&RefusedError{a.Refuse.Code, a.Refuse.Reason, addr}}
 	}
-	if !hmac.Equal(a.Proof, r.prove("listen", mine, a.Hello)) {
+	both := conversation{mine, a.Hello, bound}
+	if !hmac.Equal(a.Proof, r.prove("listen", both)) {
 		return hello{}, nil, &strangerError{&RefusedError{RefuseToken, "it does not know this job's token", addr}}
 	}
 	var other hello
@@ -187,7 +219,28 @@ func (r *Router) callHello(conn net.Conn, h hello) (hello, []byte, error) {
 	if err := r.acceptable(other); err != nil {
 		return hello{}, nil, &strangerError{&RefusedError{err.Code, err.Reason, addr}}
 	}
-	return other, r.prove("dial", mine, a.Hello), nil
+	return other, r.prove("dial", both), nil
+}
+
+// notHeard explains an answer that did not come, where that may be because only
+// the other side speaks TLS.
+func notHeard(conn net.Conn, err error) error {
+	if len(binding(conn)) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		return fmt.Errorf("hung up when it was greeted; if it wants TLS, give this node a certificate: %w", err)
+	}
+	return err
+}
+
+var errSpeaksTLS = fmt.Errorf("%w: the other side speaks TLS, and this node has no certificate: start all nodes with one, or none", errBadFrame)
+
+// startsTLS reports whether b, which begins no message of ours, begins a TLS
+// record: a handshake or an alert.
+func startsTLS(b []byte) bool { return (b[0] == 0x15 || b[0] == 0x16) && b[1] == 3 }
+
+// isTLS reports whether a connection failed for its TLS. Package crypto/tls has no
+// type for most of its errors.
+func isTLS(err error) bool {
+	return errors.Is(err, errSpeaksTLS) || strings.Contains(err.Error(), "tls: ")
 }
 
 // strangerError is a refusal by, or of, somebody who need not be of this job.
@@ -223,13 +276,15 @@ func (r *Router) call(ctx context.Context, addr string, target int) (*link, erro
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	bound := binding(conn)
 	if target >= 0 {
 		if err := r.callRelay(conn, target); err != nil {
 			_ = conn.Close()
 			return nil, err
 		}
+		bound = nil // the connection ends at the hub, the conversation does not
 	}
-	l, err := r.callJoin(conn)
+	l, err := r.callJoin(conn, bound)
 	if err != nil {
 		if l == nil || l.conn != conn {
 			_ = conn.Close()
@@ -245,8 +300,8 @@ func (r *Router) call(ctx context.Context, addr string, target int) (*link, erro
 var errConnected = errors.New("connected already")
 
 // callJoin is the dialling side's handshake for a session.
-func (r *Router) callJoin(conn net.Conn) (*link, error) {
-	h, pr, err := r.callHello(conn, r.hello(purposeJoin))
+func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
+	h, pr, err := r.callHello(conn, r.hello(purposeJoin), bound)
 	if err != nil {
 		return nil, err
 	}
@@ -282,16 +337,19 @@ func (r *Router) callJoin(conn net.Conn) (*link, error) {
 	return s.attach(conn, true, w.Got)
 }
 
-// serve is the listening side of a connection. heard is called once the other
-// side is no stranger any more, or at the end.
-func (r *Router) serve(conn net.Conn, heard func()) {
-	defer heard()
+// serve is the listening side of a connection. n is the stranger at its end, or
+// nil if the connection is a pipe that the hub has made.
+func (r *Router) serve(conn net.Conn, n *stranger) {
+	defer r.strangers.leave(n)
 	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
-	kept, err := r.answer(conn, heard)
+	kept, err := r.answer(conn, n)
 	stop()
 	if !kept {
 		_ = conn.Close()
+	}
+	if r.strangers.leave(n) {
+		err = errCrowd
 	}
 	if err != nil && r.ctx.Err() == nil {
 		r.refused(conn.RemoteAddr(), err)
@@ -299,10 +357,13 @@ func (r *Router) serve(conn net.Conn, heard func()) {
 }
 
 // answer hears a stranger out. It reports whether the connection is in use.
-func (r *Router) answer(conn net.Conn, heard func()) (bool, error) {
+func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 	var m [8]byte
 	if _, err := io.ReadFull(conn, m[:]); err != nil {
 		return false, fmt.Errorf("nothing said: %w", err)
+	}
+	if startsTLS(m[:]) {
+		return false, errSpeaksTLS
 	}
 	if m != magic && string(m[:7]) != string(magic[:7]) {
 		return false, fmt.Errorf("%w: not a ditask node", errBadFrame)
@@ -320,7 +381,11 @@ func (r *Router) answer(conn net.Conn, heard func()) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", theirs, mine)}); err != nil {
+	both := conversation{theirs, mine, nil}
+	if n != nil {
+		both.binding = binding(conn)
+	}
+	if _, err := writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", both)}); err != nil {
 		return false, err
 	}
 	var p proof
@@ -329,10 +394,10 @@ func (r *Router) answer(conn net.Conn, heard func()) (bool, error) {
 	} else if err != nil {
 		return false, fmt.Errorf("no proof of node.%d: %w", h.Node, err)
 	}
-	if !hmac.Equal(p.Proof, r.prove("dial", theirs, mine)) {
+	if !hmac.Equal(p.Proof, r.prove("dial", both)) {
 		return r.say(conn, &refusal{RefuseToken, "wrong token"})
 	}
-	heard()
+	r.strangers.leave(n)
 	switch h.Purpose {
 	case purposeJoin:
 		return r.answerJoin(conn, h, p)

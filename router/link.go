@@ -319,11 +319,12 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
 	}
 	if off == 0 {
-		in.assemble(int(total)) //nolint:gosec // bounded above
+		in.assemble(int(total), n) //nolint:gosec // bounded above
 	}
-	if off != uint64(in.asmHave) || total != uint64(len(in.asm)) || n > len(in.asm)-in.asmHave || n == 0 { //nolint:gosec // not negative
-		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, len(in.asm))
+	if off != uint64(in.asmHave) || total != uint64(in.asmTotal) || n > in.asmTotal-in.asmHave || n == 0 { //nolint:gosec // not negative
+		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, in.asmTotal)
 	}
+	in.grow(n)
 	dst := in.asm[in.asmHave : in.asmHave+n]
 	have := copy(dst, b[chunkHead:])
 	for have < n {
@@ -336,9 +337,13 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 	}
 	in.asmHave += n
 	s.gotFrame(headerBytes + h.body)
-	if in.asmHave == len(in.asm) {
+	if in.asmHave == in.asmTotal {
 		payload := in.assembled()
-		if taken := s.deliver(in, version, payload, true); !taken {
+		taken, err := s.deliver(in, version, payload, true)
+		if err != nil {
+			return 0, err
+		}
+		if !taken {
 			in.Recycle(payload)
 		}
 	}

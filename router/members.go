@@ -79,6 +79,9 @@ func (r *Router) admit(h hello) (*session, error) {
 	if r.closed {
 		return nil, ErrClosed
 	}
+	if most := r.mostPeers(); len(r.peers) >= most {
+		return nil, fmt.Errorf("node.%d has %d peers, and takes no more", r.cfg.Node, most)
+	}
 	for _, c := range r.channels {
 		if err := s.declare(c); err != nil {
 			return nil, err
@@ -126,6 +129,9 @@ func (r *Router) learn(members []Member) {
 		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
 			continue
 		}
+		if _, ok := r.known[m.ID]; !ok && len(r.known) >= r.mostPeers() {
+			return
+		}
 		r.known[m.ID] = m.Incarnation
 		if s := r.peers[m.ID]; s != nil && s.peer.Incarnation >= m.Incarnation || m.ID > r.cfg.Node {
 			continue
@@ -138,6 +144,9 @@ func (r *Router) learn(members []Member) {
 		}
 	}
 }
+
+// mostPeers is how many other nodes this one remembers and calls.
+func (r *Router) mostPeers() int { return max(maxPeers, r.cfg.Expect) }
 
 // hubAddr is where the hub of a star is.
 func (r *Router) hubAddr() string {

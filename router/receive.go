@@ -30,8 +30,8 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		s.deliver(in, le.Uint64(body), body[8:], false)
-		return nil
+		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
+		return err
 	}
 	s.gotFrame(headerBytes + len(body))
 	if h.typ == frameFin {
@@ -79,6 +79,9 @@ func (s *session) receiveControl(h header, body []byte) error {
 		if err := json.Unmarshal(body, &d); err != nil {
 			return fmt.Errorf("%w: declaration: %w", errBadFrame, err)
 		}
+		if s.declared += len(body); s.declared > maxDeclared {
+			return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
+		}
 		return r.declared(s, h.channel, d, h.flags&flagOn != 0)
 	case frameListen:
 		in, err := s.stream(h.channel)
@@ -100,6 +103,9 @@ func (s *session) receiveControl(h header, body []byte) error {
 		var b barrierMsg
 		if err := json.Unmarshal(body, &b); err != nil {
 			return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
+		}
+		if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
+			return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
 		}
 		r.note(func() {
 			s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
@@ -153,18 +159,21 @@ func (s *session) caughtUp() {
 }
 
 // deliver hands a message to the node. It reports whether the payload was taken.
-func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) bool {
+func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
+	if !in.arrive(len(payload)) {
+		return false, fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	}
 	ch := in.ch.Load()
 	if ch == nil || !ch.listens.Load() {
 		if ch != nil {
 			ch.unfed.Add(1)
 		}
 		in.Return(1, len(payload))
-		return false
+		return false, nil
 	}
 	if ch.spec.Delivery == Latest && version <= in.version {
 		in.Return(1, len(payload))
-		return false
+		return false, nil
 	}
 	in.version = version
 	in.msg = Message{From: s.peer.ID, Version: version, Payload: payload, Takable: takable, Credit: in}
@@ -172,7 +181,7 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
 	in.msg.Payload = nil
-	return in.msg.Taken
+	return in.msg.Taken, nil
 }
 
 // declared takes note of an event of the peer's.

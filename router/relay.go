@@ -24,7 +24,7 @@ func (r *Router) callRelay(conn net.Conn, target int) error {
 }
 
 func (r *Router) callHub(conn net.Conn, h hello) error {
-	_, pr, err := r.callHello(conn, h)
+	_, pr, err := r.callHello(conn, h, binding(conn))
 	if err != nil {
 		return err
 	}
@@ -44,6 +44,10 @@ func (r *Router) callHub(conn net.Conn, h hello) error {
 // relay is the hub's side of callRelay.
 func (r *Router) relay(conn net.Conn, h hello) (bool, error) {
 	r.mu.Lock()
+	if len(r.tickets) >= maxTickets {
+		r.mu.Unlock()
+		return r.say(conn, &refusal{RefuseRelay, "the hub connects as many as it can just now"})
+	}
 	s := r.peers[h.Target]
 	ticket := rand.Text()
 	back := make(chan net.Conn) // a hand-over: the other side waits
@@ -114,14 +118,19 @@ func (r *Router) splice(a, b net.Conn) (bool, error) {
 // breaks is made again for as long as the leaf waits for it: nobody tells the leaf
 // that it was in vain.
 func (r *Router) answerRelay(m relayMsg) {
+	if r.answering.Add(1) > maxTickets { // the hub sees that nobody calls back
+		r.answering.Add(-1)
+		return
+	}
 	r.wg.Go(func() {
+		defer r.answering.Add(-1)
 		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
 		defer cancel()
 		var wait backoff
 		for {
 			conn, err := r.answerHub(ctx, m)
 			if err == nil {
-				r.serve(conn, func() {})
+				r.serve(conn, nil)
 				return
 			}
 			var no *RefusedError

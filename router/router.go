@@ -25,14 +25,16 @@ type Router struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // every goroutine of this router
 
+	strangers strangers
 	labels    []string // set by Start
 	advertise string   // set by Start
 	listener  net.Listener
 
-	started  atomic.Bool
-	draining chan struct{} // closed by Drain
-	inDrain  atomic.Bool
-	changed  signal
+	started   atomic.Bool
+	draining  chan struct{} // closed by Drain
+	inDrain   atomic.Bool
+	answering atomic.Int32 // calls of the hub that are being answered
+	changed   signal
 
 	mu        sync.Mutex
 	closed    bool
@@ -76,6 +78,7 @@ func New(cfg Config) (*Router, error) {
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, gone: map[uint16][3]uint64{},
 		rounds: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
+		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
@@ -157,10 +160,8 @@ func (r *Router) listen(ctx context.Context) error {
 	return nil
 }
 
-// accept hears strangers, so many at once; one that is slow does not keep the
-// next one waiting.
+// accept hears strangers; none keeps the next one waiting.
 func (r *Router) accept() {
-	slots := make(chan struct{}, r.cfg.MaxHandshakes)
 	for {
 		conn, err := r.listener.Accept()
 		if err != nil {
@@ -173,13 +174,13 @@ func (r *Router) accept() {
 			}
 			return
 		}
-		select {
-		case slots <- struct{}{}:
-		case <-r.ctx.Done():
-			_ = conn.Close()
-			return
+		n := r.strangers.enter(conn, time.Now())
+		if n == nil {
+			r.refused(conn.RemoteAddr(), errCrowd)
+			hangUp(conn)
+			continue
 		}
-		r.wg.Go(func() { r.serve(conn, sync.OnceFunc(func() { <-slots })) })
+		r.wg.Go(func() { r.serve(conn, n) })
 	}
 }
 
@@ -202,6 +203,10 @@ func (r *Router) refused(from net.Addr, err error) {
 	switch {
 	case errors.As(err, &no):
 		reason = no.Code
+	case errors.Is(err, errCrowd):
+		reason = "crowd"
+	case isTLS(err):
+		reason = "tls"
 	case errors.Is(err, errBadFrame):
 		reason = "garbage"
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -217,7 +222,9 @@ func (r *Router) refused(from net.Addr, err error) {
 }
 
 // Refused counts the connections that were refused, by reason: one of the
-// Refuse codes, "garbage", "silence" or "hung up".
+// Refuse codes, "garbage", "tls" (one side speaks TLS and the other does not, or
+// trusts another authority), "silence", "crowd" (more strangers from one address
+// than are heard) or "hung up".
 func (r *Router) Refused() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

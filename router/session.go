@@ -42,6 +42,7 @@ type session struct {
 	ins      []*inStream // by the peer's number of the event
 	unacked  int         // frames since the last acknowledgement
 	unackedB int         // bytes of them
+	declared int         // bytes of the peer's declarations
 
 	received  atomic.Uint64 // sequenced frames
 	lastHeard atomic.Int64  // clock of the last frame

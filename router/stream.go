@@ -226,9 +226,11 @@ type inStream struct {
 	listens bool // the peer listens; the router's mutex guards it
 	version uint64
 
-	asm     []byte // the message whose chunks are coming in
-	asmHave int
-	msg     Message
+	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
+	asmHave  int
+	asmTotal int
+	msg      Message
+	received [2]uint64 // messages, bytes: at most a window more than has been consumed
 
 	spareMu sync.Mutex
 	spares  [][]byte // for the next ones
@@ -289,9 +291,12 @@ func (in *inStream) Recycle(payload []byte) {
 	}
 }
 
-// assemble begins a message of total bytes.
-func (in *inStream) assemble(total int) {
-	in.asm, in.asmHave = nil, 0
+// growth is how many times what has come of a message there may be memory for.
+const growth = 16
+
+// assemble begins a message of total bytes with a chunk of n.
+func (in *inStream) assemble(total, n int) {
+	in.asm, in.asmHave, in.asmTotal = nil, 0, total
 	in.spareMu.Lock()
 	if n := len(in.spares); n > 0 {
 		b := in.spares[n-1]
@@ -303,13 +308,33 @@ func (in *inStream) assemble(total int) {
 	}
 	in.spareMu.Unlock()
 	if in.asm == nil {
-		in.asm = make([]byte, total)
+		in.asm = make([]byte, min(total, growth*n))
 	}
+}
+
+// grow makes room for another n bytes: memory is taken for what comes, not for
+// what was announced.
+func (in *inStream) grow(n int) {
+	if have := in.asmHave + n; have > len(in.asm) {
+		larger := make([]byte, min(in.asmTotal, growth*have))
+		copy(larger, in.asm[:in.asmHave])
+		in.asm = larger
+	}
+}
+
+// arrive counts a message of n bytes. It reports false if the peer had no room
+// for it: an honest one sends no more than its window.
+func (in *inStream) arrive(n int) bool {
+	c := &in.s.r.cfg
+	messages, bytes := in.received[0]-in.consumed[0].Load(), in.received[1]-in.consumed[1].Load()
+	in.received[0]++
+	in.received[1] += uint64(n)                                                 //nolint:gosec // not negative
+	return messages < uint64(c.WindowMessages) && bytes < uint64(c.WindowBytes) //nolint:gosec // positive
 }
 
 // assembled takes the whole message.
 func (in *inStream) assembled() []byte {
 	b := in.asm
-	in.asm, in.asmHave = nil, 0
+	in.asm, in.asmHave, in.asmTotal = nil, 0, 0
 	return b
 }

@@ -27,7 +27,7 @@ middleware -> std task
 router -> std
 router (test) -> router/memory
 router/memory -> std router
-router/mesh -> std router
+router/mesh -> std router internal/certs
 router/mesh (test) -> internal/certtest
 router/routertest -> std testing router
 
@@ -57,7 +57,7 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/placement
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term parallel/control parallel/launch parallel/placement
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/launch parallel/placement
 internal/cli (test) -> github.com/rogpeppe/go-internal parallel task
 ditask -> std internal/cli
 
@@ -65,7 +65,8 @@ examples/... -> any
 
 # Tools of tests.
 internal/leak -> std testing go.uber.org/goleak
-internal/certtest -> std testing
+internal/certs -> std
+internal/certtest -> std testing internal/certs
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task
 internal/layers -> std

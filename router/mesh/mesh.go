@@ -16,6 +16,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -27,7 +28,8 @@ import (
 type Config struct {
 	// TLS is used for tcp on both sides: it holds this node's certificate, and
 	// the authorities for the others'. Give it ClientAuth:
-	// tls.RequireAndVerifyClientCert for mutual TLS.
+	// tls.RequireAndVerifyClientCert for mutual TLS; [LoadTLS] does. It is not
+	// used for unix sockets, which their folder protects.
 	TLS *tls.Config
 }
 
@@ -141,6 +143,9 @@ func (c *Carrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		t := tls.Client(conn, cfg)
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				err = fmt.Errorf("it hung up, and perhaps speaks no TLS: start all nodes with a certificate, or none: %w", err)
+			}
 			return nil, fmt.Errorf("tls with %s: %w", address, err)
 		}
 		return t, nil

@@ -3,48 +3,35 @@ package mesh
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
+	"time"
+
+	"github.com/ditask/ditask/internal/certs"
 )
 
-// LoadTLS makes mutual TLS of PEM files: this node's certificate and key, and the
-// authority that all nodes of the job trust. Any certificate of that authority is
-// accepted, whatever host name is in it, since nodes move.
+// LoadTLS makes mutual TLS 1.3 of PEM files, or of PEM text: this node's
+// certificate and key, and the authority that all nodes of the job trust. Any
+// certificate of that authority is accepted, whatever host name is in it, since
+// nodes move. A certificate that has expired, that is of another authority or that
+// does not fit its key is an error that names it. The files are read once: a job
+// ends before its certificate does.
 func LoadTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
-	if certFile == "" || keyFile == "" || caFile == "" {
-		return nil, errors.New("tls: a certificate, its key and an authority go together")
-	}
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	pair, pool, err := certs.Load(certFile, keyFile, caFile, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	pem, err := os.ReadFile(caFile)
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls: %s holds no certificate", caFile)
+		return nil, err
 	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		Certificates:       []tls.Certificate{cert},
+		Certificates:       []tls.Certificate{pair},
 		ClientCAs:          pool,
 		ClientAuth:         tls.RequireAndVerifyClientCert,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the chain, without the name
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) == 0 {
-				return errors.New("no certificate")
+			if err := certs.Verify(pool, s.PeerCertificates, x509.ExtKeyUsageAny, time.Now()); err != nil {
+				return fmt.Errorf("tls: the other side's certificate is refused: %w", err)
 			}
-			inter := x509.NewCertPool()
-			for _, c := range s.PeerCertificates[1:] {
-				inter.AddCert(c)
-			}
-			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
-				Roots: pool, Intermediates: inter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-			})
-			return err
+			return nil
 		},
+		SessionTicketsDisabled: true, // each connection proves it anew
 	}, nil
 }
