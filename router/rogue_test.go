@@ -1,0 +1,217 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// rogue is the other end of a session: a node that has the token and does as it
+// likes.
+type rogue struct {
+	net.Conn
+	r    *Router
+	link *link
+}
+
+// meet makes a router, with an event that takes what comes and gives nothing back,
+// and a rogue that has declared the same.
+func meet(t *testing.T, edit func(*Config)) *rogue {
+	t.Helper()
+	cfg := Config{Node: 5, Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)}
+	if edit != nil {
+		edit(&cfg)
+	}
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := r.Channel(Spec{Name: "e"}, func(*Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch.Listen(true)
+	s, err := r.admit(hello{Node: 7, Incarnation: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := net.Pipe()
+	l, err := s.attach(mine, false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read sync.WaitGroup
+	read.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+	t.Cleanup(func() { _ = theirs.Close(); read.Wait(); _ = r.Close() })
+	g := &rogue{theirs, r, l}
+	g.say(t, appendFrame(nil, frameDeclare, flagOn, 0, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)))
+	return g
+}
+
+func (g *rogue) say(t *testing.T, frame []byte) {
+	t.Helper()
+	if _, err := g.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lost waits until the node has given the rogue up, and returns why.
+func (g *rogue) lost() string {
+	<-g.link.ended
+	g.r.mu.Lock()
+	defer g.r.mu.Unlock()
+	return fmt.Sprint(g.r.was[7].err)
+}
+
+func data(version uint64) []byte {
+	return appendFrame(nil, frameData, 0, 0, append(le.AppendUint64(nil, version), "hello"...))
+}
+
+func chunk(version, total, off uint64, piece []byte) []byte {
+	head := le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, version), total), off)
+	return appendFrame(nil, frameChunk, 0, 0, append(head, piece...))
+}
+
+func TestR7MemoryIsTakenForWhatComesNotForWhatIsAnnounced(t *testing.T) {
+	g := meet(t, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const total = 1 << 30
+	for i := range uint64(1000) {
+		g.say(t, chunk(1, total, i, []byte{1}))
+	}
+	g.say(t, data(0)[:4]) // read only when all before it has been taken
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
+		t.Errorf("%d bytes were taken for 1000 bytes of 1 GiB", grown)
+	}
+}
+
+func TestR7PeerThatIgnoresItsWindowIsLost(t *testing.T) {
+	g := meet(t, func(c *Config) { c.WindowMessages = 4 })
+	for v := range uint64(4) {
+		g.say(t, data(v+1))
+	}
+	select {
+	case <-g.link.ended:
+		t.Fatal("lost within its window:", g.lost())
+	default:
+	}
+	g.say(t, data(5))
+	if why := g.lost(); !strings.Contains(why, `event "e": more messages than there was room for`) {
+		t.Error(why)
+	}
+}
+
+func TestR7PeerThatIgnoresItsWindowOfBytesIsLost(t *testing.T) {
+	g := meet(t, func(c *Config) { c.WindowBytes = inlineBytes })
+	whole := make([]byte, inlineBytes)
+	g.say(t, chunk(1, inlineBytes, 0, whole)) // the window is open: a message may be larger than what is left of it
+	g.say(t, chunk(2, inlineBytes, 0, whole))
+	if why := g.lost(); !strings.Contains(why, "more messages than there was room for") {
+		t.Error(why)
+	}
+}
+
+// TestR7WhatAPeerMayHaveKept fills each of the lists that a peer can make longer.
+func TestR7WhatAPeerMayHaveKept(t *testing.T) {
+	schema := strings.Repeat("x", 50<<10)
+	for _, c := range []struct {
+		name, why string
+		frame     func(i int) []byte
+	}{
+		{"declarations", "declarations of more than 16777216 bytes", func(i int) []byte {
+			return appendFrame(nil, frameDeclare, 0, uint16(i+1), fmt.Appendf(nil, `{"name":"e%d","delivery":"reliable","fingerprint":"0","schema":%q}`, i, schema))
+		}},
+		{"barriers", "want at most 65536 names of 255 bytes", func(i int) []byte {
+			return appendFrame(nil, frameBarrier, 0, 0, fmt.Appendf(nil, `{"name":"b%d","round":1}`, i))
+		}},
+		{"a barrier's name", "want at most 65536 names of 255 bytes", func(i int) []byte {
+			return appendFrame(nil, frameBarrier, 0, 0, fmt.Appendf(nil, `{"name":"%0*d","round":1}`, i, i))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := meet(t, nil)
+			for i := range 1 << 17 {
+				if _, err := g.Write(c.frame(i)); err != nil {
+					break
+				}
+			}
+			if why := g.lost(); !strings.Contains(why, c.why) {
+				t.Error(why)
+			}
+		})
+	}
+}
+
+func TestR7BarrierNamesAreBounded(t *testing.T) {
+	r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := range maxBarriers {
+		if err := r.Barrier(t.Context(), fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Barrier(t.Context(), "0"); err != nil {
+		t.Error(err)
+	}
+	if err := r.Barrier(t.Context(), "one more"); err == nil || !strings.Contains(err.Error(), "one name does for any number of rounds") {
+		t.Error(err)
+	}
+}
+
+// nowhere is a carrier that counts whom it is to call.
+type nowhere struct {
+	Carrier
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (n *nowhere) Dial(_ context.Context, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls[addr]++
+	return nil, errors.New("nobody there")
+}
+
+// TestR7MembersThatDoNotExistAreFew tells a node of members that nobody has seen:
+// of each it calls the newest incarnation only, and it does not remember any number.
+func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nowhere{calls: map[string]int{}}
+		r, err := New(Config{Node: maxNode, Carrier: n, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			r.learn([]Member{{ID: 0, Incarnation: uint64(i) + 1, Addrs: []string{fmt.Sprint(i)}}})
+		}
+		for i := range 2 * maxPeers {
+			r.learn([]Member{{ID: i + 1, Incarnation: 1}})
+		}
+		<-time.After(time.Minute)
+		if len(r.known) > maxPeers {
+			t.Errorf("%d members are remembered", len(r.known))
+		}
+		n.mu.Lock()
+		if n.calls["0"] > 1 || n.calls["99"] < 10 {
+			t.Errorf("calls: %v", n.calls)
+		}
+		n.mu.Unlock()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
