@@ -154,6 +154,9 @@ func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
 			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
 		}
 	}
+	if env.ControlFD == 0 && tlsConfig == nil && beyondLoopback(env.Listen) { // a launcher says so once for all its nodes
+		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
+	}
 	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
 	if err != nil {

@@ -155,8 +155,11 @@ func Verify(pool *x509.CertPool, chain []*x509.Certificate, usage x509.ExtKeyUsa
 // begins is how PEM text begins, and no path does.
 const begins = "-----BEGIN "
 
+// IsText reports whether s is PEM text, and no path.
+func IsText(s string) bool { return strings.HasPrefix(s, begins) }
+
 func read(s string) ([]byte, error) {
-	if strings.HasPrefix(s, begins) {
+	if IsText(s) {
 		return []byte(s), nil
 	}
 	return os.ReadFile(s)
@@ -164,7 +167,7 @@ func read(s string) ([]byte, error) {
 
 // name is what a message calls a file: never its text.
 func name(s string) string {
-	if strings.HasPrefix(s, begins) {
+	if IsText(s) {
 		return "of the job"
 	}
 	return s

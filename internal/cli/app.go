@@ -67,7 +67,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if at := slices.Index(args, "--"); at >= 0 {
 		args, c.args = args[:at], args[at+1:]
 	}
-	err := c.app().Run(append([]string{"ditask"}, args...))
+	err := c.app().Run(append([]string{"ditask"}, flagsFirst(args)...))
 	return c.exit(err)
 }
 
@@ -94,7 +94,7 @@ func (c *command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|tls|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -113,6 +113,7 @@ func (c *command) commands() []*urfave.Command {
 	cmds := []*urfave.Command{
 		{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(jobFlags(), asJSON), Action: c.plan},
 		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: []urfave.Flag{asJSON}, Action: c.doctor},
+		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), asJSON), Action: c.tls},
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 	}
@@ -150,7 +151,7 @@ func noArgs(ctx *urfave.Context) error {
 	}
 	arg := ctx.Args().First()
 	if ctx.Command.Name == "" || ctx.Command.Name == "ditask" {
-		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, []string{"plan", "doctor", "version", "completion"}))
+		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, []string{"plan", "doctor", "tls", "version", "completion"}))
 	}
 	return usage("ditask %s: unknown argument %q: see ditask %s --help", ctx.Command.Name, arg, ctx.Command.Name)
 }

@@ -24,6 +24,8 @@ func choices(flag string) string {
 		return "text json"
 	case "platform":
 		return "local"
+	case "tls":
+		return "auto"
 	case "package", "platform-spec", "dir", "log-dir", "token-file", "tls-cert", "tls-key", "tls-ca":
 		return "files"
 	}
@@ -73,7 +75,7 @@ func bash() string {
 %s    completion) words="%s" ;;
     *)
       words="%s --json --help --version"
-      [[ $COMP_CWORD == 1 ]] && words="plan doctor version completion $words"
+      [[ $COMP_CWORD == 1 ]] && words="plan doctor tls version completion $words"
       ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

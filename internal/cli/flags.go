@@ -54,8 +54,9 @@ func jobFlags() []urfave.Flag {
 		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
 
 		text(groupJob, "job-id", "", "`ID` of the job (default: a random one)"),
-		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job (default: a random one)", EnvVars: []string{control.VarToken}},
-		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret", EnvVars: []string{control.VarTokenFile}},
+		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job; other users see it here, in ps: prefer its variable, or --token-file (default: a random one)", EnvVars: []string{control.VarToken}},
+		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret, of mode 0600", EnvVars: []string{control.VarTokenFile}},
+		text(groupJob, "tls", "", "auto: TLS between the nodes of one launcher, with certificates that end with the job"),
 		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
 		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
 		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
@@ -192,18 +193,10 @@ func secrets(ctx *urfave.Context, env *control.Env) []error {
 	if _, err := env.Secret(); err != nil {
 		faults = append(faults, fmt.Errorf("--token-file: %w", err))
 	}
-	if (env.TLSCert == "") != (env.TLSKey == "") {
-		faults = append(faults, errors.New("--tls-cert and --tls-key: give both, or none"))
-	}
-	for name, path := range map[string]*string{"tls-cert": &env.TLSCert, "tls-key": &env.TLSKey, "tls-ca": &env.TLSCA, "token-file": &env.TokenFile} {
-		if *path == "" {
-			continue
-		}
-		if _, err := os.Stat(*path); err != nil && name != "token-file" { // Secret has read that
-			faults = append(faults, fmt.Errorf("--%s: %w", name, err))
-		}
-		if abs, err := filepath.Abs(*path); err == nil {
-			*path = abs
+	faults = append(faults, checkTLS(ctx, env)...)
+	if env.TokenFile != "" {
+		if abs, err := filepath.Abs(env.TokenFile); err == nil {
+			env.TokenFile = abs
 		}
 	}
 	if env.Token == "" && env.TokenFile == "" {
@@ -221,6 +214,9 @@ func joined(ctx *urfave.Context, plan placement.Plan) error {
 	}
 	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
 		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
+	}
+	if several && ctx.String("tls") == tlsAuto {
+		return usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ func (c *command) run(ctx *urfave.Context) error {
 	if plan.Carrier == placement.CarrierRedis {
 		return usage("--mq-type redis: there is no Redis carrier yet; leave it out to connect the nodes directly")
 	}
+	for _, caution := range cautions(cfg.Env, plan, ctx.String("tls") == tlsAuto) {
+		c.warn(cfg.Env.LogFormat, caution)
+	}
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/cli"
 	"github.com/ditask/ditask/parallel/control"
 )
@@ -56,6 +58,9 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Defer(func() { _ = os.RemoveAll(run) })
+			if err := expired(e.WorkDir + "/expired"); err != nil {
+				return err
+			}
 			e.Setenv("HOME", home)
 			e.Setenv("XDG_CACHE_HOME", e.WorkDir+"/cache")
 			e.Setenv("XDG_RUNTIME_DIR", run)
@@ -65,6 +70,24 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// expired writes a job's certificates of long ago.
+func expired(dir string) error {
+	end := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	made, err := certs.Make(nil, end.Add(-time.Hour), end)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"ca.pem": made.CA, "node.pem": made.Cert, "node.key": made.Key} {
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // testnode acts by "who=what" arguments, who being a node id or *.

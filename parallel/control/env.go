@@ -70,9 +70,9 @@ type Env struct {
 	LogFormat   string        // text or json; empty: text
 	Seed        int64         // seed of the whole job; 0: not said
 
-	TLSCert string // PEM file with this node's certificate
-	TLSKey  string // PEM file with its key
-	TLSCA   string // PEM file with the authority that all nodes trust
+	TLSCert string // PEM file with this node's certificate, or PEM text itself
+	TLSKey  string // PEM file with its key, or PEM text itself
+	TLSCA   string // PEM file with the authority that all nodes trust, or PEM text itself
 }
 
 // variable ties one environment variable to one field.
@@ -133,6 +133,17 @@ func (e Env) Encode() []string {
 		}
 	}
 	return out
+}
+
+// Format prints an Env like any other struct, but for its secrets.
+func (e Env) Format(f fmt.State, verb rune) {
+	for _, secret := range []*string{&e.Token, &e.TLSKey} {
+		if *secret != "" {
+			*secret = "(secret)"
+		}
+	}
+	type plain Env
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), plain(e)) // as fmt does
 }
 
 // Parse reads an Env through lookup, which is os.LookupEnv in a program.

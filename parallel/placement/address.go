@@ -64,6 +64,13 @@ func (a Address) Wildcard() bool {
 	return a.Scheme == "tcp" && err == nil && ip.IsUnspecified()
 }
 
+// Exposed reports whether other machines can reach the address. A name may be
+// anything but localhost.
+func (a Address) Exposed() bool {
+	ip, err := netip.ParseAddr(a.Host)
+	return a.Scheme == "tcp" && a.Host != "localhost" && (err != nil || !ip.Unmap().IsLoopback())
+}
+
 // Loopback is the address with the machine's own as host.
 func (a Address) Loopback() Address {
 	a.Host = "127.0.0.1"
