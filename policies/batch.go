@@ -101,6 +101,10 @@ func (b *Batch) CopyRow(i int, src *Batch, j int) {
 	b.Steps[i], b.Versions[i] = src.Steps[j], src.Versions[j]
 }
 
+// maxDim bounds the dimensions of a batch, so that sizes made of them do not
+// overflow.
+const maxDim = 1 << 28
+
 // Check reports arrays whose lengths do not belong together, and steps of 0: a
 // batch that came from another process must pass before it is used.
 func (b *Batch) Check(obsDim, actionDim int) error {
@@ -108,6 +112,8 @@ func (b *Batch) Check(obsDim, actionDim int) error {
 	switch {
 	case b.ObsDim != obsDim || b.ActionDim != actionDim:
 		return fmt.Errorf("batch of %d observed values and %d action values, want %d and %d", b.ObsDim, b.ActionDim, obsDim, actionDim)
+	case min(obsDim, actionDim) < 0 || max(obsDim, actionDim) > maxDim:
+		return fmt.Errorf("batch of %d observed values and %d action values, want 0 to %d", obsDim, actionDim, maxDim)
 	case len(b.Obs) != n*obsDim || len(b.NextObs) != n*obsDim || len(b.Actions) != n*actionDim ||
 		len(b.Terminated) != n || len(b.Truncated) != n || len(b.Steps) != n || len(b.Versions) != n:
 		return fmt.Errorf("batch of %d rewards has arrays of other lengths", n)

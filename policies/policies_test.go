@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -171,6 +172,56 @@ func TestBatchKeepsItsMemory(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("filling a batch again allocates %v times", n)
 	}
+}
+
+func TestCheckRefusesDimensionsThatOverflow(t *testing.T) {
+	b := policies.Batch{
+		ObsDim: 1 << 62, Rewards: make([]float32, 4), Terminated: make([]bool, 4), Truncated: make([]bool, 4),
+		Steps: []uint8{1, 1, 1, 1}, Versions: make([]uint64, 4),
+	}
+	if err := b.Check(b.ObsDim, 0); err == nil { // 4 times 2^62 is 0
+		t.Error("4 rows of 2^62 values in none pass")
+	}
+	if err := (&policies.Batch{ObsDim: -1}).Check(-1, 0); err == nil {
+		t.Error("rows of -1 values pass")
+	}
+}
+
+// FuzzNStepUnmarshalJSON reads what a checkpoint holds of pending transitions.
+func FuzzNStepUnmarshalJSON(f *testing.F) {
+	s := policies.NewNStep(3, 0.5, 1)
+	var b policies.Batch
+	b.Init(1, 1)
+	s.Add(&b, 0, chain(0))
+	text, err := s.MarshalJSON()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s := policies.NewNStep(3, 0.5, 1)
+		if s.UnmarshalJSON(text) != nil {
+			return
+		}
+		var pending []policies.Batch
+		if err := json.Unmarshal(text, &pending); err != nil {
+			t.Fatal(err)
+		}
+		if p := &pending[0]; p.Len() == 0 || p.ObsDim == 1 && p.ActionDim == 1 {
+			var b policies.Batch
+			b.Init(1, 1)
+			for i := range 4 {
+				s.Add(&b, 0, chain(i))
+			}
+			if b.Len() == 0 {
+				t.Fatal("nothing comes out")
+			}
+		}
+		s.Drop(0)
+		if _, err := s.MarshalJSON(); err != nil {
+			t.Log(err) // JSON has no infinity
+		}
+	})
 }
 
 func ExampleNStep() {

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -54,4 +56,9 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
+// noCarrier reaches nobody.
 type noCarrier struct{ Carrier }
+
+func (noCarrier) Dial(context.Context, string) (net.Conn, error) {
+	return nil, errors.New("nobody there")
+}

@@ -116,6 +116,9 @@ func (s *session) receiveControl(h header, body []byte) error {
 	case frameFin:
 		r.note(func() { s.fin = true })
 	case frameRelay:
+		if r.cfg.Topology != Star || r.hubAddr() == "" {
+			return fmt.Errorf("%w: a call of the hub to a node that is no leaf of a star", errBadFrame)
+		}
 		var m relayMsg
 		if err := json.Unmarshal(body, &m); err != nil {
 			return fmt.Errorf("%w: relay: %w", errBadFrame, err)

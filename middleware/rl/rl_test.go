@@ -578,3 +578,27 @@ func TestP4DamagedCheckpointIsRefused(t *testing.T) {
 		t.Errorf("no best: %v", err)
 	}
 }
+
+// FuzzLoadBest reads a file that somebody else has written.
+func FuzzLoadBest(f *testing.F) {
+	for _, meta := range []string{`{"env_steps":1,"episodes":2,"mean":3}`, `{"mean":"x"}`, `{"mean":1e999}`, ``} {
+		var a nn.Archive
+		a.Put("best", nn.State{Version: 7, Tensors: []nn.Tensor{{Name: "w", Shape: []int{2, 1}, Data: []float32{1, 2}}}})
+		a.SetText("rl/evaluation", meta)
+		file, err := a.AppendBinary(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(file)
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, file []byte) {
+		if err := os.WriteFile(filepath.Join(dir, rl.BestFile), file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		best, err := rl.LoadBest(dir)
+		if (best == nil) != (err != nil) {
+			t.Fatalf("%v, %v", best, err)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package dqn
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -351,4 +352,37 @@ func loops(widths []int, backward bool) {
 			}
 		}
 	}
+}
+
+// FuzzRestore reads a checkpoint that somebody else has written: it is refused, or
+// the policy works.
+func FuzzRestore(f *testing.F) {
+	cfg := Config{Obs: 2, Actions: 2, Hidden: []int{3}, Dueling: true}
+	q := New(cfg)
+	var a nn.Archive
+	if err := q.Save(&a); err != nil {
+		f.Fatal(err)
+	}
+	file, err := a.AppendBinary(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file)
+	f.Add(bytes.Replace(file, []byte("dqn/"), []byte("dqm/"), 1))
+	f.Add(bytes.Replace(file, []byte("[2,3]"), []byte("[3,2]"), -1))
+	f.Add(bytes.Replace(file, []byte(`"0"`), []byte(`"9"`), -1))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		var a nn.Archive
+		if a.UnmarshalBinary(file) != nil {
+			return
+		}
+		q := New(cfg)
+		if q.Restore(&a) != nil {
+			return
+		}
+		if err := q.Weights().CheckFinite(); err != nil {
+			t.Fatalf("restored: %v", err)
+		}
+		_, _ = q.Update(batch(rand.New(rand.NewPCG(1, 1)), 4, 2))
+	})
 }

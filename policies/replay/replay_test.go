@@ -224,3 +224,44 @@ func BenchmarkSample64(b *testing.B) {
 		_ = buf.Sample(&dst, 64)
 	}
 }
+
+// FuzzRestore reads a checkpoint that somebody else has written: it is refused, or
+// the buffer works.
+func FuzzRestore(f *testing.F) {
+	for _, added := range []int{0, 3, 6} {
+		b := New(Config{Capacity: 4})
+		if added > 0 {
+			_ = b.Add(numbered(0, added))
+		}
+		var a nn.Archive
+		if err := b.Save(&a); err != nil {
+			f.Fatal(err)
+		}
+		file, err := a.AppendBinary(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(file)
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		var a nn.Archive
+		if a.UnmarshalBinary(file) != nil {
+			return
+		}
+		b := New(Config{Capacity: 4, LimitBytes: 1 << 20})
+		if b.Restore(&a) != nil {
+			return
+		}
+		var dst policies.Batch
+		if b.Len() > 0 {
+			if err := b.Sample(&dst, b.Len()); err != nil {
+				t.Fatal(err)
+			}
+			_ = b.Add(&dst)
+		}
+		var again nn.Archive
+		if err := b.Save(&again); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
