@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -125,6 +126,21 @@ func TestIncarnationGrows(t *testing.T) {
 	}
 	if got := control.NextIncarnation(20e9, now); got != 20e9+1 {
 		t.Errorf("from the one before: %d", got)
+	}
+}
+
+func TestEnvPrintsNoSecrets(t *testing.T) {
+	e := control.Env{JobID: "visible", Token: "hidden", TLSKey: "hidden", TLSCert: "visible"}
+	nested := struct{ Env control.Env }{e}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		for _, v := range []any{e, &e, nested} {
+			if text := fmt.Sprintf(verb, v); strings.Contains(text, "hidden") || !strings.Contains(text, "visible") {
+				t.Errorf("%s: %s", verb, text)
+			}
+		}
+	}
+	if e.Token != "hidden" {
+		t.Error("printing changes it")
 	}
 }
 
