@@ -369,8 +369,8 @@ func FuzzRestore(f *testing.F) {
 	}
 	f.Add(file)
 	f.Add(bytes.Replace(file, []byte("dqn/"), []byte("dqm/"), 1))
-	f.Add(bytes.Replace(file, []byte("[2,3]"), []byte("[3,2]"), -1))
-	f.Add(bytes.Replace(file, []byte(`"0"`), []byte(`"9"`), -1))
+	f.Add(bytes.ReplaceAll(file, []byte("[2,3]"), []byte("[3,2]")))
+	f.Add(bytes.ReplaceAll(file, []byte(`"0"`), []byte(`"9"`)))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		var a nn.Archive
 		if a.UnmarshalBinary(file) != nil {
