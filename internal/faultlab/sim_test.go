@@ -69,8 +69,8 @@ type fault struct {
 	twoWay bool
 }
 
-// The kinds of faults. Those after graveFrom may cost a node its part in the job.
-var kinds = []string{"cut pair", "cut node", "cut all", "flick", "half-close", "stall", "restart", "partition"}
+// The kinds of faults. The last two may cost a node its part in the job.
+var kinds = []string{"cut pair", "cut node", "cut all", "flick", "flap", "half-close", "stall", "restart", "partition"}
 
 func isGrave(kind string) bool { return kind == "restart" || kind == "partition" }
 
@@ -95,10 +95,10 @@ func newPlan(seed uint64) plan {
 		p.early = r.IntN(3) == 0 && !p.members
 	}
 	for range r.IntN(6) {
-		f := fault{after: ms(2000), lasts: ms(1500), how: faultlab.How(r.IntN(2)), twoWay: r.IntN(2) == 0}
-		f.kind = kinds[r.IntN(6)]
+		f := fault{after: ms(2000), lasts: ms(4000), how: faultlab.How(r.IntN(2)), twoWay: r.IntN(2) == 0}
+		f.kind = kinds[r.IntN(7)]
 		if grave && r.IntN(2) == 0 {
-			f.kind = kinds[6+r.IntN(2)]
+			f.kind = kinds[7+r.IntN(2)]
 		}
 		f.a = r.IntN(p.nodes)
 		f.b = (f.a + 1 + r.IntN(p.nodes-1)) % p.nodes
@@ -537,6 +537,12 @@ func (s *sim) inject(f fault) {
 	case "flick":
 		s.record(r)
 		s.cable.flick(f.a, f.b, f.how)
+	case "flap":
+		s.record(r)
+		for range 5 {
+			others(func(b int) { s.cable.flick(f.a, b, f.how) })
+			pause(ctx, f.lasts/8) // 2.5 s at most
+		}
 	case "half-close":
 		s.record(r)
 		s.cable.flick(f.a, f.b, faultlab.Half)
