@@ -120,6 +120,7 @@ type checker struct {
 	heard   map[Peer]map[flow][]*Record // by receiver
 	lost    map[[2]Peer]uint64          // sender, receiver; incarnation 0 where it is not known
 	lostAt  map[[2]Peer]int64           // the first report of it
+	all     bool                        // a grave fault was meant for everyone
 	grave   map[int]int64               // nodes that a grave fault touched, and when the last one did
 	report  Report
 	faults  []string
@@ -205,6 +206,7 @@ func (c *checker) take(r *Record) {
 			for _, n := range r.Nodes {
 				c.grave[n] = r.At
 			}
+			c.all = c.all || len(r.Nodes) == 0
 		}
 	}
 }
@@ -257,7 +259,7 @@ func (c *checker) ends() {
 			c.faultf("%v was killed, and no fault was meant for it", p)
 		case l.end.Out == Failure && !c.fits(p, l.end.Err):
 			c.faultf("%v failed, and nothing that was done explains it: %s", p, l.end.Err)
-		case l.end.Out == Preempted && c.report.Faults["preempt"] == 0:
+		case l.end.Out == Preempted && !c.all:
 			c.faultf("%v was preempted by nobody: %s", p, l.end.Err)
 		}
 	}
@@ -283,7 +285,7 @@ func (c *checker) fits(p Peer, text string) bool {
 // touched says that a grave fault was meant for the node.
 func (c *checker) touched(node int) bool {
 	_, ok := c.grave[node]
-	return ok
+	return ok || c.all
 }
 
 // losses: who is reported as lost was cut off, or has failed.

@@ -77,7 +77,7 @@ type Record struct {
 	Count uint64 `json:"count,omitempty"` // with Lost
 	Stats Stats  `json:"stats,omitzero"`  // with Counted
 	Nodes []int  `json:"nodes,omitempty"` // with Fault
-	Grave bool   `json:"grave,omitempty"` // with Fault: it may cost a node its part in the job
+	Grave bool   `json:"grave,omitempty"` // with Fault: it may cost these nodes their part in the job; no nodes: all
 	Out   string `json:"out,omitempty"`   // with End: the outcome
 }
 

@@ -1,0 +1,633 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/faultlab"
+	"github.com/ditask/ditask/internal/leak"
+)
+
+var (
+	forTime = flag.Duration("chaos.time", 0, "begin rounds for so long; 0: a few rounds")
+	oneSeed = flag.Int64("chaos.seed", -1, "run the round of this seed only")
+)
+
+// carrier is what the messages of a round go over.
+type carrier struct {
+	name   string
+	flags  []string // of ditask
+	faults []string // what it can suffer, besides its nodes
+	root   bool     // it needs to be set up by root
+}
+
+// carriers are what there is: one more is a line here, and a case in round.inject
+// for a fault that only it has.
+var carriers = []carrier{
+	{name: "unix"},
+	{name: "tcp", flags: []string{"--protocol", "tcp"}, faults: wireFaults},
+	{name: "tls", flags: []string{"--protocol", "tcp"}, faults: wireFaults},
+	{name: "netns", flags: []string{"--protocol", "tcp"}, faults: netFaults, root: true},
+}
+
+// The kinds of faults.
+var (
+	nodeFaults = []string{"kill", "stop"}
+	wireFaults = []string{"cut", "cut-close", "half-close", "reset", "stall", "stall-one-way", "flap"}
+	netFaults  = []string{"drop-one-way", "drop", "link-down"}
+)
+
+// plan is what follows from a seed.
+type plan struct {
+	seed    uint64
+	nodes   int
+	carrier carrier
+	star    bool
+	recover bool   // failed nodes are started again
+	end     string // stop, preempt or kill-launcher
+	full    bool   // the log folder is full
+	shape   faultlab.Shape
+	pace    time.Duration
+	big     int
+	faults  []fault
+}
+
+type fault struct {
+	kind  string
+	a, b  int
+	after time.Duration
+	lasts time.Duration
+	grave bool
+}
+
+func newPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
+	var have []carrier
+	for _, c := range carriers {
+		if !c.root || canNets() == nil {
+			have = append(have, c)
+		}
+	}
+	p := plan{
+		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], carrier: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
+		end: []string{"stop", "stop", "stop", "stop", "preempt", "kill-launcher"}[r.IntN(6)], pace: ms(2, 20), big: []int{1000, 300 << 10, 3 << 20}[r.IntN(3)],
+	}
+	if r.IntN(40) == 0 {
+		p.nodes, p.pace, p.big, p.carrier, p.recover, p.star = 64, 2*time.Second, 1000, have[0], false, false
+	}
+	if p.carrier.name == "netns" {
+		p.nodes, p.star = min(p.nodes, 4), false
+	}
+	p.full = r.IntN(8) == 0 && os.Getuid() == 0 && p.nodes <= 8
+	if r.IntN(2) == 0 {
+		p.shape = faultlab.Shape{Delay: ms(0, 20), Jitter: ms(1, 10), Piece: []int{0, 1, 1000}[r.IntN(3)]}
+	}
+	kinds := append(slices.Clone(p.carrier.faults), "stop")
+	for range 1 + r.IntN(4) {
+		f := fault{kind: kinds[r.IntN(len(kinds))], a: r.IntN(p.nodes), after: ms(0, 800), lasts: ms(100, 2000)}
+		f.b = (f.a + 1 + r.IntN(p.nodes-1)) % p.nodes
+		if f.kind == "stop" {
+			f.lasts = ms(100, 3000)
+		}
+		if p.recover && r.IntN(2) == 0 {
+			f.kind, f.grave = "kill", true
+			if p.star {
+				f.a = 1 + r.IntN(p.nodes-1) // without its hub a star is no job
+			}
+		} else if p.recover && len(p.carrier.faults) > 0 && r.IntN(6) == 0 { // for longer than nodes wait for each other
+			f.kind, f.grave, f.lasts = p.carrier.faults[0], true, ms(9000, 12000)
+		}
+		p.faults = append(p.faults, f)
+		if f.kind == "stop" && p.nodes == 64 {
+			break
+		}
+	}
+	return p
+}
+
+// round is one job.
+type round struct {
+	plan
+	t       *testing.T
+	dir     string
+	watch   *leak.Watch
+	jobs    []*exec.Cmd // the launchers
+	out     []*bytes.Buffer
+	lines   *lines
+	nets    *nets
+	records *faultlab.Writer // of the laboratory
+	killed  map[int]int      // by node
+}
+
+var buildDitask = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "chaos")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "ditask")
+	out, err := exec.Command("go", "build", "-o", path, "../../../ditask").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build ditask: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// canNets says whether networks can be made here.
+var canNets = sync.OnceValue(func() error {
+	if os.Getuid() != 0 {
+		return errors.New("not root")
+	}
+	name := fmt.Sprint("cx", os.Getpid()%10000)
+	err := errors.Join(ip("netns", "add", name), ip("link", "add", name+"v", "type", "veth", "peer", "name", "eth0", "netns", name))
+	return errors.Join(err, ip("netns", "del", name))
+})
+
+// TestChaos runs rounds, and fails with the first violation.
+func TestChaos(t *testing.T) {
+	ditask, err := buildDitask()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(ditask)) })
+	if err := canNets(); err != nil {
+		t.Logf("no networks of their own for nodes: %v", err)
+	}
+	first, rounds := rand.Uint64()>>20, 1<<30
+	switch {
+	case *oneSeed >= 0:
+		first, rounds = uint64(*oneSeed), 1
+	case *forTime == 0:
+		first, rounds = 1, 2
+	}
+	total, by := faultlab.Report{}, map[string]int{}
+	began := time.Now()
+	n := 0
+	for ; n < rounds && !t.Failed() && (*forTime == 0 || time.Since(began) < *forTime); n++ {
+		p := newPlan(first + uint64(n))
+		by[p.carrier.name]++
+		t.Run(fmt.Sprint("seed=", p.seed), func(t *testing.T) {
+			report := runRound(t, p, ditask)
+			total.Add(report)
+		})
+	}
+	t.Logf("\n%s", table(n, total, by, t.Failed(), time.Since(began)))
+}
+
+// table is the report, for docs/reliability.md.
+func table(rounds int, total faultlab.Report, carriers map[string]int, failed bool, took time.Duration) string {
+	var b strings.Builder
+	row := func(name string, v any) { fmt.Fprintf(&b, "| %s | %v |\n", name, v) }
+	row("", "")
+	fmt.Fprint(&b, "|---|---:|\n")
+	row("time", took.Round(time.Second))
+	row("rounds", rounds)
+	for _, c := range slices.Sorted(maps.Keys(carriers)) {
+		row("... over "+c, carriers[c])
+	}
+	row("processes", total.Nodes)
+	row("events emitted", total.Emitted)
+	row("events heard", total.Delivered)
+	row("events reported as not acknowledged", total.Reported)
+	for _, f := range slices.Sorted(maps.Keys(total.Faults)) {
+		row("fault: "+f, total.Faults[f])
+	}
+	row("violations", map[bool]string{false: "0", true: "see above"}[failed])
+	return b.String()
+}
+
+func runRound(t *testing.T, p plan, ditask string) (report faultlab.Report) {
+	began := time.Now()
+	r := &round{plan: p, t: t, watch: leak.Check(t), killed: map[int]int{}}
+	var err error
+	if r.dir, err = os.MkdirTemp("", "round"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("make chaos SEED=%d; the records are in %s\n%+v\n%s", p.seed, r.dir, p, r.output())
+		} else {
+			_ = os.RemoveAll(r.dir)
+		}
+	})
+	if r.records, err = faultlab.NewWriter(filepath.Join(r.dir, "lab.records")); err != nil {
+		t.Fatal(err)
+	}
+	defer r.records.Close()
+	r.prepare(ditask)
+	for _, j := range r.jobs {
+		if err := j.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.await("all nodes to be ready", time.Minute, func() bool { return r.count(faultlab.Ready) >= p.nodes })
+	for _, f := range p.faults {
+		r.pause(f.after)
+		r.inject(f)
+		r.pause(2500 * time.Millisecond) // who dialled dials again
+	}
+	report = r.finish()
+	t.Logf("%s, %d nodes, star %v, recover %v, %s: %v; emitted %d, heard %d, reported %d, in %v", p.carrier.name, p.nodes, p.star, p.recover,
+		p.end, report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
+	return report
+}
+
+func (r *round) output() string {
+	var s string
+	for _, b := range r.out {
+		text := b.String()
+		s += text[max(0, len(text)-20_000):]
+	}
+	return s
+}
+
+func (r *round) pause(d time.Duration) { pause(r.t.Context(), d) }
+
+// await waits until done, or fails the test.
+func (r *round) await(what string, limit time.Duration, done func() bool) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), limit)
+	defer cancel()
+	for !done() {
+		pause(ctx, 20*time.Millisecond)
+		if ctx.Err() != nil {
+			r.t.Errorf("waited %v for %s", limit, what)
+			r.abort()
+			r.t.FailNow()
+		}
+	}
+}
+
+// abort lets all processes of the round say where they are, and ends them.
+func (r *round) abort() {
+	for _, p := range r.pids() {
+		_ = syscall.Kill(p.pid, syscall.SIGCONT)
+		_ = syscall.Kill(p.pid, syscall.SIGQUIT)
+	}
+	for _, j := range r.jobs {
+		done := make(chan struct{})
+		go func() { _ = j.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			_ = j.Process.Kill()
+			<-done
+		}
+	}
+}
+
+func (r *round) files() []string {
+	files, _ := filepath.Glob(filepath.Join(r.dir, "*.records"))
+	return files
+}
+
+func (r *round) read() []faultlab.Record {
+	records, err := faultlab.ReadFiles(r.files())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return records
+}
+
+func (r *round) count(kind faultlab.Kind) int {
+	n := 0
+	for _, path := range r.files() {
+		b, _ := os.ReadFile(path)
+		n += bytes.Count(b, []byte(`{"k":"`+string(kind)+`"`))
+	}
+	return n
+}
+
+type process struct {
+	who faultlab.Peer
+	pid int
+}
+
+// pids are the processes that have begun and not ended.
+func (r *round) pids() (out []process) {
+	for _, path := range r.files() {
+		b, _ := os.ReadFile(path)
+		if bytes.Contains(b, []byte(`{"k":"end"`)) {
+			continue
+		}
+		records, _ := faultlab.ReadFiles([]string{path})
+		if len(records) > 0 && records[0].Kind == faultlab.Begin {
+			if p := (process{records[0].Who, int(records[0].Count)}); alive(p.pid, r.dir) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// alive says that the process is one of the round, and runs.
+func alive(pid int, dir string) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(b, []byte(varDir+"="+dir))
+}
+
+// find is the present process of a node, or 0.
+func (r *round) find(id int) process {
+	var found process
+	for _, p := range r.pids() {
+		if p.who.Node == id && p.who.Incarnation > found.who.Incarnation {
+			found = p
+		}
+	}
+	return found
+}
+
+// prepare makes the commands of all launchers.
+func (r *round) prepare(ditask string) {
+	logs := filepath.Join(r.dir, "logs")
+	if err := os.Mkdir(logs, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big), "GOTRACEBACK=all")
+	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--max-retries", "20"}, r.carrier.flags...)
+	if r.star {
+		args = append(args, "--topology", "star")
+	}
+	if r.recover {
+		args = append(args, "--auto-recover")
+	}
+	if r.full {
+		if err := syscall.Mount("none", logs, "tmpfs", 0, "size=16k"); err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(func() { _ = syscall.Unmount(logs, 0) })
+		r.fault("disk full", false)
+		env = append(env, varLoud+"=1")
+	}
+	switch r.carrier.name {
+	case "netns":
+		var err error
+		if r.nets, err = newNets(r.t, fmt.Sprint("c", os.Getpid()%10000), r.nodes); err != nil {
+			r.t.Fatal(err)
+		}
+		for k := range r.nodes {
+			var others []string
+			for o := range r.nodes {
+				if o != k {
+					others = append(others, "tcp://"+r.nets.addr(o)+":7000")
+				}
+			}
+			own := slices.Concat([]string{"ip", "netns", "exec", r.nets.name(k), ditask}, args, []string{
+				"--node-ids", fmt.Sprint(k), "--address", r.nets.addr(k), "--ports", "7000", "--attach-to", strings.Join(others, ","),
+				"--job-id", "chaos", "--token", "secret",
+			})
+			r.command(env, own)
+		}
+		return
+	case "tls":
+		files := certtest.New(r.t)
+		args = append(args, "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA)
+	}
+	if len(r.carrier.faults) > 0 {
+		port := freePorts(r.t, r.nodes)
+		args = append(args, "--ports", fmt.Sprint(port))
+		r.lines = newLines(r.t, r.seed, r.nodes, port, r.shape)
+		env = append(env, varRoutes+"="+strings.Join(r.lines.routes, " "))
+	}
+	r.command(env, append([]string{ditask, "--parallel-workers", fmt.Sprint(r.nodes)}, args...))
+}
+
+func (r *round) command(env, args []string) {
+	cmd := exec.Command(args[0], args[1:]...)
+	out := &bytes.Buffer{}
+	cmd.Env, cmd.Dir, cmd.Stderr = env, r.dir, out
+	if !r.full {
+		cmd.Stdout = out
+	}
+	r.jobs, r.out = append(r.jobs, cmd), append(r.out, out)
+}
+
+// freePorts finds n ports in a row.
+func freePorts(t *testing.T, n int) int {
+	for range 100 {
+		base, free := 20000+rand.IntN(10000), true
+		for k := range n {
+			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", base+k))
+			if free = free && err == nil; err == nil {
+				_ = l.Close()
+			}
+		}
+		if free {
+			return base
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// fault writes down what is done.
+func (r *round) fault(name string, grave bool, nodes ...int) {
+	err := r.records.Write(faultlab.Record{Kind: faultlab.Fault, At: time.Now().UnixNano(), Event: name, Nodes: nodes, Grave: grave})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// must fails the test for what the laboratory itself cannot do.
+func (r *round) must(errs ...error) {
+	r.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// inject makes one fault, and waits for its end.
+func (r *round) inject(f fault) {
+	name := f.kind
+	if f.grave && f.kind != "kill" {
+		name += " for long"
+	}
+	nodes := []int{f.a, f.b}
+	if f.kind == "stop" || f.kind == "kill" || f.kind == "link-down" {
+		nodes = nodes[:1]
+	}
+	r.fault(name, f.grave, nodes...)
+	switch f.kind {
+	case "kill":
+		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGKILL) == nil {
+			r.killed[f.a]++
+			r.await("a new start of the node that was killed", 40*time.Second, func() bool {
+				q := r.find(f.a)
+				return q.who.Incarnation > p.who.Incarnation && r.readyOf(q.who)
+			})
+		}
+	case "stop":
+		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGSTOP) == nil {
+			r.pause(f.lasts)
+			_ = syscall.Kill(p.pid, syscall.SIGCONT)
+		}
+	case "cut", "cut-close":
+		how := map[string]faultlab.How{"cut": faultlab.Break, "cut-close": faultlab.Close}[f.kind]
+		r.lines.cut(f.a, f.b, how)
+		r.pause(f.lasts)
+		r.lines.mend(f.a, f.b)
+	case "reset":
+		r.lines.flick(f.a, f.b, faultlab.Break)
+	case "half-close":
+		r.lines.flick(f.a, f.b, faultlab.Half)
+	case "flap":
+		for range 5 {
+			r.lines.flick(f.a, f.b, faultlab.Break)
+			r.pause(f.lasts / 5)
+		}
+	case "stall", "stall-one-way":
+		r.lines.stall(f.a, f.b, 1)
+		if f.kind == "stall" {
+			r.lines.stall(f.b, f.a, 1)
+		}
+		r.pause(f.lasts)
+		r.lines.stall(f.a, f.b, -1)
+		if f.kind == "stall" {
+			r.lines.stall(f.b, f.a, -1)
+		}
+	case "drop", "drop-one-way":
+		r.must(r.nets.drop(f.a, f.b))
+		if f.kind == "drop" {
+			r.must(r.nets.drop(f.b, f.a))
+		}
+		r.pause(f.lasts)
+		r.must(r.nets.mend(f.a, f.b))
+		if f.kind == "drop" {
+			r.must(r.nets.mend(f.b, f.a))
+		}
+	case "link-down":
+		r.must(r.nets.link(f.a, "down"))
+		r.pause(f.lasts)
+		r.must(r.nets.link(f.a, "up"))
+	default:
+		r.t.Errorf("no fault %q", f.kind)
+	}
+	if f.grave && f.kind != "kill" {
+		r.fault(name, f.grave, nodes...) // until here it may have its effects
+		r.pause(4 * time.Second)
+	}
+}
+
+// readyOf says whether the process has been ready.
+func (r *round) readyOf(who faultlab.Peer) bool {
+	b, _ := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("%d-%d.records", who.Node, who.Incarnation)))
+	return bytes.Contains(b, []byte(`{"k":"ready"`))
+}
+
+// finish ends the job and lets the checker judge.
+func (r *round) finish() faultlab.Report {
+	want := 0
+	switch r.end {
+	case "preempt":
+		r.fault("preempt", true)
+		want = 75
+		for _, j := range r.jobs {
+			r.must(j.Process.Signal(syscall.SIGTERM))
+		}
+	case "kill-launcher":
+		r.fault("kill-launcher", true)
+		want = -1
+		for _, j := range r.jobs {
+			r.must(j.Process.Kill())
+		}
+	default:
+		r.must(os.WriteFile(filepath.Join(r.dir, "stop"), nil, 0o600))
+	}
+	ended := make(chan int, len(r.jobs))
+	for _, j := range r.jobs {
+		go func() { _ = j.Wait(); ended <- j.ProcessState.ExitCode() }()
+	}
+	limit := time.After(45 * time.Second)
+	for range r.jobs {
+		select {
+		case code := <-ended:
+			if code != want && !(r.end == "preempt" && code == 0) {
+				r.t.Errorf("a launcher ended with %d, want %d", code, want)
+			}
+		case <-limit:
+			r.t.Error("the job did not end within 45s")
+			for _, p := range r.pids() {
+				_ = syscall.Kill(p.pid, syscall.SIGQUIT)
+			}
+			limit = nil
+		}
+	}
+	if left := leak.Await(r.watch.Processes, 5*time.Second); len(left) > 0 {
+		r.t.Errorf("5s after the launcher there are still %v", left)
+	}
+	records := append(r.read(), r.ends()...)
+	report, err := faultlab.Check(rules, records)
+	if err != nil {
+		r.t.Errorf("violations:\n%v", err)
+	}
+	return report
+}
+
+// ends are the records that nodes could not write: those of the killed, and what
+// the others have said of them in their logs.
+func (r *round) ends() (out []faultlab.Record) {
+	now := time.Now().UnixNano()
+	begun := map[int][]faultlab.Peer{}
+	over := map[faultlab.Peer]bool{}
+	for _, rec := range r.read() {
+		switch rec.Kind {
+		case faultlab.Begin:
+			begun[rec.Who.Node] = append(begun[rec.Who.Node], rec.Who)
+		case faultlab.End:
+			over[rec.Who] = true
+		}
+	}
+	for id, all := range begun {
+		for _, who := range all {
+			if !over[who] && (r.killed[id] > 0 || r.end == "kill-launcher") {
+				r.killed[id]--
+				out = append(out, faultlab.Record{Kind: faultlab.End, At: now, Who: who, Out: faultlab.Killed})
+			}
+		}
+	}
+	for id, all := range begun {
+		for peer, n := range r.lost(id) {
+			out = append(out, faultlab.Record{Kind: faultlab.Lost, At: now, Who: all[len(all)-1], Peer: faultlab.Peer{Node: peer}, Count: n, Err: "by its log"})
+		}
+	}
+	return out
+}
+
+var goneLine = regexp.MustCompile(`msg="a node is gone".* peer=node\.(\d+) .*unacknowledged=(\d+)`)
+
+// lost is what a node's log says of peers that are gone.
+func (r *round) lost(id int) map[int]uint64 {
+	out := map[int]uint64{}
+	files, _ := filepath.Glob(filepath.Join(r.dir, "logs", "*"))
+	for _, path := range files {
+		if !strings.Contains(filepath.Base(path), strconv.Itoa(id)) {
+			continue
+		}
+		b, _ := os.ReadFile(path)
+		for _, m := range goneLine.FindAllStringSubmatch(string(b), -1) {
+			peer, _ := strconv.Atoi(m[1])
+			n, _ := strconv.ParseUint(m[2], 10, 64)
+			out[peer] += n
+		}
+	}
+	return out
+}
