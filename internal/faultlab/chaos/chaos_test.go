@@ -137,7 +137,6 @@ type round struct {
 	lines   *lines
 	nets    *nets
 	records *faultlab.Writer // of the laboratory
-	killed  map[int]int      // by node
 }
 
 var buildDitask = sync.OnceValues(func() (string, error) {
@@ -218,7 +217,7 @@ func table(rounds int, total faultlab.Report, carriers map[string]int, failed bo
 
 func runRound(t *testing.T, p plan, ditask string) (report faultlab.Report) {
 	began := time.Now()
-	r := &round{plan: p, t: t, watch: leak.Check(t), killed: map[int]int{}}
+	r := &round{plan: p, t: t, watch: leak.Check(t)}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "round"); err != nil {
 		t.Fatal(err)
@@ -469,7 +468,7 @@ func (r *round) inject(f fault) {
 	switch f.kind {
 	case "kill":
 		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGKILL) == nil {
-			r.killed[f.a]++
+			r.must(r.records.Write(faultlab.Record{Kind: faultlab.End, At: time.Now().UnixNano(), Who: p.who, Out: faultlab.Killed}))
 			r.await("a new start of the node that was killed", 40*time.Second, func() bool {
 				q := r.find(f.a)
 				return q.who.Incarnation > p.who.Incarnation && r.readyOf(q.who)
@@ -598,13 +597,10 @@ func (r *round) ends() (out []faultlab.Record) {
 	}
 	for id, all := range begun {
 		for _, who := range all {
-			if !over[who] && (r.killed[id] > 0 || r.end == "kill-launcher") {
-				r.killed[id]--
+			if !over[who] && r.end == "kill-launcher" {
 				out = append(out, faultlab.Record{Kind: faultlab.End, At: now, Who: who, Out: faultlab.Killed})
 			}
 		}
-	}
-	for id, all := range begun {
 		for peer, n := range r.lost(id) {
 			out = append(out, faultlab.Record{Kind: faultlab.Lost, At: now, Who: all[len(all)-1], Peer: faultlab.Peer{Node: peer}, Count: n, Err: "by its log"})
 		}
@@ -617,17 +613,11 @@ var goneLine = regexp.MustCompile(`msg="a node is gone".* peer=node\.(\d+) .*una
 // lost is what a node's log says of peers that are gone.
 func (r *round) lost(id int) map[int]uint64 {
 	out := map[int]uint64{}
-	files, _ := filepath.Glob(filepath.Join(r.dir, "logs", "*"))
-	for _, path := range files {
-		if !strings.Contains(filepath.Base(path), strconv.Itoa(id)) {
-			continue
-		}
-		b, _ := os.ReadFile(path)
-		for _, m := range goneLine.FindAllStringSubmatch(string(b), -1) {
-			peer, _ := strconv.Atoi(m[1])
-			n, _ := strconv.ParseUint(m[2], 10, 64)
-			out[peer] += n
-		}
+	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // none, if it has said nothing
+	for _, m := range goneLine.FindAllStringSubmatch(string(b), -1) {
+		peer, _ := strconv.Atoi(m[1])
+		n, _ := strconv.ParseUint(m[2], 10, 64)
+		out[peer] += n
 	}
 	return out
 }
