@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/task"
@@ -67,4 +69,45 @@ func TestRunReportsAPanic(t *testing.T) {
 	if !errors.As(err, &p) || fmt.Sprint(p.Value) != "oh" || !strings.Contains(err.Error(), "run_test.go") {
 		t.Error(err)
 	}
+}
+
+var (
+	ask    = task.NewEvent[int]("ask")
+	answer = task.NewEvent[int]("answer")
+)
+
+// TestAListenerThatEmitsAtTheEndIsNoFailure lets a listener answer when its node
+// drains already, since the other one takes its time: the job has succeeded all
+// the same.
+func TestAListenerThatEmitsAtTheEndIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := parallel.Run(t.Context(), parallel.Config{Nodes: 2}, func(ctx context.Context, node *parallel.Node) error {
+			tk := task.New[struct{}](node)
+			begun := make(chan struct{})
+			ask.On(tk, func(ctx context.Context, v int) error {
+				close(begun)
+				<-time.After(time.Second)
+				err := answer.Emit(ctx, tk, v, task.OnlyRemote())
+				if !errors.Is(err, task.ErrClosed) {
+					t.Errorf("emit while the node drains: %v", err)
+				}
+				return err
+			})
+			answer.On(tk, func(context.Context, int) error { return nil })
+			tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+				if node.ID() == 0 {
+					err := ask.Emit(ctx, tk, 1, task.OnlyRemote())
+					<-time.After(3 * time.Second)
+					return err
+				}
+				<-begun
+				tk.Finish("asked")
+				return nil
+			}))
+			return tk.Run(ctx)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -100,7 +100,7 @@ type Channel interface {
 	// accepts all) and returns the number of peers addressed. A bus that keeps
 	// payload beyond the call retains it. On a Reliable channel Send blocks
 	// while a peer's window is full; the error joins what went wrong for each
-	// peer.
+	// peer, and wraps [ErrClosed] if the bus takes nothing more, from Drain on.
 	Send(ctx context.Context, payload *Buffer, match func(Peer) bool) (int, error)
 }
 

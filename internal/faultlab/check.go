@@ -464,9 +464,17 @@ func (c *checker) tails(from, to Peer, missing int) {
 	switch {
 	case l.end != nil && l.end.Out == Killed: // it cannot report any more
 	case !c.rules.Exact && (!c.clean(from) || !c.clean(to)): // what waited for its listeners is gone with it
+	case !c.rules.Exact && c.parted(from, to): // when it gave the other up is not known: what it emitted since is not owed
 	case uint64(missing) > reported: //nolint:gosec // not negative
 		c.faultf("%v never heard the last %d reliable messages of %v, which reported %d: they were lost in silence", to, missing, from, reported)
 	}
+}
+
+// parted says that a grave fault came between two tasks that both lived, and that
+// the sender has reported the loss of the other.
+func (c *checker) parted(from, to Peer) bool {
+	_, lost := c.lost[[2]Peer{from, {Node: to.Node}}]
+	return lost && c.between(from, to)
 }
 
 // newest judges that the last value came, where both ended in order.
@@ -502,8 +510,15 @@ func (c *checker) severed(from, to Peer) bool {
 	if b.ready == nil || a.begin == nil || a.finishing == nil || b.ready.At >= a.finishing.At {
 		return true
 	}
+	return c.between(from, to)
+}
+
+// between says that a grave fault was meant for one of the two after both had
+// begun.
+func (c *checker) between(from, to Peer) bool {
+	a, b := c.lives[from].begin, c.lives[to].begin
 	for _, n := range []int{from.Node, to.Node} {
-		if at, ok := c.grave[n]; ok && at >= max(a.begin.At, b.begin.At) {
+		if at, ok := c.grave[n]; ok && a != nil && b != nil && at >= max(a.At, b.At) {
 			return true
 		}
 	}
