@@ -5,6 +5,8 @@ MAKEFLAGS   += --no-print-directory
 
 GO        ?= go
 FUZZTIME  ?= 5s# of each fuzz test
+TIME      ?= 2m# of chaos
+SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?= .# which benchmarks
 BENCHTIME ?= 1s
 SYSTEMS   := darwin windows# where it must build, besides here
@@ -28,7 +30,7 @@ build: ## build bin/ditask, one static file
 	@bin/ditask version
 
 .PHONY: check
-check: fmt vet lint cross race test fuzz smoke ## all that CI runs; takes some minutes
+check: fmt vet lint cross race test fuzz smoke chaos ## all that CI runs; takes some minutes
 	@echo "check: ok"
 
 .PHONY: fmt
@@ -74,6 +76,10 @@ fuzz: ## each fuzz test for FUZZTIME
 .PHONY: smoke
 smoke: ## the first command of README.md, word for word
 	@command=$$(sed -n '/^go run /{p;q;}' README.md); echo "$$command"; timeout 300 $$command
+
+.PHONY: chaos
+chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
+	$(GO) test -count=1 -timeout 0 -v ./internal/faultlab/chaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 .PHONY: bench
 bench: ## BENCH, each for BENCHTIME

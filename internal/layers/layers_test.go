@@ -69,6 +69,10 @@ internal/certs -> std
 internal/certtest -> std testing internal/certs
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task
+internal/faultlab -> std
+internal/faultlab (test) -> parallel router router/memory task
+internal/faultlab/chaos -> std
+internal/faultlab/chaos (test) -> internal/faultlab parallel parallel/control router task
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest router/routertest
