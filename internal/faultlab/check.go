@@ -77,9 +77,7 @@ func Check(rules Rules, records []Record) (Report, error) {
 			c.pair(from, to)
 		}
 	}
-	for _, p := range c.peers {
-		c.counters(p)
-	}
+	c.counters()
 	c.strangers()
 	if len(c.faults) == 0 {
 		return c.report, nil
@@ -142,7 +140,7 @@ func newChecker(rules Rules, records []Record) *checker {
 	for f, list := range c.flows {
 		slices.SortFunc(list, func(a, b *message) int { return cmp.Compare(a.Number, b.Number) })
 		for i, m := range list {
-			if m.Number != uint64(i)+1 { //nolint:gosec // not negative
+			if m.Number != uint64(i)+1 {
 				c.faultf("%v %s/%d: emit %d where %d belongs: the records are broken", f.from, f.event, f.stream, m.Number, i+1)
 			}
 		}
@@ -588,44 +586,57 @@ func (c *checker) ordered(from, to Peer) {
 
 // counters: every message to a peer that did not die is counted as consumed,
 // dropped or lost.
-func (c *checker) counters(p Peer) {
+func (c *checker) counters() {
 	for _, r := range c.records {
-		if r.Kind != Counted || r.Who != p {
+		if r.Kind != Counted {
 			continue
 		}
-		addressed, sure := uint64(0), true
-		for f, list := range c.flows {
-			if f.from != p || f.event != r.Event {
-				continue
-			}
-			for _, m := range list {
-				if m.sent == nil || m.sent.Err != "" {
-					sure = false
-					continue
-				}
-				for q := range m.exact {
-					addressed++
-					sure = sure && !c.afterLoss(p, q, m)
-				}
-			}
-		}
-		heard := uint64(0)
-		for q, by := range c.heard {
-			for f, list := range by {
-				if f.from == p && f.event == r.Event && c.clean(q) {
-					heard += uint64(len(list))
-				}
-			}
-		}
+		addressed, sure := c.sentTo(r.Who, r.Event)
+		heard := c.heardOf(r.Who, r.Event)
 		s := r.Stats
 		sum := s.Consumed + s.Dropped + s.Lost + s.Queued
 		if policy := c.rules.Events[r.Event]; sure && policy != Latest && sum != addressed {
-			c.faultf("%v %s: %d messages were addressed, and %d are accounted for: %+v", p, r.Event, addressed, sum, s)
+			c.faultf("%v %s: %d messages were addressed, and %d are accounted for: %+v", r.Who, r.Event, addressed, sum, s)
 		}
 		if heard > sum && sure {
-			c.faultf("%v %s: its peers heard %d messages, and it counts %d: %+v", p, r.Event, heard, sum, s)
+			c.faultf("%v %s: its peers heard %d messages, and it counts %d: %+v", r.Who, r.Event, heard, sum, s)
 		}
 	}
+}
+
+// sentTo counts the messages of an event that the peer addressed to others, and
+// says whether it is known whether each was.
+func (c *checker) sentTo(from Peer, event string) (n uint64, sure bool) {
+	sure = true
+	for f, list := range c.flows {
+		if f.from != from || f.event != event {
+			continue
+		}
+		for _, m := range list {
+			if m.sent == nil || m.sent.Err != "" {
+				sure = false
+				continue
+			}
+			for q := range m.exact {
+				n++
+				sure = sure && !c.afterLoss(from, q, m)
+			}
+		}
+	}
+	return n, sure
+}
+
+// heardOf counts the messages of an event that others heard of the peer and ended
+// in order.
+func (c *checker) heardOf(from Peer, event string) (n uint64) {
+	for to, by := range c.heard {
+		for f, list := range by {
+			if f.from == from && f.event == event && c.clean(to) {
+				n += uint64(len(list))
+			}
+		}
+	}
+	return n
 }
 
 // strangers: nobody hears what nobody has emitted.

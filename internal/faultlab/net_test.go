@@ -157,9 +157,9 @@ func (c *cable) stall(a, b int, on bool) {
 	}
 	for line, who := range c.lines {
 		direction := faultlab.Forth
-		switch {
-		case who == [2]int{a, b}:
-		case who == [2]int{b, a}:
+		switch who {
+		case [2]int{a, b}:
+		case [2]int{b, a}:
 			direction = faultlab.Back
 		default:
 			continue

@@ -316,7 +316,7 @@ func blamed(err error) []int {
 }
 
 func flatten(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one level at a time
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
 		for _, e := range j.Unwrap() {
 			out = append(out, flatten(e)...)

@@ -87,7 +87,7 @@ func (s *jobSim) chance(n int) int { return int(s.upTo(time.Duration(n - 1))) }
 
 func newJobSim(seed uint64) *jobSim {
 	r := rand.New(rand.NewPCG(seed, 21))
-	s := &jobSim{seed: seed, nodes: 2 + r.IntN(4), rnd: rand.New(rand.NewPCG(seed, 22)), slow: []time.Duration{0, 5, 40, 300}[r.IntN(4)] * time.Millisecond}
+	s := &jobSim{seed: seed, nodes: 2 + r.IntN(4), rnd: rand.New(rand.NewPCG(seed, 22)), slow: []time.Duration{0, 5 * time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond}[r.IntN(4)]}
 	s.cfg = parallel.Config{Nodes: s.nodes, Topology: []string{"mesh", "star"}[r.IntN(2)], Logger: slog.New(slog.NewTextHandler(s, nil))}
 	hows := []string{"finish", "finish", "finish", "fail", "panic", "listener", "preempt", "cancel"}
 	for range 1 + r.IntN(2) {

@@ -50,9 +50,8 @@ var carriers = []carrier{
 	{name: "netns", flags: []string{"--protocol", "tcp"}, faults: netFaults, root: true},
 }
 
-// The kinds of faults.
+// The kinds of faults besides killing and stopping a node.
 var (
-	nodeFaults = []string{"kill", "stop"}
 	wireFaults = []string{"cut", "cut-close", "half-close", "reset", "stall", "stall-one-way", "flap"}
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
 )
@@ -64,7 +63,7 @@ type plan struct {
 	carrier carrier
 	star    bool
 	recover bool   // failed nodes are started again
-	end     string // stop, preempt or kill-launcher
+	end     string // stop, preempt, kill-launcher, or kill-node where that ends the job
 	full    bool   // the log folder is full
 	shape   faultlab.Shape
 	pace    time.Duration
@@ -92,6 +91,9 @@ func newPlan(seed uint64) plan {
 	p := plan{
 		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], carrier: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
 		end: []string{"stop", "stop", "stop", "stop", "preempt", "kill-launcher"}[r.IntN(6)], pace: ms(2, 20), big: []int{1000, 300 << 10, 3 << 20}[r.IntN(3)],
+	}
+	if !p.recover && r.IntN(4) == 0 {
+		p.end = "kill-node"
 	}
 	if r.IntN(40) == 0 {
 		p.nodes, p.pace, p.big, p.carrier, p.recover, p.star = 64, 2*time.Second, 1000, have[0], false, false
@@ -219,7 +221,7 @@ func runRound(t *testing.T, p plan, ditask string) (report faultlab.Report) {
 	began := time.Now()
 	r := &round{plan: p, t: t, watch: leak.Check(t)}
 	var err error
-	if r.dir, err = os.MkdirTemp("", "round"); err != nil {
+	if r.dir, err = os.MkdirTemp("", "round"); err != nil { //nolint:usetesting // it is kept after a violation
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -534,19 +536,25 @@ func (r *round) readyOf(who faultlab.Peer) bool {
 
 // finish ends the job and lets the checker judge.
 func (r *round) finish() faultlab.Report {
-	want := 0
+	good := func(code int) bool { return code == 0 }
 	switch r.end {
 	case "preempt":
 		r.fault("preempt", true)
-		want = 75
+		good = func(code int) bool { return code == 75 || code == 0 }
 		for _, j := range r.jobs {
 			r.must(j.Process.Signal(syscall.SIGTERM))
 		}
 	case "kill-launcher":
 		r.fault("kill-launcher", true)
-		want = -1
+		good = func(code int) bool { return code == -1 }
 		for _, j := range r.jobs {
 			r.must(j.Process.Kill())
+		}
+	case "kill-node":
+		r.fault("kill, not recovered", true)
+		good = func(code int) bool { return code != 0 }
+		if p := r.find(r.nodes - 1); p.pid > 0 {
+			r.must(syscall.Kill(p.pid, syscall.SIGKILL), r.records.Write(faultlab.Record{Kind: faultlab.End, At: time.Now().UnixNano(), Who: p.who, Out: faultlab.Killed}))
 		}
 	default:
 		r.must(os.WriteFile(filepath.Join(r.dir, "stop"), nil, 0o600))
@@ -559,8 +567,8 @@ func (r *round) finish() faultlab.Report {
 	for range r.jobs {
 		select {
 		case code := <-ended:
-			if code != want && !(r.end == "preempt" && code == 0) {
-				r.t.Errorf("a launcher ended with %d, want %d", code, want)
+			if !good(code) {
+				r.t.Errorf("a launcher ended with %d at the end by %s", code, r.end)
 			}
 		case <-limit:
 			r.t.Error("the job did not end within 45s")
@@ -608,15 +616,17 @@ func (r *round) ends() (out []faultlab.Record) {
 	return out
 }
 
-var goneLine = regexp.MustCompile(`msg="a node is gone".* peer=node\.(\d+) .*unacknowledged=(\d+)`)
+// A loss in a node's log: "node lost" of the task, or what the router says of a
+// node that left too early.
+var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
 
 // lost is what a node's log says of peers that are gone.
 func (r *round) lost(id int) map[int]uint64 {
 	out := map[int]uint64{}
 	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // none, if it has said nothing
 	for _, m := range goneLine.FindAllStringSubmatch(string(b), -1) {
-		peer, _ := strconv.Atoi(m[1])
-		n, _ := strconv.ParseUint(m[2], 10, 64)
+		peer, _ := strconv.Atoi(m[1] + m[3])
+		n, _ := strconv.ParseUint("0"+m[2]+m[4], 10, 64)
 		out[peer] += n
 	}
 	return out

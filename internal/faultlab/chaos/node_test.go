@@ -64,11 +64,11 @@ func reroute(id string) {
 	attach, advertise := os.Getenv(control.VarAttach), os.Getenv(control.VarAdvertise)
 	for route := range strings.FieldsSeq(os.Getenv(varRoutes)) {
 		from, rest, _ := strings.Cut(route, ">")
-		real, line, _ := strings.Cut(rest, "=")
+		addr, line, _ := strings.Cut(rest, "=")
 		switch {
 		case from == id:
-			attach = strings.ReplaceAll(attach, real, line)
-		case from == "*" && real == advertise:
+			attach = strings.ReplaceAll(attach, addr, line)
+		case from == "*" && addr == advertise:
 			advertise = line
 		}
 	}
