@@ -122,6 +122,9 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 			continue
 		}
 		n++
+		if tap := ch.r.cfg.Tap; tap != nil {
+			tap.Sent(ch.spec.Name, o.s.peer.ID, version, payload.Bytes())
+		}
 		switch err := o.s.send(o, version, payload); {
 		case errors.Is(err, errFull):
 			full = append(full, o)
@@ -166,35 +169,4 @@ func (c *channel) retain(version uint64, payload Buffer, match func(Peer) bool) 
 	}
 	payload.Retain()
 	c.newest = pending{version, payload}
-}
-
-// ChannelStats counts one event's messages. With one peer, which listens all the
-// time, Sent = Consumed + Dropped + Lost + Queued.
-type ChannelStats struct {
-	Sent      uint64 // versions handed to Send
-	Consumed  uint64 // by peers' listeners, summed over peers
-	Dropped   uint64 // given up here under a policy that may, summed over peers
-	Lost      uint64 // sent, and not known to be consumed, when the peer left or was lost
-	Queued    int    // waiting or on their way now, summed over peers
-	Unfed     uint64 // received while this node did not listen
-	Listeners int    // peers that listen now
-}
-
-// Stats returns the counters of the event.
-func (c *Channel) Stats() ChannelStats {
-	ch := c.c
-	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(*ch.targets.Load())}
-	ch.r.mu.Lock()
-	defer ch.r.mu.Unlock()
-	gone := ch.r.gone[ch.id]
-	st.Consumed, st.Dropped, st.Lost = gone[0], gone[1], gone[2]
-	for _, s := range ch.r.peers {
-		s.mu.Lock()
-		o := s.outs[ch.id]
-		st.Consumed += o.delivered.Load()
-		st.Dropped += o.dropped.Load()
-		st.Queued += o.messages + len(o.queue)
-		s.mu.Unlock()
-	}
-	return st
 }

@@ -47,6 +47,7 @@ type Config struct {
 	MaxHandshakes    int
 
 	Logger *slog.Logger // slog.Default() if nil
+	Tap    Tap          // told of every message; nil: nobody is
 }
 
 func def[T comparable](v *T, d T) {

@@ -14,16 +14,17 @@ type frameType uint8
 // Sequenced frames are counted, kept until acknowledged, and sent again after a
 // cut. The others carry totals, so that a repeated or lost one does no harm.
 const (
-	frameData    frameType = 1 + iota // version u64, payload
-	frameChunk                        // version u64, total u64, offset u64, piece
-	frameDeclare                      // JSON declaration; flag 1: the sender listens
-	frameListen                       // flag 1: the sender listens, 0: no longer
-	frameMembers                      // JSON []Member
-	frameReady                        // the sender is ready
-	frameSeen                         // the sender has seen our Ready, and sent its newest values
-	frameBarrier                      // JSON barrierMsg
-	frameFin                          // the sender will send nothing more
-	frameRelay                        // JSON relayMsg
+	frameData      frameType = 1 + iota // version u64, payload
+	frameChunk                          // version u64, total u64, offset u64, piece
+	frameDeclare                        // JSON declaration; flag 1: the sender listens
+	frameListen                         // flag 1: the sender listens, 0: no longer
+	frameMembers                        // JSON []Member
+	frameReady                          // the sender is ready
+	frameSeen                           // the sender has seen our Ready, and sent its newest values
+	frameBarrier                        // JSON barrierMsg
+	frameFin                            // the sender will send nothing more
+	frameRelay                          // JSON relayMsg
+	frameMsgHeader                      // what goes beside the sender's next message of the event
 	frameSequencedEnd
 )
 
@@ -47,6 +48,9 @@ const (
 	maxFrameBody = 60 << 10
 	readBytes    = 64 << 10
 	segmentBytes = 64 << 10
+
+	// MaxHeaderBytes is the longest header of a message. A longer one is left out.
+	MaxHeaderBytes = 1 << 10
 
 	maxNode     = 1<<20 - 1
 	maxChannels = 1 << 14
@@ -105,6 +109,8 @@ func parseHeader(b []byte, chunkBytes int) (header, error) {
 		least, limit = 8, 8
 	case frameCredit:
 		least, limit = 16, 16
+	case frameMsgHeader:
+		least, limit = 1, MaxHeaderBytes
 	case frameListen, frameReady, frameSeen, frameFin:
 		limit = 0
 	case frameDeclare, frameMembers, frameBarrier, frameRelay, frameBye:

@@ -27,6 +27,7 @@ func FuzzFrames(f *testing.F) {
 	data := appendFrame(nil, frameData, 0, 0, append(le.AppendUint64(nil, 1), "hello"...))
 	chunk := appendFrame(nil, frameChunk, 0, 0, append(le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 2), 4), 0), "four"...))
 	f.Add(append(append(append([]byte{}, declare...), data...), chunk...))
+	f.Add(append(append(append([]byte{}, declare...), appendFrame(nil, frameMsgHeader, 0, 0, []byte("trace"))...), data...))
 	f.Add(appendU64(nil, frameAck, 0, 1))
 	f.Add(appendU64(nil, frameCredit, 0, 1, 1))
 	f.Add(appendU64(nil, framePing, 0, 7))

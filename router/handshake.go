@@ -61,6 +61,7 @@ type hello struct {
 	Target      int      `json:"target,omitempty"`
 	Ticket      string   `json:"ticket,omitempty"`
 	Limits      limits   `json:"limits"`
+	Features    []string `json:"features,omitempty"` // what this side understands besides the protocol
 }
 
 // limits are what both ends of a connection count by, and must have in common.
@@ -77,6 +78,10 @@ func (l limits) String() string {
 func (r *Router) limits() limits {
 	return limits{r.cfg.WindowMessages, r.cfg.WindowBytes, r.cfg.ChunkBytes}
 }
+
+// featureHeader says that a node understands frameMsgHeader. Who does not say it
+// is sent none.
+const featureHeader = "header"
 
 // refusal says no.
 type refusal struct {
@@ -115,7 +120,7 @@ func (r *Router) hello(purpose string) hello {
 	_, _ = rand.Read(nonce) // never fails
 	h := hello{
 		Protocol: Protocol, Version: r.cfg.Version, Job: r.cfg.Job, Node: r.cfg.Node, Incarnation: r.cfg.Incarnation,
-		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(),
+		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(), Features: r.features,
 	}
 	if r.advertise != "" {
 		h.Addrs = []string{r.advertise}
@@ -270,7 +275,7 @@ func (r *Router) acceptable(h hello) *refusal {
 func (r *Router) call(ctx context.Context, addr string, target int) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.HandshakeTimeout)
 	defer cancel()
-	conn, err := r.cfg.Carrier.Dial(ctx, addr)
+	conn, err := r.dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -295,6 +300,17 @@ func (r *Router) call(ctx context.Context, addr string, target int) (*link, erro
 		return l, err
 	}
 	return l, nil
+}
+
+// dial makes a connection, and counts it.
+func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := r.cfg.Carrier.Dial(ctx, addr)
+	if err != nil {
+		r.calls.failed.Add(1)
+		return nil, err
+	}
+	r.calls.dialed.Add(1)
+	return conn, nil
 }
 
 var errConnected = errors.New("connected already")

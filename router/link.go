@@ -61,6 +61,7 @@ func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) 
 		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent, s.log.done)
 	}
 	s.link = l
+	s.links++
 	s.lastHeard.Store(s.r.clock())
 	s.ackDue = true
 	for _, in := range s.ins { // totals may have been lost with the last link
@@ -160,6 +161,7 @@ func (l *link) write() {
 			_ = l.conn.Close()
 		}
 		s.mu.Lock()
+		s.wireOut += uint64(n + len(l.ctl)) //nolint:gosec // not negative
 		if err != nil {
 			n = 0
 			l.broke(err)
@@ -222,6 +224,7 @@ func (l *link) writeNow() {
 		l.broke(err)
 	}
 	l.full = k < n
+	s.wireOut += uint64(k) //nolint:gosec // not negative
 	l.wrote(k)
 	if s.pendingWrite() || l.byeSay != "" || l.closed || s.err != nil {
 		l.idle = false
@@ -301,6 +304,7 @@ func (l *link) readFrames() error {
 			return err
 		}
 		w += n
+		s.wireIn.Add(uint64(n)) //nolint:gosec // not negative
 		s.lastHeard.Store(s.r.clock())
 	}
 }
@@ -333,6 +337,7 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 			return 0, err
 		}
 		have += k
+		s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
 		s.lastHeard.Store(s.r.clock())
 	}
 	in.asmHave += n

@@ -69,9 +69,10 @@ type counted struct {
 	refs atomic.Int64
 }
 
-func (c *counted) Bytes() []byte { return c.b }
-func (c *counted) Retain()       { c.refs.Add(1) }
-func (c *counted) Release()      { c.refs.Add(-1) }
+func (c *counted) Bytes() []byte  { return c.b }
+func (c *counted) Header() []byte { return nil }
+func (c *counted) Retain()        { c.refs.Add(1) }
+func (c *counted) Release()       { c.refs.Add(-1) }
 
 // linked is a session over a connection, with one event to which the peer
 // listens.

@@ -73,6 +73,7 @@ func (r *Router) find(h hello) (*session, *refusal) {
 func (r *Router) admit(h hello) (*session, error) {
 	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels}
 	s := newSession(r, peer, h.Addrs)
+	s.headers = slices.Contains(h.Features, featureHeader)
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,10 +195,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 		delete(r.peers, s.peer.ID)
 	}
 	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, reason}
-	for _, o := range s.outs {
-		g := r.gone[o.ch.id]
-		r.gone[o.ch.id] = [3]uint64{g[0] + o.delivered.Load(), g[1] + o.dropped.Load(), g[2] + o.undelivered}
-	}
+	r.keepCounts(s, kind)
 	for _, c := range r.channels {
 		r.retarget(c)
 	}

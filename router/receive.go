@@ -33,6 +33,15 @@ func (s *session) receive(l *link, h header, body []byte) error {
 		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
 		return err
 	}
+	if h.typ == frameMsgHeader {
+		in, err := s.stream(h.channel)
+		if err != nil {
+			return err
+		}
+		s.gotFrame(headerBytes + len(body))
+		in.header = append(in.header[:0], body...)
+		return nil
+	}
 	s.gotFrame(headerBytes + len(body))
 	if h.typ == frameFin {
 		s.ackNow() // before anyone acts on it, and closes
@@ -62,7 +71,7 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		s.pongDue = le.Uint64(body)
 		s.signal()
 	case framePong:
-		s.rtt.Store(s.r.clock() - int64(le.Uint64(body))) //nolint:gosec // our own clock
+		s.rtt.Store(max(s.r.clock()-int64(le.Uint64(body)), 1)) //nolint:gosec // our own clock
 	case frameBye:
 		l.bye = fmt.Errorf("%w: %s", errLeft, body)
 		return errBye
@@ -166,20 +175,27 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 	if !in.arrive(len(payload)) {
 		return false, fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
 	}
+	header := in.header
+	in.header = in.header[:0]
 	ch := in.ch.Load()
 	if ch == nil || !ch.listens.Load() {
 		if ch != nil {
 			ch.unfed.Add(1)
 		}
+		in.unheard.Add(1)
 		in.Return(1, len(payload))
 		return false, nil
 	}
 	if ch.spec.Delivery == Latest && version <= in.version {
+		in.stale.Add(1)
 		in.Return(1, len(payload))
 		return false, nil
 	}
 	in.version = version
-	in.msg = Message{From: s.peer.ID, Version: version, Payload: payload, Takable: takable, Credit: in}
+	in.msg = Message{From: s.peer.ID, Version: version, Payload: payload, Takable: takable, Credit: in, Header: header}
+	if s.r.cfg.Tap != nil {
+		s.r.cfg.Tap.Received(ch.spec.Name, &in.msg)
+	}
 	if err := ch.deliver(&in.msg); err != nil {
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
@@ -277,6 +293,9 @@ func (o *outStream) offerNewest() {
 	o.ch.mu.Lock()
 	defer o.ch.mu.Unlock()
 	if p := o.ch.newest; o.s.err == nil && p.payload != nil && p.version > o.newest() {
+		if tap := o.s.r.cfg.Tap; tap != nil {
+			tap.Sent(o.ch.spec.Name, o.s.peer.ID, p.version, p.payload.Bytes())
+		}
 		o.offer(p.version, p.payload)
 		o.s.signal()
 	}

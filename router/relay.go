@@ -148,7 +148,7 @@ func (r *Router) answerRelay(m relayMsg) {
 
 // answerHub makes one call to the hub, which connects it with the leaf.
 func (r *Router) answerHub(ctx context.Context, m relayMsg) (net.Conn, error) {
-	conn, err := r.cfg.Carrier.Dial(ctx, r.hubAddr())
+	conn, err := r.dial(ctx, r.hubAddr())
 	if err != nil {
 		return nil, err
 	}

@@ -65,9 +65,9 @@ func quiet(c router.Carrier, edit func(*router.Config)) router.Config {
 	return cfg
 }
 
-// record lets node 1 join the victim, and returns the bytes of its handshake,
+// recordHandshake lets node 1 join the victim, and returns the bytes of its handshake,
 // those of either side.
-func record(t *testing.T, network *memory.Network) (dialler, listener []byte) {
+func recordHandshake(t *testing.T, network *memory.Network) (dialler, listener []byte) {
 	t.Helper()
 	c := &tap{Carrier: network}
 	r, err := router.New(quiet(c, nil))
@@ -116,7 +116,7 @@ func refusedWith(t *testing.T, err error, code string) {
 
 func TestR7RecordedHandshakeOfADiallerIsRefused(t *testing.T) {
 	r, network, _ := victim(t, nil)
-	said, _ := record(t, network)
+	said, _ := recordHandshake(t, network)
 	c := dial(t, network)
 	if _, err := c.Write(said); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func toImpostor(c *router.Config) { c.Attach = []string{"mem://impostor"} }
 
 func TestR7RecordedHandshakeOfAListenerIsRefused(t *testing.T) {
 	_, network, _ := victim(t, nil)
-	_, read := record(t, network)
+	_, read := recordHandshake(t, network)
 	impostor(t, network, func([]byte) []byte { return read })
 	refusedWith(t, joins(t, network, toImpostor), router.RefuseToken)
 }
@@ -184,7 +184,7 @@ func message(t *testing.T, v any) []byte {
 
 func TestR7ReflectedHandshakeIsRefused(t *testing.T) {
 	_, network, _ := victim(t, nil)
-	_, read := record(t, network)
+	_, read := recordHandshake(t, network)
 	var a struct{ Proof []byte }
 	if err := json.Unmarshal(read[4:messages(read, 1)], &a); err != nil || len(a.Proof) != 32 {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestR7ReflectedHandshakeIsRefused(t *testing.T) {
 // differ in nothing but the side.
 func TestR7ProofOfTheOtherSideIsRefused(t *testing.T) {
 	r, network, _ := victim(t, nil)
-	said, _ := record(t, network)
+	said, _ := recordHandshake(t, network)
 	c := dial(t, network)
 	defer c.Close()
 	if _, err := c.Write(said[:8+messages(said[8:], 1)]); err != nil {

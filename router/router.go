@@ -18,12 +18,15 @@ import (
 
 // Router connects one node to the others of its job.
 type Router struct {
-	cfg    Config
-	log    *slog.Logger
-	began  time.Time
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // every goroutine of this router
+	cfg   Config
+	log   *slog.Logger
+	began time.Time
+	calls calls
+	// features are what this node says that it understands.
+	features []string
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // every goroutine of this router
 
 	strangers strangers
 	labels    []string // set by Start
@@ -41,9 +44,10 @@ type Router struct {
 	channels  []*channel
 	byName    map[string]*channel
 	peers     map[int]*session
-	was       map[int]former       // peers that are gone, by node id
-	gone      map[uint16][3]uint64 // counters of the sessions that are gone
-	rounds    map[string]uint64    // barriers that this node has entered
+	was       map[int]former            // peers that are gone, by node id
+	past      map[int]*PeerStats        // what peers had counted that are gone, by node id
+	gone      map[streamKey]StreamStats // the same of their streams
+	rounds    map[string]uint64         // barriers that this node has entered
 	tickets   map[string]chan net.Conn
 	known     map[int]uint64    // incarnations of the nodes that others told of
 	attached  map[string]int    // attach address -> node id that answered there
@@ -75,8 +79,9 @@ func New(cfg Config) (*Router, error) {
 	cfg.ensureDefaults()
 	r := &Router{
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
-		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, gone: map[uint16][3]uint64{},
-		rounds: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
+		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
+		features: []string{featureHeader},
+		rounds:   map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
@@ -174,6 +179,7 @@ func (r *Router) accept() {
 			}
 			return
 		}
+		r.calls.accepted.Add(1)
 		n := r.strangers.enter(conn, time.Now())
 		if n == nil {
 			r.refused(conn.RemoteAddr(), errCrowd)

@@ -19,6 +19,8 @@ type session struct {
 	peer  Peer
 	addrs []string // where the peer can be dialled
 
+	headers bool // the peer understands frameMsgHeader
+
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
 	link    *link     // nil while there is no connection
@@ -38,6 +40,10 @@ type session struct {
 	credits  []*inStream
 	quietFor int // ticks without anything written
 
+	links    uint64 // connections so far
+	wireOut  uint64 // bytes written
+	pingedAt int64  // clock of the newest ping
+
 	// The reader owns these.
 	ins      []*inStream // by the peer's number of the event
 	unacked  int         // frames since the last acknowledgement
@@ -45,6 +51,7 @@ type session struct {
 	declared int         // bytes of the peer's declarations
 
 	received  atomic.Uint64 // sequenced frames
+	wireIn    atomic.Uint64 // bytes read
 	lastHeard atomic.Int64  // clock of the last frame
 	rtt       atomic.Int64  // ns, of the last ping
 

@@ -6,7 +6,7 @@ import (
 )
 
 // outStream is what one session sends of one event. The session's mutex guards
-// it, but for the counters, which anyone may read.
+// it.
 type outStream struct {
 	s        *session
 	ch       *channel
@@ -20,8 +20,9 @@ type outStream struct {
 	bulk     *bulk     // the message whose chunks are going out
 	room     chan struct{}
 
-	delivered, dropped atomic.Uint64 // consumed by the peer; given up here
-	undelivered        uint64        // neither, when the session ended
+	dropped     uint64 // given up here, under a policy that may
+	abandoned   uint64 // of them: because the session ended
+	undelivered uint64 // neither consumed nor dropped, when the session ended
 }
 
 // pending is a payload that waits for room.
@@ -69,6 +70,9 @@ func (o *outStream) put(version uint64, payload Buffer) {
 	o.sent[0]++
 	o.sent[1] += uint64(len(b))
 	l := &o.s.log
+	if h := payload.Header(); len(h) > 0 && len(h) <= MaxHeaderBytes && o.s.headers {
+		l.frame(frameMsgHeader, 0, o.ch.id, h)
+	}
 	switch chunk := o.s.r.cfg.ChunkBytes; {
 	case len(b) <= inlineBytes:
 		l.data(o.ch.id, version, b)
@@ -103,7 +107,7 @@ func (o *outStream) chunkOut() bool {
 func (o *outStream) offer(version uint64, payload Buffer) {
 	if len(o.queue) == 0 && o.open() {
 		if o.ch.spec.Delivery == Latest && version <= o.version {
-			o.dropped.Add(1) // a newer one has overtaken it
+			o.dropped++ // a newer one has overtaken it
 			return
 		}
 		o.put(version, payload)
@@ -113,13 +117,13 @@ func (o *outStream) offer(version uint64, payload Buffer) {
 	switch o.ch.spec.Delivery {
 	case Latest:
 		if version <= o.newest() {
-			o.dropped.Add(1)
+			o.dropped++
 			return
 		}
 		limit = 1
 	case DropNewest:
 		if len(o.queue) >= limit {
-			o.dropped.Add(1)
+			o.dropped++
 			return
 		}
 	}
@@ -127,7 +131,7 @@ func (o *outStream) offer(version uint64, payload Buffer) {
 		o.queue[0].payload.Release()
 		copy(o.queue, o.queue[1:])
 		o.queue = o.queue[:len(o.queue)-1]
-		o.dropped.Add(1)
+		o.dropped++
 	}
 	payload.Retain()
 	o.queue = append(o.queue, pending{version, payload})
@@ -175,7 +179,6 @@ func (o *outStream) credit(messages, bytes uint64) bool {
 	if messages < o.consumed[0] || messages > o.sent[0] || bytes < o.consumed[1] || bytes > o.sent[1] {
 		return false
 	}
-	o.delivered.Add(messages - o.consumed[0])
 	o.messages -= int(messages - o.consumed[0]) //nolint:gosec // at most what is on its way
 	o.bytes -= int(bytes - o.consumed[1])       //nolint:gosec // at most what is on its way
 	o.consumed = [2]uint64{messages, bytes}
@@ -200,7 +203,8 @@ func (o *outStream) end() int {
 	if o.ch.spec.Delivery == Reliable {
 		o.undelivered += uint64(n)
 	} else {
-		o.dropped.Add(uint64(n))
+		o.abandoned = uint64(n)
+		o.dropped += o.abandoned
 		n = 0
 	}
 	for _, p := range o.queue {
@@ -225,6 +229,9 @@ type inStream struct {
 	decl    declaration
 	listens bool // the peer listens; the router's mutex guards it
 	version uint64
+	header  []byte // of the next message
+
+	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int

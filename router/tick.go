@@ -22,6 +22,7 @@ func (r *Router) tick() {
 		sessions := make([]*session, 0, len(r.peers))
 		for _, s := range r.peers {
 			sessions = append(sessions, s)
+			s.creditRest()
 		}
 		r.mu.Unlock()
 		now := r.clock()
@@ -43,8 +44,9 @@ func (r *Router) check(s *session) {
 	l := s.link
 	if l != nil {
 		s.quietFor++
-		if s.quietFor > 1 {
+		if s.quietFor > 1 || now-s.pingedAt > int64(2*r.cfg.Heartbeat) { // the second: to know the way's time
 			s.pingDue = uint64(now) //nolint:gosec // positive
+			s.pingedAt = now
 		}
 		if s.received.Load() != s.told {
 			s.ackDue = true
@@ -61,6 +63,20 @@ func (r *Router) check(s *session) {
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
 		l.cut(fmt.Errorf("nothing was heard for %v, not even a heartbeat", silent.Round(time.Millisecond)))
+	}
+}
+
+// creditRest tells the peer of what was consumed since it was last told, though it
+// is less than a quarter of the window: so its counts are never old. The router's
+// mutex is held.
+func (s *session) creditRest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range s.remote {
+		if !in.due && s.err == nil && in.consumed[0].Load() != in.told[0].Load() {
+			in.due = true
+			s.credits = append(s.credits, in)
+		}
 	}
 }
 

@@ -47,6 +47,9 @@ type Spec struct {
 // reference-counted: whoever keeps it calls Retain, and Release when done.
 type Buffer interface {
 	Bytes() []byte
+	// Header is what travels beside the payload, such as the context of a trace:
+	// at most MaxHeaderBytes, nil for nothing. It must not change.
+	Header() []byte
 	Retain()
 	Release()
 }
@@ -56,6 +59,9 @@ type Bytes []byte
 
 // Bytes returns b.
 func (b Bytes) Bytes() []byte { return b }
+
+// Header returns nil.
+func (b Bytes) Header() []byte { return nil }
 
 // Retain does nothing.
 func (b Bytes) Retain() {}
@@ -83,6 +89,19 @@ type Message struct {
 	// Takable says that deliver may keep Payload; it then sets Taken.
 	Takable, Taken bool
 	Credit         Credit // to be returned when the message has been consumed
+	Header         []byte // what the sender's Buffer had beside the payload; valid during the call
+}
+
+// Tap is told of every message as it passes, for a record of it. Its methods are
+// called by senders and readers, at once for different peers, and may take their
+// time at the price of the messages' own. The arguments are valid during the call.
+type Tap interface {
+	// Sent is called for each peer that a message is addressed to, before it goes,
+	// or waits, or is dropped.
+	Sent(event string, peer int, version uint64, payload []byte)
+	// Received is called for a message that this node listens to, before it is
+	// delivered.
+	Received(event string, m *Message)
 }
 
 // Peer is another node of the job.

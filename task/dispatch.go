@@ -57,6 +57,8 @@ type mailbox struct {
 	room      chan struct{} // closed when there is room; nil if nobody waits
 	delivered uint64
 
+	busy atomic.Int64 // ns that listeners have taken
+
 	// ran is written by the runner that has the mailbox, between two settlements.
 	ran struct {
 		n, local int
@@ -86,9 +88,10 @@ type work interface {
 // dispatcher owns the runners of a task. They are started by start and by
 // hand-offs, and have ended when stop returns without an error.
 type dispatcher struct {
-	base context.Context // of the listeners; it ends when they should
-	wake chan struct{}   // capacity 1: one token for the one parked runner
-	wg   sync.WaitGroup
+	base  context.Context // of the listeners; it ends when they should
+	began time.Time
+	wake  chan struct{} // capacity 1: one token for the one parked runner
+	wg    sync.WaitGroup
 
 	mu      sync.Mutex
 	tickets deque
@@ -131,8 +134,11 @@ type runner struct {
 }
 
 func newDispatcher() *dispatcher {
-	return &dispatcher{wake: make(chan struct{}, 1), slow: map[*runner]bool{}}
+	return &dispatcher{wake: make(chan struct{}, 1), slow: map[*runner]bool{}, began: time.Now()}
 }
+
+// clock is the time since the dispatcher was made; it never goes back.
+func (d *dispatcher) clock() time.Duration { return time.Since(d.began) }
 
 func (d *dispatcher) start(base context.Context) {
 	d.mu.Lock()
@@ -320,8 +326,13 @@ func (r *runner) runClaim() (ended bool) {
 			r.recovered(recover())
 		}
 	}()
+	at := r.d.clock()
 	for {
-		if !r.claim[r.at].box.work.run(r) {
+		b := r.claim[r.at].box
+		ended := !b.work.run(r)
+		now := r.d.clock()
+		b.busy.Add(int64(now - at)) // atomic: the mailbox may be another runner's by now
+		if at = now; ended {
 			return true
 		}
 		if r.at++; r.at == len(r.claim) {

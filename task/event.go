@@ -101,6 +101,15 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if err != nil {
 		return err
 	}
+	if en.cfg.tracer != nil && !e.core.internal {
+		return p.emitTraced(ctx, v, opts)
+	}
+	return p.emit(ctx, v, nil, opts)
+}
+
+// emit is Emit; head is what travels with v, or nil.
+func (p *port[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
+	en := p.en
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool
 	if len(opts) > 0 {
@@ -110,18 +119,18 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	heard := !local
 	if local && p.listened.Load() {
 		heard = true
-		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, version: version}); err != nil {
-			return fmt.Errorf("emit %q: %w", e.core.name, err)
+		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, version: version, head: head}); err != nil {
+			return fmt.Errorf("emit %q: %w", p.core.name, err)
 		}
 	}
 	if remote && p.channel.Listened() {
 		heard = true
-		if err := p.send(ctx, v, match); err != nil {
-			return fmt.Errorf("emit %q: %w", e.core.name, err)
+		if err := p.send(ctx, v, head, match); err != nil {
+			return fmt.Errorf("emit %q: %w", p.core.name, err)
 		}
 	}
-	if !heard && len(opts) == 0 && !e.core.internal && p.unheard.CompareAndSwap(false, true) {
-		en.log.Warn("event has no listener on any node", "event", e.core.name, "node", en.id)
+	if !heard && len(opts) == 0 && !p.core.internal && p.unheard.CompareAndSwap(false, true) {
+		en.log.Warn("event has no listener on any node", "event", p.core.name, "node", en.id)
 	}
 	return nil
 }

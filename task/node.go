@@ -29,6 +29,7 @@ type Snapshot struct {
 	Steps  int64   // steps completed
 	Queued int     // messages that wait for a listener of this node
 	Lag    float64 // set by [Task.ReportLag]; see there
+	Events []EventStats
 }
 
 // Observer is what a Node may be besides: a task gives it a function that says
@@ -134,12 +135,17 @@ type ChannelSpec struct {
 // until the other nodes have it, and its memory can be used again afterwards.
 type Buffer struct {
 	b    []byte
+	head []byte
 	refs atomic.Int32
 	free func(*Buffer) // called when the last reference is released
 }
 
 // Bytes returns the payload. It must not be changed.
 func (b *Buffer) Bytes() []byte { return b.b }
+
+// Header returns what travels beside the payload, for [Inbound.Header]; nil for
+// nothing. It must not be changed.
+func (b *Buffer) Header() []byte { return b.head }
 
 // Retain adds a reference.
 func (b *Buffer) Retain() { b.refs.Add(1) }
@@ -161,6 +167,7 @@ type Inbound struct {
 	// Taken.
 	Takable, Taken bool
 	Credit         Credit // to be returned once the listeners have had the message
+	Header         []byte // what the sender's Buffer had beside the payload; valid during the call
 }
 
 // Credit gives a sender its room back. It is an alias, as a bus has an equal one

@@ -14,6 +14,7 @@ type config struct {
 	drain   time.Duration
 	hooks   time.Duration
 	grace   time.Duration
+	tracer  Tracer // nil: none
 }
 
 type labelRoles struct {

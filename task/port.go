@@ -49,7 +49,8 @@ type slot[T any] struct {
 	credit  Credit // nil for a local message
 	from    int
 	bytes   int
-	lent    *loan // what v may alias, if it is to be given back
+	lent    *loan   // what v may alias, if it is to be given back
+	head    *traced // what came with it for the tracer; nil: nothing
 }
 
 // port is an event on one task: its mailbox, its listeners and its channel.
@@ -96,7 +97,6 @@ type face interface {
 	off()
 	stats() EventStats
 	unfed() bool
-	waiting() int
 }
 
 // port returns the event's port on a task, and declares it on first use.
@@ -359,7 +359,13 @@ func (p *port[T]) call(r *runner, s *slot[T]) {
 		if l.once {
 			p.remove(l)
 		}
-		if err := l.fn(&r.delivery, s.v); err != nil {
+		var err error
+		if s.head == nil {
+			err = l.fn(&r.delivery, s.v)
+		} else {
+			err = p.callTraced(&r.delivery, l, s)
+		}
+		if err != nil {
 			p.failed(&l.Listener, err, nil)
 		}
 	}
@@ -377,13 +383,16 @@ func (p *port[T]) failed(l *Listener, err error, stack []byte) {
 }
 
 // send encodes v once and hands it to the listening peers that match accepts.
-func (p *port[T]) send(ctx context.Context, v T, match func(Peer) bool) error {
+func (p *port[T]) send(ctx context.Context, v T, head *traced, match func(Peer) bool) error {
 	if err := p.en.sendable(); err != nil {
 		return err
 	}
 	out := p.outbox.Get().(*outbox[T])
 	out.refs.Store(1)
 	out.v = v
+	if head != nil {
+		out.head = head.header
+	}
 	var err error
 	out.b, err = p.codec.Append(out.b[:0], &out.v)
 	var zero T
@@ -411,6 +420,7 @@ const keepBytes = 8 << 20
 func (p *port[T]) newOutbox() any {
 	out := new(outbox[T])
 	out.free = func(*Buffer) {
+		out.head = nil
 		if cap(out.b) <= keepBytes {
 			p.outbox.Put(out)
 		}
@@ -440,6 +450,9 @@ func (p *port[T]) deliver(in *Inbound) error {
 		return fmt.Errorf("event %q from node %d: %w", p.core.name, in.From, err)
 	}
 	s := slot[T]{v: *sc, version: in.Version, credit: in.Credit, from: in.From, bytes: len(in.Payload), lent: lent}
+	if len(in.Header) > 0 && p.en.cfg.tracer != nil {
+		s.head = &traced{slices.Clone(in.Header)}
+	}
 	d := p.en.d
 	d.mu.Lock()
 	dropped := p.put(s)

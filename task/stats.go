@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The reasons for which a message or a listener is dropped.
@@ -24,10 +25,15 @@ type EventStats struct {
 	Dropped   map[string]uint64 // by reason; reasons that did not occur are missing
 	Skipped   uint64            // values of a Latest event that a newer one replaced
 	Queued    int               // messages that wait here now
+	Busy      time.Duration     // that listeners here have taken, what they waited included
+	Listeners int               // there are now
 }
 
 func (p *port[T]) stats() EventStats {
-	s := EventStats{Event: p.core.name, Emitted: p.emitted.Load(), Dropped: map[string]uint64{}}
+	s := EventStats{
+		Event: p.core.name, Emitted: p.emitted.Load(), Dropped: map[string]uint64{},
+		Busy: time.Duration(p.busy.Load()), Listeners: len(*p.listeners.Load()),
+	}
 	d := p.en.d
 	d.mu.Lock()
 	noOne := p.noOne.Load()
@@ -94,14 +100,9 @@ func (e *engine) backlog() string {
 // snapshot says how the task is doing.
 func (e *engine) snapshot() Snapshot {
 	s := Snapshot{Role: strings.Join(e.roles, "+"), Steps: e.steps.Load(), Lag: math.Float64frombits(e.lag.Load())}
-	for _, p := range *e.ports.Load() {
-		s.Queued += p.waiting()
+	s.Events = e.stats()
+	for _, ev := range s.Events {
+		s.Queued += ev.Queued
 	}
 	return s
-}
-
-func (p *port[T]) waiting() int {
-	p.en.d.mu.Lock()
-	defer p.en.d.mu.Unlock()
-	return p.queued
 }

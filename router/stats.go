@@ -1,0 +1,249 @@
+package router
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what a router has counted since New, at one moment. Counters only grow:
+// what was counted with a peer that is gone, or with an older incarnation of one,
+// stays in.
+type Stats struct {
+	Peers   []PeerStats   // every peer that there was, by node id
+	Streams []StreamStats // by event and peer: only those that have carried something
+
+	Dialed      uint64 // connections that this node has made
+	DialsFailed uint64 // calls that no connection came of
+	Accepted    uint64 // connections of others, before it was known whose
+	// Refused counts the connections that were refused, by reason, as
+	// [Router.Refused] does.
+	Refused map[string]int
+	// Carrier is what the carrier says of itself, by its own words; nil if it says
+	// nothing.
+	Carrier map[string]int64
+}
+
+// Counter is what a carrier may be besides: it counts what the router cannot see.
+type Counter interface {
+	// Counters are the carrier's present numbers by name, in the words
+	// "open_connections" or "server_reconnects". They are few.
+	Counters() map[string]int64
+}
+
+// LinkState is how a peer is connected.
+type LinkState string
+
+// The states of a link.
+const (
+	LinkUp   LinkState = "up"   // connected
+	LinkDown LinkState = "down" // the connection is broken; the peer is not given up
+	LinkLeft LinkState = "left" // took leave in order
+	LinkLost LinkState = "lost" // given up
+)
+
+// PeerStats counts what passes between this node and one other.
+type PeerStats struct {
+	Node       int
+	State      LinkState
+	RTT        time.Duration // of the newest ping, queues included; 0: none was answered yet
+	Silent     time.Duration // since anything was read; 0 for a peer that is gone
+	Reconnects uint64        // connections that took over from a broken one
+	Joins      uint64        // incarnations of the peer that have joined
+	WireOut    uint64        // bytes written, frames and all
+	WireIn     uint64        // bytes read
+	LogBytes   int           // bytes that wait for the writer
+}
+
+// StreamStats counts what passes of one event between this node and one peer. At
+// any moment Sent = Delivered + Replaced + Oldest + Newest + Abandoned + Lost +
+// Queued + InFlight.
+type StreamStats struct {
+	Event string
+	Peer  int
+
+	Sent, SentBytes           uint64 // messages for the peer; of the bytes, those that went on their way
+	Delivered, DeliveredBytes uint64 // the peer's listeners have had them; the peer says so once a second at least
+	Replaced                  uint64 // a newer value of a Latest event took its place
+	Oldest                    uint64 // dropped under DropOldest
+	Newest                    uint64 // dropped under DropNewest
+	Abandoned                 uint64 // waited for room under a policy that may drop, when the peer was gone
+	Lost                      uint64 // on their way when the peer was gone: delivered or not, nobody knows
+	Queued                    int    // wait for room
+	InFlight, InFlightBytes   int    // on their way to the peer's listeners
+
+	Consumed, ConsumedBytes uint64 // messages of the peer that are done with here: heard, or dropped
+	Unheard                 uint64 // of them: this node did not listen
+	Stale                   uint64 // of them: a newer value of a Latest event was here already
+}
+
+// Dropped is what was given up under the event's policy.
+func (s *StreamStats) Dropped() uint64 { return s.Replaced + s.Oldest + s.Newest + s.Abandoned }
+
+// calls counts connections.
+type calls struct{ dialed, failed, accepted atomic.Uint64 }
+
+type streamKey struct {
+	event string
+	peer  int
+}
+
+// Stats counts. It takes a lock of each peer for a moment.
+func (r *Router) Stats() Stats {
+	st := Stats{
+		Dialed: r.calls.dialed.Load(), DialsFailed: r.calls.failed.Load(), Accepted: r.calls.accepted.Load(),
+		Refused: r.Refused(),
+	}
+	if c, ok := r.cfg.Carrier.(Counter); ok {
+		st.Carrier = c.Counters()
+	}
+	r.mu.Lock()
+	streams := maps.Clone(r.gone)
+	peers := map[int]PeerStats{}
+	for id, p := range r.past {
+		peers[id] = *p
+	}
+	for id, s := range r.peers {
+		p, now := peers[id], s.stats(streams)
+		p.add(now)
+		peers[id] = p
+	}
+	r.mu.Unlock()
+	st.Peers = slices.SortedFunc(maps.Values(peers), func(a, b PeerStats) int { return cmp.Compare(a.Node, b.Node) })
+	for _, s := range streams {
+		if s.Sent > 0 || s.Consumed > 0 {
+			st.Streams = append(st.Streams, s)
+		}
+	}
+	slices.SortFunc(st.Streams, func(a, b StreamStats) int {
+		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(a.Peer, b.Peer))
+	})
+	return st
+}
+
+// stats counts one session, and adds its streams to those. The router's mutex is
+// held.
+func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := PeerStats{
+		Node: s.peer.ID, State: LinkUp, RTT: time.Duration(s.rtt.Load()), Silent: time.Duration(s.r.clock() - s.lastHeard.Load()),
+		Reconnects: max(s.links, 1) - 1, Joins: 1, WireOut: s.wireOut, WireIn: s.wireIn.Load(), LogBytes: s.log.todo,
+	}
+	if s.link == nil {
+		p.State = LinkDown
+	}
+	for _, o := range s.outs {
+		k := streamKey{o.ch.spec.Name, s.peer.ID}
+		sum := streams[k]
+		sum.add(o.stats())
+		streams[k] = sum
+	}
+	for name, in := range s.remote {
+		k := streamKey{name, s.peer.ID}
+		sum := streams[k]
+		sum.add(StreamStats{
+			Event: name, Peer: s.peer.ID, Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
+			Unheard: in.unheard.Load(), Stale: in.stale.Load(),
+		})
+		streams[k] = sum
+	}
+	return p
+}
+
+// stats counts one stream. The session's mutex is held.
+func (o *outStream) stats() StreamStats {
+	st := StreamStats{
+		Event: o.ch.spec.Name, Peer: o.s.peer.ID,
+		Sent: o.sent[0] + o.dropped + uint64(len(o.queue)), SentBytes: o.sent[1],
+		Delivered: o.consumed[0], DeliveredBytes: o.consumed[1], Abandoned: o.abandoned, Lost: o.undelivered,
+		Queued: len(o.queue),
+	}
+	if o.s.err == nil {
+		st.InFlight, st.InFlightBytes = o.messages, o.bytes
+	}
+	dropped := o.dropped - o.abandoned
+	switch o.ch.spec.Delivery {
+	case Latest:
+		st.Replaced = dropped
+	case DropOldest:
+		st.Oldest = dropped
+	case DropNewest:
+		st.Newest = dropped
+	}
+	return st
+}
+
+// keepCounts keeps what a session has counted that has ended. The router's mutex is
+// held.
+func (r *Router) keepCounts(s *session, kind ChangeKind) {
+	p := r.past[s.peer.ID]
+	if p == nil {
+		p = new(PeerStats)
+		r.past[s.peer.ID] = p
+	}
+	now := s.stats(r.gone)
+	now.RTT, now.Silent, now.LogBytes, now.State = 0, 0, 0, LinkLost
+	if kind == Left {
+		now.State = LinkLeft
+	}
+	p.add(now)
+}
+
+// add adds the counters of a later session, whose state is the present one.
+func (p *PeerStats) add(now PeerStats) {
+	now.Reconnects += p.Reconnects
+	now.Joins += p.Joins
+	now.WireOut += p.WireOut
+	now.WireIn += p.WireIn
+	*p = now
+}
+
+func (s *StreamStats) add(t StreamStats) {
+	s.Event, s.Peer = t.Event, t.Peer
+	s.Sent += t.Sent
+	s.SentBytes += t.SentBytes
+	s.Delivered += t.Delivered
+	s.DeliveredBytes += t.DeliveredBytes
+	s.Replaced += t.Replaced
+	s.Oldest += t.Oldest
+	s.Newest += t.Newest
+	s.Abandoned += t.Abandoned
+	s.Lost += t.Lost
+	s.Queued += t.Queued
+	s.InFlight += t.InFlight
+	s.InFlightBytes += t.InFlightBytes
+	s.Consumed += t.Consumed
+	s.ConsumedBytes += t.ConsumedBytes
+	s.Unheard += t.Unheard
+	s.Stale += t.Stale
+}
+
+// ChannelStats counts one event's messages. With one peer, which listens all the
+// time, Sent = Consumed + Dropped + Lost + Queued. [Router.Stats] has them by peer.
+type ChannelStats struct {
+	Sent      uint64 // versions handed to Send
+	Consumed  uint64 // by peers' listeners, summed over peers
+	Dropped   uint64 // given up here under a policy that may, summed over peers
+	Lost      uint64 // sent, and not known to be consumed, when the peer left or was lost
+	Queued    int    // waiting or on their way now, summed over peers
+	Unfed     uint64 // received while this node did not listen
+	Listeners int    // peers that listen now
+}
+
+// Stats returns the counters of the event.
+func (c *Channel) Stats() ChannelStats {
+	ch := c.c
+	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(*ch.targets.Load())}
+	for _, s := range ch.r.Stats().Streams {
+		if s.Event == ch.spec.Name {
+			st.Consumed += s.Delivered
+			st.Dropped += s.Dropped()
+			st.Lost += s.Lost
+			st.Queued += s.Queued + s.InFlight
+		}
+	}
+	return st
+}
