@@ -191,6 +191,8 @@ func (p *process) run(fn Func) int {
 	go func() { done <- call(ctx, p.node, fn) }()
 	stopStatus := p.reportStatus()
 	defer stopStatus()
+	stopMetrics := p.tellMetrics()
+	defer stopMetrics()
 	for {
 		select {
 		case err := <-done:
@@ -302,6 +304,23 @@ func (p *process) reportStatus() (stop func()) {
 			case <-t.C:
 			case <-quit:
 				t.Stop()
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+// tellMetrics tells the launcher what the node counts, whenever it asks.
+func (p *process) tellMetrics() (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case seq := <-p.client.Asked():
+				_ = p.client.Metrics(seq, p.node.Metrics())
+			case <-quit:
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/payload"
@@ -26,6 +27,7 @@ type Node struct {
 	codec  codec
 	bus    *bus // nil for a lone node
 
+	began time.Time
 	ready chan struct{} // closed when the node is connected to those that it expects
 
 	mu      sync.Mutex
@@ -35,7 +37,7 @@ type Node struct {
 
 // newNode makes a node of env; r is nil for a lone one.
 func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
-	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, ready: make(chan struct{})}
+	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{})}
 	if r == nil {
 		close(n.ready)
 		n.labels = append([]string{"standalone"}, env.Labels...)
@@ -138,9 +140,12 @@ func (n *Node) status() control.Status {
 	if observe != nil {
 		o := observe()
 		s = control.Status{Role: o.Role, Step: o.Steps, Queue: o.Queued, Lag: o.Lag}
+		for _, e := range o.Events {
+			s.Drops += e.Dropped[task.DropReasonOldest] + e.Dropped[task.DropReasonNewest]
+		}
 	}
 	if n.bus != nil {
-		s.Peers = len(n.bus.r.Peers())
+		network(&s, n.bus.r.Stats())
 	}
 	return s
 }

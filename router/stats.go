@@ -138,14 +138,16 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 	for _, o := range s.outs {
 		k := streamKey{o.ch.spec.Name, s.peer.ID}
 		sum := streams[k]
-		sum.add(o.stats())
+		sum.Event, sum.Peer = k.event, k.peer
+		sum.Add(o.stats())
 		streams[k] = sum
 	}
 	for name, in := range s.remote {
 		k := streamKey{name, s.peer.ID}
 		sum := streams[k]
-		sum.add(StreamStats{
-			Event: name, Peer: s.peer.ID, Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
+		sum.Event, sum.Peer = k.event, k.peer
+		sum.Add(StreamStats{
+			Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
 			Unheard: in.unheard.Load(), Stale: in.stale.Load(),
 		})
 		streams[k] = sum
@@ -156,7 +158,6 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 // stats counts one stream. The session's mutex is held.
 func (o *outStream) stats() StreamStats {
 	st := StreamStats{
-		Event: o.ch.spec.Name, Peer: o.s.peer.ID,
 		Sent: o.sent[0] + o.dropped + uint64(len(o.queue)), SentBytes: o.sent[1],
 		Delivered: o.consumed[0], DeliveredBytes: o.consumed[1], Abandoned: o.abandoned, Lost: o.undelivered,
 		Queued: len(o.queue),
@@ -201,8 +202,8 @@ func (p *PeerStats) add(now PeerStats) {
 	*p = now
 }
 
-func (s *StreamStats) add(t StreamStats) {
-	s.Event, s.Peer = t.Event, t.Peer
+// Add adds the counts of t.
+func (s *StreamStats) Add(t StreamStats) {
 	s.Sent += t.Sent
 	s.SentBytes += t.SentBytes
 	s.Delivered += t.Delivered

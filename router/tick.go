@@ -44,7 +44,7 @@ func (r *Router) check(s *session) {
 	l := s.link
 	if l != nil {
 		s.quietFor++
-		if s.quietFor > 1 || now-s.pingedAt > int64(2*r.cfg.Heartbeat) { // the second: to know the way's time
+		if s.quietFor > 1 || s.pingedAt == 0 || now-s.pingedAt > int64(2*r.cfg.Heartbeat) { // also to know how long the way takes
 			s.pingDue = uint64(now) //nolint:gosec // positive
 			s.pingedAt = now
 		}

@@ -239,7 +239,7 @@ func (c *fakeChannel) Send(ctx context.Context, buf *Buffer, match func(Peer) bo
 			return n, fmt.Errorf("node %d: %w", id, err)
 		}
 		c.order[id].Lock()
-		err = to.deliver(&Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}})
+		err = to.deliver(&Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}, Header: buf.Header()})
 		c.order[id].Unlock()
 		if err != nil {
 			to.node.tell(PeerChange{Event: BusFailed, Err: err, Fatal: true})

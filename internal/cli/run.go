@@ -49,6 +49,10 @@ func (c *command) run(ctx *urfave.Context) error {
 	if plan.Carrier == placement.CarrierRedis {
 		return usage("--mq-type redis: there is no Redis carrier yet; leave it out to connect the nodes directly")
 	}
+	addr, err := metricsAddress(ctx)
+	if err != nil {
+		return usageError{err}
+	}
 	for _, caution := range cautions(cfg.Env, plan, ctx.String("tls") == tlsAuto) {
 		c.warn(cfg.Env.LogFormat, caution)
 	}
@@ -73,7 +77,7 @@ func (c *command) run(ctx *urfave.Context) error {
 	}
 	cfg.Plan, cfg.Signals, cfg.Env.Main = plan, signals, prog.main
 	cfg.Command = append([]string{prog.path}, c.args...)
-	return c.launch(cfg, !ctx.Bool("no-table"))
+	return c.launch(cfg, !ctx.Bool("no-table"), addr)
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.
@@ -111,8 +115,9 @@ func endedBy(s os.Signal) exitError {
 	return exitPreempted
 }
 
-// launch runs the nodes and reports how it went.
-func (c *command) launch(cfg launch.Config, table bool) error {
+// launch runs the nodes and reports how it went. metricsAddr is where to serve
+// metrics; empty: nowhere.
+func (c *command) launch(cfg launch.Config, table bool, metricsAddr string) error {
 	s := &screen{stdout: c.stdout, stderr: c.stderr, now: time.Now}
 	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.writer(c.stdout), s.writer(c.stderr), statusInterval
 	size := terminal(c.stderr)
@@ -124,6 +129,11 @@ func (c *command) launch(cfg launch.Config, table bool) error {
 	if err != nil {
 		return err
 	}
+	listener, err := listenMetrics(metricsAddr)
+	if err != nil {
+		return err
+	}
+	defer serveMetrics(listener, l, cfg.Stderr, cfg.Env.LogFormat)()
 	stop := func() {}
 	if table {
 		stop = s.draw(l.Snapshot, size, tableInterval)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,38 +110,123 @@ func (s *screen) show(states []launch.State, columns, lines int) {
 // staleAfter is when a status is too old to be shown as the present.
 const staleAfter = 5 * time.Second
 
+// column is one column of the table. Where the terminal is too narrow for all, those
+// that say the least go first: the highest drop.
+type column struct {
+	name  string
+	drop  int
+	value func(launch.State, control.Status) string
+}
+
+func columnsOf() []column {
+	return []column{
+		{"NODE", 0, func(s launch.State, _ control.Status) string { return strconv.Itoa(s.ID) }},
+		{"ROLE", 0, func(s launch.State, c control.Status) string {
+			return or(or(c.Role, strings.Join(s.Labels, ",")), "-")
+		}},
+		{"STATE", 0, func(s launch.State, _ control.Status) string { return string(s.Phase) }},
+		{"STEP", 0, func(_ launch.State, c control.Status) string { return strconv.FormatInt(c.Step, 10) }},
+		{"RATE", 0, func(_ launch.State, c control.Status) string { return number(c.Rate) + "/s" }},
+		{"QUEUE", 1, func(_ launch.State, c control.Status) string { return strconv.Itoa(c.Queue) }},
+		{"LAG", 2, func(_ launch.State, c control.Status) string { return number(c.Lag) }},
+		{"DROPS", 3, func(_ launch.State, c control.Status) string { return count(c.Drops) }},
+		{"PEERS", 5, func(_ launch.State, c control.Status) string { return strconv.Itoa(c.Peers) }},
+		{"RTT", 6, func(_ launch.State, c control.Status) string {
+			if c.RTT == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%s #%d", short(c.RTT), c.RTTPeer)
+		}},
+		{"RECONN", 7, func(_ launch.State, c control.Status) string { return count(c.Reconnects) }},
+		{"RESTARTS", 4, func(s launch.State, _ control.Status) string { return strconv.Itoa(s.Restarts) }},
+		{"NOTE", 0, func(_ launch.State, c control.Status) string { return c.Note }},
+	}
+}
+
 // table is one line a node, cut to the terminal.
 func table(states []launch.State, now time.Time, columns, lines int) []string {
-	var b bytes.Buffer
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "NODE\tROLE\tSTATE\tSTEP\tRATE\tQUEUE\tLAG\tPEERS\tRESTARTS\tNOTE") // to memory
 	room := max(lines-3, 1)
 	shown := states
 	if len(shown) > room {
 		shown = shown[:room-1]
 	}
-	for _, s := range shown {
+	cols := columnsOf()
+	for {
+		rows, width := format(cols, shown, now)
+		worst := 0
+		for i, c := range cols {
+			if c.drop > cols[worst].drop {
+				worst = i
+			}
+		}
+		if width < columns || cols[worst].drop == 0 {
+			if more := len(states) - len(shown); more > 0 {
+				rows = append(rows, fmt.Sprintf("... %d more", more))
+			}
+			for i := range rows {
+				rows[i] = fit(rows[i], columns)
+			}
+			return rows
+		}
+		cols = slices.Delete(cols, worst, worst+1)
+	}
+}
+
+// noteRoom is how much room a note gets before columns go for it.
+const noteRoom = 12
+
+// format lays the columns out. width is what they need, with the beginning of the
+// notes.
+func format(cols []column, states []launch.State, now time.Time) (rows []string, width int) {
+	var b bytes.Buffer
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	line := make([]string, len(cols))
+	for i, c := range cols {
+		line[i] = c.name
+	}
+	_, _ = fmt.Fprintln(tw, strings.Join(line, "\t")) // to memory
+	for _, s := range states {
 		status := s.Status
 		if s.Phase != launch.Running { // what its last process did is not what it does
-			status = control.Status{Role: status.Role, Step: status.Step, Note: status.Note}
+			status = control.Status{Role: status.Role, Step: status.Step, Note: status.Note, Drops: status.Drops}
 		}
-		note := status.Note
 		if age := now.Sub(s.StatusAt); s.Phase == launch.Running && !s.StatusAt.IsZero() && age > staleAfter {
-			note = fmt.Sprintf("silent for %v", age.Round(time.Second))
+			status.Note = fmt.Sprintf("silent for %v", age.Round(time.Second))
 		}
-		role := or(status.Role, strings.Join(s.Labels, ","))
-		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s/s\t%d\t%s\t%d\t%d\t%s\n", s.ID, or(role, "-"), s.Phase,
-			status.Step, number(status.Rate), status.Queue, number(status.Lag), status.Peers, s.Restarts, note)
+		for i, c := range cols {
+			line[i] = c.value(s, status)
+		}
+		_, _ = fmt.Fprintln(tw, strings.Join(line, "\t"))
 	}
 	_ = tw.Flush()
-	rows := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if more := len(states) - len(shown); more > 0 {
-		rows = append(rows, fmt.Sprintf("... %d more", more))
+	rows = strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	header := utf8.RuneCountInString(rows[0])
+	for _, r := range rows {
+		width = max(width, utf8.RuneCountInString(strings.TrimRight(r, " ")))
 	}
-	for i := range rows {
-		rows[i] = fit(rows[i], columns)
+	return rows, min(width, header+noteRoom)
+}
+
+// count is a number of things that may be many.
+func count(n uint64) string {
+	switch {
+	case n < 100_000:
+		return strconv.FormatUint(n, 10)
+	case n < 100_000_000:
+		return strconv.FormatUint(n/1000, 10) + "k"
 	}
-	return rows
+	return strconv.FormatUint(n/1_000_000, 10) + "M"
+}
+
+// short is a time with two digits or so.
+func short(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2gms", float64(d)/1e6)
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1fs", d.Seconds())
 }
 
 // number has three digits or so.

@@ -15,7 +15,7 @@ import (
 
 func states(now time.Time) []launch.State {
 	return []launch.State{
-		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2}},
+		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2, Drops: 1234567, Reconnects: 1, RTT: 180 * time.Microsecond, RTTPeer: 2}},
 		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"}, Status: control.Status{Step: 70, Rate: 12, Queue: 1, Lag: 8, Peers: 2}},
 		{ID: 2, Phase: launch.Running, StatusAt: now.Add(-9 * time.Second), Status: control.Status{Rate: 0.125, Lag: 12.34, Note: "x\x1b[2J"}},
 	}
@@ -23,13 +23,23 @@ func states(now time.Time) []launch.State {
 
 func TestTableHasOneLineANode(t *testing.T) {
 	now := time.Unix(1000, 0)
-	got := strings.Join(table(states(now), now, 120, 24), "\n")
-	want := `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   PEERS  RESTARTS  NOTE
-0     learner  running   1200  350/s   3      0     2      0
-1     gpu      back-off  70    0/s     0      0     0      2
-2     -        running   0     0.12/s  0      12.3  0      0         silent for 9s`
-	if got != want {
-		t.Errorf("got:\n%s", got)
+	for columns, want := range map[int]string{
+		120: `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   DROPS  PEERS  RTT        RECONN  RESTARTS  NOTE
+0     learner  running   1200  350/s   3      0     1234k  2      0.18ms #2  1       0
+1     gpu      back-off  70    0/s     0      0     0      0      -          0       2
+2     -        running   0     0.12/s  0      12.3  0      0      -          0       0         silent for 9s`,
+		80: `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   DROPS  NOTE
+0     learner  running   1200  350/s   3      0     1234k
+1     gpu      back-off  70    0/s     0      0     0
+2     -        running   0     0.12/s  0      12.3  0      silent for 9s`,
+		50: `NODE  ROLE     STATE     STEP  RATE    NOTE
+0     learner  running   1200  350/s
+1     gpu      back-off  70    0/s
+2     -        running   0     0.12/s  silent for`,
+	} {
+		if got := strings.Join(table(states(now), now, columns, 24), "\n"); got != want {
+			t.Errorf("%d columns:\n%s", columns, got)
+		}
 	}
 }
 

@@ -23,6 +23,10 @@ const arrows = `
 task -> std
 middleware -> std task
 
+# OpenTelemetry, for who imports it.
+middleware/tracing -> std task go.opentelemetry.io/otel
+middleware/tracing (test) -> parallel
+
 # Trunk two: bytes.
 router -> std
 router (test) -> router/memory
@@ -49,16 +53,18 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory router/mesh payload parallel/control
-parallel/control -> std
-parallel/launch -> std golang.org/x/sys parallel/control parallel/placement
+parallel -> std task router router/memory router/mesh payload parallel/control parallel/metrics
+parallel/metrics -> std
+parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
+parallel/control -> std parallel/metrics
+parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parallel/placement
 
 # Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/launch parallel/placement
-internal/cli (test) -> github.com/rogpeppe/go-internal parallel task
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/launch parallel/placement
+internal/cli (test) -> github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
 examples/... -> any
@@ -87,8 +93,9 @@ router payload | task policies envs parallel middleware
 policies policies/nn policies/replay envs | task router payload parallel middleware
 middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
+middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware
-parallel/control parallel/placement parallel/launch | task router payload policies envs middleware
+parallel/control parallel/metrics parallel/placement parallel/launch | task router payload policies envs middleware
 internal/cli ditask | task router payload policies envs middleware
 `
 

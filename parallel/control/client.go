@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/ditask/ditask/parallel/metrics"
 )
 
 // patience is how long Ready and Outcome wait for a launcher that does not
@@ -36,6 +38,7 @@ type Client struct {
 	halt     func()        // closes halted, once
 	halted   chan struct{} // closed by Close: the heart stops
 	heart    sync.WaitGroup
+	asked    chan uint64 // 1: the newest request for metrics
 
 	mu   sync.Mutex // guards the writing
 	rest []byte     // what a write left of the last line
@@ -58,7 +61,7 @@ func Open(env Env) (*Client, error) {
 // NewClient is a Client over one file of a Pair, which it owns from then on.
 // listen is the address of the node's socket; empty: it has none.
 func NewClient(file *os.File, listen string) *Client {
-	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{})}
+	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{}), asked: make(chan uint64, 1)}
 	c.sayBye = sync.OnceFunc(func() { close(c.bye) })
 	c.beat = sync.OnceFunc(func() { close(c.beating) })
 	c.halt = sync.OnceFunc(func() { close(c.halted) })
@@ -85,6 +88,12 @@ func (c *Client) read() {
 			c.sayBye()
 		case m.Type == TypeInterval:
 			c.interval.Store(int64(m.Interval))
+		case m.Type == TypeMetrics:
+			select {
+			case <-c.asked: // nobody waits for the older one
+			default:
+			}
+			c.asked <- m.Metrics.Seq // there is room: nobody else sends
 		}
 	}
 }
@@ -137,6 +146,35 @@ func (c *Client) Ready() error {
 func (c *Client) Status(s Status) error {
 	s.Rate, s.Lag = finite(s.Rate), finite(s.Lag)
 	return c.write(Message{Type: TypeStatus, Status: &s}, 0)
+}
+
+// Asked has the number of the launcher's newest request for metrics, which is
+// answered by [Client.Metrics]. Without a launcher it is nil, and blocks for ever.
+func (c *Client) Asked() <-chan uint64 { return c.asked }
+
+// partBytes is about how long a line of samples is, below MaxLine whatever the
+// last of them holds.
+const partBytes = 8 << 10
+
+// Metrics answers request seq, in as many lines as it takes.
+func (c *Client) Metrics(seq uint64, samples []metrics.Sample) error {
+	for {
+		n, size := 0, 0
+		for ; n < len(samples) && size < partBytes; n++ {
+			s := &samples[n]
+			s.Value = finite(s.Value)
+			size += 48 + len(s.Name)
+			for i, l := range s.Labels {
+				s.Labels[i] = cut(l, maxText/8)
+				size += 8 + len(s.Labels[i])
+			}
+		}
+		err := c.write(Message{Type: TypeMetrics, Metrics: &Metrics{Seq: seq, Samples: samples[:n], Last: n == len(samples)}}, patience)
+		if err != nil || n == len(samples) {
+			return err
+		}
+		samples = samples[n:]
+	}
 }
 
 // Outcome says how the node ended. It is the last thing that a node says.

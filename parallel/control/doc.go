@@ -27,7 +27,9 @@
 // 2 s from then on, {"type":"status","status":{"role":"learner","step":12,...}} and
 // {"type":"outcome","outcome":{"kind":"failure","node":2,"error":"..."}}. From
 // the launcher: {"type":"interval","interval_ns":250000000}, how often it would
-// like a status; and, when it has read end-of-file, {"type":"bye"}: the node has
+// like a status; {"type":"metrics","metrics":{"seq":1}}, which the node answers by
+// lines of that type with the same seq and samples, the last one with "last":true;
+// and, when it has read end-of-file, {"type":"bye"}: the node has
 // shut down its side, knows that all was read, and leaves. Unknown types and members are ignored, so that either side may
 // be newer.
 //

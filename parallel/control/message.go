@@ -9,6 +9,8 @@ import (
 	"io"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ditask/ditask/parallel/metrics"
 )
 
 // MaxLine is the longest line in bytes, its newline included. A longer one is
@@ -31,6 +33,7 @@ const (
 	TypeOutcome  = "outcome"
 	TypeInterval = "interval"
 	TypeBye      = "bye"
+	TypeMetrics  = "metrics"
 )
 
 // Message is one line on the control socket.
@@ -39,6 +42,15 @@ type Message struct {
 	Status   *Status       `json:"status,omitempty"`      // with TypeStatus
 	Outcome  *Outcome      `json:"outcome,omitempty"`     // with TypeOutcome
 	Interval time.Duration `json:"interval_ns,omitempty"` // with TypeInterval
+	Metrics  *Metrics      `json:"metrics,omitempty"`     // with TypeMetrics
+}
+
+// Metrics is a launcher's request for what a node counts, without samples, or a
+// part of the node's answer, which has the number of its request.
+type Metrics struct {
+	Seq     uint64           `json:"seq"`
+	Samples []metrics.Sample `json:"samples,omitempty"`
+	Last    bool             `json:"last,omitempty"` // nothing more comes
 }
 
 // Status is how a node is doing.
@@ -50,6 +62,11 @@ type Status struct {
 	Lag   float64 `json:"lag"`             // policy versions behind the newest, mean of late
 	Peers int     `json:"peers,omitempty"` // other nodes connected
 	Note  string  `json:"note,omitempty"`  // what a person should know: "waiting for node 2"
+
+	Drops      uint64        `json:"drops,omitempty"`      // events dropped or lost so far, here and on the way from here
+	Reconnects uint64        `json:"reconnects,omitempty"` // connections so far that took over from broken ones
+	RTT        time.Duration `json:"rtt_ns,omitempty"`     // longest round trip to a peer; 0: not known
+	RTTPeer    int           `json:"rtt_peer,omitempty"`   // which
 }
 
 // Kind says how a node ended.
@@ -124,6 +141,10 @@ func (m Message) check() error {
 	case TypeInterval:
 		if m.Interval <= 0 {
 			return fmt.Errorf("interval %v", m.Interval)
+		}
+	case TypeMetrics:
+		if m.Metrics == nil {
+			return errors.New("no metrics")
 		}
 	case TypeOutcome:
 		if m.Outcome == nil {

@@ -26,10 +26,14 @@ type Launcher struct {
 	began   time.Time
 	waiters sync.WaitGroup
 
+	gather sync.Mutex // one gathering of metrics at a time
+
 	mu     sync.Mutex
 	states []State      // in order of local id
 	heard  []time.Time  // when the current attempt of a node, once it is ready, last said anything
 	waits  map[int]bool // the nodes that have never been ready, by local id
+	asks   []ask        // for metrics, in order of local id
+	seq    uint64       // of the newest request for metrics
 }
 
 // node is a node of the plan with what belongs to all of its attempts.
@@ -93,6 +97,7 @@ func New(cfg Config) (*Launcher, error) {
 		l.states = append(l.states, State{ID: n.ID, Labels: n.Labels, Phase: Waiting})
 	}
 	l.heard = make([]time.Time, len(ids))
+	l.asks = make([]ask, len(ids))
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
 	return l, nil
 }
@@ -167,6 +172,7 @@ func (l *Launcher) loop(ctx context.Context) {
 			default:
 			}
 			l.nodes[e.index].proc = nil
+			l.reached(e.index, nil)
 			l.do(l.core.exited(time.Now(), e.index, e.exit))
 		case sig := <-l.cfg.Signals:
 			if s, ok := sig.(syscall.Signal); ok {
@@ -237,6 +243,7 @@ func (l *Launcher) start(i int) {
 		return
 	}
 	n.proc = p
+	l.reached(i, p)
 	l.change(i, func(s *State) {
 		s.Phase, s.PID, s.Restarts = Starting, p.cmd.Process.Pid, attempt
 	})
@@ -281,6 +288,8 @@ func (l *Launcher) hear(i int, log *nodeLog, m control.Message) {
 			log.setRole(m.Status.Role)
 		}
 		l.states[i].Status, l.states[i].StatusAt = *m.Status, now
+	case control.TypeMetrics:
+		l.told(i, *m.Metrics)
 	}
 	if !l.heard[i].IsZero() {
 		l.heard[i] = now

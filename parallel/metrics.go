@@ -1,0 +1,210 @@
+package parallel
+
+import (
+	"runtime"
+	rtmetrics "runtime/metrics"
+	"slices"
+	"strconv"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/metrics"
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/task"
+)
+
+// Bounds of what one node tells: a job of more than maxPeers nodes has its event
+// metrics summed over peers, and events beyond maxEvents are summed too. 64 nodes
+// with 20 events make some 60,000 series so.
+const (
+	maxPeers  = 16
+	maxEvents = 100
+
+	allPeers   = "all"
+	moreEvents = "(more)"
+)
+
+// Metrics returns what this node counts, as package metrics describes it: its task,
+// if it has one, its events by peer, its connections and its process. In a job of
+// more than 16 nodes the peer of all event metrics is "all".
+func (n *Node) Metrics() []metrics.Sample {
+	var out list
+	n.mu.Lock()
+	observe := n.observe
+	n.mu.Unlock()
+	if observe != nil {
+		out.task(observe())
+	}
+	if n.bus != nil {
+		st := n.bus.r.Stats()
+		out.streams(bounded(st.Streams, n.env.Nodes > maxPeers || len(st.Peers) >= maxPeers))
+		out.router(st)
+	}
+	out.process()
+	out.add(metrics.ProcessStart, float64(n.began.UnixMilli())/1000)
+	return out
+}
+
+// list is samples that are gathered.
+type list []metrics.Sample
+
+func (l *list) add(name string, v float64, labels ...string) {
+	*l = append(*l, metrics.Sample{Name: name, Labels: labels, Value: v})
+}
+
+func (l *list) task(s task.Snapshot) {
+	l.add(metrics.TaskSteps, float64(s.Steps))
+	l.add(metrics.TaskLag, s.Lag)
+	for i, e := range s.Events {
+		if i >= maxEvents {
+			break // whoever has so many looks at Task.Stats
+		}
+		l.add(metrics.TaskEmitted, float64(e.Emitted), "event", e.Event)
+		l.add(metrics.TaskHeard, float64(e.Delivered), "event", e.Event)
+		l.add(metrics.TaskSkipped, float64(e.Skipped), "event", e.Event)
+		l.add(metrics.TaskQueued, float64(e.Queued), "event", e.Event)
+		l.add(metrics.TaskListeners, float64(e.Listeners), "event", e.Event)
+		l.add(metrics.TaskBusy, e.Busy.Seconds(), "event", e.Event)
+		for _, reason := range []string{task.DropReasonOldest, task.DropReasonNewest, task.DropReasonNoOne, task.DropReasonIsolated} {
+			if n := e.Dropped[reason]; n > 0 {
+				l.add(metrics.TaskDropped, float64(n), "event", e.Event, "reason", reason)
+			}
+		}
+	}
+}
+
+// stream is what was counted of one event with one peer, or with all.
+type stream struct {
+	router.StreamStats
+	peer string
+}
+
+// bounded sums streams up where there are too many. They are in order of event.
+func bounded(streams []router.StreamStats, sumPeers bool) []stream {
+	var out []stream
+	events := 0
+	for i, s := range streams {
+		if i == 0 || s.Event != streams[i-1].Event {
+			events++
+		}
+		if events > maxEvents {
+			s.Event = moreEvents
+		}
+		peer := allPeers
+		if !sumPeers {
+			peer = strconv.Itoa(s.Peer)
+		}
+		at := -1
+		for k := len(out) - 1; k >= 0 && out[k].Event == s.Event; k-- {
+			if out[k].peer == peer {
+				at = k
+			}
+		}
+		if at < 0 {
+			out = append(out, stream{s, peer})
+			continue
+		}
+		out[at].Add(s)
+	}
+	return out
+}
+
+// streams tells of each direction that has carried something.
+func (l *list) streams(streams []stream) {
+	for _, s := range streams {
+		at := []string{"event", s.Event, "peer", s.peer}
+		count := func(name string, n uint64, labels ...string) { l.add(name, float64(n), slices.Concat(at, labels)...) }
+		if s.Consumed > 0 {
+			count(metrics.EventsConsumed, s.Consumed)
+			count(metrics.EventsConsumedBytes, s.ConsumedBytes)
+			count(metrics.EventsUnheard, s.Unheard)
+			count(metrics.EventsStale, s.Stale)
+		}
+		if s.Sent == 0 {
+			continue
+		}
+		count(metrics.EventsSent, s.Sent)
+		count(metrics.EventsSentBytes, s.SentBytes)
+		count(metrics.EventsDelivered, s.Delivered)
+		count(metrics.EventsDeliveredBytes, s.DeliveredBytes)
+		count(metrics.EventsLost, s.Lost)
+		count(metrics.EventsQueued, uint64(s.Queued))               //nolint:gosec // not negative
+		count(metrics.EventsInFlight, uint64(s.InFlight))           //nolint:gosec // not negative
+		count(metrics.EventsInFlightBytes, uint64(s.InFlightBytes)) //nolint:gosec // not negative
+		for _, d := range []struct {
+			reason string
+			n      uint64
+		}{{"replaced", s.Replaced}, {"oldest", s.Oldest}, {"newest", s.Newest}, {"peer_gone", s.Abandoned}} {
+			if d.n > 0 {
+				count(metrics.EventsDropped, d.n, "reason", d.reason)
+			}
+		}
+	}
+}
+
+func (l *list) router(st router.Stats) {
+	for _, p := range st.Peers {
+		peer, up := strconv.Itoa(p.Node), 0.0
+		if p.State == router.LinkUp {
+			up = 1
+		}
+		l.add(metrics.PeerUp, up, "peer", peer)
+		l.add(metrics.PeerReconnects, float64(p.Reconnects), "peer", peer)
+		l.add(metrics.PeerJoins, float64(p.Joins), "peer", peer)
+		l.add(metrics.PeerSent, float64(p.WireOut), "peer", peer)
+		l.add(metrics.PeerReceived, float64(p.WireIn), "peer", peer)
+		l.add(metrics.PeerUnwritten, float64(p.LogBytes), "peer", peer)
+		if p.RTT > 0 {
+			l.add(metrics.PeerRTT, p.RTT.Seconds(), "peer", peer)
+		}
+		if p.State == router.LinkUp || p.State == router.LinkDown {
+			l.add(metrics.PeerSilent, p.Silent.Seconds(), "peer", peer)
+		}
+	}
+	l.add(metrics.ConnsDialed, float64(st.Dialed))
+	l.add(metrics.ConnsAccepted, float64(st.Accepted))
+	l.add(metrics.ConnsFailed, float64(st.DialsFailed))
+	for reason, n := range st.Refused {
+		l.add(metrics.ConnsRefused, float64(n), "reason", reason)
+	}
+	for what, n := range st.Carrier {
+		l.add(metrics.Carrier, float64(n), "what", what)
+	}
+}
+
+// process tells of this process and its runtime.
+func (l *list) process() {
+	l.add(metrics.Goroutines, float64(runtime.NumGoroutine()))
+	reads := []rtmetrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"},
+	}
+	rtmetrics.Read(reads)
+	for i, name := range []string{metrics.HeapAlloc, metrics.GCCycles, metrics.GCSeconds} {
+		switch v := reads[i].Value; v.Kind() {
+		case rtmetrics.KindUint64:
+			l.add(name, float64(v.Uint64()))
+		case rtmetrics.KindFloat64:
+			l.add(name, v.Float64())
+		}
+	}
+	if memory, files, cpu, ok := processNumbers(); ok {
+		l.add(metrics.ProcessMemory, memory)
+		l.add(metrics.ProcessFiles, files)
+		l.add(metrics.ProcessCPU, cpu)
+	}
+}
+
+// network adds to a status what is known of the way to others.
+func network(s *control.Status, st router.Stats) {
+	for _, p := range st.Peers {
+		s.Reconnects += p.Reconnects
+		if p.State == router.LinkUp {
+			s.Peers++
+			if p.RTT > s.RTT {
+				s.RTT, s.RTTPeer = p.RTT, p.Node
+			}
+		}
+	}
+	for _, e := range st.Streams {
+		s.Drops += e.Oldest + e.Newest + e.Abandoned + e.Lost
+	}
+}

@@ -1,0 +1,133 @@
+package metrics_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/ditask/ditask/parallel/metrics"
+)
+
+// parse reads the text format as Prometheus does.
+func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return families
+}
+
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	values := []float64{0, 1, -2, 0.125, 1e300, 1 << 60, 12345678, math.Inf(1), math.Inf(-1), math.NaN()}
+	words := []string{"", "plain", `a "quoted" \ word`, "two\nlines", `\n`, "ünïcode 世界", "{}=,# HELP x"}
+	var samples []metrics.Sample
+	for _, d := range metrics.Table() {
+		for i, w := range words {
+			s := metrics.Sample{Name: d.Name, Value: values[(i+len(samples))%len(values)]}.With("job", "j", "node", w)
+			for _, l := range d.Labels {
+				s.Labels = append(s.Labels, l, w+l)
+			}
+			samples = append(samples, s)
+		}
+	}
+	samples = append(samples, metrics.Sample{Name: "unknown", Value: 1})
+	var b strings.Builder
+	if err := metrics.Write(&b, samples); err != nil {
+		t.Fatal(err)
+	}
+	families := parse(t, b.String())
+	if len(families) != len(metrics.Table()) {
+		t.Errorf("%d families of %d", len(families), len(metrics.Table()))
+	}
+	at := 0
+	for _, d := range metrics.Table() {
+		f := families[d.Name]
+		if f.GetHelp() != d.Help || strings.ToLower(f.GetType().String()) != string(d.Type) || len(f.GetMetric()) != len(words) {
+			t.Fatalf("%s: help %q, type %v, %d samples", d.Name, f.GetHelp(), f.GetType(), len(f.GetMetric()))
+		}
+		for _, m := range f.GetMetric() {
+			want := samples[at]
+			at++
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			if value != want.Value && !(math.IsNaN(value) && math.IsNaN(want.Value)) {
+				t.Errorf("%s is %v, want %v", d.Name, value, want.Value)
+			}
+			for _, l := range m.GetLabel() {
+				if l.GetValue() != want.Label(l.GetName()) {
+					t.Errorf("%s: label %s is %q, want %q", d.Name, l.GetName(), l.GetValue(), want.Label(l.GetName()))
+				}
+			}
+			if len(m.GetLabel()) != len(want.Labels)/2 {
+				t.Errorf("%s: labels %v", d.Name, m.GetLabel())
+			}
+		}
+	}
+}
+
+func TestTextThatIsNoUTF8IsMended(t *testing.T) {
+	var b strings.Builder
+	_ = metrics.Write(&b, []metrics.Sample{{Name: metrics.NodeUp, Labels: []string{"node", "\xff1"}, Value: 1}})
+	if got := parse(t, b.String())[metrics.NodeUp].GetMetric()[0].GetLabel()[0].GetValue(); got != "\uFFFD1" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestNamesFollowTheConventions(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range metrics.Table() {
+		if seen[d.Name] || !model.LegacyValidation.IsValidMetricName(d.Name) || d.Help == "" || !strings.HasSuffix(d.Help, ".") {
+			t.Errorf("%+v", d)
+		}
+		if total := strings.HasSuffix(d.Name, "_total"); total != (d.Type == metrics.Counter) {
+			t.Errorf("%s is a %s", d.Name, d.Type)
+		}
+		seen[d.Name] = true
+	}
+}
+
+// TestTheGuideHasEveryMetric compares the table in docs/observability.md with the
+// one that the program has, both ways, word for word.
+func TestTheGuideHasEveryMetric(t *testing.T) {
+	text, err := os.ReadFile("../../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want strings.Builder
+	for _, m := range regexp.MustCompile("(?m)^\\| `[a-z_]+` \\| (counter|gauge) \\|.*$").FindAllString(string(text), -1) {
+		got.WriteString(m + "\n")
+	}
+	for _, d := range metrics.Table() {
+		want.WriteString("| `" + d.Name + "` | " + string(d.Type) + " | " + strings.Join(d.Labels, ", ") + " | " + d.Help + " |\n")
+	}
+	if got.String() != want.String() {
+		t.Errorf("docs/observability.md has another table; it should be:\n%s", want.String())
+	}
+}
+
+func TestHandlerServesText(t *testing.T) {
+	server := httptest.NewServer(metrics.Handler(func(context.Context) []metrics.Sample {
+		return []metrics.Sample{{Name: metrics.NodeUp, Value: 1}}
+	}))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.Header.Get("Content-Type") != metrics.ContentType || parse(t, string(body))[metrics.NodeUp] == nil {
+		t.Errorf("%v\n%s", resp.Header, body)
+	}
+}
