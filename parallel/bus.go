@@ -11,11 +11,15 @@ import (
 
 // bus gives package task the router.
 type bus struct {
-	n *Node
-	r *router.Router
+	n   *Node
+	r   *router.Router
+	rec *recorder // nil: what passes is not recorded
 }
 
 func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) (task.Channel, error) {
+	if b.rec != nil {
+		b.rec.declare(spec)
+	}
 	ch, err := b.r.Channel(router.Spec{
 		Name: spec.Name, Delivery: router.Delivery(spec.Delivery), Queue: spec.Queue,
 		Fingerprint: spec.Fingerprint, Schema: spec.Schema,
@@ -30,6 +34,9 @@ func (b *bus) Start(ctx context.Context, labels []string) error {
 	b.n.announce(labels)
 	err := b.r.Start(ctx, labels)
 	if err == nil {
+		if b.rec != nil {
+			b.rec.Ready()
+		}
 		close(b.n.ready)
 	}
 	return err
@@ -59,6 +66,9 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error { return b.r.Drai
 // then their loss was reported when it came, and is no failure of this node.
 func (b *bus) Close() error {
 	err := b.r.Close()
+	if b.rec != nil {
+		b.rec.done(b.n.log)
+	}
 	if !b.n.env.AutoRecover {
 		err = errors.Join(err, b.r.Losses())
 	}

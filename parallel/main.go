@@ -86,14 +86,26 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if env.Dir == "" {
 		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
 	}
-	if !launched || env.Nodes == 1 && len(env.Attach) == 0 {
+	if env.Replay != "" {
 		return newNode(env, nil, log), nil
 	}
-	r, err := newRouter(env, log)
+	if !launched || env.Nodes == 1 && len(env.Attach) == 0 {
+		if env.Trace != "" {
+			log.Warn("nothing is recorded: a lone node has no other to hear from")
+		}
+		return newNode(env, nil, log), nil
+	}
+	rec, err := record(env)
 	if err != nil {
 		return nil, err
 	}
-	return newNode(env, r, log), nil
+	r, err := newRouter(env, rec, log)
+	if err != nil {
+		return nil, err
+	}
+	n := newNode(env, r, log)
+	n.bus.rec = rec
+	return n, nil
 }
 
 // pick finds the function that name names.
@@ -131,7 +143,7 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 }
 
 // newRouter makes the router that env asks for.
-func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
+func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, error) {
 	token, err := env.Secret()
 	if err != nil {
 		return nil, err
@@ -169,7 +181,14 @@ func newRouter(env control.Env, log *slog.Logger) (*router.Router, error) {
 	if l != nil {
 		cfg.Listener = carrier.Wrap(l)
 	}
-	return router.New(cfg)
+	if rec != nil {
+		cfg.Tap = rec
+	}
+	r, err := router.New(cfg)
+	if err == nil && rec != nil {
+		r.Watch(rec.changed)
+	}
+	return r, err
 }
 
 // process is this process as a node.

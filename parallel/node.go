@@ -25,7 +25,8 @@ type Node struct {
 	labels []string
 	log    *slog.Logger
 	codec  codec
-	bus    *bus // nil for a lone node
+	bus    *bus      // nil for a lone node
+	replay *replayer // instead of a bus, in a replay
 
 	began time.Time
 	ready chan struct{} // closed when the node is connected to those that it expects
@@ -38,16 +39,16 @@ type Node struct {
 // newNode makes a node of env; r is nil for a lone one.
 func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
 	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{})}
-	if r == nil {
+	if r == nil && env.Replay == "" {
 		close(n.ready)
 		n.labels = append([]string{"standalone"}, env.Labels...)
 		return n
 	}
-	topology := env.Topology
-	if topology == "" {
-		topology = router.Mesh.String()
+	n.labels = append([]string{"distributed", "node." + strconv.Itoa(env.NodeID), topologyOf(env.Topology)}, env.Labels...)
+	if env.Replay != "" {
+		n.replay = newReplayer(n, env.Replay, env.ReplayFast, log)
+		return n
 	}
-	n.labels = append([]string{"distributed", "node." + strconv.Itoa(env.NodeID), topology}, env.Labels...)
 	n.bus = &bus{n: n, r: r}
 	return n
 }
@@ -61,7 +62,7 @@ func (n *Node) LocalID() int { return n.env.LocalID }
 // Size is the number of nodes in the job, 1 for a lone node, 0 if it is not
 // known.
 func (n *Node) Size() int {
-	if n.bus == nil {
+	if n.bus == nil && n.replay == nil {
 		return 1
 	}
 	return n.env.Nodes
@@ -108,7 +109,10 @@ func (n *Node) Codec() task.Codec { return n.codec }
 
 // Bus reaches the other nodes; it is nil for a lone node.
 func (n *Node) Bus() task.Bus {
-	if n.bus == nil {
+	switch {
+	case n.replay != nil:
+		return n.replay
+	case n.bus == nil:
 		return nil
 	}
 	return n.bus
@@ -116,7 +120,8 @@ func (n *Node) Bus() task.Bus {
 
 // Barrier returns when every node of the job has called it with the same name as
 // often as this one. It fails at once if a node is lost, and names those that
-// are missing when ctx ends first. The task must have started.
+// are missing when ctx ends first. The task must have started. In a replay of one
+// node it returns at once.
 func (n *Node) Barrier(ctx context.Context, name string) error {
 	if n.bus == nil {
 		return nil

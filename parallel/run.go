@@ -99,6 +99,9 @@ func call(ctx context.Context, n *Node, fn Func) (err error) {
 		if n.bus != nil {
 			err = errors.Join(err, n.bus.Close())
 		}
+		if n.replay != nil {
+			err = errors.Join(err, n.replay.Close())
+		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", n.name(), err)
 		}

@@ -67,7 +67,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if at := slices.Index(args, "--"); at >= 0 {
 		args, c.args = args[:at], args[at+1:]
 	}
-	err := c.app().Run(append([]string{"ditask"}, flagsFirst(args)...))
+	app := c.app()
+	err := app.Run(append([]string{"ditask"}, flagsFirst(app.Commands, args)...))
 	return c.exit(err)
 }
 
@@ -94,7 +95,7 @@ func (c *command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|tls|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -116,6 +117,7 @@ func (c *command) commands() []*urfave.Command {
 		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), asJSON), Action: c.tls},
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
+		c.traceCommand(),
 	}
 	for _, cmd := range cmds {
 		cmd.OnUsageError, cmd.HideHelpCommand = c.flagFault, true
@@ -151,7 +153,54 @@ func noArgs(ctx *urfave.Context) error {
 	}
 	arg := ctx.Args().First()
 	if ctx.Command.Name == "" || ctx.Command.Name == "ditask" {
-		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, []string{"plan", "doctor", "tls", "version", "completion"}))
+		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, commandNames(ctx.App)))
 	}
 	return usage("ditask %s: unknown argument %q: see ditask %s --help", ctx.Command.Name, arg, ctx.Command.Name)
+}
+
+func commandNames(app *urfave.App) []string {
+	var names []string
+	for _, cmd := range app.VisibleCommands() {
+		names = append(names, cmd.Name)
+	}
+	return names
+}
+
+// flagsFirst puts the arguments of a command behind its flags, where the parser
+// wants them: ditask trace show FOLDER --node 2.
+func flagsFirst(cmds []*urfave.Command, args []string) []string {
+	at := 0
+	single := map[string]bool{"help": true, "h": true} // flags without a value
+	for at < len(args) {
+		i := slices.IndexFunc(cmds, func(cmd *urfave.Command) bool { return cmd.HasName(args[at]) })
+		if i < 0 {
+			break
+		}
+		for _, f := range cmds[i].Flags {
+			if _, ok := f.(*urfave.BoolFlag); ok {
+				for _, name := range f.Names() {
+					single[name] = true
+				}
+			}
+		}
+		cmds = cmds[i].Subcommands
+		at++
+	}
+	if at == 0 {
+		return args
+	}
+	var flags, words []string
+	for i := at; i < len(args); i++ {
+		name := strings.TrimLeft(args[i], "-")
+		if name == args[i] || name == "" {
+			words = append(words, args[i])
+			continue
+		}
+		flags = append(flags, args[i])
+		if !single[name] && !strings.Contains(name, "=") && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return slices.Concat(args[:at], flags, words)
 }

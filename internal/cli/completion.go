@@ -26,7 +26,7 @@ func choices(flag string) string {
 		return "local"
 	case "tls":
 		return "auto"
-	case "package", "platform-spec", "dir", "log-dir", "token-file", "tls-cert", "tls-key", "tls-ca":
+	case "package", "platform-spec", "dir", "log-dir", "trace", "token-file", "tls-cert", "tls-key", "tls-ca":
 		return "files"
 	}
 	return ""

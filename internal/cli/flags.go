@@ -16,6 +16,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/trace"
 )
 
 // The groups of flags in the help.
@@ -71,6 +72,8 @@ func jobFlags() []urfave.Flag {
 		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
 		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
 		text(groupOut, "log-format", "text", "format of the log: text or json"),
+		&urfave.PathFlag{Category: groupOut, Name: "trace", Usage: "`FOLDER` to record in what events each node sends and receives: see ditask trace"},
+		&urfave.IntFlag{Category: groupOut, Name: "trace-limit", Value: trace.DefaultLimit >> 20, Usage: "size of each node's record in MiB, at most"},
 		text(groupOut, "metrics-port", "", "`PORT` of loopback, or ADDRESS:PORT, to serve /metrics for Prometheus and /healthz on; 0 is a free port, which is printed"),
 		&urfave.BoolFlag{Category: groupOut, Name: "no-table", Usage: "no live table of the nodes, even on a terminal"},
 	}
@@ -157,6 +160,7 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 			Token: ctx.String("token"), TokenFile: ctx.String("token-file"), Dir: ctx.Path("dir"),
 			Main: ctx.String("main"), AutoRecover: ctx.Bool("auto-recover"), Resume: ctx.Bool("resume"), Grace: ctx.Duration("grace"),
 			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
+			Trace:   ctx.Path("trace"),
 			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
 		},
 	}
@@ -176,6 +180,14 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 	}
 	if f := cfg.Env.LogFormat; f != "text" && f != "json" {
 		faults = append(faults, fmt.Errorf("--log-format %q: want text or json", f))
+	}
+	if cfg.Env.Trace != "" {
+		if cfg.Env.TraceLimit = ctx.Int("trace-limit"); cfg.Env.TraceLimit < 1 {
+			faults = append(faults, fmt.Errorf("--trace-limit %d: want at least 1 MiB", cfg.Env.TraceLimit))
+		}
+		if cfg.Env.Trace, err = filepath.Abs(cfg.Env.Trace); err != nil {
+			faults = append(faults, fmt.Errorf("--trace: %w", err))
+		}
 	}
 	faults = append(faults, secrets(ctx, &cfg.Env)...)
 	if err := errors.Join(faults...); err != nil {

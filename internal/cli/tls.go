@@ -35,28 +35,6 @@ func tlsFlags() []urfave.Flag {
 	}
 }
 
-// flagsFirst puts the folder of ditask tls behind its flags, where the flag
-// package wants it.
-func flagsFirst(args []string) []string {
-	if len(args) == 0 || args[0] != "tls" {
-		return args
-	}
-	var flags, words []string
-	for i := 1; i < len(args); i++ {
-		name := strings.TrimLeft(args[i], "-")
-		if name == args[i] {
-			words = append(words, args[i])
-			continue
-		}
-		flags = append(flags, args[i])
-		if (name == "hosts" || name == "days") && i+1 < len(args) {
-			i++
-			flags = append(flags, args[i])
-		}
-	}
-	return append(append([]string{"tls"}, flags...), words...)
-}
-
 // made is what ditask tls has made.
 type made struct {
 	CA      string    `json:"ca"`

@@ -53,7 +53,8 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory router/mesh payload parallel/control parallel/metrics
+parallel -> std task router router/memory router/mesh payload parallel/control parallel/metrics parallel/trace
+parallel/trace -> std
 parallel/metrics -> std
 parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
 parallel/control -> std parallel/metrics
@@ -63,7 +64,8 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parall
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/launch parallel/placement
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement internal/traceview
+internal/traceview -> std parallel/trace
 internal/cli (test) -> github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
@@ -95,7 +97,7 @@ middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware
-parallel/control parallel/metrics parallel/placement parallel/launch | task router payload policies envs middleware
+parallel/control parallel/metrics parallel/trace parallel/placement parallel/launch | task router payload policies envs middleware
 internal/cli ditask | task router payload policies envs middleware
 `
 

@@ -38,6 +38,10 @@ const (
 	VarTLSCert     = "DITASK_TLS_CERT"
 	VarTLSKey      = "DITASK_TLS_KEY"
 	VarTLSCA       = "DITASK_TLS_CA"
+	VarTrace       = "DITASK_TRACE"
+	VarTraceLimit  = "DITASK_TRACE_LIMIT"
+	VarReplay      = "DITASK_REPLAY"
+	VarReplayFast  = "DITASK_REPLAY_FAST"
 )
 
 // Env is what a node is told by its launcher. The zero value is a lone node
@@ -73,6 +77,11 @@ type Env struct {
 	TLSCert string // PEM file with this node's certificate, or PEM text itself
 	TLSKey  string // PEM file with its key, or PEM text itself
 	TLSCA   string // PEM file with the authority that all nodes trust, or PEM text itself
+
+	Trace      string // folder to record the node's events in; empty: they are not recorded
+	TraceLimit int    // MiB that the record may have; 0: 256
+	Replay     string // file of such a record: the node runs alone and hears what is in it
+	ReplayFast bool   // without the pauses of the record
 }
 
 // variable ties one environment variable to one field.
@@ -118,6 +127,10 @@ func variables() []variable {
 		text(VarTLSCert, func(e *Env) *string { return &e.TLSCert }),
 		text(VarTLSKey, func(e *Env) *string { return &e.TLSKey }),
 		text(VarTLSCA, func(e *Env) *string { return &e.TLSCA }),
+		text(VarTrace, func(e *Env) *string { return &e.Trace }),
+		number(VarTraceLimit, 1, false, func(e *Env) *int { return &e.TraceLimit }),
+		text(VarReplay, func(e *Env) *string { return &e.Replay }),
+		mark(VarReplayFast, func(e *Env) *bool { return &e.ReplayFast }),
 	}
 }
 
@@ -214,6 +227,19 @@ func yes(name string, field func(*Env) *bool) variable {
 			return reason(err)
 		},
 	}
+}
+
+// mark is a yes that is encoded only if it is one.
+func mark(name string, field func(*Env) *bool) variable {
+	v := yes(name, field)
+	get := v.get
+	v.get = func(e *Env) string {
+		if !*field(e) {
+			return ""
+		}
+		return get(e)
+	}
+	return v
 }
 
 func text(name string, field func(*Env) *string) variable {

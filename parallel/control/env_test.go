@@ -33,6 +33,7 @@ func full() control.Env {
 		Dir: "/tmp/out", Attempt: 2, Incarnation: 1 << 63, ControlFD: 3,
 		Main: "Play", AutoRecover: true, Resume: true, Grace: 1500 * time.Millisecond, LogFormat: "json",
 		Seed: -7, TLSCert: "c.pem", TLSKey: "k.pem", TLSCA: "ca.pem",
+		Trace: "/tmp/trace", TraceLimit: 7, Replay: "/tmp/trace/node-3-2.trace", ReplayFast: true,
 	}
 }
 

@@ -1,0 +1,70 @@
+package parallel
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/trace"
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/task"
+)
+
+// recorder records what passes a node's router. Nothing of it is in the way of a
+// node that is not recorded.
+type recorder struct{ *trace.Recorder }
+
+// record begins the record that env asks for; nil if it asks for none.
+func record(env control.Env) (*recorder, error) {
+	if env.Trace == "" {
+		return nil, nil
+	}
+	rec, err := trace.Create(trace.Path(env.Trace, env.NodeID, env.Attempt), trace.Head{
+		Job: env.JobID, Node: env.NodeID, LocalID: env.LocalID, Nodes: env.Nodes, Topology: env.Topology, Labels: env.Labels,
+		Attempt: env.Attempt, Incarnation: env.Incarnation, Seed: env.Seed, Resume: env.Resume, Recover: env.AutoRecover,
+		Main: env.Main, Args: os.Args[1:],
+	}, int64(env.TraceLimit)<<20)
+	if err != nil {
+		return nil, err
+	}
+	return &recorder{rec}, nil
+}
+
+// Sent satisfies router.Tap.
+func (r *recorder) Sent(event string, peer int, version uint64, payload []byte) {
+	r.Recorder.Sent(event, peer, version, len(payload))
+}
+
+// Received satisfies router.Tap.
+func (r *recorder) Received(event string, m *router.Message) {
+	r.Recorder.Received(event, m.From, m.Version, m.Header, m.Payload)
+}
+
+func (r *recorder) declare(spec task.ChannelSpec) {
+	r.Declare(trace.Event{
+		Name: spec.Name, Delivery: router.Delivery(spec.Delivery).String(), Queue: spec.Queue,
+		Fingerprint: spec.Fingerprint, Schema: spec.Schema,
+	})
+}
+
+// done ends the record, and says what is wrong with it.
+func (r *recorder) done(log *slog.Logger) {
+	if err := r.Close(); err != nil {
+		log.Error("the record of this node's events is not whole", "err", err)
+	} else if r.Full() {
+		log.Warn("the record of this node's events has reached its limit: what came later is not in it; see --trace-limit")
+	}
+}
+
+// changed notes the change of a peer.
+func (r *recorder) changed(c router.Change) {
+	kind, ok := map[router.ChangeKind]string{router.Joined: trace.PeerJoined, router.Left: trace.PeerLeft, router.Lost: trace.PeerLost}[c.Kind]
+	if !ok {
+		return
+	}
+	p := trace.Peer{Node: c.Peer.ID, Change: kind, Incarnation: c.Peer.Incarnation, Labels: c.Peer.Labels}
+	if c.Err != nil {
+		p.Error = c.Err.Error()
+	}
+	r.Peer(p)
+}
