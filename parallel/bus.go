@@ -67,7 +67,7 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error { return b.r.Drai
 func (b *bus) Close() error {
 	err := b.r.Close()
 	if b.rec != nil {
-		b.rec.done(b.n.log)
+		b.rec.done()
 	}
 	if !b.n.env.AutoRecover {
 		err = errors.Join(err, b.r.Losses())

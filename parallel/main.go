@@ -95,7 +95,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 		}
 		return newNode(env, nil, log), nil
 	}
-	rec, err := record(env)
+	rec, err := record(env, log)
 	if err != nil {
 		return nil, err
 	}

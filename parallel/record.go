@@ -3,6 +3,7 @@ package parallel
 import (
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/trace"
@@ -12,10 +13,15 @@ import (
 
 // recorder records what passes a node's router. Nothing of it is in the way of a
 // node that is not recorded.
-type recorder struct{ *trace.Recorder }
+type recorder struct {
+	*trace.Recorder
+	log    *slog.Logger
+	full   sync.Once // the limit was reached, which is said
+	closed sync.Once
+}
 
 // record begins the record that env asks for; nil if it asks for none.
-func record(env control.Env) (*recorder, error) {
+func record(env control.Env, log *slog.Logger) (*recorder, error) {
 	if env.Trace == "" {
 		return nil, nil
 	}
@@ -27,7 +33,7 @@ func record(env control.Env) (*recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &recorder{rec}, nil
+	return &recorder{Recorder: rec, log: log}, nil
 }
 
 // Sent satisfies router.Tap.
@@ -38,6 +44,11 @@ func (r *recorder) Sent(event string, peer int, version uint64, payload []byte) 
 // Received satisfies router.Tap.
 func (r *recorder) Received(event string, m *router.Message) {
 	r.Recorder.Received(event, m.From, m.Version, m.Header, m.Payload)
+	if r.Full() {
+		r.full.Do(func() {
+			r.log.Warn("the record of this node's events has reached its limit: what comes from now on is not in it; see --trace-limit")
+		})
+	}
 }
 
 func (r *recorder) declare(spec task.ChannelSpec) {
@@ -48,12 +59,12 @@ func (r *recorder) declare(spec task.ChannelSpec) {
 }
 
 // done ends the record, and says what is wrong with it.
-func (r *recorder) done(log *slog.Logger) {
-	if err := r.Close(); err != nil {
-		log.Error("the record of this node's events is not whole", "err", err)
-	} else if r.Full() {
-		log.Warn("the record of this node's events has reached its limit: what came later is not in it; see --trace-limit")
-	}
+func (r *recorder) done() {
+	r.closed.Do(func() {
+		if err := r.Close(); err != nil {
+			r.log.Error("the record of this node's events is not whole", "err", err)
+		}
+	})
 }
 
 // changed notes the change of a peer.

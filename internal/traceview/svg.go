@@ -177,9 +177,9 @@ func (d *diagram) messages(w io.Writer) {
 		fmt.Fprintf(w, "<g stroke=\"%s\" fill=\"none\"><title>%s %d: node %d to node %d, %d bytes, at %s, %s</title>", colour,
 			text(m.Event), m.Version, m.From, m.To, m.Bytes, ms(m.At().Sub(d.v.Began)), text(d.v.took(m)))
 		switch {
-		case m.Received.IsZero() && d.v.traced(m.To): // a cross on the way
-			x2, y2 = (x1+x2)/2, (y1+y2)/2
-			fmt.Fprintf(w, "<path d=\"M%d %dL%d %dM%d %dl8 8m-8 0l8 -8\" stroke-dasharray=\"none\"/>", x1, y1, x2, y2, x2-4, y2-4)
+		case m.Received.IsZero(): // a cross before the lane
+			x2 -= dir * 16
+			fmt.Fprintf(w, "<path d=\"M%d %dL%d %d\" stroke-dasharray=\"4 4\"/><path d=\"M%d %dl8 8m-8 0l8 -8\"/>", x1, y1, x2, y2, x2-4, y2-4)
 		case m.Sent.IsZero():
 			fmt.Fprintf(w, "<path d=\"M%d %dL%d %d\" stroke-dasharray=\"2 3\"/>", x2-dir*50, y2, x2, y2)
 			fmt.Fprintf(w, "<path d=\"M%d %dl%d -4l0 8z\" fill=\"%s\"/>", x2, y2, -dir*7, colour)

@@ -55,10 +55,8 @@ func (v *View) took(m *Message) string {
 	switch {
 	case m.Sent.IsZero():
 		return "sent before or beside the trace"
-	case m.Received.IsZero() && !v.traced(m.To):
-		return "the receiver has no trace"
 	case m.Received.IsZero():
-		return "not received"
+		return v.fate(m)
 	}
 	d := m.Received.Sub(m.Sent)
 	if d < 0 {
@@ -67,13 +65,19 @@ func (v *View) took(m *Message) string {
 	return fmt.Sprintf("%.3f ms", float64(d)/1e6)
 }
 
-func (v *View) traced(node int) bool {
+// fate is what is known of a message that is in no receiver's file.
+func (v *View) fate(m *Message) string {
+	fate := "the receiver has no trace"
 	for _, n := range v.Nodes {
-		if n.Head.Node == node {
-			return true
+		switch {
+		case n.Head.Node != m.To:
+		case n.Last.Before(m.Sent):
+			fate = "the receiver's trace had ended"
+		default:
+			return "not received: dropped, replaced by a newer one, or lost"
 		}
 	}
-	return false
+	return fate
 }
 
 // note is what a reader of a file should know.

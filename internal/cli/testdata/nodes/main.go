@@ -17,6 +17,16 @@ import (
 // Back is what a node says that was started again.
 var Back = task.NewEvent[int]("back")
 
+// What talking nodes say, once under each policy.
+var (
+	Told   = task.NewEvent[[]int64]("told")
+	Newest = task.NewEvent[int]("newest", task.Latest())
+	Some   = task.NewEvent[int]("some", task.DropOldest(4))
+)
+
+// said is how often a talking node emits each event.
+const said = 200
+
 func main() { parallel.Main(play) }
 
 func play(ctx context.Context, node *parallel.Node) error {
@@ -26,11 +36,34 @@ func play(ctx context.Context, node *parallel.Node) error {
 		back <- id
 		return nil
 	})
+	trip := script(node.ID()) == "trip"
+	Told.On(t, func(_ context.Context, v []int64) error {
+		if trip && v[0] == 3 {
+			panic("tripped over 3")
+		}
+		return nil
+	})
+	Newest.On(t, func(context.Context, int) error { return nil })
+	Some.On(t, func(context.Context, int) error { return nil })
 	t.Use(func(ctx context.Context, _ *struct{}, next task.Next) error {
 		fmt.Printf("pid=%d\n", os.Getpid())
 		switch script(node.ID()) {
 		case "fail":
 			return errors.New("out of luck")
+		case "talk":
+			for i := range said {
+				if err := errors.Join(
+					Told.Emit(ctx, t, make([]int64, 1+i%3*10_000), task.OnlyRemote()), Newest.Emit(ctx, t, i, task.OnlyRemote()), Some.Emit(ctx, t, i, task.OnlyRemote()),
+				); err != nil {
+					return err
+				}
+			}
+		case "count":
+			for i := range 10 {
+				if err := Told.Emit(ctx, t, []int64{int64(i)}, task.To("node.1")); err != nil {
+					return err
+				}
+			}
 		case "panic":
 			panic("on purpose")
 		case "kill":

@@ -1,0 +1,203 @@
+package parallel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/metrics"
+	"github.com/ditask/ditask/parallel/trace"
+	"github.com/ditask/ditask/task"
+)
+
+// join makes the node of env in this process.
+func join(t *testing.T, env control.Env, log *slog.Logger) *parallel.Node {
+	t.Helper()
+	kv := map[string]string{}
+	for _, s := range env.Encode() {
+		k, v, _ := strings.Cut(s, "=")
+		kv[k] = v
+	}
+	n, err := parallel.Join(func(name string) (string, bool) { v, ok := kv[name]; return v, ok }, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// job is two nodes on unix sockets; each runs its function once.
+func job(t *testing.T, traceDir string, fns ...func(ctx context.Context, n *parallel.Node) error) []error {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "job") //nolint:usetesting // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	errs := make([]error, len(fns))
+	var wg sync.WaitGroup
+	var addrs []string
+	for id := range fns {
+		addrs = append(addrs, "unix://"+filepath.Join(dir, fmt.Sprint(id)))
+	}
+	for id, fn := range fns {
+		n := join(t, control.Env{
+			JobID: "j", Token: "secret", NodeID: id, Nodes: len(fns), Listen: addrs[id], Attach: addrs[:id], Incarnation: 1, Seed: 7,
+			Trace: traceDir, Labels: []string{"blue"},
+		}, slog.New(slog.DiscardHandler))
+		wg.Go(func() { errs[id] = fn(t.Context(), n) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// heard is what a node hears, in order.
+type heard struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (h *heard) note(format string, args ...any) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, fmt.Sprintf(format, args...))
+	return len(h.lines)
+}
+
+var errCrash = errors.New("crashed on purpose")
+
+// crasher is a node that notes what it hears, and fails over the hundredth message.
+func crasher(h *heard) func(ctx context.Context, n *parallel.Node) error {
+	return func(ctx context.Context, n *parallel.Node) error {
+		tk := task.New[struct{}](n)
+		small.On(tk, func(ctx context.Context, v int) error {
+			if h.note("small %d: %d from %d", task.Version(ctx), v, task.Sender(ctx)) == 100 {
+				return errCrash
+			}
+			return reply.Emit(ctx, tk, v, task.To("node.0"))
+		})
+		weights.On(tk, func(ctx context.Context, v []float32) error {
+			h.note("weights %d: %d numbers, %v", task.Version(ctx), len(v), v[0])
+			return nil
+		})
+		h.note("size %d, seed %d, labels %v", n.Size(), n.Seed(), n.Labels())
+		tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { <-ctx.Done(); return context.Cause(ctx) }))
+		return tk.Run(ctx)
+	}
+}
+
+// feeder emits values before and after it is ready; the crash ends it.
+func feeder(ctx context.Context, n *parallel.Node) error {
+	tk := task.New[struct{}](n)
+	tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+		for i := range 200 {
+			if i == 20 {
+				if err := weights.Emit(ctx, tk, append([]float32{1}, make([]float32, 200_000)...)); err != nil {
+					return err
+				}
+			}
+			if err := small.Emit(ctx, tk, i*i); err != nil {
+				return err
+			}
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}))
+	return tk.Run(ctx)
+}
+
+// TestReplayGivesANodeTheSameAgain records a node that crashes, and lets it crash
+// again, alone.
+func TestReplayGivesANodeTheSameAgain(t *testing.T) {
+	dir := t.TempDir()
+	var first heard
+	errs := job(t, dir, feeder, crasher(&first))
+	if !errors.Is(errs[1], errCrash) {
+		t.Fatal(errs)
+	}
+	for _, fast := range []bool{true, false} {
+		var again heard
+		node := join(t, control.Env{
+			JobID: "j", NodeID: 1, Nodes: 2, Seed: 7, Labels: []string{"blue"}, Replay: trace.Path(dir, 1, 0), ReplayFast: fast,
+		}, slog.New(slog.DiscardHandler))
+		if err := crasher(&again)(t.Context(), node); !errors.Is(err, errCrash) {
+			t.Errorf("fast %v: %v", fast, err)
+		}
+		// Events of one name keep their order; two names may change places, as a
+		// large payload takes its time.
+		for _, event := range []string{"small", "weights", "size"} {
+			pick := func(h *heard) []string {
+				return slices.DeleteFunc(slices.Clone(h.lines), func(s string) bool { return !strings.HasPrefix(s, event) })
+			}
+			if want, got := pick(&first), pick(&again); !slices.Equal(got[:min(len(got), len(want))], want[:min(len(got), len(want))]) || event == "small" && len(got) < 90 {
+				t.Errorf("fast %v: heard\n%v\nwant\n%v", fast, got, want)
+			}
+		}
+	}
+}
+
+// TestReplayRefusesAnotherProgram has an event of another shape.
+func TestReplayRefusesAnotherProgram(t *testing.T) {
+	dir := t.TempDir()
+	var h heard
+	_ = job(t, dir, feeder, crasher(&h))
+	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: trace.Path(dir, 1, 0), ReplayFast: true}, slog.New(slog.DiscardHandler))
+	tk := task.New[struct{}](node)
+	task.NewEvent[string](small.Name()).On(tk, func(context.Context, string) error { return nil })
+	tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { <-ctx.Done(); return context.Cause(ctx) }))
+	if err := tk.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `event "small" differs: the record has int64`) {
+		t.Error(err)
+	}
+}
+
+func TestReplayOfAMissingRecordSaysSo(t *testing.T) {
+	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: filepath.Join(t.TempDir(), "none")}, slog.New(slog.DiscardHandler))
+	var h heard
+	if err := crasher(&h)(t.Context(), node); err == nil || !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestMetricsAreBounded runs a job of more nodes than have numbers for each peer.
+func TestMetricsAreBounded(t *testing.T) {
+	const n = 18
+	err := parallel.Run(t.Context(), parallel.Config{Nodes: n, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+		tk := task.New[struct{}](node)
+		small.On(tk, func(context.Context, int) error { return nil })
+		tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+			if err := small.Emit(ctx, tk, 1, task.OnlyRemote()); err != nil {
+				return err
+			}
+			if err := node.Barrier(ctx, "spoken"); err != nil || node.ID() != 0 {
+				return err
+			}
+			sent, peers := 0, 0
+			for _, s := range node.Metrics() {
+				switch s.Name {
+				case metrics.EventsSent:
+					if sent++; s.Label("peer") != "all" || s.Label("event") != "small" || s.Value != n-1 {
+						t.Errorf("%+v", s)
+					}
+				case metrics.PeerUp:
+					peers++
+				}
+			}
+			if sent != 1 || peers != n-1 {
+				t.Errorf("%d series of an event, %d of peers", sent, peers)
+			}
+			return nil
+		}))
+		return tk.Run(ctx, task.MaxSteps(1))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
