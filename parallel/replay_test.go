@@ -41,7 +41,7 @@ func job(t *testing.T, traceDir string, fns ...func(ctx context.Context, n *para
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	errs := make([]error, len(fns))
 	var wg sync.WaitGroup
 	var addrs []string

@@ -11,14 +11,13 @@ import (
 
 // fakeTracer sends the value of a context, and notes all that it is told.
 type fakeTracer struct {
-	node int
-	mu   sync.Mutex
-	log  []string
+	mu  sync.Mutex
+	log []string
 }
 
 type traceKey struct{}
 
-func (f *fakeTracer) note(format string, args ...any) {
+func (f *fakeTracer) notef(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.log = append(f.log, fmt.Sprintf(format, args...))
@@ -29,12 +28,12 @@ func (f *fakeTracer) Emit(ctx context.Context, event string) (header []byte, end
 	if word == "" {
 		return nil, nil
 	}
-	return []byte(word), func(err error) { f.note("emitted %s under %s: %v", event, word, err) }
+	return []byte(word), func(err error) { f.notef("emitted %s under %s: %v", event, word, err) }
 }
 
 func (f *fakeTracer) Hear(ctx context.Context, event, listener string, from int, header []byte) (heard context.Context, end func(error)) {
 	return context.WithValue(ctx, traceKey{}, string(header)+"+"), func(err error) {
-		f.note("%s heard %s of %d under %s: %v", listener, event, from, header, err)
+		f.notef("%s heard %s of %d under %s: %v", listener, event, from, header, err)
 	}
 }
 

@@ -119,11 +119,9 @@ func (d *diagram) colour(event string) string {
 
 // heads draws the title, the legend and the lanes.
 func (d *diagram) heads(w io.Writer) {
-	more := ""
-	if n := len(d.v.Messages) - len(d.shown); n > 0 {
+	more := fmt.Sprintf(", %d messages", len(d.shown))
+	if len(d.shown) < len(d.v.Messages) {
 		more = fmt.Sprintf(", the first %d of %d messages", len(d.shown), len(d.v.Messages))
-	} else {
-		more = fmt.Sprintf(", %d messages", len(d.shown))
 	}
 	if d.v.Hidden > 0 {
 		more += fmt.Sprintf(", %d not asked for", d.v.Hidden)

@@ -31,7 +31,7 @@ func record(t *testing.T) string {
 		}
 		return r
 	}
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		wait := func() { <-time.After(time.Millisecond) }
 		r0 := open(0, 0, 5)
 		r1 := open(1, 0, 7)

@@ -73,9 +73,10 @@ func (t *Tracer) Emit(ctx context.Context, event string) (header []byte, end fun
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil, nil
 	}
-	ctx, span := t.t.Start(ctx, "emit "+event, trace.WithSpanKind(trace.SpanKindProducer),
+	ctx, span := t.t.Start(ctx, "emit "+event, //nolint:spancheck // end ends it
+		trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(attrSystem.String("ditask"), attrEvent.String(event)))
-	return appendHeader(nil, ctx), ender(span)
+	return appendHeader(nil, ctx), ender(span) //nolint:spancheck // end ends it
 }
 
 // Hear begins a span below the one that the event was emitted under.
@@ -84,9 +85,10 @@ func (t *Tracer) Hear(ctx context.Context, event, listener string, from int, hea
 	if !remote.IsValid() {
 		return ctx, nil
 	}
-	ctx, span := t.t.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "hear "+event, trace.WithSpanKind(trace.SpanKindConsumer),
+	ctx, span := t.t.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "hear "+event, //nolint:spancheck // end ends it
+		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attrSystem.String("ditask"), attrEvent.String(event), attrFrom.Int(from), attrListener.String(listener)))
-	return ctx, ender(span)
+	return ctx, ender(span) //nolint:spancheck // end ends it
 }
 
 // Step is a middleware that puts a span called name around the rest of the step.
@@ -98,9 +100,9 @@ func Step[C any](t *Tracer, name string) task.Middleware[C] {
 	return func(ctx context.Context, _ *C, next task.Next) error {
 		n++
 		ctx, span := t.t.Start(ctx, name, trace.WithAttributes(attrStep.Int(n)))
-		end := ender(span)
+		defer span.End()
 		err := errPanic
-		defer func() { end(err) }()
+		defer func() { status(span, err) }()
 		err = next(ctx)
 		return err
 	}
@@ -110,11 +112,15 @@ var errPanic = errors.New("the step panicked")
 
 func ender(span trace.Span) func(error) {
 	return func(err error) {
-		if err != nil {
-			span.RecordError(err)
-			span.SetStatus(codes.Error, err.Error())
-		}
+		status(span, err)
 		span.End()
+	}
+}
+
+func status(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
 	}
 }
 

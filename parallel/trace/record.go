@@ -225,7 +225,7 @@ func (r *Recorder) json(kind Kind, prefix []byte, v any) {
 
 func (r *Recorder) begin(kind Kind) {
 	r.buf = append(r.buf[:0], 0, 0, 0, 0, byte(kind))
-	r.buf = le.AppendUint64(r.buf, uint64(time.Now().UnixNano())) //nolint:gosec // after 1970
+	r.buf = le.AppendUint64(r.buf, uint64(time.Now().UnixNano()))
 }
 
 func (r *Recorder) message(event string, peer int, version uint64) {
