@@ -135,12 +135,7 @@ func (l *link) write() {
 			return
 		}
 		if !s.pendingWrite() {
-			bye := appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay))
-			l.writing = true
-			s.mu.Unlock()
-			_, _ = l.conn.Write(bye)
-			s.mu.Lock()
-			l.wrote(0)
+			l.writeBye()
 			return // the peer closes the connection; closing it here could destroy what is under way
 		}
 		l.ctl = s.stage(l.ctl[:0], writeLimit)
@@ -169,6 +164,16 @@ func (l *link) write() {
 		l.full = false
 		l.wrote(n)
 	}
+}
+
+// writeBye takes leave of the peer. The mutex is held, and is held again afterwards.
+func (l *link) writeBye() {
+	bye := appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay))
+	l.writing = true
+	l.s.mu.Unlock()
+	_, _ = l.conn.Write(bye)
+	l.s.mu.Lock()
+	l.wrote(0)
 }
 
 // wrote takes note of the end of a write call that has written n bytes of the
