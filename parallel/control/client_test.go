@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -255,5 +257,53 @@ func TestRemoveSocketRemovesTheFolderWithTheLast(t *testing.T) {
 	control.RemoveSocket(addrs[1])
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder is left: %v", err)
+	}
+}
+
+// TestMetricsGoInLinesThatFit answers with labels of the worst kind, and the newest
+// request of two.
+func TestMetricsGoInLinesThatFit(t *testing.T) {
+	launcher, c := pair(t)
+	for seq := range uint64(2) {
+		line, err := control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: seq + 1}}.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := launcher.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seq := <-c.Asked()
+	for seq != 2 { // the first may have been taken before the second came
+		seq = <-c.Asked()
+	}
+	const n = 100
+	told := make(chan error, 1)
+	go func() {
+		var samples []metrics.Sample
+		for i := range n {
+			samples = append(samples, metrics.Sample{Name: "x", Labels: []string{"event", strings.Repeat("\x01", 300*i)}, Value: math.Inf(1)})
+		}
+		told <- c.Metrics(seq, samples)
+	}()
+	r := control.NewReader(launcher)
+	for got, last := 0, false; !last; {
+		m, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(m.Metrics.Samples)
+		if last = m.Metrics.Last; last && got != n || m.Metrics.Seq != 2 {
+			t.Errorf("%d samples of %d, request %d", got, n, m.Metrics.Seq)
+		}
+	}
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	if err := c.Metrics(3, nil); err != nil {
+		t.Error(err)
+	}
+	if m, err := r.Next(); err != nil || !m.Metrics.Last || m.Metrics.Seq != 3 {
+		t.Errorf("nothing to tell: %+v, %v", m, err)
 	}
 }

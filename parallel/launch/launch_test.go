@@ -23,6 +23,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/metrics"
 	"github.com/ditask/ditask/parallel/placement"
 )
 
@@ -523,6 +524,61 @@ func TestSnapshotFollowsTheNodes(t *testing.T) {
 	for _, s := range l.Snapshot() {
 		if s.Phase != launch.Ended {
 			t.Errorf("after: %+v", s)
+		}
+	}
+}
+
+// TestMetricsAreGatheredFromWhoAnswers has two nodes that count and one that does
+// not answer.
+func TestMetricsAreGatheredFromWhoAnswers(t *testing.T) {
+	j := newJob(t, 3, "1=wait,*=count")
+	l := j.launcher(t)
+	ready := make(chan struct{})
+	j.err.found = func(line string) {
+		if strings.Contains(line, "job test: 3 ready after") {
+			close(ready)
+		}
+	}
+	gathered := make(chan []metrics.Sample)
+	go func() {
+		<-ready
+		for range 2 { // the second with what is left of the first
+			gathered <- l.Metrics(t.Context())
+		}
+		j.signals <- syscall.SIGTERM
+		close(gathered)
+	}()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Run(t.Context())
+		done <- err
+	}()
+	for samples := range gathered {
+		steps, answered := map[string]int{}, map[string]float64{}
+		for _, s := range samples {
+			if s.Label("job") != "test" {
+				t.Errorf("%+v", s)
+			}
+			switch s.Name {
+			case metrics.TaskSteps:
+				if s.Label("event") != fmt.Sprint(s.Value) {
+					t.Errorf("%+v", s)
+				}
+				steps[s.Label("node")]++
+			case metrics.NodeAnswered:
+				answered[s.Label("node")] = s.Value
+			}
+		}
+		if fmt.Sprint(steps) != "map[0:500 2:500]" || fmt.Sprint(answered) != "map[0:1 1:0 2:1]" {
+			t.Errorf("samples %v, answered %v", steps, answered)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, s := range l.Metrics(t.Context()) { // all have ended
+		if s.Name == metrics.NodeAnswered && s.Value != 0 || s.Name == metrics.TaskSteps {
+			t.Errorf("%+v", s)
 		}
 	}
 }
