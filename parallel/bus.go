@@ -22,7 +22,7 @@ func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) 
 	}
 	ch, err := b.r.Channel(router.Spec{
 		Name: spec.Name, Delivery: router.Delivery(spec.Delivery), Queue: spec.Queue,
-		Fingerprint: spec.Fingerprint, Schema: spec.Schema,
+		Fingerprint: spec.Fingerprint, Schema: spec.Schema, Headers: spec.Headers,
 	}, func(m *router.Message) error { return deliver((*task.Inbound)(m)) })
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ func TestHeadersAreNotSentToWhoDoesNotKnowThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
-	if _, err := r.Channel(Spec{Name: "e"}, nil); err != nil {
+	if _, err := r.Channel(Spec{Name: "e", Headers: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for node, features := range map[int][]string{7: r.hello(purposeJoin).Features, 8: nil, 9: {"else"}} {

@@ -245,7 +245,7 @@ func TestHeadersArriveWithTheirMessages(t *testing.T) {
 			m.Credit.Return(1, len(m.Payload))
 			return nil
 		}
-		out := d.event(router.Spec{Name: "n"})
+		out := d.event(router.Spec{Name: "n", Headers: true})
 		d.start()
 		var want []got
 		for i, size := range []int{0, 1, 1000, 40 << 10, 200 << 10, 300 << 10, 2 << 20, 3, 1 << 20, 5} {

@@ -70,8 +70,10 @@ func (o *outStream) put(version uint64, payload Buffer) {
 	o.sent[0]++
 	o.sent[1] += uint64(len(b))
 	l := &o.s.log
-	if h := payload.Header(); len(h) > 0 && len(h) <= MaxHeaderBytes && o.s.headers {
-		l.frame(frameMsgHeader, 0, o.ch.id, h)
+	if o.ch.spec.Headers && o.s.headers {
+		if h := payload.Header(); len(h) > 0 && len(h) <= MaxHeaderBytes {
+			l.frame(frameMsgHeader, 0, o.ch.id, h)
+		}
 	}
 	switch chunk := o.s.r.cfg.ChunkBytes; {
 	case len(b) <= inlineBytes:

@@ -41,6 +41,7 @@ type Spec struct {
 	Queue       int    // messages kept for a slow peer under the drop policies; 0 means 1024
 	Fingerprint uint64 // identifies the payload's type
 	Schema      string // the payload's type in words
+	Headers     bool   // messages that this node sends may have a Buffer.Header
 }
 
 // Buffer is a payload that a session may keep until it is acknowledged. It is
@@ -48,7 +49,8 @@ type Spec struct {
 type Buffer interface {
 	Bytes() []byte
 	// Header is what travels beside the payload, such as the context of a trace:
-	// at most MaxHeaderBytes, nil for nothing. It must not change.
+	// at most MaxHeaderBytes, nil for nothing. It must not change, and is asked for
+	// only if Spec.Headers says that there may be one.
 	Header() []byte
 	Retain()
 	Release()

@@ -65,8 +65,9 @@ type Host interface{ engine() *engine }
 
 // EmitOption says whom an emit reaches.
 type EmitOption struct {
-	where emitWhere
-	to    []string
+	where  emitWhere
+	to     []string
+	traced *traced // not the user's: the tracer has seen the emit
 }
 
 type emitWhere uint8
@@ -101,17 +102,15 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if err != nil {
 		return err
 	}
-	if en.cfg.tracer != nil && !e.core.internal {
-		return p.emitTraced(ctx, v, opts)
+	if p.traces() && !isTraced(opts) {
+		return e.emitTraced(ctx, h, v, opts)
 	}
-	return p.emit(ctx, v, nil, opts)
-}
-
-// emit is Emit; head is what travels with v, or nil.
-func (p *port[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
-	en := p.en
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool
+	var head *traced
+	if p.traces() {
+		head, opts = untraced(opts)
+	}
 	if len(opts) > 0 {
 		local, remote, match = route(en, remote, opts)
 	}
@@ -120,17 +119,17 @@ func (p *port[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption
 	if local && p.listened.Load() {
 		heard = true
 		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, version: version, head: head}); err != nil {
-			return fmt.Errorf("emit %q: %w", p.core.name, err)
+			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
 	}
 	if remote && p.channel.Listened() {
 		heard = true
 		if err := p.send(ctx, v, head, match); err != nil {
-			return fmt.Errorf("emit %q: %w", p.core.name, err)
+			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
 	}
-	if !heard && len(opts) == 0 && !p.core.internal && p.unheard.CompareAndSwap(false, true) {
-		en.log.Warn("event has no listener on any node", "event", p.core.name, "node", en.id)
+	if !heard && len(opts) == 0 && !e.core.internal && p.unheard.CompareAndSwap(false, true) {
+		en.log.Warn("event has no listener on any node", "event", e.core.name, "node", en.id)
 	}
 	return nil
 }

@@ -129,6 +129,7 @@ type ChannelSpec struct {
 	// one name with different fingerprints refuse each other.
 	Fingerprint uint64
 	Schema      string
+	Headers     bool // this task's messages may have a Buffer.Header
 }
 
 // Buffer is an encoded payload. It is reference-counted, so that a bus can keep it

@@ -143,7 +143,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	}
 	p.channel, err = en.bus.Channel(ChannelSpec{
 		Name: core.name, Delivery: core.policy, Queue: core.queue,
-		Fingerprint: p.codec.Fingerprint(), Schema: p.codec.Schema(),
+		Fingerprint: p.codec.Fingerprint(), Schema: p.codec.Schema(), Headers: p.traces(),
 	}, p.deliver)
 	return p, err
 }
