@@ -7,50 +7,32 @@ import (
 	"time"
 )
 
-// caller is one end of a connection from an address; its stranger leaves when it
-// is closed.
+// caller is one end of a connection from an address.
 type caller struct {
 	net.Conn
-	from   net.Addr
-	closed chan struct{}
+	from net.Addr
+	hang func() // what the end of the connection leads to
 }
 
 func (c *caller) RemoteAddr() net.Addr { return c.from }
-func (c *caller) Close() error         { close(c.closed); return nil }
+func (c *caller) Close() error         { c.hang(); return nil }
 
-// crowd is a set of strangers under test, by the name of their address.
+// crowd is a set of strangers under test.
 type crowd struct {
 	strangers
 	t   *testing.T
 	now time.Time
 }
 
-// call has a stranger come from an address.
+// call has a stranger come from an address. It leaves when it is hung up on.
 func (c *crowd) call(from string) *stranger {
-	ip := net.ParseIP(from)
-	conn := &caller{from: &net.TCPAddr{IP: ip, Port: 1}, closed: make(chan struct{})}
-	entered := make(chan *stranger)
-	go func() { entered <- c.enter(conn, c.now) }()
-	c.mu.Lock()
-	all := append([]*stranger(nil), c.all...)
-	c.mu.Unlock()
-	for { // whoever is closed leaves, as serve sees to it
-		for _, o := range all {
-			select {
-			case <-o.conn.(*caller).closed:
-				c.leave(o)
-			default:
-			}
-		}
-		select {
-		case n := <-entered:
-			if len(c.all) > c.limit {
-				c.t.Errorf("%d strangers, of %d at most", len(c.all), c.limit)
-			}
-			return n
-		default:
-		}
+	conn := &caller{from: &net.TCPAddr{IP: net.ParseIP(from), Port: 1}}
+	n := c.enter(conn, c.now)
+	conn.hang = func() { c.leave(n) }
+	if len(c.all) > c.limit {
+		c.t.Errorf("%d strangers, of %d at most", len(c.all), c.limit)
 	}
+	return n
 }
 
 func (c *crowd) count(from string) (n int) {
