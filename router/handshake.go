@@ -361,14 +361,14 @@ func (r *Router) serve(conn net.Conn, n *stranger) {
 	_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
 	kept, err := r.answer(conn, n)
 	stop()
-	if !kept {
-		_ = conn.Close()
-	}
 	if r.strangers.leave(n) {
 		err = errCrowd
 	}
 	if err != nil && r.ctx.Err() == nil {
 		r.refused(conn.RemoteAddr(), err)
+	}
+	if !kept {
+		_ = conn.Close() // when it has been counted
 	}
 }
 
