@@ -608,7 +608,7 @@ func simulate(t *testing.T, seed uint64) (report faultlab.Report) {
 // What the scheduler does between goroutines that are ready at the same time does
 // not, so a seed may have to be run more than once to show a fault again.
 func TestR4SimulatedFaults(t *testing.T) {
-	seeds(t, 1500, 150, simulate)
+	seeds(t, 1500, 40, simulate)
 }
 
 // seeds runs one function for many seeds, on all processors.

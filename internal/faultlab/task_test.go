@@ -282,7 +282,7 @@ func (s *jobSim) run(t *testing.T) (faultlab.Report, error) {
 // what was emitted before a success arrives, everyone ends, and with the outcome
 // that belongs to it.
 func TestL14SimulatedEnds(t *testing.T) {
-	seeds(t, 1500, 150, func(t *testing.T, seed uint64) (report faultlab.Report) {
+	seeds(t, 1500, 40, func(t *testing.T, seed uint64) (report faultlab.Report) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newJobSim(seed)
 			s.began = time.Now()
