@@ -1,6 +1,7 @@
 package faultlab
 
 import (
+	"cmp"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -14,6 +15,7 @@ type Shape struct {
 	Delay  time.Duration // of what is read at once, each way
 	Jitter time.Duration // added to it at random, and now and then before a piece
 	Piece  int           // the most bytes that are handed on at once; 0: all
+	Read   int           // the most bytes that are read at once, and so a line's rate; 0: 32 KiB
 }
 
 // Line carries bytes between two connections, and can fail. It has two
@@ -111,7 +113,7 @@ func (l *Line) Ended() <-chan struct{} { return l.done }
 func (l *Line) carry(direction int) {
 	src, dst := l.ends[direction], l.ends[1-direction]
 	defer l.Cut(Close)
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, cmp.Or(l.shape.Read, 32<<10))
 	for {
 		n, err := src.Read(buf)
 		for at, pieces := 0, 0; at < n; pieces++ {

@@ -102,8 +102,9 @@ func newPlan(seed uint64) plan {
 		p.nodes, p.star = min(p.nodes, 4), false
 	}
 	p.full = r.IntN(8) == 0 && os.Getuid() == 0 && p.nodes <= 8
-	if r.IntN(2) == 0 {
-		p.shape = faultlab.Shape{Delay: ms(0, 20), Jitter: ms(1, 10), Piece: []int{0, 1, 1000}[r.IntN(3)]}
+	if r.IntN(4) > 0 {
+		p.shape = faultlab.Shape{Delay: ms(0, 30), Jitter: ms(1, 10), Piece: []int{0, 1, 1000}[r.IntN(3)], Read: 512 << 10}
+		p.big = min(p.big, 300<<10) // what is under way at the end must arrive within the grace period
 	}
 	kinds := append(slices.Clone(p.carrier.faults), "stop")
 	for range 1 + r.IntN(4) {

@@ -142,6 +142,11 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 			return nil
 		}
 		n.emit(ctx)
+		for n.rnd.IntN(8) == 0 { // so that there is always something under way
+			for range 20 {
+				n.emit(ctx)
+			}
+		}
 		pause(ctx, time.Duration(n.rnd.Int64N(int64(n.pace))))
 		return nil
 	}))
