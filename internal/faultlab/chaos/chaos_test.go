@@ -5,9 +5,11 @@ package chaos_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -316,8 +318,7 @@ func (r *round) read() []faultlab.Record {
 func (r *round) count(kind faultlab.Kind) int {
 	n := 0
 	for _, path := range r.files() {
-		b, _ := os.ReadFile(path)
-		n += bytes.Count(b, []byte(`{"k":"`+string(kind)+`"`))
+		n += bytes.Count(part(path, readyBytes), []byte(`{"k":"`+string(kind)+`"`))
 	}
 	return n
 }
@@ -327,22 +328,35 @@ type process struct {
 	pid int
 }
 
-// pids are the processes that have begun and not ended.
+// pids are the processes of the round that run.
 func (r *round) pids() (out []process) {
 	for _, path := range r.files() {
-		b, _ := os.ReadFile(path)
-		if bytes.Contains(b, []byte(`{"k":"end"`)) {
-			continue
+		first, _, _ := bytes.Cut(part(path, 1<<10), []byte{'\n'})
+		var rec faultlab.Record
+		if json.Unmarshal(first, &rec) != nil || rec.Kind != faultlab.Begin {
+			continue // it has only just begun, or it is the laboratory's own
 		}
-		records, _ := faultlab.ReadFiles([]string{path})
-		if len(records) > 0 && records[0].Kind == faultlab.Begin {
-			if p := (process{records[0].Who, int(records[0].Count)}); alive(p.pid, r.dir) {
-				out = append(out, p)
-			}
+		if p := (process{rec.Who, int(rec.Count)}); alive(p.pid, r.dir) { //nolint:gosec // a process id
+			out = append(out, p)
 		}
 	}
 	return out
 }
+
+// part is the beginning of a file: files of records grow long, and all that is
+// asked for while a round goes on is there.
+func part(path string, n int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, n))
+	return b
+}
+
+// readyBytes is within how many bytes of its records a node is ready.
+const readyBytes = 1 << 20
 
 // alive says that the process is one of the round, and runs.
 func alive(pid int, dir string) bool {
@@ -534,7 +548,7 @@ func (r *round) inject(f fault) {
 
 // readyOf says whether the process has been ready.
 func (r *round) readyOf(who faultlab.Peer) bool {
-	b, _ := os.ReadFile(filepath.Join(r.dir, fmt.Sprintf("%d-%d.records", who.Node, who.Incarnation)))
+	b := part(filepath.Join(r.dir, fmt.Sprintf("%d-%d.records", who.Node, who.Incarnation)), readyBytes)
 	return bytes.Contains(b, []byte(`{"k":"ready"`))
 }
 

@@ -142,7 +142,7 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 			return nil
 		}
 		n.emit(ctx)
-		for n.rnd.IntN(8) == 0 { // so that there is always something under way
+		if n.rnd.IntN(50) == 0 { // so that there is always something under way
 			for range 20 {
 				n.emit(ctx)
 			}
