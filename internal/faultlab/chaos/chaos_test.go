@@ -336,7 +336,7 @@ func (r *round) pids() (out []process) {
 		if json.Unmarshal(first, &rec) != nil || rec.Kind != faultlab.Begin {
 			continue // it has only just begun, or it is the laboratory's own
 		}
-		if p := (process{rec.Who, int(rec.Count)}); alive(p.pid, r.dir) { //nolint:gosec // a process id
+		if p := (process{rec.Who, int(rec.Count)}); alive(p.pid, r.dir) {
 			out = append(out, p)
 		}
 	}
