@@ -199,7 +199,9 @@ func (c *checker) take(r *Record) {
 		c.lost[key] += r.Count
 		c.report.Reported += int(r.Count) //nolint:gosec // a count of messages
 	case Fault:
-		c.report.Faults[r.Event]++
+		if r.Event != "" {
+			c.report.Faults[r.Event]++
+		}
 		if r.Grave {
 			for _, n := range r.Nodes {
 				c.grave[n] = r.At

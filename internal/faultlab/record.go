@@ -36,7 +36,7 @@ const (
 	BarrierIn  Kind = "in"        // Who comes to a barrier, of name Event and round Number
 	BarrierOut Kind = "out"       // Who leaves it
 	End        Kind = "end"       // Who has ended: Outcome says how
-	Fault      Kind = "fault"     // the laboratory did something, named Event, to Nodes
+	Fault      Kind = "fault"     // the laboratory did something, named Event, to Nodes; without a name it is the end of that
 	Finishing  Kind = "finishing" // Who emits nothing more
 )
 

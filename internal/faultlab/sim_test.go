@@ -515,6 +515,7 @@ func (s *sim) inject(f fault) {
 		s.cable.cut(f.a, f.b, f.how)
 		pause(ctx, f.lasts)
 		s.cable.mend(f.a, f.b)
+		r.Event = ""
 		s.record(r) // until here it may have its effects
 	case "cut node":
 		s.record(r)

@@ -541,7 +541,7 @@ func (r *round) inject(f fault) {
 		r.t.Errorf("no fault %q", f.kind)
 	}
 	if f.grave && f.kind != "kill" {
-		r.fault(name, f.grave, nodes...) // until here it may have its effects
+		r.fault("", f.grave, nodes...) // until here it may have its effects
 		r.pause(4 * time.Second)
 	}
 }
