@@ -64,8 +64,14 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error { return b.r.Drai
 
 // Close reports what was lost with peers before, too, unless the job recovers:
 // then their loss was reported when it came, and is no failure of this node.
-func (b *bus) Close() error {
-	err := b.r.Close()
+func (b *bus) Close() error { return b.end(b.r.Close) }
+
+func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 0 }
+
+func (b *bus) Abandon() error { return b.end(b.r.Abandon) }
+
+func (b *bus) end(leave func() error) error {
+	err := leave()
 	if b.rec != nil {
 		b.rec.done()
 	}

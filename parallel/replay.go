@@ -338,6 +338,12 @@ func (r *replayer) Close() error {
 	return nil
 }
 
+// Recovers is false: who is looked at stays down.
+func (r *replayer) Recovers() bool { return false }
+
+// Abandon is Close.
+func (r *replayer) Abandon() error { return r.Close() }
+
 var _ task.Bus = (*replayer)(nil)
 
 // topologyOf is env's topology as a label.

@@ -13,6 +13,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
+	"github.com/ditask/ditask/task"
 )
 
 // Config says what job [Run] makes. The zero value is a lone node.
@@ -97,7 +98,11 @@ func call(ctx context.Context, n *Node, fn Func) (err error) {
 			err = &PanicError{v, debug.Stack()}
 		}
 		if n.bus != nil {
-			err = errors.Join(err, n.bus.Close())
+			leave := n.bus.Close
+			if err != nil && !errors.Is(err, task.ErrPreempted) && n.bus.Recovers() {
+				leave = n.bus.Abandon
+			}
+			err = errors.Join(err, leave())
 		}
 		if n.replay != nil {
 			err = errors.Join(err, n.replay.Close())

@@ -90,6 +90,14 @@ func (r *Router) Close() error {
 		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
 		cancel()
 	}
+	return r.end(true)
+}
+
+// Abandon is Close without taking leave: to the peers it is as if the node had
+// crashed, so that they wait for its next incarnation.
+func (r *Router) Abandon() error { return r.end(false) }
+
+func (r *Router) end(leave bool) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -101,7 +109,7 @@ func (r *Router) Close() error {
 	}
 	var links []*link
 	for _, s := range r.peers {
-		if l := s.current(); l != nil {
+		if l := s.current(); l != nil && leave {
 			l.sayBye("the node has ended")
 			links = append(links, l)
 		}

@@ -199,7 +199,8 @@ const failDrain = 5 * time.Second
 //
 //  1. the step loop has ended, and the outcome is decided;
 //  2. the OnFinish hooks run (runHooks): they may emit, and see the outcome;
-//  3. the outcome is sent to the other nodes, if it was decided here;
+//  3. the outcome is sent to the other nodes, if it was decided here and is no
+//     failure of a node that will be back;
 //  4. the bus is drained while listeners still run: what was emitted on either
 //     side arrives;
 //  5. the mailboxes are drained, unless the task failed; then listeners that wait
@@ -231,7 +232,11 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 		e.reportUnfed()
 	}
 	if e.bus != nil {
-		if err := e.bus.Close(); err != nil {
+		leave := e.bus.Close
+		if e.willBeBack() {
+			leave = e.bus.Abandon
+		}
+		if err := leave(); err != nil {
 			errs = append(errs, fmt.Errorf("close: %w", err))
 		}
 	}
@@ -243,10 +248,16 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	return errors.Join(append([]error{err}, errs...)...)
 }
 
+// willBeBack says that this node has failed and will be started again.
+func (e *engine) willBeBack() bool {
+	o, _ := e.result()
+	return o.Kind == Failure && o.Node == e.id && e.bus.Recovers()
+}
+
 func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	defer e.sayLate("still waiting for events to arrive at the end")()
 	var errs []error
-	if tell && o.Node == e.id && o.Kind != Running {
+	if tell && o.Node == e.id && o.Kind != Running && !e.willBeBack() {
 		m := finishMessage{Kind: uint8(o.Kind), Node: o.Node, Reason: o.Reason}
 		errs = append(errs, finishEvent.Emit(ctx, e, m, OnlyRemote()))
 	}

@@ -39,6 +39,9 @@ type fakeNode struct {
 	channels map[string]*fakeChannel
 	watchers []func(PeerChange)
 	left     bool
+
+	recovers  bool // set before the task is made
+	abandoned bool
 }
 
 type fakeChannel struct {
@@ -177,6 +180,15 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 		}
 		return true
 	})
+}
+
+func (n *fakeNode) Recovers() bool { return n.recovers }
+
+func (n *fakeNode) Abandon() error {
+	n.job.mu.Lock()
+	n.abandoned = true
+	n.job.mu.Unlock()
+	return n.Close()
 }
 
 func (n *fakeNode) Close() error {

@@ -88,6 +88,11 @@ type Bus interface {
 	// Close takes leave of the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
 	Close() error
+	// Recovers reports whether this node is started again if it fails. The
+	// others are then not told of its failure, and wait for it to come back.
+	Recovers() bool
+	// Abandon is Close for that case: no leave is taken.
+	Abandon() error
 }
 
 // Channel is one declared event on a Bus.

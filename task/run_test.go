@@ -100,6 +100,25 @@ func TestFailureOfOneNodeEndsTheOthers(t *testing.T) {
 	}
 }
 
+// TestFailureOfANodeThatWillBeBackIsItsOwn: the others run on, and only its last
+// attempt ends them.
+func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		job := newFakeJob(2)
+		node := job.node(1)
+		node.recovers = true
+		fails, other := New[empty](node), New[empty](job.node(0))
+		fails.Use(Step(func(context.Context, *empty) error { return errors.New("boom") }))
+		other.Use(Step(func(context.Context, *empty) error { time.Sleep(time.Second); return nil }))
+		done := make(chan error)
+		go func() { done <- other.Run(t.Context(), MaxSteps(3)) }()
+		if err := fails.Run(t.Context()); err == nil || !node.abandoned {
+			t.Errorf("error %v, abandoned %v", err, node.abandoned)
+		}
+		must(t, <-done)
+	})
+}
+
 func TestPreemptionIsNoFailure(t *testing.T) {
 	for name, run := range map[string]func(context.Context, context.CancelCauseFunc, *Task[empty]) error{
 		"Preempt": func(ctx context.Context, _ context.CancelCauseFunc, tk *Task[empty]) error {

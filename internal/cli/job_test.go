@@ -158,13 +158,16 @@ func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
 	}
 }
 
-func TestL12KilledNodeComesBack(t *testing.T) {
-	j := newJob(t, nodes, "-n", "4", "--auto-recover", "--", "0=lead", "3=kill")
-	var out bytes.Buffer
-	j.Stdout = &out
-	j.expect(t, j.Run(), 0)
-	if !strings.Contains(out.String(), "node 3 is back\n") || strings.Count(j.log.String(), "; restart ") != 1 {
-		t.Errorf("out:\n%s\nlog:\n%s", out.String(), j.log.String())
+// TestL12FailedNodeComesBack: the others go on meanwhile, however it has failed.
+func TestL12FailedNodeComesBack(t *testing.T) {
+	for _, script := range [][]string{{"0=lead", "3=kill"}, {"0=lead", "3=stumble"}, {"0=lead", "3=fall"}, {"2=lead", "0=fall"}} {
+		j := newJob(t, nodes, append([]string{"-n", "4", "--auto-recover", "--"}, script...)...)
+		var out bytes.Buffer
+		j.Stdout = &out
+		j.expect(t, j.Run(), 0)
+		if !strings.Contains(out.String(), "node "+script[1][:1]+" is back\n") || strings.Count(j.log.String(), "; restart ") != 1 {
+			t.Errorf("%v: out:\n%s\nlog:\n%s", script, out.String(), j.log.String())
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	VarControlFD   = "DITASK_CONTROL_FD"
 	VarMain        = "DITASK_MAIN"
 	VarAutoRecover = "DITASK_AUTO_RECOVER"
+	VarRetries     = "DITASK_RETRIES"
 	VarResume      = "DITASK_RESUME"
 	VarGrace       = "DITASK_GRACE"
 	VarLogFormat   = "DITASK_LOG_FORMAT"
@@ -69,6 +70,7 @@ type Env struct {
 
 	Main        string        // name of the function to run; empty: the first
 	AutoRecover bool          // a node that crashes is started again
+	Retries     int           // how often this one still is
 	Resume      bool          // the job goes on from its checkpoints
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
 	LogFormat   string        // text or json; empty: text
@@ -116,6 +118,7 @@ func variables() []variable {
 		number(VarControlFD, 3, false, func(e *Env) *int { return &e.ControlFD }),
 		text(VarMain, func(e *Env) *string { return &e.Main }),
 		yes(VarAutoRecover, func(e *Env) *bool { return &e.AutoRecover }),
+		number(VarRetries, 0, false, func(e *Env) *int { return &e.Retries }),
 		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
 		{VarGrace, encodeGrace, parseGrace},
 		choice(VarLogFormat, func(e *Env) *string { return &e.LogFormat }, "text", "json"),

@@ -260,6 +260,9 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	e.NodeID, e.LocalID = n.ID, n.LocalID
 	e.Listen, e.Advertise, e.Attach, e.Labels = n.Listen, n.Advertise, n.Attach, n.Labels
 	e.Attempt, e.Incarnation = attempt, n.incarnation
+	if e.AutoRecover {
+		e.Retries = max(l.cfg.MaxRetries-attempt, 0)
+	}
 	if e.Dir != "" {
 		if abs, err := filepath.Abs(e.Dir); err == nil {
 			e.Dir = abs

@@ -66,9 +66,15 @@ func play(ctx context.Context, node *parallel.Node) error {
 			}
 		case "panic":
 			panic("on purpose")
-		case "kill":
+		case "kill", "stumble", "fall":
 			if node.Attempt() == 0 {
-				return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				switch script(node.ID()) {
+				case "kill":
+					return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				case "stumble":
+					return errors.New("out of luck, once")
+				}
+				panic("on purpose, once")
 			}
 			if err := Back.Emit(ctx, t, node.ID(), task.OnlyRemote()); err != nil {
 				return err
