@@ -1,0 +1,384 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// How quickly the loss of the server is noticed, and it is tried again.
+const (
+	tryTimeout   = 2 * time.Second         // one attempt to connect
+	pingInterval = 1500 * time.Millisecond // two that are not answered are the end
+	waitLeast    = 20 * time.Millisecond
+	waitMost     = 500 * time.Millisecond
+)
+
+// pendingBytes is what may wait in this client for its subscriptions, which never
+// block: the windows of 2000 nodes. It bounds what a stranger can make of it.
+const pendingBytes = 512 << 20
+
+// CheckURL reports whether each URL of a list with commas can be one of a server.
+func CheckURL(list string) error {
+	if strings.TrimSpace(list) == "" {
+		return errors.New("the server's URL is missing: want nats://host:port")
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		u, err := url.Parse(strings.TrimSpace(part))
+		switch {
+		case err != nil: // the error holds the URL, and so perhaps a password
+			return fmt.Errorf("%s: not a URL: want nats://host:port", Public(part))
+		case u.Scheme != "nats" && u.Scheme != "tls", u.Hostname() == "", u.Path != "" && u.Path != "/":
+			return fmt.Errorf("%s: want nats://host:port or tls://host:port", Public(part))
+		}
+	}
+	return nil
+}
+
+// Public is a list of URLs without what is secret in them, to be shown.
+func Public(list string) string {
+	parts := strings.Split(list, ",")
+	for i, part := range parts {
+		part = strings.TrimSpace(part)
+		scheme, rest, ok := strings.Cut(part, "://")
+		if !ok {
+			scheme, rest = "", part
+		}
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+			rest = rest[at+1:]
+		}
+		if parts[i] = rest; ok {
+			parts[i] = scheme + "://" + rest
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// LoadTLS makes the TLS of a client of a server elsewhere: the authority that it
+// trusts, or the system's, and a certificate with its key, or none. The server's
+// certificate must have its host's name.
+func LoadTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if certFile != "" || keyFile != "" {
+		cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls: %s holds no certificate", caFile)
+		}
+	}
+	return cfg, nil
+}
+
+// open is the connection with the server. It makes it at first, and waits while it
+// is lost.
+func (c *Carrier) open(ctx context.Context) (*nats.Conn, error) {
+	select {
+	case c.gate <- struct{}{}:
+		defer func() { <-c.gate }()
+	case <-ctx.Done():
+		return nil, c.unreachable(context.Cause(ctx))
+	}
+	c.mu.Lock()
+	nc, closed := c.nc, c.closed
+	c.mu.Unlock()
+	if closed {
+		return nil, net.ErrClosed
+	}
+	if nc == nil {
+		return c.connect(ctx)
+	}
+	up := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(up)
+	for !nc.IsConnected() {
+		if nc.IsClosed() {
+			return nil, net.ErrClosed
+		}
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil, c.unreachable(errors.Join(context.Cause(ctx), nc.LastError()))
+		}
+	}
+	return nc, nil
+}
+
+// connect connects with the server, and waits a while for one that is not there.
+func (c *Carrier) connect(ctx context.Context) (*nats.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	began, told := time.Now(), false
+	for wait := waitLeast; ; wait = min(2*wait, waitMost) {
+		nc, err := c.try()
+		if err == nil {
+			return nc, nil
+		}
+		if !errors.As(err, new(*downError)) {
+			return nil, c.fault(err)
+		}
+		if !told && time.Since(began) > time.Second {
+			told = true
+			c.log.Info("waiting for the NATS server", "url", Public(c.cfg.URL), "err", err)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, c.unreachable(err)
+		}
+	}
+}
+
+// downError is that a server is not there, or not yet.
+type downError struct{ err error }
+
+func (e *downError) Error() string { return e.err.Error() }
+func (e *downError) Unwrap() error { return e.err }
+
+// try connects once, and subscribes to what this carrier's ends receive.
+func (c *Carrier) try() (*nats.Conn, error) {
+	var dialed dialer
+	opts, err := c.options(&dialed)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(c.cfg.URL, opts...)
+	if err != nil {
+		if dialed.err != nil && (errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout)) {
+			err = dialed.err
+		}
+		if !refused(err) {
+			err = &downError{err}
+		}
+		return nil, err
+	}
+	sub, err := nc.Subscribe(c.inbox+"*", c.deliver)
+	if err == nil {
+		err = sub.SetPendingLimits(-1, pendingBytes)
+	}
+	if err == nil {
+		err = settled(c.ctx, nc)
+	}
+	if err == nil && nc.MaxPayload() < leastPayload {
+		err = fmt.Errorf("its max_payload is %d bytes: want at least %d", nc.MaxPayload(), leastPayload)
+	}
+	c.mu.Lock()
+	if err == nil && c.closed {
+		err = net.ErrClosed
+	}
+	if err == nil {
+		c.nc, c.sub = nc, sub
+	}
+	c.mu.Unlock()
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// leastPayload is the least max_payload of a server that is of use.
+const leastPayload = 4096
+
+// dialer keeps why a server could not be dialled, which package nats does not say.
+type dialer struct{ err error }
+
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: tryTimeout}).DialContext(context.Background(), network, address)
+	if err != nil {
+		d.err = err
+	}
+	return conn, err
+}
+
+func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
+	opts := []nats.Option{
+		nats.Name(c.cfg.Name),
+		nats.SetCustomDialer(d),
+		nats.Timeout(tryTimeout),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // who gives a peer up is its session
+		nats.ReconnectBufSize(-1), // what is sent late has been sent again by then
+		nats.CustomReconnectDelay(func(attempts int) time.Duration {
+			d := min(waitLeast<<min(attempts, 10), waitMost)
+			return d/2 + rand.N(d/2)
+		}),
+		nats.DisconnectErrHandler(c.disconnected),
+		nats.ReconnectHandler(func(nc *nats.Conn) { c.log.Info("connected with NATS again", "url", Public(nc.ConnectedUrl())) }),
+		nats.ClosedHandler(c.ended),
+		nats.ErrorHandler(c.asyncError),
+	}
+	if c.cfg.Token != "" {
+		opts = append(opts, nats.Token(c.cfg.Token))
+	}
+	if c.cfg.CredsFile != "" {
+		if _, err := os.ReadFile(c.cfg.CredsFile); err != nil {
+			return nil, fmt.Errorf("credentials: %w", err)
+		}
+		opts = append(opts, nats.UserCredentials(c.cfg.CredsFile))
+	}
+	if c.cfg.NKeyFile != "" {
+		opt, err := nats.NkeyOptionFromSeed(c.cfg.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nkey seed %s: %w", c.cfg.NKeyFile, err)
+		}
+		opts = append(opts, opt)
+	}
+	if c.cfg.TLS != nil {
+		opts = append(opts, nats.Secure(c.cfg.TLS))
+	}
+	return opts, nil
+}
+
+// settled waits until the server has taken in what was subscribed, and returns
+// what it has against it.
+func settled(ctx context.Context, nc *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*tryTimeout)
+	defer cancel()
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return err
+	}
+	if err := nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) {
+		return err
+	}
+	return nil
+}
+
+// disconnected breaks all connections: what was under way is gone or not, and the
+// sessions know how to find out.
+func (c *Carrier) disconnected(nc *nats.Conn, err error) {
+	c.mu.Lock()
+	if c.nc != nc {
+		c.mu.Unlock()
+		return
+	}
+	closed, conns := c.closed, c.take()
+	c.stats.Disconnects++
+	c.mu.Unlock()
+	if err == nil {
+		err = errors.New("it closed the connection")
+	}
+	for _, k := range conns {
+		_ = k.fail(fmt.Errorf("%s: the NATS server %s is gone: %w", k.remote, Public(c.cfg.URL), err))
+	}
+	if !closed {
+		c.log.Warn("the NATS server is gone, trying again", "url", Public(c.cfg.URL), "err", err)
+	}
+}
+
+// ended is called when nc has been closed, and nothing of it runs any more.
+func (c *Carrier) ended(nc *nats.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nc == nc {
+		close(c.gone)
+	}
+}
+
+// asyncError hears what the server or the client says besides.
+func (c *Carrier) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if !errors.Is(err, nats.ErrSlowConsumer) {
+		c.log.Warn("NATS", "err", err)
+		return
+	}
+	c.mu.Lock()
+	c.stats.Dropped++
+	first := c.stats.Dropped == 1
+	c.mu.Unlock()
+	if first {
+		c.log.Warn("this client was too slow for NATS, which dropped messages: connections break and are made again; counted from now on", "subject", sub.Subject)
+	}
+}
+
+// refused reports whether the server is there and does not want this client.
+func refused(err error) bool {
+	for _, e := range []error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported, nats.ErrMaxConnectionsExceeded,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return certificateFault(err)
+}
+
+// certificateFault reports whether one side does not like the other's certificate.
+func certificateFault(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	text := err.Error()
+	return strings.Contains(text, "tls: ") || strings.Contains(text, "x509: ")
+}
+
+// fault says what a server has against this client, and what to do.
+func (c *Carrier) fault(err error) error {
+	advice := "see the server's log"
+	switch {
+	case errors.Is(err, nats.ErrPermissionViolation):
+		advice = fmt.Sprintf("allow this user to publish and subscribe to %s>", c.prefix)
+	case certificateFault(err), errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
+		advice = "check the certificates, and whether both sides use TLS"
+	case refused(err):
+		advice = "check the token, user, credentials or nkey"
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, net.ErrClosed), errors.Is(err, nats.ErrInvalidConnection):
+		return err
+	}
+	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), err, advice)
+}
+
+// unreachable says that there is no connection with the server, and what to do.
+func (c *Carrier) unreachable(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+		err = op.Err
+	}
+	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), err)
+}
+
+// Info is what [Check] has found out about a server.
+type Info struct {
+	Server     string // its version
+	URL        string // of the one that answered, without secrets
+	RoundTrip  time.Duration
+	MaxPayload int64 // bytes
+}
+
+// Check connects with the server that cfg names, once, and says how it answers.
+func Check(ctx context.Context, cfg Config) (Info, error) {
+	c, err := New(cfg)
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { _ = c.Close() }()
+	nc, err := c.open(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	rtt, err := nc.RTT()
+	if err != nil {
+		return Info{}, c.fault(err)
+	}
+	return Info{nc.ConnectedServerVersion(), Public(nc.ConnectedUrl()), rtt, nc.MaxPayload()}, nil
+}

@@ -1,0 +1,144 @@
+package natsbus_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/natsbus"
+	"github.com/ditask/ditask/router/natsbus/embedded"
+	"github.com/ditask/ditask/router/routertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// soon is a context for what must not hang.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// plain starts a server as an administrator would: with opts, and nothing of ours.
+func plain(t testing.TB, opts server.Options) *server.Server {
+	t.Helper()
+	opts.NoSigs, opts.NoLog = true, true
+	if opts.Host == "" {
+		opts.Host = "127.0.0.1"
+	}
+	if opts.Port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not get ready")
+	}
+	t.Cleanup(func() { stop(s) })
+	return s
+}
+
+// stop ends a server at once; it may be called again.
+func stop(s *server.Server) {
+	if s.Running() {
+		s.Shutdown()
+	}
+	s.WaitForShutdown()
+}
+
+// ours starts the embedded server.
+func ours(t testing.TB, cfg embedded.Config) *embedded.Server {
+	t.Helper()
+	cfg.Logger = quiet()
+	s, err := embedded.Start(soon(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(soon(t)) })
+	return s
+}
+
+func open(t testing.TB, cfg natsbus.Config) *natsbus.Carrier {
+	t.Helper()
+	if cfg.Job == "" {
+		cfg.Job = "job"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = quiet()
+	}
+	c, err := natsbus.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// fleet is a carrier for all nodes of a test: each that listens has a connection
+// with the server of its own, as in a process of its own, and those that dial
+// have one together.
+type fleet struct {
+	router.Carrier
+	t    testing.TB
+	cfg  func() natsbus.Config
+	mu   sync.Mutex
+	own  map[string]*natsbus.Carrier
+	dial *natsbus.Carrier
+}
+
+func newFleet(t testing.TB, cfg func() natsbus.Config) *fleet {
+	t.Helper()
+	f := &fleet{t: t, cfg: cfg, own: map[string]*natsbus.Carrier{}, dial: open(t, cfg())}
+	f.Carrier = f.dial
+	return f
+}
+
+func (f *fleet) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	f.mu.Lock()
+	c := f.own[addr]
+	if c == nil {
+		c = open(f.t, f.cfg())
+		f.own[addr] = c
+	}
+	f.mu.Unlock()
+	return c.Listen(ctx, addr)
+}
+
+func address(_ testing.TB, node int) string { return fmt.Sprintf("bus://node.%d", node) }
+
+// setup is the suite over servers that are there for all of its tests. Each test
+// is a job of its own.
+func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
+	return routertest.Setup{
+		Carrier: func(t testing.TB) router.Carrier {
+			cfg.Job = t.Name()
+			return newFleet(t, func() natsbus.Config { return cfg })
+		},
+		Addr: address, Topology: topology,
+	}
+}
+
+func TestEmbedded(t *testing.T) {
+	token := embedded.Token("secret")
+	s := ours(t, embedded.Config{Token: token})
+	routertest.Run(t, setup(natsbus.Config{URL: s.URL(), Token: token}, router.Mesh))
+}
+
+func TestStar(t *testing.T) {
+	s := ours(t, embedded.Config{})
+	routertest.Run(t, setup(natsbus.Config{URL: s.URL()}, router.Star))
+}
