@@ -1,10 +1,12 @@
 package natsbus
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +49,7 @@ type conn struct {
 	told     uint64
 	err      error // why nothing more comes or goes; io.EOF after fin
 	closed   bool
+	probe    *time.Timer // while the connection is young
 	readBy   deadline
 	writeBy  deadline
 }
@@ -61,6 +64,23 @@ func (c *Carrier) newConn(nc *nats.Conn, id string, local, remote addr) *conn {
 func (k *conn) meet(peer string, window int) {
 	k.peer, k.window = peer, uint64(window) //nolint:gosec // positive
 	k.piece = min(pieceBytes, window/4-costBytes, int(k.nc.MaxPayload())-headBytes)
+}
+
+// probeIn sends a message after a while, and then after twice that, and so on up
+// to a few seconds: if the last message was lost, the other side sees it by the
+// number of the next one, and a handshake need not wait for its end. Later the
+// heartbeats of the session do that. The mutex is held.
+func (k *conn) probeIn(d time.Duration) {
+	if k.closed || k.err != nil || d > 4*time.Second {
+		return
+	}
+	k.probe = time.AfterFunc(d, func() {
+		if k.send(kindAck, nil) == nil {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.probeIn(2 * d)
+		}
+	})
 }
 
 // deadline wakes the waiters of a direction when it passes.
@@ -156,7 +176,7 @@ func (k *conn) reserve(n int, wait bool) (int, error) {
 		case k.closed:
 			return 0, net.ErrClosed
 		case k.err == io.EOF: //nolint:errorlint // ours, and not wrapped on its way
-			return 0, fmt.Errorf("%s: closed by the other side", k.remote)
+			return 0, errors.New("closed by the other side")
 		case k.err != nil:
 			return 0, k.err
 		case k.writeBy.passed:
@@ -247,7 +267,8 @@ func (k *conn) send(kind byte, body func(b []byte) []byte) error {
 	}
 	if err := k.nc.PublishRequest(peer, k.own, k.buf); err != nil {
 		// Whether it left is not known, and its number will not come again.
-		return k.fail(fmt.Errorf("%s: %w", k.remote, err))
+		k.bus.reset(k.nc, peer, "the other side cannot send")
+		return k.fail(err)
 	}
 	return nil
 }
@@ -290,6 +311,9 @@ func (k *conn) Close() error {
 			d.timer = nil
 		}
 	}
+	if k.probe != nil {
+		k.probe.Stop()
+	}
 	k.in = nil
 	k.readable.Broadcast()
 	k.writable.Broadcast()
@@ -322,6 +346,13 @@ func (k *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
+// other is the other end's subject, empty if it is not known.
+func (k *conn) other() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.peer
+}
+
 // receive takes in a message of the other end. It must not wait.
 func (k *conn) receive(m *nats.Msg) {
 	h, body, err := parse(m.Data)
@@ -333,11 +364,11 @@ func (k *conn) receive(m *nats.Msg) {
 	switch {
 	case k.err != nil || k.closed:
 	case h.kind == kindReset:
-		err = fmt.Errorf("%s: %s", k.remote, body)
+		err = errors.New(strings.ToValidUTF8(string(body), "?"))
 	case k.peer == "":
 		err = k.accepted(h, body, m.Reply)
 	case h.number != k.next:
-		err = &gapError{k.remote, k.next, h.number}
+		err = &gapError{k.next, h.number}
 	default:
 		err = k.take(h, body)
 	}
@@ -393,14 +424,11 @@ func (k *conn) take(h head, body []byte) error {
 }
 
 // gapError says that messages are missing between two others.
-type gapError struct {
-	remote   addr
-	due, got uint64
-}
+type gapError struct{ due, got uint64 }
 
 // Error names both numbers.
 func (e *gapError) Error() string {
-	return fmt.Sprintf("%s: message %d came where %d was due: NATS has dropped what is between, for a client that was too slow or a server that went away", e.remote, e.got, e.due)
+	return fmt.Sprintf("message %d came where %d was due: NATS has dropped what is between, for a client that was too slow or a server that went away", e.got, e.due)
 }
 
 // breakOff breaks the connection and tells the other side why.
@@ -409,7 +437,7 @@ func (k *conn) breakOff(err error) {
 	peer, fresh := k.peer, k.err == nil
 	k.mu.Unlock()
 	if k.fail(err); fresh {
-		k.bus.broken(err)
+		k.bus.broken(k.remote, err)
 	}
 	if peer != "" {
 		k.bus.reset(k.nc, peer, err.Error())

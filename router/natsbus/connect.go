@@ -225,7 +225,7 @@ func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
 			return d/2 + rand.N(d/2)
 		}),
 		nats.DisconnectErrHandler(c.disconnected),
-		nats.ReconnectHandler(func(nc *nats.Conn) { c.log.Info("connected with NATS again", "url", Public(nc.ConnectedUrl())) }),
+		nats.ReconnectHandler(c.reconnected),
 		nats.ClosedHandler(c.ended),
 		nats.ErrorHandler(c.asyncError),
 	}
@@ -265,6 +265,8 @@ func settled(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
+const lostServer = "the other side lost its connection with the NATS server"
+
 // disconnected breaks all connections: what was under way is gone or not, and the
 // sessions know how to find out.
 func (c *Carrier) disconnected(nc *nats.Conn, err error) {
@@ -280,10 +282,25 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 		err = errors.New("it closed the connection")
 	}
 	for _, k := range conns {
-		_ = k.fail(fmt.Errorf("%s: the NATS server %s is gone: %w", k.remote, Public(c.cfg.URL), err))
+		_ = k.fail(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err))
+		if peer := k.other(); peer != "" {
+			c.reset(nc, peer, lostServer)
+		}
 	}
 	if !closed {
 		c.log.Warn("the NATS server is gone, trying again", "url", Public(c.cfg.URL), "err", err)
+	}
+}
+
+// reconnected tells the other ends that their connections are broken.
+func (c *Carrier) reconnected(nc *nats.Conn) {
+	c.log.Info("connected with NATS again", "url", Public(nc.ConnectedUrl()))
+	c.mu.Lock()
+	owed := c.owed
+	c.owed = nil
+	c.mu.Unlock()
+	for _, peer := range owed {
+		c.reset(nc, peer, lostServer)
 	}
 }
 

@@ -66,6 +66,7 @@ type Carrier struct {
 	gone      chan struct{} // closed when nc has ended
 	conns     map[string]*conn
 	listeners map[int]*listener
+	owed      []string // other ends that are to be told, once there is a server, that a connection is broken
 	stats     Stats
 }
 
@@ -179,13 +180,13 @@ func (c *Carrier) forget(k *conn) {
 }
 
 // broken counts a connection that broke for a fault, and logs the first.
-func (c *Carrier) broken(err error) {
+func (c *Carrier) broken(with addr, err error) {
 	c.mu.Lock()
 	c.stats.Broken++
 	first := c.stats.Broken == 1
 	c.mu.Unlock()
 	if first {
-		c.log.Warn("a connection over NATS broke, and is made again; further ones are counted only", "err", err)
+		c.log.Warn("a connection over NATS broke, and is made again; further ones are counted only", "with", with, "err", err)
 	}
 }
 
@@ -207,14 +208,35 @@ func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	k := c.newConn(nc, rand.Text(), addr("bus://"+c.cfg.Name), addr(address))
+	for patience := firstPatience; ; patience *= 2 {
+		k, err := c.call(ctx, nc, id, patience)
+		if err == nil {
+			return k, nil
+		}
+		if !errors.Is(err, errSilent) || ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: %w", address, err)
+		}
+	}
+}
+
+// firstPatience is how long the other side has to answer before it is asked
+// again: the servers of a cluster that changes may lose a message.
+const firstPatience = 500 * time.Millisecond
+
+var errSilent = errors.New("no answer")
+
+// call asks node id once for a connection.
+func (c *Carrier) call(ctx context.Context, nc *nats.Conn, id int, patience time.Duration) (*conn, error) {
+	k := c.newConn(nc, rand.Text(), addr("bus://"+c.cfg.Name), addr(fmt.Sprintf("bus://node.%d", id)))
 	if err := c.add(k); err != nil {
-		return nil, fmt.Errorf("%s: %w", address, err)
+		return nil, err
 	}
 	msg := appendHello(appendHead(nil, head{kind: kindDial}), k.grant, c.cfg.Name)
 	if err := nc.PublishRequest(c.dialSubject(id), k.own, msg); err != nil {
-		return nil, k.fail(fmt.Errorf("%s: %w", address, err))
+		return nil, k.fail(err)
 	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
 	select {
 	case <-k.answered:
 		k.mu.Lock()
@@ -222,14 +244,22 @@ func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
 		if k.err != nil && k.peer == "" {
 			return nil, k.err
 		}
+		k.probeIn(firstPatience)
 		return k, nil
+	case <-t.C:
+		return nil, k.fail(c.silent(nc, errSilent))
 	case <-ctx.Done():
-		err := fmt.Errorf("%s: no answer over %s: %w", address, Public(c.cfg.URL), context.Cause(ctx))
-		if last := nc.LastError(); last != nil {
-			err = fmt.Errorf("%w; NATS says: %w", err, last)
-		}
-		return nil, k.fail(err)
+		return nil, k.fail(c.silent(nc, context.Cause(ctx)))
 	}
+}
+
+// silent is why a dial has had no answer.
+func (c *Carrier) silent(nc *nats.Conn, err error) error {
+	err = fmt.Errorf("no answer over %s: %w", Public(c.cfg.URL), err)
+	if last := nc.LastError(); last != nil {
+		err = fmt.Errorf("%w; NATS says: %w", err, last)
+	}
+	return err
 }
 
 // deliver takes in a message to one end of a connection. It must not wait.
@@ -241,7 +271,7 @@ func (c *Carrier) deliver(m *nats.Msg) {
 	switch {
 	case m.Header.Get("Status") == "503":
 		if k != nil {
-			_ = k.fail(fmt.Errorf("%s: connection refused: nobody is there", k.remote))
+			_ = k.fail(errors.New("connection refused: nobody is there"))
 		}
 	case k != nil:
 		k.receive(m)
@@ -252,10 +282,15 @@ func (c *Carrier) deliver(m *nats.Msg) {
 	}
 }
 
-// reset tells the other end that there is no connection.
+// reset tells the other end that there is no connection, now or when there is a
+// server again: it may have nothing to say for long, and then not find out.
 func (c *Carrier) reset(nc *nats.Conn, peer, why string) {
 	msg := append(appendHead(nil, head{kind: kindReset}), why...)
-	_ = nc.Publish(peer, msg) // it is told again when it writes
+	if err := nc.Publish(peer, msg); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.owed = append(c.owed, peer)
+	}
 }
 
 // Listen takes a node's address for the caller. It connects with the server if
@@ -338,8 +373,13 @@ func (l *listener) hear(m *nats.Msg) {
 	case l.conns <- k:
 		msg := appendHello(appendHead(nil, head{kind: kindAccept}), k.grant, "")
 		if err := nc.PublishRequest(m.Reply, k.own, msg); err != nil {
-			_ = k.fail(fmt.Errorf("%s: %w", k.remote, err))
+			_ = k.fail(err)
+			c.reset(nc, m.Reply, lostServer)
+			return
 		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.probeIn(firstPatience)
 	default:
 		c.forget(k)
 		c.reset(nc, m.Reply, "connection refused: too many wait to be accepted")

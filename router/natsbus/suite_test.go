@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,16 @@ import (
 	"github.com/ditask/ditask/router/routertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if token := os.Getenv(varServer); token != "" {
+		if err := serveAlone(token); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -68,7 +78,9 @@ func ours(t testing.TB, cfg embedded.Config) *embedded.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(soon(t)) })
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	t.Cleanup(func() { s.Close(now) }) // without waiting for clients
 	return s
 }
 
