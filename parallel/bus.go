@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
@@ -14,6 +16,10 @@ type bus struct {
 	n   *Node
 	r   *router.Router
 	rec *recorder // nil: what passes is not recorded
+
+	below   func(inOrder bool) // closes what the router runs on
+	once    sync.Once
+	drained atomic.Bool
 }
 
 func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) (task.Channel, error) {
@@ -60,7 +66,11 @@ func (b *bus) Watch(fn func(task.PeerChange)) {
 	})
 }
 
-func (b *bus) Drain(ctx context.Context, waitPeers bool) error { return b.r.Drain(ctx, waitPeers) }
+func (b *bus) Drain(ctx context.Context, waitPeers bool) error {
+	err := b.r.Drain(ctx, waitPeers)
+	b.drained.Store(err == nil)
+	return err
+}
 
 // Close reports what was lost with peers before, too, unless the job recovers:
 // then their loss was reported when it came, and is no failure of this node.
@@ -75,6 +85,7 @@ func (b *bus) end(leave func() error) error {
 	if b.rec != nil {
 		b.rec.done()
 	}
+	b.once.Do(func() { b.below(b.drained.Load()) })
 	if !b.n.env.AutoRecover {
 		err = errors.Join(err, b.r.Losses())
 	}

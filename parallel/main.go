@@ -2,12 +2,10 @@ package parallel
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/task"
 )
 
@@ -99,12 +96,13 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := newRouter(env, rec, log)
+	r, c, err := newRouter(env, rec, log)
 	if err != nil {
 		return nil, err
 	}
 	n := newNode(env, r, log)
 	n.bus.rec = rec
+	n.bus.below = c.close
 	return n, nil
 }
 
@@ -142,53 +140,36 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// newRouter makes the router that env asks for.
-func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, error) {
+// newRouter makes the router that env asks for, and what is to be closed after it.
+func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, *connector, error) {
 	token, err := env.Secret()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	topology, err := router.ParseTopology(env.Topology)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var tlsConfig *tls.Config
-	if env.TLSCert != "" || env.TLSKey != "" || env.TLSCA != "" {
-		if tlsConfig, err = mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA); err != nil {
-			return nil, err
-		}
-	}
-	if token == "" && beyondLoopback(env.Listen) {
-		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
-	}
-	for _, addr := range env.Attach {
-		if _, _, err := mesh.Split(addr); err != nil {
-			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
-		}
-	}
-	if env.ControlFD == 0 && tlsConfig == nil && beyondLoopback(env.Listen) { // a launcher says so once for all its nodes
-		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
-	}
-	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
-	l, err := control.Listener(env)
+	c, err := newConnector(env, token, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cfg := router.Config{
 		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
-		Version: version(), Carrier: carrier, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, Logger: log,
-	}
-	if l != nil {
-		cfg.Listener = carrier.Wrap(l)
+		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, Logger: log,
 	}
 	if rec != nil {
 		cfg.Tap = rec
 	}
 	r, err := router.New(cfg)
-	if err == nil && rec != nil {
+	if err != nil {
+		c.close(false)
+		return nil, nil, err
+	}
+	if rec != nil {
 		r.Watch(rec.changed)
 	}
-	return r, err
+	return r, c, nil
 }
 
 // process is this process as a node.
@@ -345,20 +326,6 @@ func (p *process) tellMetrics() (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-ended }
-}
-
-// beyondLoopback reports whether other machines can reach addr.
-func beyondLoopback(addr string) bool {
-	network, address, err := mesh.Split(addr)
-	if err != nil || network != "tcp" {
-		return false
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil || host == "localhost" {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return ip == nil || !ip.IsLoopback()
 }
 
 // version is the version of ditask that is built into this program.

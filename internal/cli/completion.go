@@ -19,14 +19,14 @@ func choices(flag string) string {
 	case "protocol":
 		return "tcp ipc"
 	case "mq-type":
-		return "mesh redis"
+		return "mesh nats redis"
 	case "log-format":
 		return "text json"
 	case "platform":
 		return "local"
 	case "tls":
 		return "auto"
-	case "package", "platform-spec", "dir", "log-dir", "trace", "token-file", "tls-cert", "tls-key", "tls-ca":
+	case "package", "platform-spec", "dir", "log-dir", "trace", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-creds", "nats-nkey":
 		return "files"
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/router/natsbus"
 )
 
 // The grades of a finding.
@@ -42,6 +44,10 @@ func (c *command) doctor(ctx *urfave.Context) error {
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()
 	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.Getenv), checkKubernetes(os.Getenv)}
+	if u := ctx.String("nats-url"); u != "" {
+		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")},
+			[3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}))
+	}
 	if ctx.Bool("json") {
 		if err := writeJSON(c.stdout, findings); err != nil {
 			return err
@@ -134,6 +140,27 @@ func checkPort(ctx context.Context) finding {
 		return finding{gradeNote, "port", fmt.Sprintf("port %d: %v", placement.DefaultPort, err), "for a job on several machines choose other --ports, or end the process that has it"}
 	}
 	return finding{gradeOK, "port", fmt.Sprintf("port %d, the first for jobs on several machines, is free", placement.DefaultPort), ""}
+}
+
+// checkNATS connects with the server that was given; certs are the files of a
+// certificate, its key and an authority.
+func checkNATS(ctx context.Context, cfg natsbus.Config, certs [3]string) finding {
+	fail := func(err error) finding {
+		return finding{gradeBad, "nats", err.Error(), "jobs with this --nats-url will not run"}
+	}
+	if certs != [3]string{} {
+		tls, err := natsbus.LoadTLS(certs[0], certs[1], certs[2])
+		if err != nil {
+			return fail(err)
+		}
+		cfg.TLS = tls
+	}
+	cfg.Job, cfg.Name, cfg.ConnectTimeout, cfg.Logger = "doctor", "ditask doctor", time.Second, slog.New(slog.DiscardHandler)
+	info, err := natsbus.Check(ctx, cfg)
+	if err != nil {
+		return fail(err)
+	}
+	return finding{gradeOK, "nats", fmt.Sprintf("%s answers in %v: NATS %s, messages of up to %d bytes", info.URL, info.RoundTrip.Round(time.Microsecond), info.Server, info.MaxPayload), ""}
 }
 
 func checkCache() finding {

@@ -17,6 +17,7 @@ import (
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/trace"
+	"github.com/ditask/ditask/router/natsbus"
 )
 
 // The groups of flags in the help.
@@ -35,7 +36,7 @@ func text(group, name, def, use string, aliases ...string) *urfave.StringFlag {
 // jobFlags are the flags of a job. They are made anew for each command, which
 // keeps its values in them.
 func jobFlags() []urfave.Flag {
-	return []urfave.Flag{
+	return append(certFlags(), []urfave.Flag{
 		text(groupWhat, "package", "", "`PACKAGE` to run: a folder or import path, the word main, or a built program", "p"),
 		text(groupWhat, "main", "", "`FUNC` to run: one of those given to parallel.Main, or any of a library package", "m"),
 
@@ -49,7 +50,8 @@ func jobFlags() []urfave.Flag {
 		text(groupWhere, "labels", "", "`LIST` of labels for each node"),
 		text(groupWhere, "platform", "", "where the launchers run: local (default: local)"),
 		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
-		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same) or redis"),
+		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
+		natsURL(), natsCreds(), natsNKey(),
 		text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server"),
 		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},
 		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
@@ -58,9 +60,6 @@ func jobFlags() []urfave.Flag {
 		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job; other users see it here, in ps: prefer its variable, or --token-file (default: a random one)", EnvVars: []string{control.VarToken}},
 		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret, of mode 0600", EnvVars: []string{control.VarTokenFile}},
 		text(groupJob, "tls", "", "auto: TLS between the nodes of one launcher, with certificates that end with the job"),
-		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
-		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
-		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
 		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
 
 		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
@@ -76,6 +75,28 @@ func jobFlags() []urfave.Flag {
 		&urfave.IntFlag{Category: groupOut, Name: "trace-limit", Value: trace.DefaultLimit >> 20, Usage: "size of each node's record in MiB, at most"},
 		text(groupOut, "metrics-port", "", "`PORT` of loopback, or ADDRESS:PORT, to serve /metrics for Prometheus and /healthz on; 0 is a free port, which is printed"),
 		&urfave.BoolFlag{Category: groupOut, Name: "no-table", Usage: "no live table of the nodes, even on a terminal"},
+	}...)
+}
+
+// The flags of a NATS server elsewhere, for a job and for doctor.
+func natsURL() urfave.Flag {
+	return &urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas", EnvVars: []string{control.VarBus}}
+}
+
+func natsCreds() urfave.Flag {
+	return &urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user", EnvVars: []string{control.VarBusCreds}}
+}
+
+func natsNKey() urfave.Flag {
+	return &urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey", EnvVars: []string{control.VarBusNKey}}
+}
+
+// certFlags are the flags of certificates, for a job and for doctor.
+func certFlags() []urfave.Flag {
+	return []urfave.Flag{
+		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
 	}
 }
 
@@ -85,10 +106,19 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, plac
 	f := placement.Flags{
 		Job: job, Workers: ctx.Int("parallel-workers"), Protocol: ctx.String("protocol"), Ports: ctx.String("ports"),
 		AttachTo: ctx.String("attach-to"), Address: ctx.String("address"), Labels: ctx.String("labels"),
-		NodeIDs: ctx.String("node-ids"), Topology: ctx.String("topology"), MQType: ctx.String("mq-type"),
+		NodeIDs: ctx.String("node-ids"), Topology: ctx.String("topology"),
 		RedisHost: ctx.String("redis-host"), RedisPort: ctx.Int("redis-port"), RunDir: runDir,
 	}
 	var faults []error
+	if ctx.IsSet("mq-type") {
+		f.MQType = ctx.String("mq-type")
+	}
+	if u := ctx.String("nats-url"); u != "" {
+		if err := natsbus.CheckURL(u); err != nil {
+			faults = append(faults, fmt.Errorf("--nats-url: %w", err))
+		}
+		f.NATSURL = natsbus.Public(u)
+	}
 	if f.Workers < 1 {
 		faults = append(faults, fmt.Errorf("--parallel-workers %d: want at least 1", f.Workers))
 		f.Workers = 1
@@ -162,6 +192,7 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
 			Trace:   ctx.Path("trace"),
 			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
+			Bus: ctx.String("nats-url"), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
 		},
 	}
 	if cfg.LogDir == "" && cfg.Env.Dir != "" {
@@ -207,6 +238,13 @@ func secrets(ctx *urfave.Context, env *control.Env) []error {
 		faults = append(faults, fmt.Errorf("--token-file: %w", err))
 	}
 	faults = append(faults, checkTLS(ctx, env)...)
+	if env.Bus == "" && env.BusCreds+env.BusNKey != "" {
+		faults = append(faults, errors.New("--nats-creds and --nats-nkey: belong to --nats-url"))
+	}
+	if env.BusCreds != "" && env.BusNKey != "" {
+		faults = append(faults, errors.New("--nats-creds and --nats-nkey: give one of them"))
+	}
+	faults = append(faults, absolute(map[string]*string{"nats-creds": &env.BusCreds, "nats-nkey": &env.BusNKey})...)
 	if env.TokenFile != "" {
 		if abs, err := filepath.Abs(env.TokenFile); err == nil {
 			env.TokenFile = abs

@@ -52,6 +52,15 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 	if _, err := fmt.Fprintf(w, "job %s: %s, %s over %s\n", plan.Job, nodes, plan.Topology, plan.Carrier); err != nil {
 		return err
 	}
+	if plan.Bus != "" {
+		by := "a server that is there already"
+		if plan.BusListen != "" {
+			by = fmt.Sprintf("run by node %d", plan.BusNode)
+		}
+		if _, err := fmt.Fprintf(w, "bus %s: %s\n", freePort(plan.Bus), by); err != nil {
+			return err
+		}
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "NODE\tLAUNCHER\tLOCAL\tHOST\tLISTEN\tDIALS\tLABELS") // Flush has the error
 	for _, n := range plan.Nodes {

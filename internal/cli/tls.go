@@ -14,6 +14,7 @@ import (
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router/natsbus"
 )
 
 // tlsAuto is the value of --tls that makes certificates for one job.
@@ -142,6 +143,8 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 		return []error{fmt.Errorf("--tls %q: want auto", mode)}
 	case mode == tlsAuto && given > 0:
 		return []error{errors.New("--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca")}
+	case mode == tlsAuto && env.Bus != "":
+		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
 	case mode == tlsAuto:
 		now := time.Now()
 		files, err := certs.Make(nil, now, now.Add(autoTLS))
@@ -151,9 +154,25 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 		return nil
 	}
 	var faults []error
-	if given < len(paths) {
+	if given < len(paths) && env.Bus == "" {
 		faults = append(faults, errors.New("--tls-cert, --tls-key and --tls-ca: give all of them, or none"))
 	}
+	faults = append(faults, absolute(paths)...)
+	if len(faults) > 0 {
+		return faults
+	}
+	if env.Bus != "" {
+		_, err := natsbus.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+		return asList(err)
+	}
+	_, _, err := certs.Load(env.TLSCert, env.TLSKey, env.TLSCA, time.Now())
+	return asList(err)
+}
+
+// absolute makes the paths of files, by their flags, absolute. A file that is not
+// there is a fault.
+func absolute(paths map[string]*string) []error {
+	var faults []error
 	for name, path := range paths {
 		if *path == "" || certs.IsText(*path) {
 			continue
@@ -164,10 +183,6 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 		if abs, err := filepath.Abs(*path); err == nil {
 			*path = abs
 		}
-	}
-	if len(faults) == 0 {
-		_, _, err := certs.Load(env.TLSCert, env.TLSKey, env.TLSCA, time.Now())
-		faults = asList(err)
 	}
 	return faults
 }

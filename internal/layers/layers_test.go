@@ -33,6 +33,10 @@ router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
 router/mesh (test) -> internal/certtest
+router/natsbus -> std internal/certs github.com/nats-io/nats.go
+router/natsbus (test) -> router router/natsbus/embedded github.com/nats-io
+router/natsbus/embedded -> std github.com/nats-io/nats-server
+router/natsbus/embedded (test) -> github.com/nats-io/nats.go
 router/routertest -> std testing router
 
 payload -> std
@@ -53,7 +57,7 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory router/mesh payload parallel/control parallel/metrics parallel/trace
+parallel -> std task router router/memory router/mesh router/natsbus router/natsbus/embedded payload parallel/control parallel/metrics parallel/trace
 parallel/trace -> std
 parallel/metrics -> std
 parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
@@ -64,9 +68,9 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parall
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement internal/traceview
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement router/natsbus internal/traceview
 internal/traceview -> std parallel/trace
-internal/cli (test) -> github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
+internal/cli (test) -> router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
 examples/... -> any

@@ -43,7 +43,15 @@ const (
 	VarTraceLimit  = "DITASK_TRACE_LIMIT"
 	VarReplay      = "DITASK_REPLAY"
 	VarReplayFast  = "DITASK_REPLAY_FAST"
+	VarBus         = "DITASK_BUS"
+	VarBusListen   = "DITASK_BUS_LISTEN"
+	VarBusAuth     = "DITASK_BUS_AUTH"
+	VarBusCreds    = "DITASK_BUS_CREDS"
+	VarBusNKey     = "DITASK_BUS_NKEY"
 )
+
+// BusAuthJob is the BusAuth of a server that a node of the job runs.
+const BusAuthJob = "job"
 
 // Env is what a node is told by its launcher. The zero value is a lone node
 // without a launcher.
@@ -57,7 +65,7 @@ type Env struct {
 	Nodes    int    // expected number of nodes in the job; 0: unknown
 	Topology string // mesh, star or alone; empty: mesh
 
-	Listen    string   // unix:///path or tcp://host:port; empty: does not listen
+	Listen    string   // unix:///path, tcp://host:port or bus://node.<id>; empty: does not listen
 	ListenFD  int      // inherited listening socket for Listen, at least 3; 0: none
 	Advertise string   // address that others should dial; empty: Listen
 	Attach    []string // addresses to dial; no commas in them
@@ -84,6 +92,14 @@ type Env struct {
 	TraceLimit int    // MiB that the record may have; 0: 256
 	Replay     string // file of such a record: the node runs alone and hears what is in it
 	ReplayFast bool   // without the pauses of the record
+
+	// A job whose nodes meet through a server. Listen and Attach are then
+	// bus://node.<id>.
+	Bus       string // URL of the server, or several with commas; empty: nodes connect with each other
+	BusListen string // host:port at which this node runs the server itself; empty: it does not
+	BusAuth   string // job: prove oneself to the server with what follows from the job's token; empty: as Bus says
+	BusCreds  string // file with credentials for the server; empty: none
+	BusNKey   string // file with the seed of an nkey for the server; empty: none
 }
 
 // variable ties one environment variable to one field.
@@ -134,6 +150,11 @@ func variables() []variable {
 		number(VarTraceLimit, 1, false, func(e *Env) *int { return &e.TraceLimit }),
 		text(VarReplay, func(e *Env) *string { return &e.Replay }),
 		mark(VarReplayFast, func(e *Env) *bool { return &e.ReplayFast }),
+		text(VarBus, func(e *Env) *string { return &e.Bus }),
+		text(VarBusListen, func(e *Env) *string { return &e.BusListen }),
+		choice(VarBusAuth, func(e *Env) *string { return &e.BusAuth }, BusAuthJob),
+		text(VarBusCreds, func(e *Env) *string { return &e.BusCreds }),
+		text(VarBusNKey, func(e *Env) *string { return &e.BusNKey }),
 	}
 }
 

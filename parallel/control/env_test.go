@@ -34,6 +34,7 @@ func full() control.Env {
 		Main: "Play", AutoRecover: true, Retries: 2, Resume: true, Grace: 1500 * time.Millisecond, LogFormat: "json",
 		Seed: -7, TLSCert: "c.pem", TLSKey: "k.pem", TLSCA: "ca.pem",
 		Trace: "/tmp/trace", TraceLimit: 7, Replay: "/tmp/trace/node-3-2.trace", ReplayFast: true,
+		Bus: "nats://h:4222", BusListen: "0.0.0.0:4222", BusAuth: control.BusAuthJob, BusCreds: "u.creds", BusNKey: "u.nk",
 	}
 }
 

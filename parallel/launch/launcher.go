@@ -18,6 +18,7 @@ import (
 // New; Run runs it once.
 type Launcher struct {
 	cfg     Config
+	plan    placement.Plan // with the ports that were found free
 	out     *output
 	core    *core
 	nodes   []*node // in order of local id
@@ -137,6 +138,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.plan = plan
 	for i, n := range plan.Local() {
 		l.nodes[i].Node = n
 		l.nodes[i].socket = sockets[n.ID]
@@ -262,6 +264,12 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	e.Attempt, e.Incarnation = attempt, n.incarnation
 	if e.AutoRecover {
 		e.Retries = max(l.cfg.MaxRetries-attempt, 0)
+	}
+	if plan := l.plan; plan.BusListen != "" {
+		e.Bus, e.BusAuth = plan.Bus, control.BusAuthJob
+		if n.ID == plan.BusNode {
+			e.BusListen = strings.TrimPrefix(plan.BusListen, "tcp://")
+		}
 	}
 	if e.Dir != "" {
 		if abs, err := filepath.Abs(e.Dir); err == nil {

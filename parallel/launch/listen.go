@@ -26,7 +26,7 @@ func listen(ctx context.Context, plan placement.Plan) (map[int]*socket, placemen
 	ports := make(map[int]int)
 	var faults []error
 	for _, n := range plan.Local() {
-		if n.Listen == "" {
+		if n.Listen == "" || strings.HasPrefix(n.Listen, "bus://") {
 			continue
 		}
 		s, port, err := bind(ctx, n.Listen)
@@ -39,13 +39,25 @@ func listen(ctx context.Context, plan placement.Plan) (map[int]*socket, placemen
 			ports[n.ID] = port
 		}
 	}
+	bound := plan.Bind(ports)
+	if plan.RunsBus() {
+		// The node's server cannot take a socket over: that this port is free is
+		// seen here, where it can be said at once, and then left to the node.
+		s, port, err := bind(ctx, plan.BusListen)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("NATS server of node %d: listen on %s: %w", plan.BusNode, plan.BusListen, advise(err)))
+		} else {
+			s.close()
+			bound = bound.BindBus(port)
+		}
+	}
 	if len(faults) > 0 {
 		for _, s := range sockets {
 			s.close()
 		}
 		return nil, plan, errors.Join(faults...)
 	}
-	return sockets, plan.Bind(ports), nil
+	return sockets, bound, nil
 }
 
 // bind opens one socket, and returns its port if that was left open.

@@ -15,6 +15,8 @@ func (p *planner) listen() {
 		if p.flags.Ports != "" || p.flags.Address != "" {
 			p.faultf("--mq-type redis: nodes do not listen; leave out --ports and --address")
 		}
+	case p.plan.Carrier == CarrierNATS:
+		p.listenNATS()
 	case p.tcp:
 		p.listenTCP()
 	default:
@@ -164,6 +166,17 @@ func (p *planner) connect() {
 func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 	for _, word := range words(list) {
 		ref, isNode := strings.CutPrefix(word, "$node.")
+		if !isNode && p.plan.Carrier == CarrierNATS {
+			if _, err := busNode(word); err != nil {
+				p.faultf("%s %q: want bus://node.<id> or $node.<id> with --mq-type nats", name, word)
+				return
+			}
+			if !slices.Contains(n.Extern, word) {
+				n.Extern = append(n.Extern, word)
+			}
+			p.plan.Expected = 0
+			continue
+		}
 		if !isNode {
 			a, err := ParseAddress(word)
 			switch {

@@ -17,6 +17,7 @@ const (
 const (
 	CarrierMesh  = "mesh"  // sockets between the nodes
 	CarrierRedis = "redis" // a Redis server between them
+	CarrierNATS  = "nats"  // a NATS server between them
 )
 
 // DefaultPort is the first port on each host of a job with several launchers.
@@ -34,7 +35,8 @@ type Flags struct {
 	Labels    string // comma-separated labels, for every node
 	NodeIDs   string // "10": that id and those after it; "10,12": one for each node; empty: from 0
 	Topology  string // mesh, star or alone; empty: mesh
-	MQType    string // mesh (nng means the same) or redis; empty: mesh
+	MQType    string // mesh (nng means the same), nats or redis; empty: nats with NATSURL, else mesh
+	NATSURL   string // of a NATS server elsewhere, without what is secret in it; empty: the first node runs one
 	RedisHost string // with redis; empty: 127.0.0.1
 	RedisPort int    // with redis; 0: 6379
 	Spec      *Spec  // the platform spec; nil: none

@@ -21,9 +21,16 @@ type Plan struct {
 	Job      string `json:"job"`
 	Topology string `json:"topology"`
 	Carrier  string `json:"carrier"`
-	Rank     int    `json:"rank"`     // which launcher this is
-	Expected int    `json:"expected"` // nodes in the whole job; 0: not known
-	Nodes    []Node `json:"nodes"`    // of all launchers, by rank and local id
+	// Bus is the URL of the server between the nodes, port 0 for a free one, without
+	// what is secret in it; empty: nodes connect with each other.
+	Bus string `json:"bus,omitempty"`
+	// BusListen is where node BusNode runs that server, tcp://host:port, port 0 for a
+	// free one; empty: it runs elsewhere.
+	BusListen string `json:"bus_listen,omitempty"`
+	BusNode   int    `json:"-"`
+	Rank      int    `json:"rank"`     // which launcher this is
+	Expected  int    `json:"expected"` // nodes in the whole job; 0: not known
+	Nodes     []Node `json:"nodes"`    // of all launchers, by rank and local id
 }
 
 // Node is one node of a Plan.
@@ -32,7 +39,7 @@ type Node struct {
 	LocalID   int      `json:"local_id"`  // from 0, among the nodes of its launcher
 	Rank      int      `json:"rank"`      // its launcher
 	Host      string   `json:"host"`      // empty: this machine
-	Listen    string   `json:"listen"`    // unix:///path or tcp://host:port, port 0 for a free one; empty: none
+	Listen    string   `json:"listen"`    // unix:///path, tcp://host:port, port 0 for a free one, or bus://node.<id>; empty: none
 	Advertise string   `json:"advertise"` // what others dial; empty: nobody can
 	Dials     []int    `json:"dials"`     // ids of the planned nodes that it dials
 	Extern    []string `json:"-"`         // addresses that it dials besides
@@ -64,6 +71,18 @@ func (p Plan) Bind(ports map[int]int) Plan {
 	}
 	p.attach()
 	return p
+}
+
+// BindBus returns the plan with the port that was found free for the server of
+// its first node.
+func (p Plan) BindBus(port int) Plan {
+	p.Bus, p.BusListen = bindPort(p.Bus, port), bindPort(p.BusListen, port)
+	return p
+}
+
+// RunsBus reports whether a node of this launcher runs the server.
+func (p Plan) RunsBus() bool {
+	return p.BusListen != "" && slices.ContainsFunc(p.Local(), func(n Node) bool { return n.ID == p.BusNode })
 }
 
 func bindPort(addr string, port int) string {
@@ -159,9 +178,16 @@ func (p *planner) defaults() {
 	}
 	p.plan = Plan{Job: f.Job, Rank: s.Rank}
 	p.plan.Topology = p.pick("--topology", f.Topology, Mesh, Mesh, Star, Alone)
-	p.plan.Carrier = p.pick("--mq-type", f.MQType, CarrierMesh, CarrierMesh, "nng", CarrierRedis)
+	fallback := CarrierMesh
+	if f.NATSURL != "" {
+		fallback = CarrierNATS
+	}
+	p.plan.Carrier = p.pick("--mq-type", f.MQType, fallback, CarrierMesh, "nng", CarrierNATS, CarrierRedis)
 	if p.plan.Carrier == "nng" {
 		p.plan.Carrier = CarrierMesh
+	}
+	if f.NATSURL != "" && p.plan.Carrier != CarrierNATS {
+		p.faultf("--nats-url: needs --mq-type nats, or none")
 	}
 	if f.Workers < 0 || f.Workers > maxNodes {
 		p.faultf("--parallel-workers %d: want a number from 1 to %d", f.Workers, maxNodes)

@@ -369,21 +369,21 @@ func (l *listener) hear(m *nats.Msg) {
 		c.reset(nc, m.Reply, "connection refused: the listener is closed")
 		return
 	}
-	select {
-	case l.conns <- k:
-		msg := appendHello(appendHead(nil, head{kind: kindAccept}), k.grant, "")
-		if err := nc.PublishRequest(m.Reply, k.own, msg); err != nil {
-			_ = k.fail(err)
-			c.reset(nc, m.Reply, lostServer)
-			return
-		}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.probeIn(firstPatience)
-	default:
+	if len(l.conns) == backlog { // nobody else fills it
 		c.forget(k)
 		c.reset(nc, m.Reply, "connection refused: too many wait to be accepted")
+		return
 	}
+	msg := appendHello(appendHead(nil, head{kind: kindAccept}), k.grant, "")
+	if err := nc.PublishRequest(m.Reply, k.own, msg); err != nil {
+		_ = k.fail(err)
+		c.reset(nc, m.Reply, lostServer)
+		return
+	}
+	k.mu.Lock()
+	k.probeIn(firstPatience)
+	k.mu.Unlock()
+	l.conns <- k
 }
 
 // Accept waits for the next connection.

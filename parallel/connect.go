@@ -1,0 +1,181 @@
+package parallel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/natsbus"
+	"github.com/ditask/ditask/router/natsbus/embedded"
+)
+
+// connector is how a node reaches the others: a carrier, and what runs below it.
+type connector struct {
+	carrier  router.Carrier
+	listener net.Listener // bound by the launcher; nil: the carrier binds
+	// close is called once, after the router. inOrder says that the router had
+	// taken leave of all others before.
+	close func(inOrder bool)
+}
+
+// newConnector chooses the carrier: by the scheme of the server between the nodes,
+// or sockets if there is none.
+func newConnector(env control.Env, token string, log *slog.Logger) (*connector, error) {
+	scheme, _, _ := strings.Cut(env.Bus, "://")
+	switch scheme {
+	case "":
+		return connectMesh(env, token, log)
+	case "nats", "tls":
+		return connectNATS(env, token, log)
+	}
+	return nil, fmt.Errorf("%s: no carrier for %s: want nats://host:port or tls://host:port", control.VarBus, natsbus.Public(env.Bus))
+}
+
+// connectMesh connects nodes by sockets.
+func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, error) {
+	tlsConfig, err := jobTLS(env)
+	if err != nil {
+		return nil, err
+	}
+	network, address, err := mesh.Split(env.Listen)
+	open := err == nil && network == "tcp" && beyondLoopback(address)
+	if token == "" && open {
+		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
+	}
+	for _, addr := range env.Attach {
+		if _, _, err := mesh.Split(addr); err != nil {
+			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
+		}
+	}
+	if env.ControlFD == 0 && tlsConfig == nil && open { // a launcher says so once for all its nodes
+		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
+	}
+	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
+	l, err := control.Listener(env)
+	if err != nil {
+		return nil, err
+	}
+	c := &connector{carrier: carrier, close: func(bool) {}}
+	if l != nil {
+		c.listener = carrier.Wrap(l)
+	}
+	return c, nil
+}
+
+// Waiting for the server, at the start and at the end.
+const (
+	serverElsewhere = 10 * time.Second // one that should be there
+	serverOfJob     = time.Minute      // one that another node of the job starts, perhaps on another machine
+	leaveTime       = time.Minute      // for the other nodes to take leave of each other
+	leaveTimeFailed = time.Second      // the same if this one could not
+)
+
+// connectNATS connects nodes through a NATS server, which this node may have to
+// run.
+func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, error) {
+	if err := checkBus(env, token); err != nil {
+		return nil, err
+	}
+	cfg := natsbus.Config{
+		URL: env.Bus, Job: env.JobID, CredsFile: env.BusCreds, NKeyFile: env.BusNKey,
+		Name: fmt.Sprintf("ditask %s node.%d", env.JobID, env.NodeID), Nodes: env.Nodes, ConnectTimeout: serverElsewhere, Logger: log,
+	}
+	tlsConfig, err := busTLS(env)
+	if err != nil {
+		return nil, err
+	}
+	cfg.TLS = tlsConfig
+	if env.BusAuth == control.BusAuthJob {
+		cfg.Token, cfg.ConnectTimeout = embedded.Token(token), serverOfJob
+	}
+	carrier, err := natsbus.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
+	}
+	c := &connector{carrier: carrier, close: func(bool) { _ = carrier.Close() }}
+	if env.BusListen == "" {
+		return c, nil
+	}
+	server, err := serveNATS(env, token, tlsConfig, log)
+	if err != nil {
+		return nil, err
+	}
+	c.close = func(inOrder bool) {
+		_ = carrier.Close()
+		patience := leaveTimeFailed
+		if inOrder {
+			patience = leaveTime
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		server.Close(ctx)
+	}
+	return c, nil
+}
+
+// checkBus checks what a job over a server needs.
+func checkBus(env control.Env, token string) error {
+	for name, list := range map[string][]string{control.VarListen: {env.Listen}, control.VarAttach: env.Attach} {
+		for _, addr := range list {
+			if _, err := natsbus.Node(addr); err != nil && addr != "" {
+				return fmt.Errorf("%s: %w, since %s is set", name, err, control.VarBus)
+			}
+		}
+	}
+	if token != "" {
+		return nil
+	}
+	_, hosts, _ := strings.Cut(natsbus.Public(env.Bus), "://")
+	if env.BusAuth == control.BusAuthJob || beyondLoopback(hosts) {
+		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus), control.VarToken)
+	}
+	return nil
+}
+
+// serveNATS runs the server of the job in this process.
+func serveNATS(env control.Env, token string, tlsConfig *tls.Config, log *slog.Logger) (*embedded.Server, error) {
+	host, port, err := net.SplitHostPort(env.BusListen)
+	number, portErr := strconv.Atoi(port)
+	if err = errors.Join(err, portErr); err != nil {
+		return nil, fmt.Errorf("%s=%q: want host:port", control.VarBusListen, env.BusListen)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), serverElsewhere)
+	defer cancel()
+	return embedded.Start(ctx, embedded.Config{Host: host, Port: number, Token: embedded.Token(token), TLS: tlsConfig, Logger: log})
+}
+
+// jobTLS is the TLS between the nodes of the job; nil: none.
+func jobTLS(env control.Env) (*tls.Config, error) {
+	if env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
+		return nil, nil
+	}
+	return mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+}
+
+// busTLS is the TLS to a server; nil: none is asked for. One that a node runs is
+// trusted as the node is, whatever its host's name; one elsewhere has a name.
+func busTLS(env control.Env) (*tls.Config, error) {
+	if env.BusAuth == control.BusAuthJob || env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
+		return jobTLS(env)
+	}
+	return natsbus.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+}
+
+// beyondLoopback reports whether other machines can reach a host:port.
+func beyondLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return err != nil
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}

@@ -1,0 +1,76 @@
+package placement
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listenNATS gives every node its name on the bus, and the bus its server: one
+// elsewhere, or one that the node with the smallest id runs.
+func (p *planner) listenNATS() {
+	for i := range p.plan.Nodes {
+		n := &p.plan.Nodes[i]
+		n.Listen = busAddress(n.ID)
+		n.Advertise = n.Listen
+	}
+	if slices.ContainsFunc(p.tasks, func(t TaskSpec) bool { return t.Ports+t.Address != "" }) {
+		p.faultf("platform spec: nodes do not listen with --mq-type nats; leave out ports and address")
+	}
+	if p.flags.NATSURL != "" {
+		p.plan.Bus = p.flags.NATSURL
+		if p.flags.Ports != "" || p.flags.Address != "" {
+			p.faultf("--nats-url: the server is there already; leave out --ports and --address")
+		}
+		return
+	}
+	p.serveNATS()
+}
+
+// serveNATS decides where the first node runs the server.
+func (p *planner) serveNATS() {
+	first := slices.MinFunc(p.plan.Nodes, func(a, b Node) int { return a.ID - b.ID })
+	host, port := p.flags.Address, 0
+	if host == "" {
+		host = "127.0.0.1"
+		if p.site.several() && first.Host != "" {
+			host = "0.0.0.0"
+		}
+	}
+	if list := words(p.flags.Ports); len(list) > 0 {
+		n, err := strconv.Atoi(list[0])
+		if err != nil || n < 1 || n > 65535 {
+			p.faultf("--ports %q: want a number from 1 to 65535", list[0])
+			return
+		}
+		port = n
+	} else if p.site.several() {
+		port = p.site.Port
+	}
+	a, err := ParseAddress("tcp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(port)))
+	if err != nil {
+		p.faultf("--address %q: %w", host, err)
+		return
+	}
+	p.plan.BusNode, p.plan.BusListen = first.ID, a.String()
+	switch {
+	case a.Wildcard() && p.site.several() && first.Host != "":
+		a.Host = first.Host
+	case a.Wildcard():
+		a = a.Loopback()
+	}
+	p.plan.Bus = "nats://" + a.HostPort()
+}
+
+func busAddress(id int) string { return "bus://node." + strconv.Itoa(id) }
+
+// busNode is the id in an address on the bus.
+func busNode(addr string) (int, error) {
+	id, err := strconv.Atoi(strings.TrimPrefix(addr, "bus://node."))
+	if err != nil || id < 0 || id > maxID || busAddress(id) != addr {
+		return 0, fmt.Errorf("%q: want bus://node.<id>", addr)
+	}
+	return id, nil
+}
