@@ -78,6 +78,10 @@ func TestPlanOfLocalNodes(t *testing.T) {
 		{"labels", placement.Flags{Labels: "gpu, big,gpu", RunDir: "/r"}, "", "0 unix:///r/n0.sock [big gpu]"},
 		{"redis", placement.Flags{Workers: 2, MQType: "redis", RedisHost: "r"}, "",
 			lines("0  > redis://r:6379", "1  > redis://r:6379")},
+		{"nats", placement.Flags{Workers: 3, MQType: "nats", Topology: "star", AttachTo: "bus://node.9"}, "",
+			lines("0 bus://node.0 > bus://node.9", "1 bus://node.1 > bus://node.0 bus://node.9", "2 bus://node.2 > bus://node.0 bus://node.9")},
+		{"nats elsewhere", placement.Flags{Workers: 2, NATSURL: "nats://h:1"}, "",
+			lines("0 bus://node.0", "1 bus://node.1 > bus://node.0")},
 		{"nng means the mesh", placement.Flags{MQType: "nng", RunDir: "/r"}, "", "0 unix:///r/n0.sock"},
 		{"L9 forward and backward", placement.Flags{Topology: "alone", RunDir: "/r"},
 			`{"tasks":[{"node_ids":10,"attach_to":"$node.12"},{"attach_to":["$node.10","tcp://x:1"]},{"node_ids":[12,13],"parallel_workers":2}]}`,
@@ -177,7 +181,7 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		{placement.Flags{Topology: "ring", Protocol: "udp", MQType: "zmq", Job: "a/b"}, "", lines(
 			`job id "a/b": want 1 to 40 letters, digits, dots, underscores and hyphens, the first a letter or digit`,
 			`--topology "ring": want one of mesh, star, alone`,
-			`--mq-type "zmq": want one of mesh, nng, redis`,
+			`--mq-type "zmq": want one of mesh, nng, nats, redis`,
 			`--protocol "udp": want one of tcp, ipc`)},
 		{placement.Flags{Protocol: "ipc", Ports: "1"}, "", "--protocol ipc: --ports needs --protocol tcp"},
 		{placement.Flags{Protocol: "ipc", Address: "h"}, "", "--protocol ipc: --address needs --protocol tcp"},
@@ -196,6 +200,12 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 			"--mq-type redis: nodes do not listen; leave out --ports and --address",
 			"--redis-port -1: want a number from 1 to 65535",
 			"--mq-type redis: nodes dial only the server; leave out --attach-to")},
+		{placement.Flags{MQType: "mesh", NATSURL: "nats://h:1", RunDir: "/r"}, "", "--nats-url: needs --mq-type nats, or none"},
+		{placement.Flags{NATSURL: "nats://h:1", Ports: "1"}, "", "--nats-url: the server is there already; leave out --ports and --address"},
+		{placement.Flags{MQType: "nats", Ports: "0"}, "", `--ports "0": want a number from 1 to 65535`},
+		{placement.Flags{MQType: "nats", Address: "a/b"}, "", `--address "a/b": want tcp://host:port`},
+		{placement.Flags{MQType: "nats", AttachTo: "tcp://a:1"}, "", `--attach-to "tcp://a:1": want bus://node.<id> or $node.<id> with --mq-type nats`},
+		{placement.Flags{MQType: "nats"}, `{"tasks":[{"ports":1}]}`, "platform spec: nodes do not listen with --mq-type nats; leave out ports and address"},
 		{placement.Flags{RunDir: "/" + strings.Repeat("x", 91)}, "",
 			"socket path /" + strings.Repeat("x", 91) + "/n0.sock: 100 bytes"},
 		{placement.Flags{RunDir: "/*" + strings.Repeat("x", 82)}, "",
@@ -238,6 +248,37 @@ func TestBindPutsFreePortsEverywhere(t *testing.T) {
 	}
 	if plan.Nodes[0].Listen != "tcp://0.0.0.0:0" {
 		t.Error("Bind changed the plan that it was given")
+	}
+}
+
+func TestPlanPutsTheBusWhereItsFirstNodeIs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		f    placement.Flags
+		site placement.Site
+		want string // URL, where it listens, which node, and whether this launcher runs it
+	}{
+		{"one machine", placement.Flags{}, placement.Site{}, "nats://127.0.0.1:0 tcp://127.0.0.1:0 0 true"},
+		{"first of the ports", placement.Flags{Ports: "6000,6001", Workers: 2, NodeIDs: "5,3"}, placement.Site{}, "nats://127.0.0.1:6000 tcp://127.0.0.1:6000 3 true"},
+		{"all addresses", placement.Flags{Address: "0.0.0.0", Hostname: "me"}, placement.Site{}, "nats://127.0.0.1:0 tcp://0.0.0.0:0 0 true"},
+		{"version 6", placement.Flags{Address: "::1", Ports: "7"}, placement.Site{}, "nats://[::1]:7 tcp://[::1]:7 0 true"},
+		{"several machines", placement.Flags{}, at(1, "a", "b"), "nats://a:50515 tcp://0.0.0.0:50515 0 false"},
+		{"several launchers here", placement.Flags{}, placement.Site{Open: true, Launchers: make([]placement.Launcher, 1)}, "nats://127.0.0.1:50515 tcp://127.0.0.1:50515 0 true"},
+		{"elsewhere", placement.Flags{NATSURL: "nats://h:1,nats://i:2"}, at(1, "a", "b"), "nats://h:1,nats://i:2  0 false"},
+	} {
+		c.f.MQType = "nats"
+		plan, err := placement.New(c.f, c.site)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := fmt.Sprint(plan.Bus, " ", plan.BusListen, " ", plan.BusNode, " ", plan.RunsBus()); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	plan, _ := placement.New(placement.Flags{MQType: "nats"}, placement.Site{})
+	if got := plan.BindBus(99); got.Bus != "nats://127.0.0.1:99" || got.BusListen != "tcp://127.0.0.1:99" {
+		t.Errorf("bound: %s %s", got.Bus, got.BusListen)
 	}
 }
 
