@@ -51,6 +51,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case os.Getenv(varServer) != "":
+		if err := serveNATS(os.Getenv(varServer)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case os.Getenv(control.VarNodeID) != "":
 		parallel.Main(peer)
 	default:
@@ -97,12 +102,7 @@ func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 	for id := range n {
 		addr := "unix://" + filepath.Join(dir, fmt.Sprint(id))
 		if network == "tcp" {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			addr = "tcp://" + l.Addr().String()
-			_ = l.Close()
+			addr = "tcp://127.0.0.1:" + freePort(b)
 		}
 		addrs = append(addrs, addr)
 	}
@@ -119,6 +119,17 @@ func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 		b.Fatal(err)
 	}
 	return task.New[struct{}](node), pids
+}
+
+func freePort(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
 }
 
 func lookup(env []string) func(string) (string, bool) {
@@ -190,7 +201,10 @@ func BenchmarkEmitTo3(b *testing.B) {
 }
 
 func benchEmit(b *testing.B, network string, nodes, bytes, messages int) {
-	t := job(b, network, nodes)
+	benchEmitOf(b, job(b, network, nodes), nodes, bytes, messages)
+}
+
+func benchEmitOf(b *testing.B, t *task.Task[struct{}], nodes, bytes, messages int) {
 	answers := make(chan int, nodes)
 	heard.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
 	run(b, t, func(ctx context.Context) {
@@ -308,6 +322,9 @@ func rawConn(b *testing.B, network string) net.Conn {
 // rawPeer reads frames and answers each empty one with a byte.
 func rawPeer(where string) error {
 	network, addr, _ := strings.Cut(where, " ")
+	if network == "nats" {
+		return natsPeer(addr)
+	}
 	c, err := net.Dial(network, addr)
 	if err != nil {
 		return err
@@ -335,25 +352,26 @@ func rawPeer(where string) error {
 // back, and BenchmarkRawRoundTrip an empty frame and its answer.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, network := range []string{"unix", "tcp"} {
-		b.Run(network, func(b *testing.B) {
-			t := job(b, network, 2)
-			back := make(chan struct{}, 1)
-			pong.On(t, func(context.Context, Sample) error { back <- struct{}{}; return nil })
-			run(b, t, func(ctx context.Context) {
-				var took []time.Duration
-				b.ReportAllocs()
-				for b.Loop() {
-					begin := time.Now()
-					if err := ping.Emit(ctx, t, Sample{}); err != nil {
-						b.Fatal(err)
-					}
-					<-back
-					took = append(took, time.Since(begin))
-				}
-				percentiles(b, took)
-			})
-		})
+		b.Run(network, func(b *testing.B) { benchRoundTripOf(b, job(b, network, 2)) })
 	}
+}
+
+func benchRoundTripOf(b *testing.B, t *task.Task[struct{}]) {
+	back := make(chan struct{}, 1)
+	pong.On(t, func(context.Context, Sample) error { back <- struct{}{}; return nil })
+	run(b, t, func(ctx context.Context) {
+		var took []time.Duration
+		b.ReportAllocs()
+		for b.Loop() {
+			begin := time.Now()
+			if err := ping.Emit(ctx, t, Sample{}); err != nil {
+				b.Fatal(err)
+			}
+			<-back
+			took = append(took, time.Since(begin))
+		}
+		percentiles(b, took)
+	})
 }
 
 // BenchmarkRawRoundTrip is the baseline of BenchmarkRoundTrip.
