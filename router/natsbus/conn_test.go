@@ -1,0 +1,404 @@
+package natsbus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/natsbus"
+	"github.com/ditask/ditask/router/natsbus/embedded"
+)
+
+// pair connects two carriers, each with a connection with the server of its own.
+func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
+	t.Helper()
+	l, err := open(t, cfg).Listen(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	dialled, err = open(t, cfg).Dial(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err = l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = dialled.Close(), accepted.Close() })
+	for _, c := range []net.Conn{dialled, accepted} {
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dialled, accepted
+}
+
+func TestCloseComesAfterWhatWasWritten(t *testing.T) {
+	a, b := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL()})
+	want := bytes.Repeat([]byte("0123456789"), 60_000)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if n, err := a.Write(want); n != len(want) || err != nil {
+			t.Errorf("wrote %d, %v", n, err)
+		}
+		_ = a.Close()
+	})
+	got, err := io.ReadAll(b)
+	wg.Wait()
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d of %d bytes, %v", len(got), len(want), err)
+	}
+	if _, err := b.Write([]byte("x")); err == nil {
+		t.Error("a write to who has closed goes well")
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("read after Close: %v", err)
+	}
+}
+
+func TestFullWindowMakesTheWriterWait(t *testing.T) {
+	a, b := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL(), Nodes: 1000})
+	try := a.(interface {
+		TryWrite(b []byte) (int, error)
+	})
+	total := 0
+	for { // until nothing more fits
+		n, err := try.TryWrite(make([]byte, 10_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if total += n; n == 0 {
+			break
+		}
+	}
+	if total == 0 || total > 256<<10 {
+		t.Errorf("%d bytes went out without an answer, the window is 256 KiB", total)
+	}
+	if err := a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Write(make([]byte, 10_000)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a write to a full window: %v", err)
+	}
+	if err := a.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := a.Write(make([]byte, 1<<20)); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := io.ReadFull(b, make([]byte, total+1<<20)); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if err := b.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a read of nothing: %v", err)
+	}
+}
+
+func TestCloseUnblocksReadAndWrite(t *testing.T) {
+	a, _ := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL()})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read: %v", err)
+		}
+	})
+	wg.Go(func() {
+		if _, err := a.Write(make([]byte, 16<<20)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write: %v", err)
+		}
+	})
+	_ = a.Close()
+	wg.Wait()
+}
+
+func TestMissingRepeatedAndForeignMessagesBreak(t *testing.T) {
+	s := plain(t, server.Options{})
+	for name, raw := range map[string][]byte{
+		"missing":   natsbus.DataMessage(2, "x"),
+		"garbage":   []byte("hello"),
+		"empty":     {},
+		"over kind": append([]byte{99}, make([]byte, 20)...),
+		"unearned":  append([]byte{4, 1, 0, 0, 0, 0, 0, 0, 0}, 255, 255, 255, 0, 0, 0, 0, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t, natsbus.Config{URL: s.ClientURL(), Job: name})
+			if err := natsbus.Inject(a, false, raw); err != nil {
+				t.Fatal(err)
+			}
+			for side, c := range map[string]net.Conn{"hears it": b, "is told": a} {
+				_, err := c.Read(make([]byte, 1))
+				if err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("who %s: %v", side, err)
+				}
+				if name == "missing" && !strings.Contains(err.Error(), "message 2 came where 1 was due") {
+					t.Errorf("who %s: %v", side, err)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatCameBeforeAGapIsRead(t *testing.T) {
+	a, b := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL()})
+	if _, err := a.Write([]byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := natsbus.Inject(a, false, natsbus.DataMessage(9, "after")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(b)
+	if string(got) != "before" || err == nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestDialAndListenFaults(t *testing.T) {
+	s := plain(t, server.Options{})
+	c := open(t, natsbus.Config{URL: s.ClientURL()})
+	if _, err := c.Dial(soon(t), "bus://node.7"); err == nil || !strings.Contains(err.Error(), "bus://node.7: connection refused") {
+		t.Errorf("nobody is there: %v", err)
+	}
+	l, err := c.Listen(soon(t), "bus://node.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Listen(soon(t), "bus://node.7"); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("taken: %v", err)
+	}
+	other := open(t, natsbus.Config{URL: s.ClientURL(), Job: "job.other"})
+	if _, err := other.Dial(soon(t), "bus://node.7"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("a node of another job: %v", err)
+	}
+	_ = l.Close()
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept after close: %v", err)
+	}
+	if _, err := c.Dial(soon(t), "bus://node.7"); err == nil {
+		t.Error("a closed listener answers")
+	}
+	for _, bad := range []string{"", "bus://x", "bus://node.-1", "bus://node.01", "tcp://h:1"} {
+		if _, err := c.Dial(soon(t), bad); err == nil {
+			t.Errorf("%q is taken for an address", bad)
+		}
+	}
+	_ = c.Close()
+	if _, err := c.Dial(soon(t), "bus://node.7"); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestConfigFaultsAreAllReported(t *testing.T) {
+	_, err := natsbus.New(natsbus.Config{URL: "http://u:secret@h", Nodes: -1})
+	for _, want := range []string{"job's id is missing", "http://h: want nats://host:port", "-1 nodes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s in: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
+// refusal is the error of a carrier that cannot listen.
+func refusal(t *testing.T, cfg natsbus.Config) string {
+	t.Helper()
+	_, err := open(t, cfg).Listen(soon(t), "bus://node.0")
+	if err == nil {
+		t.Fatal("it listens")
+	}
+	return err.Error()
+}
+
+func TestServerFaultsSayWhereAndWhatToDo(t *testing.T) {
+	s := plain(t, server.Options{Authorization: "right"})
+	if got := refusal(t, natsbus.Config{URL: s.ClientURL(), Token: "wrong"}); !strings.Contains(got, s.ClientURL()) || !strings.Contains(got, "check the token") || strings.Contains(got, "wrong") {
+		t.Error(got)
+	}
+	got := refusal(t, natsbus.Config{URL: "nats://u:secret@127.0.0.1:1", ConnectTimeout: 50 * time.Millisecond})
+	if !strings.Contains(got, "no NATS server at nats://127.0.0.1:1: ") || !strings.Contains(got, "connection refused: start one there, or correct the URL") || strings.Contains(got, "secret") {
+		t.Error(got)
+	}
+	tiny := plain(t, server.Options{MaxPayload: 1024})
+	if got := refusal(t, natsbus.Config{URL: tiny.ClientURL()}); !strings.Contains(got, "max_payload is 1024 bytes: want at least 4096") {
+		t.Error(got)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := open(t, natsbus.Config{URL: "nats://127.0.0.1:1"}).Listen(ctx, "bus://node.0"); err == nil {
+		t.Error("a context that has ended does not end the wait")
+	}
+}
+
+func TestServerThatComesLaterIsWaitedFor(t *testing.T) {
+	port := freePort(t)
+	c := open(t, natsbus.Config{URL: "nats://127.0.0.1:" + strconv.Itoa(port)})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		l, err := c.Listen(soon(t), "bus://node.0")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = l.Close()
+	})
+	outage(t, 50*time.Millisecond)
+	s := plain(t, server.Options{Port: port})
+	wg.Wait()
+	_ = c.Close()
+	stop(s)
+}
+
+func TestPermissionsOfOneJobAreEnough(t *testing.T) {
+	only := &server.SubjectPermission{Allow: []string{"ditask.a.>"}}
+	s := plain(t, server.Options{Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: only, Subscribe: only}}}})
+	url := strings.Replace(s.ClientURL(), "nats://", "nats://u:p@", 1)
+	a, b := pair(t, natsbus.Config{URL: url, Job: "a"})
+	if _, err := a.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	if got := refusal(t, natsbus.Config{URL: url, Job: "a.b"}); !strings.Contains(got, "allow this user to publish and subscribe to ditask.a~2eb.>") {
+		t.Error(got)
+	}
+}
+
+func TestNKeyAndCredentials(t *testing.T) {
+	dir := t.TempDir()
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, _ := user.Seed()
+	public, _ := user.PublicKey()
+	seedFile := filepath.Join(dir, "u.nk")
+	if err := os.WriteFile(seedFile, seed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := plain(t, server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}})
+	pair(t, natsbus.Config{URL: s.ClientURL(), NKeyFile: seedFile})
+	if got := refusal(t, natsbus.Config{URL: s.ClientURL()}); !strings.Contains(got, "check the token, user, credentials or nkey") {
+		t.Error(got)
+	}
+
+	operator, _ := nkeys.CreateOperator()
+	account, _ := nkeys.CreateAccount()
+	accountKey, _ := account.PublicKey()
+	operatorKey, _ := operator.PublicKey()
+	oc := jwt.NewOperatorClaims(operatorKey)
+	if _, err := oc.Encode(operator); err != nil {
+		t.Fatal(err)
+	}
+	accountJWT, err := jwt.NewAccountClaims(accountKey).Encode(operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	userJWT, err := jwt.NewUserClaims(public).Encode(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := jwt.FormatUserConfig(userJWT, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	credsFile := filepath.Join(dir, "u.creds")
+	if err := os.WriteFile(credsFile, creds, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resolver := &server.MemAccResolver{}
+	if err := resolver.Store(accountKey, accountJWT); err != nil {
+		t.Fatal(err)
+	}
+	js := plain(t, server.Options{TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver})
+	pair(t, natsbus.Config{URL: js.ClientURL(), CredsFile: credsFile})
+	if got := refusal(t, natsbus.Config{URL: js.ClientURL(), CredsFile: credsFile + "x"}); !strings.Contains(got, "no such file") {
+		t.Error(got)
+	}
+}
+
+func TestTLSToAServerWithAName(t *testing.T) {
+	f, stranger := certtest.New(t), certtest.New(t)
+	tlsConfig, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := plain(t, server.Options{TLSConfig: tlsConfig, TLS: true, TLSVerify: true, TLSTimeout: 5})
+	url := strings.Replace(s.ClientURL(), "nats://", "tls://", 1)
+	right, err := natsbus.LoadTLS(f.Cert, f.Key, f.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair(t, natsbus.Config{URL: url, TLS: right})
+	wrong, err := natsbus.LoadTLS(stranger.Cert, stranger.Key, stranger.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := refusal(t, natsbus.Config{URL: url, TLS: wrong}); !strings.Contains(got, "check the certificates") {
+		t.Error(got)
+	}
+	if got := refusal(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL(), TLS: right}); !strings.Contains(got, "whether both sides use TLS") {
+		t.Error(got)
+	}
+}
+
+func TestCheckTellsOfTheServer(t *testing.T) {
+	s := ours(t, embedded.Config{Token: "word"})
+	info, err := natsbus.Check(soon(t), natsbus.Config{URL: strings.Replace(s.URL(), "//", "//word@", 1), Job: "doctor", Logger: quiet()})
+	if err != nil || info.Server != server.VERSION || info.URL != s.URL() || info.RoundTrip <= 0 || info.MaxPayload != 1<<20 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// TestSubjectsStayBelowTheJob hears all that two nodes say to each other.
+func TestSubjectsStayBelowTheJob(t *testing.T) {
+	s := plain(t, server.Options{})
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	sub, err := nc.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	a, b := pair(t, natsbus.Config{URL: s.ClientURL(), Job: "x.y z"})
+	_, _ = a.Write([]byte("x"))
+	_, _ = b.Read(make([]byte, 1))
+	for range 3 { // dial, accept, data
+		m, err := sub.NextMsgWithContext(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(m.Subject, "ditask.x~2ey~20z.") || !strings.HasPrefix(m.Reply, "ditask.x~2ey~20z.conn.") {
+			t.Errorf("subject %q, reply %q", m.Subject, m.Reply)
+		}
+	}
+}
