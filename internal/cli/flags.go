@@ -80,15 +80,15 @@ func jobFlags() []urfave.Flag {
 
 // The flags of a NATS server elsewhere, for a job and for doctor.
 func natsURL() urfave.Flag {
-	return &urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas", EnvVars: []string{control.VarBus}}
+	return &urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas"}
 }
 
 func natsCreds() urfave.Flag {
-	return &urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user", EnvVars: []string{control.VarBusCreds}}
+	return &urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user"}
 }
 
 func natsNKey() urfave.Flag {
-	return &urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey", EnvVars: []string{control.VarBusNKey}}
+	return &urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"}
 }
 
 // certFlags are the flags of certificates, for a job and for doctor.

@@ -315,15 +315,15 @@ func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, err
 	c.mu.Unlock()
 	sub, err := nc.Subscribe(c.dialSubject(id), l.hear)
 	if err == nil {
+		l.mu.Lock()
+		l.sub = sub
+		l.mu.Unlock()
 		err = settled(ctx, nc)
 	}
 	if err != nil {
 		_ = l.Close()
 		return nil, c.fault(err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sub = sub
 	return l, nil
 }
 
