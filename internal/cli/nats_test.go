@@ -30,7 +30,7 @@ func external(t *testing.T) string {
 }
 
 // greetings runs hello, and checks that each node has heard each other.
-func greetings(t *testing.T, n int, args ...string) *job {
+func greetings(t *testing.T, n int, args ...string) {
 	t.Helper()
 	j := newJob(t, hello, append(args, "-n", fmt.Sprint(n))...)
 	var out bytes.Buffer
@@ -41,7 +41,6 @@ func greetings(t *testing.T, n int, args ...string) *job {
 			t.Errorf("node %d was heard %d times, want %d:\n%s%s", from, got, n-1, out.String(), j.log.String())
 		}
 	}
-	return j
 }
 
 func TestL14FinishIsFinishOverNATS(t *testing.T) {

@@ -436,7 +436,8 @@ func (k *conn) breakOff(err error) {
 	k.mu.Lock()
 	peer, fresh := k.peer, k.err == nil
 	k.mu.Unlock()
-	if k.fail(err); fresh {
+	_ = k.fail(err)
+	if fresh {
 		k.bus.broken(k.remote, err)
 	}
 	if peer != "" {
