@@ -163,23 +163,22 @@ func BenchmarkNATSRaw(b *testing.B) {
 			nc, answers := natsPlain(b)
 			body := make([]byte, size.bytes)
 			most := min(size.messages, 16<<20/size.bytes) // between two answers
-			b.SetBytes(int64(size.bytes * size.messages))
-			b.ReportAllocs()
-			for b.Loop() {
-				for sent := 0; sent < size.messages; {
-					for range min(most, size.messages-sent) {
-						if err := nc.Publish(rawFlood, body); err != nil {
-							b.Fatal(err)
-						}
-						sent++
-					}
-					if err := nc.Publish(rawCount, nil); err != nil {
-						b.Fatal(err)
-					}
-					<-answers
+			sent := 0
+			ask := func() error { // for the answer
+				if err := nc.Publish(rawCount, nil); err != nil {
+					return err
 				}
+				<-answers
+				return nil
 			}
-			perMessage(b, size.messages)
+			bursts(b, size.bytes, size.messages, func() error {
+				if sent++; sent%most == 0 {
+					if err := ask(); err != nil {
+						return err
+					}
+				}
+				return nc.Publish(rawFlood, body)
+			}, ask)
 		})
 	}
 }

@@ -20,16 +20,21 @@ const shortToken = 16
 func cautions(env control.Env, plan placement.Plan, auto bool) []string {
 	var out []string
 	open, tcp := "", false
+	var addrs []string
 	for _, n := range plan.Local() {
-		for _, addr := range append([]string{n.Listen}, n.Extern...) {
-			a, err := placement.ParseAddress(addr)
-			if err != nil {
-				continue // a node that does not listen
-			}
-			tcp = tcp || a.Scheme == "tcp"
-			if open == "" && a.Exposed() {
-				open = addr
-			}
+		addrs = append(append(addrs, n.Listen), n.Extern...)
+	}
+	if plan.RunsBus() {
+		addrs = append(addrs, plan.BusListen)
+	}
+	for _, addr := range addrs {
+		a, err := placement.ParseAddress(addr)
+		if err != nil {
+			continue // a node that does not listen
+		}
+		tcp = tcp || a.Scheme == "tcp"
+		if open == "" && a.Exposed() {
+			open = addr
 		}
 	}
 	if open != "" && env.TLSCert == "" {

@@ -34,7 +34,7 @@ router/memory -> std router
 router/mesh -> std router internal/certs
 router/mesh (test) -> internal/certtest
 router/natsbus -> std internal/certs github.com/nats-io/nats.go
-router/natsbus (test) -> router router/natsbus/embedded github.com/nats-io
+router/natsbus (test) -> router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std github.com/nats-io/nats-server
 router/natsbus/embedded (test) -> github.com/nats-io/nats.go
 router/routertest -> std testing router
@@ -80,7 +80,7 @@ internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/certtest -> std testing internal/certs
 internal/bench -> std
-internal/bench (test) -> parallel parallel/control task
+internal/bench (test) -> parallel parallel/control task router/natsbus/embedded github.com/nats-io/nats.go
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/chaos -> std
