@@ -40,7 +40,8 @@ func (r *Router) keepReaching(m Member, addr string, relayTo int) {
 	for r.ctx.Err() == nil {
 		r.mu.Lock()
 		s := r.peers[m.ID]
-		over := r.was[m.ID].incarnation >= m.Incarnation || s != nil && s.peer.Incarnation > m.Incarnation || r.known[m.ID] > m.Incarnation
+		was := r.was[m.ID]
+		over := was.incarnation > m.Incarnation || was.incarnation == m.Incarnation && errors.Is(was.err, errLeft) || s != nil && s.peer.Incarnation > m.Incarnation || r.known[m.ID] > m.Incarnation
 		r.mu.Unlock()
 		if over {
 			return

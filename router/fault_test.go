@@ -96,25 +96,27 @@ func TestR5EverySendToALostPeerIsAccountedFor(t *testing.T) {
 	})
 }
 
-// TestR5ANodeOutlivesOneThatItHasGivenUp cuts until both have given the other up:
-// the one that calls is told so by its own memory, and does not end for it.
-func TestR5ANodeOutlivesOneThatItHasGivenUp(t *testing.T) {
+// TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay cuts for long, and heals.
+func TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := routertest.NewWire(memory.New())
 		nodes, _ := two(t, wire, func(*router.Config) {})
-		var failed error
-		nodes[1].Watch(func(c router.Change) {
-			if c.Kind == router.Failed {
-				failed = c.Err
-			}
-		})
+		var failed [2]error
+		for id, n := range nodes {
+			n.Watch(func(c router.Change) {
+				if c.Kind == router.Failed {
+					failed[id] = c.Err
+				}
+			})
+		}
 		wire.Cut()
 		<-time.After(20 * time.Second)
 		wire.Heal()
 		<-time.After(5 * time.Second)
 		synctest.Wait()
-		if failed != nil {
-			t.Error(failed)
+		no, ok := errors.AsType[*router.RefusedError](failed[1])
+		if failed[0] != nil || !ok || no.Code != router.RefuseLost {
+			t.Errorf("failed: %v", failed)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
 	})

@@ -325,7 +325,15 @@ func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 	defer unlock()
 	s, refuse := r.find(h)
 	if refuse != nil { // a node that this one has given up: the next one may answer here
-		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: refuse})
+		var w welcome
+		if _, err := writeMsg(conn, nil, proof{Proof: pr, Refuse: refuse}); err == nil && refuse.Code == RefuseLost {
+			_, _ = readMsg(conn, &w)
+		}
+		if w.Refuse != nil && r.makesWay(h.Node, refuse, w.Refuse) {
+			err := r.cutOff(w.Refuse, h.Node)
+			r.fail(err)
+			return nil, err
+		}
 		return nil, fmt.Errorf("%s: %s", conn.RemoteAddr(), refuse.Reason)
 	}
 	p := proof{Proof: pr}
@@ -351,6 +359,16 @@ func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 		}
 	}
 	return s.attach(conn, true, w.Got)
+}
+
+// makesWay reports whether this node ends because it and another one have given
+// each other up: of two that live, the higher one comes back as a new incarnation.
+func (r *Router) makesWay(other int, mine, theirs *refusal) bool {
+	return mine != nil && mine.Code == RefuseLost && theirs.Code == RefuseLost && r.cfg.Node > other
+}
+
+func (r *Router) cutOff(no *refusal, by int) error {
+	return fmt.Errorf("cut off from the job: %w", &RefusedError{no.Code, no.Reason, fmt.Sprintf("node.%d", by)})
 }
 
 // serve is the listening side of a connection. n is the stranger at its end, or
@@ -461,9 +479,10 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
 	defer unlock()
 	s, no := r.find(h)
 	if p.Refuse != nil {
-		if code := p.Refuse.Code; no == nil && (code == RefuseLost || code == RefuseStale) {
-			r.fail(fmt.Errorf("cut off from the job: %w", &RefusedError{code, p.Refuse.Reason, fmt.Sprintf("node.%d", h.Node)}))
+		if code := p.Refuse.Code; no == nil && (code == RefuseLost || code == RefuseStale) || r.makesWay(h.Node, no, p.Refuse) {
+			r.fail(r.cutOff(p.Refuse, h.Node))
 		}
+		_, _ = writeMsg(conn, nil, welcome{Refuse: no})
 		return false, nil
 	}
 	if no == nil && !remember(s, p) {
