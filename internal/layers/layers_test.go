@@ -37,6 +37,8 @@ router/natsbus -> std internal/certs github.com/nats-io/nats.go
 router/natsbus (test) -> router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std github.com/nats-io/nats-server
 router/natsbus/embedded (test) -> github.com/nats-io/nats.go
+router/redisbus -> std github.com/redis/go-redis
+router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
 router/routertest -> std testing router
 
 payload -> std
@@ -79,8 +81,10 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/certtest -> std testing internal/certs
+internal/redistest -> std testing github.com/redis/go-redis
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task router/natsbus/embedded github.com/nats-io/nats.go
+internal/bench (test) -> parallel parallel/control task router router/redisbus internal/redistest github.com/redis/go-redis
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/chaos -> std

@@ -1,0 +1,77 @@
+package redisbus
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestEntries(t *testing.T) {
+	want := head{kindAccept, 7, 8, 9}
+	peer := hello{1 << 60, 1 << 20, "00112233aabbccdd"}
+	b := appendHello(appendHead(nil, want), peer)
+	setConsumed(b, 10)
+	want.consumed = 10
+	h, body, err := parseEntry(string(b) + "rest")
+	if h != want || err != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if p, rest, err := parseHello(body); p != peer || rest != "rest" || err != nil {
+		t.Errorf("%+v, %q, %v", p, rest, err)
+	}
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add(string(appendHello(appendHead(nil, head{kind: kindSyn}), hello{1, minWindow, "00112233aabbccdd"})) + "node.0")
+	f.Add(string(appendHead(nil, head{kindData, 1, 2, 3})) + "data")
+	f.Fuzz(func(t *testing.T, entry string) {
+		h, body, err := parseEntry(entry)
+		if err != nil {
+			return
+		}
+		if string(appendHead(nil, h))+body != entry {
+			t.Errorf("%+v %q is not what was sent", h, body)
+		}
+		if p, rest, err := parseHello(body); err == nil && string(appendHello(nil, p))+rest != body {
+			t.Errorf("%+v %q is not what was sent", p, rest)
+		}
+	})
+}
+
+func TestVersions(t *testing.T) {
+	for v, ok := range map[string]bool{
+		"5.0.14": false, "6.0.20": false, "6.2.0": true, "7.0.15": true, "7.2.4": true, "8.1.1": true, "255.255.255": true, "unstable": true,
+	} {
+		if err := judgeVersion(v); (err == nil) != ok {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+}
+
+// serverError is an answer of a server.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+func TestEveryRefusalSaysWhatToDo(t *testing.T) {
+	for word, what := range advice {
+		err := explain("host:1", serverError(word+" and so on"))
+		for _, want := range []string{"host:1", what, word + " and so on"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("want %q in: %v", want, err)
+			}
+		}
+	}
+	for _, err := range []error{serverError("ERR max number of clients reached"), serverError("ERR other"), net.ErrClosed} {
+		if got := explain("host:1", err); !strings.Contains(got.Error(), "host:1") || !errors.Is(got, err) {
+			t.Error(got)
+		}
+	}
+	if _, ok := refusal(redis.Nil); ok {
+		t.Error("nothing there is no refusal")
+	}
+}

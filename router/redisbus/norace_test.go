@@ -1,0 +1,5 @@
+//go:build !race
+
+package redisbus_test
+
+const raceEnabled = false

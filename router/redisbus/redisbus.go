@@ -1,0 +1,149 @@
+package redisbus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Config says which server to use. URL and Job are needed, the zero value of the
+// rest works.
+type Config struct {
+	// URL is redis://user:password@host:port/database, or rediss:// for TLS. All
+	// but the host may be left out.
+	URL string
+	// Job is the job's id: all nodes of a job, and no others, have the same.
+	Job string
+	// TLS is used for a rediss:// URL: authorities other than the system's, and a
+	// certificate if the server wants one. Nil means the system's authorities.
+	TLS *tls.Config
+	// WindowBytes is how much may be under way in each direction of a connection,
+	// 1 MiB. Who reads decides.
+	WindowBytes int
+	Logger      *slog.Logger // slog.Default() if nil
+}
+
+// Carrier satisfies router.Carrier.
+type Carrier struct {
+	cfg     Config
+	opt     *redis.Options
+	opening chan struct{} // held by who opens the endpoint
+	e       *endpoint     // of that one
+}
+
+// New returns a carrier. It does not connect: Listen and Dial do.
+func New(cfg Config) (*Carrier, error) {
+	if cfg.WindowBytes == 0 {
+		cfg.WindowBytes = 1 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	var errs []error
+	if cfg.Job == "" {
+		errs = append(errs, errors.New("the job's id is missing"))
+	}
+	if cfg.WindowBytes < minWindow || cfg.WindowBytes > maxWindow {
+		errs = append(errs, fmt.Errorf("WindowBytes %d is not in %d..%d", cfg.WindowBytes, minWindow, maxWindow))
+	}
+	opt, err := options(cfg)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("the URL of the server: %w", err))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("redisbus config: %w", errors.Join(errs...))
+	}
+	return &Carrier{cfg: cfg, opt: opt, opening: make(chan struct{}, 1)}, nil
+}
+
+const (
+	minWindow = 4 << 10
+	maxWindow = 1 << 30
+)
+
+const scheme = "bus://"
+
+// word is the part of an address after the scheme.
+func word(address string) (string, error) {
+	w, ok := strings.CutPrefix(address, scheme)
+	if !ok || w == "" {
+		return "", fmt.Errorf("address %q: want %sword, as in %snode.0", address, scheme, scheme)
+	}
+	return w, nil
+}
+
+// key is the name of a key of the job.
+func (c *Carrier) key(sort, name string) string {
+	return "ditask:{" + url.QueryEscape(c.cfg.Job) + "}:" + sort + ":" + url.QueryEscape(name)
+}
+
+type addr string
+
+func (addr) Network() string  { return "bus" }
+func (a addr) String() string { return string(a) }
+
+// Listen takes address for the caller. Whoever listened on it before, and has not
+// closed it, is not found any more.
+func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, error) {
+	w, err := word(address)
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	l, err := e.listen(ctx, w)
+	if err != nil {
+		e.release()
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// Advertise is the address that l was given.
+func (c *Carrier) Advertise(l net.Listener) string { return l.Addr().String() }
+
+// Dial connects to who listens on address, and waits until that answers.
+func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
+	w, err := word(address)
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	conn, err := e.dial(ctx, w)
+	if err != nil {
+		e.release()
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// acquire returns an open endpoint; the caller releases it.
+func (c *Carrier) acquire(ctx context.Context) (*endpoint, error) {
+	select {
+	case c.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-c.opening }()
+	if c.e != nil && c.e.retain() {
+		return c.e, nil
+	}
+	e, err := open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	c.e = e
+	return e, nil
+}

@@ -1,0 +1,175 @@
+package redisbus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// answerTime is how long the server may take to answer before the connection
+	// to it is made anew: less than a session's LinkTimeout.
+	answerTime = 4 * time.Second
+	dialTime   = 4 * time.Second
+	// poolSize is for the reader, the writer, the keeper, and whoever dials.
+	poolSize = 4
+)
+
+// options are go-redis's options for cfg. ctx ends what is being dialled.
+func options(cfg Config) (*redis.Options, error) {
+	opt, err := redis.ParseURL(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("want redis://user:password@host:port/database, or rediss:// for TLS: %w", withoutURL(err))
+	}
+	if opt.Network != "tcp" {
+		return nil, errors.New("want redis://user:password@host:port/database, or rediss:// for TLS")
+	}
+	if cfg.TLS != nil {
+		if opt.TLSConfig == nil {
+			return nil, errors.New("there is a TLS configuration, and the URL is without TLS: want rediss://")
+		}
+		name := opt.TLSConfig.ServerName
+		opt.TLSConfig = cfg.TLS.Clone()
+		if opt.TLSConfig.ServerName == "" {
+			opt.TLSConfig.ServerName = name
+		}
+	}
+	opt.Protocol = 2
+	opt.DisableIdentity = true // it would need one more permission
+	opt.MaxRetries = -1        // this package knows what may be said twice
+	opt.ContextTimeoutEnabled = true
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout = dialTime, answerTime, answerTime, answerTime
+	opt.DialerRetries = 1
+	opt.PoolSize, opt.PipelinePoolSize, opt.MinIdleConns = poolSize, -1, 0
+	opt.ReadBufferSize, opt.WriteBufferSize = 64<<10, 64<<10
+	return opt, nil
+}
+
+// withoutURL takes what may be a part of the password out of an error of package
+// url.
+func withoutURL(err error) error {
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return errors.New("this is no URL (in a password, characters such as / @ : # % are written as %2F and so on)")
+	}
+	return err
+}
+
+// dialer connects to the server until ctx ends. It never fails: go-redis prints
+// every dial that does to stderr, past the logger, so the connection that it gets
+// says what happened.
+func dialer(life context.Context, cfg *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		d := net.Dialer{KeepAlive: 15 * time.Second}
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return failedConn{err}, nil
+		}
+		if cfg == nil {
+			return c, nil
+		}
+		t := tls.Client(c, cfg)
+		if err := t.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			if ctx.Err() != nil {
+				err = fmt.Errorf("no answer, does the server speak TLS at this port? (%w)", err)
+			}
+			return failedConn{fmt.Errorf("tls: %w", err)}, nil
+		}
+		return t, nil
+	}
+}
+
+// failedConn is a connection that could not be made.
+type failedConn struct{ err error }
+
+func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
+func (failedConn) Close() error                     { return nil }
+func (failedConn) LocalAddr() net.Addr              { return addr("") }
+func (failedConn) RemoteAddr() net.Addr             { return addr("") }
+func (failedConn) SetDeadline(time.Time) error      { return nil }
+func (failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// advice is what to do about the errors of a server, by the word that they begin
+// with.
+var advice = map[string]string{
+	"NOAUTH":      "it wants a password: put it into the URL, redis://user:password@host:port",
+	"WRONGPASS":   "it does not take the user and password of the URL",
+	"NOPERM":      "the user of the URL may not do that: package redisbus says which commands and keys it needs",
+	"OOM":         "it has no memory left: raise its maxmemory; a job needs some MiB for each node",
+	"READONLY":    "it is a replica: put the primary into the URL",
+	"LOADING":     "it has just been started: this is tried again",
+	"MASTERDOWN":  "it is a replica that has lost its primary: put the primary into the URL",
+	"MISCONF":     "it cannot save to disk and takes no writes: make room on its disk, or CONFIG SET stop-writes-on-bgsave-error no",
+	"MOVED":       "it is one of a cluster, and the keys of this job are at the server named after the slot: put that one into the URL",
+	"ASK":         "it is one of a cluster that is moving the keys of this job: this is tried again",
+	"CLUSTERDOWN": "its cluster is down",
+	"NOREPLICAS":  "it has fewer replicas than it needs to take writes (min-replicas-to-write)",
+}
+
+// explain says which server an error is of, and what to do about it.
+func explain(server string, err error) error {
+	if text, ok := refusal(err); ok {
+		word, _, _ := strings.Cut(text, " ")
+		if what := advice[word]; what != "" {
+			return fmt.Errorf("redis at %s: %s (%w)", server, what, err)
+		}
+		if strings.HasPrefix(text, "ERR max number of clients") {
+			return fmt.Errorf("redis at %s: every node needs three connections: raise its maxclients (%w)", server, err)
+		}
+	}
+	return fmt.Errorf("redis at %s: %w", server, err)
+}
+
+// refusal is the text of an error that the server itself has answered with.
+func refusal(err error) (string, bool) {
+	var answer redis.Error
+	if !errors.As(err, &answer) || errors.Is(err, redis.Nil) {
+		return "", false
+	}
+	return answer.Error(), true
+}
+
+// checkVersion asks the server how old it is. HELLO needs no permission.
+func checkVersion(ctx context.Context, rdb *redis.Client) error {
+	reply, err := rdb.Do(ctx, "hello").Slice()
+	if err != nil {
+		text, ok := refusal(err)
+		if ok && strings.HasPrefix(text, "ERR") {
+			return fmt.Errorf("want Redis 6.2 or later, or Valkey: it does not know HELLO (%w)", err)
+		}
+		return err
+	}
+	for i := 0; i+1 < len(reply); i += 2 {
+		if reply[i] == "version" {
+			return judgeVersion(fmt.Sprint(reply[i+1]))
+		}
+	}
+	return nil
+}
+
+// judgeVersion refuses what has no XADD NOMKSTREAM.
+func judgeVersion(v string) error {
+	parts := strings.Split(v, ".")
+	if len(parts) < 2 {
+		return nil // an imitation: it will tell by the commands that it refuses
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	if err1 == nil && err2 == nil && (major < 6 || major == 6 && minor < 2) {
+		return fmt.Errorf("it is version %s: want Redis 6.2 or later, or Valkey", v)
+	}
+	return nil
+}
