@@ -45,6 +45,13 @@ var (
 const varRaw = "DITASK_BENCH_RAW"
 
 func TestMain(m *testing.M) {
+	if is, err := redisMain(); is {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	switch {
 	case os.Getenv(varRaw) != "":
 		if err := rawPeer(os.Getenv(varRaw)); err != nil {

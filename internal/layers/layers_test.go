@@ -83,8 +83,7 @@ internal/certs -> std
 internal/certtest -> std testing internal/certs
 internal/redistest -> std testing github.com/redis/go-redis
 internal/bench -> std
-internal/bench (test) -> parallel parallel/control task router/natsbus/embedded github.com/nats-io/nats.go
-internal/bench (test) -> parallel parallel/control task router router/redisbus internal/redistest github.com/redis/go-redis
+internal/bench (test) -> parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/chaos -> std
