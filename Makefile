@@ -29,8 +29,12 @@ build: ## build bin/ditask, one static file
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '-s -w' -o bin/ditask ./ditask
 	@bin/ditask version
 
+.PHONY: deps
+deps: ## install the servers that tests run, on Debian
+	@.ci/deps
+
 .PHONY: check
-check: fmt vet lint cross race test fuzz smoke chaos ## all that CI runs; takes some minutes
+check: deps fmt vet lint cross race test fuzz smoke chaos ## all that CI runs; takes some minutes
 	@echo "check: ok"
 
 .PHONY: fmt
