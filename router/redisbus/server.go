@@ -23,7 +23,7 @@ const (
 	poolSize = 4
 )
 
-// options are go-redis's options for cfg. ctx ends what is being dialled.
+// options are go-redis's options for cfg, without the dialer.
 func options(cfg Config) (*redis.Options, error) {
 	opt, err := redis.ParseURL(cfg.URL)
 	if err != nil {
