@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
+	"github.com/ditask/ditask/router/redisbus"
 )
 
 // connector is how a node reaches the others: a carrier, and what runs below it.
@@ -36,8 +38,10 @@ func newConnector(env control.Env, token string, log *slog.Logger) (*connector, 
 		return connectMesh(env, token, log)
 	case "nats", "tls":
 		return connectNATS(env, token, log)
+	case "redis", "rediss":
+		return connectRedis(env, token, log)
 	}
-	return nil, fmt.Errorf("%s: no carrier for %s: want nats://host:port or tls://host:port", control.VarBus, natsbus.Public(env.Bus))
+	return nil, fmt.Errorf("%s: no carrier for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus, natsbus.Public(env.Bus))
 }
 
 // connectMesh connects nodes by sockets.
@@ -122,6 +126,22 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	return c, nil
 }
 
+// connectRedis connects nodes through a Redis server.
+func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, error) {
+	if err := checkBus(env, token); err != nil {
+		return nil, err
+	}
+	tlsConfig, err := busTLS(env)
+	if err != nil {
+		return nil, err
+	}
+	carrier, err := redisbus.New(redisbus.Config{URL: env.Bus, Job: env.JobID, TLS: tlsConfig, Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
+	}
+	return &connector{carrier: carrier, close: func(bool) {}}, nil // it ends with its last connection
+}
+
 // checkBus checks what a job over a server needs.
 func checkBus(env control.Env, token string) error {
 	for name, list := range map[string][]string{control.VarListen: {env.Listen}, control.VarAttach: env.Attach} {
@@ -167,7 +187,7 @@ func busTLS(env control.Env) (*tls.Config, error) {
 	if env.BusAuth == control.BusAuthJob || env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
 		return jobTLS(env)
 	}
-	return natsbus.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+	return certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
 }
 
 // beyondLoopback reports whether other machines can reach a host:port.

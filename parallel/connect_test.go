@@ -30,7 +30,7 @@ func TestCarrierFollowsFromTheBus(t *testing.T) {
 
 func TestConnectorFaults(t *testing.T) {
 	for want, env := range map[string]control.Env{
-		"DITASK_BUS: no carrier for ftp://h: want nats://host:port":       {Bus: "ftp://u:secret@h"},
+		"DITASK_BUS: no carrier for ftp://h: want nats://, tls://, redis:// or rediss://host:port":       {Bus: "ftp://u:secret@h"},
 		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`: {Bus: "nats://127.0.0.1:1", JobID: "j", Listen: "tcp://h:1"},
 		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:         {Bus: "nats://127.0.0.1:1", JobID: "j", Attach: []string{"x"}},
 		"the job has no token, and other users can reach the server":      {Bus: "nats://u:secret@h:1", JobID: "j"},

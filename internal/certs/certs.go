@@ -155,6 +155,37 @@ func Verify(pool *x509.CertPool, chain []*x509.Certificate, usage x509.ExtKeyUsa
 // begins is how PEM text begins, and no path does.
 const begins = "-----BEGIN "
 
+// Client makes the TLS of a client of a server that is none of the job's nodes:
+// of the authority that it trusts, or the system's, and a certificate with its
+// key, or none; each a file or PEM text. The server's certificate must have its
+// host's name.
+func Client(cert, key, ca string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cert != "" || key != "" {
+		certPEM, err := read(cert)
+		keyPEM, keyErr := read(key)
+		if err = errors.Join(err, keyErr); err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		pair, err := tls.X509KeyPair(certPEM, keyPEM)
+		if err != nil {
+			return nil, fmt.Errorf("tls: a certificate and its key go together: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	if ca != "" {
+		pem, err := read(ca)
+		if err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("tls: the authority's file holds no certificate")
+		}
+	}
+	return cfg, nil
+}
+
 // IsText reports whether s is PEM text, and no path.
 func IsText(s string) bool { return strings.HasPrefix(s, begins) }
 

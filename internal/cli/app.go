@@ -113,7 +113,7 @@ func (c *command) commands() []*urfave.Command {
 	asJSON := &urfave.BoolFlag{Name: "json", Usage: "print JSON"}
 	cmds := []*urfave.Command{
 		{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(jobFlags(), asJSON), Action: c.plan},
-		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: append(certFlags(), natsURL(), natsCreds(), natsNKey(), asJSON), Action: c.doctor},
+		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: append(certFlags(), natsURL(), natsCreds(), natsNKey(), redisURL(), asJSON), Action: c.doctor},
 		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), asJSON), Action: c.tls},
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},

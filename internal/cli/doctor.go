@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,9 +17,11 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/router/natsbus"
+	"github.com/ditask/ditask/router/redisbus"
 )
 
 // The grades of a finding.
@@ -44,9 +47,12 @@ func (c *command) doctor(ctx *urfave.Context) error {
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()
 	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.Getenv), checkKubernetes(os.Getenv)}
+	files := [3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}
 	if u := ctx.String("nats-url"); u != "" {
-		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")},
-			[3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}))
+		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")}, files))
+	}
+	if u := ctx.String("redis-url"); u != "" {
+		findings = append(findings, checkRedis(limited, u, files))
 	}
 	if ctx.Bool("json") {
 		if err := writeJSON(c.stdout, findings); err != nil {
@@ -142,18 +148,39 @@ func checkPort(ctx context.Context) finding {
 	return finding{gradeOK, "port", fmt.Sprintf("port %d, the first for jobs on several machines, is free", placement.DefaultPort), ""}
 }
 
-// checkNATS connects with the server that was given; certs are the files of a
-// certificate, its key and an authority.
-func checkNATS(ctx context.Context, cfg natsbus.Config, certs [3]string) finding {
+// clientTLS is the TLS of the files of a certificate, its key and an authority; nil
+// without any.
+func clientTLS(files [3]string) (*tls.Config, error) {
+	if files == [3]string{} {
+		return nil, nil
+	}
+	return certs.Client(files[0], files[1], files[2])
+}
+
+// checkRedis connects with the server that was given.
+func checkRedis(ctx context.Context, url string, files [3]string) finding {
+	fail := func(err error) finding {
+		return finding{gradeBad, "redis", err.Error(), "jobs with this --redis-url will not run"}
+	}
+	config, err := clientTLS(files)
+	if err != nil {
+		return fail(err)
+	}
+	info, err := redisbus.Check(ctx, redisbus.Config{URL: url, Job: "doctor", TLS: config, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return fail(err)
+	}
+	return finding{gradeOK, "redis", fmt.Sprintf("%s answers in %v: version %s", redisbus.Public(url), info.RoundTrip.Round(time.Microsecond), info.Version), ""}
+}
+
+// checkNATS connects with the server that was given.
+func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding {
 	fail := func(err error) finding {
 		return finding{gradeBad, "nats", err.Error(), "jobs with this --nats-url will not run"}
 	}
-	if certs != [3]string{} {
-		tls, err := natsbus.LoadTLS(certs[0], certs[1], certs[2])
-		if err != nil {
-			return fail(err)
-		}
-		cfg.TLS = tls
+	var err error
+	if cfg.TLS, err = clientTLS(files); err != nil {
+		return fail(err)
 	}
 	cfg.Job, cfg.Name, cfg.ConnectTimeout, cfg.Logger = "doctor", "ditask doctor", time.Second, slog.New(slog.DiscardHandler)
 	info, err := natsbus.Check(ctx, cfg)

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +20,7 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/trace"
 	"github.com/ditask/ditask/router/natsbus"
+	"github.com/ditask/ditask/router/redisbus"
 )
 
 // The groups of flags in the help.
@@ -51,8 +54,8 @@ func jobFlags() []urfave.Flag {
 		text(groupWhere, "platform", "", "where the launchers run: local (default: local)"),
 		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
 		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
-		natsURL(), natsCreds(), natsNKey(),
-		text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server"),
+		natsURL(), natsCreds(), natsNKey(), redisURL(),
+		text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server, in place of --redis-url"),
 		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},
 		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
 
@@ -91,6 +94,22 @@ func natsNKey() urfave.Flag {
 	return &urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"}
 }
 
+// redisURL is the flag of a Redis server, for a job and for doctor.
+func redisURL() urfave.Flag {
+	return &urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{"DITASK_REDIS_URL"}}
+}
+
+// redisServer is the URL of the Redis server that the flags name; empty: none.
+func redisServer(ctx *urfave.Context) string {
+	if u := ctx.String("redis-url"); u != "" {
+		return u
+	}
+	if ctx.String("mq-type") != placement.CarrierRedis {
+		return ""
+	}
+	return "redis://" + net.JoinHostPort(ctx.String("redis-host"), strconv.Itoa(ctx.Int("redis-port")))
+}
+
 // certFlags are the flags of certificates, for a job and for doctor.
 func certFlags() []urfave.Flag {
 	return []urfave.Flag{
@@ -107,7 +126,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, plac
 		Job: job, Workers: ctx.Int("parallel-workers"), Protocol: ctx.String("protocol"), Ports: ctx.String("ports"),
 		AttachTo: ctx.String("attach-to"), Address: ctx.String("address"), Labels: ctx.String("labels"),
 		NodeIDs: ctx.String("node-ids"), Topology: ctx.String("topology"),
-		RedisHost: ctx.String("redis-host"), RedisPort: ctx.Int("redis-port"), RunDir: runDir,
+		RunDir: runDir,
 	}
 	var faults []error
 	if ctx.IsSet("mq-type") {
@@ -118,6 +137,18 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, plac
 			faults = append(faults, fmt.Errorf("--nats-url: %w", err))
 		}
 		f.NATSURL = natsbus.Public(u)
+	}
+	if u := redisServer(ctx); u != "" {
+		if err := redisbus.CheckURL(u); err != nil {
+			faults = append(faults, fmt.Errorf("--redis-url: %w", err))
+		}
+		f.RedisURL = redisbus.Public(u)
+	}
+	if p := ctx.Int("redis-port"); p < 1 || p > 65535 {
+		faults = append(faults, fmt.Errorf("--redis-port %d: want a number from 1 to 65535", p))
+	}
+	if ctx.String("redis-url") != "" && (ctx.IsSet("redis-host") || ctx.IsSet("redis-port")) {
+		faults = append(faults, errors.New("--redis-url and --redis-host, --redis-port: give the URL or the others"))
 	}
 	if f.Workers < 1 {
 		faults = append(faults, fmt.Errorf("--parallel-workers %d: want at least 1", f.Workers))
@@ -192,7 +223,7 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
 			Trace:   ctx.Path("trace"),
 			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
-			Bus: ctx.String("nats-url"), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
+			Bus: cmp.Or(ctx.String("nats-url"), redisServer(ctx)), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
 		},
 	}
 	if cfg.LogDir == "" && cfg.Env.Dir != "" {
@@ -238,7 +269,7 @@ func secrets(ctx *urfave.Context, env *control.Env) []error {
 		faults = append(faults, fmt.Errorf("--token-file: %w", err))
 	}
 	faults = append(faults, checkTLS(ctx, env)...)
-	if env.Bus == "" && env.BusCreds+env.BusNKey != "" {
+	if ctx.String("nats-url") == "" && env.BusCreds+env.BusNKey != "" {
 		faults = append(faults, errors.New("--nats-creds and --nats-nkey: belong to --nats-url"))
 	}
 	if env.BusCreds != "" && env.BusNKey != "" {

@@ -46,9 +46,6 @@ func (c *command) run(ctx *urfave.Context) error {
 	if err := joined(ctx, plan); err != nil {
 		return err
 	}
-	if plan.Carrier == placement.CarrierRedis {
-		return usage("--mq-type redis: there is no Redis carrier yet; leave it out to connect the nodes directly")
-	}
 	addr, err := metricsAddress(ctx)
 	if err != nil {
 		return usageError{err}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
-	"github.com/ditask/ditask/router/natsbus"
 )
 
 // tlsAuto is the value of --tls that makes certificates for one job.
@@ -144,7 +143,7 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 	case mode == tlsAuto && given > 0:
 		return []error{errors.New("--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca")}
 	case mode == tlsAuto && env.Bus != "":
-		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
+		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
 	case mode == tlsAuto:
 		now := time.Now()
 		files, err := certs.Make(nil, now, now.Add(autoTLS))
@@ -161,8 +160,11 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 	if len(faults) > 0 {
 		return faults
 	}
+	if strings.HasPrefix(env.Bus, "redis://") {
+		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: the Redis server is to be reached without TLS: give --redis-url rediss://host:port")}
+	}
 	if env.Bus != "" {
-		_, err := natsbus.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+		_, err := certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
 		return asList(err)
 	}
 	_, _, err := certs.Load(env.TLSCert, env.TLSKey, env.TLSCA, time.Now())

@@ -33,8 +33,8 @@ router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
 router/mesh (test) -> internal/certtest
-router/natsbus -> std internal/certs github.com/nats-io/nats.go
-router/natsbus (test) -> router router/mesh router/natsbus/embedded github.com/nats-io
+router/natsbus -> std github.com/nats-io/nats.go
+router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std github.com/nats-io/nats-server
 router/natsbus/embedded (test) -> github.com/nats-io/nats.go
 router/redisbus -> std github.com/redis/go-redis
@@ -59,7 +59,7 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory router/mesh router/natsbus router/natsbus/embedded payload parallel/control parallel/metrics parallel/trace
+parallel -> std task router router/memory router/mesh router/natsbus router/natsbus/embedded router/redisbus internal/certs payload parallel/control parallel/metrics parallel/trace
 parallel/trace -> std
 parallel/metrics -> std
 parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
@@ -70,9 +70,9 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parall
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement router/natsbus internal/traceview
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement router/natsbus router/redisbus internal/traceview
 internal/traceview -> std parallel/trace
-internal/cli (test) -> router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
+internal/cli (test) -> internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
 examples/... -> any

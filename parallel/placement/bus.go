@@ -8,25 +8,26 @@ import (
 	"strings"
 )
 
-// listenNATS gives every node its name on the bus, and the bus its server: one
-// elsewhere, or one that the node with the smallest id runs.
-func (p *planner) listenNATS() {
+// listenBus gives every node its name on the bus, and the bus its server: one
+// elsewhere, or a NATS server that the node with the smallest id runs.
+func (p *planner) listenBus() {
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
 		n.Listen = busAddress(n.ID)
 		n.Advertise = n.Listen
 	}
 	if slices.ContainsFunc(p.tasks, func(t TaskSpec) bool { return t.Ports+t.Address != "" }) {
-		p.faultf("platform spec: nodes do not listen with --mq-type nats; leave out ports and address")
+		p.faultf("platform spec: nodes do not listen with --mq-type %s; leave out ports and address", p.plan.Carrier)
 	}
-	if p.flags.NATSURL != "" {
-		p.plan.Bus = p.flags.NATSURL
-		if p.flags.Ports != "" || p.flags.Address != "" {
-			p.faultf("--nats-url: the server is there already; leave out --ports and --address")
-		}
-		return
+	p.plan.Bus = p.flags.NATSURL + p.flags.RedisURL
+	switch {
+	case p.plan.Bus == "" && p.plan.Carrier == CarrierNATS:
+		p.serveNATS()
+	case p.plan.Bus == "":
+		p.faultf("--mq-type redis: which server? give --redis-url")
+	case p.flags.Ports != "" || p.flags.Address != "":
+		p.faultf("--%s-url: the server is there already; leave out --ports and --address", p.plan.Carrier)
 	}
-	p.serveNATS()
 }
 
 // serveNATS decides where the first node runs the server.

@@ -11,12 +11,8 @@ import (
 // listen gives every node the address on which it listens.
 func (p *planner) listen() {
 	switch {
-	case p.plan.Carrier == CarrierRedis:
-		if p.flags.Ports != "" || p.flags.Address != "" {
-			p.faultf("--mq-type redis: nodes do not listen; leave out --ports and --address")
-		}
-	case p.plan.Carrier == CarrierNATS:
-		p.listenNATS()
+	case p.plan.Carrier != CarrierMesh:
+		p.listenBus()
 	case p.tcp:
 		p.listenTCP()
 	default:
@@ -137,10 +133,6 @@ func (p *planner) portsOf(name, list string, first, last int, out []int) {
 
 // connect decides who dials whom.
 func (p *planner) connect() {
-	if p.plan.Carrier == CarrierRedis {
-		p.connectRedis()
-		return
-	}
 	ids := make([]int, 0, len(p.plan.Nodes))
 	for _, n := range p.plan.Nodes {
 		ids = append(ids, n.ID)
@@ -206,27 +198,6 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 			n.Dials = append(n.Dials, id)
 		}
 	}
-}
-
-// connectRedis gives every node the server's address.
-func (p *planner) connectRedis() {
-	host, port := p.flags.RedisHost, p.flags.RedisPort
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if port == 0 {
-		port = 6379
-	}
-	if port < 1 || port > 65535 {
-		p.faultf("--redis-port %d: want a number from 1 to 65535", port)
-	}
-	if p.flags.AttachTo != "" {
-		p.faultf("--mq-type redis: nodes dial only the server; leave out --attach-to")
-	}
-	for i := range p.plan.Nodes {
-		p.plan.Nodes[i].Extern = []string{"redis://" + net.JoinHostPort(host, strconv.Itoa(port))}
-	}
-	p.plan.attach()
 }
 
 // brief lists ids, the middle left out if there are many.

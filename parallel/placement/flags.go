@@ -26,20 +26,19 @@ const DefaultPort = 50515
 // Flags are what the user said about placement. The zero value is one node on
 // this machine.
 type Flags struct {
-	Job       string // job id, part of the plan; see CheckJob
-	Workers   int    // nodes for each launcher, or task of the spec; 0: 1
-	Protocol  string // tcp, or ipc for unix sockets; empty: ipc unless another flag needs tcp
-	Ports     string // "6000": that port and those after it; "6000,6005": one for each worker; empty: see the package
-	AttachTo  string // comma-separated addresses or $node.N, dialled by every node
-	Address   string // address to listen on, without a port; empty: 127.0.0.1, or all addresses with several launchers
-	Labels    string // comma-separated labels, for every node
-	NodeIDs   string // "10": that id and those after it; "10,12": one for each node; empty: from 0
-	Topology  string // mesh, star or alone; empty: mesh
-	MQType    string // mesh (nng means the same), nats or redis; empty: nats with NATSURL, else mesh
-	NATSURL   string // of a NATS server elsewhere, without what is secret in it; empty: the first node runs one
-	RedisHost string // with redis; empty: 127.0.0.1
-	RedisPort int    // with redis; 0: 6379
-	Spec      *Spec  // the platform spec; nil: none
+	Job      string // job id, part of the plan; see CheckJob
+	Workers  int    // nodes for each launcher, or task of the spec; 0: 1
+	Protocol string // tcp, or ipc for unix sockets; empty: ipc unless another flag needs tcp
+	Ports    string // "6000": that port and those after it; "6000,6005": one for each worker; empty: see the package
+	AttachTo string // comma-separated addresses or $node.N, dialled by every node
+	Address  string // address to listen on, without a port; empty: 127.0.0.1, or all addresses with several launchers
+	Labels   string // comma-separated labels, for every node
+	NodeIDs  string // "10": that id and those after it; "10,12": one for each node; empty: from 0
+	Topology string // mesh, star or alone; empty: mesh
+	MQType   string // mesh (nng means the same), nats or redis; empty: nats with NATSURL, redis with RedisURL, else mesh
+	NATSURL  string // of a NATS server elsewhere, without what is secret in it; empty: the first node runs one
+	RedisURL string // of a server, without what is secret; empty: none
+	Spec     *Spec  // the platform spec; nil: none
 
 	// RunDir is the folder of unix sockets. One "*" in it stands for ten
 	// characters that are not known yet.

@@ -179,8 +179,11 @@ func (p *planner) defaults() {
 	p.plan = Plan{Job: f.Job, Rank: s.Rank}
 	p.plan.Topology = p.pick("--topology", f.Topology, Mesh, Mesh, Star, Alone)
 	fallback := CarrierMesh
-	if f.NATSURL != "" {
+	switch {
+	case f.NATSURL != "":
 		fallback = CarrierNATS
+	case f.RedisURL != "":
+		fallback = CarrierRedis
 	}
 	p.plan.Carrier = p.pick("--mq-type", f.MQType, fallback, CarrierMesh, "nng", CarrierNATS, CarrierRedis)
 	if p.plan.Carrier == "nng" {
@@ -188,6 +191,9 @@ func (p *planner) defaults() {
 	}
 	if f.NATSURL != "" && p.plan.Carrier != CarrierNATS {
 		p.faultf("--nats-url: needs --mq-type nats, or none")
+	}
+	if f.RedisURL != "" && p.plan.Carrier != CarrierRedis {
+		p.faultf("--redis-url: needs --mq-type redis, or none")
 	}
 	if f.Workers < 0 || f.Workers > maxNodes {
 		p.faultf("--parallel-workers %d: want a number from 1 to %d", f.Workers, maxNodes)

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/natsbus"
@@ -349,12 +350,12 @@ func TestTLSToAServerWithAName(t *testing.T) {
 	}
 	s := plain(t, server.Options{TLSConfig: tlsConfig, TLS: true, TLSVerify: true, TLSTimeout: 5})
 	url := strings.Replace(s.ClientURL(), "nats://", "tls://", 1)
-	right, err := natsbus.LoadTLS(f.Cert, f.Key, f.CA)
+	right, err := certs.Client(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pair(t, natsbus.Config{URL: url, TLS: right})
-	wrong, err := natsbus.LoadTLS(stranger.Cert, stranger.Key, stranger.CA)
+	wrong, err := certs.Client(stranger.Cert, stranger.Key, stranger.CA)
 	if err != nil {
 		t.Fatal(err)
 	}

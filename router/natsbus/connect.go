@@ -3,7 +3,6 @@ package natsbus
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/ditask/ditask/internal/certs"
 )
 
 // How quickly the loss of the server is noticed, and it is tried again.
@@ -64,45 +62,6 @@ func Public(list string) string {
 		}
 	}
 	return strings.Join(parts, ",")
-}
-
-// LoadTLS makes the TLS of a client of a server elsewhere, of PEM files or of PEM
-// text: the authority that it
-// trusts, or the system's, and a certificate with its key, or none. The server's
-// certificate must have its host's name.
-func LoadTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if certFile != "" || keyFile != "" {
-		certPEM, err := readPEM(certFile)
-		keyPEM, keyErr := readPEM(keyFile)
-		if err = errors.Join(err, keyErr); err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
-		}
-		cert, err := tls.X509KeyPair(certPEM, keyPEM)
-		if err != nil {
-			return nil, fmt.Errorf("tls: a certificate and its key go together: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{cert}
-	}
-	if caFile != "" {
-		pem, err := readPEM(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("tls: the authority's file holds no certificate")
-		}
-	}
-	return cfg, nil
-}
-
-// readPEM reads PEM text from a file, or is that text.
-func readPEM(s string) ([]byte, error) {
-	if s == "" || certs.IsText(s) {
-		return []byte(s), nil
-	}
-	return os.ReadFile(s)
 }
 
 // open is the connection with the server. It makes it at first, and waits while it

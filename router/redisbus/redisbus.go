@@ -98,12 +98,12 @@ func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, err
 	}
 	e, err := c.acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, err
 	}
 	l, err := e.listen(ctx, w)
 	if err != nil {
 		e.release()
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, err
 	}
 	return l, nil
 }

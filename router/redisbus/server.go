@@ -144,20 +144,29 @@ func refusal(err error) (string, bool) {
 
 // checkVersion asks the server how old it is. HELLO needs no permission.
 func checkVersion(ctx context.Context, rdb *redis.Client) error {
+	version, err := askVersion(ctx, rdb)
+	if err != nil {
+		return err
+	}
+	return judgeVersion(version)
+}
+
+// askVersion is the server's version; empty: it does not say.
+func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	reply, err := rdb.Do(ctx, "hello").Slice()
 	if err != nil {
 		text, ok := refusal(err)
 		if ok && strings.HasPrefix(text, "ERR") {
-			return fmt.Errorf("want Redis 6.2 or later, or Valkey: it does not know HELLO (%w)", err)
+			return "", fmt.Errorf("want Redis 6.2 or later, or Valkey: it does not know HELLO (%w)", err)
 		}
-		return err
+		return "", err
 	}
 	for i := 0; i+1 < len(reply); i += 2 {
 		if reply[i] == "version" {
-			return judgeVersion(fmt.Sprint(reply[i+1]))
+			return fmt.Sprint(reply[i+1]), nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // judgeVersion refuses what has no XADD NOMKSTREAM.
@@ -172,4 +181,46 @@ func judgeVersion(v string) error {
 		return fmt.Errorf("it is version %s: want Redis 6.2 or later, or Valkey", v)
 	}
 	return nil
+}
+
+// CheckURL reports what is wrong with the URL of a server, without what is secret
+// in it.
+func CheckURL(url string) error {
+	_, err := options(Config{URL: url})
+	return err
+}
+
+// Public is the URL of a server without what is secret in it, to be shown.
+func Public(url string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[at+1:]
+	}
+	return scheme + "://" + rest
+}
+
+// Info is what [Check] has found out about a server.
+type Info struct {
+	Version   string
+	RoundTrip time.Duration
+}
+
+// Check connects with the server that cfg names, as a node would, and says how it
+// answers.
+func Check(ctx context.Context, cfg Config) (Info, error) {
+	c, err := New(cfg)
+	if err != nil {
+		return Info{}, err
+	}
+	e, err := c.acquire(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	defer e.release()
+	began := time.Now()
+	reply, err := askVersion(ctx, e.rdb)
+	if err != nil {
+		return Info{}, explain(e.server, err)
+	}
+	return Info{reply, time.Since(began)}, nil
 }
