@@ -18,6 +18,7 @@ import (
 
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/slurm"
 )
 
 // How often nodes are asked for their status, and how often the table of them
@@ -29,21 +30,25 @@ const (
 
 // run runs a job.
 func (c *command) run(ctx *urfave.Context) error {
-	cfg, err := configOf(ctx)
+	at, err := placeOf(ctx)
 	if err != nil {
 		return err
 	}
-	job, err := jobID(ctx)
+	cfg, err := configOf(ctx, &at)
+	if err != nil {
+		return err
+	}
+	job, err := jobID(ctx, at)
 	if err != nil {
 		return err
 	}
 	// First with a folder that is not there: what is wrong with the flags is
 	// said before anything is built or made.
-	plan, err := planOf(ctx, job, launch.RunDirPattern(job))
+	plan, err := planOf(ctx, at.site, job, launch.RunDirPattern(job))
 	if err != nil {
 		return err
 	}
-	if err := joined(ctx, plan); err != nil {
+	if err := joined(ctx, at, plan); err != nil {
 		return err
 	}
 	if plan.Carrier == placement.CarrierRedis {
@@ -58,7 +63,19 @@ func (c *command) run(ctx *urfave.Context) error {
 	}
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if at.slurm != slurm.Outside {
+		signal.Notify(signals, warnings()...)
+	}
 	defer signal.Stop(signals)
+	if at.hint != "" && at.first() {
+		c.note(cfg.Env.LogFormat, at.hint)
+	}
+	if at, err = at.located(ctx.Context); err != nil {
+		return err
+	}
+	if plan, err = planOf(ctx, at.site, job, launch.RunDirPattern(job)); err != nil {
+		return err
+	}
 
 	prog, err := programOf(ctx, signals)
 	if err != nil {
@@ -71,7 +88,7 @@ func (c *command) run(ctx *urfave.Context) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(runDir) }()
-		if plan, err = planOf(ctx, job, runDir); err != nil {
+		if plan, err = planOf(ctx, at.site, job, runDir); err != nil {
 			return err
 		}
 	}
@@ -162,6 +179,18 @@ func (c *command) report(r launch.Result, format string) error {
 		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", s)
 	}
 	return exitError(r.ExitCode())
+}
+
+// note says something that is no fault.
+func (c *command) note(format, text string) {
+	if format == "json" {
+		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "WARN", "msg": text})
+		if err == nil {
+			_, _ = fmt.Fprintf(c.stderr, "%s\n", line) // nobody is left to tell
+		}
+		return
+	}
+	_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", text)
 }
 
 // terminal is a function for the size of the terminal that w is, or nil.
