@@ -35,8 +35,8 @@ import (
 // Packages are the packages of Debian that have Slurm's programs.
 const Packages = "slurmctld slurmd slurm-client"
 
-// limit is the time after which a command is killed.
-const limit = 2 * time.Minute
+// Limit is the time after which a command is told to end.
+const Limit = 3 * time.Minute
 
 // Config describes a cluster. The zero value works.
 type Config struct {
@@ -303,7 +303,12 @@ func (c *Cluster) Environ(base []string) []string {
 			out = append(out, kv)
 		}
 	}
-	return append(out, "SLURM_CONF="+c.conf, "XDG_CONFIG_HOME="+filepath.Join(c.dir, "config"))
+	return append(out, "SLURM_CONF="+c.conf, "XDG_CONFIG_HOME="+c.Config())
+}
+
+// Config is a path in the folder of the user's configuration.
+func (c *Cluster) Config(path ...string) string {
+	return filepath.Join(append([]string{c.dir, "config"}, path...)...)
 }
 
 // Command is a command in the environment of the cluster, base being that of this
@@ -321,17 +326,17 @@ func (c *Cluster) Command(ctx context.Context, base []string, name string, args 
 }
 
 // Run runs a command and returns what it has written and its exit code. The test
-// fails if it takes longer than two minutes.
+// fails if it takes longer than Limit.
 func (c *Cluster) Run(t testing.TB, base []string, name string, args ...string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
 	defer cancel()
 	cmd := c.Command(ctx, base, name, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		t.Fatalf("%s %s took longer than %v:\n%s", name, strings.Join(args, " "), limit, out.String())
+		t.Fatalf("%s %s took longer than %v:\n%s", name, strings.Join(args, " "), Limit, out.String())
 	}
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		t.Fatalf("%s: %v", name, err)
@@ -364,7 +369,7 @@ func Hostnames(t testing.TB, list string) ([]string, error) {
 	if err := os.WriteFile(conf, []byte("ClusterName=test\nSlurmctldHost=localhost\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "scontrol", "show", "hostnames", list)
