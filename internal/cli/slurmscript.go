@@ -77,6 +77,7 @@ type batch struct {
 	args       []string // of the program
 	trap       string   // the signal that Slurm sends to the batch script and not to the tasks; empty: none
 	requeue    bool
+	array      bool
 	ownToken   bool // the user sees to the token
 }
 
@@ -88,6 +89,7 @@ func (c *command) batchScript(ctx *urfave.Context) (string, error) {
 	pkg := ctx.String("package")
 	b := batch{
 		name: ctx.String("job-name"), dir: ctx.Path("dir"), args: c.args, requeue: ctx.Bool("requeue"),
+		array:    ctx.String("array") != "",
 		ownToken: ctx.IsSet("token-file"),
 	}
 	if b.name == "" {
@@ -248,10 +250,13 @@ func (b *batch) text() string {
 		line("\n# What the tasks of this job, and nobody else, know; srun hands it on to them.")
 		line(`export DITASK_TOKEN="${DITASK_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"`)
 	}
-	line("\n# What the job writes. It keeps its number when it is requeued, and finds its checkpoints here.")
-	if b.dir != "" {
+	line("\n# What the job writes: its own folder, in which it finds its checkpoints when it goes on.")
+	switch {
+	case b.dir != "" && b.array:
+		line(`dir=%s/"$SLURM_ARRAY_TASK_ID"`, quote(strings.TrimSuffix(b.dir, "/")))
+	case b.dir != "":
 		line("dir=%s", quote(b.dir))
-	} else {
+	default:
 		line(`dir="runs/%s-${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"`, b.name)
 	}
 	line(`mkdir -p "$dir"`)
@@ -267,8 +272,9 @@ func (b *batch) text() string {
 	}
 	b.steps(line, strings.Join(append([]string{"srun", "--export=ALL"}, b.srun...), " ")+" \\\n  "+command)
 	if b.requeue {
-		line("\n# 75: the nodes were told to end, and have saved. The job waits for its next turn, and resumes.")
-		line(`if [ "$code" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi`)
+		line("\n# 75: the nodes were told to end, and have saved. The job waits for its next turn, and resumes. Slurm")
+		line("# ends this script then; if it ended by itself meanwhile, the job would be over.")
+		line(`if [ "$code" = 75 ] && scontrol requeue "$SLURM_JOB_ID"; then sleep 60; fi`)
 	}
 	line(`exit "$code"`)
 	return s.String()

@@ -465,9 +465,10 @@ func TestRequeuedJobResumes(t *testing.T) {
 	if got := j.saved(4); got != "1 1 1 1" {
 		t.Errorf("saved %s before the requeue", got)
 	}
-	// Slurm waits two minutes by itself.
+	// Slurm waits two minutes by itself. Its nodes refuse a job that starts in the
+	// second in which it was told to end.
 	slurmtest.Await(t, func() string { return "scontrol does not take a time to start" }, func() bool {
-		_, code := j.Run(t, nil, "scontrol", "update", "jobid="+id, "StartTime=now")
+		_, code := j.Run(t, nil, "scontrol", "update", "jobid="+id, "StartTime=now+3")
 		return code == 0
 	})
 	if state := j.ended(id); state != "COMPLETED" || j.show(id, "ExitCode") != "0:0" {
