@@ -122,7 +122,7 @@ func (c *command) commands() []*urfave.Command {
 		c.slurmCommand(),
 	}
 	for _, cmd := range cmds {
-		for _, cmd := range append(cmd.Subcommands, cmd) {
+		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {
 			cmd.OnUsageError, cmd.HideHelpCommand = c.flagFault, true
 			cmd.Before = c.noFlagsBefore
 		}
