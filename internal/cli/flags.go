@@ -273,7 +273,7 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
 		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	}
-	if several && ctx.String("tls") == tlsAuto {
+	if (several || at.step != nil && at.step.Tasks > 1) && ctx.String("tls") == tlsAuto {
 		return usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
 	}
 	return nil

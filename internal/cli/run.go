@@ -28,73 +28,91 @@ const (
 	tableInterval  = 250 * time.Millisecond
 )
 
+// assignment is what this launcher is to do, as far as flags and variables say.
+type assignment struct {
+	at      place
+	job     string
+	cfg     launch.Config
+	plan    placement.Plan // with a folder for sockets that is not there yet
+	metrics string         // where to listen for questions of metrics; empty: nowhere
+}
+
+// assign reads the flags: what is wrong with them is said before anything is
+// built or made.
+func (c *command) assign(ctx *urfave.Context) (a assignment, err error) {
+	if a.at, err = placeOf(ctx); err != nil {
+		return a, err
+	}
+	if a.cfg, err = configOf(ctx, &a.at); err != nil {
+		return a, err
+	}
+	if a.job, err = jobID(ctx, a.at); err != nil {
+		return a, err
+	}
+	if a.plan, err = planOf(ctx, a.at.site, a.job, launch.RunDirPattern(a.job)); err != nil {
+		return a, err
+	}
+	if err := joined(ctx, a.at, a.plan); err != nil {
+		return a, err
+	}
+	if a.plan.Carrier == placement.CarrierRedis {
+		return a, usage("--mq-type redis: there is no Redis carrier yet; leave it out to connect the nodes directly")
+	}
+	if a.metrics, err = metricsAddress(ctx); err != nil {
+		return a, usageError{err}
+	}
+	return a, nil
+}
+
+// caution says what is worth a word at the start, once for the whole job.
+func (c *command) caution(ctx *urfave.Context, a assignment) {
+	if !a.at.first() {
+		return
+	}
+	texts := cautions(a.cfg.Env, a.plan, ctx.String("tls") == tlsAuto)
+	if a.at.hint != "" {
+		texts = append(texts, a.at.hint)
+	}
+	for _, text := range texts {
+		c.warn(a.cfg.Env.LogFormat, text)
+	}
+}
+
 // run runs a job.
 func (c *command) run(ctx *urfave.Context) error {
-	at, err := placeOf(ctx)
+	a, err := c.assign(ctx)
 	if err != nil {
 		return err
 	}
-	cfg, err := configOf(ctx, &at)
-	if err != nil {
-		return err
-	}
-	job, err := jobID(ctx, at)
-	if err != nil {
-		return err
-	}
-	// First with a folder that is not there: what is wrong with the flags is
-	// said before anything is built or made.
-	plan, err := planOf(ctx, at.site, job, launch.RunDirPattern(job))
-	if err != nil {
-		return err
-	}
-	if err := joined(ctx, at, plan); err != nil {
-		return err
-	}
-	if plan.Carrier == placement.CarrierRedis {
-		return usage("--mq-type redis: there is no Redis carrier yet; leave it out to connect the nodes directly")
-	}
-	addr, err := metricsAddress(ctx)
-	if err != nil {
-		return usageError{err}
-	}
-	for _, caution := range cautions(cfg.Env, plan, ctx.String("tls") == tlsAuto) {
-		c.warn(cfg.Env.LogFormat, caution)
-	}
+	c.caution(ctx, a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	if at.slurm != slurm.Outside {
+	if a.at.slurm != slurm.Outside {
 		signal.Notify(signals, warnings()...)
 	}
 	defer signal.Stop(signals)
-	if at.hint != "" && at.first() {
-		c.note(cfg.Env.LogFormat, at.hint)
-	}
-	if at, err = at.located(ctx.Context); err != nil {
+	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
-	if plan, err = planOf(ctx, at.site, job, launch.RunDirPattern(job)); err != nil {
-		return err
-	}
-
 	prog, err := programOf(ctx, signals)
 	if err != nil {
 		return err
 	}
 	defer prog.release()
-	if needsRunDir(plan) {
-		runDir, err := launch.MakeRunDir(job)
-		if err != nil {
+	runDir := launch.RunDirPattern(a.job)
+	if needsRunDir(a.plan) {
+		if runDir, err = launch.MakeRunDir(a.job); err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(runDir) }()
-		if plan, err = planOf(ctx, at.site, job, runDir); err != nil {
-			return err
-		}
 	}
-	cfg.Plan, cfg.Signals, cfg.Env.Main = plan, signals, prog.main
+	cfg := a.cfg
+	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {
+		return err
+	}
+	cfg.Signals, cfg.Env.Main = signals, prog.main
 	cfg.Command = append([]string{prog.path}, c.args...)
-	return c.launch(cfg, !ctx.Bool("no-table"), addr)
+	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics)
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.
@@ -179,18 +197,6 @@ func (c *command) report(r launch.Result, format string) error {
 		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", s)
 	}
 	return exitError(r.ExitCode())
-}
-
-// note says something that is no fault.
-func (c *command) note(format, text string) {
-	if format == "json" {
-		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "WARN", "msg": text})
-		if err == nil {
-			_, _ = fmt.Fprintf(c.stderr, "%s\n", line) // nobody is left to tell
-		}
-		return
-	}
-	_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", text)
 }
 
 // terminal is a function for the size of the terminal that w is, or nil.

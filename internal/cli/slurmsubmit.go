@@ -187,7 +187,7 @@ type follower struct {
 
 // follow returns when the job has ended or the user has enough of watching.
 func (f *follower) follow(ctx context.Context) error {
-	f.c.note("text", "job "+f.job+" is submitted")
+	f.c.warn("text", "job "+f.job+" is submitted")
 	tick := time.NewTicker(tailInterval)
 	defer tick.Stop()
 	failures := 0
@@ -212,7 +212,7 @@ func (f *follower) follow(ctx context.Context) error {
 			f.read()
 		case s := <-f.signals:
 			if f.interrupted(ctx, s) {
-				f.c.note("text", fmt.Sprintf("job %s goes on: scancel %s ends it", f.job, f.job))
+				f.c.warn("text", fmt.Sprintf("job %s goes on: scancel %s ends it", f.job, f.job))
 				return endedBy(s)
 			}
 		}
@@ -225,7 +225,7 @@ func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 	if f.mode == onInterruptAsk && s == os.Interrupt {
 		if cancel = !f.asked.IsZero() && time.Since(f.asked) < secondChance; !cancel {
 			f.asked = time.Now()
-			f.c.note("text", fmt.Sprintf("interrupt again within %v to cancel job %s; or end the watching alone with SIGTERM", secondChance, f.job))
+			f.c.warn("text", fmt.Sprintf("interrupt again within %v to cancel job %s; or end the watching alone with SIGTERM", secondChance, f.job))
 			return false
 		}
 	}
@@ -233,7 +233,7 @@ func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 		return true
 	}
 	if out, err := exec.CommandContext(ctx, "scancel", f.job).CombinedOutput(); err != nil {
-		f.c.note("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, bytes.TrimSpace(out)))
+		f.c.warn("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, bytes.TrimSpace(out)))
 	}
 	return false
 }
@@ -260,7 +260,7 @@ func (f *follower) ask(ctx context.Context) (over bool, err error) {
 			if s.over() && s.exitCode() != 0 {
 				text += fmt.Sprintf(": exit code %d", s.exitCode())
 			}
-			f.c.note("text", text)
+			f.c.warn("text", text)
 		}
 		if s.output != "" && s.output != os.DevNull && f.tails[s.output] == nil && s.state != "PENDING" {
 			f.tails[s.output] = &tail{path: s.output}

@@ -92,12 +92,12 @@ func (j *job) srun(step, flags string, args ...string) (string, int) {
 
 // start starts a step of the program whose nodes say that they are here, and
 // waits for all of them.
-func (j *job) start(nodes int, step, flags string, args ...string) *exec.Cmd {
+func (j *job) start(nodes int, step string, args ...string) *exec.Cmd {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slurmtest.Limit)
 	j.t.Cleanup(cancel)
 	words := append(strings.Fields(step), j.path("ditask"), "--package", j.path("program"), "--dir", j.runs)
-	cmd := j.Command(ctx, j.watch.Environ(), "srun", append(append(words, strings.Fields(flags)...), append([]string{"--"}, args...)...)...)
+	cmd := j.Command(ctx, j.watch.Environ(), "srun", append(append(words, "--"), args...)...)
 	cmd.Stdout, cmd.Stderr = &j.out, &j.out
 	if err := cmd.Start(); err != nil {
 		j.t.Fatal(err)
@@ -183,7 +183,7 @@ func (j *job) show(id, field string) string {
 func (j *job) sbatch(script string, args ...string) string {
 	j.t.Helper()
 	path := filepath.Join(j.t.TempDir(), "batch.sh")
-	if err := os.WriteFile(path, []byte("#!/bin/bash\n"+script), 0o700); err != nil { //nolint:gosec // sbatch reads it
+	if err := os.WriteFile(path, []byte("#!/bin/bash\n"+script), 0o700); err != nil {
 		j.t.Fatal(err)
 	}
 	out, code := j.Run(j.t, j.watch.Environ(), "sbatch", append(append([]string{"--parsable", "--output", filepath.Join(j.runs, "%a-%j.out")}, args...), path)...)
@@ -306,7 +306,7 @@ func TestR8JobsSideBySideOnTheSameHosts(t *testing.T) {
 	var steps []*exec.Cmd
 	for i := range 3 {
 		j := newJob(t)
-		jobs, steps = append(jobs, j), append(steps, j.start(4, fmt.Sprintf("-N 4 -n 4 --job-name side%d", i), ""))
+		jobs, steps = append(jobs, j), append(steps, j.start(4, fmt.Sprintf("-N 4 -n 4 --job-name side%d", i)))
 	}
 	for i, j := range jobs {
 		if out, code := j.Run(t, nil, "scancel", "--signal=USR1", "--name", fmt.Sprint("side", i)); code != 0 {
@@ -379,7 +379,7 @@ func TestL8PortsThatSlurmHasReserved(t *testing.T) {
 
 func TestL13FailureEndsTheStep(t *testing.T) {
 	j := newJob(t)
-	cmd := j.start(4, "-N 4 -n 4", "", "2=fail")
+	cmd := j.start(4, "-N 4 -n 4", "2=fail")
 	j.end(cmd, 1)
 	if out := j.out.String(); !strings.Contains(out, "node 2 failed: exit code 1, as it says above") || !strings.Contains(out, "node 0 failed because of node 2") {
 		t.Errorf("the first failure is not named:\n%s", out)
@@ -391,7 +391,7 @@ func TestL13FailureEndsTheStep(t *testing.T) {
 
 func TestL13KilledNodeEndsTheStep(t *testing.T) {
 	j := newJob(t)
-	cmd := j.start(4, "-N 4 -n 4", "")
+	cmd := j.start(4, "-N 4 -n 4")
 	_ = syscall.Kill(j.pid(1), syscall.SIGKILL)
 	j.end(cmd, 137)
 	if out := j.out.String(); !strings.Contains(out, "node 1 failed: killed") || strings.Count(out, "node 1 lost: ") < 3 {
@@ -402,7 +402,7 @@ func TestL13KilledNodeEndsTheStep(t *testing.T) {
 func TestL13KilledTaskEndsTheStep(t *testing.T) {
 	for _, kill := range []string{"", "-K1 "} {
 		j := newJob(t)
-		cmd := j.start(4, kill+"-N 4 -n 4", "")
+		cmd := j.start(4, kill+"-N 4 -n 4")
 		_ = syscall.Kill(j.launcher(1), syscall.SIGKILL)
 		j.end(cmd, 137)
 		if out := j.out.String(); !strings.Contains(out, "n2: task 1: Killed") {
@@ -416,7 +416,7 @@ func TestL13KilledTaskEndsTheStep(t *testing.T) {
 
 func TestL13ScancelSavesAndEnds(t *testing.T) {
 	j := newJob(t)
-	cmd := j.start(4, "-N 2 -n 4 --job-name scancelled", "")
+	cmd := j.start(4, "-N 2 -n 4 --job-name scancelled")
 	if out, code := j.Run(t, nil, "scancel", "--name", "scancelled"); code != 0 {
 		t.Fatal(out)
 	}
@@ -428,7 +428,7 @@ func TestL13ScancelSavesAndEnds(t *testing.T) {
 
 func TestL13SrunInterruptedSavesAndEnds(t *testing.T) {
 	j := newJob(t)
-	cmd := j.start(4, "-N 2 -n 4 --quit-on-interrupt", "")
+	cmd := j.start(4, "-N 2 -n 4 --quit-on-interrupt")
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()
 	slurmtest.Await(t, func() string { return "saved " + j.saved(4) + "\n" + j.out.String() }, func() bool { return j.saved(4) == "1 1 1 1" })
@@ -440,7 +440,7 @@ func TestL13SignalBeforeTheEndSaves(t *testing.T) {
 		t.Skip("Slurm looks for the end of jobs every half minute")
 	}
 	j := newJob(t)
-	cmd := j.start(2, "-N 2 -n 2 --time=2 --signal=USR1@115", "")
+	cmd := j.start(2, "-N 2 -n 2 --time=2 --signal=USR1@115")
 	j.end(cmd, 75)
 	if got := j.saved(2); got != "1 1" || !strings.Contains(j.out.String(), "user defined signal 1: the nodes have 10s to end") {
 		t.Errorf("saved %s:\n%s", got, j.out.String())
@@ -547,7 +547,7 @@ func TestStrangersOfAnotherUserDoNotShareAToken(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	if err := os.Chmod(key, 0o644); err != nil { //nolint:gosec // it is to be refused
+	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.Chmod(key, 0o600) }()

@@ -21,7 +21,7 @@ func TestL8HostsAsTheInstalledScontrolSaysThem(t *testing.T) {
 	for list := range hostnames() {
 		lists = append(lists, list)
 	}
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same lists each time
+	r := rand.New(rand.NewPCG(1, 2)) // the same lists each time
 	for range 100 {
 		lists = append(lists, randomList(r))
 	}
