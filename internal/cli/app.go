@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/launch"
 )
 
 // The exit codes of the command. After a failure of a node its own code is
@@ -58,6 +60,8 @@ type command struct {
 	stdout io.Writer
 	stderr io.Writer
 	args   []string // what comes after --, for the program
+	// advice is what to do about how a job went, beyond what the job says; nil: nothing.
+	advice func(launch.Result) string
 }
 
 // Main runs the command with the arguments after its name, and returns its

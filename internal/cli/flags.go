@@ -256,7 +256,7 @@ func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 		if err != nil {
 			faults = append(faults, err)
 		}
-		env.Token, at.hint = token, or(warning, at.hint)
+		env.Token, at.hint, at.keyed = token, or(warning, at.hint), warning == ""
 	default:
 		env.Token = random(16)
 	}

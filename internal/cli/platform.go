@@ -14,6 +14,8 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/slurm"
 )
@@ -25,6 +27,7 @@ type place struct {
 	step     *slurm.Step // the step whose task this is; nil: it is none
 	restarts int         // how often Slurm has requeued the job
 	hint     string      // what the user may not expect; empty: nothing
+	keyed    bool        // the token is made of the user's key
 }
 
 // placeOf decides where this launcher runs: as --platform says, or else as a
@@ -74,6 +77,15 @@ func slurmPlace(asked bool) (place, error) {
 		p.hint = fmt.Sprintf("this is job %s of Slurm but none of its %s tasks, so the nodes run here alone: srun ditask ... runs them in the tasks", os.Getenv(slurm.VarJobID), tasks)
 	}
 	return p, nil
+}
+
+// advice is what to do about a job that a wrong token has ended.
+func (p place) advice(r launch.Result) string {
+	if !p.keyed || r.First == nil || !strings.Contains(r.First.Error, "refused (token)") {
+		return ""
+	}
+	return "the hosts do not have the same key for the job's token: is the home folder not shared between them? Set " +
+		control.VarToken + " to a random text before srun, as ditask slurm script does"
 }
 
 // first reports whether this launcher speaks for all of the job.

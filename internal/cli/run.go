@@ -112,6 +112,7 @@ func (c *command) run(ctx *urfave.Context) error {
 	}
 	cfg.Signals, cfg.Env.Main = signals, prog.main
 	cfg.Command = append([]string{prog.path}, c.args...)
+	c.advice = a.at.advice
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics)
 }
 
@@ -183,6 +184,11 @@ func (c *command) launch(cfg launch.Config, table bool, metricsAddr string) erro
 
 // report says at the end whose the first failure was.
 func (c *command) report(r launch.Result, format string) error {
+	if c.advice != nil {
+		if text := c.advice(r); text != "" {
+			c.warn(format, text)
+		}
+	}
 	var text strings.Builder
 	if err := r.Report(&text); err != nil {
 		return err

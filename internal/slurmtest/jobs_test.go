@@ -561,6 +561,15 @@ func TestStrangersOfAnotherUserDoNotShareAToken(t *testing.T) {
 	}
 }
 
+func TestHostsWithDifferentKeysSaySo(t *testing.T) {
+	j := newJob(t)
+	out, code := j.Run(t, j.watch.Environ(), "srun", "-N", "2", "-n", "2", "-K1", "sh", "-c",
+		"XDG_CONFIG_HOME="+t.TempDir()+"/$SLURM_PROCID exec "+j.path("ditask")+" -p "+j.path("hello"))
+	if code == 0 || !strings.Contains(out, "the hosts do not have the same key for the job's token: is the home folder not shared between them? Set DITASK_TOKEN") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
 func TestProcessorsAreThoseOfTheTask(t *testing.T) {
 	j := newJob(t)
 	out, code := j.srun("-n 2 -c 1", "--package "+j.path("program")+" --dir "+j.runs, "--", "all=go")
