@@ -3,6 +3,7 @@
 package slurmtest_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -266,6 +267,21 @@ func TestL8StepsOfEveryLayout(t *testing.T) {
 			greetings(t, out, c.nodes)
 		})
 	}
+}
+
+// Four tasks build the package at once, as in the first command of docs/slurm.md.
+func TestL8PackageIsBuiltByTheTasks(t *testing.T) {
+	j := newJob(t)
+	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	environ := append(j.watch.Environ(), "GOCACHE="+strings.TrimSpace(string(goCache)), "XDG_CACHE_HOME="+t.TempDir())
+	out, code := j.Run(t, environ, "srun", "-N", "4", "-n", "4", j.path("ditask"), "--package", "../../examples/hello")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	greetings(t, out, 4)
 }
 
 func TestL8HeterogeneousStepIsOneWorld(t *testing.T) {
@@ -533,6 +549,34 @@ func TestSubmitInterruptedCancelsTheJob(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, j.out.String())
 	}
 	slurmtest.Await(t, func() string { return "saved " + j.saved(2) }, func() bool { return j.saved(2) == "1 1" })
+}
+
+func TestSubmitAsksBeforeItCancels(t *testing.T) {
+	j := newJob(t)
+	ctx, cancel := context.WithTimeout(context.Background(), slurmtest.Limit)
+	defer cancel()
+	cmd := j.Command(ctx, j.watch.Environ(), j.path("ditask"), "slurm", "submit", "--slurm-logs", j.runs,
+		"--nodes", "2", "--ntasks", "2", "--package", j.path("program"), "--dir", j.runs)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j.here(2)
+	_ = cmd.Process.Signal(os.Interrupt)
+	lines := bufio.NewScanner(said)
+	for lines.Scan() {
+		j.out.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "interrupt again within 3s to cancel job") {
+			_ = cmd.Process.Signal(os.Interrupt)
+		}
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code == 0 || !strings.Contains(j.out.String(), ": cancelled: exit code") {
+		t.Errorf("exit code %d:\n%s", code, j.out.String())
+	}
 }
 
 func TestStrangersOfAnotherUserDoNotShareAToken(t *testing.T) {

@@ -163,7 +163,7 @@ func (p *planner) connect() {
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
 		switch {
-		case p.site.Meet != nil && p.plan.Topology != Alone:
+		case p.meets() && p.plan.Topology != Alone:
 			p.dialMeeting(i, ids[0])
 		case p.plan.Topology == Mesh:
 			at, _ := slices.BinarySearch(ids, n.ID)

@@ -7,9 +7,13 @@ import (
 	"strings"
 )
 
+// meets reports whether nodes have to find each other: they need not where a server
+// between them knows them by their ids.
+func (p *planner) meets() bool { return p.site.Meet != nil && p.plan.Carrier == CarrierMesh }
+
 // located reports whether this launcher knows where node i of the plan listens.
 func (p *planner) located(i int) bool {
-	return p.site.Meet == nil || p.plan.Nodes[i].Rank == p.plan.Rank || p.isMeeting(i)
+	return !p.meets() || p.plan.Nodes[i].Rank == p.plan.Rank || p.isMeeting(i)
 }
 
 // isMeeting reports whether node i is known to be the one that all dial.
