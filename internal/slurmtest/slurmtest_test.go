@@ -3,10 +3,14 @@
 package slurmtest_test
 
 import (
+	"bufio"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/internal/slurmtest"
@@ -37,6 +41,45 @@ func TestClusterComesAndGoes(t *testing.T) {
 		t.Error(err)
 	}
 	if left := watch.Left(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// helper is the variable that makes this test binary a process which opens a
+// cluster and is killed.
+const helper = "SLURMTEST_OPENS_A_CLUSTER"
+
+func TestClusterGoesWithItsProcess(t *testing.T) {
+	if os.Getenv(helper) != "" {
+		c, err := slurmtest.Open(slurmtest.Config{Nodes: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, code := c.Run(t, nil, "sbatch", "--output", "/dev/null", "--wrap", "srun -N 2 -n 2 sleep 1000", "-N", "2", "-n", "2")
+		fmt.Printf("opened %d %s\n", code, out)
+		select {} // until it is killed
+	}
+	watch := leak.Check(t)
+	slurmtest.Programs(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run", "^TestClusterGoesWithItsProcess$")
+	cmd.Env = append(watch.Environ(), helper+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "opened 0") {
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if left := leak.Await(watch.Left, 30*time.Second); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
