@@ -39,7 +39,7 @@ Exit codes:
    0    success
    1    failure; or the exit code of the node that failed first, if it has one
    2    wrong usage
-   75   preempted by SIGTERM: drained and checkpointed, run again with --resume
+   75   preempted by SIGTERM, or in Slurm SIGUSR1: drained and checkpointed, run again with --resume
    130  interrupted: the same after SIGINT (Ctrl-C); a second one kills at once`
 
 // usageError is a fault of the user.
