@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -373,9 +374,10 @@ func TestL8PortsThatSlurmHasReserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	begin := 30100 + rand.IntN(2500) // not those of another cluster on this machine
 	// On the one host of this cluster, so that its tasks do not share a machine's
 	// ports with those of another host.
-	c := slurmtest.Start(t, slurmtest.Config{Nodes: 1, Conf: []string{"MpiParams=ports=31100-31199"}})
+	c := slurmtest.Start(t, slurmtest.Config{Nodes: 1, Conf: []string{fmt.Sprintf("MpiParams=ports=%d-%d", begin, begin+99)}})
 	out, code := c.Run(t, watch.Environ(), "srun", "-n", "3", "--resv-ports=3", "sh", "-c", "echo from $SLURM_STEP_RESV_PORTS; exec "+l.path("ditask")+" plan --json")
 	var first, last int
 	if i := strings.Index(out, "from "); i >= 0 {
@@ -395,10 +397,9 @@ func TestL8PortsThatSlurmHasReserved(t *testing.T) {
 
 func TestL13FailureEndsTheStep(t *testing.T) {
 	j := newJob(t)
-	cmd := j.start(4, "-N 4 -n 4", "2=fail")
-	j.end(cmd, 1)
-	if out := j.out.String(); !strings.Contains(out, "node 2 failed: exit code 1, as it says above") || !strings.Contains(out, "node 0 failed because of node 2") {
-		t.Errorf("the first failure is not named:\n%s", out)
+	out, code := j.srun("-N 4 -n 4", "--package "+j.path("program")+" --dir "+j.runs, "--", "2=fail")
+	if code != 1 || !strings.Contains(out, "node 2 failed: exit code 1, as it says above") || !strings.Contains(out, "node 0 failed because of node 2") {
+		t.Errorf("exit code %d, or the first failure is not named:\n%s", code, out)
 	}
 	if got := j.saved(4); got != "- - - -" {
 		t.Errorf("saved %s after a failure", got)

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -181,9 +182,10 @@ JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
 KillWait=20
+FirstJobId=%[6]d
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 MailProg=/bin/true
-`, host, ports[0], me.Username, me.Username, c.dir)
+`, host, ports[0], me.Username, me.Username, c.dir, 1+rand.IntN(1_000_000)) // ports of jobs follow from their ids: another cluster on this machine has others
 	for _, line := range cfg.Conf {
 		_, _ = fmt.Fprintln(&b, line) // to memory
 	}
