@@ -94,12 +94,11 @@ func (j *job) srun(step, flags string, args ...string) (string, int) {
 
 // start starts a step of the program whose nodes say that they are here, and
 // waits for all of them.
-func (j *job) start(nodes int, step string, args ...string) *exec.Cmd {
+func (j *job) start(nodes int, step string) *exec.Cmd {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slurmtest.Limit)
 	j.t.Cleanup(cancel)
-	words := append(strings.Fields(step), j.path("ditask"), "--package", j.path("program"), "--dir", j.runs)
-	cmd := j.Command(ctx, j.watch.Environ(), "srun", append(append(words, "--"), args...)...)
+	cmd := j.Command(ctx, j.watch.Environ(), "srun", append(strings.Fields(step), j.path("ditask"), "--package", j.path("program"), "--dir", j.runs)...)
 	cmd.Stdout, cmd.Stderr = &j.out, &j.out
 	if err := cmd.Start(); err != nil {
 		j.t.Fatal(err)
