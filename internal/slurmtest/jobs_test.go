@@ -255,6 +255,8 @@ func TestL8StepsOfEveryLayout(t *testing.T) {
 		{"several workers", "-N 3 -n 4", "-n 3", 12},
 		{"star", "-N 4 -n 5", "--topology star", 5},
 		{"star, workers", "-N 2 -n 3 --distribution=cyclic", "--topology star -n 2", 6},
+		{"nats", "-N 4 -n 4", "--mq-type nats", 4},
+		{"nats, cyclic, workers", "-N 2 -n 4 --distribution=cyclic", "--mq-type nats -n 2", 8},
 		{"sixteen", "-N 4 -n 16", "", 16},
 		{"not all hosts", "-n 2 -N 2 -w n3,n4", "", 2},
 	} {

@@ -61,6 +61,15 @@ func TestPlanOfNodesThatMeet(t *testing.T) {
 			}
 		})
 	}
+	if _, err := placement.New(placement.Flags{MQType: "nats"}, elsewhere); err == nil ||
+		err.Error() != "--mq-type nats: why: nobody can say on which host the first node runs the server: give --nats-url, or another distribution" {
+		t.Error(err)
+	}
+	if plan, err := placement.New(placement.Flags{MQType: "nats", Workers: 2}, meeting(3, 0)); err != nil || plan.Bus != "nats://h0:20000" ||
+		show(plan.Local()) != lines("6 bus://node.6 > bus://node.0 bus://node.1 bus://node.2 bus://node.3 bus://node.4 bus://node.5",
+			"7 bus://node.7 > bus://node.0 bus://node.1 bus://node.2 bus://node.3 bus://node.4 bus://node.5 bus://node.6") {
+		t.Errorf("%s over %s, %v", show(plan.Local()), plan.Bus, err)
+	}
 	if _, err := placement.New(placement.Flags{Spec: spec(t, `{"tasks":[{"ports":9000},{},{},{}]}`)}, elsewhere); err == nil ||
 		err.Error() != "platform spec: ports: why: nobody can say on which host a task is: use --ports, or another distribution" {
 		t.Error(err)
