@@ -222,10 +222,15 @@ func (p *process) grace() time.Duration {
 	return g - min(g/10, time.Second)
 }
 
-// within waits for the function to end, but not for ever.
+// within waits for the function to end, but not for ever. A second signal ends a
+// node without a launcher at once; one with a launcher leaves that to it, as
+// Slurm gives each signal to both, and the launcher hands it on.
 func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-chan error) int {
 	t := time.NewTimer(grace)
 	defer t.Stop()
+	if p.node.env.ControlFD != 0 {
+		signals = nil
+	}
 	select {
 	case err := <-done:
 		return p.ended(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/launch"
 )
 
 // The exit codes of the command. After a failure of a node its own code is
@@ -37,7 +39,7 @@ Exit codes:
    0    success
    1    failure; or the exit code of the node that failed first, if it has one
    2    wrong usage
-   75   preempted by SIGTERM: drained and checkpointed, run again with --resume
+   75   preempted by SIGTERM, or in Slurm SIGUSR1: drained and checkpointed, run again with --resume
    130  interrupted: the same after SIGINT (Ctrl-C); a second one kills at once`
 
 // usageError is a fault of the user.
@@ -58,6 +60,8 @@ type command struct {
 	stdout io.Writer
 	stderr io.Writer
 	args   []string // what comes after --, for the program
+	// advice is what to do about how a job went, beyond what the job says; nil: nothing.
+	advice func(launch.Result) string
 }
 
 // Main runs the command with the arguments after its name, and returns its
@@ -95,7 +99,7 @@ func (c *command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|tls|trace|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|build|slurm|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -118,10 +122,14 @@ func (c *command) commands() []*urfave.Command {
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
+		c.buildCommand(),
+		c.slurmCommand(),
 	}
 	for _, cmd := range cmds {
-		cmd.OnUsageError, cmd.HideHelpCommand = c.flagFault, true
-		cmd.Before = c.noFlagsBefore
+		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {
+			cmd.OnUsageError, cmd.HideHelpCommand = c.flagFault, true
+			cmd.Before = c.noFlagsBefore
+		}
 	}
 	return cmds
 }
@@ -130,7 +138,7 @@ func (c *command) commands() []*urfave.Command {
 // where they would be lost.
 func (c *command) noFlagsBefore(ctx *urfave.Context) error {
 	if parents := ctx.Lineage(); len(parents) > 1 && parents[1].NumFlags() > 0 {
-		return usage("flags come after the command: ditask %s --...", ctx.Command.Name)
+		return usage("flags come after the command: %s --...", ctx.Command.HelpName)
 	}
 	return nil
 }
@@ -155,7 +163,7 @@ func noArgs(ctx *urfave.Context) error {
 	if ctx.Command.Name == "" || ctx.Command.Name == "ditask" {
 		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, commandNames(ctx.App)))
 	}
-	return usage("ditask %s: unknown argument %q: see ditask %s --help", ctx.Command.Name, arg, ctx.Command.Name)
+	return usage("%s: unknown argument %q: see %s --help", ctx.Command.HelpName, arg, ctx.Command.HelpName)
 }
 
 func commandNames(app *urfave.App) []string {

@@ -23,10 +23,10 @@ func choices(flag string) string {
 	case "log-format":
 		return "text json"
 	case "platform":
-		return "local"
+		return "local slurm"
 	case "tls":
 		return "auto"
-	case "package", "platform-spec", "dir", "log-dir", "trace", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-creds", "nats-nkey":
+	case "package", "platform-spec", "dir", "log-dir", "slurm-logs", "script", "trace", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-creds", "nats-nkey":
 		return "files"
 	}
 	return ""
@@ -75,7 +75,7 @@ func bash() string {
 %s    completion) words="%s" ;;
     *)
       words="%s --json --help --version"
-      [[ $COMP_CWORD == 1 ]] && words="plan doctor tls version completion $words"
+      [[ $COMP_CWORD == 1 ]] && words="plan doctor build slurm tls version completion $words"
       ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

@@ -46,7 +46,7 @@ func (c *command) doctor(ctx *urfave.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()
-	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.Getenv), checkKubernetes(os.Getenv)}
+	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.LookupEnv), checkKubernetes(os.Getenv)}
 	files := [3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}
 	if u := ctx.String("nats-url"); u != "" {
 		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")}, files))
@@ -232,17 +232,6 @@ func present(getenv func(string) string, names ...string) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-func checkSlurm(getenv func(string) string) finding {
-	found := present(getenv, "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
-	switch {
-	case found == "":
-		return finding{gradeOK, "slurm", "not in a Slurm job", ""}
-	case getenv("SLURM_PROCID") == "" || getenv("SLURM_STEP_NODELIST") == "":
-		return finding{gradeNote, "slurm", found, "inside of a Slurm job, but not in a step: start ditask with srun"}
-	}
-	return finding{gradeOK, "slurm", found, ""}
 }
 
 func checkKubernetes(getenv func(string) string) finding {

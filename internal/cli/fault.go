@@ -18,7 +18,7 @@ const (
 func (c *command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 	flags, help := ctx.App.Flags, "ditask --help"
 	if sub {
-		flags, help = ctx.Command.Flags, "ditask "+ctx.Command.Name+" --help"
+		flags, help = ctx.Command.Flags, ctx.Command.HelpName+" --help"
 	}
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, unknownFlag); ok {

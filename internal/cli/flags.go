@@ -51,7 +51,7 @@ func jobFlags() []urfave.Flag {
 		text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
 		text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
 		text(groupWhere, "labels", "", "`LIST` of labels for each node"),
-		text(groupWhere, "platform", "", "where the launchers run: local (default: local)"),
+		text(groupWhere, "platform", "", "where the launchers run: local, or slurm, one in each task of a step (default: slurm in a task that srun has started, else local)"),
 		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
 		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
 		natsURL(), natsCreds(), natsNKey(), redisURL(),
@@ -121,7 +121,7 @@ func certFlags() []urfave.Flag {
 
 // placementOf is what the flags say about placement. runDir is the folder of
 // sockets.
-func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, placement.Site, error) {
+func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, error) {
 	f := placement.Flags{
 		Job: job, Workers: ctx.Int("parallel-workers"), Protocol: ctx.String("protocol"), Ports: ctx.String("ports"),
 		AttachTo: ctx.String("attach-to"), Address: ctx.String("address"), Labels: ctx.String("labels"),
@@ -154,8 +154,8 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, plac
 		faults = append(faults, fmt.Errorf("--parallel-workers %d: want at least 1", f.Workers))
 		f.Workers = 1
 	}
-	if p := ctx.String("platform"); p != "" && p != "local" {
-		faults = append(faults, fmt.Errorf("--platform %q: want local", p))
+	if err := checkPlatform(ctx); err != nil {
+		faults = append(faults, err)
 	}
 	if s := ctx.String("platform-spec"); s != "" {
 		var err error
@@ -166,14 +166,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, plac
 	if name, err := os.Hostname(); err == nil {
 		f.Hostname = name
 	}
-	site := placement.Site{}
-	if rank := ctx.Int("local_rank"); ctx.IsSet("local_rank") {
-		if rank < 0 || rank > 1023 {
-			faults = append(faults, fmt.Errorf("--local_rank %d: want a number from 0 to 1023", rank))
-		}
-		site = sameHost(max(rank, 0))
-	}
-	return f, site, errors.Join(faults...)
+	return f, errors.Join(faults...)
 }
 
 // sameHost is the site of launchers that something else starts on one host: how
@@ -199,8 +192,8 @@ func readSpec(s string) (*placement.Spec, error) {
 }
 
 // planOf computes the plan.
-func planOf(ctx *urfave.Context, job, runDir string) (placement.Plan, error) {
-	f, site, err := placementOf(ctx, job, runDir)
+func planOf(ctx *urfave.Context, site placement.Site, job, runDir string) (placement.Plan, error) {
+	f, err := placementOf(ctx, job, runDir)
 	if err != nil {
 		return placement.Plan{}, usageError{err}
 	}
@@ -213,7 +206,7 @@ func planOf(ctx *urfave.Context, job, runDir string) (placement.Plan, error) {
 
 // configOf is what the flags say about launching; the plan and the command are
 // left to the caller. The error joins all faults.
-func configOf(ctx *urfave.Context) (launch.Config, error) {
+func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	cfg := launch.Config{
 		MaxRetries: ctx.Int("max-retries"),
 		LogDir:     ctx.Path("log-dir"),
@@ -251,7 +244,13 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 			faults = append(faults, fmt.Errorf("--trace: %w", err))
 		}
 	}
-	faults = append(faults, secrets(ctx, &cfg.Env)...)
+	if at.restarts > 0 && !ctx.IsSet("resume") {
+		cfg.Env.Resume = true
+	}
+	if at.step != nil {
+		cfg.Processors = at.step.CPUs
+	}
+	faults = append(faults, secrets(ctx, at, &cfg.Env)...)
 	if err := errors.Join(faults...); err != nil {
 		return cfg, usageError{err}
 	}
@@ -259,8 +258,8 @@ func configOf(ctx *urfave.Context) (launch.Config, error) {
 }
 
 // secrets checks what the nodes need to trust each other, and makes a token if
-// none was given.
-func secrets(ctx *urfave.Context, env *control.Env) []error {
+// none was given. What there is to say of that token is added to the hint.
+func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 	var faults []error
 	if env.Token != "" && env.TokenFile != "" && ctx.IsSet("token") && ctx.IsSet("token-file") {
 		faults = append(faults, errors.New("--token and --token-file: give one of them"))
@@ -281,7 +280,15 @@ func secrets(ctx *urfave.Context, env *control.Env) []error {
 			env.TokenFile = abs
 		}
 	}
-	if env.Token == "" && env.TokenFile == "" {
+	switch {
+	case env.Token != "" || env.TokenFile != "":
+	case at.step != nil && at.step.Tasks > 1:
+		token, warning, err := stepToken(*at.step)
+		if err != nil {
+			faults = append(faults, err)
+		}
+		env.Token, at.hint, at.keyed = token, or(warning, at.hint), warning == ""
+	default:
 		env.Token = random(16)
 	}
 	return faults
@@ -289,24 +296,27 @@ func secrets(ctx *urfave.Context, env *control.Env) []error {
 
 // joined checks that a job of several launchers has an identity that they can
 // share: a random one would never match.
-func joined(ctx *urfave.Context, plan placement.Plan) error {
+func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 	several := ctx.IsSet("local_rank")
 	for _, n := range plan.Local() {
-		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0
+		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0 && (at.step == nil || plan.Expected == 0)
 	}
 	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
 		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	}
-	if several && ctx.String("tls") == tlsAuto {
+	if (several || at.step != nil && at.step.Tasks > 1) && ctx.String("tls") == tlsAuto {
 		return usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }
 
-// jobID is the id that was given, or a random one.
-func jobID(ctx *urfave.Context) (string, error) {
+// jobID is the id that was given, or that of a Slurm step, or a random one.
+func jobID(ctx *urfave.Context, at place) (string, error) {
 	id := ctx.String("job-id")
-	if id == "" {
+	switch {
+	case id == "" && at.step != nil:
+		return at.step.Job(), nil
+	case id == "":
 		return random(4), nil
 	}
 	if err := placement.CheckJob(id); err != nil {

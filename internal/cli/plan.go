@@ -19,11 +19,15 @@ func (c *command) plan(ctx *urfave.Context) error {
 	if err := noArgs(ctx); err != nil {
 		return err
 	}
-	job, err := jobID(ctx)
+	at, err := placeOf(ctx)
 	if err != nil {
 		return err
 	}
-	plan, err := planOf(ctx, job, launch.RunDirPattern(job))
+	job, err := jobID(ctx, at)
+	if err != nil {
+		return err
+	}
+	plan, err := planOf(ctx, at.site, job, launch.RunDirPattern(job))
 	if err != nil {
 		return err
 	}
@@ -68,8 +72,12 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 		if n.Rank == plan.Rank {
 			launcher += " (this)"
 		}
+		host := or(n.Host, "local")
+		if n.Rank != plan.Rank && n.Host == "" && n.Listen == "" {
+			host = "-" // it is learned when the node joins
+		}
 		_, _ = fmt.Fprintf(tw, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", n.ID, launcher, n.LocalID,
-			or(n.Host, "local"), or(freePort(n.Listen), "-"), or(dials(n), "-"), or(strings.Join(n.Labels, ","), "-"))
+			host, or(freePort(n.Listen), "-"), or(dials(n), "-"), or(strings.Join(n.Labels, ","), "-"))
 	}
 	return tw.Flush()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/slurm"
 )
 
 // How often nodes are asked for their status, and how often the table of them
@@ -27,54 +28,89 @@ const (
 	tableInterval  = 250 * time.Millisecond
 )
 
+// assignment is what this launcher is to do, as far as flags and variables say.
+type assignment struct {
+	at      place
+	job     string
+	cfg     launch.Config
+	plan    placement.Plan // with a folder for sockets that is not there yet
+	metrics string         // where to listen for questions of metrics; empty: nowhere
+}
+
+// assign reads the flags: what is wrong with them is said before anything is
+// built or made.
+func (c *command) assign(ctx *urfave.Context) (a assignment, err error) {
+	if a.at, err = placeOf(ctx); err != nil {
+		return a, err
+	}
+	if a.cfg, err = configOf(ctx, &a.at); err != nil {
+		return a, err
+	}
+	if a.job, err = jobID(ctx, a.at); err != nil {
+		return a, err
+	}
+	if a.plan, err = planOf(ctx, a.at.site, a.job, launch.RunDirPattern(a.job)); err != nil {
+		return a, err
+	}
+	if err := joined(ctx, a.at, a.plan); err != nil {
+		return a, err
+	}
+	if a.metrics, err = metricsAddress(ctx); err != nil {
+		return a, usageError{err}
+	}
+	return a, nil
+}
+
+// caution says what is worth a word at the start, once for the whole job.
+func (c *command) caution(ctx *urfave.Context, a assignment) {
+	if !a.at.first() {
+		return
+	}
+	texts := cautions(a.cfg.Env, a.plan, ctx.String("tls") == tlsAuto)
+	if a.at.hint != "" {
+		texts = append(texts, a.at.hint)
+	}
+	for _, text := range texts {
+		c.warn(a.cfg.Env.LogFormat, text)
+	}
+}
+
 // run runs a job.
 func (c *command) run(ctx *urfave.Context) error {
-	cfg, err := configOf(ctx)
+	a, err := c.assign(ctx)
 	if err != nil {
 		return err
 	}
-	job, err := jobID(ctx)
-	if err != nil {
-		return err
-	}
-	// First with a folder that is not there: what is wrong with the flags is
-	// said before anything is built or made.
-	plan, err := planOf(ctx, job, launch.RunDirPattern(job))
-	if err != nil {
-		return err
-	}
-	if err := joined(ctx, plan); err != nil {
-		return err
-	}
-	addr, err := metricsAddress(ctx)
-	if err != nil {
-		return usageError{err}
-	}
-	for _, caution := range cautions(cfg.Env, plan, ctx.String("tls") == tlsAuto) {
-		c.warn(cfg.Env.LogFormat, caution)
-	}
+	c.caution(ctx, a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if a.at.slurm != slurm.Outside {
+		signal.Notify(signals, warnings()...)
+	}
 	defer signal.Stop(signals)
-
+	if a.at, err = a.at.located(ctx.Context); err != nil {
+		return err
+	}
 	prog, err := programOf(ctx, signals)
 	if err != nil {
 		return err
 	}
 	defer prog.release()
-	if needsRunDir(plan) {
-		runDir, err := launch.MakeRunDir(job)
-		if err != nil {
+	runDir := launch.RunDirPattern(a.job)
+	if needsRunDir(a.plan) {
+		if runDir, err = launch.MakeRunDir(a.job); err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(runDir) }()
-		if plan, err = planOf(ctx, job, runDir); err != nil {
-			return err
-		}
 	}
-	cfg.Plan, cfg.Signals, cfg.Env.Main = plan, signals, prog.main
+	cfg := a.cfg
+	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {
+		return err
+	}
+	cfg.Signals, cfg.Env.Main = signals, prog.main
 	cfg.Command = append([]string{prog.path}, c.args...)
-	return c.launch(cfg, !ctx.Bool("no-table"), addr)
+	c.advice = a.at.advice
+	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics)
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.
@@ -145,6 +181,11 @@ func (c *command) launch(cfg launch.Config, table bool, metricsAddr string) erro
 
 // report says at the end whose the first failure was.
 func (c *command) report(r launch.Result, format string) error {
+	if c.advice != nil {
+		if text := c.advice(r); text != "" {
+			c.warn(format, text)
+		}
+	}
 	var text strings.Builder
 	if err := r.Report(&text); err != nil {
 		return err

@@ -68,9 +68,11 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parall
 
 # Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
+parallel/slurm -> errors fmt math slices strconv strings parallel/placement
+parallel/slurm (test) -> std internal/slurmtest
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement router/natsbus router/redisbus internal/traceview
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement parallel/slurm router/natsbus router/redisbus internal/traceview
 internal/traceview -> std parallel/trace
 internal/cli (test) -> internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
@@ -82,6 +84,7 @@ internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/certtest -> std testing internal/certs
 internal/redistest -> std testing github.com/redis/go-redis
+internal/slurmtest -> std testing internal/leak
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
 internal/faultlab -> std
@@ -104,7 +107,7 @@ middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware
-parallel/control parallel/metrics parallel/trace parallel/placement parallel/launch | task router payload policies envs middleware
+parallel/control parallel/metrics parallel/trace parallel/placement parallel/slurm parallel/launch | task router payload policies envs middleware
 internal/cli ditask | task router payload policies envs middleware
 `
 

@@ -25,6 +25,9 @@ type Config struct {
 	// added; nil: that of this process, with the processors shared out: where
 	// GOMAXPROCS is not set and there are several nodes, each gets its part.
 	Environ []string
+	// Processors is how many processors of this machine the nodes share, where
+	// Environ is nil; 0: all that this process may use.
+	Processors int
 
 	// Env is what every node is told: token, main, folder, grace period (0:
 	// 10 s), log format, seed, TLS and whether to recover. The fields of one
@@ -66,7 +69,7 @@ func (c *Config) ensureDefaults() {
 	}
 	if c.Environ == nil {
 		c.Environ = os.Environ()
-		c.Environ = append(c.Environ, processors(c.Environ, len(c.Plan.Local()))...)
+		c.Environ = append(c.Environ, processors(c.Environ, c.Processors, len(c.Plan.Local()))...)
 	}
 }
 
@@ -130,12 +133,17 @@ func MakeRunDir(job string) (string, error) {
 	return dir, nil
 }
 
-// processors shares the processors of this machine out to n nodes: nodes that
-// all use all of them mostly wake each other's threads.
-func processors(environ []string, n int) []string {
+// processors shares the processors of this machine, at most limit of them, out to
+// n nodes: nodes that all use all of them mostly wake each other's threads.
+func processors(environ []string, limit, n int) []string {
 	set := func(kv string) bool { return strings.HasPrefix(kv, "GOMAXPROCS=") }
-	if n < 2 || slices.ContainsFunc(environ, set) {
+	all := runtime.GOMAXPROCS(0)
+	ours := all
+	if limit > 0 {
+		ours = min(all, limit)
+	}
+	if n < 2 && ours == all || slices.ContainsFunc(environ, set) {
 		return nil
 	}
-	return []string{fmt.Sprintf("GOMAXPROCS=%d", max(runtime.GOMAXPROCS(0)/n, 1))}
+	return []string{fmt.Sprintf("GOMAXPROCS=%d", max(ours/max(n, 1), 1))}
 }

@@ -32,6 +32,10 @@ func (p *planner) listenBus() {
 
 // serveNATS decides where the first node runs the server.
 func (p *planner) serveNATS() {
+	if m := p.site.Meet; m != nil && m.Elsewhere != "" {
+		p.faultf("--mq-type nats: %s: nobody can say on which host the first node runs the server: give --nats-url, or another distribution", m.Elsewhere)
+		return
+	}
 	first := slices.MinFunc(p.plan.Nodes, func(a, b Node) int { return a.ID - b.ID })
 	host, port := p.flags.Address, 0
 	if host == "" {

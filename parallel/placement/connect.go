@@ -46,6 +46,9 @@ func (p *planner) listenTCP() {
 	seen := make(map[string]int)
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
+		if !p.located(i) {
+			continue
+		}
 		host := p.tasks[p.task[i]].Address
 		if host == "" {
 			host = p.flags.Address
@@ -62,6 +65,9 @@ func (p *planner) listenTCP() {
 			return
 		}
 		n.Listen, n.Advertise = a.String(), p.advertise(a, n.Host)
+		if p.site.Meet != nil && n.Rank != p.plan.Rank {
+			n.Listen, n.Advertise = p.meeting(), p.meeting()
+		}
 		key := n.Host + " " + n.Listen
 		if other, taken := seen[key]; taken && ports[i] != 0 {
 			p.faultf("%s is given to node %d and to node %d", n.Listen, other, n.ID)
@@ -95,6 +101,10 @@ func (p *planner) ports() []int {
 		p.faultf("--ports: the platform spec has ports too; give one of them")
 		return nil
 	}
+	if inSpec && p.site.Meet != nil && p.site.Meet.Elsewhere != "" {
+		p.faultf("platform spec: ports: %s: nobody can say on which host a task is: use --ports, or another distribution", p.site.Meet.Elsewhere)
+		return nil
+	}
 	for rank, launcher := range p.site.Launchers {
 		first := slices.IndexFunc(p.plan.Nodes, func(n Node) bool { return n.Rank == rank })
 		last := first
@@ -104,6 +114,10 @@ func (p *planner) ports() []int {
 		list := p.flags.Ports
 		if list == "" && p.site.several() {
 			list = strconv.Itoa(p.site.Port)
+		}
+		if p.site.Meet != nil && p.flags.Ports == "" {
+			p.meetingPorts(first, last, launcher.Slot*(last-first), out)
+			continue
 		}
 		// Launchers on one host share its ports: each begins after the ones before.
 		if base, err := strconv.Atoi(list); err == nil {
@@ -141,6 +155,8 @@ func (p *planner) connect() {
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
 		switch {
+		case p.meets() && p.plan.Topology != Alone:
+			p.dialMeeting(i, ids[0])
 		case p.plan.Topology == Mesh:
 			at, _ := slices.BinarySearch(ids, n.ID)
 			n.Dials = slices.Clone(ids[:at])
@@ -193,6 +209,9 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 			return
 		case id == n.ID:
 			p.faultf("%s %s: node %d would dial itself", name, word, id)
+			return
+		case !p.located(slices.IndexFunc(p.plan.Nodes, func(m Node) bool { return m.ID == id })):
+			p.faultf("%s %s: where node %d listens is known only when it has joined", name, word, id)
 			return
 		case !slices.Contains(n.Dials, id):
 			n.Dials = append(n.Dials, id)

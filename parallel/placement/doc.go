@@ -27,6 +27,10 @@
 // node with the smallest id; alone, nobody is dialled. The attach list is
 // dialled besides: "$node.N" in it stands for the address of node N.
 //
+// A launcher may not know where the others are ([Site.Meet]): then all nodes dial the
+// one that everyone can find, listen on free ports, and learn of each other when
+// they join. Their addresses are missing in the plan.
+//
 // # Concurrency and errors
 //
 // A Plan is a value; its slices are shared by its copies and must not be

@@ -55,11 +55,27 @@ type Site struct {
 	Port      int        // first port on each host when --ports is not given; 0: DefaultPort
 	// Open says that there may be more launchers than these.
 	Open bool
+	// Meet says where the nodes find each other if a launcher does not know on
+	// which hosts and ports the others are; nil: it does.
+	Meet *Meeting
+}
+
+// Meeting is one node that all others can find: the first one of one launcher.
+// All nodes dial it and learn of the others when they join, so that these may
+// listen on any port.
+type Meeting struct {
+	Host string // where it is dialled; empty: the loopback address
+	Here bool   // it is this launcher's
+	// Elsewhere says why it need not be the first node of launcher 0; empty: it is.
+	Elsewhere string
+	// Ports are reserved for the job on each host: the first is the port of that
+	// node, and others use them before free ones. Empty: its port is that of the Site.
+	Ports []int
 }
 
 // Launcher is one process that starts nodes.
 type Launcher struct {
-	Host string // name or address that others can dial; empty: the loopback address
+	Host string // name or address that others can dial; empty: the loopback address, or not known
 	Slot int    // number of this launcher among those on the same host, from 0
 }
 

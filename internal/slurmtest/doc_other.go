@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package slurmtest runs a real Slurm for tests; it needs Linux.
+package slurmtest

@@ -1,0 +1,73 @@
+// Program is a job for tests: each node says who it is, does in its first step
+// what its argument says, "2=fail", or else waits for the end of the job, and
+// saves then how often it was started to go on.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/task"
+)
+
+func main() { parallel.Main(play) }
+
+func play(ctx context.Context, node *parallel.Node) error {
+	file := func(what string) string { return filepath.Join(node.Dir(), fmt.Sprintf("%s-%d", what, node.ID())) }
+	run := 1
+	if node.Resume() {
+		saved, err := os.ReadFile(file("saved"))
+		if err != nil {
+			return fmt.Errorf("nothing to resume from: %w", err)
+		}
+		if run, err = strconv.Atoi(string(saved)); err != nil {
+			return err
+		}
+		run++
+	}
+	t := task.New[struct{}](node)
+	t.OnFinish(func(_ context.Context, o task.Outcome) error {
+		if o.Kind == task.Failure {
+			return nil
+		}
+		return os.WriteFile(file("saved"), []byte(strconv.Itoa(run)), 0o600)
+	})
+	t.Use(func(ctx context.Context, _ *struct{}, next task.Next) error {
+		fmt.Printf("run %d of node %d of %d on %s, %d processors\n", run, node.ID(), node.Size(), os.Getenv("SLURMD_NODENAME"), runtime.GOMAXPROCS(0))
+		if err := node.Barrier(ctx, "all are here"); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file("here"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+			return err
+		}
+		switch script(node.ID()) {
+		case "fail":
+			return errors.New("out of luck")
+		case "go":
+			return next(ctx)
+		case "again": // done when it was started to go on
+			if run > 1 {
+				return next(ctx)
+			}
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	return t.Run(ctx, task.MaxSteps(1))
+}
+
+func script(id int) string {
+	for _, arg := range os.Args[1:] {
+		if who, what, _ := strings.Cut(arg, "="); who == fmt.Sprint(id) || who == "all" {
+			return what
+		}
+	}
+	return "wait"
+}

@@ -1,0 +1,77 @@
+package placement_test
+
+import (
+	"testing"
+
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// meeting is a site of four launchers, of which this one, of a rank and slot, knows
+// only the first one's host.
+func meeting(rank, slot int, ports ...int) placement.Site {
+	s := placement.Site{Rank: rank, Port: 20000, Launchers: make([]placement.Launcher, 4), Meet: &placement.Meeting{Host: "h0", Here: rank == 0, Ports: ports}}
+	s.Launchers[0].Host = "h0"
+	s.Launchers[rank] = placement.Launcher{Host: "h" + string(rune('0'+rank-slot)), Slot: slot}
+	return s
+}
+
+func TestPlanOfNodesThatMeet(t *testing.T) {
+	elsewhere := meeting(2, 0)
+	elsewhere.Meet.Elsewhere, elsewhere.Launchers[0].Host = "why", ""
+	here := meeting(2, 0)
+	here.Meet.Elsewhere, here.Meet.Host, here.Meet.Here, here.Launchers[0].Host = "why", "h2", true, ""
+	oneHost := placement.Site{Rank: 1, Port: 20000, Launchers: []placement.Launcher{{}, {Slot: 1}}, Meet: &placement.Meeting{}}
+	for _, c := range []struct {
+		name string
+		f    placement.Flags
+		site placement.Site
+		want string
+	}{
+		{"the one whom all dial", placement.Flags{Workers: 2}, meeting(0, 0),
+			lines("0 tcp://0.0.0.0:20000", "1 tcp://0.0.0.0:0 > tcp://127.0.0.1:20000")},
+		{"another", placement.Flags{Workers: 2}, meeting(3, 0),
+			lines("6 tcp://0.0.0.0:0 > tcp://h0:20000", "7 tcp://0.0.0.0:0 > tcp://h0:20000 tcp://127.0.0.1:0")},
+		{"star", placement.Flags{Workers: 2, Topology: "star"}, meeting(3, 0),
+			lines("6 tcp://0.0.0.0:0 > tcp://h0:20000", "7 tcp://0.0.0.0:0 > tcp://h0:20000")},
+		{"alone", placement.Flags{Topology: "alone"}, meeting(3, 0), "3 tcp://0.0.0.0:0"},
+		{"reserved ports", placement.Flags{Workers: 2}, meeting(3, 1, 12000, 12001, 12002),
+			lines("6 tcp://0.0.0.0:12002 > tcp://h0:12000", "7 tcp://0.0.0.0:0 > tcp://h0:12000 tcp://127.0.0.1:12002")},
+		{"ports that are given", placement.Flags{Workers: 2, Ports: "7000"}, meeting(3, 1, 12000),
+			lines("6 tcp://0.0.0.0:7002 > tcp://h0:7000", "7 tcp://0.0.0.0:7003 > tcp://h0:7000 tcp://127.0.0.1:7002")},
+		{"an address of the spec", placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1","ports":9000},{},{},{"ports":9100}]}`)}, meeting(3, 0),
+			"3 tcp://0.0.0.0:9100 > tcp://10.0.0.1:9000"},
+		{"where the first launcher is not known", placement.Flags{Workers: 2}, elsewhere,
+			lines("4 tcp://0.0.0.0:0 > tcp://h0:20000", "5 tcp://0.0.0.0:0 > tcp://127.0.0.1:0 tcp://h0:20000")},
+		{"and it is this one whom all dial", placement.Flags{Workers: 2}, here,
+			lines("4 tcp://0.0.0.0:20000", "5 tcp://0.0.0.0:0 > tcp://127.0.0.1:20000")},
+		{"one host", placement.Flags{}, oneHost, "1 tcp://127.0.0.1:0 > tcp://127.0.0.1:20000"},
+		{"one host, one of its addresses", placement.Flags{Address: "10.0.0.1"}, oneHost, "1 tcp://10.0.0.1:0 > tcp://10.0.0.1:20000"},
+		{"one host, all addresses", placement.Flags{Address: "0.0.0.0"}, oneHost, "1 tcp://0.0.0.0:0 > tcp://127.0.0.1:20000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan, err := placement.New(c.f, c.site)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := show(plan.Local()); got != c.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
+			}
+			if want := len(c.site.Launchers) * max(c.f.Workers, 1); plan.Expected != want && plan.Topology != placement.Alone {
+				t.Errorf("expects %d nodes, want %d", plan.Expected, want)
+			}
+		})
+	}
+	if _, err := placement.New(placement.Flags{MQType: "nats"}, elsewhere); err == nil ||
+		err.Error() != "--mq-type nats: why: nobody can say on which host the first node runs the server: give --nats-url, or another distribution" {
+		t.Error(err)
+	}
+	if plan, err := placement.New(placement.Flags{MQType: "nats", Workers: 2}, meeting(3, 0)); err != nil || plan.Bus != "nats://h0:20000" ||
+		show(plan.Local()) != lines("6 bus://node.6 > bus://node.0 bus://node.1 bus://node.2 bus://node.3 bus://node.4 bus://node.5",
+			"7 bus://node.7 > bus://node.0 bus://node.1 bus://node.2 bus://node.3 bus://node.4 bus://node.5 bus://node.6") {
+		t.Errorf("%s over %s, %v", show(plan.Local()), plan.Bus, err)
+	}
+	if _, err := placement.New(placement.Flags{Spec: spec(t, `{"tasks":[{"ports":9000},{},{},{}]}`)}, elsewhere); err == nil ||
+		err.Error() != "platform spec: ports: why: nobody can say on which host a task is: use --ports, or another distribution" {
+		t.Error(err)
+	}
+}
