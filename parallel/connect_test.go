@@ -30,12 +30,12 @@ func TestCarrierFollowsFromTheBus(t *testing.T) {
 
 func TestConnectorFaults(t *testing.T) {
 	for want, env := range map[string]control.Env{
-		"DITASK_BUS: no carrier for ftp://h: want nats://, tls://, redis:// or rediss://host:port":       {Bus: "ftp://u:secret@h"},
-		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`: {Bus: "nats://127.0.0.1:1", JobID: "j", Listen: "tcp://h:1"},
-		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:         {Bus: "nats://127.0.0.1:1", JobID: "j", Attach: []string{"x"}},
-		"the job has no token, and other users can reach the server":      {Bus: "nats://u:secret@h:1", JobID: "j"},
-		"open to other machines and the job has no token":                 {Listen: "tcp://0.0.0.0:1"},
-		"tls: a certificate, its key and an authority go together":        {TLSCert: "c"},
+		"DITASK_BUS: no carrier for ftp://h: want nats://, tls://, redis:// or rediss://host:port": {Bus: "ftp://u:secret@h"},
+		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`:                          {Bus: "nats://127.0.0.1:1", JobID: "j", Listen: "tcp://h:1"},
+		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:                                  {Bus: "nats://127.0.0.1:1", JobID: "j", Attach: []string{"x"}},
+		"the job has no token, and other users can reach the server":                               {Bus: "nats://u:secret@h:1", JobID: "j"},
+		"open to other machines and the job has no token":                                          {Listen: "tcp://0.0.0.0:1"},
+		"tls: a certificate, its key and an authority go together":                                 {TLSCert: "c"},
 	} {
 		if _, err := newConnector(env, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("want %s: %v", want, err)

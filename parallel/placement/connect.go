@@ -174,9 +174,9 @@ func (p *planner) connect() {
 func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 	for _, word := range words(list) {
 		ref, isNode := strings.CutPrefix(word, "$node.")
-		if !isNode && p.plan.Carrier == CarrierNATS {
+		if !isNode && p.plan.Carrier != CarrierMesh {
 			if _, err := busNode(word); err != nil {
-				p.faultf("%s %q: want bus://node.<id> or $node.<id> with --mq-type nats", name, word)
+				p.faultf("%s %q: want bus://node.<id> or $node.<id> with --mq-type %s", name, word, p.plan.Carrier)
 				return
 			}
 			if !slices.Contains(n.Extern, word) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
 )
 
 // How quickly the loss of the server is noticed, and it is tried again.
