@@ -90,7 +90,7 @@ internal/bench (test) -> parallel parallel/control task router router/natsbus/em
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/chaos -> std
-internal/faultlab/chaos (test) -> internal/faultlab parallel parallel/control router task
+internal/faultlab/chaos (test) -> internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest router/routertest

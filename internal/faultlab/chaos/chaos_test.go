@@ -41,14 +41,19 @@ type carrier struct {
 	flags  []string // of ditask
 	faults []string // what it can suffer, besides its nodes
 	root   bool     // it needs to be set up by root
+	lines  bool     // its nodes dial each other over the laboratory's lines
+	server func(t *testing.T) busServer
 }
 
 // carriers are what there is: one more is a line here, and a case in round.inject
 // for a fault that only it has.
 var carriers = []carrier{
 	{name: "unix"},
-	{name: "tcp", flags: []string{"--protocol", "tcp"}, faults: wireFaults},
-	{name: "tls", flags: []string{"--protocol", "tcp"}, faults: wireFaults},
+	{name: "tcp", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
+	{name: "tls", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
+	{name: "nats", faults: serverFaults, server: newNATS},
+	{name: "nats in node 0", flags: []string{"--mq-type", "nats"}},
+	{name: "redis", faults: serverFaults, server: newRedis},
 	{name: "netns", flags: []string{"--protocol", "tcp"}, faults: netFaults, root: true},
 }
 
@@ -56,6 +61,8 @@ var carriers = []carrier{
 var (
 	wireFaults = []string{"cut", "cut-close", "half-close", "reset", "stall", "stall-one-way", "flap"}
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
+	// The server is gone for a while, with all that it held.
+	serverFaults = []string{"server-restart"}
 )
 
 // plan is what follows from a seed.
@@ -120,7 +127,7 @@ func newPlan(seed uint64) plan {
 			if p.star {
 				f.a = 1 + r.IntN(p.nodes-1) // without its hub a star is no job
 			}
-		} else if p.recover && len(p.carrier.faults) > 0 && r.IntN(6) == 0 { // for longer than nodes wait for each other
+		} else if p.recover && (p.carrier.lines || p.carrier.root) && r.IntN(6) == 0 { // for longer than nodes wait for each other
 			f.kind, f.grave, f.lasts = p.carrier.faults[0], true, ms(9000, 12000)
 		}
 		p.faults = append(p.faults, f)
@@ -141,6 +148,7 @@ type round struct {
 	out     []*bytes.Buffer
 	lines   *lines
 	nets    *nets
+	server  busServer
 	records *faultlab.Writer // of the laboratory
 }
 
@@ -421,7 +429,11 @@ func (r *round) prepare(ditask string) {
 		files := certtest.New(r.t)
 		args = append(args, "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA)
 	}
-	if len(r.carrier.faults) > 0 {
+	if r.carrier.server != nil {
+		r.server = r.carrier.server(r.t)
+		args = append(args, r.server.flags()...)
+	}
+	if r.carrier.lines {
 		port := freePorts(r.t, r.nodes)
 		args = append(args, "--ports", fmt.Sprint(port))
 		r.lines = newLines(r.t, r.seed, r.nodes, port, r.shape)
@@ -481,8 +493,11 @@ func (r *round) inject(f fault) {
 		name += " for long"
 	}
 	nodes := []int{f.a, f.b}
-	if f.kind == "stop" || f.kind == "kill" || f.kind == "link-down" {
+	switch f.kind {
+	case "stop", "kill", "link-down":
 		nodes = nodes[:1]
+	case "server-restart":
+		nodes = nil
 	}
 	r.fault(name, f.grave, nodes...)
 	switch f.kind {
@@ -523,6 +538,10 @@ func (r *round) inject(f fault) {
 		if f.kind == "stall" {
 			r.lines.stall(f.b, f.a, -1)
 		}
+	case "server-restart":
+		r.server.stop()
+		r.pause(f.lasts)
+		r.server.start()
 	case "drop", "drop-one-way":
 		r.must(r.nets.drop(f.a, f.b))
 		if f.kind == "drop" {
