@@ -301,9 +301,10 @@ func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
 }
 
 func rawWrite(w *bufio.Writer, body []byte) {
-	var n [4]byte
-	binary.LittleEndian.PutUint32(n[:], uint32(len(body)))
-	_, _ = w.Write(n[:])
+	if w.Available() < 4 {
+		_ = w.Flush()
+	}
+	_, _ = w.Write(binary.LittleEndian.AppendUint32(w.AvailableBuffer(), uint32(len(body))))
 	_, _ = w.Write(body)
 }
 
