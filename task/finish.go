@@ -50,12 +50,12 @@ type finishMessage struct {
 }
 
 // decide sets the outcome. The first one stays, except that a failure replaces a
-// success or a preemption.
-func (e *engine) decide(o Outcome, err error, cut error, after time.Duration) {
+// success or a preemption. decide reports whether o is it.
+func (e *engine) decide(o Outcome, err error, cut error, after time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.outcome.Kind != Running && (o.Kind != Failure || e.outcome.Kind == Failure) {
-		return
+		return false
 	}
 	e.outcome, e.err = o, err
 	e.finished.Store(true)
@@ -63,6 +63,7 @@ func (e *engine) decide(o Outcome, err error, cut error, after time.Duration) {
 	if o.Kind == Failure && e.cancelBase != nil {
 		e.cancelBase(err)
 	}
+	return true
 }
 
 // cut ends the context of the step that runs, or of the one that would come.
@@ -100,8 +101,8 @@ func (e *engine) detach() {
 	}
 }
 
-func (e *engine) succeed(reason string) {
-	e.decide(Outcome{Kind: Success, Node: e.id, Reason: reason}, nil, ErrFinished, e.cfg.grace)
+func (e *engine) succeed(reason string) bool {
+	return e.decide(Outcome{Kind: Success, Node: e.id, Reason: reason}, nil, ErrFinished, e.cfg.grace)
 }
 
 func (e *engine) fail(err error) {

@@ -117,8 +117,12 @@ func (t *Task[C]) Steps() int { return int(t.steps.Load()) }
 func (t *Task[C]) ReportLag(versions float64) { t.en.lag.Store(math.Float64bits(versions)) }
 
 // Finish ends the run with success, after the present step, on all nodes of the
-// job. The first finish counts.
-func (t *Task[C]) Finish(reason string) { t.en.succeed(reason) }
+// job. The first finish counts, and is logged.
+func (t *Task[C]) Finish(reason string) {
+	if t.en.succeed(reason) {
+		t.en.log.Info("finished", "reason", reason)
+	}
+}
 
 // Fail ends the run with err, which must not be nil; the context of the present
 // step ends at once. The other nodes end with a [*RemoteError].
