@@ -1,0 +1,48 @@
+// Command controlplane is a Kubernetes control plane in one program: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl, as the
+// name that it is called by, or else its first argument, says. The tests of the
+// operator run against it, since these programs can be had wherever Go modules
+// can, and their released files cannot.
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+func main() {
+	args := os.Args
+	if filepath.Base(args[0]) == "controlplane" && len(args) > 1 {
+		args = args[1:]
+	}
+	args[0] = filepath.Base(args[0])
+
+	programs := map[string]func() *cobra.Command{
+		"kube-apiserver":          apiserver.NewAPIServerCommand,
+		"kube-controller-manager": controllers.NewControllerManagerCommand,
+		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+		"kubectl":                 kubectl.NewDefaultKubectlCommand,
+	}
+	os.Args = args
+	if args[0] == "etcd" {
+		etcdmain.Main(args)
+		return
+	}
+	program, ok := programs[args[0]]
+	if !ok {
+		os.Stderr.WriteString("controlplane: call it as etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n")
+		os.Exit(2)
+	}
+	os.Exit(cli.Run(program()))
+}
