@@ -287,6 +287,8 @@ type TaskStatus struct {
 type NodeFailure struct {
 	// Pod is the name of the node's pod.
 	Pod string `json:"pod"`
+	// Task is the name of the node's task.
+	Task string `json:"task"`
 	// Type is the node's role.
 	Type TaskType `json:"type"`
 	// Rank of the node.
