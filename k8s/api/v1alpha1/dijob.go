@@ -63,7 +63,7 @@ type DIJobSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	Tasks []Task `json:"tasks,omitempty"`
 
 	// Template is the pod of every node of a job without tasks. It makes one
@@ -154,7 +154,7 @@ type Task struct {
 // container which failed.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.spec) && self.spec.containers.size() > 0",message="spec.containers: want at least one"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, has(c.image) && c.image != '')",message="spec.containers: every container needs an image"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, has(c.image))",message="spec.containers: every container needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",message="spec.restartPolicy: must be Never: the operator starts nodes again"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.hostname) && !has(self.spec.subdomain)",message="spec.hostname, spec.subdomain: must be empty: they follow from the rank"
 type PodTemplate corev1.PodTemplateSpec

@@ -297,7 +297,7 @@ func (s *state) run() {
 
 // count fills in the numbers of the status.
 func (s *state) count() {
-	desired := int32(len(s.nodes)) //nolint:gosec // 16 tasks of at most 1000 nodes
+	desired := int32(len(s.nodes)) //nolint:gosec // 8 tasks of at most 1000 nodes
 	if s.status.Desired != 0 && s.status.Desired != desired {
 		s.events = append(s.events, event{false, "Scaled", fmt.Sprintf("from %d to %d nodes", s.status.Desired, desired)})
 	}

@@ -64,7 +64,7 @@ func nodesOf(job *v1alpha1.DIJob) []node {
 				Task:  task.Name,
 				Type:  task.Type,
 				Index: i,
-				Rank:  int32(len(nodes)), //nolint:gosec // 16 tasks of at most 1000 nodes
+				Rank:  int32(len(nodes)), //nolint:gosec // 8 tasks of at most 1000 nodes
 			})
 		}
 	}
