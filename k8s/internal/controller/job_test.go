@@ -230,7 +230,7 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 	if env[1].Value != "6" || strings.Count(env[2].Value, ",") != 6 || !strings.HasPrefix(env[2].Value, "dqn-learner-0.dqn,") {
 		t.Errorf("the new node is told: %v", env[:3])
 	}
-	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.replicas: Invalid value: 6: must be at most maxReplicas") {
+	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.replicas: Invalid value: must be at most maxReplicas") {
 		t.Errorf("beyond maxReplicas: %v", err)
 	}
 

@@ -9,15 +9,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -43,12 +46,14 @@ func Main(m *testing.M, set func(*Cluster)) {
 		if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 			return m.Run()
 		}
+		os.Setenv("CONTROLPLANE_TIED", "1")
 		c, err := Start()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "kubetest:", err)
 			return 1
 		}
 		set(c)
+		ctrl.SetLogger(logr.Discard())
 		code := m.Run()
 		if err := c.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "kubetest:", err)
@@ -163,8 +168,19 @@ func (c *Cluster) Stop() error {
 	return errors.Join(err, os.RemoveAll(c.folder))
 }
 
-// StopAPIServer ends the API server and leaves etcd; StartAPIServer starts it again, on the same port.
-func (c *Cluster) StopAPIServer() error { return c.env.ControlPlane.GetAPIServer().Stop() }
+// StopAPIServer ends the API server and leaves etcd; StartAPIServer starts it
+// again, on the same port. It would wait a minute for its watchers to go, so after
+// a second it is killed.
+func (c *Cluster) StopAPIServer() error {
+	server := c.env.ControlPlane.GetAPIServer()
+	server.StopTimeout = time.Second
+	defer func() { server.StopTimeout = c.env.ControlPlaneStopTimeout }()
+	err := server.Stop()
+	if err != nil && strings.HasPrefix(err.Error(), "timeout waiting for process") {
+		err = nil
+	}
+	return err
+}
 
 // StartAPIServer starts an API server that StopAPIServer has stopped.
 func (c *Cluster) StartAPIServer() error { return c.env.ControlPlane.GetAPIServer().Start() }
