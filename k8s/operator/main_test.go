@@ -16,11 +16,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"text/template"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 	"github.com/ditask/ditask/k8s/internal/kubetest"
@@ -99,7 +101,7 @@ func startProcess(w *kubetest.World) *process {
 	w.Must(p.cmd.Start())
 	go func() { p.ended <- p.cmd.Wait(); close(p.ended) }()
 	w.Cleanup(func() {
-		p.cmd.Process.Kill() //nolint:errcheck // it may have ended
+		_ = p.cmd.Process.Kill() // it may have ended
 		<-p.ended
 		if w.Failed() {
 			w.Logf("log of operator %d:\n%s", p.cmd.Process.Pid, p.text())
@@ -180,9 +182,9 @@ func TestOneOfTwoOperatorsLeadsAndTheOtherTakesOver(t *testing.T) {
 		t.Errorf("after SIGTERM it ended with %v", err)
 	}
 	two := leader(w, one)
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-1", 1, "panic"))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-1", 1, "panic"))
 	w.Until("the second operator replaces the pod", func() (bool, any) {
-		return w.Kubelet.Made("dqn-collector-1") == 2, w.Kubelet.Made("dqn-collector-1")
+		return w.Made("dqn-collector-1") == 2, w.Made("dqn-collector-1")
 	})
 
 	// SIGKILL: the third has to wait until the lease has run out.
@@ -190,9 +192,9 @@ func TestOneOfTwoOperatorsLeadsAndTheOtherTakesOver(t *testing.T) {
 	w.Must(second.cmd.Process.Kill())
 	leader(w, two)
 	w.UntilState("dqn", v1alpha1.Running)
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
 	job := w.UntilState("dqn", v1alpha1.Succeeded)
-	if job.Status.Restarts != 1 || w.Kubelet.Made("dqn-learner-0") != 1 {
+	if job.Status.Restarts != 1 || w.Made("dqn-learner-0") != 1 {
 		t.Errorf("%+v", job.Status)
 	}
 }
@@ -242,24 +244,36 @@ func TestKubectlShowsScalesAndDescribesAJob(t *testing.T) {
 func TestViewersReadAndEditorsWriteJobs(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	install(w)
-	for _, tt := range []struct{ role, verb, resource, want string }{
-		{"ditask-view", "list", "dijobs.ditask.dev", "yes"},
-		{"ditask-view", "create", "dijobs.ditask.dev", "no"},
-		{"ditask-edit", "create", "dijobs.ditask.dev", "yes"},
-		{"ditask-edit", "patch", "dijobs.ditask.dev/scale", "yes"},
-		{"ditask-edit", "patch", "dijobs.ditask.dev/status", "no"},
-		{"ditask-operator", "list", "secrets", "no"},
-		{"ditask-operator", "delete", "dijobs.ditask.dev", "no"},
-		{"ditask-operator", "update", "deployments.apps", "no"},
+	for _, tt := range []struct{ role, verb, resource, subresource, want string }{
+		{"ditask-view", "list", "dijobs.ditask.dev", "", "yes"},
+		{"ditask-view", "create", "dijobs.ditask.dev", "", "no"},
+		{"ditask-edit", "create", "dijobs.ditask.dev", "", "yes"},
+		{"ditask-edit", "patch", "dijobs.ditask.dev", "scale", "yes"},
+		{"ditask-edit", "patch", "dijobs.ditask.dev", "status", "no"},
+		{"ditask-operator", "list", "secrets", "", "no"},
+		{"ditask-operator", "delete", "dijobs.ditask.dev", "", "no"},
+		{"ditask-operator", "update", "deployments.apps", "", "no"},
 	} {
 		user := "user-of-" + tt.role
 		if _, err := w.Kubectl(w.Ctx, "create", "rolebinding", tt.role, "--clusterrole", tt.role, "--user", user, "--namespace", w.Namespace); err != nil && !strings.Contains(err.Error(), "already exists") {
 			t.Fatal(err)
 		}
-		out, err := w.Kubectl(w.Ctx, "auth", "can-i", tt.verb, tt.resource, "--namespace", w.Namespace, "--as", user)
-		if strings.TrimSpace(out) != tt.want {
-			t.Errorf("may %s %s %s: %s %v, want %s", tt.role, tt.verb, tt.resource, out, err, tt.want)
+		// The API server learns of the binding a moment later.
+		retry := time.NewTicker(100 * time.Millisecond)
+		for limit := time.After(time.Minute); ; {
+			out, err := w.Kubectl(w.Ctx, "auth", "can-i", tt.verb, tt.resource, "--subresource", tt.subresource, "--namespace", w.Namespace, "--as", user)
+			if strings.TrimSpace(out) == tt.want {
+				break
+			}
+			select {
+			case <-retry.C:
+				continue
+			case <-limit:
+				t.Errorf("may %s %s %s %s: %s %v, want %s", tt.role, tt.verb, tt.resource, tt.subresource, out, err, tt.want)
+			}
+			break
 		}
+		retry.Stop()
 	}
 }
 
@@ -288,6 +302,31 @@ func TestManifestsInDocsAreAccepted(t *testing.T) {
 		if out, err := w.Kubectl(w.Ctx, "diff", "--namespace", w.Namespace, "-f", file); err != nil {
 			t.Errorf("%s: %v %s", file, err, out)
 		}
+		if _, err := w.Kubectl(w.Ctx, "delete", "--namespace", w.Namespace, "-f", file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestChartIsAccepted renders the chart as Helm does, by text/template, and asks
+// the API server what it thinks of the result.
+func TestChartIsAccepted(t *testing.T) {
+	w := kubetest.NewWorld(t, cluster)
+	chart := filepath.Join(kubetest.Repository(), "chart")
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	w.Must(err)
+	var values map[string]any
+	w.Must(yaml.UnmarshalStrict(text, &values))
+	templates, err := template.ParseGlob(filepath.Join(chart, "templates", "*.yaml"))
+	w.Must(err)
+	var out bytes.Buffer
+	for _, t := range templates.Templates() {
+		w.Must(t.Option("missingkey=error").Execute(&out, map[string]any{"Values": values, "Release": map[string]any{"Namespace": w.Namespace}}))
+	}
+	file := filepath.Join(t.TempDir(), "chart.yaml")
+	w.Must(os.WriteFile(file, out.Bytes(), 0o600))
+	if out, err := w.Kubectl(w.Ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file, "-f", filepath.Join(chart, "crds")); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -299,8 +338,8 @@ func TestTableOfFieldsInDocsIsComplete(t *testing.T) {
 	}
 	for _, kind := range []reflect.Type{reflect.TypeFor[v1alpha1.DIJobSpec](), reflect.TypeFor[v1alpha1.Task](), reflect.TypeFor[v1alpha1.DIJobStatus]()} {
 		prefix := map[string]string{"Task": "tasks[].", "DIJobStatus": "status."}[kind.Name()]
-		for i := range kind.NumField() {
-			name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+		for field := range kind.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if !strings.Contains(string(page), "| `"+prefix+name+"` |") {
 				t.Errorf("docs/kubernetes.md has no row for %s%s", prefix, name)
 			}

@@ -10,4 +10,4 @@
 package v1alpha1
 
 //go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.21.0 object crd:crdVersions=v1,generateEmbeddedObjectMeta=true paths=. output:crd:dir=../../config/crd
-//go:generate go run ../../internal/crdtrim ../../config/crd/ditask.dev_dijobs.yaml
+//go:generate go run ../../internal/crdtrim ../../config/crd/ditask.dev_dijobs.yaml ../../chart/crds/ditask.dev_dijobs.yaml

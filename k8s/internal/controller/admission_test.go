@@ -115,7 +115,7 @@ tasks:
 
 func TestWhatRunsCannotChangeUnderneath(t *testing.T) {
 	w := world(t)
-	start(w, newJob(w, "dqn", 2))
+	start(w, newJob(w, 2))
 	for what, set := range map[string]func(*v1alpha1.DIJob){
 		"image":    func(j *v1alpha1.DIJob) { j.Spec.Tasks[0].Template.Spec.Containers[0].Image = "another" },
 		"replicas": func(j *v1alpha1.DIJob) { j.Spec.Tasks[2].Replicas = 4 },

@@ -28,6 +28,7 @@ func podsOf(job *v1alpha1.DIJob) []*corev1.Pod {
 
 func fail(pod *corev1.Pod, code int32, ran time.Duration, at time.Time) {
 	pod.Status.Phase = corev1.PodFailed
+	pod.Status.StartTime = &metav1.Time{Time: at.Add(-ran)}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Reason: "Error", StartedAt: metav1.NewTime(at.Add(-ran)), FinishedAt: metav1.NewTime(at),
 	}}}}
@@ -46,13 +47,14 @@ func testJob(replicas int32) *v1alpha1.DIJob {
 func TestDelayDoublesWithEachQuickFailureAndBeginsAgainAfterAGoodRun(t *testing.T) {
 	job := testJob(1)
 	now := clock
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300} {
+	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300} {
+		want := time.Duration(seconds) * time.Second
 		pods := podsOf(job)
 		pods[0].UID = types.UID(rune('a' + i))
 		fail(pods[0], 1, time.Second, now)
 		d := decide(job, pods, now)
-		if d.after != want*time.Second || len(d.remove)+len(d.create) != 0 {
-			t.Fatalf("failure %d: after %v, want %v", i+1, d.after, want*time.Second)
+		if d.after != want || len(d.remove)+len(d.create) != 0 {
+			t.Fatalf("failure %d: after %v, want %v", i+1, d.after, want)
 		}
 		job.Status = d.status
 		now = now.Add(d.after)
@@ -96,8 +98,14 @@ func TestPodThatIsDeletedHasNotFailed(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler"}}
-	if d := decide(job, pods, clock); d.status.Preemptions != 1 || d.status.Restarts != 0 {
+	d = decide(job, pods, clock)
+	if d.status.Preemptions != 1 || d.status.Restarts != 0 {
 		t.Errorf("%+v", d.status)
+	}
+	// The machine on which it is may be gone: it is counted once, however long it stays.
+	job.Status = d.status
+	if d := decide(job, pods, clock.Add(time.Hour)); d.status.Preemptions != 1 || len(d.create)+len(d.remove) != 0 {
+		t.Errorf("%+v", d)
 	}
 }
 
@@ -115,7 +123,7 @@ func TestDecideAgainChangesNothing(t *testing.T) {
 
 func TestJobIDIsOneThatDitaskTakes(t *testing.T) {
 	job := &v1alpha1.DIJob{ObjectMeta: metav1.ObjectMeta{Name: "a-name-that-is-rather-long-for-a-job-2026", UID: "0123abcd-0000"}}
-	if id := jobID(job); id != "a-name-that-is-rather-long-for-0123abcd" && len(id) > 40 {
+	if id := jobID(job); id != "a-name-that-is-rather-long-for-0123abcd" || len(id) > 40 {
 		t.Errorf("job id %q", id)
 	}
 }

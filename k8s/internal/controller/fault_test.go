@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"k8s.io/client-go/tools/events"
 
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 	"github.com/ditask/ditask/k8s/internal/kubetest"
@@ -25,17 +25,17 @@ func untilMade(w *kubetest.World, pod string, times int) {
 	w.Helper()
 	w.Until(fmt.Sprintf("pod %s runs for the %dth time", pod, times), func() (bool, any) {
 		p := w.Pods()[pod]
-		return w.Kubelet.Made(pod) == times && p != nil && p.Status.Phase == corev1.PodRunning, w.Kubelet.Made(pod)
+		return w.Made(pod) == times && p != nil && p.Status.Phase == corev1.PodRunning, w.Made(pod)
 	})
 }
 
 func TestFailedNodeComesBackWithItsRankUntilTheBudgetIsSpent(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 2)
+	job := newJob(w, 2)
 	job.Spec.BackoffLimit = new(int32(1))
 	start(w, job)
 	first := w.Pods()["dqn-collector-1"]
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-1", 3, "panic: no environment"))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-1", 3, "panic: no environment"))
 	untilMade(w, "dqn-collector-1", 2)
 	again := w.Pods()["dqn-collector-1"]
 	if again.UID == first.UID || again.Spec.Containers[0].Env[1].Value != "3" {
@@ -47,7 +47,7 @@ func TestFailedNodeComesBackWithItsRankUntilTheBudgetIsSpent(t *testing.T) {
 	}
 	w.UntilEvent("dqn", "PodFailed")
 
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-1", 3, "panic: no environment"))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-1", 3, "panic: no environment"))
 	job = w.UntilState("dqn", v1alpha1.Failed)
 	c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.Failed)
 	want := "2 failures are more than backoffLimit 1; first: dqn-collector-1 (collector, rank 3): Error, exit code 3: panic: no environment"
@@ -63,11 +63,11 @@ func TestFailedNodeComesBackWithItsRankUntilTheBudgetIsSpent(t *testing.T) {
 
 func TestFirstFailureEndsAJobWithoutBudget(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 1)
+	job := newJob(w, 1)
 	job.Spec.BackoffLimit = new(int32(0))
 	job.Spec.CleanPodPolicy = v1alpha1.CleanAll
 	start(w, job)
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 1, "loss is NaN"))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 1, "loss is NaN"))
 	job = w.UntilState("dqn", v1alpha1.Failed)
 	c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.Failed)
 	if c.Reason != "PodFailed" || !strings.Contains(c.Message, "first: dqn-learner-0 (learner, rank 0): Error, exit code 1: loss is NaN") {
@@ -81,13 +81,13 @@ func TestFirstFailureEndsAJobWithoutBudget(t *testing.T) {
 
 func TestKilledLearnerComesBack(t *testing.T) {
 	w := world(t)
-	start(w, newJob(w, "dqn", 1))
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 137, ""))
+	start(w, newJob(w, 1))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 137, ""))
 	untilMade(w, "dqn-learner-0", 2)
 	if job := w.UntilState("dqn", v1alpha1.Running); job.Status.Restarts != 1 {
 		t.Errorf("%+v", job.Status)
 	}
-	if w.Kubelet.Made("dqn-collector-0") != 1 || w.Kubelet.Made("dqn-evaluator-0") != 1 {
+	if w.Made("dqn-collector-0") != 1 || w.Made("dqn-evaluator-0") != 1 {
 		t.Error("others were made again")
 	}
 }
@@ -95,13 +95,13 @@ func TestKilledLearnerComesBack(t *testing.T) {
 func TestPreemptedNodesComeBackOutsideTheBudget(t *testing.T) {
 	for how, end := range map[string]func(*kubetest.World, string) error{
 		"exit code 75": func(w *kubetest.World, pod string) error {
-			return w.Kubelet.Exit(w.Ctx, w.Namespace, pod, 75, "")
+			return w.Exit(w.Ctx, w.Namespace, pod, 75, "")
 		},
-		"evicted": func(w *kubetest.World, pod string) error { return w.Kubelet.Evict(w.Ctx, w.Namespace, pod) },
+		"evicted": func(w *kubetest.World, pod string) error { return w.Evict(w.Ctx, w.Namespace, pod) },
 	} {
 		t.Run(how, func(t *testing.T) {
 			w := world(t)
-			job := newJob(w, "dqn", 1)
+			job := newJob(w, 1)
 			job.Spec.BackoffLimit = new(int32(0))
 			start(w, job)
 			w.Must(end(w, "dqn-learner-0"))
@@ -117,7 +117,7 @@ func TestPreemptedNodesComeBackOutsideTheBudget(t *testing.T) {
 			}
 			w.UntilEvent("dqn", "PodPreempted")
 
-			update(w, "dqn", func(j *v1alpha1.DIJob) { j.Spec.Preemptible = new(false) })
+			update(w, func(j *v1alpha1.DIJob) { j.Spec.Preemptible = new(false) })
 			w.Must(end(w, "dqn-learner-0"))
 			w.UntilState("dqn", v1alpha1.Failed)
 		})
@@ -126,7 +126,7 @@ func TestPreemptedNodesComeBackOutsideTheBudget(t *testing.T) {
 
 func TestDeletedPodComesBack(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 1)
+	job := newJob(w, 1)
 	job.Spec.BackoffLimit = new(int32(0))
 	start(w, job)
 	w.Must(w.Client.Delete(w.Ctx, w.Pods()["dqn-evaluator-0"]))
@@ -138,15 +138,15 @@ func TestDeletedPodComesBack(t *testing.T) {
 
 func TestImageThatCannotBePulledIsSaid(t *testing.T) {
 	w := world(t)
-	w.Kubelet.Stick("dqn-collector-0", "ImagePullBackOff", "Back-off pulling image \"ditask:test\": not found")
-	w.Must(w.Client.Create(w.Ctx, newJob(w, "dqn", 1)))
+	w.Stick("dqn-collector-0", "ImagePullBackOff", "Back-off pulling image \"ditask:test\": not found")
+	w.Must(w.Client.Create(w.Ctx, newJob(w, 1)))
 	w.Until("the condition names the image", func() (bool, any) {
 		c := meta.FindStatusCondition(w.Job("dqn").Status.Conditions, v1alpha1.Running)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "ImageNotPulled" &&
 			strings.Contains(c.Message, "dqn-collector-0 (collector, rank 2): container node, image ditask:test: ImagePullBackOff: Back-off pulling image"), c
 	})
 	w.UntilEvent("dqn", "ImageNotPulled")
-	w.Must(w.Kubelet.Unstick(w.Ctx, w.Namespace, "dqn-collector-0"))
+	w.Must(w.Unstick(w.Ctx, w.Namespace, "dqn-collector-0"))
 	w.UntilState("dqn", v1alpha1.Running)
 }
 
@@ -161,7 +161,7 @@ func TestWhatAlreadyHasTheNameIsLeftAlone(t *testing.T) {
 			other.SetName(name)
 			other.SetNamespace(w.Namespace)
 			w.Must(w.Client.Create(w.Ctx, other))
-			w.Must(w.Client.Create(w.Ctx, newJob(w, "dqn", 1)))
+			w.Must(w.Client.Create(w.Ctx, newJob(w, 1)))
 			w.Until("the condition names it", func() (bool, any) {
 				c := meta.FindStatusCondition(w.Job("dqn").Status.Conditions, v1alpha1.Created)
 				return c != nil && c.Reason == "NameTaken" && strings.Contains(c.Message, kind+" "+name+" exists"), c
@@ -178,22 +178,25 @@ func TestWhatAlreadyHasTheNameIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestQuotaIsSaidAndWaitedFor(t *testing.T) {
+func TestRefusedPodIsSaidAndTriedAgain(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 1)
-	// A priority class that does not exist is refused at once, as a quota is.
-	job.Spec.Tasks[2].Template.Spec.PriorityClassName = "urgent"
+	job := newJob(w, 1)
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Value: 7}
+	job.Spec.Tasks[2].Template.Spec.PriorityClassName = class.Name
 	w.Must(w.Client.Create(w.Ctx, job))
 	w.Until("the condition says why", func() (bool, any) {
 		c := meta.FindStatusCondition(w.Job("dqn").Status.Conditions, v1alpha1.Created)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "Refused" && strings.Contains(c.Message, "urgent"), c
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "Refused" && strings.Contains(c.Message, "no PriorityClass with name "+class.Name), c
 	})
+	w.Must(w.Client.Create(w.Ctx, class))
+	w.Cleanup(func() { w.Must(w.Client.Delete(context.Background(), class)) })
+	w.UntilState("dqn", v1alpha1.Running)
 }
 
 func TestOperatorThatIsRestartedMakesNoPodTwice(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	const collectors = 30
-	w.Must(w.Client.Create(w.Ctx, newJob(w, "dqn", collectors)))
+	w.Must(w.Client.Create(w.Ctx, newJob(w, collectors)))
 	for {
 		have := len(w.Pods())
 		if have == collectors+2 {
@@ -206,11 +209,11 @@ func TestOperatorThatIsRestartedMakesNoPodTwice(t *testing.T) {
 	operate(w)
 	w.UntilState("dqn", v1alpha1.Running)
 	for name := range w.Pods() {
-		if n := w.Kubelet.Made(name); n != 1 {
+		if n := w.Made(name); n != 1 {
 			t.Errorf("%s was made %d times", name, n)
 		}
 	}
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
 	w.UntilState("dqn", v1alpha1.Succeeded)
 }
 
@@ -218,7 +221,7 @@ func TestOperatorThatIsRestartedMakesNoPodTwice(t *testing.T) {
 // that shows it an old job and old pods each time.
 func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
-	job := newJob(w, "dqn", 1)
+	job := newJob(w, 1)
 	w.Must(w.Client.Create(w.Ctx, job))
 	var pods []corev1.Pod // what the cache shows
 	stale := interceptor.NewClient(w.Client, interceptor.Funcs{
@@ -248,7 +251,7 @@ func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 		untilMade(w, name, 1)
 	}
 
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 1, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 1, ""))
 	for _, pod := range w.Pods() {
 		pods = append(pods, *pod)
 	}
@@ -262,17 +265,17 @@ func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 
 func TestAPIServerMayRestartWhileAJobRuns(t *testing.T) {
 	w := world(t)
-	start(w, newJob(w, "dqn", 2))
-	w.Must(w.Cluster.StopAPIServer())
-	w.Must(w.Cluster.StartAPIServer())
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 1, ""))
+	start(w, newJob(w, 2))
+	w.Must(w.KillAPIServer())
+	w.Must(w.StartAPIServer())
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 1, ""))
 	untilMade(w, "dqn-collector-0", 2)
 	for _, name := range []string{"dqn-learner-0", "dqn-evaluator-0", "dqn-collector-1"} {
-		if n := w.Kubelet.Made(name); n != 1 {
+		if n := w.Made(name); n != 1 {
 			t.Errorf("%s was made %d times", name, n)
 		}
 	}
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
 	if job := w.UntilState("dqn", v1alpha1.Succeeded); job.Status.Restarts != 1 {
 		t.Errorf("%+v", job.Status)
 	}

@@ -24,7 +24,7 @@ import (
 
 func TestNodesKnowTheirPlace(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 2)
+	job := newJob(w, 2)
 	job.Spec.Tasks[2].Template.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "MINE", Value: "rank $(DI_RANK)"}, {Name: "DI_RANK", Value: "99"},
 	}
@@ -88,7 +88,7 @@ func TestNodesKnowTheirPlace(t *testing.T) {
 
 func TestPodsAreRestrictedUnlessTheTemplateSaysOtherwise(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 1)
+	job := newJob(w, 1)
 	own := &job.Spec.Tasks[2].Template.Spec
 	own.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(false), FSGroup: new(int64(7))}
 	own.Containers[0].SecurityContext = &corev1.SecurityContext{
@@ -124,7 +124,7 @@ func TestPodsAreRestrictedUnlessTheTemplateSaysOtherwise(t *testing.T) {
 
 func TestJobHasServicePolicyAndToken(t *testing.T) {
 	w := world(t)
-	job := start(w, newJob(w, "dqn", 1))
+	job := start(w, newJob(w, 1))
 	key := client.ObjectKey{Namespace: w.Namespace, Name: "dqn"}
 	pods := map[string]string{"ditask.dev/job-id": job.Status.JobID}
 
@@ -172,16 +172,16 @@ func TestJobHasServicePolicyAndToken(t *testing.T) {
 func TestTemplateMakesMinReplicasWorkers(t *testing.T) {
 	w := world(t)
 	pod := template()
-	job := start(w, &v1alpha1.DIJob{
+	start(w, &v1alpha1.DIJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: w.Namespace},
 		Spec:       v1alpha1.DIJobSpec{MinReplicas: new(int32(2)), MaxReplicas: new(int32(5)), Template: &pod},
 	})
 	if got := names(w); !slices.Equal(got, []string{"hello-worker-0", "hello-worker-1"}) {
 		t.Errorf("pods: %v", got)
 	}
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "hello-worker-0", 0, ""))
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "hello-worker-1", 0, ""))
-	job = w.UntilState("hello", v1alpha1.Succeeded)
+	w.Must(w.Exit(w.Ctx, w.Namespace, "hello-worker-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "hello-worker-1", 0, ""))
+	job := w.UntilState("hello", v1alpha1.Succeeded)
 	if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.Succeeded); c.Reason != "AllSucceeded" || c.Message != "all 2 nodes succeeded" {
 		t.Errorf("%+v", c)
 	}
@@ -207,7 +207,7 @@ func scale(w *kubetest.World, name string, replicas int32) error {
 
 func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 3)
+	job := newJob(w, 3)
 	job.Spec.MaxReplicas = new(int32(5))
 	start(w, job)
 	uids := map[string]types.UID{}
@@ -234,9 +234,9 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 		t.Errorf("beyond maxReplicas: %v", err)
 	}
 
-	w.Kubelet.Hold("dqn-collector-2", "dqn-collector-3", "dqn-collector-4")
+	w.Hold("dqn-collector-2", "dqn-collector-3", "dqn-collector-4")
 	w.Must(scale(w, "dqn", 2))
-	w.Until("three pods drain", func() (bool, any) { return len(w.Kubelet.Drained()) == 3, w.Kubelet.Drained() })
+	w.Until("three pods drain", func() (bool, any) { return len(w.Drained()) == 3, w.Drained() })
 	job = w.UntilState("dqn", v1alpha1.Running)
 	if job.Status.Desired != 4 || job.Status.Restarts != 0 {
 		t.Errorf("status: %+v", job.Status)
@@ -246,7 +246,7 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 		if pod == nil || *pod.DeletionGracePeriodSeconds == 0 {
 			t.Fatalf("%s has no time to drain", name)
 		}
-		w.Must(w.Kubelet.Release(w.Ctx, w.Namespace, name))
+		w.Must(w.Release(w.Ctx, w.Namespace, name))
 	}
 	w.Until("the drained pods are gone", func() (bool, any) { return len(w.Pods()) == 4, names(w) })
 	for name, pod := range w.Pods() {
@@ -274,17 +274,17 @@ func TestPodsAreRemovedHighestRankFirst(t *testing.T) {
 
 func TestSuspendTakesPodsAwayAndResumeBringsThemBack(t *testing.T) {
 	w := world(t)
-	start(w, newJob(w, "dqn", 2))
-	update(w, "dqn", func(j *v1alpha1.DIJob) { j.Spec.Suspend = new(true) })
+	start(w, newJob(w, 2))
+	update(w, func(j *v1alpha1.DIJob) { j.Spec.Suspend = new(true) })
 	job := w.UntilState("dqn", v1alpha1.Suspended)
 	if len(w.Pods()) != 0 || job.Status.Restarts != 0 || job.Status.Preemptions != 0 {
 		t.Errorf("suspended with %v; %+v", names(w), job.Status)
 	}
 	// While it is suspended, as for Kueue, templates can be changed.
-	update(w, "dqn", func(j *v1alpha1.DIJob) {
+	update(w, func(j *v1alpha1.DIJob) {
 		j.Spec.Tasks[0].Template.Spec.NodeSelector = map[string]string{"pool": "gpu"}
 	})
-	update(w, "dqn", func(j *v1alpha1.DIJob) { j.Spec.Suspend = new(false) })
+	update(w, func(j *v1alpha1.DIJob) { j.Spec.Suspend = new(false) })
 	w.UntilState("dqn", v1alpha1.Running)
 	pods := w.Pods()
 	if len(pods) != 4 || pods["dqn-learner-0"].Spec.NodeSelector["pool"] != "gpu" {
@@ -296,11 +296,11 @@ func TestSuspendTakesPodsAwayAndResumeBringsThemBack(t *testing.T) {
 
 func TestJobThatBeginsSuspendedHasNoPods(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 1)
+	job := newJob(w, 1)
 	job.Spec.Suspend = new(true)
 	w.Must(w.Client.Create(w.Ctx, job))
 	w.UntilState("dqn", v1alpha1.Suspended)
-	if w.Kubelet.Made("dqn-learner-0") != 0 {
+	if w.Made("dqn-learner-0") != 0 {
 		t.Error("a pod was made")
 	}
 }
@@ -313,11 +313,11 @@ func TestLearnersSuccessEndsTheJob(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := world(t)
-			job := newJob(w, "dqn", 2)
+			job := newJob(w, 2)
 			job.Spec.CleanPodPolicy = policy
 			start(w, job)
-			w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 0, ""))
-			w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
+			w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 0, ""))
+			w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
 			job = w.UntilState("dqn", v1alpha1.Succeeded)
 			if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.Succeeded); c.Reason != "LearnerSucceeded" || job.Status.CompletionTime == nil {
 				t.Errorf("%+v", job.Status)
@@ -332,11 +332,11 @@ func TestLearnersSuccessEndsTheJob(t *testing.T) {
 
 func TestAllMustSucceedIfThePolicySaysSo(t *testing.T) {
 	w := world(t)
-	job := newJob(w, "dqn", 1)
+	job := newJob(w, 1)
 	job.Spec.SuccessPolicy = v1alpha1.SuccessAll
 	start(w, job)
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-evaluator-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-evaluator-0", 0, ""))
 	w.Until("two nodes have succeeded", func() (bool, any) {
 		tasks := w.Job("dqn").Status.Tasks
 		return len(tasks) == 3 && tasks[0].Succeeded == 1 && tasks[1].Succeeded == 1, tasks
@@ -344,13 +344,13 @@ func TestAllMustSucceedIfThePolicySaysSo(t *testing.T) {
 	if state := w.Job("dqn").Status.State; state != v1alpha1.Running {
 		t.Errorf("state is %s while a node runs", state)
 	}
-	w.Must(w.Kubelet.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 0, ""))
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 0, ""))
 	w.UntilState("dqn", v1alpha1.Succeeded)
 }
 
 func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 	w := world(t)
-	job := start(w, newJob(w, "dqn", 2))
+	job := start(w, newJob(w, 2))
 	w.Must(w.Client.Delete(w.Ctx, job))
 	w.Until("nothing is left", func() (bool, any) {
 		var left []string
@@ -364,7 +364,7 @@ func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 		return len(left) == 0, left
 	})
 	// The name is free for another job, with a token and an id of its own.
-	again := start(w, newJob(w, "dqn", 2))
+	again := start(w, newJob(w, 2))
 	if again.Status.JobID == job.Status.JobID {
 		t.Errorf("both jobs are %s", again.Status.JobID)
 	}
@@ -373,7 +373,7 @@ func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 func TestJobsOfOneNameInTwoNamespacesDoNotMeet(t *testing.T) {
 	a, b := kubetest.NewWorld(t, cluster), kubetest.NewWorld(t, cluster)
 	operate(a, b)
-	one, two := start(a, newJob(a, "dqn", 1)), start(b, newJob(b, "dqn", 1))
+	one, two := start(a, newJob(a, 1)), start(b, newJob(b, 1))
 	if one.Status.JobID == two.Status.JobID {
 		t.Errorf("both jobs are %s", one.Status.JobID)
 	}
@@ -387,6 +387,6 @@ func TestJobsOfOneNameInTwoNamespacesDoNotMeet(t *testing.T) {
 	}
 	a.Must(a.Client.Delete(a.Ctx, one))
 	a.Until("the first job's pods are gone", func() (bool, any) { return len(a.Pods()) == 0, names(a) })
-	a.Must(b.Kubelet.Exit(b.Ctx, b.Namespace, "dqn-learner-0", 0, ""))
+	a.Must(b.Exit(b.Ctx, b.Namespace, "dqn-learner-0", 0, ""))
 	b.UntilState("dqn", v1alpha1.Succeeded)
 }

@@ -39,17 +39,16 @@ func endingOf(n node, pod *corev1.Pod) (ending, bool) {
 		e.failure.Reason, e.failure.Message = why.Reason, short(why.Message)
 		e.failure.Time = why.LastTransitionTime
 	}
-	if deleted {
-		return e, true
-	}
 	if t := failedContainer(pod); t != nil {
 		e.failure.ExitCode = t.ExitCode
 		if !disrupted {
 			e.failure.Reason, e.failure.Message = t.Reason, short(t.Message)
 		}
 		e.failure.Time = t.FinishedAt
-		e.ran = t.FinishedAt.Sub(t.StartedAt.Time)
 		e.preempted = e.preempted || t.ExitCode == exitPreempted
+	}
+	if start := pod.Status.StartTime; start != nil {
+		e.ran = e.failure.Time.Sub(start.Time)
 	}
 	return e, true
 }

@@ -57,10 +57,10 @@ func template() v1alpha1.PodTemplate {
 	return v1alpha1.PodTemplate{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "ditask:test"}}}}
 }
 
-// newJob is a job with one learner, one evaluator and some collectors.
-func newJob(w *kubetest.World, name string, collectors int32) *v1alpha1.DIJob {
+// newJob is a job, dqn, with one learner, one evaluator and some collectors.
+func newJob(w *kubetest.World, collectors int32) *v1alpha1.DIJob {
 	return &v1alpha1.DIJob{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "dqn", Namespace: w.Namespace},
 		Spec: v1alpha1.DIJobSpec{Tasks: []v1alpha1.Task{
 			{Name: "learner", Type: v1alpha1.Learner, Replicas: 1, Template: template()},
 			{Name: "evaluator", Type: v1alpha1.Evaluator, Replicas: 1, Template: template()},
@@ -76,10 +76,10 @@ func start(w *kubetest.World, job *v1alpha1.DIJob) *v1alpha1.DIJob {
 	return w.UntilState(job.Name, v1alpha1.Running)
 }
 
-// update changes a job, again if another was faster.
-func update(w *kubetest.World, name string, set func(*v1alpha1.DIJob)) {
+// update changes the job of newJob.
+func update(w *kubetest.World, set func(*v1alpha1.DIJob)) {
 	w.Helper()
-	job := w.Job(name)
+	job := w.Job("dqn")
 	before := job.DeepCopy()
 	set(job)
 	w.Must(w.Client.Patch(w.Ctx, job, client.MergeFrom(before)))

@@ -1,5 +1,6 @@
 // Command crdtrim takes the descriptions out of the pod templates of a
-// CustomResourceDefinition, in place. They are Kubernetes' own, and with them the
+// CustomResourceDefinition, in place, and copies the result to where else it is
+// needed. They are Kubernetes' own, and with them the
 // definition is larger than kubectl apply can handle.
 package main
 
@@ -11,13 +12,13 @@ import (
 )
 
 func main() {
-	if err := trim(os.Args[1]); err != nil {
+	if err := trim(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "crdtrim:", err)
 		os.Exit(1)
 	}
 }
 
-func trim(file string) error {
+func trim(file string, copies []string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -31,7 +32,13 @@ func trim(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append([]byte("# Made by go generate from k8s/api/v1alpha1.\n"), out...), 0o644)
+	out = append([]byte("# Made by go generate from k8s/api/v1alpha1.\n"), out...)
+	for _, to := range append(copies, file) {
+		if err := os.WriteFile(to, out, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // walk goes through a schema; inside says that v belongs to a pod template.

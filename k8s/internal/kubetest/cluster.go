@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,8 +47,11 @@ func Main(m *testing.M, set func(*Cluster)) {
 		if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 			return m.Run()
 		}
-		os.Setenv("CONTROLPLANE_TIED", "1")
-		c, err := Start()
+		err := os.Setenv("CONTROLPLANE_TIED", "1")
+		var c *Cluster
+		if err == nil {
+			c, err = Start()
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "kubetest:", err)
 			return 1
@@ -84,7 +88,7 @@ func Scheme() *kruntime.Scheme {
 
 // Repository is the folder of the module k8s.
 func Repository() string {
-	_, file, _, _ := runtime.Caller(0)
+	_, file, _, _ := runtime.Caller(0) //nolint:dogsled // the rest is not asked for
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
@@ -168,21 +172,43 @@ func (c *Cluster) Stop() error {
 	return errors.Join(err, os.RemoveAll(c.folder))
 }
 
-// StopAPIServer ends the API server and leaves etcd; StartAPIServer starts it
-// again, on the same port. It would wait a minute for its watchers to go, so after
-// a second it is killed.
-func (c *Cluster) StopAPIServer() error {
-	server := c.env.ControlPlane.GetAPIServer()
-	server.StopTimeout = time.Second
-	defer func() { server.StopTimeout = c.env.ControlPlaneStopTimeout }()
-	err := server.Stop()
-	if err != nil && strings.HasPrefix(err.Error(), "timeout waiting for process") {
-		err = nil
+// KillAPIServer kills the API server and leaves etcd; StartAPIServer starts it
+// again, on the same port.
+func (c *Cluster) KillAPIServer() error {
+	children, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		return err
 	}
-	return err
+	killed := 0
+	for _, file := range children {
+		pids, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for pid := range strings.FieldsSeq(string(pids)) {
+			command, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+			if err != nil || !strings.Contains(string(command), "kube-apiserver\x00") {
+				continue
+			}
+			n, err := strconv.Atoi(pid)
+			if err != nil {
+				return err
+			}
+			if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+				return fmt.Errorf("kill the API server: %w", err)
+			}
+			killed++
+		}
+	}
+	if killed != 1 {
+		return fmt.Errorf("%d API servers run, want 1", killed)
+	}
+	// It says that there is no such process, or has seen that it ended.
+	_ = c.env.ControlPlane.GetAPIServer().Stop()
+	return nil
 }
 
-// StartAPIServer starts an API server that StopAPIServer has stopped.
+// StartAPIServer starts an API server that KillAPIServer has killed.
 func (c *Cluster) StartAPIServer() error { return c.env.ControlPlane.GetAPIServer().Start() }
 
 // Kubectl runs kubectl, and returns what it prints; the error has it too.

@@ -23,6 +23,7 @@ import (
 type Kubelet struct {
 	client client.Client
 	live   client.Reader
+	tell   func() // called after what the methods below return has changed
 
 	mu      sync.Mutex
 	stuck   map[string]corev1.ContainerStateWaiting // pods that do not start, by name
@@ -31,8 +32,9 @@ type Kubelet struct {
 	made    map[string][]types.UID                  // every pod that was seen, by name
 }
 
-// StartKubelet runs a kubelet until the test ends.
-func StartKubelet(t *testing.T, c *Cluster, namespace string) *Kubelet {
+// StartKubelet runs a kubelet until the test ends; it calls tell whenever it has
+// seen something new.
+func StartKubelet(t *testing.T, c *Cluster, namespace string, tell func()) *Kubelet {
 	t.Helper()
 	mgr, err := ctrl.NewManager(c.Config, ctrl.Options{
 		Scheme:     Scheme(),
@@ -43,7 +45,7 @@ func StartKubelet(t *testing.T, c *Cluster, namespace string) *Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{client: mgr.GetClient(), live: mgr.GetAPIReader(), stuck: map[string]corev1.ContainerStateWaiting{}, held: map[string]bool{}, made: map[string][]types.UID{}}
+	k := &Kubelet{client: mgr.GetClient(), live: mgr.GetAPIReader(), tell: tell, stuck: map[string]corev1.ContainerStateWaiting{}, held: map[string]bool{}, made: map[string][]types.UID{}}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(k); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +85,7 @@ func (k *Kubelet) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		k.drained = append(k.drained, pod.Name)
 	}
 	k.mu.Unlock()
+	k.tell()
 
 	err := k.serve(ctx, pod, held, stuck, waiting)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -43,7 +43,7 @@ func NewWorld(t *testing.T, c *Cluster) *World {
 	}
 	w := &World{T: t, Cluster: c, Namespace: ns.Name, Ctx: ctx, changed: make(chan struct{}, 1)}
 	w.watch()
-	w.Kubelet = StartKubelet(t, c, ns.Name)
+	w.Kubelet = StartKubelet(t, c, ns.Name, w.tell)
 	return w
 }
 
@@ -56,12 +56,6 @@ func (w *World) watch() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	tell := func() {
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
-	}
 	for _, o := range []client.Object{
 		&v1alpha1.DIJob{}, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}, &networkingv1.NetworkPolicy{}, &eventsv1.Event{},
 	} {
@@ -70,12 +64,20 @@ func (w *World) watch() {
 			w.Fatal(err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { tell() }, UpdateFunc: func(any, any) { tell() }, DeleteFunc: func(any) { tell() },
+			AddFunc: func(any) { w.tell() }, UpdateFunc: func(any, any) { w.tell() }, DeleteFunc: func(any) { w.tell() },
 		}); err != nil {
 			w.Fatal(err)
 		}
 	}
 	Run(w.T, all.Start)
+}
+
+// tell lets Until look again.
+func (w *World) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Until waits for a state of the namespace, looking again whenever something has
