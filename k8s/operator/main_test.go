@@ -102,7 +102,9 @@ func startProcess(w *kubetest.World) *process {
 	go func() { p.ended <- p.cmd.Wait(); close(p.ended) }()
 	w.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it may have ended
-		<-p.ended
+		for range p.ended {      // it is closed when the process has ended
+			continue
+		}
 		if w.Failed() {
 			w.Logf("log of operator %d:\n%s", p.cmd.Process.Pid, p.text())
 		}
