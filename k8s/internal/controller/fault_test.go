@@ -251,6 +251,7 @@ func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 		untilMade(w, name, 1)
 	}
 
+	runs := w.Pods()["dqn-collector-0"].Status
 	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 1, ""))
 	for _, pod := range w.Pods() {
 		pods = append(pods, *pod)
@@ -260,6 +261,18 @@ func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 	}
 	if n := w.Job("dqn").Status.Restarts; n != 1 {
 		t.Errorf("one failure was counted %d times", n)
+	}
+
+	// Another node fails, while the cache shows the first one's successor, and a
+	// job that has heard of neither failure: what was counted is not forgotten.
+	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-evaluator-0", 1, ""))
+	pods = []corev1.Pod{*w.Pods()["dqn-learner-0"], *w.Pods()["dqn-evaluator-0"], *w.Pods()["dqn-collector-0"]}
+	pods[2].UID, pods[2].Status = "its successor", runs
+	reconcile()
+	job = w.Job("dqn")
+	reconcile()
+	if s := w.Job("dqn").Status; s.Restarts != 2 || len(s.Replaced) != 2 {
+		t.Errorf("two failures were counted: %+v", s)
 	}
 }
 
