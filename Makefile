@@ -22,7 +22,7 @@ FILTER = awk '/^=== / || /^ *--- PASS/ || /no test files/ {next} {print; fflush(
 
 .PHONY: help
 help: ## list what make can do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/ditask, one static file
@@ -34,7 +34,7 @@ deps: ## install the servers that tests run, on Debian
 	@.ci/deps
 
 .PHONY: check
-check: deps fmt vet lint cross race test fuzz smoke chaos ## all that CI runs; takes some minutes
+check: deps fmt vet lint cross race test fuzz smoke chaos k8s ## all that CI runs; takes some minutes
 	@echo "check: ok"
 
 .PHONY: fmt
@@ -84,6 +84,28 @@ smoke: ## the first command of README.md, word for word
 .PHONY: chaos
 chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
 	$(GO) test -count=1 -timeout 0 -v ./internal/faultlab/chaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+
+CONTROL_PLANE = $(CURDIR)/.tools/controlplane-$(shell cat k8s/internal/controlplane/{go.sum,main.go} | sha256sum | cut -c 1-12)
+KUBE_VERSION  = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' k8s/internal/controlplane/go.mod)
+
+.PHONY: k8s
+k8s: control-plane $(LINT) ## the nested module k8s: generated files, vet, lint, tests on a real API server
+	@sums() { cat k8s/api/v1alpha1/zz_generated.deepcopy.go k8s/config/crd/*.yaml k8s/chart/crds/*.yaml | sha256sum; }; before=$$(sums); \
+		(cd k8s && $(GO) generate ./...); [ "$$before" = "$$(sums)" ] || { echo "go generate has changed files of k8s: commit them"; exit 1; }
+	cd k8s && $(GO) vet ./... && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
+	cd k8s && KUBEBUILDER_ASSETS=$(CONTROL_PLANE) $(GO) test -race -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
+
+.PHONY: control-plane
+control-plane: $(CONTROL_PLANE)/kubectl ## etcd, kube-apiserver and others, built for the tests of k8s; minutes, once
+	@echo "export KUBEBUILDER_ASSETS=$(CONTROL_PLANE)"
+
+KUBE_FLAGS = -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) -X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+
+$(CONTROL_PLANE)/kubectl:
+	@mkdir -p $(@D)
+	cd k8s/internal/controlplane && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w $(KUBE_FLAGS)' -o $(@D)/controlplane .
+	@for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do ln -sf controlplane $(@D)/$$program; done
 
 .PHONY: bench
 bench: ## BENCH, each for BENCHTIME
