@@ -12,6 +12,7 @@ import (
 type socket struct {
 	net.Conn
 	raw syscall.RawConn
+	now attempt
 }
 
 func wrap(c net.Conn) net.Conn {
@@ -30,7 +31,9 @@ func wrap(c net.Conn) net.Conn {
 		// The system's default holds less than one chunk. Tcp grows its own.
 		_, _ = b.SetReadBuffer(socketBytes), b.SetWriteBuffer(socketBytes)
 	}
-	return &socket{c, raw}
+	k := &socket{Conn: c, raw: raw}
+	k.now.write = k.now.do
+	return k
 }
 
 // socketBytes is asked for as a unix socket's buffer; the system gives what it
@@ -38,18 +41,12 @@ func wrap(c net.Conn) net.Conn {
 const socketBytes = 1 << 20
 
 // TryWrite writes what the system takes at once. It returns the bytes written,
-// which may be none.
+// which may be none. One call at a time, and none beside another write.
 func (s *socket) TryWrite(b []byte) (int, error) {
-	var n int
-	var werr error
-	err := s.raw.Write(func(fd uintptr) bool {
-		for {
-			n, werr = syscall.Write(int(fd), b)
-			if werr != syscall.EINTR {
-				return true
-			}
-		}
-	})
+	s.now.b = b
+	err := s.raw.Write(s.now.write)
+	n, werr := s.now.n, s.now.err
+	s.now.b = nil
 	if werr == syscall.EAGAIN {
 		return 0, err
 	}
@@ -57,6 +54,23 @@ func (s *socket) TryWrite(b []byte) (int, error) {
 		return max(n, 0), werr
 	}
 	return n, err
+}
+
+// attempt is one write without waiting, kept so that none is allocated.
+type attempt struct {
+	write func(fd uintptr) bool
+	b     []byte
+	n     int
+	err   error
+}
+
+func (a *attempt) do(fd uintptr) bool {
+	for {
+		a.n, a.err = syscall.Write(int(fd), a.b)
+		if a.err != syscall.EINTR {
+			return true
+		}
+	}
 }
 
 // ReadFrom lets io.Copy between two sockets stay in the kernel where it can.
