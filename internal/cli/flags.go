@@ -51,7 +51,7 @@ func jobFlags() []urfave.Flag {
 		text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
 		text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
 		text(groupWhere, "labels", "", "`LIST` of labels for each node"),
-		text(groupWhere, "platform", "", "where the launchers run: local, or slurm, one in each task of a step (default: slurm in a task that srun has started, else local)"),
+		text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes, one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
 		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
 		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
 		natsURL(), natsCreds(), natsNKey(), redisURL(),
@@ -304,18 +304,24 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
 		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	}
-	if (several || at.step != nil && at.step.Tasks > 1) && ctx.String("tls") == tlsAuto {
+	if at.pod != nil && at.pod.Size > 1 && ctx.String("token") == "" && ctx.String("token-file") == "" {
+		return usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
+	}
+	if (several || at.launchers() > 1) && ctx.String("tls") == tlsAuto {
 		return usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }
 
-// jobID is the id that was given, or that of a Slurm step, or a random one.
+// jobID is the id that was given, or that of a Slurm step or of pods, or a random
+// one.
 func jobID(ctx *urfave.Context, at place) (string, error) {
 	id := ctx.String("job-id")
 	switch {
 	case id == "" && at.step != nil:
 		return at.step.Job(), nil
+	case id == "" && at.pod != nil:
+		return at.pod.Job(), nil
 	case id == "":
 		return random(4), nil
 	}
