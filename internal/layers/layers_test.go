@@ -32,7 +32,7 @@ router -> std
 router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
-router/mesh (test) -> internal/certtest
+router/mesh (test) -> golang.org/x/net internal/certtest
 router/natsbus -> std github.com/nats-io/nats.go
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std github.com/nats-io/nats-server
