@@ -69,6 +69,7 @@ func jobFlags() []urfave.Flag {
 		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the job's checkpoints", EnvVars: []string{control.VarResume}},
 		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
 		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
+		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
 		text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
 
 		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
@@ -233,6 +234,12 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	if cfg.Env.Grace <= 0 {
 		faults = append(faults, fmt.Errorf("--grace %v: want more than 0s", cfg.Env.Grace))
 	}
+	switch cfg.Env.JoinTimeout = ctx.Duration("join-timeout"); {
+	case ctx.IsSet("join-timeout") && cfg.Env.JoinTimeout <= 0:
+		faults = append(faults, fmt.Errorf("--join-timeout %v: want more than 0s", cfg.Env.JoinTimeout))
+	case cfg.Env.JoinTimeout == 0 && at.pod != nil:
+		cfg.Env.JoinTimeout = podsJoin
+	}
 	if f := cfg.Env.LogFormat; f != "text" && f != "json" {
 		faults = append(faults, fmt.Errorf("--log-format %q: want text or json", f))
 	}
@@ -256,6 +263,10 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	}
 	return cfg, nil
 }
+
+// podsJoin is how long nodes in pods wait for each other: a pod starts when there is
+// room for it, and has its image.
+const podsJoin = 10 * time.Minute
 
 // secrets checks what the nodes need to trust each other, and makes a token if
 // none was given. What there is to say of that token is added to the hint.

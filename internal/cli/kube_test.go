@@ -81,3 +81,16 @@ func TestL4PodsAreOneJob(t *testing.T) {
 		})
 	}
 }
+
+func TestL7NameThatDoesNotResolveIsNamed(t *testing.T) {
+	j := newJob(t, hello, "--join-timeout", "300ms")
+	j.Env = append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef", "DI_NODES=dqn-0.invalid,dqn-1.invalid", "DI_RANK=1")
+	out := &strings.Builder{}
+	j.Stdout = out
+	j.expect(t, j.Run(), 1)
+	for _, want := range []string{"waited for node.0 (tcp://dqn-0.invalid:50515: ", "lookup dqn-0.invalid", "the join timeout has passed"} {
+		if !strings.Contains(out.String()+j.log.String(), want) {
+			t.Errorf("no %q in:\n%s%s", want, out, &j.log)
+		}
+	}
+}
