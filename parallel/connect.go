@@ -99,7 +99,7 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	}
 	cfg.TLS = tlsConfig
 	if env.BusAuth == control.BusAuthJob {
-		cfg.Token, cfg.ConnectTimeout = embedded.Token(token), serverOfJob
+		cfg.Token, cfg.ConnectTimeout = embedded.Token(token), max(serverOfJob, env.JoinTimeout)
 	}
 	carrier, err := natsbus.New(cfg)
 	if err != nil {

@@ -99,7 +99,7 @@ func (c *command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|build|slurm|tls|trace|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -124,6 +124,7 @@ func (c *command) commands() []*urfave.Command {
 		c.traceCommand(),
 		c.buildCommand(),
 		c.slurmCommand(),
+		c.k8sCommand(),
 	}
 	for _, cmd := range cmds {
 		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {

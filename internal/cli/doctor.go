@@ -46,7 +46,7 @@ func (c *command) doctor(ctx *urfave.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()
-	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.LookupEnv), checkKubernetes(os.Getenv)}
+	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.LookupEnv), checkKubernetes(os.LookupEnv)}
 	files := [3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}
 	if u := ctx.String("nats-url"); u != "" {
 		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")}, files))
@@ -232,16 +232,4 @@ func present(getenv func(string) string, names ...string) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-func checkKubernetes(getenv func(string) string) finding {
-	found := present(getenv, "KUBERNETES_SERVICE_HOST", "DI_NODES", "DI_RANK", "JOB_COMPLETION_INDEX", "JOBSET_NAME",
-		"LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE", "RANK", "WORLD_SIZE", "MASTER_ADDR")
-	switch {
-	case found == "":
-		return finding{gradeOK, "kubernetes", "not in a pod", ""}
-	case (getenv("DI_NODES") == "") != (getenv("DI_RANK") == ""):
-		return finding{gradeNote, "kubernetes", found, "DI_NODES and DI_RANK belong together: set both, or none"}
-	}
-	return finding{gradeOK, "kubernetes", found, ""}
 }

@@ -51,7 +51,7 @@ func jobFlags() []urfave.Flag {
 		text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
 		text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
 		text(groupWhere, "labels", "", "`LIST` of labels for each node"),
-		text(groupWhere, "platform", "", "where the launchers run: local, or slurm, one in each task of a step (default: slurm in a task that srun has started, else local)"),
+		text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes, one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
 		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
 		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
 		natsURL(), natsCreds(), natsNKey(), redisURL(),
@@ -69,6 +69,7 @@ func jobFlags() []urfave.Flag {
 		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the job's checkpoints", EnvVars: []string{control.VarResume}},
 		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
 		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
+		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
 		text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
 
 		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
@@ -233,6 +234,12 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	if cfg.Env.Grace <= 0 {
 		faults = append(faults, fmt.Errorf("--grace %v: want more than 0s", cfg.Env.Grace))
 	}
+	switch cfg.Env.JoinTimeout = ctx.Duration("join-timeout"); {
+	case ctx.IsSet("join-timeout") && cfg.Env.JoinTimeout <= 0:
+		faults = append(faults, fmt.Errorf("--join-timeout %v: want more than 0s", cfg.Env.JoinTimeout))
+	case cfg.Env.JoinTimeout == 0 && at.pod != nil:
+		cfg.Env.JoinTimeout = podsJoin
+	}
 	if f := cfg.Env.LogFormat; f != "text" && f != "json" {
 		faults = append(faults, fmt.Errorf("--log-format %q: want text or json", f))
 	}
@@ -256,6 +263,10 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	}
 	return cfg, nil
 }
+
+// podsJoin is how long nodes in pods wait for each other: a pod starts when there is
+// room for it, and has its image.
+const podsJoin = 10 * time.Minute
 
 // secrets checks what the nodes need to trust each other, and makes a token if
 // none was given. What there is to say of that token is added to the hint.
@@ -304,18 +315,24 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
 		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	}
-	if (several || at.step != nil && at.step.Tasks > 1) && ctx.String("tls") == tlsAuto {
+	if at.pod != nil && at.pod.Size > 1 && ctx.String("token") == "" && ctx.String("token-file") == "" {
+		return usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
+	}
+	if (several || at.launchers() > 1) && ctx.String("tls") == tlsAuto {
 		return usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }
 
-// jobID is the id that was given, or that of a Slurm step, or a random one.
+// jobID is the id that was given, or that of a Slurm step or of pods, or a random
+// one.
 func jobID(ctx *urfave.Context, at place) (string, error) {
 	id := ctx.String("job-id")
 	switch {
 	case id == "" && at.step != nil:
 		return at.step.Job(), nil
+	case id == "" && at.pod != nil:
+		return at.pod.Job(), nil
 	case id == "":
 		return random(4), nil
 	}

@@ -15,6 +15,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/slurm"
@@ -25,23 +26,68 @@ type place struct {
 	site     placement.Site
 	slurm    slurm.Place
 	step     *slurm.Step // the step whose task this is; nil: it is none
+	pod      *kube.Pod   // the pod of Kubernetes that this is; nil: it is none, or alone
 	restarts int         // how often Slurm has requeued the job
 	hint     string      // what the user may not expect; empty: nothing
 	keyed    bool        // the token is made of the user's key
 }
 
 // placeOf decides where this launcher runs: as --platform says, or else as a
-// task of a Slurm step if the variables of one are set, or else alone.
+// task of a Slurm step if the variables of one are set, or else as a pod among
+// others if those of one are, or else alone.
 func placeOf(ctx *urfave.Context) (place, error) {
 	platform := ctx.String("platform")
 	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
 	switch {
 	case several: // checkPlatform has a word on wrong ones
 		return place{site: sameHost(min(max(rank, 0), maxLocalRank))}, nil
-	case platform == "" || platform == "slurm":
-		return slurmPlace(platform == "slurm")
+	case platform == "slurm":
+		return slurmPlace(true)
+	case platform == "kubernetes":
+		return kubePlace(place{}, true)
+	case platform == "":
+		p, err := slurmPlace(false)
+		if err != nil || p.step != nil {
+			return p, err
+		}
+		return kubePlace(p, false)
 	}
 	return place{}, nil
+}
+
+// kubePlace is the place that the variables of a pod say; asked is whether the
+// user wants it to be one of several. Without any it is p.
+func kubePlace(p place, asked bool) (place, error) {
+	if !asked && kube.Where(os.LookupEnv) == kube.Outside {
+		if index := os.Getenv(kube.VarCompletionIndex); index != "" && p.hint == "" {
+			p.hint = fmt.Sprintf("this is pod %s of an Indexed Job, and %s does not say which others belong to it, so its nodes run alone: set %s to all pods, such as dqn-[0-3].dqn, or give --platform local", index, kube.VarNodes, kube.VarNodes)
+		}
+		return p, nil
+	}
+	pod, err := kube.Parse(os.LookupEnv)
+	if err != nil {
+		return place{}, usageError{err}
+	}
+	if pod.NeedsOwn() {
+		if pod.Own, err = ownAddress(); err != nil {
+			return place{}, usage("%s is not set, and this machine has no address that others could dial: %w", kube.VarPodIP, err)
+		}
+	}
+	return place{pod: &pod, site: pod.Site()}, nil
+}
+
+// ownAddress is the first address of this machine that others may reach.
+func ownAddress() (string, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, addr := range addrs {
+		if n, ok := addr.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return n.IP.String(), nil
+		}
+	}
+	return "", errors.New("only loopback")
 }
 
 // maxLocalRank bounds --local_rank.
@@ -52,8 +98,10 @@ func checkPlatform(ctx *urfave.Context) error {
 	platform := ctx.String("platform")
 	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
 	switch {
-	case platform != "" && platform != "local" && platform != "slurm":
-		return fmt.Errorf("--platform %q: want local or slurm", platform)
+	case platform != "" && platform != "local" && platform != "slurm" && platform != "kubernetes":
+		return fmt.Errorf("--platform %q: want local, slurm or kubernetes", platform)
+	case several && platform == "kubernetes":
+		return errors.New("--local_rank: a pod's variables give it its number: leave it out with --platform kubernetes")
 	case several && platform == "slurm":
 		return errors.New("--local_rank: Slurm gives each task its number itself: leave it out with --platform slurm")
 	case several && (rank < 0 || rank > maxLocalRank):
@@ -89,7 +137,20 @@ func (p place) advice(r launch.Result) string {
 }
 
 // first reports whether this launcher speaks for all of the job.
-func (p place) first() bool { return p.step == nil || p.step.ProcID == 0 }
+func (p place) first() bool {
+	return (p.step == nil || p.step.ProcID == 0) && (p.pod == nil || p.pod.Rank == 0)
+}
+
+// launchers is how many launchers the job has, as far as the platform says.
+func (p place) launchers() int {
+	switch {
+	case p.step != nil:
+		return p.step.Tasks
+	case p.pod != nil:
+		return p.pod.Size
+	}
+	return 1
+}
 
 // located is p with addresses in place of names of hosts that do not resolve
 // here. Names that are given to Slurm need not be known elsewhere.
@@ -172,4 +233,36 @@ func checkSlurm(lookup func(string) (string, bool)) finding {
 		where += fmt.Sprintf(", requeued %d times: resumes", step.Restarts)
 	}
 	return finding{gradeOK, "slurm", where + "; " + found, ""}
+}
+
+// checkKubernetes says what the variables of a pod mean for this process.
+func checkKubernetes(lookup func(string) (string, bool)) finding {
+	get := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	found := present(get, append([]string{"KUBERNETES_SERVICE_HOST"}, kube.Variables()...)...)
+	source := kube.Where(lookup)
+	switch {
+	case found == "":
+		return finding{gradeOK, "kubernetes", "not in a pod", ""}
+	case source == kube.Outside && get(kube.VarCompletionIndex) != "":
+		return finding{gradeNote, "kubernetes", found, "a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
+	case source == kube.Outside:
+		return finding{gradeOK, "kubernetes", "no other pods: nodes run alone; " + found, ""}
+	}
+	pod, err := kube.Parse(lookup)
+	if err != nil {
+		return finding{gradeBad, "kubernetes", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	where := fmt.Sprintf("pod %d of %d, by %s; job %s, ", pod.Rank, pod.Size, pod.Source, pod.Job())
+	switch {
+	case pod.Size == 1:
+		where += "nobody to meet"
+	case pod.Hosts == nil:
+		where += "meets at " + pod.Leader
+	default:
+		where += "this is " + pod.Hosts[pod.Rank]
+	}
+	return finding{gradeOK, "kubernetes", where + "; " + found, ""}
 }

@@ -220,20 +220,31 @@ func (b *batch) slurmOptions(ctx *urfave.Context) {
 
 // jobOptions hands on the flags of the job that were given.
 func (b *batch) jobOptions(ctx *urfave.Context) {
+	leave := []string{"package", "dir", "platform", "token"}
+	if b.build != nil {
+		leave = append(leave, "main")
+	}
+	b.ditask = append(b.ditask, givenFlags(ctx, leave...)...)
+}
+
+// givenFlags are the flags of the job that were given, as arguments, but for those
+// to leave out.
+func givenFlags(ctx *urfave.Context, leave ...string) []string {
 	given := ctx.LocalFlagNames()
+	var out []string
 	for _, f := range jobFlags() {
 		name := f.Names()[0]
-		if name == "package" || name == "dir" || name == "platform" || name == "token" || b.build != nil && name == "main" ||
-			!slices.ContainsFunc(f.Names(), func(n string) bool { return slices.Contains(given, n) }) {
+		if slices.Contains(leave, name) || !slices.ContainsFunc(f.Names(), func(n string) bool { return slices.Contains(given, n) }) {
 			continue
 		}
 		value := fmt.Sprint(ctx.Value(name))
 		if _, ok := f.(*urfave.BoolFlag); ok {
-			b.ditask = append(b.ditask, fmt.Sprintf("--%s=%s", name, value))
+			out = append(out, fmt.Sprintf("--%s=%s", name, value))
 			continue
 		}
-		b.ditask = append(b.ditask, "--"+name, value)
+		out = append(out, "--"+name, value)
 	}
+	return out
 }
 
 // text is the script.

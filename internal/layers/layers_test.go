@@ -32,7 +32,7 @@ router -> std
 router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
-router/mesh (test) -> internal/certtest
+router/mesh (test) -> golang.org/x/net internal/certtest
 router/natsbus -> std github.com/nats-io/nats.go
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std github.com/nats-io/nats-server
@@ -70,9 +70,11 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parall
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
 parallel/slurm -> errors fmt math slices strconv strings parallel/placement
 parallel/slurm (test) -> std internal/slurmtest
+parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings parallel/placement
+parallel/kube (test) -> std
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement parallel/slurm router/natsbus router/redisbus internal/traceview
+internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/traceview
 internal/traceview -> std parallel/trace
 internal/cli (test) -> internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
@@ -107,7 +109,7 @@ middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware
-parallel/control parallel/metrics parallel/trace parallel/placement parallel/slurm parallel/launch | task router payload policies envs middleware
+parallel/control parallel/metrics parallel/trace parallel/placement parallel/slurm parallel/kube parallel/launch | task router payload policies envs middleware
 internal/cli ditask | task router payload policies envs middleware
 `
 

@@ -34,6 +34,7 @@ const (
 	VarRetries     = "DITASK_RETRIES"
 	VarResume      = "DITASK_RESUME"
 	VarGrace       = "DITASK_GRACE"
+	VarJoinTimeout = "DITASK_JOIN_TIMEOUT"
 	VarLogFormat   = "DITASK_LOG_FORMAT"
 	VarSeed        = "DITASK_SEED"
 	VarTLSCert     = "DITASK_TLS_CERT"
@@ -81,6 +82,7 @@ type Env struct {
 	Retries     int           // how often this one still is
 	Resume      bool          // the job goes on from its checkpoints
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
+	JoinTimeout time.Duration // how long nodes wait for each other at the start; 0: a minute
 	LogFormat   string        // text or json; empty: text
 	Seed        int64         // seed of the whole job; 0: not said
 
@@ -136,7 +138,8 @@ func variables() []variable {
 		yes(VarAutoRecover, func(e *Env) *bool { return &e.AutoRecover }),
 		number(VarRetries, 0, false, func(e *Env) *int { return &e.Retries }),
 		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
-		{VarGrace, encodeGrace, parseGrace},
+		duration(VarGrace, func(e *Env) *time.Duration { return &e.Grace }),
+		duration(VarJoinTimeout, func(e *Env) *time.Duration { return &e.JoinTimeout }),
 		choice(VarLogFormat, func(e *Env) *string { return &e.LogFormat }, "text", "json"),
 		{VarSeed, func(e *Env) string { return strconv.FormatInt(e.Seed, 10) },
 			func(e *Env, s string) (err error) {
@@ -303,6 +306,30 @@ func list(name string, field func(*Env) *[]string) variable {
 	}
 }
 
+// duration is a time that is encoded only if it is said.
+func duration(name string, field func(*Env) *time.Duration) variable {
+	return variable{
+		name,
+		func(e *Env) string {
+			if *field(e) == 0 {
+				return ""
+			}
+			return field(e).String()
+		},
+		func(e *Env, s string) error {
+			d, err := time.ParseDuration(s)
+			if err != nil {
+				return errors.New(`want a duration such as "10s"`)
+			}
+			if d < 0 {
+				return errors.New("want at least 0s")
+			}
+			*field(e) = d
+			return nil
+		},
+	}
+}
+
 // number is an integer of at least least; 0 is encoded only if zero is a value.
 func number(name string, least int, zero bool, field func(*Env) *int) variable {
 	return variable{
@@ -325,25 +352,6 @@ func number(name string, least int, zero bool, field func(*Env) *int) variable {
 			return nil
 		},
 	}
-}
-
-func encodeGrace(e *Env) string {
-	if e.Grace == 0 {
-		return ""
-	}
-	return e.Grace.String()
-}
-
-func parseGrace(e *Env, s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return errors.New(`want a duration such as "10s"`)
-	}
-	if d < 0 {
-		return errors.New("want at least 0s")
-	}
-	e.Grace = d
-	return nil
 }
 
 // reason strips what strconv says besides the reason: Parse names the rest.

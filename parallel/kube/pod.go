@@ -1,0 +1,370 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// The variables that are read here.
+const (
+	VarNodes    = "DI_NODES"
+	VarRank     = "DI_RANK"
+	VarJobID    = "DI_JOB_ID"
+	VarTaskName = "DI_TASK_NAME" // its pods are in DI_<NAME>_NODES
+
+	VarCompletionIndex = "JOB_COMPLETION_INDEX"
+	VarJobSet          = "JOBSET_NAME"
+	VarReplicatedJob   = "REPLICATED_JOB_NAME"
+	VarJobIndex        = "JOB_INDEX"
+
+	VarLeader    = "LWS_LEADER_ADDRESS"
+	VarWorker    = "LWS_WORKER_INDEX"
+	VarGroupSize = "LWS_GROUP_SIZE"
+
+	VarTorchRank      = "RANK"
+	VarTorchWorldSize = "WORLD_SIZE"
+	VarTorchMaster    = "MASTER_ADDR"
+	VarTorchPort      = "MASTER_PORT"
+	VarTorchLocalRank = "LOCAL_RANK"
+	VarTorchAgent     = "TORCHELASTIC_USE_AGENT_STORE"
+	VarPodIP          = "POD_IP"
+)
+
+// Variables are the names of all variables that are read here, but for that of
+// the pods of one task.
+func Variables() []string {
+	return []string{
+		VarNodes, VarRank, VarJobID, VarTaskName, VarJobSet, VarReplicatedJob, VarJobIndex, VarCompletionIndex,
+		VarLeader, VarWorker, VarGroupSize, VarTorchRank, VarTorchWorldSize, VarTorchMaster, VarTorchPort, VarTorchLocalRank, VarTorchAgent,
+		VarPodIP,
+	}
+}
+
+// Source is whose variables say where a pod is.
+type Source int
+
+// The sources, those that count first before the others.
+const (
+	Outside         Source = iota // nothing says that other pods belong to this one
+	List                          // DI_NODES
+	LeaderWorkerSet               // LWS_...
+	Torchrun                      // RANK, WORLD_SIZE and MASTER_ADDR
+)
+
+// String names a source by the first of its variables.
+func (s Source) String() string {
+	return [...]string{"nothing", VarNodes, VarLeader, VarTorchRank + " and " + VarTorchMaster}[s]
+}
+
+// Where says which variables lookup has. One of a source's own is enough,
+// so that a missing one is noticed; but torchrun's names are common words, and
+// count only if all of rank, size and address are there.
+func Where(lookup func(string) (string, bool)) Source {
+	has := func(name string) bool { value, _ := lookup(name); return value != "" }
+	switch {
+	case has(VarNodes) || has(VarRank):
+		return List
+	case has(VarLeader) || has(VarWorker) || has(VarGroupSize):
+		return LeaderWorkerSet
+	case has(VarTorchRank) && has(VarTorchWorldSize) && has(VarTorchMaster):
+		return Torchrun
+	}
+	return Outside
+}
+
+// Pod is a pod as its variables describe it.
+type Pod struct {
+	Source Source
+	Rank   int      // its place among the pods of the job
+	Size   int      // number of pods
+	Hosts  []string // their names, by rank; nil: only Leader is known
+	Leader string   // host of rank 0
+	Port   int      // where rank 0 is dialled; 0: placement.DefaultPort
+	Local  int      // number among the launchers on its host, with Torchrun
+	Own    string   // POD_IP, needed if Hosts is nil: see NeedsOwn
+	ID     string   // DI_JOB_ID; empty: none was given
+	Task   string   // DI_TASK_NAME
+}
+
+// Parse reads the variables of a pod through lookup, which is os.LookupEnv in a
+// program. The error joins all faults, each with the variable and its value.
+func Parse(lookup func(string) (string, bool)) (Pod, error) {
+	p := parser{lookup: lookup}
+	pod := Pod{Source: Where(lookup)}
+	switch pod.Source {
+	case LeaderWorkerSet:
+		p.group(&pod)
+	case Torchrun:
+		p.torchrun(&pod)
+	default:
+		p.list(&pod)
+	}
+	if pod.ID, _ = lookup(VarJobID); pod.ID != "" {
+		if err := placement.CheckJob(pod.ID); err != nil {
+			p.faultf(VarJobID, "%v", err)
+		}
+	}
+	if len(p.faults) > 0 {
+		return Pod{}, errors.Join(p.faults...)
+	}
+	return pod, nil
+}
+
+// parser collects the faults of variables.
+type parser struct {
+	lookup func(string) (string, bool)
+	faults []error
+}
+
+// faultf says what is wrong with a variable.
+func (p *parser) faultf(name, format string, args ...any) {
+	p.faults = append(p.faults, fmt.Errorf("%s=%q: %s", name, p.value(name), fmt.Sprintf(format, args...)))
+}
+
+func (p *parser) value(name string) string {
+	value, _ := p.lookup(name)
+	return value
+}
+
+// text is the value of a variable that has to be set; advice says by whom.
+func (p *parser) text(name, advice string) string {
+	value, ok := p.lookup(name)
+	if value == "" {
+		what := "is not set"
+		if ok {
+			what = "is empty"
+		}
+		p.faults = append(p.faults, fmt.Errorf("%s %s: %s, or give --platform local", name, what, advice))
+	}
+	return value
+}
+
+// number reads a number that has to be set.
+func (p *parser) number(name string, least, most int, advice string) int {
+	value := p.text(name, advice)
+	if value == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		p.faultf(name, "want a number from %d to %d", least, most)
+		return 0
+	}
+	return n
+}
+
+// What to do about a variable that is missing.
+const (
+	adviceNodes = "give all pods of the job, by rank, such as dqn-[0-3].dqn"
+	adviceRank  = "give the pod's place in DI_NODES, from 0, or run an Indexed Job, whose pods have JOB_COMPLETION_INDEX"
+	adviceSet   = "set all of JOBSET_NAME, REPLICATED_JOB_NAME, JOB_INDEX and JOB_COMPLETION_INDEX from the pod's labels"
+	adviceLWS   = "LeaderWorkerSet sets LWS_LEADER_ADDRESS, LWS_WORKER_INDEX and LWS_GROUP_SIZE"
+)
+
+// list reads DI_NODES, and finds this pod in it.
+func (p *parser) list(pod *Pod) {
+	text := p.text(VarNodes, adviceNodes)
+	if text != "" {
+		hosts, err := Hosts(text)
+		if err != nil {
+			p.faultf(VarNodes, "%v", err)
+			text = ""
+		} else {
+			pod.Hosts, pod.Size, pod.Leader = hosts, len(hosts), hosts[0]
+		}
+	}
+	most := max(len(pod.Hosts), 1) - 1
+	if text == "" { // how many there are is not known
+		most = maxPods - 1
+	}
+	name := VarCompletionIndex
+	switch {
+	case p.value(VarRank) != "":
+		name = VarRank
+	case p.value(VarJobSet) != "":
+		p.jobSet(pod)
+		return
+	case p.value(VarCompletionIndex) == "":
+		p.text(VarRank, adviceRank)
+		return
+	}
+	if n, err := strconv.Atoi(p.value(name)); err != nil || n < 0 || n > most {
+		p.faultf(name, "want a number from 0 to %d, the place of this pod in %s=%s", most, VarNodes, brief(p.value(VarNodes)))
+	} else {
+		pod.Rank = n
+		p.task(pod)
+	}
+}
+
+// jobSet finds this pod in DI_NODES by the name that JobSet gives it.
+func (p *parser) jobSet(pod *Pod) {
+	faults := len(p.faults)
+	name := fmt.Sprintf("%s-%s-%d-%d", p.value(VarJobSet), p.text(VarReplicatedJob, adviceSet),
+		p.number(VarJobIndex, 0, math.MaxInt32, adviceSet), p.number(VarCompletionIndex, 0, math.MaxInt32, adviceSet))
+	if len(p.faults) > faults || pod.Hosts == nil {
+		return
+	}
+	pod.Rank = slices.IndexFunc(pod.Hosts, func(host string) bool { return host == name || strings.HasPrefix(host, name+".") })
+	if pod.Rank < 0 {
+		p.faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex, VarCompletionIndex)
+		return
+	}
+	p.task(pod)
+}
+
+// task checks that the pods of this one's task are those of the job.
+func (p *parser) task(pod *Pod) {
+	pod.Task = p.value(VarTaskName)
+	if pod.Task == "" || pod.Hosts == nil {
+		return
+	}
+	name := "DI_" + strings.ToUpper(strings.ReplaceAll(pod.Task, "-", "_")) + "_NODES"
+	text := p.value(name)
+	if text == "" {
+		return
+	}
+	hosts, err := Hosts(text)
+	if err != nil {
+		p.faultf(name, "%v", err)
+		return
+	}
+	if own := pod.Hosts[pod.Rank]; !slices.Contains(hosts, own) {
+		p.faultf(name, "%s is not in it, but is pod %d of %s=%s", own, pod.Rank, VarNodes, brief(p.value(VarNodes)))
+	}
+}
+
+// group reads the variables of a LeaderWorkerSet: the names of the workers are
+// that of the leader with a number.
+func (p *parser) group(pod *Pod) {
+	leader := p.text(VarLeader, adviceLWS)
+	pod.Size = p.number(VarGroupSize, 1, maxPods, adviceLWS)
+	pod.Rank = p.number(VarWorker, 0, max(pod.Size, 1)-1, adviceLWS)
+	name, domain, qualified := strings.Cut(leader, ".")
+	_, err := netip.ParseAddr(leader)
+	switch {
+	case leader == "":
+		return
+	case err == nil:
+		p.faultf(VarLeader, "want the name of the leader's pod, from which those of the workers follow, not an address")
+		return
+	}
+	for k := range pod.Size {
+		host := name
+		if k > 0 {
+			host += "-" + strconv.Itoa(k)
+		}
+		if qualified {
+			host += "." + domain
+		}
+		if err := checkHost(host); err != nil {
+			p.faultf(VarLeader, "%v", err)
+			return
+		}
+		pod.Hosts = append(pod.Hosts, host)
+	}
+	pod.Leader = leader
+}
+
+// torchrun reads the names of torchrun.
+func (p *parser) torchrun(pod *Pod) {
+	const advice = "torchrun sets it"
+	pod.Size = p.number(VarTorchWorldSize, 1, maxPods, advice)
+	pod.Rank = p.number(VarTorchRank, 0, max(pod.Size, 1)-1, advice)
+	pod.Leader = p.text(VarTorchMaster, advice)
+	if err := checkHost(pod.Leader); err != nil {
+		p.faultf(VarTorchMaster, "%v", err)
+	}
+	if p.value(VarTorchPort) != "" {
+		pod.Port = p.number(VarTorchPort, 1, math.MaxUint16-1, advice)
+		if p.value(VarTorchAgent) == "True" && pod.Port > 0 { // torchrun itself listens there
+			pod.Port++
+		}
+	}
+	if pod.Own = p.value(VarPodIP); pod.Own != "" {
+		if _, err := netip.ParseAddr(pod.Own); err != nil {
+			p.faultf(VarPodIP, "want an address: set it from status.podIP")
+		}
+	}
+	if p.value(VarTorchLocalRank) != "" {
+		pod.Local = p.number(VarTorchLocalRank, 0, maxPods-1, advice)
+	}
+}
+
+// brief is a text, its end left out if it is long.
+func brief(s string) string {
+	if len(s) > 120 {
+		return s[:100] + "..."
+	}
+	return s
+}
+
+// maxID bounds a job id.
+const maxID = 40
+
+// Job is the id of the job, the same for all its pods: DI_JOB_ID, or else one
+// made of the first pod's name.
+func (p Pod) Job() string {
+	if p.ID != "" {
+		return p.ID
+	}
+	name := p.Leader
+	if p.Port != 0 {
+		name += "-" + strconv.Itoa(p.Port)
+	}
+	id := "kube-" + strings.Map(func(r rune) rune {
+		if r == ':' || r == '%' {
+			return '-'
+		}
+		return r
+	}, name)
+	if len(id) > maxID {
+		sum := fnv.New32a()
+		_, _ = sum.Write([]byte(name)) // never fails
+		id = fmt.Sprintf("%s-%08x", id[:maxID-9], sum.Sum32())
+	}
+	return id
+}
+
+// NeedsOwn reports whether Own has to be set before [Pod.Site] is called: no
+// variable says under which address the other pods find this one.
+func (p Pod) NeedsOwn() bool {
+	return p.Own == "" && p.Hosts == nil && p.Size > 1 && p.Rank > 0 && !p.oneHost()
+}
+
+// oneHost reports whether all launchers are on this machine.
+func (p Pod) oneHost() bool {
+	ip, err := netip.ParseAddr(p.Leader)
+	return p.Leader == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// Site says where the launchers run.
+func (p Pod) Site() placement.Site {
+	site := placement.Site{Rank: p.Rank, Port: p.Port, Launchers: make([]placement.Launcher, p.Size)}
+	if p.Hosts != nil {
+		before := map[string]int{}
+		for i, host := range p.Hosts {
+			site.Launchers[i] = placement.Launcher{Host: host, Slot: before[host]}
+			before[host]++
+		}
+		return site
+	}
+	if p.Size == 1 {
+		return site
+	}
+	site.Meet = &placement.Meeting{Here: p.Rank == 0}
+	site.Launchers[p.Rank].Slot = p.Local
+	if p.oneHost() {
+		return site
+	}
+	site.Launchers[p.Rank].Host = p.Own
+	site.Launchers[0].Host, site.Meet.Host = p.Leader, p.Leader
+	return site
+}

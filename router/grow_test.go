@@ -1,0 +1,73 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/memory"
+)
+
+// Nodes of a job that grows are told of different sizes. Those that come later
+// join those that run, whether these have been ready before or still wait for each
+// other; whom a later one misses it names, and it does not wait for ever.
+func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
+	for _, started := range []bool{true, false} {
+		t.Run(fmt.Sprint("first ones are ready: ", started), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := memory.New()
+				ready := make(chan error, 4)
+				open := func(id, size int) *router.Router {
+					cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: size, Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+					for k := range id {
+						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
+					}
+					r, err := router.New(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					go func() { ready <- r.Start(context.Background(), nil) }()
+					return r
+				}
+				wait := func(n int) {
+					for range n {
+						if err := <-ready; err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				nodes := []*router.Router{open(0, 2)}
+				if started {
+					nodes = append(nodes, open(1, 2))
+					wait(2)
+					nodes = append(nodes, open(2, 3))
+					wait(1)
+				} else { // the late one is there before node 1
+					nodes = append(nodes, open(2, 3))
+					synctest.Wait()
+					nodes = append(nodes, open(1, 2))
+					wait(3)
+				}
+				synctest.Wait()
+				for i, r := range nodes {
+					if got := len(r.Peers()); got != 2 {
+						t.Errorf("node %d of %v has %d peers, want 2", i, started, got)
+					}
+				}
+				// One that is told of a node that never comes says so in the end.
+				late := open(3, 5)
+				err := <-ready
+				if err == nil || !strings.Contains(err.Error(), "waited for node.4") {
+					t.Errorf("%v, want that it waited for node.4", err)
+				}
+				for _, r := range append(nodes, late) {
+					_ = r.Abandon()
+				}
+			})
+		})
+	}
+}
