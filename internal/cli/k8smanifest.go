@@ -179,7 +179,7 @@ func manifestOf(ctx *urfave.Context) manifest {
 		Backoff: ctx.Int("backoff-limit"),
 		Nodes:   fmt.Sprintf("%s-[0-%d].%s", name, pods-1, name),
 		// The launcher kills what is left after --grace, and then has to say so.
-		Grace: int((ctx.Duration("grace")+10*time.Second+time.Second-1) / time.Second),
+		Grace: int((ctx.Duration("grace") + 10*time.Second + time.Second - 1) / time.Second),
 	}
 	if !ctx.IsSet("backoff-limit") && ctx.Bool("auto-recover") {
 		m.Backoff = ctx.Int("max-retries")

@@ -45,15 +45,15 @@ const socketBytes = 1 << 20
 func (s *socket) TryWrite(b []byte) (int, error) {
 	s.now.b = b
 	err := s.raw.Write(s.now.write)
-	n, werr := s.now.n, s.now.err
+	n, no := s.now.n, s.now.err
 	s.now.b = nil
-	if werr == syscall.EAGAIN {
+	switch no {
+	case 0:
+		return n, err
+	case syscall.EAGAIN:
 		return 0, err
 	}
-	if werr != nil {
-		return max(n, 0), werr
-	}
-	return n, err
+	return max(n, 0), no
 }
 
 // attempt is one write without waiting, kept so that none is allocated.
@@ -61,12 +61,16 @@ type attempt struct {
 	write func(fd uintptr) bool
 	b     []byte
 	n     int
-	err   error
+	err   syscall.Errno // 0: none
 }
 
 func (a *attempt) do(fd uintptr) bool {
 	for {
-		a.n, a.err = syscall.Write(int(fd), a.b)
+		n, err := syscall.Write(int(fd), a.b)
+		a.n, a.err = n, 0
+		if err != nil {
+			a.err, _ = err.(syscall.Errno) //nolint:errorlint // it is nothing else
+		}
 		if a.err != syscall.EINTR {
 			return true
 		}

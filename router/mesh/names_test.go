@@ -137,7 +137,7 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	})
 	go func() { ended <- late.Start(t.Context(), nil) }()
 	for i, ip := range [][4]byte{{127, 0, 0, 1}, {127, 0, 0, 2}} {
-		hub := open(0, uint64(i+1), fmt.Sprintf("tcp://%s:%d", net.IP(ip[:]), port))
+		hub := open(0, uint64(i+1), "tcp://"+net.JoinHostPort(net.IP(ip[:]).String(), fmt.Sprint(port)))
 		dns.set("dqn-0.dqn.test", ip)
 		if err := hub.Start(t.Context(), nil); err != nil {
 			t.Fatal(err)
