@@ -71,3 +71,31 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 		})
 	}
 }
+
+// A wait for many names each node, and why an address cannot be reached once, for
+// some of them.
+func TestWaitForManySaysEachReasonOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := router.Config{Job: "j", Node: 12, Expect: 13, Carrier: memory.New(), Listen: "mem://12", Logger: slog.New(slog.DiscardHandler)}
+		for id := range 12 {
+			cfg.Attach = append(cfg.Attach, fmt.Sprintf("mem://host%d.", id))
+		}
+		r, err := router.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.Start(t.Context(), nil)
+		_ = r.Close()
+		if err == nil {
+			t.Fatal("ready without the others")
+		}
+		for id := range 12 {
+			if !strings.Contains(err.Error(), fmt.Sprintf("node.%d", id)) {
+				t.Errorf("node.%d is not named", id)
+			}
+		}
+		if n := strings.Count(err.Error(), "connection refused"); n != 8 || !strings.Contains(err.Error(), ", and 4 more)") {
+			t.Errorf("%d reasons of 12, want 8: %v", n, err)
+		}
+	})
+}

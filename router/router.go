@@ -380,7 +380,7 @@ func (r *Router) missing() []string {
 // missingLocked says whom Start waits for, and why. The mutex is held.
 func (r *Router) missingLocked() []string {
 	var out []string
-	say := func(id int, where string) {
+	say := func(id int) {
 		if s := r.peers[id]; s != nil {
 			if !s.ready || !s.seen {
 				out = append(out, fmt.Sprintf("node.%d (connected, not ready)", id))
@@ -390,32 +390,34 @@ func (r *Router) missingLocked() []string {
 		if f, ok := r.was[id]; ok && f.ready {
 			return
 		}
-		out = append(out, fmt.Sprintf("node.%d%s", id, where))
+		out = append(out, fmt.Sprintf("node.%d", id))
 	}
 	if r.cfg.Expect > 0 && r.cfg.Topology != Alone {
-		why := r.troubleLocked()
 		ids, unknown := r.expected()
 		for _, id := range ids {
-			say(id, why)
+			say(id)
 		}
 		if unknown > 0 {
-			out = append(out, fmt.Sprintf("%d more%s", unknown, why))
+			out = append(out, fmt.Sprintf("%d more", unknown))
+		}
+		if len(out) > 0 { // which address is whose is not known before it answers
+			out[len(out)-1] += r.troubleLocked()
 		}
 		return out
 	}
 	for _, addr := range r.cfg.Attach {
 		if id, ok := r.attached[addr]; ok {
-			say(id, "")
+			say(id)
 		} else {
 			out = append(out, addr+reason(r.trouble[addr]))
 		}
 	}
 	for id := range r.peers {
-		say(id, "")
+		say(id)
 	}
 	for id, incarnation := range r.known {
 		if r.was[id].incarnation < incarnation {
-			say(id, "")
+			say(id)
 		}
 	}
 	slices.Sort(out)
@@ -455,13 +457,19 @@ func reason(s string) string {
 	return " (" + s + ")"
 }
 
-// troubleLocked joins why addresses cannot be reached.
+// maxTrouble is how many addresses that cannot be reached are named.
+const maxTrouble = 8
+
+// troubleLocked joins why addresses cannot be reached. The mutex is held.
 func (r *Router) troubleLocked() string {
 	var out []string
-	for addr, why := range r.trouble {
-		out = append(out, addr+": "+why)
+	for _, addr := range slices.Sorted(maps.Keys(r.trouble)) {
+		if len(out) == maxTrouble && len(r.trouble) > maxTrouble+1 {
+			out = append(out, fmt.Sprintf("and %d more", len(r.trouble)-maxTrouble))
+			break
+		}
+		out = append(out, addr+": "+r.trouble[addr])
 	}
-	slices.Sort(out)
 	return reason(strings.Join(out, ", "))
 }
 
