@@ -224,7 +224,13 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 				t.Errorf("an honest node: %v", err)
 			}
 			turnedAway(r, 6000)
-			if grown := heap() - before; grown > 8<<20 { // 5,000 of them keep less than 2 KiB each, their own ends included
+			// 5,000 of them keep less than 2 KiB each, their own ends included. Those
+			// that are heard at the moment come and go.
+			grown := heap() - before
+			for range 50 {
+				grown = min(grown, heap()-before)
+			}
+			if grown > 8<<20 {
 				t.Errorf("the heap has grown by %d bytes", grown)
 			}
 			cancel()
