@@ -14,7 +14,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	useNameServer()
+	goleak.VerifyTestMain(m)
+}
 
 func carrier(testing.TB) router.Carrier { return mesh.New(mesh.Config{}) }
 

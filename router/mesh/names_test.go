@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -24,6 +25,21 @@ type names struct {
 	v4    map[string][4]byte // by name with the last dot
 }
 
+// nameServer is the address of the server that Go's resolver asks, or a nil one.
+var nameServer atomic.Value
+
+// useNameServer lets Go's resolver ask nameServer, for the life of the process: a
+// lookup can outlive its test.
+func useNameServer() {
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		if a, _ := nameServer.Load().(*net.UDPAddr); a != nil {
+			network, address = "udp", a.String()
+		}
+		return d.DialContext(ctx, network, address)
+	}}
+}
+
 // serveNames makes Go's resolver ask such a server until the end of the test.
 func serveNames(t *testing.T) *names {
 	t.Helper()
@@ -34,13 +50,9 @@ func serveNames(t *testing.T) *names {
 	n := &names{conn: conn, asked: make(chan struct{}, 3), v4: map[string][4]byte{}}
 	var serving sync.WaitGroup
 	serving.Go(n.serve)
-	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
+	nameServer.Store(conn.LocalAddr())
 	t.Cleanup(func() {
-		net.DefaultResolver = before
+		nameServer.Store((*net.UDPAddr)(nil))
 		_ = conn.Close()
 		serving.Wait()
 	})
