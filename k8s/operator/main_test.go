@@ -71,6 +71,10 @@ func install(w *kubetest.World) {
 	if _, err := w.Kubectl(w.Ctx, "apply", "-k", filepath.Join(kubetest.Repository(), "config")); err != nil {
 		w.Fatal(err)
 	}
+	// An operator of the test before may have been killed with the lease in its hand.
+	if _, err := w.Kubectl(w.Ctx, "delete", "lease", "operator.ditask.dev", "--namespace", "ditask-system", "--ignore-not-found"); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func freeAddress(t *testing.T) string {
