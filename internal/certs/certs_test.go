@@ -92,7 +92,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cert, key, ca string) {
 		for _, s := range []string{cert, key, ca} {
 			if !certs.IsText(s) {
-				t.Skip() // a path
+				return // a path
 			}
 		}
 		pair, pool, err := certs.Load(cert, key, ca, now)

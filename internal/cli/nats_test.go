@@ -43,17 +43,14 @@ func greetings(t *testing.T, n int, args ...string) {
 	}
 }
 
-func TestL14FinishIsFinishOverNATS(t *testing.T) {
+// finishes runs hello again and again, with 2 and 8 nodes and each of the flags.
+func finishes(t *testing.T, flags map[string][]string) {
+	t.Helper()
 	repeats := 20
 	if testing.Short() {
 		repeats = 2
 	}
-	url := external(t)
-	for name, args := range map[string][]string{
-		"first node": {"--mq-type", "nats"},
-		"star":       {"--mq-type", "nats", "--topology", "star"},
-		"elsewhere":  {"--nats-url", url},
-	} {
+	for name, args := range flags {
 		for _, n := range []int{2, 8} {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				for range repeats {
@@ -65,6 +62,14 @@ func TestL14FinishIsFinishOverNATS(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestL14FinishIsFinishOverNATS(t *testing.T) {
+	finishes(t, map[string][]string{
+		"first node": {"--mq-type", "nats"},
+		"star":       {"--mq-type", "nats", "--topology", "star"},
+		"elsewhere":  {"--nats-url", external(t)},
+	})
 }
 
 func TestNATSOfTheFirstNodeWithTLS(t *testing.T) {

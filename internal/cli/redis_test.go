@@ -4,7 +4,6 @@ package cli_test
 
 import (
 	"bytes"
-	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -19,26 +18,11 @@ func withWord(s *redistest.Server) string {
 }
 
 func TestL14FinishIsFinishOverRedis(t *testing.T) {
-	repeats := 20
-	if testing.Short() {
-		repeats = 2
-	}
 	url := withWord(redistest.Start(t, "--requirepass", "word"))
-	for name, args := range map[string][]string{
+	finishes(t, map[string][]string{
 		"mesh": {"--redis-url", url},
 		"star": {"--redis-url", url, "--topology", "star"},
-	} {
-		for _, n := range []int{2, 8} {
-			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
-				for range repeats {
-					greetings(t, n, args...)
-					if t.Failed() {
-						return
-					}
-				}
-			})
-		}
-	}
+	})
 }
 
 func TestRedisByHostAndPort(t *testing.T) {
