@@ -127,14 +127,13 @@ func (p *Plan) Append(dst []byte, v any) ([]byte, error) {
 //
 // On an error, a [*DecodeError], the value is zero.
 func (p *Plan) Decode(src []byte, v any, owned bool) error {
-	typ := p.pointer.Elem()
 	ptr, fault := p.target(v)
 	if fault != "" {
-		return finish(invalid(0, "%s", fault), typ.String())
+		return finish(invalid(0, "%s", fault), p.pointer.Elem().String())
 	}
 	if len(src) > p.limits.MaxBytes {
 		reflect.ValueOf(v).Elem().SetZero()
-		return finish(invalid(0, "%d bytes; the limit is %d", len(src), p.limits.MaxBytes), typ.String())
+		return finish(invalid(0, "%d bytes; the limit is %d", len(src), p.limits.MaxBytes), p.pointer.Elem().String())
 	}
 	if p.gaps {
 		reflect.ValueOf(v).Elem().SetZero()
@@ -145,7 +144,7 @@ func (p *Plan) Decode(src []byte, v any, owned bool) error {
 	}
 	if err != nil {
 		reflect.ValueOf(v).Elem().SetZero()
-		return finish(err, typ.String())
+		return finish(err, p.pointer.Elem().String())
 	}
 	return nil
 }
@@ -155,7 +154,7 @@ func (p *Plan) target(v any) (unsafe.Pointer, string) {
 	if reflect.TypeOf(v) != p.pointer {
 		return nil, "called with a " + typeName(reflect.TypeOf(v)) + " where a " + p.pointer.String() + " belongs"
 	}
-	ptr := reflect.ValueOf(v).UnsafePointer()
+	ptr := (*[2]unsafe.Pointer)(unsafe.Pointer(&v))[1] // an interface is a type and, here, a pointer
 	if ptr == nil {
 		return nil, "called with a nil " + p.pointer.String()
 	}

@@ -188,7 +188,7 @@ func (b *builder) fields(s *structCoder, t reflect.Type, offset uintptr, prefix 
 		if err != nil {
 			return at(err, prefix+"."+f.Name)
 		}
-		s.fields = append(s.fields, field{c, f.Name, offset + f.Offset})
+		s.add(c, f.Name, offset+f.Offset)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package payload
 
 import (
+	"encoding/binary"
 	"math"
 	"reflect"
+	"slices"
 	"unsafe"
 )
 
@@ -12,27 +14,109 @@ const tooDeep = "nested more than Limits.MaxDepth deep"
 type structCoder struct {
 	traits
 	fields []field
+	room   int // what the quick fields take at most
 }
 
 type field struct {
 	coder
 	name   string
 	offset uintptr
+	quick  quick
+	// Of a quickArray: its head in the low bytes, how many those are, and the
+	// number of words that follow.
+	head      uint64
+	headBytes int
+	words     int
+}
+
+// quick are the types that a struct's loop codes itself, in the commonest of their
+// forms: a call through an interface costs more than the few bytes of a number.
+type quick uint8
+
+const (
+	quickNot quick = iota
+	quickBool
+	quickInt32
+	quickInt64
+	quickFloat32
+	quickFloat64
+	quickArray // of numbers, of some whole words in all
+)
+
+const (
+	word       = 8
+	quickWords = 16 // more are copied as quickly by a call
+)
+
+// add adds a field.
+func (s *structCoder) add(c coder, name string, offset uintptr) {
+	f := field{coder: c, name: name, offset: offset}
+	room := 1 + word
+	switch c := c.(type) {
+	case boolCoder:
+		f.quick = quickBool
+	case signedCoder[int32]:
+		f.quick = quickInt32
+	case signedCoder[int64]:
+		f.quick = quickInt64
+	case float32Coder:
+		f.quick = quickFloat32
+	case float64Coder:
+		f.quick = quickFloat64
+	case *tensorArrayCoder:
+		if n := c.len * c.size; c.head != "" && len(c.head) <= word && n%word == 0 && n <= quickWords*word {
+			f.quick, f.headBytes, f.words = quickArray, len(c.head), n/word
+			for i := range len(c.head) {
+				f.head |= uint64(c.head[i]) << (8 * i)
+			}
+			room = word + n
+		}
+	}
+	if f.quick != quickNot {
+		s.room += room
+	}
+	s.fields = append(s.fields, f)
 }
 
 func (s *structCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error) {
 	if depth == 0 {
 		return dst, refuse(tooDeep)
 	}
-	dst = appendHead(dst, majorArray, uint64(len(s.fields)))
+	dst = slices.Grow(appendHead(dst, majorArray, uint64(len(s.fields))), s.room)
 	for i := range s.fields {
 		f := &s.fields[i]
-		var err error
-		if dst, err = f.append(dst, unsafe.Add(p, f.offset), base, depth-1); err != nil {
-			return dst, at(err, "."+f.name)
+		from := unsafe.Add(p, f.offset)
+		switch f.quick {
+		case quickBool:
+			dst = appendBool(dst, *(*bool)(from))
+		case quickInt32:
+			dst = appendInt(dst, int64(*(*int32)(from)))
+		case quickInt64:
+			dst = appendInt(dst, *(*int64)(from))
+		case quickFloat32:
+			dst = appendFloat32(dst, *(*uint32)(from))
+		case quickFloat64:
+			dst = appendFloat64(dst, *(*uint64)(from))
+		case quickArray:
+			dst = f.appendWords(dst, from)
+		default:
+			var err error
+			if dst, err = f.append(dst, from, base, depth-1); err != nil {
+				return dst, at(err, "."+f.name)
+			}
 		}
 	}
 	return dst, nil
+}
+
+// appendWords appends a quickArray.
+func (f *field) appendWords(dst []byte, from unsafe.Pointer) []byte {
+	n := len(dst)
+	dst = binary.LittleEndian.AppendUint64(dst, f.head)[:n+f.headBytes]
+	for v := unsafe.Slice((*byte)(from), f.words*word); len(v) >= word; v = v[word:] {
+		dst = binary.NativeEndian.AppendUint64(dst, binary.NativeEndian.Uint64(v))
+	}
+	return dst
 }
 
 func (s *structCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error) {
@@ -47,13 +131,67 @@ func (s *structCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, o
 	case depth == 0:
 		return pos, invalid(pos, tooDeep)
 	}
-	for i := range s.fields {
+	for i := 0; ; i++ {
+		if i, next = s.decodeQuick(src, next, p, i); i == len(s.fields) {
+			return next, nil
+		}
 		f := &s.fields[i]
 		if next, err = f.decode(src, next, unsafe.Add(p, f.offset), depth-1, owned); err != nil {
 			return next, at(err, "."+f.name)
 		}
 	}
-	return next, nil
+}
+
+// decodeQuick decodes the fields from number i on, up to one that is not quick, or
+// comes in another form than the commonest, and returns its number and place.
+func (s *structCoder) decodeQuick(src []byte, pos int, p unsafe.Pointer, i int) (field, next int) {
+	for ; i < len(s.fields) && pos < len(src); i++ {
+		f := &s.fields[i]
+		to, rest := unsafe.Add(p, f.offset), src[pos:]
+		first, n := rest[0], 0
+		switch f.quick {
+		case quickArray:
+			n = f.decodeWords(rest, to)
+		case quickBool:
+			if first|1 == byteTrue { // the two bytes differ in the last bit
+				*(*bool)(to), n = first == byteTrue, 1
+			}
+		case quickInt32:
+			if first < 24 { // a small one is its own head
+				*(*int32)(to), n = int32(first), 1
+			}
+		case quickInt64:
+			if first < 24 {
+				*(*int64)(to), n = int64(first), 1
+			}
+		case quickFloat32:
+			if first == byteSingle && len(rest) >= 5 {
+				*(*uint32)(to), n = binary.BigEndian.Uint32(rest[1:]), 5
+			}
+		case quickFloat64:
+			if first == byteDouble && len(rest) >= 9 {
+				*(*uint64)(to), n = binary.BigEndian.Uint64(rest[1:]), 9
+			}
+		}
+		if n == 0 {
+			return i, pos
+		}
+		pos += n
+	}
+	return i, pos
+}
+
+// decodeWords decodes a quickArray, and returns how many bytes it took: 0 if it
+// comes in another form.
+func (f *field) decodeWords(src []byte, to unsafe.Pointer) int {
+	end := f.headBytes + f.words*word
+	if len(src) < end || (binary.LittleEndian.Uint64(src)^f.head)<<(64-8*f.headBytes) != 0 {
+		return 0
+	}
+	for b, v := src[f.headBytes:end], unsafe.Slice((*byte)(to), f.words*word); len(b) >= word; b, v = b[word:], v[word:] {
+		binary.NativeEndian.PutUint64(v, binary.NativeEndian.Uint64(b))
+	}
+	return end
 }
 
 func (s *structCoder) schema(w *schemaWriter) {
