@@ -99,12 +99,12 @@ func (c channel) Listen(on bool) { c.c.Listen(on) }
 func (c channel) Listened() bool { return c.c.Listened() }
 
 func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task.Peer) bool) (int, error) {
-	accept := func(p router.Peer) bool { return match(task.Peer(p)) }
-	if match == nil {
-		accept = nil
+	var accept func(router.Peer) bool
+	if match != nil {
+		accept = func(p router.Peer) bool { return match(task.Peer(p)) }
 	}
 	n, err := c.c.Send(ctx, payload, accept)
-	if errors.Is(err, router.ErrClosed) { // a listener that emits while the node drains: for the task no failure
+	if err != nil && errors.Is(err, router.ErrClosed) { // a listener that emits while the node drains: for the task no failure
 		err = fmt.Errorf("%w: %w", task.ErrClosed, err)
 	}
 	return n, err

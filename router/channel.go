@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -116,7 +115,6 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 	}
 	n := 0
 	var full []*outStream
-	var errs []error
 	for _, o := range *ch.targets.Load() {
 		if match != nil && !match(o.s.peer) {
 			continue
@@ -125,25 +123,19 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 		if tap := ch.r.cfg.Tap; tap != nil {
 			tap.Sent(ch.spec.Name, o.s.peer.ID, version, payload.Bytes())
 		}
-		switch err := o.s.send(o, version, payload); {
-		case errors.Is(err, errFull):
+		if !o.s.send(o, version, payload) {
 			full = append(full, o)
-		case err != nil:
-			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, ch.sendFull(ctx, full, version, payload)...)
-	if len(errs) > 0 {
-		return n, errors.Join(errs...)
+	if len(full) > 0 {
+		return n, errors.Join(ch.sendFull(ctx, full, version, payload)...)
 	}
 	return n, nil
 }
 
-// sendFull waits for room at each of the peers, all at once.
+// sendFull waits for room at each of the peers, all at once. It returns an error for
+// each, or nil.
 func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint64, payload Buffer) []error {
-	if len(full) == 0 {
-		return nil
-	}
 	errs := make([]error, len(full))
 	var wg sync.WaitGroup
 	for i, o := range full[1:] {
@@ -151,7 +143,7 @@ func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint6
 	}
 	errs[0] = full[0].s.sendWait(ctx, full[0], version, payload)
 	wg.Wait()
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	return errs
 }
 
 // retain keeps the newest value for those who join late.

@@ -192,15 +192,16 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		return false, nil
 	}
 	in.version = version
-	in.msg = Message{From: s.peer.ID, Version: version, Payload: payload, Takable: takable, Credit: in, Header: header}
+	m := &in.msg // field by field: a whole one would be made on the stack, and copied
+	m.From, m.Version, m.Payload, m.Takable, m.Taken, m.Credit, m.Header = s.peer.ID, version, payload, takable, false, in, header
 	if s.r.cfg.Tap != nil {
-		s.r.cfg.Tap.Received(ch.spec.Name, &in.msg)
+		s.r.cfg.Tap.Received(ch.spec.Name, m)
 	}
-	if err := ch.deliver(&in.msg); err != nil {
+	if err := ch.deliver(m); err != nil {
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
-	in.msg.Payload = nil
-	return in.msg.Taken, nil
+	m.Payload = nil
+	return m.Taken, nil
 }
 
 // declared takes note of an event of the peer's.

@@ -61,8 +61,6 @@ type session struct {
 	barriers         map[string]uint64    // rounds at which the peer has arrived
 }
 
-var errFull = errors.New("window full")
-
 func newSession(r *Router, peer Peer, addrs []string) *session {
 	s := &session{r: r, peer: peer, addrs: addrs, remote: map[string]*inStream{}, barriers: map[string]uint64{}}
 	s.wake.L = &s.mu
@@ -116,24 +114,24 @@ func (s *session) control(t frameType, flags uint8, channel uint16, body []byte)
 	s.signal()
 }
 
-// send hands one message to the stream. errFull means that it would block.
-func (s *session) send(o *outStream, version uint64, payload Buffer) error {
+// send hands one message to the stream. It reports false if that would block.
+func (s *session) send(o *outStream, version uint64, payload Buffer) bool {
 	s.mu.Lock()
 	if s.err != nil || !o.listens {
 		s.mu.Unlock()
-		return nil //nolint:nilerr // gone between the look at the targets and now: it was not addressed
+		return true // gone between the look at the targets and now: it was not addressed
 	}
 	switch {
 	case o.ch.spec.Delivery != Reliable:
 		o.offer(version, payload)
 	case !o.open():
 		s.mu.Unlock()
-		return errFull
+		return false
 	default:
 		o.put(version, payload)
 	}
 	s.flush()
-	return nil
+	return true
 }
 
 // sayAfter is how long a send waits before the log says for whom.

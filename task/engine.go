@@ -27,7 +27,7 @@ type engine struct {
 	steps *atomic.Int64
 	lag   atomic.Uint64 // bits of a float64
 
-	ports   atomic.Pointer[map[*eventCore]face]
+	ports   atomic.Pointer[ports]
 	portsMu sync.Mutex // held to add a port
 
 	state    atomic.Int32 // a life
@@ -65,7 +65,7 @@ func newEngine(node Node, opts []Option) *engine {
 		node: node, id: node.ID(), labels: node.Labels(), log: node.Logger(), bus: node.Bus(),
 		cfg: newConfig(opts), d: newDispatcher(),
 	}
-	e.ports.Store(&map[*eventCore]face{})
+	e.ports.Store(&ports{})
 	e.assignRoles(e.cfg)
 	if e.bus != nil {
 		if node.Codec() == nil {
@@ -175,7 +175,7 @@ func (e *engine) open(ctx context.Context) error {
 
 // latestHeard says whether no Latest value waits to be heard. d.mu is held.
 func (e *engine) latestHeard() bool {
-	for c, p := range *e.ports.Load() {
+	for c, p := range e.ports.Load().all {
 		if c.policy == DeliverLatest && p.box().queued > 0 {
 			return false
 		}

@@ -102,13 +102,13 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if err != nil {
 		return err
 	}
-	if p.traces() && !isTraced(opts) {
-		return e.emitTraced(ctx, h, v, opts)
-	}
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool
 	var head *traced
-	if p.traces() {
+	if p.traces {
+		if !isTraced(opts) {
+			return e.emitTraced(ctx, h, v, opts)
+		}
 		head, opts = untraced(opts)
 	}
 	if len(opts) > 0 {
@@ -124,7 +124,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	}
 	if remote && p.channel.Listened() {
 		heard = true
-		if err := p.send(ctx, v, head, match); err != nil {
+		if err := p.send(ctx, &v, head, match); err != nil {
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
 	}

@@ -476,6 +476,7 @@ func TestDropPoliciesKeepTheirBoundAndCount(t *testing.T) {
 func TestE14EmitAndWaitInsideAListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answer atomic.Int32
+		var asked atomic.Bool
 		tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
 			if i == 0 {
 				evA.On(tk, func(ctx context.Context, v int) error {
@@ -488,10 +489,15 @@ func TestE14EmitAndWaitInsideAListener(t *testing.T) {
 				})
 				return
 			}
-			evText.On(tk, func(ctx context.Context, _ string) error { return evB.Emit(ctx, tk, 40) })
+			evText.On(tk, func(context.Context, string) error { asked.Store(true); return nil })
 		})
 		begin := time.Now()
 		must(t, evA.Emit(t.Context(), tks[0], 2))
+		synctest.Wait()
+		if !asked.Load() {
+			t.Error("the listener's emit has not arrived")
+		}
+		must(t, evB.Emit(t.Context(), tks[1], 40)) // the listener waits by now
 		synctest.Wait()
 		if answer.Load() != 42 || time.Since(begin) != 0 {
 			t.Errorf("answer %d after %v", answer.Load(), time.Since(begin))

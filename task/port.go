@@ -58,10 +58,11 @@ type port[T any] struct {
 	mailbox
 	en      *engine
 	core    *eventCore
+	traces  bool         // the tracer follows the event
 	codec   PayloadCodec // nil without a bus
 	channel Channel      // nil without a bus
 	outbox  sync.Pool    // of *outbox[T]
-	scratch sync.Pool    // of *T: a place for what arrives
+	scratch sync.Pool    // of *slot[T]: a place for what arrives
 
 	emitted  atomic.Uint64
 	refused  atomic.Uint64 // messages that arrived when nobody listened
@@ -99,18 +100,48 @@ type face interface {
 	unfed() bool
 }
 
+// ports are the ports of a task. It does not change: who adds one makes another.
+type ports struct {
+	first [8]struct { // the first ones again, found sooner than in a map
+		core *eventCore
+		face face
+	}
+	all map[*eventCore]face
+}
+
+func (ps *ports) of(core *eventCore) face {
+	for i := range ps.first {
+		if ps.first[i].core == core {
+			return ps.first[i].face
+		}
+	}
+	return ps.all[core]
+}
+
+func (ps *ports) with(core *eventCore, f face) *ports {
+	more := &ports{first: ps.first, all: maps.Clone(ps.all)}
+	if n := len(ps.all); n < len(ps.first) {
+		more.first[n].core, more.first[n].face = core, f
+	}
+	if more.all == nil {
+		more.all = map[*eventCore]face{}
+	}
+	more.all[core] = f
+	return more
+}
+
 // port returns the event's port on a task, and declares it on first use.
 func (e *Event[T]) port(en *engine) (*port[T], error) {
-	if p, ok := (*en.ports.Load())[&e.core]; ok {
+	if p := en.ports.Load().of(&e.core); p != nil {
 		return p.(*port[T]), nil
 	}
 	en.portsMu.Lock()
 	defer en.portsMu.Unlock()
-	old := *en.ports.Load()
-	if p, ok := old[&e.core]; ok {
+	old := en.ports.Load()
+	if p := old.of(&e.core); p != nil {
 		return p.(*port[T]), nil
 	}
-	for c := range old {
+	for c := range old.all {
 		if c.name == e.core.name {
 			return nil, fmt.Errorf("event %q is declared twice on this task", c.name)
 		}
@@ -119,17 +150,15 @@ func (e *Event[T]) port(en *engine) (*port[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("event %q: %w", e.core.name, err)
 	}
-	ports := maps.Clone(old)
-	ports[&e.core] = p
-	en.ports.Store(&ports)
+	en.ports.Store(old.with(&e.core, p))
 	return p, nil
 }
 
 func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
-	p := &port[T]{en: en, core: core}
+	p := &port[T]{en: en, core: core, traces: en.cfg.tracer != nil && !core.internal}
 	p.work, p.one = p, core.policy != DeliverReliable
 	p.listeners.Store(new([]*listener[T]))
-	p.scratch.New = func() any { return new(T) }
+	p.scratch.New = func() any { return new(slot[T]) }
 	p.outbox.New = p.newOutbox
 	if core.policy == DeliverLatest {
 		p.last = map[int]uint64{}
@@ -143,7 +172,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	}
 	p.channel, err = en.bus.Channel(ChannelSpec{
 		Name: core.name, Delivery: core.policy, Queue: core.queue,
-		Fingerprint: p.codec.Fingerprint(), Schema: p.codec.Schema(), Headers: p.traces(),
+		Fingerprint: p.codec.Fingerprint(), Schema: p.codec.Schema(), Headers: p.traces,
 	}, p.deliver)
 	return p, err
 }
@@ -217,7 +246,7 @@ func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 			return err
 		}
 	}
-	dropped := p.put(s)
+	dropped := p.put(&s)
 	d.mu.Unlock()
 	returnCredit(dropped)
 	return nil
@@ -241,7 +270,7 @@ func (p *port[T]) awaitRoom(ctx context.Context, room <-chan struct{}) error {
 
 // put queues a message by the event's policy and returns the credit of the one
 // that was dropped for it. dispatcher.mu is held.
-func (p *port[T]) put(s slot[T]) (dropped creditSum) {
+func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 	waiting := p.in[p.head:]
 	switch p.core.policy {
 	case DeliverLatest:
@@ -257,7 +286,7 @@ func (p *port[T]) put(s slot[T]) (dropped creditSum) {
 		for i := range waiting {
 			if waiting[i].from == s.from {
 				dropped = creditSum{waiting[i].credit, 1, waiting[i].bytes}
-				waiting[i] = s
+				waiting[i] = *s
 				p.skipped++
 				return dropped
 			}
@@ -277,7 +306,7 @@ func (p *port[T]) put(s slot[T]) (dropped creditSum) {
 		clear(p.in[n:])
 		p.in, p.head = p.in[:n], 0
 	}
-	p.in = append(p.in, s)
+	p.in = append(p.in, *s)
 	p.queued++
 	if s.credit == nil {
 		p.local++
@@ -383,13 +412,13 @@ func (p *port[T]) failed(l *Listener, err error, stack []byte) {
 }
 
 // send encodes v once and hands it to the listening peers that match accepts.
-func (p *port[T]) send(ctx context.Context, v T, head *traced, match func(Peer) bool) error {
+func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer) bool) error {
 	if err := p.en.sendable(); err != nil {
 		return err
 	}
 	out := p.outbox.Get().(*outbox[T])
 	out.refs.Store(1)
-	out.v = v
+	out.v = *v
 	if head != nil {
 		out.head = head.header
 	}
@@ -428,12 +457,6 @@ func (p *port[T]) newOutbox() any {
 	return out
 }
 
-func (p *port[T]) giveBack(sc *T) {
-	var zero T
-	*sc = zero
-	p.scratch.Put(sc)
-}
-
 // deliver takes a message from another node; it never blocks. It decodes on the
 // caller's goroutine and outside the lock, so a large one does not stop others.
 func (p *port[T]) deliver(in *Inbound) error {
@@ -442,14 +465,13 @@ func (p *port[T]) deliver(in *Inbound) error {
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return nil
 	}
-	sc := p.scratch.Get().(*T)
-	defer p.giveBack(sc)
+	s := p.scratch.Get().(*slot[T])
 	src, owned, lent := p.lend(in)
-	if err := p.codec.Decode(src, sc, owned); err != nil {
+	if err := p.codec.Decode(src, &s.v, owned); err != nil {
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return fmt.Errorf("event %q from node %d: %w", p.core.name, in.From, err)
 	}
-	s := slot[T]{v: *sc, version: in.Version, credit: in.Credit, from: in.From, bytes: len(in.Payload), lent: lent}
+	s.version, s.credit, s.from, s.bytes, s.lent = in.Version, in.Credit, in.From, len(in.Payload), lent
 	if len(in.Header) > 0 && p.en.cfg.tracer != nil {
 		s.head = &traced{slices.Clone(in.Header)}
 	}
@@ -458,6 +480,8 @@ func (p *port[T]) deliver(in *Inbound) error {
 	dropped := p.put(s)
 	d.mu.Unlock()
 	returnCredit(dropped)
+	*s = slot[T]{}
+	p.scratch.Put(s)
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (p *port[T]) unfed() bool {
 
 func (e *engine) stats() []EventStats {
 	var all []EventStats
-	for c, p := range *e.ports.Load() {
+	for c, p := range e.ports.Load().all {
 		if !c.internal {
 			all = append(all, p.stats())
 		}
@@ -76,7 +76,7 @@ func (e *engine) reportUnfed() {
 	if e.bus == nil {
 		return // alone, some have nobody to hear
 	}
-	for c, p := range *e.ports.Load() {
+	for c, p := range e.ports.Load().all {
 		if p.unfed() {
 			e.log.Info("listener never heard its event", "event", c.name, "node", e.id)
 		}
@@ -88,7 +88,7 @@ func (e *engine) backlog() string {
 	var parts []string
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
-	for c, p := range *e.ports.Load() {
+	for c, p := range e.ports.Load().all {
 		if n := p.box().queued; n > 0 {
 			parts = append(parts, fmt.Sprintf("event %q: %d not heard to the end", c.name, n))
 		}

@@ -35,9 +35,6 @@ func Trace(tr Tracer) Option {
 // traced is the header that a message came with.
 type traced struct{ header []byte }
 
-// traces says whether the tracer follows the event.
-func (p *port[T]) traces() bool { return p.en.cfg.tracer != nil && !p.core.internal }
-
 // emitTraced is Emit between the two calls of the tracer. What travels goes with
 // the options, as the last one.
 func (e *Event[T]) emitTraced(ctx context.Context, h Host, v T, opts []EmitOption) error {
