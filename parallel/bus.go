@@ -76,6 +76,10 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error {
 // then their loss was reported when it came, and is no failure of this node.
 func (b *bus) Close() error { return b.end(b.r.Close) }
 
+func (b *bus) Elastic() bool { return b.n.env.AutoRecover }
+
+func (b *bus) Leave(ctx context.Context) error { return b.r.Leave(ctx) }
+
 func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 0 }
 
 func (b *bus) Abandon() error { return b.end(b.r.Abandon) }

@@ -330,6 +330,8 @@ func (r *replayer) tell(c task.PeerChange) {
 
 // Drain has nobody to wait for.
 func (r *replayer) Drain(context.Context, bool) error { return nil }
+func (r *replayer) Elastic() bool                     { return false }
+func (r *replayer) Leave(context.Context) error       { return nil }
 
 // Close ends the feeding.
 func (r *replayer) Close() error {

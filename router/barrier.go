@@ -13,10 +13,10 @@ type barrierMsg struct {
 }
 
 // Barrier returns when every expected node has called it with the same name as
-// often as this one. It fails at once when one of them is lost or has left, and
+// often as this one. It fails at once when one of them is lost or has ended, and
 // names those that are missing when ctx ends first. After an error the rounds of
 // that name no longer match: use another name. A node that is restarted takes
-// the rounds over from its peers.
+// the rounds over from its peers. One that has left, see [Router.Leave], is not waited for.
 func (r *Router) Barrier(ctx context.Context, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want %d at most", name, len(name), maxName)
@@ -50,6 +50,8 @@ func (r *Router) Barrier(ctx context.Context, name string) error {
 			s := r.peers[id]
 			switch {
 			case arrived[id]:
+			case s == nil && r.was[id].withdrawn, s != nil && s.withdrawn:
+				arrived[id] = true
 			case s != nil && s.barriers[name] >= round:
 				arrived[id] = true
 			case s == nil && r.was[id].err != nil:

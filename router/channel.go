@@ -119,31 +119,42 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 		if match != nil && !match(o.s.peer) {
 			continue
 		}
-		n++
 		if tap := ch.r.cfg.Tap; tap != nil {
 			tap.Sent(ch.spec.Name, o.s.peer.ID, version, payload.Bytes())
 		}
-		if !o.s.send(o, version, payload) {
+		switch o.s.send(o, version, payload) {
+		case sent:
+			n++
+		case noRoom:
 			full = append(full, o)
+		case notSent:
 		}
 	}
 	if len(full) > 0 {
-		return n, errors.Join(ch.sendFull(ctx, full, version, payload)...)
+		more, err := ch.sendFull(ctx, full, version, payload)
+		return n + more, err
 	}
 	return n, nil
 }
 
-// sendFull waits for room at each of the peers, all at once. It returns an error for
-// each, or nil.
-func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint64, payload Buffer) []error {
+// sendFull waits for room at each of the peers, all at once, and returns how many of
+// them were addressed.
+func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint64, payload Buffer) (int, error) {
+	sends := make([]sending, len(full))
 	errs := make([]error, len(full))
 	var wg sync.WaitGroup
 	for i, o := range full[1:] {
-		wg.Go(func() { errs[i+1] = o.s.sendWait(ctx, o, version, payload) })
+		wg.Go(func() { sends[i+1], errs[i+1] = o.s.sendWait(ctx, o, version, payload) })
 	}
-	errs[0] = full[0].s.sendWait(ctx, full[0], version, payload)
+	sends[0], errs[0] = full[0].s.sendWait(ctx, full[0], version, payload)
 	wg.Wait()
-	return errs
+	n := 0
+	for i := range full {
+		if sends[i] == sent || errs[i] != nil {
+			n++
+		}
+	}
+	return n, errors.Join(errs...)
 }
 
 // retain keeps the newest value for those who join late.

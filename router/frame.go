@@ -19,12 +19,13 @@ const (
 	frameDeclare                        // JSON declaration; flag 1: the sender listens
 	frameListen                         // flag 1: the sender listens, 0: no longer
 	frameMembers                        // JSON []Member
-	frameReady                          // the sender is ready
+	frameReady                          // the sender is ready; flag 1: it had been before it met the receiver
 	frameSeen                           // the sender has seen our Ready, and sent its newest values
 	frameBarrier                        // JSON barrierMsg
 	frameFin                            // the sender will send nothing more
 	frameRelay                          // JSON relayMsg
 	frameMsgHeader                      // what goes beside the sender's next message of the event
+	frameLeave                          // flag 0: send no more messages, I leave; 1: no more messages come
 	frameSequencedEnd
 )
 
@@ -111,7 +112,7 @@ func parseHeader(b []byte, chunkBytes int) (header, error) {
 		least, limit = 16, 16
 	case frameMsgHeader:
 		least, limit = 1, MaxHeaderBytes
-	case frameListen, frameReady, frameSeen, frameFin:
+	case frameListen, frameReady, frameSeen, frameFin, frameLeave:
 		limit = 0
 	case frameDeclare, frameMembers, frameBarrier, frameRelay, frameBye:
 	default:

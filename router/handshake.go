@@ -83,6 +83,10 @@ func (r *Router) limits() limits {
 // is sent none.
 const featureHeader = "header"
 
+// featureLeave says that a node understands frameLeave. Who does not say it is left
+// without a word beforehand.
+const featureLeave = "leave"
+
 // refusal says no.
 type refusal struct {
 	Code   string `json:"code"`

@@ -4,8 +4,65 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
+
+// Leave asks the peers to send this node no more messages, and returns when all that
+// they had sent has been delivered. Then Drain and Close lose nothing on either side,
+// and the others go on without this node: no barrier waits for it any more. It may
+// still send until Drain. When ctx ends first, the error says who has not answered.
+func (r *Router) Leave(ctx context.Context) error {
+	if !r.started.Load() {
+		return nil
+	}
+	r.note(func() {
+		if !r.leaving {
+			r.leaving = true
+			for _, s := range r.peers {
+				s.askLeave()
+			}
+		}
+	})
+	var waits []string
+	err := r.await(ctx, func() (bool, error) {
+		waits = waits[:0]
+		for id, s := range r.peers {
+			if s.leaves && !s.quiet {
+				waits = append(waits, fmt.Sprintf("node.%d", id))
+			}
+		}
+		return len(waits) == 0, nil
+	})
+	if err == nil || errors.Is(err, ErrClosed) {
+		return nil
+	}
+	slices.Sort(waits)
+	return fmt.Errorf("leave: %s may still send: %w", strings.Join(waits, ", "), err)
+}
+
+// askLeave tells the peer that this node leaves.
+func (s *session) askLeave() {
+	if s.leaves {
+		s.control(frameLeave, 0, 0, nil)
+	}
+}
+
+// peerLeaves sends the peer nothing after what is under way, and then says so.
+func (r *Router) peerLeaves(s *session) {
+	r.log.Info("a node leaves", "peer", fmt.Sprintf("node.%d", s.peer.ID))
+	r.note(func() {
+		s.withdrawn = true
+		for _, c := range r.channels {
+			r.retarget(c)
+		}
+	})
+	s.mu.Lock()
+	s.leaveDue = true
+	s.signal()
+	s.mu.Unlock()
+}
 
 // Drain says that this node will send nothing more, and returns when its peers
 // have received all that was sent. With waitPeers it waits too until they have
@@ -39,10 +96,8 @@ func (s *session) drained() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.finSeq == 0 {
-		for _, o := range s.outs {
-			if o.bulk != nil || len(o.queue) > 0 {
-				return false
-			}
+		if !s.messagesSent() {
+			return false
 		}
 		s.log.frame(frameFin, 0, 0, nil)
 		s.finSeq = s.log.sent

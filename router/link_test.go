@@ -97,8 +97,8 @@ func TestR4NextLinkWaitsForTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
 		s, l := linked(t, c)
-		if !s.send(s.outs[0], 1, Bytes("x")) {
-			t.Fatal("no room")
+		if s.send(s.outs[0], 1, Bytes("x")) != sent {
+			t.Fatal("not sent")
 		}
 		synctest.Wait() // the writer is in its call
 		l.close()
@@ -194,8 +194,8 @@ func TestEndedSessionKeepsNoPayload(t *testing.T) {
 		c := newSlowConn()
 		s, l := linked(t, c)
 		payload := &counted{b: make([]byte, inlineBytes+1)}
-		if !s.send(s.outs[0], 1, payload) {
-			t.Fatal("no room")
+		if s.send(s.outs[0], 1, payload) != sent {
+			t.Fatal("not sent")
 		}
 		synctest.Wait()
 		if perr, first := s.end(errors.New("gone")); !first || perr.Undelivered != 1 {

@@ -74,6 +74,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels}
 	s := newSession(r, peer, h.Addrs)
 	s.headers = slices.Contains(h.Features, featureHeader)
+	s.leaves = slices.Contains(h.Features, featureLeave)
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +95,14 @@ func (r *Router) admit(h hello) (*session, error) {
 	if r.cfg.Topology != Alone {
 		r.introduce(s)
 	}
-	s.control(frameReady, 0, 0, nil)
+	runs := uint8(0)
+	if r.beenReady {
+		runs = flagOn
+	}
+	s.control(frameReady, runs, 0, nil)
+	if r.leaving {
+		s.askLeave()
+	}
 	if r.inDrain.Load() {
 		s.control(frameFin, 0, 0, nil)
 	}
@@ -194,7 +202,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	if r.peers[s.peer.ID] == s {
 		delete(r.peers, s.peer.ID)
 	}
-	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, reason}
+	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, s.withdrawn, reason}
 	r.keepCounts(s, kind)
 	for _, c := range r.channels {
 		r.retarget(c)
@@ -218,14 +226,15 @@ func (s *session) current() *link {
 	return s.link
 }
 
-// peerReady takes note that the peer is ready, and lets it know when it has our
-// newest values.
-func (r *Router) peerReady(s *session) {
+// peerReady takes note that the peer is ready, and whether it had been so before it
+// met this node, and lets it know when it has our newest values.
+func (r *Router) peerReady(s *session, before bool) {
 	s.mu.Lock()
 	s.seenDue = true
 	s.signal()
 	s.mu.Unlock()
 	r.note(func() {
+		r.running = r.running || before
 		if !s.ready {
 			s.ready = true
 			r.changes = append(r.changes, Change{Kind: Joined, Peer: s.peer})

@@ -105,25 +105,19 @@ func (s *session) receiveControl(h header, body []byte) error {
 		}
 		r.learn(m)
 	case frameReady:
-		r.peerReady(s)
+		r.peerReady(s, h.flags&flagOn != 0)
 	case frameSeen:
 		r.note(func() { s.seen = true })
 	case frameBarrier:
-		var b barrierMsg
-		if err := json.Unmarshal(body, &b); err != nil {
-			return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
-		}
-		if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
-			return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
-		}
-		r.note(func() {
-			s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
-			if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
-				r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
-			}
-		})
+		return r.receiveBarrier(s, body)
 	case frameFin:
 		r.note(func() { s.fin = true })
+	case frameLeave:
+		if h.flags&flagOn == 0 {
+			r.peerLeaves(s)
+		} else {
+			r.note(func() { s.quiet = true })
+		}
 	case frameRelay:
 		if r.cfg.Topology != Star || r.hubAddr() == "" {
 			return fmt.Errorf("%w: a call of the hub to a node that is no leaf of a star", errBadFrame)
@@ -134,6 +128,24 @@ func (s *session) receiveControl(h header, body []byte) error {
 		}
 		r.answerRelay(m)
 	}
+	return nil
+}
+
+// receiveBarrier takes note of a round that the peer has entered.
+func (r *Router) receiveBarrier(s *session, body []byte) error {
+	var b barrierMsg
+	if err := json.Unmarshal(body, &b); err != nil {
+		return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
+	}
+	if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
+		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
+	}
+	r.note(func() {
+		s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
+		if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
+			r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
+		}
+	})
 	return nil
 }
 
@@ -255,7 +267,7 @@ func (r *Router) retarget(c *channel) {
 	var targets, begun []*outStream
 	for _, s := range r.peers {
 		in := s.remote[c.spec.Name]
-		o, began := s.aim(c, in != nil && in.ch.Load() == c && in.listens)
+		o, began := s.aim(c, in != nil && in.ch.Load() == c && in.listens && !s.withdrawn)
 		if o != nil {
 			targets = append(targets, o)
 		}

@@ -55,6 +55,8 @@ type Router struct {
 	noted     map[string]int    // refusals by reason
 	failure   error
 	beenReady bool // Start has returned
+	running   bool // a peer had been ready before it met this node
+	leaving   bool // Leave was called
 	watchers  []func(Change)
 	changes   []Change
 	lost      []error // losses to be reported by Close
@@ -68,6 +70,7 @@ type Router struct {
 type former struct {
 	incarnation uint64
 	ready       bool
+	withdrawn   bool // it had said beforehand that it would leave
 	err         error
 }
 
@@ -80,7 +83,7 @@ func New(cfg Config) (*Router, error) {
 	r := &Router{
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
-		features: []string{featureHeader},
+		features: []string{featureHeader, featureLeave},
 		rounds:   map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
@@ -119,8 +122,9 @@ func (r *Router) Addr() string { return r.advertise }
 // Start binds the listener, dials the attach list, announces labels and the
 // declared events, and returns when every expected node is ready: each of them
 // then knows what this node listens to, and their newest values have been
-// delivered here. It says every few seconds whom it waits for, and gives up
-// after Config.JoinTimeout.
+// delivered here. Who joins a job that runs waits for the nodes that are in it, and
+// for no other. It says every few seconds whom it waits for, and gives up after
+// Config.JoinTimeout.
 func (r *Router) Start(ctx context.Context, labels []string) error {
 	if r.started.Swap(true) {
 		return errors.New("router: Start is called twice")
@@ -392,7 +396,7 @@ func (r *Router) missingLocked() []string {
 		}
 		out = append(out, fmt.Sprintf("node.%d", id))
 	}
-	if r.cfg.Expect > 0 && r.cfg.Topology != Alone {
+	if r.cfg.Expect > 0 && r.cfg.Topology != Alone && !r.running {
 		ids, unknown := r.expected()
 		for _, id := range ids {
 			say(id)
@@ -408,7 +412,7 @@ func (r *Router) missingLocked() []string {
 	for _, addr := range r.cfg.Attach {
 		if id, ok := r.attached[addr]; ok {
 			say(id)
-		} else {
+		} else if !r.running {
 			out = append(out, addr+reason(r.trouble[addr]))
 		}
 	}

@@ -20,6 +20,7 @@ type session struct {
 	addrs []string // where the peer can be dialled
 
 	headers bool // the peer understands frameMsgHeader
+	leaves  bool // the peer understands frameLeave
 
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
@@ -35,6 +36,7 @@ type session struct {
 
 	ackDue   bool
 	seenDue  bool
+	leaveDue bool   // the peer leaves, and is to be told that no more messages come
 	pingDue  uint64 // clock to send, or 0
 	pongDue  uint64
 	credits  []*inStream
@@ -58,6 +60,8 @@ type session struct {
 	// The router's mutex guards these.
 	remote           map[string]*inStream // the peer's events by name
 	ready, seen, fin bool                 // what the peer has said
+	withdrawn        bool                 // the peer leaves: it is sent no more messages
+	quiet            bool                 // the peer has sent all that it will, as this node leaves
 	barriers         map[string]uint64    // rounds at which the peer has arrived
 }
 
@@ -114,38 +118,47 @@ func (s *session) control(t frameType, flags uint8, channel uint16, body []byte)
 	s.signal()
 }
 
-// send hands one message to the stream. It reports false if that would block.
-func (s *session) send(o *outStream, version uint64, payload Buffer) bool {
+// sending is what has become of a message for one peer.
+type sending uint8
+
+const (
+	notSent sending = iota // the peer has gone, or does not listen any more: it is not addressed
+	noRoom                 // to send it would block
+	sent
+)
+
+// send hands one message to the stream.
+func (s *session) send(o *outStream, version uint64, payload Buffer) sending {
 	s.mu.Lock()
 	if s.err != nil || !o.listens {
 		s.mu.Unlock()
-		return true // gone between the look at the targets and now: it was not addressed
+		return notSent
 	}
 	switch {
 	case o.ch.spec.Delivery != Reliable:
 		o.offer(version, payload)
 	case !o.open():
 		s.mu.Unlock()
-		return false
+		return noRoom
 	default:
 		o.put(version, payload)
 	}
 	s.flush()
-	return true
+	return sent
 }
 
 // sayAfter is how long a send waits before the log says for whom.
 const sayAfter = 10 * time.Second
 
 // sendWait is send for a stream that was full: it waits for room.
-func (s *session) sendWait(ctx context.Context, o *outStream, version uint64, payload Buffer) error {
+func (s *session) sendWait(ctx context.Context, o *outStream, version uint64, payload Buffer) (sending, error) {
 	say := time.NewTimer(sayAfter)
 	defer say.Stop()
 	began := time.Now()
 	for {
-		room, err := s.sendOr(o, version, payload)
-		if room == nil || err != nil {
-			return err
+		was, room, err := s.sendOr(o, version, payload)
+		if was != noRoom || err != nil {
+			return was, err
 		}
 		select {
 		case <-room:
@@ -154,16 +167,16 @@ func (s *session) sendWait(ctx context.Context, o *outStream, version uint64, pa
 			s.r.log.Warn("still waiting for room", "event", o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", s.peer.ID), "waited", waited)
 			say.Reset(waited)
 		case <-s.r.draining:
-			return fmt.Errorf("event %q is not sent to node.%d: %w", o.ch.spec.Name, s.peer.ID, ErrClosed)
+			return noRoom, fmt.Errorf("event %q is not sent to node.%d: %w", o.ch.spec.Name, s.peer.ID, ErrClosed)
 		case <-ctx.Done():
-			return fmt.Errorf("event %q is not sent to node.%d, whose window is full: %w", o.ch.spec.Name, s.peer.ID, context.Cause(ctx))
+			return noRoom, fmt.Errorf("event %q is not sent to node.%d, whose window is full: %w", o.ch.spec.Name, s.peer.ID, context.Cause(ctx))
 		}
 	}
 }
 
-// sendOr hands one message to the stream, or returns what to wait for. A peer
-// that has left or does not listen any more is not addressed.
-func (s *session) sendOr(o *outStream, version uint64, payload Buffer) (room <-chan struct{}, err error) {
+// sendOr hands one message to the stream, or returns what to wait for. The loss of a
+// peer is an error.
+func (s *session) sendOr(o *outStream, version uint64, payload Buffer) (was sending, room <-chan struct{}, err error) {
 	s.mu.Lock()
 	switch {
 	case s.err != nil && !errors.Is(s.err, errLeft):
@@ -172,12 +185,12 @@ func (s *session) sendOr(o *outStream, version uint64, payload Buffer) (room <-c
 	case o.open():
 		o.put(version, payload)
 		s.flush()
-		return nil, nil
+		return sent, nil, nil
 	default:
-		room = o.wait()
+		was, room = noRoom, o.wait()
 	}
 	s.mu.Unlock()
-	return room, err
+	return was, room, err
 }
 
 // burstSends is how many messages a sender writes to the connection by itself
@@ -235,7 +248,8 @@ func (s *session) wakeWaiting() {
 
 // pendingWrite reports whether the writer has anything to do.
 func (s *session) pendingWrite() bool {
-	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0
+	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 ||
+		s.leaveDue && s.messagesSent()
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into
@@ -274,7 +288,21 @@ func (s *session) stage(dst []byte, limit int) []byte {
 		s.seenDue = false
 		s.log.frame(frameSeen, 0, 0, nil)
 	}
+	if s.leaveDue && s.messagesSent() {
+		s.leaveDue = false
+		s.log.frame(frameLeave, flagOn, 0, nil)
+	}
 	return dst
+}
+
+// messagesSent reports whether every message is in the log whole.
+func (s *session) messagesSent() bool {
+	for _, o := range s.outs {
+		if o.bulk != nil || len(o.queue) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // newestSent reports whether every newest value is in the log whole.

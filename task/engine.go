@@ -35,6 +35,7 @@ type engine struct {
 	closing  atomic.Bool // the end has begun: listeners are cut off without ado
 	drained  atomic.Bool // nothing more can be sent to other nodes
 	busDown  atomic.Bool
+	leaves   atomic.Bool // this node ends, and the others go on without it
 
 	base context.Context // of listeners; set by start
 
@@ -200,7 +201,8 @@ const failDrain = 5 * time.Second
 //  1. the step loop has ended, and the outcome is decided;
 //  2. the OnFinish hooks run (runHooks): they may emit, and see the outcome;
 //  3. the outcome is sent to the other nodes, if it was decided here and is no
-//     failure of a node that will be back;
+//     failure of a node that will be back; or, where they go on without this one,
+//     they are asked for what they have for it, and that is heard;
 //  4. the bus is drained while listeners still run: what was emitted on either
 //     side arrives;
 //  5. the mailboxes are drained, unless the task failed; then listeners that wait
@@ -257,15 +259,31 @@ func (e *engine) willBeBack() bool {
 func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	defer e.sayLate("still waiting for events to arrive at the end")()
 	var errs []error
-	if tell && o.Node == e.id && o.Kind != Running && !e.willBeBack() {
+	together := tell && (o.Kind == Success || o.Kind == Preempted)
+	switch {
+	case !tell || o.Node != e.id || o.Kind == Running || e.willBeBack():
+	case e.leaves.Load():
+		together = false
+		errs = append(errs, e.leave(ctx))
+	default:
 		m := finishMessage{Kind: uint8(o.Kind), Node: o.Node, Reason: o.Reason}
 		errs = append(errs, finishEvent.Emit(ctx, e, m, OnlyRemote()))
 	}
-	err := e.bus.Drain(ctx, tell && (o.Kind == Success || o.Kind == Preempted))
-	if err != nil {
+	if err := e.bus.Drain(ctx, together); err != nil {
 		errs = append(errs, fmt.Errorf("drain: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// leave hears all that the others have for this node, which they go on without.
+func (e *engine) leave(ctx context.Context) error {
+	if err := e.bus.Leave(ctx); err != nil {
+		return err
+	}
+	if err := e.d.await(ctx, e.d.quiet); err != nil {
+		return fmt.Errorf("leave: %w (%s)", err, e.backlog())
+	}
+	return nil
 }
 
 // drainBoxes waits until every message was heard. Listeners that then still wait

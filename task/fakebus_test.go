@@ -41,6 +41,8 @@ type fakeNode struct {
 	left     bool
 
 	recovers  bool // set before the task is made
+	elastic   bool
+	onLeave   func() // what the others still send
 	abandoned bool
 }
 
@@ -183,6 +185,15 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 }
 
 func (n *fakeNode) Recovers() bool { return n.recovers }
+
+func (n *fakeNode) Elastic() bool { return n.elastic }
+
+func (n *fakeNode) Leave(context.Context) error {
+	if n.onLeave != nil {
+		n.onLeave()
+	}
+	return nil
+}
 
 func (n *fakeNode) Abandon() error {
 	n.job.mu.Lock()

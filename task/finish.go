@@ -119,8 +119,9 @@ func (e *engine) failAlso(err error) {
 	}
 }
 
-func (e *engine) preempt(err *PreemptError) {
-	e.decide(Outcome{Kind: Preempted, Node: e.id, Reason: err.Reason}, err, err, 0)
+// preempt ends the job as preempted, and reports whether that is its outcome.
+func (e *engine) preempt(err *PreemptError) bool {
+	return e.decide(Outcome{Kind: Preempted, Node: e.id, Reason: err.Reason}, err, err, 0)
 }
 
 // heardFinish ends this task as another node says.
@@ -161,7 +162,7 @@ func (e *engine) stopped(ctx context.Context, stepErr error) {
 		return
 	}
 	if pe, ok := errors.AsType[*PreemptError](cause); ok {
-		e.preempt(pe)
+		e.leaves.Store(e.preempt(pe) && e.bus != nil && e.bus.Elastic())
 		return
 	}
 	e.fail(fmt.Errorf("run: %w", cause))

@@ -88,6 +88,12 @@ type Bus interface {
 	// Close takes leave of the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
 	Close() error
+	// Elastic reports whether the others go on when this node is told to end.
+	Elastic() bool
+	// Leave asks the other nodes to send nothing more to this one, and returns
+	// when all that they had sent has been delivered. What is emitted here still
+	// goes out. When ctx ends first, the error says who may still send.
+	Leave(ctx context.Context) error
 	// Recovers reports whether this node is started again if it fails. The
 	// others are then not told of its failure, and wait for it to come back.
 	Recovers() bool

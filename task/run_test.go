@@ -119,6 +119,30 @@ func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
 	})
 }
 
+// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first hears what they have for it.
+func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		job := newFakeJob(2)
+		node := job.node(1)
+		node.elastic = true
+		stays, goes := New[empty](job.node(0)), New[empty](node)
+		heard := 0
+		evA.On(goes, func(context.Context, int) error { heard++; return nil })
+		for _, tk := range []*Task[empty]{stays, goes} {
+			tk.Use(Step(func(context.Context, *empty) error { time.Sleep(time.Second); return nil }))
+		}
+		node.onLeave = func() { must(t, evA.Emit(t.Context(), stays, 1)) }
+		done := make(chan error)
+		go func() { done <- stays.Run(t.Context(), MaxSteps(5)) }()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(1500*time.Millisecond, func() { cancel(&PreemptError{Node: 1, Reason: "SIGTERM"}) })
+		if err := goes.Run(ctx); !errors.Is(err, ErrPreempted) || heard != 1 {
+			t.Errorf("error %v, heard %d", err, heard)
+		}
+		must(t, <-done)
+	})
+}
+
 func TestPreemptionIsNoFailure(t *testing.T) {
 	for name, run := range map[string]func(context.Context, context.CancelCauseFunc, *Task[empty]) error{
 		"Preempt": func(ctx context.Context, _ context.CancelCauseFunc, tk *Task[empty]) error {

@@ -133,8 +133,9 @@ func (t *Task[C]) Fail(err error) {
 	t.en.fail(err)
 }
 
-// Preempt ends the run as preempted; the context of the present step ends at
-// once. Run returns a [*PreemptError], here and on the other nodes.
+// Preempt ends the job as preempted; the context of the present step ends at
+// once. Run returns a [*PreemptError], here and on the other nodes. A node that is
+// to end alone has its run's context cancelled, see [PreemptError].
 func (t *Task[C]) Preempt(reason string) {
 	t.en.preempt(&PreemptError{Node: t.en.id, Reason: reason})
 }

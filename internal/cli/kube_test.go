@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // freePorts is the first of so many ports in a row that were free a moment ago.
@@ -79,6 +82,72 @@ func TestL4PodsAreOneJob(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// output is what a job has written so far.
+type output struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	grown chan struct{} // closed at the next write
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.grown)
+	o.grown = make(chan struct{})
+	return o.text.Write(b)
+}
+
+// await waits until want has been written.
+func (o *output) await(t *testing.T, want string) {
+	t.Helper()
+	limit := time.After(time.Minute) // only a hang takes that long
+	for {
+		o.mu.Lock()
+		text, grown := o.text.String(), o.grown
+		o.mu.Unlock()
+		if strings.Contains(text, want) {
+			return
+		}
+		select {
+		case <-grown:
+		case <-limit:
+			t.Fatalf("no %q in:\n%s", want, text)
+		}
+	}
+}
+
+// Of three pods one is told to end, as when a job is scaled down: the others go on,
+// and are joined by a fourth, which was told of a fifth that is not there yet.
+func TestL10PodsComeAndGo(t *testing.T) {
+	port := freePorts(t, 5)
+	outs := map[int]*output{}
+	pod := func(rank, pods int) *job {
+		j := newJob(t, nodes, "--auto-recover", "--ports", fmt.Sprint(port))
+		j.Args = append(j.Args, "--", "0=lead", "3=come")
+		j.Env = append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef", fmt.Sprint("DI_RANK=", rank),
+			"DI_NODES="+strings.TrimSuffix(strings.Repeat("127.0.0.1,", pods), ","))
+		outs[rank] = &output{grown: make(chan struct{})}
+		j.Stdout = outs[rank]
+		if err := j.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	first, second, third := pod(0, 3), pod(1, 3), pod(2, 3)
+	for rank := range 3 {
+		outs[rank].await(t, "pid=")
+	}
+	if err := third.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	third.expect(t, third.Wait(), 75)
+	fourth := pod(3, 5)
+	outs[0].await(t, "node 3 is back")
+	for _, j := range []*job{first, second, fourth} {
+		j.expect(t, j.Wait(), 0)
 	}
 }
 

@@ -26,6 +26,7 @@ func Run(t *testing.T, s Setup) {
 		{"E5EachListeningNodeOnce", testOnce},
 		{"E6OnlyWhomItNames", testMatch},
 		{"E9EmitAndCloseLosesNothing", testDrain},
+		{"E9LeaveLosesNothing", testLeave},
 		{"E10SlowListenerBlocksItsSenderOnly", testBackPressure},
 		{"E11LatestNeverGoesBack", testLatest},
 		{"E11LatestReachesLateJoiner", testLateJoiner},
@@ -228,6 +229,65 @@ func testDrain(t *testing.T, s Setup) {
 	if _, err := out.ch.Send(l.ctx, num(0), nil); !errors.Is(err, router.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// testLeave has a node leave that others are sending to, and that answers, as fast
+// as they can.
+func testLeave(t *testing.T, s Setup) {
+	l := s.lab(t, 3, func(c *router.Config) { c.WindowMessages = 64 })
+	ask, answer := router.Spec{Name: "ask"}, router.Spec{Name: "answer"}
+	var asks, answers []*inbox
+	for _, n := range l.nodes[:2] {
+		asks = append(asks, n.declare(ask, false))
+		answers = append(answers, n.listen(answer, false))
+	}
+	leaver := l.nodes[2]
+	asked, replies := leaver.listen(ask, false), leaver.declare(answer, false)
+	l.start()
+	sent := make([]int, 2) // messages that were addressed to the leaver
+	var wg sync.WaitGroup
+	for i := range asks {
+		wg.Go(func() {
+			for {
+				payload := num(sent[i])
+				if sent[i]%50 == 0 {
+					payload = append(payload, bytes.Repeat([]byte(" "), 600<<10)...) // in chunks
+				}
+				n, err := asks[i].ch.Send(l.ctx, payload, nil)
+				if err != nil {
+					t.Errorf("node.%d: %v", i, err)
+				}
+				if sent[i] += n; n == 0 {
+					return
+				}
+			}
+		})
+	}
+	asked.wait(l.ctx, t, 200)
+	if err := leaver.Leave(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	had := asked.count()
+	wg.Wait()
+	if total := sent[0] + sent[1]; total != had {
+		t.Errorf("%d messages were addressed to the node that leaves, and it has %d", total, had)
+	}
+	for i := range had { // it can still answer
+		send(l, replies, num(i))
+	}
+	if err := errors.Join(leaver.Drain(l.ctx, false), leaver.Close(), leaver.Losses()); err != nil {
+		t.Error(err)
+	}
+	l.nodes = l.nodes[:2]
+	for i, n := range l.nodes {
+		ascending(t, answers[i].wait(l.ctx, t, had), had)
+		l.awaitPeers(n, 1-i)
+		if err := n.Losses(); err != nil {
+			t.Errorf("node.%d: %v", i, err)
+		}
+	}
+	l.each(l.nodes, func(n *node) error { return n.Barrier(l.ctx, "without it") })
+	l.finish()
 }
 
 func testBackPressure(t *testing.T, s Setup) {

@@ -64,6 +64,10 @@ func play(ctx context.Context, node *parallel.Node) error {
 					return err
 				}
 			}
+		case "come":
+			if err := Back.Emit(ctx, t, node.ID(), task.OnlyRemote()); err != nil {
+				return err
+			}
 		case "panic":
 			panic("on purpose")
 		case "kill", "stumble", "fall":
