@@ -119,7 +119,7 @@ func (e *engine) peerIDs() []int {
 
 func (e *engine) peerChanged(c PeerChange) {
 	if c.Err == nil {
-		c.Err = errors.New("no reason given")
+		c.Err = fmt.Errorf("node.%d: no reason given", c.Peer.ID)
 	}
 	switch c.Event {
 	case BusFailed:
@@ -129,7 +129,7 @@ func (e *engine) peerChanged(c PeerChange) {
 		// Once the job has succeeded it does not fail for who is gone: what that one had
 		// not received is in the error of the bus's Close.
 		if o, _ := e.result(); c.Fatal && o.Kind != Success {
-			e.fail(fmt.Errorf("node %d lost: %w", c.Peer.ID, c.Err))
+			e.fail(c.Err)
 			return
 		}
 		e.log.Warn("node lost", "peer", c.Peer.ID, "err", c.Err)

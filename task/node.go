@@ -215,7 +215,7 @@ const (
 type PeerChange struct {
 	Peer  Peer
 	Event PeerEvent
-	Err   error // why, for PeerLost and BusFailed
+	Err   error // why, for PeerLost and BusFailed; it names the peer
 	// Fatal says that the job does not go on without this peer: the task fails,
 	// unless the job has succeeded already.
 	Fatal bool
