@@ -85,6 +85,7 @@ func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
 		return all, nil
 	})
 	if err == nil || errors.Is(err, ErrClosed) {
+		r.together.Store(waitPeers)
 		return nil
 	}
 	return fmt.Errorf("drain: %w: %w", err, r.undrained(waitPeers))
@@ -130,10 +131,11 @@ func (r *Router) undrained(waitPeers bool) error {
 
 // closeWithin is how long Close waits for connections to take its leave;
 // hubWithin is how long the hub of a star stays for the leaves, which need it to
-// finish among themselves.
+// finish among themselves; hubLonger the same where all are known to finish.
 const (
 	closeWithin = time.Second
 	hubWithin   = 5 * time.Second
+	hubLonger   = time.Minute
 )
 
 // Close takes leave of the peers and returns when everything has ended. The
@@ -141,7 +143,11 @@ const (
 // [Router.Losses].
 func (r *Router) Close() error {
 	if r.cfg.Topology == Star && len(r.cfg.Attach) == 0 && r.inDrain.Load() {
-		ctx, cancel := context.WithTimeout(context.Background(), hubWithin)
+		limit := hubWithin
+		if r.together.Load() {
+			limit = hubLonger
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
 		cancel()
 	}

@@ -36,6 +36,7 @@ type Router struct {
 	started   atomic.Bool
 	draining  chan struct{} // closed by Drain
 	inDrain   atomic.Bool
+	together  atomic.Bool  // Drain has returned, and all peers have said that they finish too
 	answering atomic.Int32 // calls of the hub that are being answered
 	changed   signal
 

@@ -390,7 +390,7 @@ func (r *round) prepare(ditask string) {
 		r.t.Fatal(err)
 	}
 	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big), "GOTRACEBACK=all")
-	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--max-retries", "20"}, r.carrier.flags...)
+	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--max-retries", "20", "--grace", "30s"}, r.carrier.flags...)
 	if r.star {
 		args = append(args, "--topology", "star")
 	}
