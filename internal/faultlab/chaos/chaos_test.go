@@ -124,9 +124,6 @@ func newPlan(seed uint64) plan {
 		}
 		if p.recover && r.IntN(2) == 0 {
 			f.kind, f.grave = "kill", true
-			if p.star {
-				f.a = 1 + r.IntN(p.nodes-1) // without its hub a star is no job
-			}
 		} else if p.recover && (p.carrier.lines || p.carrier.root) && r.IntN(6) == 0 { // for longer than nodes wait for each other
 			f.kind, f.grave, f.lasts = p.carrier.faults[0], true, ms(9000, 12000)
 		}
