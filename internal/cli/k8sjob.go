@@ -92,6 +92,7 @@ type kubeJob struct {
 		} `json:"firstFailure"`
 		Replaced []struct {
 			Pod    string `json:"pod"`
+			UID    string `json:"uid"`
 			Streak int    `json:"streak"`
 		} `json:"replaced"`
 	} `json:"status"`
@@ -118,11 +119,12 @@ func (m *kubeMeta) isOurs() bool { return m.Labels[labelPartOf] == ours }
 
 // The states of a job. A DIJob has more of its own, which are shown as they are.
 const (
-	statePending   = "Pending"
-	stateRunning   = "Running"
-	stateSuspended = "Suspended"
-	stateSucceeded = "Succeeded"
-	stateFailed    = "Failed"
+	statePending    = "Pending"
+	stateRunning    = "Running"
+	stateRestarting = "Restarting"
+	stateSuspended  = "Suspended"
+	stateSucceeded  = "Succeeded"
+	stateFailed     = "Failed"
 )
 
 // state is one word for how the job is, of whose pods so many are ready.
@@ -156,6 +158,16 @@ func (j *kubeJob) desired() int {
 		n += *cmp.Or(r.Replicas, &one) * *cmp.Or(r.Template.Spec.Completions, &one)
 	}
 	return n
+}
+
+// restarts is how often in a row a pod of a DIJob was made again.
+func (j *kubeJob) restarts(p *kubePod) int {
+	for _, r := range j.Status.Replaced {
+		if r.Pod == p.Metadata.Name && r.UID != p.Metadata.UID {
+			return r.Streak
+		}
+	}
+	return 0
 }
 
 // why says what keeps the job from running, or why it has failed; or nothing.

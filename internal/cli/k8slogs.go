@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -326,7 +325,7 @@ func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 		}
 		l := f.logs[p.Metadata.UID]
 		if l == nil {
-			l = &following{podLog: podLog{k: f.k, follow: true, tail: f.tail, out: f.out}}
+			l = &following{podLog: podLog{k: f.k, tail: f.tail, out: f.out}}
 			if f.job.desired() > 1 && f.rank == noRank {
 				l.prefix = p.host() + ": "
 			}
@@ -341,6 +340,7 @@ func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 		}
 		if !l.done && l.ended == nil {
 			l.pod, l.whole, l.ended = p, p.ended(), make(chan error, 1)
+			l.follow = !l.whole
 			f.copying.Go(func() { l.ended <- l.copy(ctx, "log of "+l.pod.Metadata.Name) })
 		}
 		if !l.done {
@@ -375,7 +375,7 @@ func (f *podFollower) say(s jobStatus) {
 		}
 	}
 	f.tell("", text)
-	for _, p := range slices.Clone(s.Pods) {
+	for _, p := range s.Pods {
 		if p.Why != "" && !s.over() {
 			f.tell(p.Name, p.Name+": "+p.Why)
 		}
@@ -384,7 +384,8 @@ func (f *podFollower) say(s jobStatus) {
 
 // tell tells what has changed of something.
 func (f *podFollower) tell(of, text string) {
-	if line := []rune(lastLine(text)); of != "" && len(line) > causesAtMost {
+	text, _, _ = strings.Cut(text, "\n")
+	if line := []rune(text); of != "" && len(line) > causesAtMost {
 		text = string(line[:causesAtMost]) + "..."
 	}
 	if f.said[of] != text {

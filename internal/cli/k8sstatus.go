@@ -58,10 +58,6 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 		Name: job.Metadata.Name, Namespace: job.Metadata.Namespace, Kind: kinds[job.kind()].title,
 		Desired: job.desired(), Created: job.Metadata.Created, Why: job.why(),
 	}
-	streaks := map[string]int{}
-	for _, r := range job.Status.Replaced {
-		streaks[r.Pod] = r.Streak
-	}
 	for i := range pods {
 		p := &pods[i]
 		if p.Status.Phase == "Failed" {
@@ -70,7 +66,7 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 		_, c := p.node()
 		state := podState{
 			Rank: p.rank(), Name: p.Metadata.Name, Role: p.role(), Phase: p.phase(), Ready: c.Ready,
-			Restarts: c.RestartCount + streaks[p.Metadata.Name], Node: p.Spec.NodeName, Created: p.Metadata.Created, Why: p.why(),
+			Restarts: c.RestartCount + job.restarts(p), Node: p.Spec.NodeName, Created: p.Metadata.Created, Why: p.why(),
 		}
 		// A pod that was made again takes the place of the one before.
 		if n := len(s.Pods); n > 0 && state.Rank >= 0 && s.Pods[n-1].Rank == state.Rank {
@@ -96,6 +92,9 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 		}
 	}
 	s.State = job.state(s.Ready)
+	if s.State == statePending && s.FirstFailure != nil && job.kind() != kindDIJob {
+		s.State = stateRestarting
+	}
 	return s
 }
 

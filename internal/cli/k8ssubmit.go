@@ -163,8 +163,10 @@ func (c *command) k8sDelete(ctx *urfave.Context) error {
 	remove := func(args ...string) error {
 		out, err := k.run(ctx.Context, doing, "", append([]string{"delete", "--wait=false", "--ignore-not-found", "--output=name"}, args...)...)
 		for line := range strings.Lines(string(out)) {
-			deleted++
-			_, _ = fmt.Fprintf(c.stdout, "deleted %s\n", strings.TrimSpace(line)) // it is deleted, whoever reads of it
+			if strings.Contains(line, "/") { // else it says that there is nothing
+				deleted++
+				_, _ = fmt.Fprintf(c.stdout, "deleted %s\n", strings.TrimSpace(line)) // it is deleted, whoever reads of it
+			}
 		}
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,11 +47,31 @@ type kubectlError struct {
 }
 
 func (e *kubectlError) Error() string {
-	said := strings.TrimSpace(e.said)
-	if said == "" {
-		said = e.err.Error()
+	lines := spoken(e.said)
+	if len(lines) == 0 {
+		lines = []string{e.err.Error()}
 	}
-	return e.doing + ": kubectl: " + strings.ReplaceAll(said, "\n", "\n"+e.doing+": ")
+	return e.doing + ": kubectl: " + strings.Join(lines, "\n"+e.doing+": ")
+}
+
+// spoken are the lines that kubectl has said to its user: each once, and without
+// those of its own log, if there are others.
+func spoken(said string) (lines []string) {
+	own := regexp.MustCompile(`^[IWEF]\d{4} \d\d:\d\d`)
+	var log []string
+	for line := range strings.Lines(said) {
+		switch line = strings.TrimSpace(line); {
+		case line == "" || slices.Contains(lines, line):
+		case own.MatchString(line):
+			log = append(log, line)
+		default:
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 && len(log) > 0 {
+		return log[len(log)-1:]
+	}
+	return lines
 }
 
 func (e *kubectlError) Unwrap() error { return e.err }

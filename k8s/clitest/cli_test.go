@@ -63,10 +63,10 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	// The copy of a log breaks off, and goes on where it was.
 	l.breaks = 1
 	first, second := u.podOf("dqn", "0"), u.podOf("dqn", "1")
-	l.write("dqn-0", false, "zero one", "zero two")
+	l.write(first, false, "zero one", "zero two")
 	u.says(follow, "dqn-0: zero one\n")
 	u.says(follow, "dqn-0: zero two\n")
-	l.write("dqn-1", false, "one one")
+	l.write(second, false, "one one")
 	u.says(follow, "dqn-1: one one\n")
 
 	u.expect(u.run("status", "dqn"), 0,
@@ -79,20 +79,20 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.expect(u.run("logs", "dqn", "--previous"), 1, "ditask: logs of dqn: no pod was there before those of now")
 
 	// One failure is allowed: the pod is made again, and its restart is counted.
-	l.write("dqn-1", false, "panic: out of luck")
+	l.write(second, false, "panic: out of luck")
 	u.Must(u.Exit(u.Ctx, u.Namespace, second, 3, "panic: out of luck"))
 	third := u.podOf("dqn", "1")
 	u.expect(u.run("status", "dqn"), 0, "1 restart", "failed first: "+second+" (rank 1): exit code 3 (Error): panic: out of luck", "\n1     "+third)
 	u.expect(u.run("logs", "dqn", "--previous"), 0, "panic: out of luck")
+	l.write(first, true)
+	l.write(second, true)
+	l.write(third, true, "last words")
 	u.Must(u.Exit(u.Ctx, u.Namespace, third, 1, ""))
-	l.write("dqn-0", true)
-	l.write("dqn-1", true, "last words")
 	u.says(follow, "job dqn: failed; failed first: "+second+" (rank 1): exit code 3 (Error): panic: out of luck")
 	u.ends(follow, 3)
 	text, _ := follow.output()
-	for _, line := range []string{"dqn-0: zero one\n", "dqn-0: zero two\n", "dqn-1: one one\n"} {
-		// The log of the pod that was made again is that of its host name here.
-		if n := strings.Count(text, line); n != 1 && !strings.HasPrefix(line, "dqn-1") {
+	for _, line := range []string{"dqn-0: zero one\n", "dqn-0: zero two\n", "dqn-1: one one\n", "dqn-1: panic: out of luck\n", "dqn-1: last words\n"} {
+		if n := strings.Count(text, line); n != 1 {
 			t.Errorf("%d times %q in:\n%s", n, line, text)
 		}
 	}
@@ -150,7 +150,8 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	// A failure is told with the last line of its log; success ends with code 0.
 	u.Must(u.Exit(u.Ctx, u.Namespace, "dqn-collector-0", 7, "goroutine 1\npanic: no luck"))
 	u.UntilState("dqn", "Failed")
-	u.expect(u.run("status", "dqn"), 0, "failed first: dqn-collector-0 (collector, rank 1): exit code 7 (Error): panic: no luck")
+	u.expect(u.run("status", "dqn"), 0, "failed first: dqn-collector-0 (collector, rank 1): exit code 7 (Error): panic: no luck",
+		"\n1     dqn-collector-0  collector  Failed  no     0         test-node  ")
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
 	u.Until("all is gone", func() (bool, any) {
 		left := u.names("pods,services,secrets,networkpolicies")
@@ -158,8 +159,11 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	})
 	again := u.start(u.Changed, "submit", "--kind", "dijob", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1")
 	u.says(again, "job dqn: running, 1 of 1 pods ready")
+	l := u.startLogs()
+	l.write("dqn-learner-0", true, "it has learned")
 	u.Must(u.Exit(u.Ctx, u.Namespace, "dqn-learner-0", 0, ""))
 	u.ends(again, 0)
+	u.says(again, "\nit has learned\n")
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
 }
 
@@ -206,6 +210,7 @@ func TestJobSet(t *testing.T) {
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/job-index"] = "0"
 		u.Must(u.Client.Create(u.Ctx, job))
 	}
+	l := u.startLogs()
 	u.controllers("job-controller")
 	learner, last := u.podOf("dqn-learner-0", "0"), u.podOf("dqn-collector-0", "1")
 	u.expect(u.run("status", "dqn"), 0, "JobSet dqn in "+u.Namespace+": ", " of 3 pods ready", "\n0     "+learner+"    learner  ", "\n2     "+last+"  collector  ")
@@ -213,6 +218,9 @@ func TestJobSet(t *testing.T) {
 
 	follow := u.start(u.Changed, "logs", "dqn", "--follow")
 	u.says(follow, "job dqn: running, 3 of 3 pods ready")
+	for _, p := range u.Pods() {
+		l.write(p.Name, true)
+	}
 	u.Must(u.Exit(u.Ctx, u.Namespace, last, 4, ""))
 	u.Must(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"type": "Failed", "status": "True", "message": "jobset failed due to one or more job failures"}}, "status", "conditions"))
 	u.Must(u.Client.Status().Update(u.Ctx, set))
@@ -235,7 +243,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	text, err := os.ReadFile(u.Kubeconfig)
 	u.Must(err)
 	u.Must(os.WriteFile(gone, []byte(strings.ReplaceAll(string(text), u.Config.Host, "https://127.0.0.1:1")), 0o600))
-	u.expect(u.run("status", "dqn", "--kubeconfig", gone), 1, "ditask: status of dqn: kubectl: ", "127.0.0.1:1")
+	u.expect(u.run("status", "dqn", "--kubeconfig", gone), 1, "ditask: status of dqn: kubectl: The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?\n")
 
 	// Somebody else's Job is looked at, and not deleted.
 	u.Must(u.Client.Create(u.Ctx, &batchv1.Job{

@@ -236,7 +236,7 @@ type logs struct {
 	begin time.Time // of the first line of each pod
 
 	mu      sync.Mutex
-	lines   map[string][]string // guarded by mu: by host name of the pod
+	lines   map[string][]string // guarded by mu: by name of the pod
 	changed chan struct{}       // guarded by mu: closed at a change
 	over    map[string]bool     // guarded by mu
 	breaks  int                 // guarded by mu: how many copies break off after the first line
@@ -262,50 +262,41 @@ func (u *user) startLogs() *logs {
 }
 
 // write adds lines to the log of a pod, and says whether they are the last.
-func (l *logs) write(host string, over bool, lines ...string) {
+func (l *logs) write(pod string, over bool, lines ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range lines {
-		at := l.begin.Add(time.Duration(len(l.lines[host])) * time.Nanosecond)
-		l.lines[host] = append(l.lines[host], at.Format("2006-01-02T15:04:05.000000000Z07:00")+" "+line)
+		at := l.begin.Add(time.Duration(len(l.lines[pod])) * time.Nanosecond)
+		l.lines[pod] = append(l.lines[pod], at.Format("2006-01-02T15:04:05.000000000Z07:00")+" "+line)
 	}
-	l.over[host] = over
+	l.over[pod] = over
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// ServeHTTP answers /containerLogs/NAMESPACE/POD/CONTAINER. A pod of a Job is known
-// by its host name: its own, without the random letters.
+// ServeHTTP answers /containerLogs/NAMESPACE/POD/CONTAINER.
 func (l *logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	words := strings.Split(r.URL.Path, "/")
 	if len(words) != 5 || words[1] != "containerLogs" || words[4] != "node" || r.URL.Query().Get("timestamps") != "true" {
 		http.Error(w, "what? "+r.URL.String(), http.StatusNotFound)
 		return
 	}
-	pod := words[3]
-	sent := 0
-	for {
+	pod, follow := words[3], r.URL.Query().Get("follow") == "true"
+	for sent := 0; ; {
 		l.mu.Lock()
-		host := pod
-		if l.lines[host] == nil {
-			host = pod[:max(strings.LastIndexByte(pod, '-'), 0)]
-		}
-		lines, over, changed := l.lines[host], l.over[host], l.changed
-		follow := r.URL.Query().Get("follow") == "true"
+		lines, over, changed := l.lines[pod], l.over[pod], l.changed
 		broken := follow && l.breaks > 0 && len(lines) > 0
 		if broken {
 			l.breaks--
 			lines = lines[:1]
 		}
 		l.mu.Unlock()
-		first := sent
-		if tail, err := strconv.Atoi(r.URL.Query().Get("tailLines")); err == nil && first == 0 {
-			first = max(len(lines)-tail, 0)
+		if tail, err := strconv.Atoi(r.URL.Query().Get("tailLines")); err == nil && sent == 0 {
+			sent = max(len(lines)-tail, 0)
 		}
-		for _, line := range lines[min(first, len(lines)):] {
-			_, _ = fmt.Fprintln(w, line) // the other side may have gone
+		for ; sent < len(lines); sent++ {
+			_, _ = fmt.Fprintln(w, lines[sent]) // the other side may have gone
 		}
-		sent = len(lines)
 		if f, ok := w.(http.Flusher); ok {
 			f.Flush()
 		}
