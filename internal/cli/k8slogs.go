@@ -130,22 +130,8 @@ type podLog struct {
 func (l *podLog) copy(ctx context.Context, doing string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	container, _ := l.pod.node()
-	args := []string{"logs", l.pod.Metadata.Name, "--container=" + container, "--timestamps"}
-	if l.follow {
-		args = append(args, "--follow")
-	}
-	if l.previous {
-		args = append(args, "--previous")
-	}
-	switch {
-	case !l.last.IsZero():
-		args = append(args, "--since-time="+l.last.Format(time.RFC3339Nano))
-	case l.tail >= 0:
-		args = append(args, fmt.Sprintf("--tail=%d", l.tail))
-	}
 	var stderr strings.Builder
-	cmd := l.k.command(ctx, args...)
+	cmd := l.k.command(ctx, l.args()...)
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -181,6 +167,25 @@ func (l *podLog) copy(ctx context.Context, doing string) error {
 		return context.Cause(ctx)
 	}
 	return &kubectlError{doing, stderr.String(), err}
+}
+
+// args are those of kubectl.
+func (l *podLog) args() []string {
+	container, _ := l.pod.node()
+	args := []string{"logs", l.pod.Metadata.Name, "--container=" + container, "--timestamps"}
+	if l.follow {
+		args = append(args, "--follow")
+	}
+	if l.previous {
+		args = append(args, "--previous")
+	}
+	switch {
+	case !l.last.IsZero():
+		args = append(args, "--since-time="+l.last.Format(time.RFC3339Nano))
+	case l.tail >= 0:
+		args = append(args, fmt.Sprintf("--tail=%d", l.tail))
+	}
+	return args
 }
 
 // take copies a line that has its time before it, and is not known yet.
@@ -248,7 +253,6 @@ type podFollower struct {
 	copying sync.WaitGroup
 	logs    map[string]*following // by uid of the pod
 	said    map[string]string     // what was said last of the job, and of each pod
-	first   bool                  // the pods that are there were there before
 }
 
 // following is the log of a pod, of which one copy may run.
@@ -315,8 +319,8 @@ func (f *podFollower) ask(ctx context.Context) (jobStatus, []kubePod, error) {
 	return statusOf(&job, pods), pods, err
 }
 
-// copy starts to copy the logs of pods that are not copied yet, and says how many
-// have more to come.
+// copy starts to copy the logs of pods that are not copied yet, and says of how many
+// that have ended there is more to come.
 func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 	for i := range pods {
 		p := &pods[i]
@@ -343,7 +347,7 @@ func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 			l.follow = !l.whole
 			f.copying.Go(func() { l.ended <- l.copy(ctx, "log of "+l.pod.Metadata.Name) })
 		}
-		if !l.done {
+		if !l.done && p.ended() {
 			left++
 		}
 	}

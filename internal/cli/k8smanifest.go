@@ -253,7 +253,13 @@ func checkManifest(ctx *urfave.Context) error {
 	if _, err := tolerations(ctx); err != nil {
 		faults = append(faults, err)
 	}
-	switch bus := ctx.String("bus"); {
+	return errors.Join(append(faults, checkPods(ctx)...)...)
+}
+
+// checkPods checks the flags of the job that goes into the pods.
+func checkPods(ctx *urfave.Context) (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	switch bus, kind := ctx.String("bus"), ctx.String("kind"); {
 	case bus != "" && bus != placement.CarrierNATS && bus != placement.CarrierRedis:
 		fault("--bus %q: want nats or redis", bus)
 	case bus != "" && (ctx.IsSet("mq-type") || ctx.IsSet("nats-url") || redisServer(ctx) != ""):
@@ -273,7 +279,7 @@ func checkManifest(ctx *urfave.Context) error {
 	if ctx.String("tls") == tlsAuto {
 		fault("--tls auto is for the nodes of one launcher: make certificates with ditask tls, put them into a Secret, and mount that")
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 // checkGroups checks the number of pods, and their groups.

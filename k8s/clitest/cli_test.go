@@ -203,7 +203,7 @@ func TestJobSet(t *testing.T) {
 		job := &batchv1.Job{}
 		name := j.(map[string]any)["name"].(string)
 		u.Must(kruntime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(j.(map[string]any)["template"].(map[string]any), job, true))
-		job.ObjectMeta = metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn-" + name + "-0"}
+		job.ObjectMeta = metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn-" + name + "-0", Labels: map[string]string{"jobset.sigs.k8s.io/jobset-name": "dqn"}}
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/jobset-name"] = "dqn"
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/jobset-uid"] = string(set.GetUID())
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/replicatedjob-name"] = name
@@ -214,6 +214,9 @@ func TestJobSet(t *testing.T) {
 	u.controllers("job-controller")
 	learner, last := u.podOf("dqn-learner-0", "0"), u.podOf("dqn-collector-0", "1")
 	u.expect(u.run("status", "dqn"), 0, "JobSet dqn in "+u.Namespace+": ", " of 3 pods ready", "\n0     "+learner+"    learner  ", "\n2     "+last+"  collector  ")
+	if r := u.run("status"); strings.Count(r.stdout, "\n") != 2 {
+		t.Errorf("want the JobSet and nothing else:\n%s", r.stdout)
+	}
 	u.expect(u.run("scale", "dqn", "3"), 1, "ditask: scale dqn: jobset/dqn has a fixed number of pods")
 
 	follow := u.start(u.Changed, "logs", "dqn", "--follow")

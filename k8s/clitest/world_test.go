@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ditask")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./ditask")
+	cmd := exec.CommandContext(t.Context(), "go", "build", fmt.Sprintf("-race=%v", race), "-o", program, "./ditask")
 	cmd.Dir = filepath.Join(kubetest.Repository(), "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -126,12 +126,12 @@ func (u *user) names(kinds string) string {
 type watched struct {
 	*exec.Cmd
 
-	mu     sync.Mutex
-	text   string // guarded by mu: what it has printed
-	tell   func()
-	cancel context.CancelFunc
-	code   int
-	ended  bool // guarded by mu
+	tell func()
+	code int // once it has ended
+
+	mu    sync.Mutex
+	text  string // guarded by mu: what it has printed
+	ended bool   // guarded by mu
 }
 
 // Write takes what the command prints.
@@ -201,7 +201,7 @@ func (u *user) ends(w *watched, code int) {
 func (u *user) controllers(names string) {
 	u.Helper()
 	var log bytes.Buffer
-	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), //nolint:noctx // Cleanup ends it
+	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
 		"--kubeconfig", u.Kubeconfig, "--controllers="+names, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false")
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
