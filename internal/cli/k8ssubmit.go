@@ -68,9 +68,12 @@ func (c *command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob
 			return nil, err
 		}
 	}
-	out, err := k.run(ctx, doing, text, "apply", "--filename=-")
+	out, warnings, err := k.runWarned(ctx, doing, text, "apply", "--filename=-")
 	for line := range strings.Lines(string(out)) {
 		c.warn("text", strings.TrimSpace(line))
+	}
+	for _, line := range warnings {
+		c.warn("text", line)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w\nditask k8s delete %s removes what there is of the job", err, m.Name)

@@ -88,21 +88,27 @@ func (k *kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // run runs kubectl to its end. doing is what for, the begin of an error.
 func (k *kubectl) run(ctx context.Context, doing, stdin string, args ...string) ([]byte, error) {
+	out, _, err := k.runWarned(ctx, doing, stdin, args...)
+	return out, err
+}
+
+// runWarned is run, with what the API server and kubectl warn of.
+func (k *kubectl) runWarned(ctx context.Context, doing, stdin string, args ...string) (out []byte, warnings []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.timeout, errSlow)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := k.command(ctx, append(args, "--request-timeout="+k.timeout.String())...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	switch {
 	case err == nil:
-		return stdout.Bytes(), nil
+		return stdout.Bytes(), spoken(stderr.String()), nil
 	case errors.Is(context.Cause(ctx), errSlow):
-		return nil, &kubectlError{doing, fmt.Sprintf("no answer within %v: is the cluster reachable? see kubectl cluster-info, and --timeout", k.timeout), errSlow}
+		return nil, nil, &kubectlError{doing, fmt.Sprintf("no answer within %v: is the cluster reachable? see kubectl cluster-info, and --timeout", k.timeout), errSlow}
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
-	return stdout.Bytes(), &kubectlError{doing, stderr.String(), err}
+	return stdout.Bytes(), nil, &kubectlError{doing, stderr.String(), err}
 }
 
 // list reads the objects of a kind; args say which. Of a kind that the cluster does

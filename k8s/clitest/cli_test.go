@@ -236,6 +236,7 @@ func TestJobSet(t *testing.T) {
 // What goes wrong is told in kubectl's words, with what ditask was doing.
 func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u := newUser(t)
+	u.controllers("resourcequota-controller")
 	job := []string{"--name", "dqn", "--image", "dqn:1", "--no-follow"}
 	u.expect(u.run("status", "dqn", "--context", "nowhere"), 1, "ditask: status of dqn: kubectl: error: context \"nowhere\" does not exist")
 	u.expect(u.run("status", "dqn", "--kubectl", "/nowhere/kubectl"), 2, "ditask: --kubectl: ", "install kubectl")
@@ -262,6 +263,20 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 		t.Errorf("there is: %s", left)
 	}
 	u.expect(u.run("logs", "dqn"), 1, "ditask: logs of dqn: no pod has started: status says why")
+
+	// What the API server refuses is told, and what the Job left behind is deleted.
+	if _, err := u.Kubectl(u.Ctx, "create", "quota", "none", "--hard=count/jobs.batch=1", "--namespace", u.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Kubectl(u.Ctx, "wait", "resourcequota/none", `--for=jsonpath={.status.hard.count/jobs\.batch}=1`, "--timeout=120s", "--namespace", u.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
+		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "ditask: ditask k8s delete more removes what there is of the job")
+	u.expect(u.run("delete", "more"), 0, "deleted service/more", "deleted secret/more-token")
+	if left := u.names("jobs,secrets,services"); left != "job.batch/dqn\n" {
+		t.Errorf("there is: %s", left)
+	}
 	u.expect(u.run("status", "dqn", "--kind", "dijob"), 1, "not found")
 	u.expect(u.run("status", "dqn", "--kind", "pod"), 2, `--kind "pod": want job, jobset or dijob`)
 }
