@@ -316,7 +316,10 @@ func (f *podFollower) ask(ctx context.Context) (jobStatus, []kubePod, error) {
 		return jobStatus{}, nil, fmt.Errorf("%s: %w: somebody has deleted %v", f.doing, errNoJob, f.job)
 	}
 	pods, err := f.k.pods(ctx, f.doing, &job)
-	return statusOf(&job, pods), pods, err
+	if err != nil {
+		return jobStatus{}, nil, err
+	}
+	return f.k.status(ctx, &job, pods), pods, nil
 }
 
 // copy starts to copy the logs of pods that are not copied yet, and says of how many
@@ -379,10 +382,18 @@ func (f *podFollower) say(s jobStatus) {
 		}
 	}
 	f.tell("", text)
+	if s.over() {
+		return
+	}
+	told := false
 	for _, p := range s.Pods {
-		if p.Why != "" && !s.over() {
+		if p.Why != "" {
+			told = true
 			f.tell(p.Name, p.Name+": "+p.Why)
 		}
+	}
+	if s.Why != "" && !told { // of a DIJob it is the same
+		f.tell("why", "job "+s.Name+": "+s.Why)
 	}
 }
 

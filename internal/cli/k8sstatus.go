@@ -169,7 +169,7 @@ func (c *command) k8sStatus(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	s := statusOf(job, pods)
+	s := k.status(ctx.Context, job, pods)
 	if ctx.Bool("json") {
 		return writeJSON(c.stdout, s)
 	}
@@ -184,6 +184,42 @@ func (k *kubectl) look(ctx context.Context, doing, name, kind string) (*kubeJob,
 	}
 	pods, err := k.pods(ctx, doing, job)
 	return job, pods, err
+}
+
+// status is statusOf, with what keeps pods from being made.
+func (k *kubectl) status(ctx context.Context, job *kubeJob, pods []kubePod) jobStatus {
+	s := statusOf(job, pods)
+	if s.Why == "" && !s.over() && len(s.Pods) < s.Desired {
+		s.Why = k.refusal(ctx, job)
+	}
+	return s
+}
+
+// refusal is the last warning about a job that has too few pods, such as of a quota;
+// empty: there is none, or the user may not read events.
+func (k *kubectl) refusal(ctx context.Context, job *kubeJob) string {
+	var list struct {
+		Items []struct {
+			Message  string    `json:"message"`
+			Last     time.Time `json:"lastTimestamp"`
+			Involved struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"involvedObject"`
+		} `json:"items"`
+	}
+	if _, err := k.list(ctx, "events", "events", &list, "--field-selector=type=Warning"); err != nil {
+		return ""
+	}
+	message, last := "", time.Time{}
+	for _, e := range list.Items {
+		// Of a JobSet, the Job of one of its groups says it.
+		of := e.Involved.Name == job.Metadata.Name || job.kind() == kindJobSet && strings.HasPrefix(e.Involved.Name, job.Metadata.Name+"-")
+		if of && (e.Involved.Kind == kinds[kindJob].title || e.Involved.Kind == job.Kind) && !e.Last.Before(last) {
+			message, last = e.Message, e.Last
+		}
+	}
+	return message
 }
 
 // write prints the status of a job.

@@ -236,7 +236,7 @@ func TestJobSet(t *testing.T) {
 // What goes wrong is told in kubectl's words, with what ditask was doing.
 func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u := newUser(t)
-	u.controllers("resourcequota-controller")
+	u.controllers("resourcequota-controller,job-controller")
 	job := []string{"--name", "dqn", "--image", "dqn:1", "--no-follow"}
 	u.expect(u.run("status", "dqn", "--context", "nowhere"), 1, "ditask: status of dqn: kubectl: error: context \"nowhere\" does not exist")
 	u.expect(u.run("status", "dqn", "--kubectl", "/nowhere/kubectl"), 2, "ditask: --kubectl: ", "install kubectl")
@@ -249,14 +249,21 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u.Must(os.WriteFile(gone, []byte(strings.ReplaceAll(string(text), u.Config.Host, "https://127.0.0.1:1")), 0o600))
 	u.expect(u.run("status", "dqn", "--kubeconfig", gone), 1, "ditask: status of dqn: kubectl: The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?\n")
 
-	// Somebody else's Job is looked at, and not deleted.
+	// Somebody else's Job is looked at, and not deleted. A quota keeps its pod away.
+	if _, err := u.Kubectl(u.Ctx, "create", "quota", "none", "--hard=count/jobs.batch=1,pods=0", "--namespace", u.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Kubectl(u.Ctx, "wait", "resourcequota/none", `--for=jsonpath={.status.hard.count/jobs\.batch}=1`, "--timeout=120s", "--namespace", u.Namespace); err != nil {
+		t.Fatal(err)
+	}
 	u.Must(u.Client.Create(u.Ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn"},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}},
 		}}},
 	}))
-	u.expect(u.run("status", "dqn"), 0, "Job dqn in "+u.Namespace+": Pending, 0 of 1 pods ready")
+	u.UntilEvent("dqn", "FailedCreate")
+	u.expect(u.run("status", "dqn"), 0, "Job dqn in "+u.Namespace+": Pending, 0 of 1 pods ready", "\nwhy: Error creating: pods \"dqn-", "exceeded quota: none")
 	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: job/dqn has no label app.kubernetes.io/part-of=ditask, so it may be somebody else's: kubectl delete job/dqn")
 	u.expect(u.run(append([]string{"submit"}, job...)...), 1, "job/dqn is there already")
 	if left := u.names("jobs,secrets,services"); left != "job.batch/dqn\n" {
@@ -264,17 +271,22 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	}
 	u.expect(u.run("logs", "dqn"), 1, "ditask: logs of dqn: no pod has started: status says why")
 
-	// What the API server refuses is told, and what the Job left behind is deleted.
-	if _, err := u.Kubectl(u.Ctx, "create", "quota", "none", "--hard=count/jobs.batch=1", "--namespace", u.Namespace); err != nil {
+	waiting := u.start(u.Changed, "logs", "dqn", "--follow", "--kind", "job")
+	u.says(waiting, "job dqn: Error creating: pods \"dqn-")
+	// A job that somebody deletes is no success.
+	background := metav1.DeletePropagationBackground
+	u.Must(u.Client.Delete(u.Ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn"}}, &client.DeleteOptions{PropagationPolicy: &background}))
+	u.says(waiting, "ditask: logs of dqn: not found: somebody has deleted job/dqn")
+	u.ends(waiting, 1)
+	if _, err := u.Kubectl(u.Ctx, "patch", "resourcequota/none", "--namespace", u.Namespace, `--patch={"spec":{"hard":{"count/jobs.batch":"0"}}}`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.Kubectl(u.Ctx, "wait", "resourcequota/none", `--for=jsonpath={.status.hard.count/jobs\.batch}=1`, "--timeout=120s", "--namespace", u.Namespace); err != nil {
-		t.Fatal(err)
-	}
+
+	// What was made before the API server refused the Job is deleted.
 	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
-		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "ditask: ditask k8s delete more removes what there is of the job")
+		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes what there is of the job")
 	u.expect(u.run("delete", "more"), 0, "deleted service/more", "deleted secret/more-token")
-	if left := u.names("jobs,secrets,services"); left != "job.batch/dqn\n" {
+	if left := u.names("jobs,secrets,services"); left != "" {
 		t.Errorf("there is: %s", left)
 	}
 	u.expect(u.run("status", "dqn", "--kind", "dijob"), 1, "not found")
