@@ -323,13 +323,10 @@ func lastLine(s string) string {
 // errNoJob is in the error for a name that no job has.
 var errNoJob = errors.New("not found")
 
-// find finds the job of a name among all kinds, or among those of one.
-// installed are the kinds that the cluster knows.
-func (k *kubectl) find(ctx context.Context, doing, name, kind string) (found *kubeJob, installed map[string]bool, err error) {
-	if kind != "" && kinds[kind].resource == "" {
-		return nil, nil, usage("--kind %q: want job, jobset or dijob", kind)
-	}
-	jobs, installed, err := k.each(kind, func(kind string) ([]kubeJob, bool, error) {
+// named are the jobs of a name, of all kinds or of one. installed are the kinds that
+// the cluster knows.
+func (k *kubectl) named(ctx context.Context, doing, name, kind string) (jobs []kubeJob, installed map[string]bool, err error) {
+	return k.each(kind, func(kind string) ([]kubeJob, bool, error) {
 		var job kubeJob
 		known, err := k.list(ctx, doing, kinds[kind].resource, &job, name, "--ignore-not-found")
 		if job.Kind == "" {
@@ -337,15 +334,23 @@ func (k *kubectl) find(ctx context.Context, doing, name, kind string) (found *ku
 		}
 		return []kubeJob{job}, known, err
 	})
+}
+
+// find finds the job of a name among all kinds, or among those of one.
+func (k *kubectl) find(ctx context.Context, doing, name, kind string) (*kubeJob, error) {
+	if kind != "" && kinds[kind].resource == "" {
+		return nil, usage("--kind %q: want job, jobset or dijob", kind)
+	}
+	jobs, _, err := k.named(ctx, doing, name, kind)
 	switch {
 	case err != nil:
-		return nil, installed, err
+		return nil, err
 	case len(jobs) == 0:
-		return nil, installed, fmt.Errorf("%s: %w: no Job, JobSet or DIJob has this name; ditask k8s status lists those that there are", doing, errNoJob)
+		return nil, fmt.Errorf("%s: %w: no Job, JobSet or DIJob has this name; ditask k8s status lists those that there are", doing, errNoJob)
 	case len(jobs) > 1:
-		return nil, installed, usage("%s: %v and %v have this name: give --kind", doing, &jobs[0], &jobs[1])
+		return nil, usage("%s: %v and %v have this name: give --kind", doing, &jobs[0], &jobs[1])
 	}
-	return &jobs[0], installed, nil
+	return &jobs[0], nil
 }
 
 // each asks for the jobs of each kind, all at once, or of one kind.

@@ -178,7 +178,7 @@ func (c *command) k8sStatus(ctx *urfave.Context) error {
 
 // look finds a job and its pods.
 func (k *kubectl) look(ctx context.Context, doing, name, kind string) (*kubeJob, []kubePod, error) {
-	job, _, err := k.find(ctx, doing, name, kind)
+	job, err := k.find(ctx, doing, name, kind)
 	if err != nil {
 		return nil, nil, err
 	}

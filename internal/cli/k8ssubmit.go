@@ -47,11 +47,11 @@ func (c *command) k8sSubmit(ctx *urfave.Context) error {
 // create creates the objects of a manifest, and says which.
 func (c *command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob, error) {
 	doing := "submit " + m.Name
-	switch there, installed, err := k.find(ctx, doing, m.Name, ""); {
-	case err == nil:
-		return nil, fmt.Errorf("%s: %v is there already: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name", doing, there, m.Name, m.Name)
-	case !errors.Is(err, errNoJob):
+	switch there, installed, err := k.named(ctx, doing, m.Name, ""); {
+	case err != nil:
 		return nil, err
+	case len(there) > 0:
+		return nil, fmt.Errorf("%s: %v is there already: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name", doing, &there[0], m.Name, m.Name)
 	case !installed[m.Kind]:
 		what := "JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs"
 		if m.Kind == kindDIJob {
@@ -78,8 +78,7 @@ func (c *command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob
 	if err != nil {
 		return nil, fmt.Errorf("%w\nditask k8s delete %s removes what there is of the job", err, m.Name)
 	}
-	job, _, err := k.find(ctx, doing, m.Name, m.Kind)
-	return job, err
+	return k.find(ctx, doing, m.Name, m.Kind)
 }
 
 // createToken creates the Secret with the token, if it is not there. It goes with
@@ -119,7 +118,7 @@ func (c *command) k8sScale(ctx *urfave.Context) error {
 		return err
 	}
 	doing := "scale " + name
-	job, _, err := k.find(ctx.Context, doing, name, ctx.String("kind"))
+	job, err := k.find(ctx.Context, doing, name, ctx.String("kind"))
 	if err != nil {
 		return err
 	}
@@ -144,14 +143,7 @@ func (c *command) k8sDelete(ctx *urfave.Context) error {
 		return err
 	}
 	doing := "delete " + name
-	jobs, installed, err := k.each("", func(kind string) ([]kubeJob, bool, error) {
-		var job kubeJob
-		known, err := k.list(ctx.Context, doing, kinds[kind].resource, &job, name, "--ignore-not-found")
-		if job.Kind == "" {
-			return nil, known, err
-		}
-		return []kubeJob{job}, known, err
-	})
+	jobs, installed, err := k.named(ctx.Context, doing, name, "")
 	if err != nil {
 		return err
 	}

@@ -152,7 +152,19 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.UntilState("dqn", "Failed")
 	u.expect(u.run("status", "dqn"), 0, "failed first: dqn-collector-0 (collector, rank 1): exit code 7 (Error): panic: no luck",
 		"\n1     dqn-collector-0  collector  Failed  no     0         test-node  ")
+
+	// Somebody else's Job of the same name is told from it, and stays.
+	foreign := foreignJob(u.Namespace)
+	u.Must(u.Client.Create(u.Ctx, foreign))
+	u.expect(u.run("status", "dqn"), 2, "ditask: status of dqn: dijob/dqn and job/dqn have this name: give --kind")
+	u.expect(u.run("status", "dqn", "--kind", "job"), 0, "Job dqn in ")
+	u.expect(u.run("submit", "--name", "dqn", "--image", "i"), 1, "dijob/dqn is there already")
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
+	if left := u.names("jobs"); left != "job.batch/dqn\n" {
+		t.Errorf("there is: %s", left)
+	}
+	background := metav1.DeletePropagationBackground
+	u.Must(u.Client.Delete(u.Ctx, foreign, &client.DeleteOptions{PropagationPolicy: &background}))
 	u.Until("all is gone", func() (bool, any) {
 		left := u.names("pods,services,secrets,networkpolicies")
 		return left == "", left
@@ -165,6 +177,16 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.ends(again, 0)
 	u.says(again, "\nit has learned\n")
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
+}
+
+// foreignJob is a Job, dqn, that ditask has not made.
+func foreignJob(namespace string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dqn"},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		}}},
+	}
 }
 
 // A JobSet is a clear error where the cluster has none. Where it has, each of its
@@ -256,12 +278,8 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	if _, err := u.Kubectl(u.Ctx, "wait", "resourcequota/none", `--for=jsonpath={.status.hard.count/jobs\.batch}=1`, "--timeout=120s", "--namespace", u.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	u.Must(u.Client.Create(u.Ctx, &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn"},
-		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}},
-		}}},
-	}))
+	foreign := foreignJob(u.Namespace)
+	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.UntilEvent("dqn", "FailedCreate")
 	u.expect(u.run("status", "dqn"), 0, "Job dqn in "+u.Namespace+": Pending, 0 of 1 pods ready", "\nwhy: Error creating: pods \"dqn-", "exceeded quota: none")
 	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: job/dqn has no label app.kubernetes.io/part-of=ditask, so it may be somebody else's: kubectl delete job/dqn")
@@ -275,7 +293,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u.says(waiting, "job dqn: Error creating: pods \"dqn-")
 	// A job that somebody deletes is no success.
 	background := metav1.DeletePropagationBackground
-	u.Must(u.Client.Delete(u.Ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn"}}, &client.DeleteOptions{PropagationPolicy: &background}))
+	u.Must(u.Client.Delete(u.Ctx, foreign, &client.DeleteOptions{PropagationPolicy: &background}))
 	u.says(waiting, "ditask: logs of dqn: not found: somebody has deleted job/dqn")
 	u.ends(waiting, 1)
 	if _, err := u.Kubectl(u.Ctx, "patch", "resourcequota/none", "--namespace", u.Namespace, `--patch={"spec":{"hard":{"count/jobs.batch":"0"}}}`); err != nil {
