@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
@@ -23,10 +24,17 @@ func choices(flag string) string {
 	case "log-format":
 		return "text json"
 	case "platform":
-		return "local slurm"
+		return "local slurm kubernetes"
+	case "kind":
+		return "job jobset dijob"
+	case "bus":
+		return "nats redis"
+	case "on-interrupt":
+		return "ask cancel leave"
 	case "tls":
 		return "auto"
-	case "package", "platform-spec", "dir", "log-dir", "slurm-logs", "script", "trace", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-creds", "nats-nkey":
+	case "package", "platform-spec", "dir", "log-dir", "slurm-logs", "script", "trace", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-creds", "nats-nkey",
+		"kubeconfig", "kubectl", "kustomize", "helm":
 		return "files"
 	}
 	return ""
@@ -53,21 +61,66 @@ func (c *command) completion(ctx *urfave.Context) error {
 	return err
 }
 
+// commandFlags are the flags of a command and of those below it, each once, but for
+// those that a job has too.
+func commandFlags(cmd *urfave.Command) []urfave.Flag {
+	var out []urfave.Flag
+	known := map[string]bool{}
+	for _, f := range jobFlags() {
+		known[f.Names()[0]] = true
+	}
+	for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {
+		for _, f := range cmd.Flags {
+			if name := f.Names()[0]; !known[name] {
+				known[name] = true
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
 // bash is the script for bash: values after a flag that has choices, else
 // flags and commands.
 func bash() string {
-	var cases strings.Builder
-	var flags []string
-	for _, f := range jobFlags() {
-		names := dashed(f.Names())
-		flags = append(flags, names...)
-		switch values := choices(f.Names()[0]); values {
-		case "":
-		case "files":
-			fmt.Fprintf(&cases, "    %s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", strings.Join(names, "|"))
-		default:
-			fmt.Fprintf(&cases, "    %s) words=\"%s\" ;;\n", strings.Join(names, "|"), values)
+	var values, commands strings.Builder
+	var flags, top []string
+	seen := map[string]bool{}
+	takes := func(all []urfave.Flag) {
+		for _, f := range all {
+			name := f.Names()[0]
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			switch names, words := strings.Join(dashed(f.Names()), "|"), choices(name); words {
+			case "":
+			case "files":
+				fmt.Fprintf(&values, "    %s) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", names)
+			default:
+				fmt.Fprintf(&values, "    %s) words=\"%s\" ;;\n", names, words)
+			}
 		}
+	}
+	takes(jobFlags())
+	for _, f := range jobFlags() {
+		flags = append(flags, dashed(f.Names())...)
+	}
+	for _, cmd := range (&command{}).commands() {
+		top = append(top, cmd.Name)
+		if len(cmd.Subcommands) == 0 {
+			continue
+		}
+		var below, own []string
+		for _, sub := range cmd.Subcommands {
+			below = append(below, sub.Name)
+		}
+		for _, f := range commandFlags(cmd) {
+			own = append(own, dashed(f.Names())...)
+		}
+		takes(commandFlags(cmd))
+		fmt.Fprintf(&commands, "        \"2 %s\") words=\"%s --help\" ;;\n", cmd.Name, strings.Join(below, " "))
+		fmt.Fprintf(&commands, "        *\" %s\") words=\"%s $words\" ;;\n", cmd.Name, strings.Join(own, " "))
 	}
 	return fmt.Sprintf(`_ditask() {
   local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" words
@@ -75,13 +128,15 @@ func bash() string {
 %s    completion) words="%s" ;;
     *)
       words="%s --json --help --version"
-      [[ $COMP_CWORD == 1 ]] && words="plan doctor build slurm tls version completion $words"
+      case "$COMP_CWORD ${COMP_WORDS[1]}" in
+        "1 "*) words="%s $words" ;;
+%s      esac
       ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
 complete -o default -F _ditask ditask
-`, cases.String(), strings.Join(shells(), " "), strings.Join(flags, " "))
+`, values.String(), strings.Join(shells(), " "), strings.Join(flags, " "), strings.Join(top, " "), commands.String())
 }
 
 // fish is the script for fish.
@@ -93,25 +148,44 @@ func fish() string {
 	}
 	fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells(), " "))
 	for _, f := range jobFlags() {
-		b.WriteString("complete -c ditask")
-		for _, name := range f.Names() {
-			if len(name) == 1 {
-				fmt.Fprintf(&b, " -s %s", name)
-			} else {
-				fmt.Fprintf(&b, " -l %s", name)
-			}
+		fishFlag(&b, "", f)
+	}
+	for _, cmd := range (&command{}).commands() {
+		if len(cmd.Subcommands) == 0 {
+			continue
 		}
-		switch values := choices(f.Names()[0]); {
-		case values == "files":
-			b.WriteString(" -rF")
-		case values != "":
-			fmt.Fprintf(&b, " -xa '%s'", values)
-		default:
-			if doc, ok := f.(urfave.DocGenerationFlag); ok && doc.TakesValue() {
-				b.WriteString(" -x")
-			}
+		var below []string
+		for _, sub := range cmd.Subcommands {
+			below = append(below, sub.Name)
 		}
-		b.WriteString("\n")
+		words := strings.Join(below, " ")
+		fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", cmd.Name, words, words)
+		for _, f := range commandFlags(cmd) {
+			fishFlag(&b, " -n '__fish_seen_subcommand_from "+cmd.Name+"'", f)
+		}
 	}
 	return b.String()
+}
+
+// fishFlag declares a flag, offered under a condition.
+func fishFlag(b *strings.Builder, condition string, f urfave.Flag) {
+	b.WriteString("complete -c ditask" + condition)
+	for _, name := range f.Names() {
+		if len(name) == 1 {
+			fmt.Fprintf(b, " -s %s", name)
+		} else {
+			fmt.Fprintf(b, " -l %s", name)
+		}
+	}
+	switch values := choices(f.Names()[0]); {
+	case values == "files":
+		b.WriteString(" -rF")
+	case values != "":
+		fmt.Fprintf(b, " -xa '%s'", values)
+	default:
+		if doc, ok := f.(urfave.DocGenerationFlag); ok && doc.TakesValue() {
+			b.WriteString(" -x")
+		}
+	}
+	b.WriteString("\n")
 }

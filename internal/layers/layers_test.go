@@ -68,9 +68,10 @@ parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parall
 
 # Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
-parallel/slurm -> errors fmt math slices strconv strings parallel/placement
+internal/variables -> errors fmt strconv
+parallel/slurm -> errors fmt math slices strconv strings parallel/placement internal/variables
 parallel/slurm (test) -> std internal/slurmtest
-parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings parallel/placement
+parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings parallel/placement internal/variables
 parallel/kube (test) -> std
 
 # The command.

@@ -16,15 +16,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"text/template"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
+	"github.com/ditask/ditask/k8s/internal/charttest"
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
@@ -314,25 +314,47 @@ func TestManifestsInDocsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestChartIsAccepted renders the chart as Helm does, by text/template, and asks
-// the API server what it thinks of the result.
+// TestChartIsAccepted renders the chart with Helm's engine, and asks the API server
+// what it thinks of the result.
 func TestChartIsAccepted(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
-	chart := filepath.Join(kubetest.Repository(), "chart")
-	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	folder := filepath.Join(kubetest.Repository(), "chart")
+	text, err := charttest.Render(folder, w.Namespace, map[string]any{"watchNamespace": w.Namespace})
 	w.Must(err)
-	var values map[string]any
-	w.Must(yaml.UnmarshalStrict(text, &values))
-	templates, err := template.ParseGlob(filepath.Join(chart, "templates", "*.yaml"))
-	w.Must(err)
-	var out bytes.Buffer
-	for _, t := range templates.Templates() {
-		w.Must(t.Option("missingkey=error").Execute(&out, map[string]any{"Values": values, "Release": map[string]any{"Namespace": w.Namespace}}))
+	if !strings.Contains(text, "- --namespace="+w.Namespace+"\n") {
+		t.Errorf("watchNamespace is no argument of the operator:\n%s", text)
 	}
 	file := filepath.Join(t.TempDir(), "chart.yaml")
-	w.Must(os.WriteFile(file, out.Bytes(), 0o600))
-	if out, err := w.Kubectl(w.Ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file, "-f", filepath.Join(chart, "crds")); err != nil {
+	w.Must(os.WriteFile(file, []byte(text), 0o600))
+	if out, err := w.Kubectl(w.Ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file, "-f", filepath.Join(folder, "crds")); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestChartIsTheKustomization holds the two ways to install the operator together:
+// the same rules, arguments and all else, but for what each of them does itself.
+func TestChartIsTheKustomization(t *testing.T) {
+	w := kubetest.NewWorld(t, cluster)
+	text, err := charttest.Render(filepath.Join(kubetest.Repository(), "chart"), "ditask-system", nil)
+	w.Must(err)
+	chart, err := charttest.Objects(text)
+	w.Must(err)
+	text, err = w.Kubectl(w.Ctx, "kustomize", filepath.Join(kubetest.Repository(), "config"))
+	w.Must(err)
+	kustomization, err := charttest.Objects(text)
+	w.Must(err)
+	// Helm installs the definitions from a folder of their own, and makes the namespace.
+	for _, name := range []string{"Namespace/ditask-system", "CustomResourceDefinition/dijobs.ditask.dev"} {
+		if kustomization[name] == nil {
+			t.Errorf("no %s in k8s/config", name)
+		}
+		delete(kustomization, name)
+	}
+	if len(chart) < 5 {
+		t.Errorf("%d objects in the chart", len(chart))
+	}
+	if diff := cmp.Diff(kustomization, chart); diff != "" {
+		t.Errorf("k8s/config -, k8s/chart +:\n%s", diff)
 	}
 }
 

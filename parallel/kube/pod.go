@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ditask/ditask/internal/variables"
 	"github.com/ditask/ditask/parallel/placement"
 )
 
@@ -97,7 +97,7 @@ type Pod struct {
 // Parse reads the variables of a pod through lookup, which is os.LookupEnv in a
 // program. The error joins all faults, each with the variable and its value.
 func Parse(lookup func(string) (string, bool)) (Pod, error) {
-	p := parser{lookup: lookup}
+	p := parser{variables.Reader{Lookup: lookup}}
 	pod := Pod{Source: Where(lookup)}
 	switch pod.Source {
 	case LeaderWorkerSet:
@@ -109,57 +109,17 @@ func Parse(lookup func(string) (string, bool)) (Pod, error) {
 	}
 	if pod.ID, _ = lookup(VarJobID); pod.ID != "" {
 		if err := placement.CheckJob(pod.ID); err != nil {
-			p.faultf(VarJobID, "%v", err)
+			p.Faultf(VarJobID, "%v", err)
 		}
 	}
-	if len(p.faults) > 0 {
-		return Pod{}, errors.Join(p.faults...)
+	if err := p.Err(); err != nil {
+		return Pod{}, err
 	}
 	return pod, nil
 }
 
-// parser collects the faults of variables.
-type parser struct {
-	lookup func(string) (string, bool)
-	faults []error
-}
-
-// faultf says what is wrong with a variable.
-func (p *parser) faultf(name, format string, args ...any) {
-	p.faults = append(p.faults, fmt.Errorf("%s=%q: %s", name, p.value(name), fmt.Sprintf(format, args...)))
-}
-
-func (p *parser) value(name string) string {
-	value, _ := p.lookup(name)
-	return value
-}
-
-// text is the value of a variable that has to be set; advice says by whom.
-func (p *parser) text(name, advice string) string {
-	value, ok := p.lookup(name)
-	if value == "" {
-		what := "is not set"
-		if ok {
-			what = "is empty"
-		}
-		p.faults = append(p.faults, fmt.Errorf("%s %s: %s, or give --platform local", name, what, advice))
-	}
-	return value
-}
-
-// number reads a number that has to be set.
-func (p *parser) number(name string, least, most int, advice string) int {
-	value := p.text(name, advice)
-	if value == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < least || n > most {
-		p.faultf(name, "want a number from %d to %d", least, most)
-		return 0
-	}
-	return n
-}
+// parser reads the variables of a pod.
+type parser struct{ variables.Reader }
 
 // What to do about a variable that is missing.
 const (
@@ -171,11 +131,11 @@ const (
 
 // list reads DI_NODES, and finds this pod in it.
 func (p *parser) list(pod *Pod) {
-	text := p.text(VarNodes, adviceNodes)
+	text := p.Text(VarNodes, adviceNodes)
 	if text != "" {
 		hosts, err := Hosts(text)
 		if err != nil {
-			p.faultf(VarNodes, "%v", err)
+			p.Faultf(VarNodes, "%v", err)
 			text = ""
 		} else {
 			pod.Hosts, pod.Size, pod.Leader = hosts, len(hosts), hosts[0]
@@ -187,17 +147,17 @@ func (p *parser) list(pod *Pod) {
 	}
 	name := VarCompletionIndex
 	switch {
-	case p.value(VarRank) != "":
+	case p.Value(VarRank) != "":
 		name = VarRank
-	case p.value(VarJobSet) != "":
+	case p.Value(VarJobSet) != "":
 		p.jobSet(pod)
 		return
-	case p.value(VarCompletionIndex) == "":
-		p.text(VarRank, adviceRank)
+	case p.Value(VarCompletionIndex) == "":
+		p.Text(VarRank, adviceRank)
 		return
 	}
-	if n, err := strconv.Atoi(p.value(name)); err != nil || n < 0 || n > most {
-		p.faultf(name, "want a number from 0 to %d, the place of this pod in %s=%s", most, VarNodes, brief(p.value(VarNodes)))
+	if n, err := strconv.Atoi(p.Value(name)); err != nil || n < 0 || n > most {
+		p.Faultf(name, "want a number from 0 to %d, the place of this pod in %s=%s", most, VarNodes, brief(p.Value(VarNodes)))
 	} else {
 		pod.Rank = n
 		p.task(pod)
@@ -206,15 +166,15 @@ func (p *parser) list(pod *Pod) {
 
 // jobSet finds this pod in DI_NODES by the name that JobSet gives it.
 func (p *parser) jobSet(pod *Pod) {
-	faults := len(p.faults)
-	name := fmt.Sprintf("%s-%s-%d-%d", p.value(VarJobSet), p.text(VarReplicatedJob, adviceSet),
-		p.number(VarJobIndex, 0, math.MaxInt32, adviceSet), p.number(VarCompletionIndex, 0, math.MaxInt32, adviceSet))
-	if len(p.faults) > faults || pod.Hosts == nil {
+	faults := p.Faults()
+	name := fmt.Sprintf("%s-%s-%d-%d", p.Value(VarJobSet), p.Text(VarReplicatedJob, adviceSet),
+		p.Number(VarJobIndex, 0, math.MaxInt32, adviceSet), p.Number(VarCompletionIndex, 0, math.MaxInt32, adviceSet))
+	if p.Faults() > faults || pod.Hosts == nil {
 		return
 	}
 	pod.Rank = slices.IndexFunc(pod.Hosts, func(host string) bool { return host == name || strings.HasPrefix(host, name+".") })
 	if pod.Rank < 0 {
-		p.faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex, VarCompletionIndex)
+		p.Faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex, VarCompletionIndex)
 		return
 	}
 	p.task(pod)
@@ -222,38 +182,38 @@ func (p *parser) jobSet(pod *Pod) {
 
 // task checks that the pods of this one's task are those of the job.
 func (p *parser) task(pod *Pod) {
-	pod.Task = p.value(VarTaskName)
+	pod.Task = p.Value(VarTaskName)
 	if pod.Task == "" || pod.Hosts == nil {
 		return
 	}
 	name := "DI_" + strings.ToUpper(strings.ReplaceAll(pod.Task, "-", "_")) + "_NODES"
-	text := p.value(name)
+	text := p.Value(name)
 	if text == "" {
 		return
 	}
 	hosts, err := Hosts(text)
 	if err != nil {
-		p.faultf(name, "%v", err)
+		p.Faultf(name, "%v", err)
 		return
 	}
 	if own := pod.Hosts[pod.Rank]; !slices.Contains(hosts, own) {
-		p.faultf(name, "%s is not in it, but is pod %d of %s=%s", own, pod.Rank, VarNodes, brief(p.value(VarNodes)))
+		p.Faultf(name, "%s is not in it, but is pod %d of %s=%s", own, pod.Rank, VarNodes, brief(p.Value(VarNodes)))
 	}
 }
 
 // group reads the variables of a LeaderWorkerSet: the names of the workers are
 // that of the leader with a number.
 func (p *parser) group(pod *Pod) {
-	leader := p.text(VarLeader, adviceLWS)
-	pod.Size = p.number(VarGroupSize, 1, maxPods, adviceLWS)
-	pod.Rank = p.number(VarWorker, 0, max(pod.Size, 1)-1, adviceLWS)
+	leader := p.Text(VarLeader, adviceLWS)
+	pod.Size = p.Number(VarGroupSize, 1, maxPods, adviceLWS)
+	pod.Rank = p.Number(VarWorker, 0, max(pod.Size, 1)-1, adviceLWS)
 	name, domain, qualified := strings.Cut(leader, ".")
 	_, err := netip.ParseAddr(leader)
 	switch {
 	case leader == "":
 		return
 	case err == nil:
-		p.faultf(VarLeader, "want the name of the leader's pod, from which those of the workers follow, not an address")
+		p.Faultf(VarLeader, "want the name of the leader's pod, from which those of the workers follow, not an address")
 		return
 	}
 	for k := range pod.Size {
@@ -265,7 +225,7 @@ func (p *parser) group(pod *Pod) {
 			host += "." + domain
 		}
 		if err := checkHost(host); err != nil {
-			p.faultf(VarLeader, "%v", err)
+			p.Faultf(VarLeader, "%v", err)
 			return
 		}
 		pod.Hosts = append(pod.Hosts, host)
@@ -276,25 +236,25 @@ func (p *parser) group(pod *Pod) {
 // torchrun reads the names of torchrun.
 func (p *parser) torchrun(pod *Pod) {
 	const advice = "torchrun sets it"
-	pod.Size = p.number(VarTorchWorldSize, 1, maxPods, advice)
-	pod.Rank = p.number(VarTorchRank, 0, max(pod.Size, 1)-1, advice)
-	pod.Leader = p.text(VarTorchMaster, advice)
+	pod.Size = p.Number(VarTorchWorldSize, 1, maxPods, advice)
+	pod.Rank = p.Number(VarTorchRank, 0, max(pod.Size, 1)-1, advice)
+	pod.Leader = p.Text(VarTorchMaster, advice)
 	if err := checkHost(pod.Leader); err != nil {
-		p.faultf(VarTorchMaster, "%v", err)
+		p.Faultf(VarTorchMaster, "%v", err)
 	}
-	if p.value(VarTorchPort) != "" {
-		pod.Port = p.number(VarTorchPort, 1, math.MaxUint16-1, advice)
-		if p.value(VarTorchAgent) == "True" && pod.Port > 0 { // torchrun itself listens there
+	if p.Value(VarTorchPort) != "" {
+		pod.Port = p.Number(VarTorchPort, 1, math.MaxUint16-1, advice)
+		if p.Value(VarTorchAgent) == "True" && pod.Port > 0 { // torchrun itself listens there
 			pod.Port++
 		}
 	}
-	if pod.Own = p.value(VarPodIP); pod.Own != "" {
+	if pod.Own = p.Value(VarPodIP); pod.Own != "" {
 		if _, err := netip.ParseAddr(pod.Own); err != nil {
-			p.faultf(VarPodIP, "want an address: set it from status.podIP")
+			p.Faultf(VarPodIP, "want an address: set it from status.podIP")
 		}
 	}
-	if p.value(VarTorchLocalRank) != "" {
-		pod.Local = p.number(VarTorchLocalRank, 0, maxPods-1, advice)
+	if p.Value(VarTorchLocalRank) != "" {
+		pod.Local = p.Number(VarTorchLocalRank, 0, maxPods-1, advice)
 	}
 }
 

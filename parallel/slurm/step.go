@@ -1,13 +1,13 @@
 package slurm
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ditask/ditask/internal/variables"
 	"github.com/ditask/ditask/parallel/placement"
 )
 
@@ -95,81 +95,59 @@ type Step struct {
 // Parse reads the variables of a task through lookup, which is os.LookupEnv in
 // a program. The error joins all faults, each with the variable and its value.
 func Parse(lookup func(string) (string, bool)) (Step, error) {
-	p := parser{lookup: lookup}
+	p := parser{variables.Reader{Lookup: lookup}}
 	s := Step{
-		JobID:   p.number(VarJobID, 1, math.MaxUint32, true),
-		StepID:  p.number(VarStepID, 0, firstSpecialStep-1, true),
-		Tasks:   p.number(VarNumTasks, 1, maxHosts, true),
-		ProcID:  p.number(VarProcID, 0, maxHosts, true),
-		LocalID: p.number(VarLocalID, 0, maxHosts, true),
-		NodeID:  p.number(VarNodeID, 0, maxHosts, true),
-		Hosts:   list(&p, VarNodeList, true, Hosts),
-		PerHost: list(&p, VarTasksPerNode, true, Counts),
-		Ports:   list(&p, VarResvPorts, false, ports),
+		JobID:   p.Number(VarJobID, 1, math.MaxUint32, adviceStep),
+		StepID:  p.Number(VarStepID, 0, firstSpecialStep-1, adviceStep),
+		Tasks:   p.Number(VarNumTasks, 1, maxHosts, adviceStep),
+		ProcID:  p.Number(VarProcID, 0, maxHosts, adviceStep),
+		LocalID: p.Number(VarLocalID, 0, maxHosts, adviceStep),
+		NodeID:  p.Number(VarNodeID, 0, maxHosts, adviceStep),
+		Hosts:   list(&p, VarNodeList, adviceStep, Hosts),
+		PerHost: list(&p, VarTasksPerNode, adviceStep, Counts),
+		Ports:   list(&p, VarResvPorts, "", ports),
 
-		ArrayJobID:  p.number(VarArrayJobID, 1, math.MaxUint32, false),
-		ArrayTaskID: p.number(VarArrayTaskID, 0, math.MaxUint32, false),
-		Restarts:    p.number(VarRestarts, 0, math.MaxUint32, false),
+		ArrayJobID:  p.Number(VarArrayJobID, 1, math.MaxUint32, ""),
+		ArrayTaskID: p.Number(VarArrayTaskID, 0, math.MaxUint32, ""),
+		Restarts:    p.Number(VarRestarts, 0, math.MaxUint32, ""),
 	}
 	distribution, _ := lookup(VarDistribution)
 	s.Arbitrary = strings.HasPrefix(distribution, "arbitrary") && len(s.Hosts) > 1
-	if len(p.faults) == 0 {
+	if p.Err() == nil {
 		p.compare(s)
 	}
 	s.CPUs = p.processors(s)
-	if len(p.faults) > 0 {
-		return Step{}, errors.Join(p.faults...)
+	if err := p.Err(); err != nil {
+		return Step{}, err
 	}
 	return s, nil
 }
 
-// parser collects the faults of variables.
-type parser struct {
-	lookup func(string) (string, bool)
-	faults []error
-}
+// parser reads the variables of a task.
+type parser struct{ variables.Reader }
 
-// faultf says what is wrong with a variable.
-func (p *parser) faultf(name, format string, args ...any) {
-	value, _ := p.lookup(name)
-	p.faults = append(p.faults, fmt.Errorf("%s=%q: %s", name, value, fmt.Sprintf(format, args...)))
-}
+// adviceStep is what to do about a variable that is missing.
+const adviceStep = "srun sets it for each task: start ditask with srun"
 
-// text is the value of a variable, and whether there is one.
-func (p *parser) text(name string, needed bool) (string, bool) {
-	value, ok := p.lookup(name)
-	if needed && value == "" {
-		what := "is not set"
-		if ok {
-			what = "is empty"
-		}
-		p.faults = append(p.faults, fmt.Errorf("%s %s: srun sets it for each task: start ditask with srun, or give --platform local", name, what))
-	}
+// text is the value of a variable that may be missing, and whether there is one.
+func (p *parser) text(name string) (string, bool) {
+	value := p.Value(name)
 	return value, value != ""
 }
 
-func (p *parser) number(name string, least, most int, needed bool) int {
-	value, ok := p.text(name, needed)
-	if !ok {
-		return 0
+// list reads a variable that read understands, and that has to be set if there is
+// an advice.
+func list[T any](p *parser, name, advice string, read func(string) ([]T, error)) []T {
+	value := p.Value(name)
+	if advice != "" {
+		value = p.Text(name, advice)
 	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < least || n > most {
-		p.faultf(name, "want a number from %d to %d", least, most)
-		return 0
-	}
-	return n
-}
-
-// list reads a variable that read understands.
-func list[T any](p *parser, name string, needed bool, read func(string) ([]T, error)) []T {
-	value, ok := p.text(name, needed)
-	if !ok {
+	if value == "" {
 		return nil
 	}
 	out, err := read(value)
 	if err != nil {
-		p.faultf(name, "%v", err)
+		p.Faultf(name, "%v", err)
 	}
 	return out
 }
@@ -199,34 +177,34 @@ func (p *parser) compare(s Step) {
 		tasks += n
 	}
 	if len(s.Hosts) != len(s.PerHost) {
-		p.faultf(VarTasksPerNode, "%d counts for the %d hosts of %s", len(s.PerHost), len(s.Hosts), p.show(VarNodeList))
+		p.Faultf(VarTasksPerNode, "%d counts for the %d hosts of %s", len(s.PerHost), len(s.Hosts), p.show(VarNodeList))
 		return
 	}
 	if tasks != s.Tasks {
-		p.faultf(VarTasksPerNode, "%d tasks, but %s", tasks, p.show(VarNumTasks))
+		p.Faultf(VarTasksPerNode, "%d tasks, but %s", tasks, p.show(VarNumTasks))
 	}
 	if s.ProcID >= s.Tasks {
-		p.faultf(VarProcID, "want a number below %s", p.show(VarNumTasks))
+		p.Faultf(VarProcID, "want a number below %s", p.show(VarNumTasks))
 	}
 	if s.NodeID >= len(s.Hosts) {
-		p.faultf(VarNodeID, "want a number below %d, the hosts of %s", len(s.Hosts), p.show(VarNodeList))
+		p.Faultf(VarNodeID, "want a number below %d, the hosts of %s", len(s.Hosts), p.show(VarNodeList))
 		return
 	}
 	here := s.PerHost[s.NodeID]
 	if s.LocalID >= here {
-		p.faultf(VarLocalID, "want a number below %d, the tasks of host %d in %s", here, s.NodeID, p.show(VarTasksPerNode))
+		p.Faultf(VarLocalID, "want a number below %d, the tasks of host %d in %s", here, s.NodeID, p.show(VarTasksPerNode))
 	}
-	if name, ok := p.text(VarNodeName, false); ok && name != s.Hosts[s.NodeID] {
-		p.faultf(VarNodeName, "host %d of %s is %s", s.NodeID, p.show(VarNodeList), s.Hosts[s.NodeID])
+	if name, ok := p.text(VarNodeName); ok && name != s.Hosts[s.NodeID] {
+		p.Faultf(VarNodeName, "host %d of %s is %s", s.NodeID, p.show(VarNodeList), s.Hosts[s.NodeID])
 	}
-	if ids, ok := p.text(VarGTIDs, false); ok {
+	if ids, ok := p.text(VarGTIDs); ok {
 		words := strings.Split(ids, ",")
 		if len(words) != here || s.LocalID < here && words[s.LocalID] != strconv.Itoa(s.ProcID) {
-			p.faultf(VarGTIDs, "contradicts %s, %s and %s", p.show(VarProcID), p.show(VarLocalID), p.show(VarTasksPerNode))
+			p.Faultf(VarGTIDs, "contradicts %s, %s and %s", p.show(VarProcID), p.show(VarLocalID), p.show(VarTasksPerNode))
 		}
 	}
 	if first := s.NodeID == 0 && s.LocalID == 0; !s.Arbitrary && first != (s.ProcID == 0) {
-		p.faultf(VarProcID, "task 0 is not the first on the first host (%s, %s, %s)", p.show(VarNodeID), p.show(VarLocalID), p.show(VarDistribution))
+		p.Faultf(VarProcID, "task 0 is not the first on the first host (%s, %s, %s)", p.show(VarNodeID), p.show(VarLocalID), p.show(VarDistribution))
 	}
 	p.compareJob(s)
 }
@@ -235,15 +213,15 @@ func (p *parser) compare(s Step) {
 // the variables of a step in which it is called.
 func (p *parser) compareJob(s Step) {
 	if (s.ArrayJobID == 0) != (p.show(VarArrayTaskID) == VarArrayTaskID+"=") {
-		p.faultf(VarArrayTaskID, "belongs together with %s", p.show(VarArrayJobID))
+		p.Faultf(VarArrayTaskID, "belongs together with %s", p.show(VarArrayJobID))
 	}
-	value, ok := p.text(VarJobNodeList, false)
+	value, ok := p.text(VarJobNodeList)
 	if !ok {
 		return
 	}
 	job, err := Hosts(value)
 	if err != nil {
-		p.faultf(VarJobNodeList, "%v", err)
+		p.Faultf(VarJobNodeList, "%v", err)
 		return
 	}
 	have := make(map[string]bool, len(job))
@@ -251,23 +229,22 @@ func (p *parser) compareJob(s Step) {
 		have[h] = true
 	}
 	if at := slices.IndexFunc(s.Hosts, func(h string) bool { return !have[h] }); at >= 0 {
-		p.faultf(VarNodeList, "%s is no host of %s: the variables of another job's step are set: start ditask with srun", s.Hosts[at], p.show(VarJobNodeList))
+		p.Faultf(VarNodeList, "%s is no host of %s: the variables of another job's step are set: start ditask with srun", s.Hosts[at], p.show(VarJobNodeList))
 	}
 }
 
 // show is a variable with its value.
 func (p *parser) show(name string) string {
-	value, _ := p.lookup(name)
-	return name + "=" + value
+	return name + "=" + p.Value(name)
 }
 
 // processors is how many processors the task has: what was asked for each task,
 // or its share of those that the step has on the host.
 func (p *parser) processors(s Step) int {
-	if n := p.number(VarCPUsPerTask, 1, maxHosts, false); n > 0 {
+	if n := p.Number(VarCPUsPerTask, 1, maxHosts, ""); n > 0 {
 		return n
 	}
-	n := p.number(VarCPUsOnNode, 1, maxHosts, false)
+	n := p.Number(VarCPUsOnNode, 1, maxHosts, "")
 	if n == 0 || s.NodeID >= len(s.PerHost) {
 		return 0
 	}

@@ -155,3 +155,6 @@ func (w *World) UntilEvent(name, reason string) {
 		return false, seen
 	})
 }
+
+// Changed lets Until look again, for changes that are not those of objects.
+func (w *World) Changed() { w.tell() }

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	urfave "github.com/urfave/cli/v2"
+)
+
+// k8sSubmit creates what a manifest says, and follows the job to its end.
+func (c *command) k8sSubmit(ctx *urfave.Context) error {
+	if err := noArgs(ctx); err != nil {
+		return err
+	}
+	m, err := c.manifestOf(ctx, plain)
+	if err != nil {
+		return err
+	}
+	k, err := newKubectl(ctx)
+	if err != nil {
+		return err
+	}
+	run, stop := interruptible(ctx.Context)
+	defer stop()
+	job, err := c.create(run, k, m)
+	if err != nil {
+		if i, ok := errors.AsType[interruption](context.Cause(run)); ok {
+			c.warn("text", fmt.Sprintf("interrupted: ditask k8s delete %s removes what there is of the job", m.Name))
+			return endedBy(i.signal)
+		}
+		return err
+	}
+	if ctx.Bool("no-follow") {
+		_, err := fmt.Fprintln(c.stdout, m.Name)
+		return err
+	}
+	f := &podFollower{c: c, k: k, doing: "follow " + m.Name, job: job, rank: noRank, tail: everythingOut}
+	return f.follow(run)
+}
+
+// create creates the objects of a manifest, and says which.
+func (c *command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob, error) {
+	doing := "submit " + m.Name
+	switch there, installed, err := k.named(ctx, doing, m.Name, ""); {
+	case err != nil:
+		return nil, err
+	case len(there) > 0:
+		return nil, fmt.Errorf("%s: %v is there already: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name", doing, &there[0], m.Name, m.Name)
+	case !installed[m.Kind]:
+		what := "JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs"
+		if m.Kind == kindDIJob {
+			what = "DIJob, which kubectl apply -k k8s/config installs, with its operator"
+		}
+		return nil, fmt.Errorf("%s: the cluster has no %s; --kind job needs nothing", doing, what)
+	}
+	text, err := m.text()
+	if err != nil {
+		return nil, err
+	}
+	if m.Secret != "" {
+		if err := c.createToken(ctx, k, doing, m); err != nil {
+			return nil, err
+		}
+	}
+	out, warnings, err := k.runWarned(ctx, doing, text, "apply", "--filename=-")
+	for line := range strings.Lines(string(out)) {
+		c.warn("text", strings.TrimSpace(line))
+	}
+	for _, line := range warnings {
+		c.warn("text", line)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w\nditask k8s delete %s removes what there is of the job", err, m.Name)
+	}
+	return k.find(ctx, doing, m.Name, m.Kind)
+}
+
+// createToken creates the Secret with the token, if it is not there. It goes with
+// the job.
+func (c *command) createToken(ctx context.Context, k *kubectl, doing string, m *manifest) error {
+	there, err := k.run(ctx, doing, "", "get", "secret", m.Secret, "--ignore-not-found", "--output=name")
+	if err != nil || len(there) > 0 {
+		return err
+	}
+	secret, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": m.Secret, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
+		"stringData": map[string]string{"token": random(32)},
+	})
+	if err != nil {
+		return err
+	}
+	out, err := k.run(ctx, doing, string(secret), "create", "--filename=-", "--output=name")
+	if err == nil {
+		c.warn("text", strings.TrimSpace(string(out))+" created, with a new token")
+	}
+	return err
+}
+
+// k8sScale changes the number of pods of a DIJob.
+func (c *command) k8sScale(ctx *urfave.Context) error {
+	if ctx.NArg() != 2 {
+		return usage("%s: want the NAME of a job and a number of PODS: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
+	}
+	name, word := ctx.Args().Get(0), ctx.Args().Get(1)
+	pods, err := strconv.Atoi(word)
+	if err != nil || pods < 0 {
+		return usage("%s: %q: want a number of pods", ctx.Command.HelpName, word)
+	}
+	k, err := newKubectl(ctx)
+	if err != nil {
+		return err
+	}
+	doing := "scale " + name
+	job, err := k.find(ctx.Context, doing, name, ctx.String("kind"))
+	if err != nil {
+		return err
+	}
+	if job.kind() != kindDIJob {
+		return fmt.Errorf("%s: %v has a fixed number of pods: each was told of all others, in DI_NODES, when it started; delete it and submit it with another number, or with --kind dijob, which can grow while it runs", doing, job)
+	}
+	if _, err := k.run(ctx.Context, doing, "", "scale", kinds[kindDIJob].resource+"/"+name, "--replicas="+word); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.stdout, "%v: the last task has %s from now on\n", job, counted(pods, "pod"))
+	return err
+}
+
+// k8sDelete deletes a job and what was made for it.
+func (c *command) k8sDelete(ctx *urfave.Context) error {
+	name, err := nameOf(ctx)
+	if err != nil {
+		return err
+	}
+	k, err := newKubectl(ctx)
+	if err != nil {
+		return err
+	}
+	doing := "delete " + name
+	jobs, installed, err := k.named(ctx.Context, doing, name, "")
+	if err != nil {
+		return err
+	}
+	resources := []string{"services", "deployments.apps", "secrets"}
+	for _, kind := range slices.Sorted(maps.Keys(installed)) {
+		if installed[kind] {
+			resources = append(resources, kinds[kind].resource)
+		}
+	}
+	var foreign *kubeJob
+	deleted := 0
+	remove := func(args ...string) error {
+		out, err := k.run(ctx.Context, doing, "", append([]string{"delete", "--wait=false", "--ignore-not-found", "--output=name"}, args...)...)
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "/") { // else it says that there is nothing
+				deleted++
+				_, _ = fmt.Fprintf(c.stdout, "deleted %s\n", strings.TrimSpace(line)) // it is deleted, whoever reads of it
+			}
+		}
+		return err
+	}
+	for i := range jobs {
+		switch job := &jobs[i]; {
+		case job.Metadata.isOurs(): // with all else, by its labels
+		case job.kind() == kindDIJob:
+			if err := remove(kinds[kindDIJob].resource, name); err != nil {
+				return err
+			}
+		default:
+			foreign = job
+		}
+	}
+	if err := remove(strings.Join(resources, ","), "--selector="+labelPartOf+"="+ours+","+labelName+"="+name); err != nil {
+		return err
+	}
+	switch {
+	case deleted > 0:
+		return nil
+	case foreign != nil:
+		return fmt.Errorf("%s: %v has no label %s=%s, so it may be somebody else's: kubectl delete %v", doing, foreign, labelPartOf, ours, foreign)
+	}
+	return fmt.Errorf("%s: %w: there is no job of this name, and nothing that was made for it", doing, errNoJob)
+}
