@@ -188,7 +188,8 @@ func (n *node) emit(ctx context.Context) {
 	r = faultlab.Record{Kind: faultlab.Sent, Event: r.Event, Number: r.Number, Order: r.Order}
 	if err != nil {
 		r.Err = err.Error()
-		if lost, ok := errors.AsType[*router.PeerError](err); ok && !strings.Contains(r.Err, "\n") {
+		// Once ctx has ended its cause may name a node, and others have not been reached.
+		if lost, ok := errors.AsType[*router.PeerError](err); ok && !strings.Contains(r.Err, "\n") && ctx.Err() == nil {
 			r.Failed = []int{lost.Node}
 		}
 	}
