@@ -34,7 +34,7 @@ deps: ## install the servers that tests run, on Debian
 	@.ci/deps
 
 .PHONY: check
-check: deps fmt vet lint cross race test fuzz smoke chaos ## all that CI runs; takes some minutes
+check: deps fmt vet lint cross race test k8s fuzz smoke chaos ## all that CI runs; takes some minutes
 	@echo "check: ok"
 
 .PHONY: fmt
