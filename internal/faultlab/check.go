@@ -106,7 +106,7 @@ type message struct {
 }
 
 type life struct {
-	begin, ready, finishing, end *Record
+	begin, ready, leaving, finishing, end *Record
 }
 
 type checker struct {
@@ -171,6 +171,8 @@ func (c *checker) take(r *Record) {
 		c.life(r.Who).ready = r
 	case Finishing:
 		c.life(r.Who).finishing = r
+	case Leaving:
+		c.life(r.Who).leaving = r
 	case End:
 		l := c.life(r.Who)
 		if l.end == nil || l.end.Out == Killed { // killed while it ended: what it said itself counts
@@ -509,7 +511,7 @@ func (c *checker) newest(f flow, to Peer, list []*message, heard []*Record) {
 // given the other up without having anything to report.
 func (c *checker) severed(from, to Peer) bool {
 	a, b := c.lives[from], c.lives[to]
-	if b.ready == nil || a.begin == nil || a.finishing == nil || b.ready.At >= a.finishing.At {
+	if b.ready == nil || b.leaving != nil || a.begin == nil || a.finishing == nil || b.ready.At >= a.finishing.At {
 		return true
 	}
 	return c.between(from, to)

@@ -38,6 +38,7 @@ const (
 	End        Kind = "end"       // Who has ended: Outcome says how
 	Fault      Kind = "fault"     // the laboratory did something, named Event, to Nodes; without a name it is the end of that
 	Finishing  Kind = "finishing" // Who emits nothing more
+	Leaving    Kind = "leaving"   // Who asks the others to send it nothing more
 )
 
 // The outcomes of an End.

@@ -57,6 +57,8 @@ type plan struct {
 	barriers int
 	faults   []fault
 	early    bool // nodes finish when they are done, while there are faults
+	leaver   int  // this node leaves, and the others go on; 0: none does
+	stays    time.Duration
 }
 
 // fault is one thing that happens to the network or to a node.
@@ -93,6 +95,9 @@ func newPlan(seed uint64) plan {
 	if !grave {
 		p.barriers = r.IntN(4)
 		p.early = r.IntN(3) == 0 && !p.members
+		if p.nodes > 2 && !p.early && !p.members && r.IntN(2) == 0 {
+			p.leaver, p.stays, p.barriers = 1+r.IntN(p.nodes-1), ms(5000), 0
+		}
 	}
 	for range r.IntN(6) {
 		f := fault{after: ms(2000), lasts: ms(4000), how: faultlab.How(r.IntN(2)), twoWay: r.IntN(2) == 0}
@@ -168,13 +173,14 @@ type simNode struct {
 	ctx       context.Context // ends when the node is killed, or has no part any more
 	cancel    context.CancelCauseFunc
 	consumers sync.WaitGroup
+	leaves    chan struct{} // closed when the node is to leave
 	done      chan struct{}
 }
 
 var errKilled = errors.New("killed")
 
 func (s *sim) node(id int, incarnation uint64) *simNode {
-	n := &simNode{s: s, who: faultlab.Peer{Node: id, Incarnation: incarnation}, done: make(chan struct{})}
+	n := &simNode{s: s, who: faultlab.Peer{Node: id, Incarnation: incarnation}, done: make(chan struct{}), leaves: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancelCause(s.t.Context())
 	cfg := router.Config{
 		Job: "sim", Token: []byte("secret"), Node: id, Incarnation: incarnation, Expect: s.plan.nodes, Topology: s.topology,
@@ -292,8 +298,12 @@ func (st *stream) emit(k, size int, to []int) {
 			return true
 		}
 	}
-	if _, err := n.ch[k].Send(n.ctx, b, match); err != nil {
+	sent, err := n.ch[k].Send(n.ctx, b, match)
+	switch {
+	case err != nil:
 		r.Err, r.Failed = err.Error(), blamed(err)
+	case match != nil && sent < len(r.Exact) && n.s.leaver > 0: // it was about to be, and has said that it leaves
+		r.Err, r.Failed = "not sent to the node that leaves", []int{n.s.leaver}
 	}
 	n.s.record(r)
 }
@@ -336,7 +346,7 @@ func (s *sim) size() int {
 func (n *simNode) emits() {
 	st := &stream{n: n, number: map[int]uint64{}}
 	for i := range n.s.each {
-		if n.ctx.Err() != nil {
+		if n.stops() {
 			return
 		}
 		var to []int
@@ -354,11 +364,21 @@ func (n *simNode) emits() {
 	}
 }
 
+// stops says that the node emits nothing more.
+func (n *simNode) stops() bool {
+	select {
+	case <-n.leaves:
+		return true
+	default:
+		return n.ctx.Err() != nil
+	}
+}
+
 // races is another stream, of one event, beside the first.
 func (n *simNode) races() {
 	st := &stream{n: n, id: 1, number: map[int]uint64{}}
 	for range n.s.each / 2 {
-		if n.ctx.Err() != nil {
+		if n.stops() {
 			return
 		}
 		st.emit(1, n.s.size(), nil)
@@ -432,11 +452,25 @@ func (n *simNode) live() error {
 		return err
 	}
 	s.record(faultlab.Record{Kind: faultlab.Ready, Who: n.who})
+	leaver := n.who.Node == s.leaver && s.leaver > 0
+	if leaver {
+		defer time.AfterFunc(s.stays, func() { close(n.leaves) }).Stop()
+	}
 	var both sync.WaitGroup
 	both.Go(n.emits)
 	both.Go(n.races)
 	both.Wait()
-	if !s.early {
+	if leaver {
+		select {
+		case <-n.leaves:
+		case <-n.ctx.Done():
+			return context.Cause(n.ctx)
+		}
+		s.record(faultlab.Record{Kind: faultlab.Leaving, Who: n.who})
+		if err := n.Leave(n.ctx); err != nil {
+			return err
+		}
+	} else if !s.early {
 		select {
 		case <-s.over:
 		case <-n.ctx.Done():
@@ -446,7 +480,7 @@ func (n *simNode) live() error {
 		return context.Cause(n.ctx)
 	}
 	s.record(faultlab.Record{Kind: faultlab.Finishing, Who: n.who})
-	if err := n.Drain(n.ctx, true); err != nil {
+	if err := n.Drain(n.ctx, !leaver); err != nil {
 		return err
 	}
 	for k, ch := range n.ch {
