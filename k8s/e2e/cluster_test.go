@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -64,16 +66,17 @@ func newCluster(logs string, machines int) (*cluster, error) {
 			return nil, err
 		}
 	}
-	out, err := c.kubectl("wait", "node", "--all", "--for=create", "--timeout=5m")
-	for _, m := range c.machines {
-		if err == nil {
-			out, err = c.kubectl("wait", "node/"+m.name, "--for=create", "--for=condition=Ready", "--timeout=5m")
+	return c, c.until("all machines are Ready", func() (bool, error) {
+		var nodes corev1.NodeList
+		err := c.client.List(context.Background(), &nodes)
+		ready := 0
+		for _, n := range nodes.Items {
+			if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady && c.Status == "True" }) {
+				ready++
+			}
 		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
-	}
-	return c, nil
+		return ready == machines, err
+	})
 }
 
 // startControlPlane starts etcd, kube-apiserver, kube-controller-manager,

@@ -76,18 +76,7 @@ func (m *machine) inside(args ...string) []string {
 // start starts what runs on the machine, but for what needs images.
 func (m *machine) start(c *cluster) error {
 	files := map[string]string{
-		"containerd.toml": fmt.Sprintf(`version = 2
-root = "%[1]s/containerd"
-state = "/run/containerd"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "%[1]s/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = %[2]q
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "%[1]s/cni"
-`, m.dir, pauseImage),
+		"containerd.toml": m.containerdConfig(),
 		"cni/net.conflist": fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": %q, "dataDir": "/run/cni"}},
   {"type": "loopback"}]}`, fmt.Sprintf(podNet, m.number)),
@@ -147,3 +136,18 @@ func (m *machine) ctr(args ...string) []string {
 
 // link cuts the machine off, or heals it: state is down or up.
 func (m *machine) link(state string) error { return run("ip", "link", "set", m.name, state) }
+
+func (m *machine) containerdConfig() string {
+	return fmt.Sprintf(`version = 2
+root = "%[1]s/containerd"
+state = "/run/containerd"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "%[1]s/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %[2]q
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "%[1]s/cni"
+`, m.dir, pauseImage)
+}

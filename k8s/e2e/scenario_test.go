@@ -178,6 +178,7 @@ func disturb(w *world) {
 		w.Fatalf("all pods are on %s", learner)
 	}
 	cut := w.machines[i]
+	w.Cleanup(func() { must(w, cut.link("up")) })
 	w.step("the link of a machine with a collector is cut for 3 s", func() string {
 		before, failed := w.lives("steady"), w.failures("steady")
 		must(w, cut.link("down"))

@@ -208,7 +208,7 @@ func (w *world) replaced(before *corev1.Pod) *corev1.Pod {
 	w.wait(before.Name+" is made again, and ready", func() (bool, error) {
 		err := w.client.Get(context.Background(), client.ObjectKeyFromObject(before), p)
 		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == "True" })
-		return err == nil && p.UID != before.UID && ready, client.IgnoreNotFound(err)
+		return err == nil && p.UID != before.UID && (ready || p.Status.Phase == corev1.PodSucceeded), client.IgnoreNotFound(err)
 	})
 	if rank := "ditask.dev/rank"; p.Labels[rank] != before.Labels[rank] {
 		w.Errorf("%s had rank %s and has %s", p.Name, before.Labels[rank], p.Labels[rank])
