@@ -101,6 +101,6 @@ func newImage(dir string, files []string) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = runtime.GOOS, runtime.GOARCH
-	config.Config.User, config.Config.Entrypoint = "65532:65532", []string{"/" + files[0]}
+	config.Config.User, config.Config.WorkingDir, config.Config.Entrypoint = "65532:65532", "/tmp", []string{"/" + files[0]}
 	return mutate.ConfigFile(img, config)
 }

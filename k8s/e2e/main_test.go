@@ -28,8 +28,8 @@ const (
 	ours = "ditask-e2e"
 	// folder has all files. Layers of images want a disk, and not one of memory.
 	folder = "/var/tmp/" + ours
-	// cgroups are where the pods are, below each of the mounted hierarchies.
-	cgroups = "/sys/fs/cgroup"
+	// cgroup is where containerd puts the pods, below each of the mounted hierarchies.
+	cgroups, cgroup = "/sys/fs/cgroup", "k8s.io"
 	// stage says which of the three processes this is: one that looks after all, the
 	// first process of the namespaces, and the test.
 	stage = "DITASK_E2E_STAGE"
@@ -183,31 +183,34 @@ func hierarchies() []string {
 func cleanUp() error {
 	err := os.RemoveAll(folder)
 	for _, h := range hierarchies() {
-		err = errors.Join(err, removeCgroup(filepath.Join(h, ours)))
+		err = errors.Join(err, removeCgroup(filepath.Join(h, cgroup)))
 	}
 	return err
 }
 
-// removeCgroup removes a cgroup and those in it. The kernel may take a moment to let
-// go of one whose processes have just been killed.
+// removeCgroup removes a cgroup and those in it, from within, unless there are
+// processes in one: then they are of a Kubernetes that is not ours. The kernel may
+// take a moment to let go of one whose processes have just been killed.
 func removeCgroup(path string) error {
-	var below []string
+	var all []string
+	busy := false
 	err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			below = append(below, p)
+			procs, _ := os.ReadFile(filepath.Join(p, "cgroup.procs"))
+			all, busy = append(all, p), busy || len(procs) > 0
 		}
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || busy {
 		return nil
 	}
-	for _, p := range slices.Backward(below) {
+	for _, p := range slices.Backward(all) {
 		var last error
 		if wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-			last = syscall.Rmdir(p)
+			last = os.Remove(p)
 			return last == nil, nil
 		}) != nil {
-			err = errors.Join(err, &fs.PathError{Op: "rmdir", Path: p, Err: last})
+			err = errors.Join(err, last)
 		}
 	}
 	return err

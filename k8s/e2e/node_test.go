@@ -86,19 +86,18 @@ kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 cgroupDriver: cgroupfs
-cgroupRoot: /%[2]s/%[3]s
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-clusterDNS: [%[4]s]
+clusterDNS: [%[2]s]
 clusterDomain: cluster.local
 resolvConf: %[1]s/resolv.conf
 nodeStatusUpdateFrequency: 2s
 evictionHard: {memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi}
 imageGCHighThresholdPercent: 100
-`, m.dir, ours, m.name, hub),
+`, m.dir, hub),
 		"proxy.yaml": fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: iptables

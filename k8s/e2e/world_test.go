@@ -100,10 +100,7 @@ func (w *world) namespace(name string) {
 // kube runs kubectl in the namespace, and must succeed.
 func (w *world) kube(args ...string) string {
 	w.Helper()
-	if args[0] != "--namespace" {
-		args = append([]string{"--namespace", w.ns}, args...)
-	}
-	out, err := w.kubectl(args...)
+	out, err := w.kubectl(append([]string{"--namespace", w.ns}, args...)...)
 	must(w, err)
 	return out
 }
