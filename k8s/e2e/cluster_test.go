@@ -29,7 +29,7 @@ const (
 	apiService = "10.96.0.1"
 	// patience is how long the test waits for anything. It is no measure: a busy
 	// machine is slow.
-	patience = 2 * time.Minute
+	patience = 6 * time.Minute
 )
 
 // cluster is a Kubernetes that runs. What it started ends with the namespaces.

@@ -56,7 +56,7 @@ func newMachine(number, of int) (*machine, error) {
 	script := []string{
 		"set -e", "hostname " + m.name, "mount -t tmpfs tmpfs /run", "mount -t tmpfs tmpfs /var/lib", "mount -t tmpfs tmpfs /var/log",
 		"ip link set lo up", "ip addr add " + m.addr + "/24 dev eth0", "ip link set eth0 up", "ip route add default via " + hub,
-		"echo 1 > /proc/sys/net/ipv4/ip_forward",
+		"echo 1 > /proc/sys/net/ipv4/ip_forward", "echo nameserver " + hub + " > /run/resolv.conf", "mount --bind /run/resolv.conf /etc/resolv.conf",
 		"n=0; for s in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do" +
 			" n=$((n+1)); echo ${s#*=} > /run/switch-$n; mount --bind /run/switch-$n /proc/sys/${s%=*}; done",
 	}
@@ -80,8 +80,7 @@ func (m *machine) start(c *cluster) error {
 		"cni/net.conflist": fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": %q, "dataDir": "/run/cni"}},
   {"type": "loopback"}]}`, fmt.Sprintf(podNet, m.number)),
-		"resolv.conf": "nameserver " + hub + "\n",
-		"kubelet.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+		"kubelet.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
@@ -91,13 +90,12 @@ enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-clusterDNS: [%[2]s]
+clusterDNS: [` + hub + `]
 clusterDomain: cluster.local
-resolvConf: %[1]s/resolv.conf
 nodeStatusUpdateFrequency: 2s
 evictionHard: {memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi}
 imageGCHighThresholdPercent: 100
-`, m.dir, hub),
+`,
 		"proxy.yaml": fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: iptables

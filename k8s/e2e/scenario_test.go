@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -81,8 +83,8 @@ func installOperator(w *world) {
 func learn(w *world) {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(kubetest.Repository()), "docs", "kubernetes.md"))
 	must(w, err)
-	_, text2, _ := strings.Cut(string(text), "```yaml\n")
-	manifest, _, _ := strings.Cut(text2, "```")
+	_, after, _ := strings.Cut(string(text), "```yaml\n")
+	manifest, _, _ := strings.Cut(after, "```")
 	manifest = strings.ReplaceAll(manifest, "ghcr.io/ditask/dqn:latest", dqnImage)
 	w.step("dqn of docs/kubernetes.md: apply, until all 4 run", func() string {
 		w.apply(manifest)
@@ -240,17 +242,19 @@ func killLearner(w *world) {
 	shared := w.volume()
 	j := strings.ReplaceAll(strings.ReplaceAll(steadyJob, steadyImage, dqnImage), "steady", "dqn")
 	w.apply(strings.Replace(j, "--dir, /runs", "--dir, /runs, --resume", 1))
-	w.step("learner: until it has a checkpoint", func() string {
+	var learner *corev1.Pod
+	w.step("learner: until it has a checkpoint, of 5,000 updates", func() string {
+		w.whole("dqn", 3)
+		learner = w.pod("dqn-learner-0")
 		w.wait("there is a checkpoint", func() (bool, error) {
-			files, err := filepath.Glob(filepath.Join(shared, "*.safetensors"))
-			return len(files) > 0, err
+			_, err := os.Stat(filepath.Join(shared, "checkpoint.safetensors"))
+			return err == nil, nil
 		})
+		w.killProcess(learner)
 		return ""
 	})
-	w.step("learner: its process is killed, until a new one runs", func() string {
-		before := w.pod("dqn-learner-0")
-		w.killProcess(before)
-		w.replaced(before)
+	w.step("learner: its process was killed, until a new one runs", func() string {
+		w.replaced(learner)
 		return ""
 	})
 	w.step("learner: resumes, until Succeeded", func() string {
@@ -259,8 +263,11 @@ func killLearner(w *world) {
 			w.Error("no failure was counted")
 		}
 		log := w.kube("logs", "dqn-learner-0")
-		first := regexp.MustCompile(`steps +\d+`).FindString(log)
-		return "first line after the restart: " + first + "; last: " + lastLine(log, "steps ")
+		first := regexp.MustCompile(`steps +(\d+)`).FindStringSubmatch(log)
+		if steps, _ := strconv.Atoi(first[1]); steps < 5000 {
+			w.Errorf("it began anew:\n%s", log)
+		}
+		return fmt.Sprintf("%d failures; first after the kill: %s; last: %s", j.Status.Restarts, first[0], lastLine(log, "steps "))
 	})
 }
 
@@ -299,6 +306,16 @@ func twoNamespaces(w *world) {
 			}
 		}
 		return ""
+	})
+	w.step("one of them is deleted: until all of it is gone; the other runs on", func() string {
+		before := w.lives("steady")
+		other.kube("delete", "dijob", "steady", "--cascade=foreground", "--timeout=5m")
+		if left := other.kube("get", "pods,services,secrets,networkpolicies", "--output=name"); left != "" {
+			w.Errorf("left behind: %s", left)
+		}
+		text := w.exchange("steady", 3)
+		w.undisturbed("steady", before, 3)
+		return text
 	})
 }
 

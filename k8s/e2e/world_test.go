@@ -93,7 +93,8 @@ func (w *world) namespace(name string) {
 				w.Logf("%s %s on %s:\n%s", p.Name, p.Status.Phase, p.Spec.NodeName, out)
 			}
 		}
-		w.kube("delete", "namespace", name, "--timeout=5m")
+		w.kube("delete", "dijobs,jobs", "--all", "--cascade=foreground", "--timeout=5m")
+		w.kube("delete", "namespace", name, "--wait=false")
 	})
 }
 
@@ -323,6 +324,9 @@ func (w *world) exchange(job string, nodes int) string {
 func (w *world) undisturbed(job string, before map[string]string, first int) {
 	w.Helper()
 	now := w.lives(job)
+	if len(before) < first {
+		w.Errorf("only %v were heard of before", before)
+	}
 	for _, pod := range slices.Sorted(maps.Keys(before)) {
 		if rank, _ := strconv.Atoi(strings.SplitN(before[pod], "/", 2)[0]); rank < first && now[pod] != before[pod] {
 			w.Errorf("%s was disturbed: it was %s and is %s", pod, before[pod], now[pod])
