@@ -62,7 +62,7 @@ func supervise() int {
 		fmt.Fprintln(os.Stderr, "e2e: another run holds /run/lock/"+ours+":", err)
 		return 1
 	}
-	defer os.Remove(lock.Name())
+	defer func() { _ = os.Remove(lock.Name()) }()
 	if err := cleanUp(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: clean up after an earlier run:", err)
 		return 1
@@ -125,7 +125,7 @@ func beInit() int {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // an errno
+		case err == syscall.EINTR:
 		case err != nil:
 			return 1
 		case pid == cmd.Process.Pid && status.Exited():

@@ -135,7 +135,7 @@ spec:
 func disturb(w *world) {
 	shared := w.volume()
 	w.apply(steadyJob)
-	w.step("steady: 3 nodes exchange events", func() string { return w.exchange("steady", 3) })
+	w.step("steady: 3 nodes exchange events", func() string { return w.exchange(3) })
 
 	w.step("a collector's pod is deleted by force", func() string {
 		before := w.pod("steady-collector-0")
@@ -145,7 +145,7 @@ func disturb(w *world) {
 		if j.Status.Restarts != 0 {
 			w.Errorf("a deleted pod counts as %d failures", j.Status.Restarts)
 		}
-		return w.exchange("steady", 3)
+		return w.exchange(3)
 	})
 	w.step("a collector's process is killed", func() string {
 		before, failures := w.pod("steady-collector-0"), w.job("steady", "", nil).Status.Restarts
@@ -154,23 +154,23 @@ func disturb(w *world) {
 		if j := w.whole("steady", 3); j.Status.Restarts != failures+1 {
 			w.Errorf("%d failures, want %d", j.Status.Restarts, failures+1)
 		}
-		return w.exchange("steady", 3)
+		return w.exchange(3)
 	})
 	w.step("kubectl scale up, from 2 to 4 collectors", func() string {
-		before := w.lives("steady")
+		before := w.lives()
 		w.kube("scale", "dijob/steady", "--replicas=4")
 		w.whole("steady", 5)
-		text := w.exchange("steady", 5)
-		w.undisturbed("steady", before, 3)
+		text := w.exchange(5)
+		w.undisturbed(before)
 		return text
 	})
 	w.step("kubectl scale down, to 2 collectors", func() string {
-		before := w.lives("steady")
+		before := w.lives()
 		w.kube("scale", "dijob/steady", "--replicas=2")
 		w.wait("the pods too many are gone", func() (bool, error) { return len(w.pods("steady")) == 3, nil })
 		w.whole("steady", 3)
-		text := w.exchange("steady", 3)
-		w.undisturbed("steady", before, 3)
+		text := w.exchange(3)
+		w.undisturbed(before)
 		return text
 	})
 
@@ -188,13 +188,13 @@ func disturb(w *world) {
 	cut := w.machines[i]
 	w.Cleanup(func() { must(w, cut.link("up")) })
 	w.step("the link of a machine with a collector is cut for 3 s", func() string {
-		before, failed := w.lives("steady"), w.failures("steady")
+		before, failed := w.lives(), w.failures()
 		must(w, cut.link("down"))
 		pause(3)
 		must(w, cut.link("up"))
-		text := w.exchange("steady", 3)
-		w.undisturbed("steady", before, 3)
-		if after := w.failures("steady"); after != failed {
+		text := w.exchange(3)
+		w.undisturbed(before)
+		if after := w.failures(); after != failed {
 			w.Errorf("%d emits have failed", after-failed)
 		}
 		return text
@@ -218,16 +218,16 @@ func disturb(w *world) {
 			w.Errorf("%s is on the machine that is cut off", p.Name)
 		}
 		w.whole("steady", 3)
-		return w.exchange("steady", 3)
+		return w.exchange(3)
 	})
 	w.step("the link is healed: until the machine is Ready, and the old pod has ended there", func() string {
-		before := w.lives("steady")
+		before := w.lives()
 		must(w, cut.link("up"))
 		w.kube("wait", "node/"+cut.name, "--for=condition=Ready", "--timeout=5m")
 		w.kube("taint", "node", cut.name, "node.kubernetes.io/out-of-service-")
 		w.wait("the old container has ended", func() (bool, error) { return len(processesOf(&victim)) == 0, nil })
-		text := w.exchange("steady", 3)
-		w.undisturbed("steady", before, 3)
+		text := w.exchange(3)
+		w.undisturbed(before)
 		return text
 	})
 	w.step("steady: told to stop, until Succeeded", func() string {
@@ -292,10 +292,10 @@ func twoNamespaces(w *world) {
 		}
 		for _, x := range []*world{w, other} {
 			x.whole("steady", 3)
-			x.exchange("steady", 3)
+			x.exchange(3)
 		}
-		known := other.lives("steady")
-		for pod, line := range w.lines("steady") {
+		known := other.lives()
+		for pod, line := range w.lines() {
 			if len(line.Heard) != 2 {
 				w.Errorf("%s has heard %v, want two others", pod, line.Heard)
 			}
@@ -308,13 +308,13 @@ func twoNamespaces(w *world) {
 		return ""
 	})
 	w.step("one of them is deleted: until all of it is gone; the other runs on", func() string {
-		before := w.lives("steady")
+		before := w.lives()
 		other.kube("delete", "dijob", "steady", "--cascade=foreground", "--timeout=5m")
 		if left := other.kube("get", "pods,services,secrets,networkpolicies", "--output=name"); left != "" {
 			w.Errorf("left behind: %s", left)
 		}
-		text := w.exchange("steady", 3)
-		w.undisturbed("steady", before, 3)
+		text := w.exchange(3)
+		w.undisturbed(before)
 		return text
 	})
 }

@@ -128,7 +128,7 @@ func (w *world) volume() string {
 	w.Helper()
 	path := filepath.Join(folder, "shared", w.ns)
 	must(w, os.Mkdir(path, 0o755))
-	must(w, os.Chmod(path, 0o777)) //nolint:gosec // pods are other users
+	must(w, os.Chmod(path, 0o777))
 	w.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolume
@@ -247,12 +247,12 @@ type line struct {
 // life names one life of the node that says l, as others know it.
 func (l line) life() string { return fmt.Sprintf("%d/%d", l.Node, l.Life) }
 
-// lines are what each node of a job has said last, by pod; nodes that have said
-// nothing yet are not among them.
-func (w *world) lines(job string) map[string]line {
+// lines are what each node of the job steady has said last, by pod; nodes that have
+// said nothing yet are not among them.
+func (w *world) lines() map[string]line {
 	w.Helper()
 	said := map[string]line{}
-	for _, p := range w.pods(job) {
+	for _, p := range w.pods("steady") {
 		log, err := w.kubectl("--namespace", w.ns, "logs", p.Name, "--tail=20")
 		if err != nil {
 			continue // its container has not started, or its machine is cut off
@@ -266,33 +266,33 @@ func (w *world) lines(job string) map[string]line {
 	return said
 }
 
-// lives are the lives of a job's nodes, by pod.
-func (w *world) lives(job string) map[string]string {
+// lives are the lives of the job's nodes, by pod.
+func (w *world) lives() map[string]string {
 	w.Helper()
 	lives := map[string]string{}
-	for pod, l := range w.lines(job) {
+	for pod, l := range w.lines() {
 		lives[pod] = l.life()
 	}
 	return lives
 }
 
 // failures is how many emits of the job's nodes have failed.
-func (w *world) failures(job string) (n uint64) {
+func (w *world) failures() (n uint64) {
 	w.Helper()
-	for _, l := range w.lines(job) {
+	for _, l := range w.lines() {
 		n += l.Failed
 	}
 	return n
 }
 
-// exchange waits until every node of a job has heard every other say something that
+// exchange waits until every node of the job has heard every other say something that
 // was said after the call, nothing lost or repeated of what those say that live now.
-func (w *world) exchange(job string, nodes int) string {
+func (w *world) exchange(nodes int) string {
 	w.Helper()
 	began := map[string]line{}
 	var said map[string]line
-	w.wait(fmt.Sprintf("the %d nodes of %s all hear each other", nodes, job), func() (bool, error) {
-		said = w.lines(job)
+	w.wait(fmt.Sprintf("the %d nodes all hear each other", nodes), func() (bool, error) {
+		said = w.lines()
 		for pod, l := range said {
 			if b, ok := began[pod]; !ok || b.life() != l.life() {
 				began[pod] = l
@@ -320,10 +320,11 @@ func (w *world) exchange(job string, nodes int) string {
 	return fmt.Sprintf("%d events heard so far, none lost or repeated", heard)
 }
 
-// undisturbed checks that the first nodes of a job, by rank, live on as before.
-func (w *world) undisturbed(job string, before map[string]string, first int) {
+// undisturbed checks that the first three nodes of the job live on as before.
+func (w *world) undisturbed(before map[string]string) {
 	w.Helper()
-	now := w.lives(job)
+	const first = 3
+	now := w.lives()
 	if len(before) < first {
 		w.Errorf("only %v were heard of before", before)
 	}
