@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -181,12 +180,15 @@ func disturb(w *world) {
 			victim = p
 		}
 	}
-	i := slices.IndexFunc(w.machines, func(m *machine) bool { return m.name == victim.Spec.NodeName })
-	if i < 0 {
+	if victim.Name == "" {
 		w.Fatalf("all pods are on %s", learner)
 	}
-	cut := w.machines[i]
-	w.Cleanup(func() { must(w, cut.link("up")) })
+	cut := w.machineOf(&victim)
+	w.Cleanup(func() {
+		for _, m := range w.machines {
+			must(w, m.link("up"))
+		}
+	})
 	w.step("the link of a machine with a collector is cut for 3 s", func() string {
 		before, failed := w.lives(), w.failures()
 		must(w, cut.link("down"))
@@ -229,6 +231,19 @@ func disturb(w *world) {
 		text := w.exchange(3)
 		w.undisturbed(before)
 		return text
+	})
+	w.step("the link is cut until the collector is evicted, and healed: until it is made again", func() string {
+		before := w.pod(victim.Name)
+		cut := w.machineOf(before)
+		if before.Spec.NodeName == learner {
+			w.Fatalf("%s is where the learner is", before.Name)
+		}
+		must(w, cut.link("down"))
+		w.wait("the collector is evicted", func() (bool, error) { return w.pod(before.Name).DeletionTimestamp != nil, nil })
+		must(w, cut.link("up"))
+		w.replaced(before)
+		w.whole("steady", 3)
+		return w.exchange(3)
 	})
 	w.step("steady: told to stop, until Succeeded", func() string {
 		must(w, os.WriteFile(filepath.Join(shared, "stop"), nil, 0o600))
@@ -274,7 +289,7 @@ func killLearner(w *world) {
 // withoutOperator runs what ditask k8s manifest prints.
 func withoutOperator(w *world) {
 	w.kube("create", "secret", "generic", "dqn-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
-	w.step("ditask k8s manifest | kubectl apply: 4 pods, until Complete", func() string {
+	w.step("what ditask k8s manifest prints: 4 pods, until Complete", func() string {
 		w.apply(w.ditask("k8s", "manifest", "--name", "dqn", "--image", dqnImage, "--pods", "4"))
 		w.kube("wait", "job/dqn", "--for=condition=Complete", "--timeout=15m")
 		return lastLine(w.kube("logs", "--selector=batch.kubernetes.io/job-completion-index=0", "--tail=-1"), "steps ")

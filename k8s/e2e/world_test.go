@@ -30,11 +30,13 @@ type report struct{ head, rows []string }
 
 // step does one thing, and writes it down with what do has to say of it.
 func (r *report) step(t *testing.T, what string, do func() string) {
-	began := time.Now()
-	said := do()
-	row := fmt.Sprintf("| %s | %.1f s | %s |", what, time.Since(began).Seconds(), strings.ReplaceAll(strings.Join(strings.Fields(said), " "), "|", "/"))
-	r.rows = append(r.rows, row)
-	t.Log(row)
+	began, said := time.Now(), "failed"
+	defer func() {
+		said = strings.ReplaceAll(strings.Join(strings.Fields(said), " "), "|", "/")
+		r.rows = append(r.rows, fmt.Sprintf("| %s | %.1f s | %s |", what, time.Since(began).Seconds(), said))
+		t.Log(r.rows[len(r.rows)-1])
+	}()
+	said = do()
 }
 
 // versions writes down what the cluster is made of.
@@ -197,6 +199,16 @@ func (w *world) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{}
 	must(w, w.client.Get(context.Background(), client.ObjectKey{Namespace: w.ns, Name: name}, p))
 	return p
+}
+
+// machineOf is where a pod runs.
+func (w *world) machineOf(p *corev1.Pod) *machine {
+	w.Helper()
+	i := slices.IndexFunc(w.machines, func(m *machine) bool { return m.name == p.Spec.NodeName })
+	if i < 0 {
+		w.Fatalf("%s is on no machine", p.Name)
+	}
+	return w.machines[i]
 }
 
 // replaced waits for a pod in the place of another: same name, same rank, and ready.
