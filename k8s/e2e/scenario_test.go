@@ -44,7 +44,7 @@ func TestKubernetes(t *testing.T) {
 		test func(*world)
 	}{
 		{"operator", installOperator}, {"dqn", learn}, {"steady", disturb}, {"learner", killLearner},
-		{"manifest", withoutOperator}, {"twins", twoNamespaces}, {"image", noImage},
+		{"manifest", withoutOperator}, {"commands", commands}, {"twins", twoNamespaces}, {"image", noImage},
 	} {
 		done := t.Run(s.name, func(t *testing.T) {
 			w := &world{T: t, cluster: c, report: r, ns: "ditask-system"}
@@ -82,8 +82,7 @@ func installOperator(w *world) {
 func learn(w *world) {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(kubetest.Repository()), "docs", "kubernetes.md"))
 	must(w, err)
-	_, after, _ := strings.Cut(string(text), "```yaml\n")
-	manifest, _, _ := strings.Cut(after, "```")
+	manifest := regexp.MustCompile("(?s)```yaml\n(apiVersion: ditask.dev/.*?)```").FindStringSubmatch(string(text))[1]
 	manifest = strings.ReplaceAll(manifest, "ghcr.io/ditask/dqn:latest", dqnImage)
 	w.step("dqn of docs/kubernetes.md: apply, until all 4 run", func() string {
 		w.apply(manifest)
@@ -289,10 +288,35 @@ func killLearner(w *world) {
 // withoutOperator runs what ditask k8s manifest prints.
 func withoutOperator(w *world) {
 	w.kube("create", "secret", "generic", "dqn-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
-	w.step("what ditask k8s manifest prints: 4 pods, until Complete", func() string {
-		w.apply(w.ditask("k8s", "manifest", "--name", "dqn", "--image", dqnImage, "--pods", "4"))
+	w.step("an Indexed Job by ditask k8s manifest and kubectl apply: 4 pods, until Complete", func() string {
+		w.apply(w.ditask("manifest", "--name", "dqn", "--image", dqnImage, "--pods", "4"))
 		w.kube("wait", "job/dqn", "--for=condition=Complete", "--timeout=15m")
 		return lastLine(w.kube("logs", "--selector=batch.kubernetes.io/job-completion-index=0", "--tail=-1"), "steps ")
+	})
+}
+
+// commands uses those of ditask in place of kubectl; submit ends with the job's exit
+// code.
+func commands(w *world) {
+	w.step("an Indexed Job by ditask k8s submit: 4 pods, until it ends", func() string {
+		return lastLine(w.ditask("submit", "--name", "dqn", "--image", dqnImage, "--pods", "4"), "steps ")
+	})
+	w.step("a DIJob by ditask k8s submit: 4 pods, until it ends", func() string {
+		return lastLine(w.ditask("submit", "--kind", "dijob", "--name", "roles", "--image", dqnImage,
+			"--task", "learner:learner:1", "--task", "evaluator:evaluator:1", "--task", "collector:collector:2"), "steps ")
+	})
+	w.step("ditask k8s status, logs and delete of both, until all of them is gone", func() string {
+		for _, job := range []string{"dqn", "roles"} {
+			if out := w.ditask("status", job); !strings.Contains(out, "Succeeded") && !strings.Contains(out, "Complete") {
+				w.Errorf("status of %s: %s", job, out)
+			}
+			if out := w.ditask("logs", job, "--rank", "0"); !strings.Contains(out, "steps ") {
+				w.Errorf("logs of %s: %s", job, out)
+			}
+			w.ditask("delete", job)
+		}
+		w.gone()
+		return ""
 	})
 }
 
@@ -325,9 +349,7 @@ func twoNamespaces(w *world) {
 	w.step("one of them is deleted: until all of it is gone; the other runs on", func() string {
 		before := w.lives()
 		other.kube("delete", "dijob", "steady", "--cascade=foreground", "--timeout=5m")
-		if left := other.kube("get", "pods,services,secrets,networkpolicies", "--output=name"); left != "" {
-			w.Errorf("left behind: %s", left)
-		}
+		other.gone()
 		text := w.exchange(3)
 		w.undisturbed(before)
 		return text

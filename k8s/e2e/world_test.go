@@ -114,12 +114,27 @@ func (w *world) apply(manifest string) {
 	must(w, err)
 }
 
-// ditask runs ditask outside of the cluster.
+// ditask runs a command of ditask k8s outside of the cluster, which must end well.
 func (w *world) ditask(args ...string) string {
 	w.Helper()
-	out, err := exec.Command(filepath.Join(folder, "build", "ditask"), args...).Output()
-	must(w, err)
+	cmd := exec.Command(filepath.Join(folder, "build", "ditask"), append([]string{"k8s", args[0], "--namespace", w.ns}, args[1:]...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		w.Fatalf("ditask k8s %s: %v\n%s%s", strings.Join(args, " "), err, out, &stderr)
+	}
 	return string(out)
+}
+
+// gone waits until nothing of any job is left in the namespace.
+func (w *world) gone() {
+	w.Helper()
+	w.wait("nothing is left", func() (bool, error) {
+		left := w.kube("get", "dijobs,jobs,pods,services,secrets,networkpolicies", "--output=name")
+		return left == "", nil
+	})
 }
 
 func (w *world) wait(what string, is func() (bool, error)) { w.Helper(); must(w, w.until(what, is)) }
