@@ -92,7 +92,7 @@ KUBE_VERSION  = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' k8s/interna
 k8s: control-plane $(LINT) ## the nested module k8s: generated files, vet, lint, tests on a real API server
 	@sums() { cat k8s/api/v1alpha1/zz_generated.deepcopy.go k8s/config/crd/*.yaml k8s/chart/crds/*.yaml | sha256sum; }; before=$$(sums); \
 		(cd k8s && $(GO) generate ./...); [ "$$before" = "$$(sums)" ] || { echo "go generate has changed files of k8s: commit them"; exit 1; }
-	cd k8s && $(GO) vet ./... && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
+	cd k8s && $(GO) vet -tags e2e ./... && $(CURDIR)/$(LINT) run --allow-parallel-runners --build-tags e2e --config $(CURDIR)/.golangci.yml ./...
 	cd k8s && KUBEBUILDER_ASSETS=$(CONTROL_PLANE) $(GO) test -race -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: control-plane
