@@ -68,10 +68,7 @@ func supervise() int {
 		return 1
 	}
 	before := traces()
-	code := again("init", &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS,
-		Pdeathsig: syscall.SIGKILL,
-	})
+	code := runInit()
 	if err := cleanUp(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: clean up:", err)
 		code = 1
@@ -85,15 +82,17 @@ func supervise() int {
 	return code
 }
 
-// again runs this program as another stage, and returns its exit code. A signal
-// kills it.
-func again(as string, attr *syscall.SysProcAttr) int {
+// runInit runs this program as the first process of new namespaces, and returns its
+// exit code. It is killed by a signal to this process, and by the end of it.
+func runInit() int {
 	runtime.LockOSThread() // whose end would be that of the child
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, attr
-	cmd.Env = append(os.Environ(), stage+"="+as)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), stage+"=init")
+	cmd.SysProcAttr = newSpaces()
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
@@ -105,6 +104,11 @@ func again(as string, attr *syscall.SysProcAttr) int {
 		return 1
 	}
 	return 0
+}
+
+// newSpaces asks for namespaces of its own. Mounts of the new one are not seen outside.
+func newSpaces() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
 }
 
 // beInit is the first process of the namespaces: it runs the test, and takes in
@@ -156,7 +160,7 @@ func missingParts() (missing []string) {
 		missing = append(missing, "no cgroups at "+cgroups)
 	}
 	probe := exec.Command("ip", "link", "add", "probe", "type", "bridge")
-	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
+	probe.SysProcAttr = newSpaces()
 	if out, err := probe.CombinedOutput(); err != nil {
 		missing = append(missing, fmt.Sprintf("no network, mount and process namespaces with a bridge: %v %s", err, bytes.TrimSpace(out)))
 	}
@@ -224,27 +228,15 @@ func traces() (found []string) {
 			found = append(found, "mount "+strings.TrimSpace(line))
 		}
 	}
-	links, _ := os.ReadDir("/sys/class/net")
-	for _, l := range links {
-		found = append(found, "network device "+l.Name())
-	}
-	spaces, _ := os.ReadDir("/run/netns")
-	for _, s := range spaces {
-		found = append(found, "network namespace "+s.Name())
+	for _, pattern := range []string{"/sys/class/net/hub", "/sys/class/net/node-*", cgroups + "/" + cgroup, cgroups + "/*/" + cgroup} {
+		paths, _ := filepath.Glob(pattern)
+		found = append(found, paths...)
 	}
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, c := range commands {
 		line, _ := os.ReadFile(c)
 		if text := string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})); strings.Contains(text, ours) || strings.Contains(text, "containerd-shim") {
 			found = append(found, "process "+filepath.Base(filepath.Dir(c))+" "+text)
-		}
-	}
-	for _, h := range hierarchies() {
-		groups, _ := filepath.Glob(h + "/*")
-		for _, g := range groups {
-			if info, err := os.Stat(g); err == nil && info.IsDir() {
-				found = append(found, "cgroup "+g)
-			}
 		}
 	}
 	return found
