@@ -114,6 +114,10 @@ spec:
     template: &node
       metadata: {labels: {app: steady}}
       spec:
+        affinity: # collectors are not where the learner is
+          podAntiAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+            - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: steady, ditask.dev/type: learner}}}
         topologySpreadConstraints:
         - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: steady}}}
         containers:
@@ -172,16 +176,7 @@ func disturb(w *world) {
 		return text
 	})
 
-	learner := w.pod("steady-learner-0").Spec.NodeName
-	var victim corev1.Pod
-	for _, p := range w.pods("steady") {
-		if p.Spec.NodeName != learner {
-			victim = p
-		}
-	}
-	if victim.Name == "" {
-		w.Fatalf("all pods are on %s", learner)
-	}
+	victim := *w.pod("steady-collector-1")
 	cut := w.machineOf(&victim)
 	w.Cleanup(func() {
 		for _, m := range w.machines {
@@ -232,17 +227,21 @@ func disturb(w *world) {
 		return text
 	})
 	w.step("the link is cut until the collector is evicted, and healed: until it is made again", func() string {
-		before := w.pod(victim.Name)
+		before, lives := w.pod(victim.Name), w.lives()
 		cut := w.machineOf(before)
-		if before.Spec.NodeName == learner {
-			w.Fatalf("%s is where the learner is", before.Name)
+		for _, p := range w.pods("steady") {
+			if p.Spec.NodeName == cut.name {
+				delete(lives, p.Name)
+			}
 		}
 		must(w, cut.link("down"))
 		w.wait("the collector is evicted", func() (bool, error) { return w.pod(before.Name).DeletionTimestamp != nil, nil })
 		must(w, cut.link("up"))
 		w.replaced(before)
 		w.whole("steady", 3)
-		return w.exchange(3)
+		text := w.exchange(3)
+		w.undisturbed(lives)
+		return text
 	})
 	w.step("steady: told to stop, until Succeeded", func() string {
 		must(w, os.WriteFile(filepath.Join(shared, "stop"), nil, 0o600))
