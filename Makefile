@@ -22,7 +22,7 @@ FILTER = awk '/^=== / || /^ *--- PASS/ || /no test files/ {next} {print; fflush(
 
 .PHONY: help
 help: ## list what make can do
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/ditask, one static file
@@ -92,7 +92,7 @@ KUBE_VERSION  = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' k8s/interna
 k8s: control-plane $(LINT) ## the nested module k8s: generated files, vet, lint, tests on a real API server
 	@sums() { cat k8s/api/v1alpha1/zz_generated.deepcopy.go k8s/config/crd/*.yaml k8s/chart/crds/*.yaml | sha256sum; }; before=$$(sums); \
 		(cd k8s && $(GO) generate ./...); [ "$$before" = "$$(sums)" ] || { echo "go generate has changed files of k8s: commit them"; exit 1; }
-	cd k8s && $(GO) vet ./... && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
+	cd k8s && $(GO) vet -tags e2e ./... && $(CURDIR)/$(LINT) run --allow-parallel-runners --build-tags e2e --config $(CURDIR)/.golangci.yml ./...
 	cd k8s && KUBEBUILDER_ASSETS=$(CONTROL_PLANE) $(GO) test -race -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: control-plane
@@ -101,6 +101,24 @@ control-plane: $(CONTROL_PLANE)/kubectl ## etcd, kube-apiserver and others, buil
 
 KUBE_FLAGS = -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) -X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+
+COREDNS_VERSION := v1.14.7
+COREDNS = .tools/coredns-$(COREDNS_VERSION)
+
+.PHONY: e2e-kubernetes
+e2e-kubernetes: control-plane $(CONTROL_PLANE)/node $(COREDNS) ## the operator and jobs on a Kubernetes with three kubelets; needs root
+	@.ci/deps containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins ip:iproute2 iptables:iptables nsenter:util-linux
+	cd k8s && $(GO) test -tags e2e -c -o $(CURDIR)/.tools/e2e-kubernetes ./e2e
+	@cd k8s/e2e && KUBEBUILDER_ASSETS=$(CONTROL_PLANE) COREDNS=$(CURDIR)/$(COREDNS) $(CURDIR)/.tools/e2e-kubernetes -test.v -test.timeout 1h
+
+$(CONTROL_PLANE)/node: k8s/internal/controlplane/node/main.go
+	@mkdir -p $(@D)
+	cd k8s/internal/controlplane && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w $(KUBE_FLAGS)' -o $@ ./node
+
+$(COREDNS):
+	@mkdir -p .tools/install
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools/install $(GO) install -ldflags '-s -w' github.com/coredns/coredns@$(COREDNS_VERSION)
+	@mv .tools/install/coredns $@
 
 $(CONTROL_PLANE)/kubectl:
 	@mkdir -p $(@D)

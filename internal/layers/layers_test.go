@@ -92,6 +92,7 @@ internal/bench -> std
 internal/bench (test) -> parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
+internal/faultlab/steady -> std parallel task
 internal/faultlab/chaos -> std
 internal/faultlab/chaos (test) -> internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
 internal/layers -> std

@@ -1,0 +1,15 @@
+// Command pause does nothing until it is told to end: it is the process that holds
+// the namespaces of a pod.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}

@@ -1,0 +1,369 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/ditask/ditask/k8s/api/v1alpha1"
+	"github.com/ditask/ditask/k8s/internal/kubetest"
+)
+
+// TestKubernetes does with ditask what a user does, and to it what a cluster does.
+func TestKubernetes(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	out := filepath.Join(filepath.Dir(kubetest.Repository()), "runs", "e2e-kubernetes")
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	r := &report{}
+	defer func() { r.write(t, out) }()
+	var c *cluster
+	r.step(t, "images built and packed", func() string { must(t, buildImages()); return "" })
+	r.step(t, "control plane and 3 machines ready", func() string {
+		var err error
+		c, err = newCluster(out, 3)
+		must(t, err)
+		return ""
+	})
+	r.versions(t, c)
+	for _, s := range []struct {
+		name string
+		test func(*world)
+	}{
+		{"operator", installOperator}, {"dqn", learn}, {"steady", disturb}, {"learner", killLearner},
+		{"manifest", withoutOperator}, {"commands", commands}, {"twins", twoNamespaces}, {"image", noImage},
+	} {
+		done := t.Run(s.name, func(t *testing.T) {
+			w := &world{T: t, cluster: c, report: r, ns: "ditask-system"}
+			if s.name != "operator" {
+				w.namespace(s.name)
+			}
+			s.test(w)
+		})
+		if s.name == "operator" && !done {
+			return
+		}
+	}
+}
+
+// installOperator follows docs/kubernetes.md; with kustomize edit set image it would
+// write into the repository.
+func installOperator(w *world) {
+	config := filepath.Join(folder, "config")
+	must(w, os.CopyFS(config, os.DirFS(filepath.Join(kubetest.Repository(), "config"))))
+	file := filepath.Join(config, "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	must(w, err)
+	image, tag, _ := strings.Cut(operatorImage, ":")
+	edited := regexp.MustCompile(`newName: .*\n( *)newTag: .*`).ReplaceAllString(string(text), "newName: "+image+"\n${1}newTag: \""+tag+"\"")
+	must(w, os.WriteFile(file, []byte(edited), 0o600))
+	w.step("operator: kubectl apply -k, until both of it are ready", func() string {
+		w.kube("apply", "-k", config)
+		w.kube("wait", "crd/dijobs.ditask.dev", "--for=condition=Established", "--timeout=5m")
+		w.kube("rollout", "status", "deployment/ditask-operator", "--timeout=5m")
+		return ""
+	})
+}
+
+// learn runs the example of docs/kubernetes.md.
+func learn(w *world) {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(kubetest.Repository()), "docs", "kubernetes.md"))
+	must(w, err)
+	manifest := regexp.MustCompile("(?s)```yaml\n(apiVersion: ditask.dev/.*?)```").FindStringSubmatch(string(text))[1]
+	manifest = strings.ReplaceAll(manifest, "ghcr.io/ditask/dqn:latest", dqnImage)
+	w.step("dqn of docs/kubernetes.md: apply, until all 4 run", func() string {
+		w.apply(manifest)
+		w.job("dqn", "runs", func(j *v1alpha1.DIJob) bool { return j.Status.Ready == 4 || succeeded(j) })
+		return ""
+	})
+	w.step("dqn: until Succeeded, CartPole at 475", func() string {
+		j := w.job("dqn", "succeeds", succeeded)
+		log := w.kube("logs", "dqn-learner-0")
+		if !strings.Contains(log, "eval") || j.Status.Restarts != 0 || j.Status.Preemptions != 0 {
+			w.Errorf("%d restarts, %d preemptions; the learner's log:\n%s", j.Status.Restarts, j.Status.Preemptions, log)
+		}
+		return lastLine(log, "steps ")
+	})
+}
+
+const steadyJob = `
+apiVersion: ditask.dev/v1alpha1
+kind: DIJob
+metadata: {name: steady}
+spec:
+  minReplicas: 1
+  maxReplicas: 4
+  backoffLimit: 10
+  tasks:
+  - name: learner
+    type: learner
+    replicas: 1
+    template: &node
+      metadata: {labels: {app: steady}}
+      spec:
+        affinity: # collectors are not where the learner is
+          podAntiAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+            - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: steady, ditask.dev/type: learner}}}
+        topologySpreadConstraints:
+        - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: steady}}}
+        containers:
+        - name: node
+          image: ` + steadyImage + `
+          args: [--package, /program, --parallel-workers, "1", --auto-recover, --dir, /runs]
+          resources: {requests: {cpu: 100m, memory: 64Mi}}
+          volumeMounts: [{name: runs, mountPath: /runs}]
+        volumes: [{name: runs, persistentVolumeClaim: {claimName: runs}}]
+  - name: collector
+    type: collector
+    replicas: 2
+    template: *node
+`
+
+// disturb kills, scales and cuts off nodes of a job that runs all the while.
+func disturb(w *world) {
+	shared := w.volume()
+	w.apply(steadyJob)
+	w.step("steady: 3 nodes exchange events", func() string { return w.exchange(3) })
+
+	w.step("a collector's pod is deleted by force", func() string {
+		before := w.pod("steady-collector-0")
+		w.kube("delete", "pod", before.Name, "--grace-period=0", "--force")
+		w.replaced(before)
+		j := w.whole("steady", 3)
+		if j.Status.Restarts != 0 {
+			w.Errorf("a deleted pod counts as %d failures", j.Status.Restarts)
+		}
+		return w.exchange(3)
+	})
+	w.step("a collector's process is killed", func() string {
+		before, failures := w.pod("steady-collector-0"), w.job("steady", "", nil).Status.Restarts
+		w.killProcess(before)
+		w.replaced(before)
+		if j := w.whole("steady", 3); j.Status.Restarts != failures+1 {
+			w.Errorf("%d failures, want %d", j.Status.Restarts, failures+1)
+		}
+		return w.exchange(3)
+	})
+	w.step("kubectl scale up, from 2 to 4 collectors", func() string {
+		before := w.lives()
+		w.kube("scale", "dijob/steady", "--replicas=4")
+		w.whole("steady", 5)
+		text := w.exchange(5)
+		w.undisturbed(before)
+		return text
+	})
+	w.step("kubectl scale down, to 2 collectors", func() string {
+		before := w.lives()
+		w.kube("scale", "dijob/steady", "--replicas=2")
+		w.wait("the pods too many are gone", func() (bool, error) { return len(w.pods("steady")) == 3, nil })
+		w.whole("steady", 3)
+		text := w.exchange(3)
+		w.undisturbed(before)
+		return text
+	})
+
+	victim := *w.pod("steady-collector-1")
+	cut := w.machineOf(&victim)
+	w.Cleanup(func() {
+		for _, m := range w.machines {
+			must(w, m.link("up"))
+		}
+	})
+	w.step("the link of a machine with a collector is cut for 3 s", func() string {
+		before, failed := w.lives(), w.failures()
+		must(w, cut.link("down"))
+		pause(3)
+		must(w, cut.link("up"))
+		text := w.exchange(3)
+		w.undisturbed(before)
+		if after := w.failures(); after != failed {
+			w.Errorf("%d emits have failed", after-failed)
+		}
+		return text
+	})
+	w.step("the link is cut for long: until the machine is NotReady", func() string {
+		must(w, cut.link("down"))
+		w.kube("wait", "node/"+cut.name, "--for=condition=Ready=Unknown", "--timeout=5m")
+		return ""
+	})
+	w.step("... until its pod is evicted, and stays, for nobody knows of its end", func() string {
+		w.wait("the collector is evicted", func() (bool, error) { return w.pod(victim.Name).DeletionTimestamp != nil, nil })
+		if p := w.pod(victim.Name); p.UID != victim.UID {
+			w.Errorf("there is another pod %s while the first may still run", p.Name)
+		}
+		return ""
+	})
+	w.step("... the machine is said to be out of service: until its pod runs elsewhere", func() string {
+		w.kube("taint", "node", cut.name, "node.kubernetes.io/out-of-service=gone:NoExecute")
+		p := w.replaced(&victim)
+		if p.Spec.NodeName == cut.name {
+			w.Errorf("%s is on the machine that is cut off", p.Name)
+		}
+		w.whole("steady", 3)
+		return w.exchange(3)
+	})
+	w.step("the link is healed: until the machine is Ready, and the old pod has ended there", func() string {
+		before := w.lives()
+		must(w, cut.link("up"))
+		w.kube("wait", "node/"+cut.name, "--for=condition=Ready", "--timeout=5m")
+		w.kube("taint", "node", cut.name, "node.kubernetes.io/out-of-service-")
+		w.wait("the old container has ended", func() (bool, error) { return len(processesOf(&victim)) == 0, nil })
+		text := w.exchange(3)
+		w.undisturbed(before)
+		return text
+	})
+	w.step("the link is cut until the collector is evicted, and healed: until it is made again", func() string {
+		before, lives := w.pod(victim.Name), w.lives()
+		cut := w.machineOf(before)
+		for _, p := range w.pods("steady") {
+			if p.Spec.NodeName == cut.name {
+				delete(lives, p.Name)
+			}
+		}
+		must(w, cut.link("down"))
+		w.wait("the collector is evicted", func() (bool, error) { return w.pod(before.Name).DeletionTimestamp != nil, nil })
+		must(w, cut.link("up"))
+		w.replaced(before)
+		w.whole("steady", 3)
+		text := w.exchange(3)
+		w.undisturbed(lives)
+		return text
+	})
+	w.step("steady: told to stop, until Succeeded", func() string {
+		must(w, os.WriteFile(filepath.Join(shared, "stop"), nil, 0o600))
+		w.job("steady", "succeeds", succeeded)
+		return ""
+	})
+}
+
+// killLearner kills the learner of a job that learns, when it has saved something.
+func killLearner(w *world) {
+	shared := w.volume()
+	j := strings.ReplaceAll(strings.ReplaceAll(steadyJob, steadyImage, dqnImage), "steady", "dqn")
+	w.apply(strings.Replace(j, "--dir, /runs", "--dir, /runs, --resume", 1))
+	var learner *corev1.Pod
+	w.step("learner: until it has a checkpoint, of 5,000 updates", func() string {
+		w.whole("dqn", 3)
+		learner = w.pod("dqn-learner-0")
+		w.wait("there is a checkpoint", func() (bool, error) {
+			_, err := os.Stat(filepath.Join(shared, "checkpoint.safetensors"))
+			return err == nil, nil
+		})
+		w.killProcess(learner)
+		return ""
+	})
+	w.step("learner: its process was killed, until a new one runs", func() string {
+		w.replaced(learner)
+		return ""
+	})
+	w.step("learner: resumes, until Succeeded", func() string {
+		j := w.job("dqn", "succeeds", succeeded)
+		if j.Status.Restarts < 1 {
+			w.Error("no failure was counted")
+		}
+		log := w.kube("logs", "dqn-learner-0")
+		first := regexp.MustCompile(`steps +(\d+)`).FindStringSubmatch(log)
+		if steps, _ := strconv.Atoi(first[1]); steps < 5000 {
+			w.Errorf("it began anew:\n%s", log)
+		}
+		return fmt.Sprintf("%d failures; first after the kill: %s; last: %s", j.Status.Restarts, first[0], lastLine(log, "steps "))
+	})
+}
+
+// withoutOperator runs what ditask k8s manifest prints.
+func withoutOperator(w *world) {
+	w.kube("create", "secret", "generic", "dqn-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
+	w.step("an Indexed Job by ditask k8s manifest and kubectl apply: 4 pods, until Complete", func() string {
+		w.apply(w.ditask("manifest", "--name", "dqn", "--image", dqnImage, "--pods", "4"))
+		w.kube("wait", "job/dqn", "--for=condition=Complete", "--timeout=15m")
+		return lastLine(w.kube("logs", "--selector=batch.kubernetes.io/job-completion-index=0", "--tail=-1"), "steps ")
+	})
+}
+
+// commands uses those of ditask in place of kubectl; submit ends with the job's exit
+// code.
+func commands(w *world) {
+	w.step("an Indexed Job by ditask k8s submit: 4 pods, until it ends", func() string {
+		return lastLine(w.ditask("submit", "--name", "dqn", "--image", dqnImage, "--pods", "4"), "steps ")
+	})
+	w.step("a DIJob by ditask k8s submit: 4 pods, until it ends", func() string {
+		return lastLine(w.ditask("submit", "--kind", "dijob", "--name", "roles", "--image", dqnImage,
+			"--task", "learner:learner:1", "--task", "evaluator:evaluator:1", "--task", "collector:collector:2"), "steps ")
+	})
+	w.step("ditask k8s status, logs and delete of both, until all of them is gone", func() string {
+		for _, job := range []string{"dqn", "roles"} {
+			if out := w.ditask("status", job); !strings.Contains(out, "Succeeded") && !strings.Contains(out, "Complete") {
+				w.Errorf("status of %s: %s", job, out)
+			}
+			if out := w.ditask("logs", job, "--rank", "0"); !strings.Contains(out, "steps ") {
+				w.Errorf("logs of %s: %s", job, out)
+			}
+			w.ditask("delete", job)
+		}
+		w.gone()
+		return ""
+	})
+}
+
+// twoNamespaces runs two jobs of one name at once.
+func twoNamespaces(w *world) {
+	other := &world{T: w.T, cluster: w.cluster, report: w.report, ns: w.ns + "-2"}
+	other.namespace(other.ns)
+	w.step("two jobs of one name in two namespaces", func() string {
+		for _, x := range []*world{w, other} {
+			x.volume()
+			x.apply(steadyJob)
+		}
+		for _, x := range []*world{w, other} {
+			x.whole("steady", 3)
+			x.exchange(3)
+		}
+		known := other.lives()
+		for pod, line := range w.lines() {
+			if len(line.Heard) != 2 {
+				w.Errorf("%s has heard %v, want two others", pod, line.Heard)
+			}
+			for _, stranger := range known {
+				if _, met := line.Heard[stranger]; met {
+					w.Errorf("%s has heard %s of the other namespace", pod, stranger)
+				}
+			}
+		}
+		return ""
+	})
+	w.step("one of them is deleted: until all of it is gone; the other runs on", func() string {
+		before := w.lives()
+		other.kube("delete", "dijob", "steady", "--cascade=foreground", "--timeout=5m")
+		other.gone()
+		text := w.exchange(3)
+		w.undisturbed(before)
+		return text
+	})
+}
+
+// noImage runs a job of an image that no registry has.
+func noImage(w *world) {
+	w.step("an image that cannot be pulled is named", func() string {
+		w.apply(strings.Replace(strings.ReplaceAll(steadyJob, steadyImage, registry+"/absent:1"), "volumeMounts: [{name: runs, mountPath: /runs}]", "", 1))
+		w.volume()
+		j := w.job("steady", "says ImageNotPulled", func(j *v1alpha1.DIJob) bool {
+			running := meta.FindStatusCondition(j.Status.Conditions, v1alpha1.Running)
+			return running != nil && running.Reason == "ImageNotPulled" && strings.Contains(running.Message, registry+"/absent:1")
+		})
+		return meta.FindStatusCondition(j.Status.Conditions, v1alpha1.Running).Message
+	})
+}
