@@ -83,7 +83,8 @@ smoke: ## the first command of README.md, word for word
 
 .PHONY: chaos
 chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
-	$(GO) test -count=1 -timeout 0 -v ./internal/faultlab/chaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+	@$(GO) run ./internal/faultlab/clock .tools/clock
+	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 CONTROL_PLANE = $(CURDIR)/.tools/controlplane-$(shell cat k8s/internal/controlplane/{go.sum,main.go} | sha256sum | cut -c 1-12)
 KUBE_VERSION  = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' k8s/internal/controlplane/go.mod)

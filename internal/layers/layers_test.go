@@ -94,6 +94,7 @@ internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task
 internal/faultlab/chaos -> std
+internal/faultlab/clock -> std
 internal/faultlab/chaos (test) -> internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
 internal/layers -> std
 

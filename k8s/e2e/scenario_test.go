@@ -163,16 +163,27 @@ func disturb(w *world) {
 		w.kube("scale", "dijob/steady", "--replicas=4")
 		w.whole("steady", 5)
 		text := w.exchange(5)
-		w.undisturbed(before)
+		w.undisturbed(before, 3)
 		return text
 	})
-	w.step("kubectl scale down, to 2 collectors", func() string {
+	w.step("kubectl scale down, to 1 collector", func() string {
+		before, failed := w.lives(), w.failures()
+		w.kube("scale", "dijob/steady", "--replicas=1")
+		w.wait("the pods too many are gone", func() (bool, error) { return len(w.pods("steady")) == 2, nil })
+		w.whole("steady", 2)
+		text := w.exchange(2)
+		w.undisturbed(before, 2)
+		if after := w.failures(); after > failed {
+			w.Errorf("%d emits have failed", after-failed)
+		}
+		return text
+	})
+	w.step("kubectl scale up again, to 2 collectors", func() string {
 		before := w.lives()
 		w.kube("scale", "dijob/steady", "--replicas=2")
-		w.wait("the pods too many are gone", func() (bool, error) { return len(w.pods("steady")) == 3, nil })
 		w.whole("steady", 3)
 		text := w.exchange(3)
-		w.undisturbed(before)
+		w.undisturbed(before, 2)
 		return text
 	})
 
@@ -189,7 +200,7 @@ func disturb(w *world) {
 		pause(3)
 		must(w, cut.link("up"))
 		text := w.exchange(3)
-		w.undisturbed(before)
+		w.undisturbed(before, 3)
 		if after := w.failures(); after != failed {
 			w.Errorf("%d emits have failed", after-failed)
 		}
@@ -223,7 +234,7 @@ func disturb(w *world) {
 		w.kube("taint", "node", cut.name, "node.kubernetes.io/out-of-service-")
 		w.wait("the old container has ended", func() (bool, error) { return len(processesOf(&victim)) == 0, nil })
 		text := w.exchange(3)
-		w.undisturbed(before)
+		w.undisturbed(before, 3)
 		return text
 	})
 	w.step("the link is cut until the collector is evicted, and healed: until it is made again", func() string {
@@ -240,7 +251,7 @@ func disturb(w *world) {
 		w.replaced(before)
 		w.whole("steady", 3)
 		text := w.exchange(3)
-		w.undisturbed(lives)
+		w.undisturbed(lives, 3)
 		return text
 	})
 	w.step("steady: told to stop, until Succeeded", func() string {
@@ -350,7 +361,7 @@ func twoNamespaces(w *world) {
 		other.kube("delete", "dijob", "steady", "--cascade=foreground", "--timeout=5m")
 		other.gone()
 		text := w.exchange(3)
-		w.undisturbed(before)
+		w.undisturbed(before, 3)
 		return text
 	})
 }

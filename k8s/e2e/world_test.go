@@ -347,16 +347,16 @@ func (w *world) exchange(nodes int) string {
 	return fmt.Sprintf("%d events between those that live, none lost or repeated", heard)
 }
 
-// undisturbed checks that nodes of the job live on as before, of the first three by
-// rank those that are in before.
-func (w *world) undisturbed(before map[string]string) {
+// undisturbed checks that nodes of the job live on as before, of so many first ones
+// by rank those that are in before.
+func (w *world) undisturbed(before map[string]string, nodes int) {
 	w.Helper()
 	now := w.lives()
 	if len(before) == 0 {
 		w.Error("no node was heard of before")
 	}
 	for _, pod := range slices.Sorted(maps.Keys(before)) {
-		if rank, _ := strconv.Atoi(strings.SplitN(before[pod], "/", 2)[0]); rank < 3 && now[pod] != before[pod] {
+		if rank, _ := strconv.Atoi(strings.SplitN(before[pod], "/", 2)[0]); rank < nodes && now[pod] != before[pod] {
 			w.Errorf("%s was disturbed: it was %s and is %s", pod, before[pod], now[pod])
 		}
 	}

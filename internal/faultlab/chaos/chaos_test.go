@@ -63,7 +63,16 @@ var (
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
 	// The server is gone for a while, with all that it held.
 	serverFaults = []string{"server-restart"}
+	// What every carrier's nodes can suffer. The clocks of nodes jump where the
+	// program is built for it, see make chaos.
+	everyFaults = []string{"stop"}
 )
+
+// began is when this process began. What it writes down has the time since then, which
+// no jump of the clock changes.
+var began = time.Now()
+
+func now() int64 { return began.UnixNano() + int64(time.Since(began)) }
 
 // plan is what follows from a seed.
 type plan struct {
@@ -77,6 +86,7 @@ type plan struct {
 	shape   faultlab.Shape
 	pace    time.Duration
 	big     int
+	jump    int // seconds by which the clock of a node jumps, and back
 	faults  []fault
 }
 
@@ -115,7 +125,8 @@ func newPlan(seed uint64) plan {
 		p.shape = faultlab.Shape{Delay: ms(0, 30), Jitter: ms(1, 10), Piece: []int{0, 1, 1000}[r.IntN(3)], Read: 512 << 10}
 		p.big = min(p.big, 300<<10) // what is under way at the end must arrive within the grace period
 	}
-	kinds := append(slices.Clone(p.carrier.faults), "stop")
+	p.jump = []int{-3000, -70, -5, 5, 70, 3000}[r.IntN(6)]
+	kinds := slices.Concat(p.carrier.faults, everyFaults)
 	for range 1 + r.IntN(4) {
 		f := fault{kind: kinds[r.IntN(len(kinds))], a: r.IntN(p.nodes), after: ms(0, 800), lasts: ms(100, 2000)}
 		f.b = (f.a + 1 + r.IntN(p.nodes-1)) % p.nodes
@@ -386,7 +397,7 @@ func (r *round) prepare(ditask string) {
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big), "GOTRACEBACK=all")
+	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big), fmt.Sprint(varJump, "=", r.jump), "GOTRACEBACK=all")
 	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--max-retries", "20", "--grace", "30s"}, r.carrier.flags...)
 	if r.star {
 		args = append(args, "--topology", "star")
@@ -469,7 +480,7 @@ func freePorts(t *testing.T, n int) int {
 
 // fault writes down what is done.
 func (r *round) fault(name string, grave bool, nodes ...int) {
-	err := r.records.Write(faultlab.Record{Kind: faultlab.Fault, At: time.Now().UnixNano(), Event: name, Nodes: nodes, Grave: grave})
+	err := r.records.Write(faultlab.Record{Kind: faultlab.Fault, At: now(), Event: name, Nodes: nodes, Grave: grave})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -491,7 +502,7 @@ func (r *round) inject(f fault) {
 	}
 	nodes := []int{f.a, f.b}
 	switch f.kind {
-	case "stop", "kill", "link-down":
+	case "stop", "kill", "link-down", "clock":
 		nodes = nodes[:1]
 	case "server-restart":
 		nodes = nil
@@ -500,7 +511,7 @@ func (r *round) inject(f fault) {
 	switch f.kind {
 	case "kill":
 		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGKILL) == nil {
-			r.must(r.records.Write(faultlab.Record{Kind: faultlab.End, At: time.Now().UnixNano(), Who: p.who, Out: faultlab.Killed}))
+			r.must(r.records.Write(faultlab.Record{Kind: faultlab.End, At: now(), Who: p.who, Out: faultlab.Killed}))
 			r.await("a new start of the node that was killed", 40*time.Second, func() bool {
 				q := r.find(f.a)
 				return q.who.Incarnation > p.who.Incarnation && r.readyOf(q.who)
@@ -510,6 +521,11 @@ func (r *round) inject(f fault) {
 		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGSTOP) == nil {
 			r.pause(f.lasts)
 			_ = syscall.Kill(p.pid, syscall.SIGCONT)
+		}
+	case "clock":
+		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGUSR2) == nil {
+			r.pause(f.lasts)
+			_ = syscall.Kill(p.pid, syscall.SIGUSR2)
 		}
 	case "cut", "cut-close":
 		how := map[string]faultlab.How{"cut": faultlab.Break, "cut-close": faultlab.Close}[f.kind]
@@ -588,7 +604,7 @@ func (r *round) finish() faultlab.Report {
 		r.fault("kill, not recovered", true)
 		good = func(code int) bool { return code != 0 }
 		if p := r.find(r.nodes - 1); p.pid > 0 {
-			r.must(syscall.Kill(p.pid, syscall.SIGKILL), r.records.Write(faultlab.Record{Kind: faultlab.End, At: time.Now().UnixNano(), Who: p.who, Out: faultlab.Killed}))
+			r.must(syscall.Kill(p.pid, syscall.SIGKILL), r.records.Write(faultlab.Record{Kind: faultlab.End, At: now(), Who: p.who, Out: faultlab.Killed}))
 		}
 	default:
 		r.must(os.WriteFile(filepath.Join(r.dir, "stop"), nil, 0o600))
@@ -626,7 +642,7 @@ func (r *round) finish() faultlab.Report {
 // ends are the records that nodes could not write: those of the killed, and what
 // the others have said of them in their logs.
 func (r *round) ends() (out []faultlab.Record) {
-	now := time.Now().UnixNano()
+	at := now()
 	begun := map[int][]faultlab.Peer{}
 	over := map[faultlab.Peer]bool{}
 	for _, rec := range r.read() {
@@ -640,11 +656,11 @@ func (r *round) ends() (out []faultlab.Record) {
 	for id, all := range begun {
 		for _, who := range all {
 			if !over[who] && r.end == "kill-launcher" {
-				out = append(out, faultlab.Record{Kind: faultlab.End, At: now, Who: who, Out: faultlab.Killed})
+				out = append(out, faultlab.Record{Kind: faultlab.End, At: at, Who: who, Out: faultlab.Killed})
 			}
 		}
 		for peer, n := range r.lost(id) {
-			out = append(out, faultlab.Record{Kind: faultlab.Lost, At: now, Who: all[len(all)-1], Peer: faultlab.Peer{Node: peer}, Count: n, Err: "by its log"})
+			out = append(out, faultlab.Record{Kind: faultlab.Lost, At: at, Who: all[len(all)-1], Peer: faultlab.Peer{Node: peer}, Count: n, Err: "by its log"})
 		}
 	}
 	return out

@@ -25,6 +25,7 @@ const (
 	varDir    = "CHAOS_DIR"    // folder of the records, and of the file stop
 	varPace   = "CHAOS_PACE"   // the longest pause between two emits
 	varBig    = "CHAOS_BIG"    // the size of the largest message
+	varJump   = "CHAOS_JUMP"   // seconds by which the clock jumps
 	varRoutes = "CHAOS_ROUTES" // address=address ...: where this job's lines begin
 	varLoud   = "CHAOS_LOUD"   // lines of log after each emit
 )
@@ -90,7 +91,7 @@ type node struct {
 }
 
 func (n *node) record(r faultlab.Record) {
-	r.Who, r.At = n.who, time.Now().UnixNano()
+	r.Who, r.At = n.who, now()
 	if err := n.records.Write(r); err != nil {
 		panic(err) // without records there is nothing to judge
 	}

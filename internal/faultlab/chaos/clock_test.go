@@ -1,0 +1,28 @@
+//go:build linux && clockjump
+
+package chaos_test
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// A node's time of day jumps when it is told to, and back when it is told again.
+func init() {
+	everyFaults = append(everyFaults, "clock")
+	jump, err := strconv.ParseInt(os.Getenv(varJump), 10, 64)
+	if err != nil {
+		return // the laboratory itself
+	}
+	told := make(chan os.Signal, 2)
+	signal.Notify(told, syscall.SIGUSR2)
+	go func() {
+		for range told {
+			time.Jump(jump)
+			jump = -jump
+		}
+	}()
+}
