@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/task"
@@ -109,7 +110,7 @@ func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 	for id := range n {
 		addr := "unix://" + filepath.Join(dir, fmt.Sprint(id))
 		if network == "tcp" {
-			addr = "tcp://127.0.0.1:" + freePort(b)
+			addr = fmt.Sprint("tcp://127.0.0.1:", freeport.Get(b, 1))
 		}
 		addrs = append(addrs, addr)
 	}
@@ -126,17 +127,6 @@ func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 		b.Fatal(err)
 	}
 	return task.New[struct{}](node), pids
-}
-
-func freePort(b *testing.B) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 func lookup(env []string) func(string) (string, bool) {

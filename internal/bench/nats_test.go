@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router/natsbus/embedded"
@@ -29,7 +31,7 @@ const varServer = "DITASK_BENCH_SERVER"
 // natsServer starts a server in a process of its own, and returns its URL.
 func natsServer(b *testing.B) string {
 	b.Helper()
-	port := freePort(b)
+	port := strconv.Itoa(freeport.Get(b, 1))
 	url := "nats://127.0.0.1:" + port
 	child(b, varServer+"="+port)
 	nc, err := nats.Connect(url, nats.RetryOnFailedConnect(true), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))

@@ -4,47 +4,20 @@ package cli_test
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-)
 
-// freePorts is the first of so many ports in a row that were free a moment ago.
-func freePorts(t *testing.T, count int) int {
-	t.Helper()
-	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		base := first.Addr().(*net.TCPAddr).Port
-		held := []net.Listener{first}
-		for k := 1; k < count; k++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+k))
-			if err != nil {
-				break
-			}
-			held = append(held, l)
-		}
-		for _, l := range held {
-			_ = l.Close()
-		}
-		if len(held) == count {
-			return base
-		}
-	}
-	t.Fatalf("no %d free ports in a row", count)
-	return 0
-}
+	"github.com/ditask/ditask/internal/freeport"
+)
 
 // Three launchers, each with the variables of one pod, are one job: two nodes in
 // each say hello to all.
 func TestL4PodsAreOneJob(t *testing.T) {
 	const pods, workers = 3, 2
-	port := freePorts(t, pods*workers)
+	port := freeport.Get(t, pods*workers)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -122,7 +95,7 @@ func (o *output) await(t *testing.T, want string) {
 // Of three pods one is told to end, as when a job is scaled down: the others go on,
 // and are joined by a fourth, which was told of a fifth that is not there yet.
 func TestL10PodsComeAndGo(t *testing.T) {
-	port := freePorts(t, 5)
+	port := freeport.Get(t, 5)
 	outs := map[int]*output{}
 	pod := func(rank, pods int) *job {
 		j := newJob(t, nodes, "--auto-recover", "--ports", fmt.Sprint(port))

@@ -86,8 +86,9 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/certtest -> std testing internal/certs
-internal/redistest -> std testing github.com/redis/go-redis
-internal/slurmtest -> std testing internal/leak
+internal/freeport -> std testing
+internal/redistest -> std testing internal/freeport github.com/redis/go-redis
+internal/slurmtest -> std testing internal/leak internal/freeport
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
 internal/faultlab -> std
@@ -98,7 +99,7 @@ internal/faultlab/clock -> std
 internal/faultlab/chaos (test) -> internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
 internal/layers -> std
 
-... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest router/routertest
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/freeport internal/certtest router/routertest
 `
 
 // apart are the packages that do not reach each other, whatever the arrows

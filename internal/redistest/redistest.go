@@ -23,6 +23,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ditask/ditask/internal/freeport"
 )
 
 // Binary is what the package redis-server of Debian installs.
@@ -69,44 +71,23 @@ func Start(t testing.TB, args ...string) *Server {
 // --tls-port: the server then has no other port, and its value is replaced.
 func StartBinary(t testing.TB, binary string, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, binary: binary}
-	var last string
-	for range 5 { // somebody else may be quicker to take the port
-		port := freePort(t)
-		s.addr = net.JoinHostPort("127.0.0.1", port)
-		s.args = append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--enable-debug-command", "local"}, args...)
-		s.tls = false
-		for i, a := range s.args {
-			if a == "--tls-port" {
-				s.args[i+1], s.tls = port, true
-			}
-		}
-		if s.tls {
-			port = "0"
-		}
-		s.args = append(s.args, "--port", port)
-		t.Cleanup(s.Kill)
-		if last = s.run(); last == "" {
-			return s
-		}
-		if !strings.Contains(last, "in use") {
-			break
+	port := strconv.Itoa(freeport.Get(t, 1))
+	s := &Server{t: t, binary: binary, addr: net.JoinHostPort("127.0.0.1", port)}
+	s.args = append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--enable-debug-command", "local"}, args...)
+	for i, a := range s.args {
+		if a == "--tls-port" {
+			s.args[i+1], s.tls = port, true
 		}
 	}
-	t.Fatalf("%s did not start:\n%s", binary, last)
-	return nil
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	if s.tls {
+		port = "0"
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	_ = l.Close()
-	return port
+	s.args = append(s.args, "--port", port)
+	t.Cleanup(s.Kill)
+	if said := s.run(); said != "" {
+		t.Fatalf("%s did not start:\n%s", binary, said)
+	}
+	return s
 }
 
 // script runs the server until its own standard input is closed, which is also

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -31,6 +30,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ditask/ditask/internal/freeport"
 )
 
 // Packages are the packages of Debian that have Slurm's programs.
@@ -53,6 +54,7 @@ type Cluster struct {
 	conf  string
 	life  io.Closer // closing it ends everything
 	guard *exec.Cmd
+	ports func() // gives them back
 }
 
 // Programs skips the test without Slurm's programs, or fails it on CI.
@@ -155,10 +157,11 @@ func (c *Cluster) configure(cfg Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ports, err := freePorts(cfg.Nodes + 1)
+	port, give, err := freeport.Take(cfg.Nodes + 1)
 	if err != nil {
 		return "", err
 	}
+	c.ports = give
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, `ClusterName=test
 SlurmctldHost=%s(127.0.0.1)
@@ -185,30 +188,16 @@ KillWait=20
 FirstJobId=%[6]d
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 MailProg=/bin/true
-`, host, ports[0], me.Username, me.Username, c.dir, 1+rand.IntN(1_000_000)) // ports of jobs follow from their ids: another cluster on this machine has others
+`, host, port, me.Username, me.Username, c.dir, 1+rand.IntN(1_000_000)) // ports of jobs follow from their ids: another cluster on this machine has others
 	for _, line := range cfg.Conf {
 		_, _ = fmt.Fprintln(&b, line) // to memory
 	}
 	for i := range cfg.Nodes {
 		c.Nodes = append(c.Nodes, "n"+strconv.Itoa(i+1))
-		_, _ = fmt.Fprintf(&b, "NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.%d Port=%d CPUs=8 RealMemory=1000 State=UNKNOWN\n", i+1, host, 11+i, ports[i+1])
+		_, _ = fmt.Fprintf(&b, "NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.%d Port=%d CPUs=8 RealMemory=1000 State=UNKNOWN\n", i+1, host, 11+i, port+1+i)
 	}
 	_, _ = fmt.Fprintln(&b, "PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8")
 	return b.String(), nil
-}
-
-// freePorts are n ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", ":0") //nolint:noctx,gosec // a port of all addresses, for a moment
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() //nolint:errcheck // nothing was written
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out, nil
 }
 
 // guard is the parent of the daemons. When its standard input is closed, which is
@@ -288,6 +277,9 @@ func (c *Cluster) logs() string {
 // Close ends the daemons and all that runs in the cluster, and removes its
 // folder.
 func (c *Cluster) Close() error {
+	if c.ports != nil {
+		defer c.ports()
+	}
 	if c.life == nil {
 		return os.RemoveAll(c.dir)
 	}

@@ -2,16 +2,17 @@ package mesh_test
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/routertest"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -36,18 +37,13 @@ func sockets() func(testing.TB, int) string {
 	}
 }
 
-// ports gives each node of each test a port that was free a moment ago.
+// ports gives each node of each test a port.
 func ports() func(testing.TB, int) string {
 	got := map[string]string{}
 	return func(t testing.TB, node int) string {
 		key := fmt.Sprint(t.Name(), node)
 		if got[key] == "" {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[key] = "tcp://" + l.Addr().String()
-			_ = l.Close()
+			got[key] = fmt.Sprint("tcp://127.0.0.1:", freeport.Get(t, 1))
 		}
 		return got[key]
 	}

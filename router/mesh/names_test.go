@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 )
@@ -102,12 +103,7 @@ func (n *names) serve() {
 // back: every dial asks anew, and a wait says which name does not resolve.
 func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	dns := serveNames(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	_ = free.Close()
+	port := freeport.Get(t, 1)
 	open := func(node int, incarnation uint64, listen string, attach ...string) *router.Router {
 		r, err := router.New(router.Config{
 			Job: "j", Token: []byte("secret"), Node: node, Incarnation: incarnation, Expect: 2,

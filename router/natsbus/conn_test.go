@@ -21,6 +21,7 @@ import (
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
@@ -255,7 +256,7 @@ func TestServerFaultsSayWhereAndWhatToDo(t *testing.T) {
 }
 
 func TestServerThatComesLaterIsWaitedFor(t *testing.T) {
-	port := freePort(t)
+	port := freeport.Get(t, 1)
 	c := open(t, natsbus.Config{URL: "nats://127.0.0.1:" + strconv.Itoa(port)})
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
@@ -191,18 +192,15 @@ func TestR4ServerRestartsUnderTraffic(t *testing.T) {
 // cluster starts servers that know each other.
 func cluster(t *testing.T, n int) (servers []*server.Server, start func(i int) *server.Server) {
 	t.Helper()
-	var ports, routes []int
-	for range n {
-		ports, routes = append(ports, freePort(t)), append(routes, freePort(t))
-	}
+	ports, routes := freeport.Get(t, n), freeport.Get(t, n)
 	var list []string
-	for _, port := range routes {
-		list = append(list, fmt.Sprintf("nats://127.0.0.1:%d", port))
+	for i := range n {
+		list = append(list, fmt.Sprintf("nats://127.0.0.1:%d", routes+i))
 	}
 	start = func(i int) *server.Server {
 		return plain(t, server.Options{
-			Port: ports[i], ServerName: fmt.Sprint("s", i), Routes: server.RoutesFromStr(strings.Join(list, ",")),
-			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: routes[i]},
+			Port: ports + i, ServerName: fmt.Sprint("s", i), Routes: server.RoutesFromStr(strings.Join(list, ",")),
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: routes + i},
 		})
 	}
 	for i := range n {
@@ -239,16 +237,6 @@ func routesOf(s *server.Server) map[string]bool {
 		out[r.RemoteID] = true
 	}
 	return out
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func urls(servers []*server.Server) string {

@@ -35,12 +35,13 @@ type Setup struct {
 
 // lab is one job of N nodes in one process.
 type lab struct {
-	t     testing.TB
-	setup Setup
-	ctx   context.Context
-	wire  *Wire
-	nodes []*node
-	edit  func(*router.Config)
+	t      testing.TB
+	setup  Setup
+	ctx    context.Context
+	cancel context.CancelFunc
+	wire   *Wire
+	nodes  []*node
+	edit   func(*router.Config)
 }
 
 // node is one router of a lab, with what it has received.
@@ -68,7 +69,7 @@ func (s Setup) lab(t testing.TB, n int, edit func(*router.Config)) *lab {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	l := &lab{t: t, setup: s, ctx: ctx, wire: NewWire(s.Carrier(t)), edit: edit}
+	l := &lab{t: t, setup: s, ctx: ctx, cancel: cancel, wire: NewWire(s.Carrier(t)), edit: edit}
 	for id := range n {
 		l.nodes = append(l.nodes, l.node(id, n))
 	}
@@ -117,19 +118,23 @@ func (l *lab) start() {
 	l.each(l.nodes, func(n *node) error { return n.Start(l.ctx, []string{fmt.Sprintf("node.%d", n.id)}) })
 }
 
-// each calls fn for all nodes at once and fails the test on an error.
+// each calls fn for all nodes at once. The first error ends the others and fails
+// the test.
 func (l *lab) each(nodes []*node, fn func(n *node) error) {
 	l.t.Helper()
-	errs := make([]error, len(nodes))
+	var first error
+	var once sync.Once
 	var wg sync.WaitGroup
-	for i, n := range nodes {
-		wg.Go(func() { errs[i] = fn(n) })
+	for _, n := range nodes {
+		wg.Go(func() {
+			if err := fn(n); err != nil {
+				once.Do(func() { first = fmt.Errorf("node.%d: %w", n.id, err); l.cancel() })
+			}
+		})
 	}
 	wg.Wait()
-	for i, err := range errs {
-		if err != nil {
-			l.t.Fatalf("node.%d: %v", nodes[i].id, err)
-		}
+	if first != nil {
+		l.t.Fatal(first)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/faultlab"
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/internal/leak"
 )
 
@@ -442,7 +442,7 @@ func (r *round) prepare(ditask string) {
 		args = append(args, r.server.flags()...)
 	}
 	if r.carrier.lines {
-		port := freePorts(r.t, r.nodes)
+		port := freeport.Get(r.t, r.nodes)
 		args = append(args, "--ports", fmt.Sprint(port))
 		r.lines = newLines(r.t, r.seed, r.nodes, port, r.shape)
 		env = append(env, varRoutes+"="+strings.Join(r.lines.routes, " "))
@@ -458,24 +458,6 @@ func (r *round) command(env, args []string) {
 		cmd.Stdout = out
 	}
 	r.jobs, r.out = append(r.jobs, cmd), append(r.out, out)
-}
-
-// freePorts finds n ports in a row.
-func freePorts(t *testing.T, n int) int {
-	for range 100 {
-		base, free := 20000+rand.IntN(10000), true
-		for k := range n {
-			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", base+k))
-			if free = free && err == nil; err == nil {
-				_ = l.Close()
-			}
-		}
-		if free {
-			return base
-		}
-	}
-	t.Fatal("no free ports")
-	return 0
 }
 
 // fault writes down what is done.
