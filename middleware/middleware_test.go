@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/middleware"
 	"github.com/ditask/ditask/task"
 )
@@ -248,7 +249,7 @@ func TestWrappedStepAllocatesNothing(t *testing.T) {
 		if err := m(ctx, c, next); err != nil {
 			t.Fatal(err)
 		}
-	}); n > 0 && !raceEnabled {
+	}); n > 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }

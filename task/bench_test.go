@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ditask/ditask/internal/race"
 )
 
 type empty struct{ N int }
@@ -164,7 +166,7 @@ func BenchmarkDeliver(b *testing.B) {
 }
 
 func TestEmitAndDeliverAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("pools drop items under the race detector")
 	}
 	ctx := t.Context()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ditask/ditask/internal/race"
 )
 
 // trace is a log that several goroutines write.
@@ -301,7 +303,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	tk.max = -1
 	tk.build()
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(1000, func() { must(t, tk.step(ctx)) }); n != 0 && !raceEnabled {
+	if n := testing.AllocsPerRun(1000, func() { must(t, tk.step(ctx)) }); n != 0 && !race.Enabled {
 		t.Errorf("%v allocations per step", n)
 	}
 	if c := tk.Context(); c.Count != 6*tk.Steps() {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/faultlab"
+	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
 )
 
@@ -653,6 +654,8 @@ func seeds(t *testing.T, many, short uint64, run func(t *testing.T, seed uint64)
 		first, n = rand.Uint64()>>16, 1<<40
 	case testing.Short():
 		n = short
+	case race.Enabled:
+		n = many / 5 // or this alone would take most of the ten minutes that go test gives
 	}
 	var mu sync.Mutex
 	next, total := first, faultlab.Report{}

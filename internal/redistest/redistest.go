@@ -30,8 +30,9 @@ import (
 // Binary is what the package redis-server of Debian installs.
 const Binary = "redis-server"
 
-// Servers are the installed server programs: redis-server, and valkey-server if
-// there is one. Without the first the test is skipped, or fails on CI.
+// Servers are the installed server programs: redis-server, and, but for short tests,
+// valkey-server if there is one. Without the first the test is skipped, or fails on
+// CI.
 func Servers(t testing.TB) []string {
 	t.Helper()
 	if _, err := exec.LookPath(Binary); err != nil {
@@ -42,7 +43,7 @@ func Servers(t testing.TB) []string {
 		t.Skip(text)
 	}
 	all := []string{Binary}
-	if _, err := exec.LookPath("valkey-server"); err == nil {
+	if _, err := exec.LookPath("valkey-server"); err == nil && !testing.Short() {
 		all = append(all, "valkey-server")
 	}
 	return all

@@ -9,10 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
 	"github.com/ditask/ditask/router/routertest"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +92,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 // TestR6BarrierOf64 is the barrier of the suite for a large job.
 func TestR6BarrierOf64(t *testing.T) {
 	n, rounds := 64, 20
-	if raceEnabled {
+	if race.Enabled {
 		n = 16 // 2016 connections are more than two cores can make in time under the race detector
 	}
 	network := memory.New()

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/ditask/ditask/internal/freeport"
+	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
@@ -537,7 +538,7 @@ func TestServerClosesSlowClient(t *testing.T) {
 }
 
 func TestAuthorizationIsRevokedAndComesBack(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a server that reads its options anew races with its own clients: nats-server 2.15.2, sendAuthErrorEvent")
 	}
 	opts := server.Options{Authorization: "one"}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
@@ -515,7 +516,7 @@ func TestConfig(t *testing.T) {
 // the server for each.
 func TestManyNodes(t *testing.T) {
 	nodes := int64(64)
-	if raceEnabled {
+	if race.Enabled {
 		nodes = 16
 	}
 	s := redistest.Start(t)

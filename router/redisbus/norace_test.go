@@ -1,5 +1,0 @@
-//go:build !race
-
-package redisbus_test
-
-const raceEnabled = false

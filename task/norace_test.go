@@ -1,5 +1,0 @@
-//go:build !race
-
-package task
-
-const raceEnabled = false
