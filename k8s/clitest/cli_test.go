@@ -2,12 +2,15 @@ package clitest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -189,6 +192,20 @@ func foreignJob(namespace string) *batchv1.Job {
 	}
 }
 
+// jobSetCRD is the file with JobSet's custom resource definition, as its module has
+// it.
+func jobSetCRD(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/jobset")
+	cmd.Dir = filepath.Join("..", "internal", "jobset")
+	out, err := cmd.Output()
+	var module struct{ Dir, Error string }
+	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
+		t.Fatalf("%v: %s", err, module.Error)
+	}
+	return filepath.Join(module.Dir, "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
+}
+
 // A JobSet is a clear error where the cluster has none. Where it has, each of its
 // jobs is one that Kubernetes takes, and the pods find their ranks.
 func TestJobSet(t *testing.T) {
@@ -200,8 +217,8 @@ func TestJobSet(t *testing.T) {
 		t.Errorf("made for nothing: %s", left)
 	}
 
-	crd := filepath.Join("testdata", "jobset-crd.yaml")
-	if _, err := u.Kubectl(u.Ctx, "apply", "--filename", crd); err != nil {
+	crd := jobSetCRD(t)
+	if _, err := u.Kubectl(u.Ctx, "create", "--filename", crd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -247,7 +264,7 @@ func TestJobSet(t *testing.T) {
 		l.write(p.Name, true)
 	}
 	u.Must(u.Exit(u.Ctx, u.Namespace, last, 4, ""))
-	u.Must(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"type": "Failed", "status": "True", "message": "jobset failed due to one or more job failures"}}, "status", "conditions"))
+	u.Must(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed due to one or more job failures", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}, "status", "conditions"))
 	u.Must(u.Client.Status().Update(u.Ctx, set))
 	u.says(follow, "job dqn: failed; failed first: "+last+" (collector, rank 2): exit code 4 (Error)")
 	u.ends(follow, 4)
