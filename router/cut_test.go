@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
 )
@@ -100,7 +101,7 @@ func TestR4CutAtEveryByte(t *testing.T) {
 
 // oneEach starts two nodes that call each other, and lets each send ten messages.
 func oneEach(t *testing.T, c router.Carrier) error {
-	var log lockedBuffer
+	var log logtest.Buffer
 	var nodes [2]*router.Router
 	var out [2]*router.Channel
 	var mu sync.Mutex

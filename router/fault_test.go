@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
 	"github.com/ditask/ditask/router/routertest"
@@ -144,7 +145,7 @@ func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			wire := routertest.NewWire(memory.New())
 			way := &detour{Carrier: wire}
-			var log lockedBuffer
+			var log logtest.Buffer
 			nodes, out := two(t, way, func(c *router.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			nodes[1].Watch(func(c router.Change) {
 				if c.Kind == router.Lost || c.Kind == router.Failed {

@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,35 +14,20 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
-}
-
 // victim is a node that waits for others.
-func victim(t testing.TB, edit func(*router.Config)) (*router.Router, *memory.Network, *lockedBuffer) {
+func victim(t testing.TB, edit func(*router.Config)) (*router.Router, *memory.Network, *logtest.Buffer) {
 	t.Helper()
 	network := memory.New()
-	log := &lockedBuffer{}
+	log := &logtest.Buffer{}
 	cfg := router.Config{
 		Job: "j", Token: []byte("secret"), Expect: 1, Carrier: network, Listen: "mem://victim",
 		Logger: slog.New(slog.NewTextHandler(log, nil)), HandshakeTimeout: 50 * time.Millisecond,

@@ -88,6 +88,7 @@ internal/certs -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
 internal/race -> std
+internal/logtest -> std
 internal/redistest -> std testing internal/freeport github.com/redis/go-redis
 internal/slurmtest -> std testing internal/leak internal/freeport
 internal/bench -> std
@@ -100,7 +101,7 @@ internal/faultlab/clock -> std
 internal/faultlab/chaos (test) -> internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
 internal/layers -> std
 
-... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/freeport internal/race internal/certtest router/routertest
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest
 `
 
 // apart are the packages that do not reach each other, whatever the arrows

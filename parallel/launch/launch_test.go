@@ -21,17 +21,17 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/leak"
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/metrics"
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// buffer is a bytes.Buffer for several writers, which calls found, if that is
-// set, for every line.
+// buffer is a log that calls found, if that is set, for every line.
 type buffer struct {
+	logtest.Buffer
 	mu    sync.Mutex
-	b     bytes.Buffer
 	found func(line string)
 }
 
@@ -41,13 +41,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	if b.found != nil {
 		b.found(string(p))
 	}
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	return b.Buffer.Write(p)
 }
 
 // job is a launcher under test.

@@ -15,26 +15,10 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 )
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
-}
 
 // start starts a node of a job.
 func start(t *testing.T, cfg router.Config) (*router.Router, error) {
@@ -52,9 +36,9 @@ func start(t *testing.T, cfg router.Config) (*router.Router, error) {
 }
 
 // listening starts node 0.
-func listening(t *testing.T, cfg router.Config) (r *router.Router, log *lockedBuffer) {
+func listening(t *testing.T, cfg router.Config) (r *router.Router, log *logtest.Buffer) {
 	t.Helper()
-	log = &lockedBuffer{}
+	log = &logtest.Buffer{}
 	cfg.Expect, cfg.Listen, cfg.Logger = 1, "tcp://127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil))
 	r, err := start(t, cfg)
 	if err != nil {

@@ -2,7 +2,6 @@ package natsbus_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/ditask/ditask/internal/freeport"
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/natsbus"
@@ -441,7 +441,7 @@ func TestR4ClientConnectionIsCut(t *testing.T) {
 // nats drops messages, and lifts that again.
 func TestSlowClientDropsAndResumes(t *testing.T) {
 	s := plain(t, server.Options{})
-	var log logBuffer
+	var log logtest.Buffer
 	bus := carriers(t, 2, func(id int) natsbus.Config {
 		cfg := natsbus.Config{URL: s.ClientURL()}
 		if id == 0 {
@@ -476,24 +476,6 @@ func TestSlowClientDropsAndResumes(t *testing.T) {
 			t.Errorf("%q is logged %d times:\n%s", want, n, log.String())
 		}
 	}
-}
-
-// logBuffer is a log that is written by several goroutines.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestServerClosesSlowClient holds back what a server with little patience says,

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router"
@@ -26,7 +27,7 @@ import (
 type pair struct {
 	t     testing.TB
 	ctx   context.Context
-	log   safeLog
+	log   logtest.Buffer
 	nodes [2]*router.Router
 	ch    [2]*router.Channel
 	sent  [2]atomic.Uint64 // by this node
@@ -34,23 +35,6 @@ type pair struct {
 	more  chan struct{}
 	stop  chan struct{}
 	load  sync.WaitGroup
-}
-
-type safeLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *safeLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pair {
