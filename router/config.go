@@ -35,10 +35,10 @@ type Config struct {
 	// MaxMessageBytes is the largest payload accepted, 1 GiB.
 	MaxMessageBytes int
 
-	// Heartbeat is how often an idle connection is tested, 2 s. LinkTimeout is
-	// how long a connection may be silent, 5 s; PeerTimeout is how long a peer
-	// may be out of reach before it is lost, 8 s. JoinTimeout is how long Start
-	// waits for the others, 60 s.
+	// PeerTimeout is how long a peer may be out of reach before it is lost, 8 s.
+	// LinkTimeout is how long a connection may be silent, 5 s, and Heartbeat how
+	// often an idle one is tested, 2 s; both are less where PeerTimeout is less.
+	// JoinTimeout is how long Start waits for the others, 60 s.
 	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
 	// HandshakeTimeout bounds one handshake, 5 s; MaxHandshakes how many
 	// strangers are heard at once, 256, shared out among the addresses that they
@@ -64,9 +64,9 @@ func (c *Config) ensureDefaults() {
 	def(&c.WindowBytes, 8<<20)
 	def(&c.ChunkBytes, 256<<10)
 	def(&c.MaxMessageBytes, 1<<30)
-	def(&c.Heartbeat, 2*time.Second)
-	def(&c.LinkTimeout, 5*time.Second)
 	def(&c.PeerTimeout, 8*time.Second)
+	def(&c.Heartbeat, min(2*time.Second, c.PeerTimeout/4))
+	def(&c.LinkTimeout, min(5*time.Second, c.PeerTimeout*5/8))
 	def(&c.JoinTimeout, time.Minute)
 	def(&c.HandshakeTimeout, 5*time.Second)
 	def(&c.MaxHandshakes, 256)
@@ -96,6 +96,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxMessageBytes < c.ChunkBytes {
 		bad("MaxMessageBytes %d is less than ChunkBytes %d", c.MaxMessageBytes, c.ChunkBytes)
+	}
+	if c.Heartbeat < time.Millisecond {
+		bad("a heartbeat every %v, with a PeerTimeout of %v, is too often: want at least 1ms", c.Heartbeat, c.PeerTimeout)
 	}
 	if c.LinkTimeout < 2*c.Heartbeat || c.PeerTimeout < c.LinkTimeout {
 		bad("want 2 x Heartbeat (%v) <= LinkTimeout (%v) <= PeerTimeout (%v)", c.Heartbeat, c.LinkTimeout, c.PeerTimeout)

@@ -35,6 +35,7 @@ const (
 	VarResume      = "DITASK_RESUME"
 	VarGrace       = "DITASK_GRACE"
 	VarJoinTimeout = "DITASK_JOIN_TIMEOUT"
+	VarPeerTimeout = "DITASK_PEER_TIMEOUT"
 	VarLogFormat   = "DITASK_LOG_FORMAT"
 	VarSeed        = "DITASK_SEED"
 	VarTLSCert     = "DITASK_TLS_CERT"
@@ -83,6 +84,7 @@ type Env struct {
 	Resume      bool          // the job goes on from its checkpoints
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
 	JoinTimeout time.Duration // how long nodes wait for each other at the start; 0: a minute
+	PeerTimeout time.Duration // how long a node may be out of reach before others give it up; 0: 8 s
 	LogFormat   string        // text or json; empty: text
 	Seed        int64         // seed of the whole job; 0: not said
 
@@ -140,6 +142,7 @@ func variables() []variable {
 		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
 		duration(VarGrace, func(e *Env) *time.Duration { return &e.Grace }),
 		duration(VarJoinTimeout, func(e *Env) *time.Duration { return &e.JoinTimeout }),
+		duration(VarPeerTimeout, func(e *Env) *time.Duration { return &e.PeerTimeout }),
 		choice(VarLogFormat, func(e *Env) *string { return &e.LogFormat }, "text", "json"),
 		{VarSeed, func(e *Env) string { return strconv.FormatInt(e.Seed, 10) },
 			func(e *Env, s string) (err error) {

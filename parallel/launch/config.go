@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ type Config struct {
 	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s
 	StartupInterval time.Duration // between the starts of two nodes; 0: none
 	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
-	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 10 s
+	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 2 s more than Env.PeerTimeout
 
 	LogDir string    // folder for one file a node, made if needed; empty: none
 	Stdout io.Writer // lines that nodes write on stdout; nil: nowhere
@@ -59,7 +60,7 @@ func (c *Config) ensureDefaults() {
 	setDefault(&c.MaxRetries, 3)
 	setDefault(&c.Backoff, 500*time.Millisecond)
 	setDefault(&c.MaxBackoff, 30*time.Second)
-	setDefault(&c.Silence, 10*time.Second)
+	setDefault(&c.Silence, cmp.Or(c.Env.PeerTimeout, 8*time.Second)+2*time.Second)
 	setDefault(&c.Env.LogFormat, "text")
 	if c.Stdout == nil {
 		c.Stdout = io.Discard

@@ -1,0 +1,70 @@
+package router_test
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/memory"
+	"github.com/ditask/ditask/router/routertest"
+)
+
+// A peer that is out of reach is lost after PeerTimeout, whatever that is, and not
+// before.
+func TestR5PeerTimeoutIsHowLongAPeerIsAwaited(t *testing.T) {
+	for _, tt := range []struct {
+		timeout, away time.Duration
+		lost          int32
+	}{
+		{0, 7 * time.Second, 0}, {0, 10 * time.Second, 2},
+		{time.Second, 600 * time.Millisecond, 0}, {time.Second, 2 * time.Second, 2},
+		{time.Minute, 55 * time.Second, 0}, {time.Minute, 70 * time.Second, 2},
+	} {
+		t.Run(fmt.Sprint(tt.timeout, " away for ", tt.away), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wire := routertest.NewWire(memory.New())
+				var lost atomic.Int32
+				nodes := make([]*router.Router, 2)
+				for id := range nodes {
+					cfg := router.Config{
+						Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Carrier: wire, Listen: fmt.Sprint("mem://", id),
+						PeerTimeout: tt.timeout, Logger: slog.New(slog.DiscardHandler),
+					}
+					if id == 1 {
+						cfg.Attach = []string{"mem://0"}
+					}
+					r, err := router.New(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = r.Close() }()
+					r.Watch(func(c router.Change) {
+						if c.Kind == router.Lost {
+							lost.Add(1)
+						}
+					})
+					nodes[id] = r
+				}
+				started := make(chan error, len(nodes))
+				for _, r := range nodes {
+					go func() { started <- r.Start(t.Context(), nil) }()
+				}
+				for range nodes {
+					if err := <-started; err != nil {
+						t.Fatal(err)
+					}
+				}
+				wire.Cut()
+				<-time.After(tt.away)
+				if n := lost.Load(); n != tt.lost {
+					t.Errorf("%d of 2 have lost the other, want %d", n, tt.lost)
+				}
+				wire.Heal()
+			})
+		})
+	}
+}
