@@ -71,7 +71,7 @@ func (r *Router) find(h hello) (*session, *refusal) {
 
 // admit makes the node that says h a peer.
 func (r *Router) admit(h hello) (*session, error) {
-	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels}
+	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels, Final: h.Final}
 	s := newSession(r, peer, h.Addrs)
 	s.headers = slices.Contains(h.Features, featureHeader)
 	s.leaves = slices.Contains(h.Features, featureLeave)
@@ -202,7 +202,12 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	if r.peers[s.peer.ID] == s {
 		delete(r.peers, s.peer.ID)
 	}
-	r.was[s.peer.ID] = former{s.peer.Incarnation, s.ready, s.withdrawn, reason}
+	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, err: reason}
+	if kind == Lost {
+		f.lostAt = r.clock()
+		f.sayAt = f.lostAt + int64(sayAfter)
+	}
+	r.was[s.peer.ID] = f
 	r.keepCounts(s, kind)
 	for _, c := range r.channels {
 		r.retarget(c)

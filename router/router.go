@@ -73,6 +73,8 @@ type former struct {
 	ready       bool
 	withdrawn   bool // it had said beforehand that it would leave
 	err         error
+	lostAt      int64 // clock; 0: it was not lost
+	sayAt       int64 // clock at which the log says that it is still away
 }
 
 // New returns a router that has done nothing yet.

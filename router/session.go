@@ -147,7 +147,8 @@ func (s *session) send(o *outStream, version uint64, payload Buffer) sending {
 	return sent
 }
 
-// sayAfter is how long a send waits before the log says for whom.
+// sayAfter is how long a send waits, or a lost peer is away, before the log says
+// for whom, or that it is.
 const sayAfter = 10 * time.Second
 
 // sendWait is send for a stream that was full: it waits for room.

@@ -34,6 +34,22 @@ func (r *Router) tick() {
 			}
 			r.check(s)
 		}
+		r.remind(now)
+	}
+}
+
+// remind logs which lost peers are still away, ever more rarely.
+func (r *Router) remind(now int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, f := range r.was {
+		if f.lostAt == 0 || r.peers[id] != nil || now < f.sayAt || r.inDrain.Load() {
+			continue
+		}
+		away := now - f.lostAt
+		f.sayAt = now + away
+		r.was[id] = f
+		r.log.Warn("still without a node that was lost", "peer", fmt.Sprintf("node.%d", id), "for", time.Duration(away).Round(time.Second))
 	}
 }
 

@@ -35,6 +35,7 @@ type Config struct {
 	// node are filled in from the plan.
 	Env control.Env
 
+	Replaced        bool          // with Env.AutoRecover: somebody starts this launcher again when it fails, so that no failure of a node is its last
 	MaxRetries      int           // restarts of one node before the job fails, with Env.AutoRecover; 0: 3
 	Backoff         time.Duration // before the first restart of a node, doubled for each further; 0: 500 ms
 	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s

@@ -296,7 +296,8 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 	if c.finished && (f.ours || c.blamesSuccess(f)) {
 		return append(c.retired(i), action{do: say, note: f.Headline() + "; the job had succeeded before"})
 	}
-	if c.recover && c.phase == running && n.attempt < c.maxRetries {
+	over := e.outcome != nil && e.outcome.Over
+	if c.recover && c.phase == running && n.attempt < c.maxRetries && !over {
 		delay := c.delay(n.attempt)
 		n.state, n.startAt, n.mute = pending, now.Add(delay), false
 		n.attempt++

@@ -264,6 +264,9 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	e.Attempt, e.Incarnation = attempt, n.incarnation
 	if e.AutoRecover {
 		e.Retries = max(l.cfg.MaxRetries-attempt, 0)
+		if l.cfg.Replaced {
+			e.Retries = max(e.Retries, 1)
+		}
 	}
 	if plan := l.plan; plan.BusListen != "" {
 		e.Bus, e.BusAuth = plan.Bus, control.BusAuthJob
