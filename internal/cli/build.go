@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // program is what the nodes run.
@@ -47,10 +50,10 @@ const goListFormat = `{{.Dir}}{{"\t"}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{
 // resolve finds or builds the program that --package and --main name.
 func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
 	if pkg == "" {
-		return program{}, usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
+		return program{}, call.Usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
 	}
 	if mainFunc != "" && !token.IsIdentifier(mainFunc) {
-		return program{}, usage("--main %q: want the name of a function", mainFunc)
+		return program{}, call.Usage("--main %q: want the name of a function", mainFunc)
 	}
 	if pkg == "main" {
 		pkg = mainPackage()
@@ -62,7 +65,7 @@ func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
 	case err == nil && !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, "."):
 		pkg = "./" + pkg
 	case err != nil && (filepath.IsAbs(pkg) || strings.HasPrefix(pkg, ".")):
-		return program{}, usage("--package %s: no such folder or program", pkg)
+		return program{}, call.Usage("--package %s: no such folder or program", pkg)
 	}
 	if dir, ok := otherModule(pkg, err == nil); ok {
 		return build(ctx, source{name: pkg, dir: dir, pkg: "."}, mainFunc)
@@ -118,10 +121,10 @@ func mainPackage() string {
 // built is a program that needs no building.
 func built(path string, info os.FileInfo, mainFunc string) (program, error) {
 	if strings.HasSuffix(path, ".go") {
-		return program{}, usage("--package %s: give the folder of the package, %s", path, filepath.Dir(path))
+		return program{}, call.Usage("--package %s: give the folder of the package, %s", path, filepath.Dir(path))
 	}
 	if info.Mode()&0o111 == 0 {
-		return program{}, usage("--package %s: is not executable; give a folder, or a built program", path)
+		return program{}, call.Usage("--package %s: is not executable; give a folder, or a built program", path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -153,9 +156,9 @@ func build(ctx context.Context, src source, mainFunc string) (program, error) {
 	switch {
 	case p.Name == "main":
 	case mainFunc == "":
-		return program{}, usage("--package %s: package %s is a library: say with --main which of its functions to run", src.name, p.Name)
+		return program{}, call.Usage("--package %s: package %s is a library: say with --main which of its functions to run", src.name, p.Name)
 	case !token.IsExported(mainFunc):
-		return program{}, usage("--main %s: is not exported by package %s", mainFunc, p.Name)
+		return program{}, call.Usage("--main %s: is not exported by package %s", mainFunc, p.Name)
 	default:
 		overlay, dirOfMain, err := overlayMain(dir, p, mainFunc)
 		if err != nil {
@@ -175,7 +178,7 @@ func build(ctx context.Context, src source, mainFunc string) (program, error) {
 				return program{}, err
 			}
 		}
-		return program{}, &buildError{pkg: src.name, lines: or(strings.TrimSpace(out), err.Error())}
+		return program{}, &buildError{pkg: src.name, lines: cmp.Or(strings.TrimSpace(out), err.Error())}
 	}
 	path, release, err := pin(args[2])
 	return program{path: path, main: mainFunc, release: release}, err
@@ -186,9 +189,9 @@ func build(ctx context.Context, src source, mainFunc string) (program, error) {
 func mainFault(out string, p goPackage, mainFunc string) error {
 	switch name := "library." + mainFunc; {
 	case strings.Contains(out, "undefined: "+name):
-		return usage("--main %s: package %s has no such function", mainFunc, p.ImportPath)
+		return call.Usage("--main %s: package %s has no such function", mainFunc, p.ImportPath)
 	case strings.Contains(out, "cannot use "+name), strings.Contains(out, name+" (type) is not an expression"):
-		return usage("--main %s: want a func(context.Context, *parallel.Node) error in package %s", mainFunc, p.ImportPath)
+		return call.Usage("--main %s: want a func(context.Context, *parallel.Node) error in package %s", mainFunc, p.ImportPath)
 	}
 	return nil
 }
@@ -210,12 +213,12 @@ func key(parts ...string) string {
 func goList(ctx context.Context, src source) (goPackage, error) {
 	out, err := runGo(ctx, src.dir, "list", "-find", "-f", goListFormat, "--", src.pkg)
 	if err != nil {
-		return goPackage{}, usage("--package %s: %s", src.name, or(firstFault(out), err.Error()))
+		return goPackage{}, call.Usage("--package %s: %s", src.name, cmp.Or(firstFault(out), err.Error()))
 	}
 	line, more, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	fields := strings.Split(line, "\t")
 	if more != "" || len(fields) < 3 {
-		return goPackage{}, usage("--package %s: is not one package", src.name)
+		return goPackage{}, call.Usage("--package %s: is not one package", src.name)
 	}
 	return goPackage{fields[0], fields[1], fields[2], fields[len(fields)-1] == "true"}, nil
 }
@@ -266,7 +269,7 @@ func main() { parallel.Main(library.%s) }
 // there.
 func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string, err error) {
 	if !p.MainModule {
-		return "", "", usage("--package %s: is in another module: give its folder, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
+		return "", "", call.Usage("--package %s: is in another module: give its folder, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
 	}
 	file := filepath.Join(dir, "main.go")
 	virtual := filepath.Join(p.Dir, "ditask_main_"+strings.ToLower(mainFunc))

@@ -10,6 +10,9 @@ import (
 	"syscall"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 )
 
 // buildCommand is the command that only builds.
@@ -20,8 +23,8 @@ func (c *command) buildCommand() *urfave.Command {
 // buildFlags are those of the command that only builds.
 func buildFlags() []urfave.Flag {
 	return []urfave.Flag{
-		text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
-		text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
+		flags.Text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
+		flags.Text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
 		&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
 	}
 }
@@ -29,12 +32,12 @@ func buildFlags() []urfave.Flag {
 // buildFile builds the program that a job would run, for batch scripts and
 // images of containers.
 func (c *command) buildFile(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	to := ctx.Path("output")
 	if to == "" {
-		return usage("ditask build: --output is missing: give the file to write")
+		return call.Usage("ditask build: --output is missing: give the file to write")
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
@@ -61,17 +59,4 @@ func loose(path string) bool {
 	}
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o077 != 0
-}
-
-// warn writes a line of the launcher, in the format of the job's log.
-func (c *command) warn(format, text string) {
-	line := []byte("ditask: " + text)
-	if format == "json" {
-		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "WARN", "msg": text})
-		if err != nil {
-			return // texts and times have a form in JSON
-		}
-		line = b
-	}
-	_, _ = fmt.Fprintf(c.stderr, "%s\n", line) // nobody is left to tell
 }

@@ -18,6 +18,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/certs"
+	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/router/natsbus"
@@ -41,7 +42,7 @@ type finding struct {
 
 // doctor checks the machine.
 func (c *command) doctor(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
@@ -55,15 +56,15 @@ func (c *command) doctor(ctx *urfave.Context) error {
 		findings = append(findings, checkRedis(limited, u, files))
 	}
 	if ctx.Bool("json") {
-		if err := writeJSON(c.stdout, findings); err != nil {
+		if err := c.WriteJSON(findings); err != nil {
 			return err
 		}
-	} else if err := writeFindings(c.stdout, findings); err != nil {
+	} else if err := writeFindings(c.Stdout, findings); err != nil {
 		return err
 	}
 	for _, f := range findings {
 		if f.Grade == gradeBad {
-			return exitError(exitFailure)
+			return call.ExitError(call.ExitFailure)
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,110 +14,14 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
-	"github.com/ditask/ditask/parallel/trace"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
-
-// The groups of flags in the help.
-const (
-	groupWhat  = "What to run"
-	groupWhere = "Nodes and addresses"
-	groupJob   = "Job and security"
-	groupLife  = "Failures and ends"
-	groupOut   = "Output"
-)
-
-func text(group, name, def, use string, aliases ...string) *urfave.StringFlag {
-	return &urfave.StringFlag{Category: group, Name: name, Aliases: aliases, Value: def, Usage: use}
-}
-
-// jobFlags are the flags of a job. They are made anew for each command, which
-// keeps its values in them.
-func jobFlags() []urfave.Flag {
-	return append(certFlags(), []urfave.Flag{
-		text(groupWhat, "package", "", "`PACKAGE` to run: a folder or import path, the word main, or a built program", "p"),
-		text(groupWhat, "main", "", "`FUNC` to run: one of those given to parallel.Main, or any of a library package", "m"),
-
-		&urfave.IntFlag{Category: groupWhere, Name: "parallel-workers", Aliases: []string{"n"}, Value: 1, Usage: "number of nodes that this launcher starts"},
-		text(groupWhere, "topology", "mesh", "who connects to whom: mesh, star (to the first node) or alone"),
-		text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
-		text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ones)"),
-		text(groupWhere, "address", "", "`ADDRESS` to listen on, without a port (default: 127.0.0.1)"),
-		text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
-		text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
-		text(groupWhere, "labels", "", "`LIST` of labels for each node"),
-		text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes, one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
-		text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
-		text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
-		natsURL(), natsCreds(), natsNKey(), redisURL(),
-		text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server, in place of --redis-url"),
-		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},
-		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
-
-		text(groupJob, "job-id", "", "`ID` of the job (default: a random one)"),
-		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job; other users see it here, in ps: prefer its variable, or --token-file (default: a random one)", EnvVars: []string{control.VarToken}},
-		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret, of mode 0600", EnvVars: []string{control.VarTokenFile}},
-		text(groupJob, "tls", "", "auto: TLS between the nodes of one launcher, with certificates that end with the job"),
-		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
-
-		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
-		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the job's checkpoints", EnvVars: []string{control.VarResume}},
-		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
-		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
-		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
-		text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
-
-		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
-		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
-		text(groupOut, "log-format", "text", "format of the log: text or json"),
-		&urfave.PathFlag{Category: groupOut, Name: "trace", Usage: "`FOLDER` to record in what events each node sends and receives: see ditask trace"},
-		&urfave.IntFlag{Category: groupOut, Name: "trace-limit", Value: trace.DefaultLimit >> 20, Usage: "size of each node's record in MiB, at most"},
-		text(groupOut, "metrics-port", "", "`PORT` of loopback, or ADDRESS:PORT, to serve /metrics for Prometheus and /healthz on; 0 is a free port, which is printed"),
-		&urfave.BoolFlag{Category: groupOut, Name: "no-table", Usage: "no live table of the nodes, even on a terminal"},
-	}...)
-}
-
-// The flags of a NATS server elsewhere, for a job and for doctor.
-func natsURL() urfave.Flag {
-	return &urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas"}
-}
-
-func natsCreds() urfave.Flag {
-	return &urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user"}
-}
-
-func natsNKey() urfave.Flag {
-	return &urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"}
-}
-
-// redisURL is the flag of a Redis server, for a job and for doctor.
-func redisURL() urfave.Flag {
-	return &urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{"DITASK_REDIS_URL"}}
-}
-
-// redisServer is the URL of the Redis server that the flags name; empty: none.
-func redisServer(ctx *urfave.Context) string {
-	if u := ctx.String("redis-url"); u != "" {
-		return u
-	}
-	if ctx.String("mq-type") != placement.CarrierRedis {
-		return ""
-	}
-	return "redis://" + net.JoinHostPort(ctx.String("redis-host"), strconv.Itoa(ctx.Int("redis-port")))
-}
-
-// certFlags are the flags of certificates, for a job and for doctor.
-func certFlags() []urfave.Flag {
-	return []urfave.Flag{
-		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
-		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
-		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
-	}
-}
 
 // placementOf is what the flags say about placement. runDir is the folder of
 // sockets.
@@ -139,7 +42,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 		}
 		f.NATSURL = natsbus.Public(u)
 	}
-	if u := redisServer(ctx); u != "" {
+	if u := flags.RedisServer(ctx); u != "" {
 		if err := redisbus.CheckURL(u); err != nil {
 			faults = append(faults, fmt.Errorf("--redis-url: %w", err))
 		}
@@ -196,11 +99,11 @@ func readSpec(s string) (*placement.Spec, error) {
 func planOf(ctx *urfave.Context, site placement.Site, job, runDir string) (placement.Plan, error) {
 	f, err := placementOf(ctx, job, runDir)
 	if err != nil {
-		return placement.Plan{}, usageError{err}
+		return placement.Plan{}, call.UsageError{Err: err}
 	}
 	plan, err := placement.New(f, site)
 	if err != nil {
-		return placement.Plan{}, usageError{err}
+		return placement.Plan{}, call.UsageError{Err: err}
 	}
 	return plan, nil
 }
@@ -217,7 +120,7 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
 			Trace:   ctx.Path("trace"),
 			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
-			Bus: cmp.Or(ctx.String("nats-url"), redisServer(ctx)), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
+			Bus: cmp.Or(ctx.String("nats-url"), flags.RedisServer(ctx)), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
 		},
 	}
 	if cfg.LogDir == "" && cfg.Env.Dir != "" {
@@ -259,7 +162,7 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	}
 	faults = append(faults, secrets(ctx, at, &cfg.Env)...)
 	if err := errors.Join(faults...); err != nil {
-		return cfg, usageError{err}
+		return cfg, call.UsageError{Err: err}
 	}
 	return cfg, nil
 }
@@ -298,7 +201,7 @@ func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 		if err != nil {
 			faults = append(faults, err)
 		}
-		env.Token, at.hint, at.keyed = token, or(warning, at.hint), warning == ""
+		env.Token, at.hint, at.keyed = token, cmp.Or(warning, at.hint), warning == ""
 	default:
 		env.Token = random(16)
 	}
@@ -313,13 +216,13 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0 && (at.step == nil || plan.Expected == 0)
 	}
 	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
-		return usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
+		return call.Usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	}
 	if at.pod != nil && at.pod.Size > 1 && ctx.String("token") == "" && ctx.String("token-file") == "" {
-		return usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
+		return call.Usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
 	}
-	if (several || at.launchers() > 1) && ctx.String("tls") == tlsAuto {
-		return usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
+	if (several || at.launchers() > 1) && ctx.String("tls") == flags.TLSAuto {
+		return call.Usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }
@@ -337,7 +240,7 @@ func jobID(ctx *urfave.Context, at place) (string, error) {
 		return random(4), nil
 	}
 	if err := placement.CheckJob(id); err != nil {
-		return "", usage("--job-id: %w", err)
+		return "", call.Usage("--job-id: %w", err)
 	}
 	return id, nil
 }

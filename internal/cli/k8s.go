@@ -4,6 +4,9 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 )
 
 // groupKubectl is the group of flags that say how the cluster is reached.
@@ -14,7 +17,7 @@ func (c *command) k8sCommand() *urfave.Command {
 	return &urfave.Command{
 		Name: "k8s", Usage: "run jobs in Kubernetes: write manifests, submit, watch, scale and delete",
 		Action: func(*urfave.Context) error {
-			return usage("ditask k8s: want manifest, submit, status, logs, scale or delete: see ditask k8s --help")
+			return call.Usage("ditask k8s: want manifest, submit, status, logs, scale or delete: see ditask k8s --help")
 		},
 		Subcommands: append(c.manifestCommands(), c.jobCommands()...),
 	}
@@ -49,19 +52,18 @@ func (c *command) manifestCommands() []*urfave.Command {
 
 // jobCommands are about the jobs that there are.
 func (c *command) jobCommands() []*urfave.Command {
-	one := func(flags ...urfave.Flag) []urfave.Flag {
+	one := func(more ...urfave.Flag) []urfave.Flag {
 		return append(append([]urfave.Flag{
-			text(groupK8s, "kind", "", "job, jobset or dijob, where jobs of several kinds have the name"),
-		}, flags...), kubectlFlags()...)
+			flags.Text(groupK8s, "kind", "", "job, jobset or dijob, where jobs of several kinds have the name"),
+		}, more...), kubectlFlags()...)
 	}
-	asJSON := &urfave.BoolFlag{Name: "json", Usage: "print JSON"}
 	return []*urfave.Command{
 		{
 			Name: "status", Usage: "print how a job and its pods are, or without a NAME all jobs", ArgsUsage: "[NAME]",
 			Description: `   ditask k8s status
    ditask k8s status dqn --namespace rl
    ditask k8s status dqn --json`,
-			Flags: one(asJSON), Action: c.k8sStatus,
+			Flags: one(flags.JSON()), Action: c.k8sStatus,
 		},
 		{
 			Name: "logs", Usage: "print the logs of a job's pods", ArgsUsage: "NAME",
@@ -97,7 +99,7 @@ func namespaceFlag() urfave.Flag {
 func kubectlFlags() []urfave.Flag {
 	return []urfave.Flag{
 		namespaceFlag(),
-		text(groupKubectl, "context", "", "`CONTEXT` of the kubeconfig (default: its current one)"),
+		flags.Text(groupKubectl, "context", "", "`CONTEXT` of the kubeconfig (default: its current one)"),
 		&urfave.PathFlag{Category: groupKubectl, Name: "kubeconfig", Usage: "`FILE` that says how to reach the cluster (default: that of kubectl)"},
 		&urfave.PathFlag{Category: groupKubectl, Name: "kubectl", Value: "kubectl", Usage: "`PROGRAM` to call, found in PATH"},
 		&urfave.DurationFlag{Category: groupKubectl, Name: "timeout", Value: 30 * time.Second, Usage: "how long one call of kubectl may take"},

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/kube"
 )
 
@@ -131,7 +132,7 @@ const (
 func (j *kubeJob) state(ready int) string {
 	switch {
 	case j.kind() == kindDIJob:
-		return or(j.Status.State, statePending)
+		return cmp.Or(j.Status.State, statePending)
 	case j.condition("Complete") != nil || j.condition("Completed") != nil:
 		return stateSucceeded
 	case j.condition("Failed") != nil:
@@ -254,7 +255,7 @@ func (p *kubePod) ended() bool {
 }
 
 // host is the name under which other nodes know the pod.
-func (p *kubePod) host() string { return or(p.Spec.Hostname, p.Metadata.Name) }
+func (p *kubePod) host() string { return cmp.Or(p.Spec.Hostname, p.Metadata.Name) }
 
 // rank is the place of the pod among all of the job, by DI_NODES; -1: it is not known.
 func (p *kubePod) rank() int {
@@ -339,7 +340,7 @@ func (k *kubectl) named(ctx context.Context, doing, name, kind string) (jobs []k
 // find finds the job of a name among all kinds, or among those of one.
 func (k *kubectl) find(ctx context.Context, doing, name, kind string) (*kubeJob, error) {
 	if kind != "" && kinds[kind].resource == "" {
-		return nil, usage("--kind %q: want job, jobset or dijob", kind)
+		return nil, call.Usage("--kind %q: want job, jobset or dijob", kind)
 	}
 	jobs, _, err := k.named(ctx, doing, name, kind)
 	switch {
@@ -348,7 +349,7 @@ func (k *kubectl) find(ctx context.Context, doing, name, kind string) (*kubeJob,
 	case len(jobs) == 0:
 		return nil, fmt.Errorf("%s: %w: no Job, JobSet or DIJob has this name; ditask k8s status lists those that there are", doing, errNoJob)
 	case len(jobs) > 1:
-		return nil, usage("%s: %v and %v have this name: give --kind", doing, &jobs[0], &jobs[1])
+		return nil, call.Usage("%s: %v and %v have this name: give --kind", doing, &jobs[0], &jobs[1])
 	}
 	return &jobs[0], nil
 }

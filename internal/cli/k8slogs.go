@@ -14,6 +14,8 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // k8sLogs prints the logs of a job's pods, or follows them.
@@ -25,11 +27,11 @@ func (c *command) k8sLogs(ctx *urfave.Context) error {
 	rank := ctx.Int("rank")
 	switch {
 	case ctx.IsSet("rank") && rank < 0:
-		return usage("--rank %d: want at least 0", rank)
+		return call.Usage("--rank %d: want at least 0", rank)
 	case ctx.IsSet("tail") && ctx.Int("tail") < 0:
-		return usage("--tail %d: want at least 0", ctx.Int("tail"))
+		return call.Usage("--tail %d: want at least 0", ctx.Int("tail"))
 	case ctx.Bool("follow") && ctx.Bool("previous"):
-		return usage("--follow and --previous: give one of them: nothing more comes from a pod that is gone")
+		return call.Usage("--follow and --previous: give one of them: nothing more comes from a pod that is gone")
 	}
 	k, err := newKubectl(ctx)
 	if err != nil {
@@ -50,7 +52,7 @@ func (c *command) k8sLogs(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	out := &lineWriter{w: c.stdout}
+	out := &lineWriter{w: c.Stdout}
 	for i := range wanted {
 		p := &wanted[i]
 		l := &podLog{k: k, pod: p, tail: ctx.Int("tail"), out: out, idle: k.timeout}
@@ -271,7 +273,7 @@ func (f *podFollower) follow(ctx context.Context) error {
 	run, cancel := context.WithCancel(ctx)
 	defer f.copying.Wait()
 	defer cancel()
-	f.out, f.logs, f.said = &lineWriter{w: f.c.stdout}, map[string]*following{}, map[string]string{}
+	f.out, f.logs, f.said = &lineWriter{w: f.c.Stdout}, map[string]*following{}, map[string]string{}
 	tick := time.NewTicker(podsInterval)
 	defer tick.Stop()
 	name, seen, over := f.job.Metadata.Name, time.Now(), time.Time{}
@@ -291,14 +293,14 @@ func (f *podFollower) follow(ctx context.Context) error {
 				over = time.Now()
 			}
 			if s.over() && (left == 0 || time.Since(over) > lastsAtMost) {
-				return exitError(s.exitCode())
+				return call.ExitError(s.exitCode())
 			}
 		}
 		select {
 		case <-ctx.Done():
 			if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
-				f.c.warn("text", fmt.Sprintf("job %s goes on: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name, name))
-				return endedBy(i.signal)
+				f.c.Warn("text", fmt.Sprintf("job %s goes on: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name, name))
+				return call.EndedBy(i.signal)
 			}
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -405,6 +407,6 @@ func (f *podFollower) tell(of, text string) {
 	}
 	if f.said[of] != text {
 		f.said[of] = text
-		f.c.warn("text", text)
+		f.c.Warn("text", text)
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/placement"
 )
@@ -32,24 +35,24 @@ const (
 // manifestFlags are the flags of a manifest, and those of the job in it.
 func manifestFlags() []urfave.Flag {
 	return append([]urfave.Flag{
-		text(groupK8s, "kind", kindJob, "what runs the job: job (an Indexed Job and a Service, which every cluster has), jobset or dijob (which must be installed)"),
-		text(groupK8s, "name", "", "`NAME` of the job and of what belongs to it"),
-		text(groupK8s, "image", "", "`IMAGE` with ditask as its entry point, and the program"),
+		flags.Text(groupK8s, "kind", kindJob, "what runs the job: job (an Indexed Job and a Service, which every cluster has), jobset or dijob (which must be installed)"),
+		flags.Text(groupK8s, "name", "", "`NAME` of the job and of what belongs to it"),
+		flags.Text(groupK8s, "image", "", "`IMAGE` with ditask as its entry point, and the program"),
 		&urfave.IntFlag{Category: groupK8s, Name: "pods", Value: 1, Usage: "number of pods: each runs a launcher"},
 		&urfave.StringSliceFlag{Category: groupK8s, Name: "task", Usage: "`NAME:TYPE:PODS` or NAME:TYPE:PODS:GPUS, a group of pods in place of --pods; TYPE is learner, evaluator, collector or none, and a label of the nodes. Ranks count through the groups in their order; for jobset and dijob"},
 		&urfave.IntFlag{Category: groupK8s, Name: "min-replicas", Usage: "least number of pods of the last group that a dijob can be scaled to", DefaultText: "none"},
 		&urfave.IntFlag{Category: groupK8s, Name: "max-replicas", Usage: "largest number of them", DefaultText: "none"},
-		text(groupK8s, "cpu", "", "`PROCESSORS` that each pod asks for, such as 2 or 500m"),
-		text(groupK8s, "memory", "", "`MEMORY` of each pod, such as 4Gi: what it asks for, and its limit"),
+		flags.Text(groupK8s, "cpu", "", "`PROCESSORS` that each pod asks for, such as 2 or 500m"),
+		flags.Text(groupK8s, "memory", "", "`MEMORY` of each pod, such as 4Gi: what it asks for, and its limit"),
 		&urfave.IntFlag{Category: groupK8s, Name: "gpus", Usage: "number of GPUs of each pod", DefaultText: "none"},
-		text(groupK8s, "gpu-resource", "nvidia.com/gpu", "`RESOURCE` that is a GPU"),
+		flags.Text(groupK8s, "gpu-resource", "nvidia.com/gpu", "`RESOURCE` that is a GPU"),
 		&urfave.StringSliceFlag{Category: groupK8s, Name: "node-selector", Usage: "`LABEL=VALUE` of the machines to run on; may be given several times"},
 		&urfave.StringSliceFlag{Category: groupK8s, Name: "tolerate", Usage: "`KEY[=VALUE][:EFFECT]` of a taint of machines to run on all the same; may be given several times"},
-		text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for what the job writes, which then resumes by itself (default: gone with the pod)"),
-		text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: the name and -token)"),
+		flags.Text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for what the job writes, which then resumes by itself (default: gone with the pod)"),
+		flags.Text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: the name and -token)"),
 		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit", Usage: "failures of pods before the job fails; exit code 75 and evictions are none", DefaultText: "0, with --auto-recover --max-retries"},
-		text(groupK8s, "bus", "", "server between the nodes, in a pod of its own: nats or redis (default: none, nodes connect with each other)"),
-	}, jobFlags()...)
+		flags.Text(groupK8s, "bus", "", "server between the nodes, in a pod of its own: nats or redis (default: none, nodes connect with each other)"),
+	}, flags.Job()...)
 }
 
 // manifest is what a manifest is made of.
@@ -182,12 +185,12 @@ func (m *manifest) text() (string, error) {
 
 // k8sManifest prints a manifest, or writes it into a folder.
 func (c *command) k8sManifest(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	kustomize, helm := ctx.Path("kustomize"), ctx.Path("helm")
 	if kustomize != "" && helm != "" {
-		return usage("--kustomize and --helm: give one of them")
+		return call.Usage("--kustomize and --helm: give one of them")
 	}
 	if helm != "" {
 		return c.writeChart(ctx, helm)
@@ -203,7 +206,7 @@ func (c *command) k8sManifest(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(c.stdout, text)
+	_, err = fmt.Fprint(c.Stdout, text)
 	return err
 }
 
@@ -262,7 +265,7 @@ func checkPods(ctx *urfave.Context) (faults []error) {
 	switch bus, kind := ctx.String("bus"), ctx.String("kind"); {
 	case bus != "" && bus != placement.CarrierNATS && bus != placement.CarrierRedis:
 		fault("--bus %q: want nats or redis", bus)
-	case bus != "" && (ctx.IsSet("mq-type") || ctx.IsSet("nats-url") || redisServer(ctx) != ""):
+	case bus != "" && (ctx.IsSet("mq-type") || ctx.IsSet("nats-url") || flags.RedisServer(ctx) != ""):
 		fault("--bus: is the server: leave out --mq-type, --nats-url and --redis-url")
 	case bus == "" && kind == kindDIJob && ctx.IsSet("token-secret"):
 		fault("--token-secret: the operator makes a token for each dijob: leave it out")
@@ -273,10 +276,10 @@ func checkPods(ctx *urfave.Context) (faults []error) {
 	if p := ctx.String("platform"); p != "" && p != "kubernetes" {
 		fault("--platform %q: want kubernetes, or leave it out", p)
 	}
-	if t := ctx.String("token"); t != "" && fromCommandLine(ctx, "token") {
+	if t := ctx.String("token"); t != "" && flags.FromCommandLine(ctx, "token") {
 		fault("--token: a manifest is no place for a secret: put it into a Secret, and give its name with --token-secret")
 	}
-	if ctx.String("tls") == tlsAuto {
+	if ctx.String("tls") == flags.TLSAuto {
 		fault("--tls auto is for the nodes of one launcher: make certificates with ditask tls, put them into a Secret, and mount that")
 	}
 	return faults
@@ -397,7 +400,7 @@ func plain(_, value string) string { return value }
 // value, which is given its expression in a chart, and what the flags say.
 func (c *command) manifestOf(ctx *urfave.Context, value func(expression, said string) string) (*manifest, error) {
 	if err := checkManifest(ctx); err != nil {
-		return nil, usageError{err}
+		return nil, call.UsageError{Err: err}
 	}
 	name := value(".Values.name", ctx.String("name"))
 	m := &manifest{
@@ -420,7 +423,7 @@ func (c *command) manifestOf(ctx *urfave.Context, value func(expression, said st
 	m.NodeSelector, _ = selectors(ctx)  // checkManifest has seen them
 	m.Tolerations, _ = tolerations(ctx) // the same
 	if m.Kind != kindDIJob || ctx.String("bus") != "" {
-		m.Secret = or(ctx.String("token-secret"), name+"-token")
+		m.Secret = cmp.Or(ctx.String("token-secret"), name+"-token")
 	}
 	if !ctx.IsSet("backoff-limit") && ctx.Bool("auto-recover") {
 		m.Backoff = ctx.Int("max-retries")
@@ -436,8 +439,8 @@ func (c *command) manifestOf(ctx *urfave.Context, value func(expression, said st
 	for i := range m.Groups {
 		g := &m.Groups[i]
 		g.Args = withLabel(args, g.Type)
-		if len(c.args) > 0 {
-			g.Args = append(append(g.Args, "--"), literal(c.args)...)
+		if len(c.Args) > 0 {
+			g.Args = append(append(g.Args, "--"), literal(c.Args)...)
 		}
 	}
 	if m.Kind != kindDIJob {
@@ -489,12 +492,12 @@ func (m *manifest) group(ctx *urfave.Context, value func(expression, said string
 // the nodes that they name.
 func nodeArgs(ctx *urfave.Context, m *manifest) []string {
 	args := []string{
-		"--package", or(ctx.String("package"), "/program"), "--platform", "kubernetes", "--dir", or(ctx.Path("dir"), "/data/"+m.Name),
+		"--package", cmp.Or(ctx.String("package"), "/program"), "--platform", "kubernetes", "--dir", cmp.Or(ctx.Path("dir"), "/data/"+m.Name),
 	}
-	if !fromCommandLine(ctx, "resume") {
+	if !flags.FromCommandLine(ctx, "resume") {
 		args = append(args, "--resume="+fmt.Sprint(m.Volume != ""))
 	}
-	args = literal(append(args, givenFlags(ctx, "package", "dir", "platform", "token")...))
+	args = literal(append(args, flags.Given(ctx, "package", "dir", "platform", "token")...))
 	token := "$(" + m.TokenVar + ")"
 	switch ctx.String("bus") {
 	case placement.CarrierNATS:

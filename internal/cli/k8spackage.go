@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // kustomization is the text of kustomization.yaml, but for what it names.
@@ -147,9 +149,9 @@ func (g group) resources() map[string]map[string]any {
 func (c *command) writeFolder(flag, dir string, files map[string]string) error {
 	switch there, err := os.ReadDir(dir); {
 	case err == nil && len(there) > 0:
-		return usage("%s %s: is not empty: give a new folder", flag, dir)
+		return call.Usage("%s %s: is not empty: give a new folder", flag, dir)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return usage("%s: %w", flag, err)
+		return call.Usage("%s: %w", flag, err)
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)

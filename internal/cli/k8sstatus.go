@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // jobStatus is how a job is, for people and as JSON.
@@ -106,7 +109,7 @@ func (s *jobStatus) failed(p *kubePod) {
 	if t := c.State.Terminated; t != nil {
 		end.ExitCode, end.Reason, end.Message, end.Time = t.ExitCode, t.Reason, t.Message, t.FinishedAt
 	}
-	if end.ExitCode != exitPreempted && (s.FirstFailure == nil || end.Time.Before(s.FirstFailure.Time)) {
+	if end.ExitCode != call.ExitPreempted && (s.FirstFailure == nil || end.Time.Before(s.FirstFailure.Time)) {
 		s.FirstFailure = &end
 	}
 }
@@ -115,11 +118,11 @@ func (s *jobStatus) failed(p *kubePod) {
 func (s *jobStatus) exitCode() int {
 	switch {
 	case s.State == stateSucceeded:
-		return exitSuccess
+		return call.ExitSuccess
 	case s.FirstFailure != nil && s.FirstFailure.ExitCode > 0:
 		return s.FirstFailure.ExitCode
 	}
-	return exitFailure
+	return call.ExitFailure
 }
 
 // over reports whether the job has ended.
@@ -147,7 +150,7 @@ func (e *podEnd) String() string {
 // nameOf is the one argument of a command, the name of a job.
 func nameOf(ctx *urfave.Context) (string, error) {
 	if ctx.NArg() != 1 {
-		return "", usage("%s: want the NAME of one job: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
+		return "", call.Usage("%s: want the NAME of one job: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
 	}
 	return ctx.Args().First(), nil
 }
@@ -171,9 +174,9 @@ func (c *command) k8sStatus(ctx *urfave.Context) error {
 	}
 	s := k.status(ctx.Context, job, pods)
 	if ctx.Bool("json") {
-		return writeJSON(c.stdout, s)
+		return c.WriteJSON(s)
 	}
-	return s.write(c.stdout, time.Now())
+	return s.write(c.Stdout, time.Now())
 }
 
 // look finds a job and its pods.
@@ -246,7 +249,7 @@ func (s *jobStatus) write(w io.Writer, now time.Time) error {
 				ready = "yes"
 			}
 			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-				rank, p.Name, or(p.Role, "-"), p.Phase, ready, p.Restarts, or(p.Node, "-"), age(now, p.Created), p.Why)
+				rank, p.Name, cmp.Or(p.Role, "-"), p.Phase, ready, p.Restarts, cmp.Or(p.Node, "-"), age(now, p.Created), p.Why)
 		}
 		_ = t.Flush() // to memory
 	}
@@ -288,7 +291,7 @@ func age(now, then time.Time) string {
 func (c *command) k8sList(ctx *urfave.Context, k *kubectl) error {
 	const doing = "list the jobs"
 	if kind := ctx.String("kind"); kind != "" && kinds[kind].resource == "" {
-		return usage("--kind %q: want job, jobset or dijob", kind)
+		return call.Usage("--kind %q: want job, jobset or dijob", kind)
 	}
 	jobs, _, err := k.each(ctx.String("kind"), func(kind string) ([]kubeJob, bool, error) {
 		var list struct {
@@ -318,13 +321,13 @@ func (c *command) k8sList(ctx *urfave.Context, k *kubectl) error {
 		return err
 	}
 	if ctx.Bool("json") {
-		return writeJSON(c.stdout, all)
+		return c.WriteJSON(all)
 	}
 	if len(all) == 0 {
-		c.warn("text", "no job: ditask k8s submit starts one; --namespace says where to look")
+		c.Warn("text", "no job: ditask k8s submit starts one; --namespace says where to look")
 		return nil
 	}
-	t := tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)
+	t := tabwriter.NewWriter(c.Stdout, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "NAME\tKIND\tSTATE\tREADY\tRESTARTS\tAGE") // Flush says what went wrong
 	for _, s := range all {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%d\t%s\n", s.Name, s.Kind, s.State, s.Ready, s.Desired, s.Restarts, age(time.Now(), s.Created))

@@ -11,11 +11,13 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // k8sSubmit creates what a manifest says, and follows the job to its end.
 func (c *command) k8sSubmit(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	m, err := c.manifestOf(ctx, plain)
@@ -31,13 +33,13 @@ func (c *command) k8sSubmit(ctx *urfave.Context) error {
 	job, err := c.create(run, k, m)
 	if err != nil {
 		if i, ok := errors.AsType[interruption](context.Cause(run)); ok {
-			c.warn("text", fmt.Sprintf("interrupted: ditask k8s delete %s removes what there is of the job", m.Name))
-			return endedBy(i.signal)
+			c.Warn("text", fmt.Sprintf("interrupted: ditask k8s delete %s removes what there is of the job", m.Name))
+			return call.EndedBy(i.signal)
 		}
 		return err
 	}
 	if ctx.Bool("no-follow") {
-		_, err := fmt.Fprintln(c.stdout, m.Name)
+		_, err := fmt.Fprintln(c.Stdout, m.Name)
 		return err
 	}
 	f := &podFollower{c: c, k: k, doing: "follow " + m.Name, job: job, rank: noRank, tail: everythingOut}
@@ -70,10 +72,10 @@ func (c *command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob
 	}
 	out, warnings, err := k.runWarned(ctx, doing, text, "apply", "--filename=-")
 	for line := range strings.Lines(string(out)) {
-		c.warn("text", strings.TrimSpace(line))
+		c.Warn("text", strings.TrimSpace(line))
 	}
 	for _, line := range warnings {
-		c.warn("text", line)
+		c.Warn("text", line)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w\nditask k8s delete %s removes what there is of the job", err, m.Name)
@@ -98,7 +100,7 @@ func (c *command) createToken(ctx context.Context, k *kubectl, doing string, m *
 	}
 	out, err := k.run(ctx, doing, string(secret), "create", "--filename=-", "--output=name")
 	if err == nil {
-		c.warn("text", strings.TrimSpace(string(out))+" created, with a new token")
+		c.Warn("text", strings.TrimSpace(string(out))+" created, with a new token")
 	}
 	return err
 }
@@ -106,12 +108,12 @@ func (c *command) createToken(ctx context.Context, k *kubectl, doing string, m *
 // k8sScale changes the number of pods of a DIJob.
 func (c *command) k8sScale(ctx *urfave.Context) error {
 	if ctx.NArg() != 2 {
-		return usage("%s: want the NAME of a job and a number of PODS: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
+		return call.Usage("%s: want the NAME of a job and a number of PODS: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
 	}
 	name, word := ctx.Args().Get(0), ctx.Args().Get(1)
 	pods, err := strconv.Atoi(word)
 	if err != nil || pods < 0 {
-		return usage("%s: %q: want a number of pods", ctx.Command.HelpName, word)
+		return call.Usage("%s: %q: want a number of pods", ctx.Command.HelpName, word)
 	}
 	k, err := newKubectl(ctx)
 	if err != nil {
@@ -128,7 +130,7 @@ func (c *command) k8sScale(ctx *urfave.Context) error {
 	if _, err := k.run(ctx.Context, doing, "", "scale", kinds[kindDIJob].resource+"/"+name, "--replicas="+word); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "%v: the last task has %s from now on\n", job, counted(pods, "pod"))
+	_, err = fmt.Fprintf(c.Stdout, "%v: the last task has %s from now on\n", job, counted(pods, "pod"))
 	return err
 }
 
@@ -160,7 +162,7 @@ func (c *command) k8sDelete(ctx *urfave.Context) error {
 		for line := range strings.Lines(string(out)) {
 			if strings.Contains(line, "/") { // else it says that there is nothing
 				deleted++
-				_, _ = fmt.Fprintf(c.stdout, "deleted %s\n", strings.TrimSpace(line)) // it is deleted, whoever reads of it
+				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", strings.TrimSpace(line)) // it is deleted, whoever reads of it
 			}
 		}
 		return err

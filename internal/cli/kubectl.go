@@ -13,6 +13,8 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // kubectl calls the user's kubectl, which knows how to reach the cluster.
@@ -26,11 +28,11 @@ type kubectl struct {
 func newKubectl(ctx *urfave.Context) (*kubectl, error) {
 	path, err := exec.LookPath(ctx.Path("kubectl"))
 	if err != nil {
-		return nil, usage("--kubectl: %w: install kubectl (https://kubernetes.io/docs/tasks/tools/), or say where it is", err)
+		return nil, call.Usage("--kubectl: %w: install kubectl (https://kubernetes.io/docs/tasks/tools/), or say where it is", err)
 	}
 	k := &kubectl{path: path, timeout: ctx.Duration("timeout")}
 	if k.timeout < time.Second {
-		return nil, usage("--timeout %v: want at least 1s", k.timeout)
+		return nil, call.Usage("--timeout %v: want at least 1s", k.timeout)
 	}
 	for _, name := range []string{"kubeconfig", "context", "namespace"} {
 		if v := ctx.String(name); v != "" {

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,13 +10,14 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 )
 
 // plan prints who would run where.
 func (c *command) plan(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	at, err := placeOf(ctx)
@@ -32,18 +33,9 @@ func (c *command) plan(ctx *urfave.Context) error {
 		return err
 	}
 	if ctx.Bool("json") {
-		return writeJSON(c.stdout, plan)
+		return c.WriteJSON(plan)
 	}
-	return writePlan(c.stdout, plan)
-}
-
-func writeJSON(w io.Writer, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
+	return writePlan(c.Stdout, plan)
 }
 
 // writePlan prints a plan as a table. Nodes of other launchers have their host
@@ -72,12 +64,12 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 		if n.Rank == plan.Rank {
 			launcher += " (this)"
 		}
-		host := or(n.Host, "local")
+		host := cmp.Or(n.Host, "local")
 		if n.Rank != plan.Rank && n.Host == "" && n.Listen == "" {
 			host = "-" // it is learned when the node joins
 		}
 		_, _ = fmt.Fprintf(tw, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", n.ID, launcher, n.LocalID,
-			host, or(freePort(n.Listen), "-"), or(dials(n), "-"), or(strings.Join(n.Labels, ","), "-"))
+			host, cmp.Or(freePort(n.Listen), "-"), cmp.Or(dials(n), "-"), cmp.Or(strings.Join(n.Labels, ","), "-"))
 	}
 	return tw.Flush()
 }
@@ -96,11 +88,4 @@ func freePort(addr string) string {
 		return base + ":(free)"
 	}
 	return addr
-}
-
-func or(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }

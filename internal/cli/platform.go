@@ -14,6 +14,7 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
@@ -66,11 +67,11 @@ func kubePlace(p place, asked bool) (place, error) {
 	}
 	pod, err := kube.Parse(os.LookupEnv)
 	if err != nil {
-		return place{}, usageError{err}
+		return place{}, call.UsageError{Err: err}
 	}
 	if pod.NeedsOwn() {
 		if pod.Own, err = ownAddress(); err != nil {
-			return place{}, usage("%s is not set, and this machine has no address that others could dial: %w", kube.VarPodIP, err)
+			return place{}, call.Usage("%s is not set, and this machine has no address that others could dial: %w", kube.VarPodIP, err)
 		}
 	}
 	return place{pod: &pod, site: pod.Site()}, nil
@@ -118,7 +119,7 @@ func slurmPlace(asked bool) (place, error) {
 	if p.slurm == slurm.Task || asked {
 		step, err := slurm.Parse(os.LookupEnv)
 		if err != nil {
-			return place{}, usageError{err}
+			return place{}, call.UsageError{Err: err}
 		}
 		p.step, p.site = &step, step.Site()
 	} else if tasks := os.Getenv("SLURM_NTASKS"); p.slurm == slurm.Allocation && tasks != "" && tasks != "1" {

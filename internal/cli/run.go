@@ -16,6 +16,8 @@ import (
 	urfave "github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/slurm"
@@ -56,7 +58,7 @@ func (c *command) assign(ctx *urfave.Context) (a assignment, err error) {
 		return a, err
 	}
 	if a.metrics, err = metricsAddress(ctx); err != nil {
-		return a, usageError{err}
+		return a, call.UsageError{Err: err}
 	}
 	return a, nil
 }
@@ -66,12 +68,12 @@ func (c *command) caution(ctx *urfave.Context, a assignment) {
 	if !a.at.first() {
 		return
 	}
-	texts := cautions(a.cfg.Env, a.plan, ctx.String("tls") == tlsAuto)
+	texts := cautions(a.cfg.Env, a.plan, ctx.String("tls") == flags.TLSAuto)
 	if a.at.hint != "" {
 		texts = append(texts, a.at.hint)
 	}
 	for _, text := range texts {
-		c.warn(a.cfg.Env.LogFormat, text)
+		c.Warn(a.cfg.Env.LogFormat, text)
 	}
 }
 
@@ -108,9 +110,8 @@ func (c *command) run(ctx *urfave.Context) error {
 		return err
 	}
 	cfg.Signals, cfg.Env.Main = signals, prog.main
-	cfg.Command = append([]string{prog.path}, c.args...)
-	c.advice = a.at.advice
-	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics)
+	cfg.Command = append([]string{prog.path}, c.Args...)
+	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.
@@ -129,7 +130,7 @@ func programOf(ctx *urfave.Context, signals <-chan os.Signal) (program, error) {
 	watch.Go(func() {
 		select {
 		case s := <-signals:
-			cancel(endedBy(s))
+			cancel(call.EndedBy(s))
 		case <-done:
 		}
 	})
@@ -140,20 +141,13 @@ func programOf(ctx *urfave.Context, signals <-chan os.Signal) (program, error) {
 	return prog, err
 }
 
-// endedBy is the exit code for a signal that came before the job had begun.
-func endedBy(s os.Signal) exitError {
-	if s == os.Interrupt {
-		return exitInterrupted
-	}
-	return exitPreempted
-}
-
 // launch runs the nodes and reports how it went. metricsAddr is where to serve
-// metrics; empty: nowhere.
-func (c *command) launch(cfg launch.Config, table bool, metricsAddr string) error {
-	s := &screen{stdout: c.stdout, stderr: c.stderr, now: time.Now}
-	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.writer(c.stdout), s.writer(c.stderr), statusInterval
-	size := terminal(c.stderr)
+// metrics; empty: nowhere. advice is what to do about how the job went, beyond what
+// the job says.
+func (c *command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
+	s := &screen{stdout: c.Stdout, stderr: c.Stderr, now: time.Now}
+	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.writer(c.Stdout), s.writer(c.Stderr), statusInterval
+	size := terminal(c.Stderr)
 	table = table && size != nil && cfg.Env.LogFormat == "text"
 	if table {
 		cfg.StatusInterval = tableInterval
@@ -176,15 +170,13 @@ func (c *command) launch(cfg launch.Config, table bool, metricsAddr string) erro
 	if err != nil {
 		return err
 	}
-	return c.report(result, cfg.Env.LogFormat)
+	return c.report(result, cfg.Env.LogFormat, advice)
 }
 
 // report says at the end whose the first failure was.
-func (c *command) report(r launch.Result, format string) error {
-	if c.advice != nil {
-		if text := c.advice(r); text != "" {
-			c.warn(format, text)
-		}
+func (c *command) report(r launch.Result, format string, advice func(launch.Result) string) error {
+	if text := advice(r); text != "" {
+		c.Warn(format, text)
 	}
 	var text strings.Builder
 	if err := r.Report(&text); err != nil {
@@ -195,11 +187,11 @@ func (c *command) report(r launch.Result, format string) error {
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(c.stderr, "%s\n", line) // nobody is left to tell
+		_, _ = fmt.Fprintf(c.Stderr, "%s\n", line) // nobody is left to tell
 	} else if s != "" {
-		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", s)
+		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", s)
 	}
-	return exitError(r.ExitCode())
+	return call.ExitError(r.ExitCode())
 }
 
 // terminal is a function for the size of the terminal that w is, or nil.

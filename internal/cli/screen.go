@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -122,7 +123,7 @@ func columnsOf() []column {
 	return []column{
 		{"NODE", 0, func(s launch.State, _ control.Status) string { return strconv.Itoa(s.ID) }},
 		{"ROLE", 0, func(s launch.State, c control.Status) string {
-			return or(or(c.Role, strings.Join(s.Labels, ",")), "-")
+			return cmp.Or(cmp.Or(c.Role, strings.Join(s.Labels, ",")), "-")
 		}},
 		{"STATE", 0, func(s launch.State, _ control.Status) string { return string(s.Phase) }},
 		{"STEP", 0, func(_ launch.State, c control.Status) string { return strconv.FormatInt(c.Step, 10) }},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/slurm"
 )
 
@@ -31,7 +32,7 @@ garbage
 	if d := cmp.Diff(want, parseJobs(out), cmp.AllowUnexported(jobState{})); d != "" {
 		t.Error(d)
 	}
-	for state, code := range map[string]int{"COMPLETED": 0, "TIMEOUT": exitFailure, "NODE_FAIL": exitFailure} {
+	for state, code := range map[string]int{"COMPLETED": 0, "TIMEOUT": call.ExitFailure, "NODE_FAIL": call.ExitFailure} {
 		if s := (jobState{state: state}); !s.over() || s.exitCode() != code {
 			t.Errorf("%s: over %v, exit code %d", state, s.over(), s.exitCode())
 		}

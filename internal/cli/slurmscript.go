@@ -7,12 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 )
 
 // groupSlurm is the group of flags that are Slurm's.
@@ -23,7 +25,7 @@ func (c *command) slurmCommand() *urfave.Command {
 	return &urfave.Command{
 		Name: "slurm", Usage: "write or submit batch scripts of Slurm",
 		Action: func(*urfave.Context) error {
-			return usage("ditask slurm: want script or submit: see ditask slurm --help")
+			return call.Usage("ditask slurm: want script or submit: see ditask slurm --help")
 		},
 		Subcommands: []*urfave.Command{
 			{Name: "script", Usage: "print a batch script that runs the job in the tasks of a step", Flags: scriptFlags(), Action: c.slurmScript},
@@ -40,29 +42,29 @@ func scriptFlags() []urfave.Flag {
 		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks", Value: 1, Usage: "number of tasks: each runs a launcher"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks-per-node", Usage: "number of tasks on each host", DefaultText: "none"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "cpus-per-task", Usage: "number of processors for each task", DefaultText: "none"},
-		text(groupSlurm, "time", "", "`LIMIT` of time, such as 30 (minutes), 2:00:00 or 1-12 (days-hours)"),
-		text(groupSlurm, "partition", "", "`PARTITION` to run in"),
-		text(groupSlurm, "account", "", "`ACCOUNT` to charge"),
-		text(groupSlurm, "gres", "", "`RESOURCES` on each host, such as gpu:2"),
-		text(groupSlurm, "array", "", "`NUMBERS` of an array of such jobs, such as 1-4"),
-		text(groupSlurm, "job-name", "", "`NAME` of the job (default: that of the package)"),
+		flags.Text(groupSlurm, "time", "", "`LIMIT` of time, such as 30 (minutes), 2:00:00 or 1-12 (days-hours)"),
+		flags.Text(groupSlurm, "partition", "", "`PARTITION` to run in"),
+		flags.Text(groupSlurm, "account", "", "`ACCOUNT` to charge"),
+		flags.Text(groupSlurm, "gres", "", "`RESOURCES` on each host, such as gpu:2"),
+		flags.Text(groupSlurm, "array", "", "`NUMBERS` of an array of such jobs, such as 1-4"),
+		flags.Text(groupSlurm, "job-name", "", "`NAME` of the job (default: that of the package)"),
 		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue", Usage: "let a job that was told to end, or whose host has failed, wait in the queue again; it resumes by itself"},
-		text(groupSlurm, "signal", "", "`SIGNAL` that tells the nodes to save and end, and how many seconds before the time is up (default: USR1@60 with --time)"),
+		flags.Text(groupSlurm, "signal", "", "`SIGNAL` that tells the nodes to save and end, and how many seconds before the time is up (default: USR1@60 with --time)"),
 		&urfave.PathFlag{Category: groupSlurm, Name: "slurm-logs", Value: "logs", Usage: "`FOLDER` for the output of the job"},
 		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch", Usage: "`OPTION` of sbatch besides, such as --sbatch=--exclusive; may be given several times"},
-	}, jobFlags()...)
+	}, flags.Job()...)
 }
 
 // slurmScript prints a batch script.
 func (c *command) slurmScript(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	script, err := c.batchScript(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(c.stdout, script)
+	_, err = fmt.Fprint(c.Stdout, script)
 	return err
 }
 
@@ -84,11 +86,11 @@ type batch struct {
 // batchScript writes the script that the flags ask for.
 func (c *command) batchScript(ctx *urfave.Context) (string, error) {
 	if err := checkScript(ctx); err != nil {
-		return "", usageError{err}
+		return "", call.UsageError{Err: err}
 	}
 	pkg := ctx.String("package")
 	b := batch{
-		name: ctx.String("job-name"), dir: ctx.Path("dir"), args: c.args, requeue: ctx.Bool("requeue"),
+		name: ctx.String("job-name"), dir: ctx.Path("dir"), args: c.Args, requeue: ctx.Bool("requeue"),
 		array:    ctx.String("array") != "",
 		ownToken: ctx.IsSet("token-file"),
 	}
@@ -146,16 +148,10 @@ func checkScript(ctx *urfave.Context) error {
 	if p := ctx.String("platform"); p != "" && p != "slurm" {
 		faults = append(faults, fmt.Errorf("--platform %q: want slurm, or leave it out", p))
 	}
-	if t := ctx.String("token"); t != "" && fromCommandLine(ctx, "token") {
+	if t := ctx.String("token"); t != "" && flags.FromCommandLine(ctx, "token") {
 		faults = append(faults, errors.New("--token: a script is no place for a secret: leave it out, and the script makes one for each job; or give --token-file"))
 	}
 	return errors.Join(faults...)
-}
-
-// fromCommandLine reports whether a flag was given on the command line, and not
-// by its variable.
-func fromCommandLine(ctx *urfave.Context, name string) bool {
-	return slices.Contains(ctx.LocalFlagNames(), name) && os.Getenv("DITASK_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))) != ctx.String(name)
 }
 
 // ownCommand is how the script calls ditask: by its name where that is this
@@ -224,27 +220,7 @@ func (b *batch) jobOptions(ctx *urfave.Context) {
 	if b.build != nil {
 		leave = append(leave, "main")
 	}
-	b.ditask = append(b.ditask, givenFlags(ctx, leave...)...)
-}
-
-// givenFlags are the flags of the job that were given, as arguments, but for those
-// to leave out.
-func givenFlags(ctx *urfave.Context, leave ...string) []string {
-	given := ctx.LocalFlagNames()
-	var out []string
-	for _, f := range jobFlags() {
-		name := f.Names()[0]
-		if slices.Contains(leave, name) || !slices.ContainsFunc(f.Names(), func(n string) bool { return slices.Contains(given, n) }) {
-			continue
-		}
-		value := fmt.Sprint(ctx.Value(name))
-		if _, ok := f.(*urfave.BoolFlag); ok {
-			out = append(out, fmt.Sprintf("--%s=%s", name, value))
-			continue
-		}
-		out = append(out, "--"+name, value)
-	}
-	return out
+	b.ditask = append(b.ditask, flags.Given(ctx, leave...)...)
 }
 
 // text is the script.

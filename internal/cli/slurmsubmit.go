@@ -19,6 +19,9 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 )
 
 // The answers to an interrupt.
@@ -33,18 +36,18 @@ func submitFlags() []urfave.Flag {
 	return append([]urfave.Flag{
 		&urfave.PathFlag{Category: groupSlurm, Name: "script", Usage: "`FILE` to submit, in place of a script from the flags"},
 		&urfave.BoolFlag{Category: groupSlurm, Name: "no-follow", Usage: "print the job's number and do not wait for it"},
-		text(groupSlurm, "on-interrupt", onInterruptAsk, "what Ctrl-C does: ask (cancel the job only if it comes again within 3s), cancel or leave"),
+		flags.Text(groupSlurm, "on-interrupt", onInterruptAsk, "what Ctrl-C does: ask (cancel the job only if it comes again within 3s), cancel or leave"),
 	}, scriptFlags()...)
 }
 
 // slurmSubmit submits a batch script and follows the job to its end.
 func (c *command) slurmSubmit(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	mode := ctx.String("on-interrupt")
 	if !slices.Contains([]string{onInterruptAsk, onInterruptCancel, onInterruptLeave}, mode) {
-		return usage("--on-interrupt %q: want ask, cancel or leave", mode)
+		return call.Usage("--on-interrupt %q: want ask, cancel or leave", mode)
 	}
 	script, err := c.scriptToSubmit(ctx)
 	if err != nil {
@@ -58,7 +61,7 @@ func (c *command) slurmSubmit(ctx *urfave.Context) error {
 		return err
 	}
 	if ctx.Bool("no-follow") {
-		_, err := fmt.Fprintln(c.stdout, job)
+		_, err := fmt.Fprintln(c.Stdout, job)
 		return err
 	}
 	f := &follower{c: c, job: job, mode: mode, signals: signals, tails: map[string]*tail{}, last: map[string]jobState{}}
@@ -80,12 +83,12 @@ func (c *command) scriptToSubmit(ctx *urfave.Context) (string, error) {
 		}
 		return script, nil
 	}
-	if ctx.String("package") != "" || len(c.args) > 0 {
-		return "", usage("--script and --package: give one of them")
+	if ctx.String("package") != "" || len(c.Args) > 0 {
+		return "", call.Usage("--script and --package: give one of them")
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return "", usage("--script: %w", err)
+		return "", call.Usage("--script: %w", err)
 	}
 	return string(b), nil
 }
@@ -124,7 +127,7 @@ func (s jobState) over() bool {
 // exitCode is the exit code that stands for how the job has ended.
 func (s jobState) exitCode() int {
 	if s.state != "COMPLETED" && s.code == 0 {
-		return exitFailure
+		return call.ExitFailure
 	}
 	return s.code
 }
@@ -187,7 +190,7 @@ type follower struct {
 
 // follow returns when the job has ended or the user has enough of watching.
 func (f *follower) follow(ctx context.Context) error {
-	f.c.warn("text", "job "+f.job+" is submitted")
+	f.c.Warn("text", "job "+f.job+" is submitted")
 	tick := time.NewTicker(tailInterval)
 	defer tick.Stop()
 	failures := 0
@@ -204,7 +207,7 @@ func (f *follower) follow(ctx context.Context) error {
 			}
 			f.read()
 			if over {
-				return exitError(f.code())
+				return call.ExitError(f.code())
 			}
 		}
 		select {
@@ -212,8 +215,8 @@ func (f *follower) follow(ctx context.Context) error {
 			f.read()
 		case s := <-f.signals:
 			if f.interrupted(ctx, s) {
-				f.c.warn("text", fmt.Sprintf("job %s goes on: scancel %s ends it", f.job, f.job))
-				return endedBy(s)
+				f.c.Warn("text", fmt.Sprintf("job %s goes on: scancel %s ends it", f.job, f.job))
+				return call.EndedBy(s)
 			}
 		}
 	}
@@ -225,7 +228,7 @@ func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 	if f.mode == onInterruptAsk && s == os.Interrupt {
 		if cancel = !f.asked.IsZero() && time.Since(f.asked) < secondChance; !cancel {
 			f.asked = time.Now()
-			f.c.warn("text", fmt.Sprintf("interrupt again within %v to cancel job %s; or end the watching alone with SIGTERM", secondChance, f.job))
+			f.c.Warn("text", fmt.Sprintf("interrupt again within %v to cancel job %s; or end the watching alone with SIGTERM", secondChance, f.job))
 			return false
 		}
 	}
@@ -233,7 +236,7 @@ func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 		return true
 	}
 	if out, err := exec.CommandContext(ctx, "scancel", f.job).CombinedOutput(); err != nil {
-		f.c.warn("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, bytes.TrimSpace(out)))
+		f.c.Warn("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, bytes.TrimSpace(out)))
 	}
 	return false
 }
@@ -260,7 +263,7 @@ func (f *follower) ask(ctx context.Context) (over bool, err error) {
 			if s.over() && s.exitCode() != 0 {
 				text += fmt.Sprintf(": exit code %d", s.exitCode())
 			}
-			f.c.warn("text", text)
+			f.c.Warn("text", text)
 		}
 		if s.output != "" && s.output != os.DevNull && f.tails[s.output] == nil && s.state != "PENDING" {
 			f.tails[s.output] = &tail{path: s.output}
@@ -313,7 +316,7 @@ func (f *follower) code() int {
 			return code
 		}
 	}
-	return exitSuccess
+	return call.ExitSuccess
 }
 
 // read copies what the job has written since.
@@ -323,7 +326,7 @@ func (f *follower) read() {
 		if len(f.tails) > 1 {
 			prefix = filepath.Base(path) + ": "
 		}
-		f.tails[path].copy(f.c.stdout, prefix)
+		f.tails[path].copy(f.c.Stdout, prefix)
 	}
 }
 

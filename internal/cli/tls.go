@@ -13,11 +13,10 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/certs"
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/control"
 )
-
-// tlsAuto is the value of --tls that makes certificates for one job.
-const tlsAuto = "auto"
 
 // autoTLS is how long the certificates of --tls auto hold. They end with the
 // job: nobody keeps them.
@@ -47,7 +46,7 @@ type made struct {
 // tls makes a job's certificates in a folder.
 func (c *command) tls(ctx *urfave.Context) error {
 	if ctx.NArg() != 1 {
-		return usage("ditask tls: want one folder for the certificates: ditask tls DIR")
+		return call.Usage("ditask tls: want one folder for the certificates: ditask tls DIR")
 	}
 	hosts, err := hostList(ctx.String("hosts"))
 	days := ctx.Int("days")
@@ -55,7 +54,7 @@ func (c *command) tls(ctx *urfave.Context) error {
 		err = errors.Join(err, fmt.Errorf("--days %d: want a number from 1 to %d", days, maxDays))
 	}
 	if err != nil {
-		return usageError{err}
+		return call.UsageError{Err: err}
 	}
 	now := time.Now()
 	end := now.Add(time.Duration(days) * 24 * time.Hour)
@@ -73,9 +72,9 @@ func (c *command) tls(ctx *urfave.Context) error {
 		return err
 	}
 	if ctx.Bool("json") {
-		return writeJSON(c.stdout, m)
+		return c.WriteJSON(m)
 	}
-	_, err = fmt.Fprintf(c.stdout, `%s   the authority that all nodes trust; its own key is not kept
+	_, err = fmt.Fprintf(c.Stdout, `%s   the authority that all nodes trust; its own key is not kept
 %s the certificate of all nodes, until %s
 %s its key: whoever has it can pretend to be a node's end of a connection
 
@@ -138,13 +137,13 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 		}
 	}
 	switch mode := ctx.String("tls"); {
-	case mode != "" && mode != tlsAuto:
+	case mode != "" && mode != flags.TLSAuto:
 		return []error{fmt.Errorf("--tls %q: want auto", mode)}
-	case mode == tlsAuto && given > 0:
+	case mode == flags.TLSAuto && given > 0:
 		return []error{errors.New("--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca")}
-	case mode == tlsAuto && env.Bus != "":
+	case mode == flags.TLSAuto && env.Bus != "":
 		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
-	case mode == tlsAuto:
+	case mode == flags.TLSAuto:
 		now := time.Now()
 		files, err := certs.Make(nil, now, now.Add(autoTLS))
 		env.TLSCert, env.TLSKey, env.TLSCA = files.Cert, files.Key, files.CA

@@ -75,7 +75,9 @@ parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings paral
 parallel/kube (test) -> std
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/traceview
+internal/cli/call -> std github.com/urfave/cli
+internal/cli/flags -> std github.com/urfave/cli parallel/control parallel/placement parallel/trace
+internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/traceview
 internal/traceview -> std parallel/trace
 internal/cli (test) -> internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
