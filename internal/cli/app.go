@@ -7,6 +7,7 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
 )
@@ -72,7 +73,7 @@ func (c *command) commands() []*urfave.Command {
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
-		c.buildCommand(),
+		build.Command(),
 		c.slurmCommand(),
 		c.k8sCommand(),
 	}

@@ -18,6 +18,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/certs"
+	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -90,7 +91,7 @@ func checkGo(ctx context.Context) finding {
 		f.Advice = "install Go 1.26 or newer, or give --package a built program"
 		return f
 	}
-	out, err := runGo(ctx, "", "env", "GOVERSION")
+	out, err := build.Go(ctx, "", "env", "GOVERSION")
 	f.Found = strings.TrimSpace(out) + fmt.Sprintf(", %d processors", runtime.NumCPU())
 	if err != nil {
 		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and see what it says"
@@ -192,20 +193,20 @@ func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding
 }
 
 func checkCache() finding {
-	cache, err := os.UserCacheDir()
+	cache, err := build.Cache()
 	if err == nil {
-		err = os.MkdirAll(filepath.Join(cache, "ditask"), 0o755)
+		err = os.MkdirAll(cache, 0o755)
 	}
 	if err == nil {
 		var f *os.File
-		if f, err = os.CreateTemp(filepath.Join(cache, "ditask"), "doctor-*"); err == nil {
+		if f, err = os.CreateTemp(cache, "doctor-*"); err == nil {
 			err = errors.Join(f.Close(), os.Remove(f.Name()))
 		}
 	}
 	if err != nil {
 		return finding{gradeNote, "cache", err.Error(), "set XDG_CACHE_HOME to a folder that you can write, or give --package a built program"}
 	}
-	return finding{gradeOK, "cache", "programs are built into " + filepath.Join(cache, "ditask"), ""}
+	return finding{gradeOK, "cache", "programs are built into " + cache, ""}
 }
 
 // enoughFiles is what a node of a mesh of some hundred nodes needs, and a

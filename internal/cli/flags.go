@@ -2,8 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/token"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -197,13 +196,13 @@ func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 	switch {
 	case env.Token != "" || env.TokenFile != "":
 	case at.step != nil && at.step.Tasks > 1:
-		token, warning, err := stepToken(*at.step)
+		token, warning, err := token.OfStep(*at.step)
 		if err != nil {
 			faults = append(faults, err)
 		}
 		env.Token, at.hint, at.keyed = token, cmp.Or(warning, at.hint), warning == ""
 	default:
-		env.Token = random(16)
+		env.Token = token.Random(16)
 	}
 	return faults
 }
@@ -237,19 +236,12 @@ func jobID(ctx *urfave.Context, at place) (string, error) {
 	case id == "" && at.pod != nil:
 		return at.pod.Job(), nil
 	case id == "":
-		return random(4), nil
+		return token.Random(4), nil
 	}
 	if err := placement.CheckJob(id); err != nil {
 		return "", call.Usage("--job-id: %w", err)
 	}
 	return id, nil
-}
-
-// random is a text of that many random bytes in hexadecimal.
-func random(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }
 
 // seconds reads a number of seconds, or a duration with its unit.

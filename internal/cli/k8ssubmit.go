@@ -13,6 +13,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/token"
 )
 
 // k8sSubmit creates what a manifest says, and follows the job to its end.
@@ -93,7 +94,7 @@ func (c *command) createToken(ctx context.Context, k *kubectl, doing string, m *
 	secret, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
 		"metadata":   map[string]any{"name": m.Secret, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
-		"stringData": map[string]string{"token": random(32)},
+		"stringData": map[string]string{"token": token.Random(32)},
 	})
 	if err != nil {
 		return err

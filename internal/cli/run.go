@@ -4,20 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
+	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/screen"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/slurm"
@@ -93,11 +92,11 @@ func (c *command) run(ctx *urfave.Context) error {
 	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
-	prog, err := programOf(ctx, signals)
+	prog, err := build.FromFlags(ctx, signals)
 	if err != nil {
 		return err
 	}
-	defer prog.release()
+	defer prog.Release()
 	runDir := launch.RunDirPattern(a.job)
 	if needsRunDir(a.plan) {
 		if runDir, err = launch.MakeRunDir(a.job); err != nil {
@@ -109,8 +108,8 @@ func (c *command) run(ctx *urfave.Context) error {
 	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {
 		return err
 	}
-	cfg.Signals, cfg.Env.Main = signals, prog.main
-	cfg.Command = append([]string{prog.path}, c.Args...)
+	cfg.Signals, cfg.Env.Main = signals, prog.Main
+	cfg.Command = append([]string{prog.Path}, c.Args...)
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
 }
 
@@ -119,35 +118,13 @@ func needsRunDir(plan placement.Plan) bool {
 	return slices.ContainsFunc(plan.Local(), func(n placement.Node) bool { return strings.HasPrefix(n.Listen, "unix://") })
 }
 
-// programOf resolves the package; a signal ends that.
-func programOf(ctx *urfave.Context, signals <-chan os.Signal) (program, error) {
-	building, cancel := context.WithCancelCause(ctx.Context)
-	defer cancel(nil)
-	done := make(chan struct{})
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer close(done)
-	watch.Go(func() {
-		select {
-		case s := <-signals:
-			cancel(call.EndedBy(s))
-		case <-done:
-		}
-	})
-	prog, err := resolve(building, ctx.String("package"), ctx.String("main"))
-	if cause := context.Cause(building); cause != nil {
-		return program{}, cause
-	}
-	return prog, err
-}
-
 // launch runs the nodes and reports how it went. metricsAddr is where to serve
 // metrics; empty: nowhere. advice is what to do about how the job went, beyond what
 // the job says.
 func (c *command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
-	s := &screen{stdout: c.Stdout, stderr: c.Stderr, now: time.Now}
-	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.writer(c.Stdout), s.writer(c.Stderr), statusInterval
-	size := terminal(c.Stderr)
+	s := screen.New(c.Stderr)
+	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.Writer(c.Stdout), s.Writer(c.Stderr), statusInterval
+	size := screen.Terminal(c.Stderr)
 	table = table && size != nil && cfg.Env.LogFormat == "text"
 	if table {
 		cfg.StatusInterval = tableInterval
@@ -163,7 +140,7 @@ func (c *command) launch(cfg launch.Config, table bool, metricsAddr string, advi
 	defer serveMetrics(listener, l, cfg.Stderr, cfg.Env.LogFormat)()
 	stop := func() {}
 	if table {
-		stop = s.draw(l.Snapshot, size, tableInterval)
+		stop = s.Draw(l.Snapshot, size, tableInterval)
 	}
 	result, err := l.Run(context.Background()) // ends by signals, which are forwarded
 	stop()
@@ -192,19 +169,4 @@ func (c *command) report(r launch.Result, format string, advice func(launch.Resu
 		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", s)
 	}
 	return call.ExitError(r.ExitCode())
-}
-
-// terminal is a function for the size of the terminal that w is, or nil.
-func terminal(w io.Writer) func() (columns, lines int) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil
-	}
-	return func() (int, int) {
-		columns, lines, err := term.GetSize(int(f.Fd()))
-		if err != nil || columns <= 0 || lines <= 0 {
-			return 80, 24
-		}
-		return columns, lines
-	}
 }

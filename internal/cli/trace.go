@@ -15,6 +15,7 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/internal/traceview"
@@ -187,11 +188,11 @@ func (c *command) traceReplay(ctx *urfave.Context) error {
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	prog, err := programOf(ctx, signals)
+	prog, err := build.FromFlags(ctx, signals)
 	if err != nil {
 		return err
 	}
-	defer prog.release()
+	defer prog.Release()
 	if env.Dir == "" {
 		if env.Dir, err = os.MkdirTemp("", "ditask-replay-"); err != nil {
 			return err
@@ -201,13 +202,13 @@ func (c *command) traceReplay(ctx *urfave.Context) error {
 	if env.Dir, err = filepath.Abs(env.Dir); err != nil {
 		return err
 	}
-	env.Main = cmp.Or(prog.main, env.Main)
+	env.Main = cmp.Or(prog.Main, env.Main)
 	args := c.Args
 	if len(args) == 0 {
 		args = head.Args
 	}
 	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", head.Node, head.Attempt, head.Job) // nobody is left to tell
-	cmd := exec.Command(prog.path, args...)                                                                               //nolint:noctx // it ends by itself, or by signals
+	cmd := exec.Command(prog.Path, args...)                                                                               //nolint:noctx // it ends by itself, or by signals
 	cmd.Env = slices.Concat(control.Strip(os.Environ()), env.Encode())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.Stdout, c.Stderr
 	return runAlone(cmd, signals)

@@ -1,10 +1,22 @@
-package cli
+// Package screen keeps a live table of a job's nodes on a terminal, below the lines of
+// their log.
+//
+//	s := screen.New(os.Stderr)
+//	cfg.Stdout, cfg.Stderr = s.Writer(os.Stdout), s.Writer(os.Stderr)
+//	if size := screen.Terminal(os.Stderr); size != nil {
+//		defer s.Draw(launcher.Snapshot, size, time.Second)()
+//	}
+//
+// A Screen's writers are safe for concurrent use, and Draw's goroutine ends with the
+// call of what it returns. What the terminal refuses is not reported: it is a picture.
+package screen
 
 import (
 	"bytes"
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,21 +25,26 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/term"
+
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 )
 
-// screen keeps a table of the nodes below the log lines on a terminal. A line
+// Screen keeps a table of the nodes below the log lines on a terminal. A line
 // that is written removes the table; it is back a moment later, so that lines
 // which come together cost one drawing. Its writers are safe for concurrent use.
-type screen struct {
-	stdout, stderr io.Writer
-	now            func() time.Time
-	erased         chan struct{} // 1: a line has removed the table; nil: nobody draws
+type Screen struct {
+	stderr io.Writer
+	now    func() time.Time
+	erased chan struct{} // 1: a line has removed the table; nil: nobody draws
 
 	mu    sync.Mutex
 	drawn int // lines of the table on the terminal
 }
+
+// New is a screen whose table is drawn on stderr.
+func New(stderr io.Writer) *Screen { return &Screen{stderr: stderr, now: time.Now} }
 
 // moment is how long the table is away after a line.
 const moment = 20 * time.Millisecond
@@ -38,11 +55,11 @@ const (
 	clearBelow = "\r\x1b[J"
 )
 
-// writer is w, with the table out of the way.
-func (s *screen) writer(w io.Writer) io.Writer { return screenWriter{s, w} }
+// Writer is w, with the table out of the way.
+func (s *Screen) Writer(w io.Writer) io.Writer { return screenWriter{s, w} }
 
 type screenWriter struct {
-	s *screen
+	s *Screen
 	w io.Writer
 }
 
@@ -60,16 +77,16 @@ func (w screenWriter) Write(p []byte) (int, error) {
 }
 
 // erase removes the table. The caller holds mu.
-func (s *screen) erase() {
+func (s *Screen) erase() {
 	if s.drawn > 0 {
 		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.drawn) // only a picture
 		s.drawn = 0
 	}
 }
 
-// draw draws the table every interval, and a moment after a line has removed it,
+// Draw draws the table every interval, and a moment after a line has removed it,
 // until stop is called, which removes it. It is called before the first line.
-func (s *screen) draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
+func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
 	quit := make(chan struct{})
 	s.erased = make(chan struct{}, 1)
 	var drawing sync.WaitGroup
@@ -99,7 +116,7 @@ func (s *screen) draw(snapshot func() []launch.State, size func() (columns, line
 }
 
 // show draws the table once.
-func (s *screen) show(states []launch.State, columns, lines int) {
+func (s *Screen) show(states []launch.State, columns, lines int) {
 	rows := table(states, s.now(), columns, lines)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,4 +271,19 @@ func fit(row string, columns int) string {
 		return row
 	}
 	return string([]rune(row)[:max(columns-1, 0)])
+}
+
+// Terminal is a function for the size of the terminal that w is, or nil.
+func Terminal(w io.Writer) func() (columns, lines int) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() (int, int) {
+		columns, lines, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns <= 0 || lines <= 0 {
+			return 80, 24
+		}
+		return columns, lines
+	}
 }

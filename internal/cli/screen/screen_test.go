@@ -1,6 +1,6 @@
 //go:build unix
 
-package cli
+package screen
 
 import (
 	"bytes"
@@ -59,8 +59,8 @@ func TestTableFitsTheTerminal(t *testing.T) {
 func TestLinesPushTheTableAway(t *testing.T) {
 	var b bytes.Buffer
 	now := time.Unix(1000, 0)
-	s := &screen{stdout: &b, stderr: &b, now: func() time.Time { return now }}
-	w := s.writer(&b)
+	s := &Screen{stderr: &b, now: func() time.Time { return now }}
+	w := s.Writer(&b)
 	_, _ = w.Write([]byte("first\n"))
 	s.show(states(now)[:1], 20, 24)
 	b.Reset()
@@ -79,9 +79,9 @@ func TestLinesPushTheTableAway(t *testing.T) {
 
 func TestDrawLeavesNothingBehind(t *testing.T) {
 	var b bytes.Buffer
-	s := &screen{stdout: &b, stderr: &b, now: time.Now}
+	s := &Screen{stderr: &b, now: time.Now}
 	drawn := make(chan struct{}, 100)
-	stop := s.draw(func() []launch.State { return nil }, func() (int, int) {
+	stop := s.Draw(func() []launch.State { return nil }, func() (int, int) {
 		select {
 		case drawn <- struct{}{}:
 		default:
@@ -101,9 +101,9 @@ func TestDrawLeavesNothingBehind(t *testing.T) {
 func TestTableIsBackAfterALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		s := &screen{stdout: &b, stderr: &b, now: time.Now}
-		stop := s.draw(func() []launch.State { return nil }, func() (int, int) { return 80, 24 }, time.Hour)
-		w := s.writer(&b)
+		s := &Screen{stderr: &b, now: time.Now}
+		stop := s.Draw(func() []launch.State { return nil }, func() (int, int) { return 80, 24 }, time.Hour)
+		w := s.Writer(&b)
 		<-time.After(time.Hour)
 		synctest.Wait()
 		for range 2 {
@@ -118,29 +118,4 @@ func TestTableIsBackAfterALine(t *testing.T) {
 		}
 		stop()
 	})
-}
-
-func TestDidYouMean(t *testing.T) {
-	known := []string{"--topology", "--ports", "plan"}
-	for word, want := range map[string]string{
-		"--topolgy": " (did you mean --topology?)", "--port": " (did you mean --ports?)",
-		"pln": " (did you mean plan?)", "--zzzzzz": "", "x": "",
-	} {
-		if got := didYouMean(word, known); got != want {
-			t.Errorf("%s: %q", word, got)
-		}
-	}
-}
-
-func TestSeconds(t *testing.T) {
-	for in, want := range map[string]time.Duration{"0": 0, "1.5": 1500 * time.Millisecond, "500ms": 500 * time.Millisecond, "2s": 2 * time.Second} {
-		if got, err := seconds(in); got != want || err != nil {
-			t.Errorf("%s: %v, %v", in, got, err)
-		}
-	}
-	for _, in := range []string{"", "x", "-1", "NaN", "Inf", "1e30", "25h"} {
-		if got, err := seconds(in); err == nil {
-			t.Errorf("%q: %v", in, got)
-		}
-	}
 }

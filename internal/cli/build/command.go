@@ -1,4 +1,4 @@
-package cli
+package build
 
 import (
 	"errors"
@@ -15,23 +15,18 @@ import (
 	"github.com/ditask/ditask/internal/cli/flags"
 )
 
-// buildCommand is the command that only builds.
-func (c *command) buildCommand() *urfave.Command {
-	return &urfave.Command{Name: "build", Usage: "build the program that a job would run into a file", Flags: buildFlags(), Action: c.buildFile}
-}
-
-// buildFlags are those of the command that only builds.
-func buildFlags() []urfave.Flag {
-	return []urfave.Flag{
+// Command is the command that only builds.
+func Command() *urfave.Command {
+	return &urfave.Command{Name: "build", Usage: "build the program that a job would run into a file", Action: toFile, Flags: []urfave.Flag{
 		flags.Text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
 		flags.Text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
 		&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
-	}
+	}}
 }
 
-// buildFile builds the program that a job would run, for batch scripts and
+// toFile builds the program that a job would run, for batch scripts and
 // images of containers.
-func (c *command) buildFile(ctx *urfave.Context) error {
+func toFile(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
@@ -42,12 +37,12 @@ func (c *command) buildFile(ctx *urfave.Context) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	prog, err := programOf(ctx, signals)
+	prog, err := FromFlags(ctx, signals)
 	if err != nil {
 		return err
 	}
-	defer prog.release()
-	if err := copyProgram(prog.path, to); err != nil {
+	defer prog.Release()
+	if err := copyProgram(prog.Path, to); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
 	return nil

@@ -1,4 +1,13 @@
-package cli
+// Package token makes the token of a job to which none was given: a random one, or one
+// that all tasks of a Slurm step come to by themselves.
+//
+//	secret := token.Random(16)
+//	secret, warning, err := token.OfStep(step)
+//
+// The key from which the tokens of steps are made is a file of the user, slurm.key in
+// the folder ditask of the user's configuration, which only the user may read. OfStep
+// may be called by many processes at once.
+package token
 
 import (
 	"crypto/hmac"
@@ -16,11 +25,18 @@ import (
 	"github.com/ditask/ditask/parallel/slurm"
 )
 
-// stepToken is the token of a step to which none was given, the same in each
+// Random is a text of that many random bytes in hexadecimal.
+func Random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// OfStep is the token of a step to which none was given, the same in each
 // of its tasks: made of the user's key for Slurm, which all hosts find in the
 // shared home folder, and of what names the step. Without such a folder it
 // is made of what others may know too, and a warning says so.
-func stepToken(step slurm.Step) (token, warning string, err error) {
+func OfStep(step slurm.Step) (token, warning string, err error) {
 	cluster := os.Getenv("SLURM_CLUSTER_NAME")
 	key, err := slurmKey()
 	if errors.Is(err, errExposed) {

@@ -1,4 +1,16 @@
-package cli
+// Package build makes a program of the package that --package names, in a cache of
+// the user. It is the command "ditask build", too, which writes that program into a
+// file.
+//
+//	prog, err := build.FromFlags(ctx, signals)
+//	...
+//	defer prog.Release()
+//	cmd := exec.Command(prog.Path)
+//
+// Builds of one package wait for each other by a lock in its folder of the cache, in
+// this process and in others. What a package or its flags have wrong is a fault of the
+// user; a package that does not compile fails with the compiler's own lines.
+package build
 
 import (
 	"bytes"
@@ -14,16 +26,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
 )
 
-// program is what the nodes run.
-type program struct {
-	path string // of the executable
-	main string // DITASK_MAIN
-	// release removes what was made for this job alone.
-	release func()
+// Program is what the nodes run.
+type Program struct {
+	Path string // of the executable
+	Main string // DITASK_MAIN
+	// Release removes what was made for this job alone.
+	Release func()
 }
 
 // buildError is that a package does not compile: the compiler's own lines.
@@ -47,13 +62,36 @@ type goPackage struct {
 // goListFormat gives a line a package, its fields with a tab between.
 const goListFormat = `{{.Dir}}{{"\t"}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{with .Module}}{{.Main}}{{end}}`
 
+// FromFlags finds or builds the program that --package and --main name; a signal
+// ends that.
+func FromFlags(ctx *urfave.Context, signals <-chan os.Signal) (Program, error) {
+	building, cancel := context.WithCancelCause(ctx.Context)
+	defer cancel(nil)
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer close(done)
+	watch.Go(func() {
+		select {
+		case s := <-signals:
+			cancel(call.EndedBy(s))
+		case <-done:
+		}
+	})
+	prog, err := resolve(building, ctx.String("package"), ctx.String("main"))
+	if cause := context.Cause(building); cause != nil {
+		return Program{}, cause
+	}
+	return prog, err
+}
+
 // resolve finds or builds the program that --package and --main name.
-func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
+func resolve(ctx context.Context, pkg, mainFunc string) (Program, error) {
 	if pkg == "" {
-		return program{}, call.Usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
+		return Program{}, call.Usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
 	}
 	if mainFunc != "" && !token.IsIdentifier(mainFunc) {
-		return program{}, call.Usage("--main %q: want the name of a function", mainFunc)
+		return Program{}, call.Usage("--main %q: want the name of a function", mainFunc)
 	}
 	if pkg == "main" {
 		pkg = mainPackage()
@@ -65,7 +103,7 @@ func resolve(ctx context.Context, pkg, mainFunc string) (program, error) {
 	case err == nil && !filepath.IsAbs(pkg) && !strings.HasPrefix(pkg, "."):
 		pkg = "./" + pkg
 	case err != nil && (filepath.IsAbs(pkg) || strings.HasPrefix(pkg, ".")):
-		return program{}, call.Usage("--package %s: no such folder or program", pkg)
+		return Program{}, call.Usage("--package %s: no such folder or program", pkg)
 	}
 	if dir, ok := otherModule(pkg, err == nil); ok {
 		return build(ctx, source{name: pkg, dir: dir, pkg: "."}, mainFunc)
@@ -119,69 +157,75 @@ func mainPackage() string {
 }
 
 // built is a program that needs no building.
-func built(path string, info os.FileInfo, mainFunc string) (program, error) {
+func built(path string, info os.FileInfo, mainFunc string) (Program, error) {
 	if strings.HasSuffix(path, ".go") {
-		return program{}, call.Usage("--package %s: give the folder of the package, %s", path, filepath.Dir(path))
+		return Program{}, call.Usage("--package %s: give the folder of the package, %s", path, filepath.Dir(path))
 	}
 	if info.Mode()&0o111 == 0 {
-		return program{}, call.Usage("--package %s: is not executable; give a folder, or a built program", path)
+		return Program{}, call.Usage("--package %s: is not executable; give a folder, or a built program", path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return program{}, err
+		return Program{}, err
 	}
-	return program{path: abs, main: mainFunc, release: func() {}}, nil
+	return Program{Path: abs, Main: mainFunc, Release: func() {}}, nil
 }
 
 // build compiles a package into the user's cache. What Go has compiled before is
 // not compiled again.
-func build(ctx context.Context, src source, mainFunc string) (program, error) {
+func build(ctx context.Context, src source, mainFunc string) (Program, error) {
 	if _, err := exec.LookPath("go"); err != nil {
-		return program{}, errors.New("--package: the go command is not in PATH: install Go, or give a built program")
+		return Program{}, errors.New("--package: the go command is not in PATH: install Go, or give a built program")
 	}
 	p, err := goList(ctx, src)
 	if err != nil {
-		return program{}, err
+		return Program{}, err
 	}
-	cache, err := os.UserCacheDir()
+	cache, err := Cache()
 	if err != nil {
-		return program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
+		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
 	}
-	dir := filepath.Join(cache, "ditask", key(p.Dir, p.ImportPath, mainFunc))
+	dir := filepath.Join(cache, key(p.Dir, p.ImportPath, mainFunc))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME to a folder that you can write", err)
+		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME to a folder that you can write", err)
 	}
 	args := []string{"build", "-o", filepath.Join(dir, outputName(p))}
 	target, called := src.pkg, ""
 	switch {
 	case p.Name == "main":
 	case mainFunc == "":
-		return program{}, call.Usage("--package %s: package %s is a library: say with --main which of its functions to run", src.name, p.Name)
+		return Program{}, call.Usage("--package %s: package %s is a library: say with --main which of its functions to run", src.name, p.Name)
 	case !token.IsExported(mainFunc):
-		return program{}, call.Usage("--main %s: is not exported by package %s", mainFunc, p.Name)
+		return Program{}, call.Usage("--main %s: is not exported by package %s", mainFunc, p.Name)
 	default:
 		overlay, dirOfMain, err := overlayMain(dir, p, mainFunc)
 		if err != nil {
-			return program{}, err
+			return Program{}, err
 		}
 		args = append(args, "-overlay", overlay)
 		target, called, mainFunc = dirOfMain, mainFunc, ""
 	}
 	unlock, err := lock(filepath.Join(dir, "lock"))
 	if err != nil {
-		return program{}, err
+		return Program{}, err
 	}
 	defer unlock()
-	if out, err := runGo(ctx, src.dir, append(args, target)...); err != nil {
+	if out, err := Go(ctx, src.dir, append(args, target)...); err != nil {
 		if called != "" {
 			if err := mainFault(out, p, called); err != nil {
-				return program{}, err
+				return Program{}, err
 			}
 		}
-		return program{}, &buildError{pkg: src.name, lines: cmp.Or(strings.TrimSpace(out), err.Error())}
+		return Program{}, &buildError{pkg: src.name, lines: cmp.Or(strings.TrimSpace(out), err.Error())}
 	}
 	path, release, err := pin(args[2])
-	return program{path: path, main: mainFunc, release: release}, err
+	return Program{Path: path, Main: mainFunc, Release: release}, err
+}
+
+// Cache is the user's folder for what is built.
+func Cache() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "ditask"), err
 }
 
 // mainFault is what is wrong with the function that --main names, if that is why
@@ -211,7 +255,7 @@ func key(parts ...string) string {
 }
 
 func goList(ctx context.Context, src source) (goPackage, error) {
-	out, err := runGo(ctx, src.dir, "list", "-find", "-f", goListFormat, "--", src.pkg)
+	out, err := Go(ctx, src.dir, "list", "-find", "-f", goListFormat, "--", src.pkg)
 	if err != nil {
 		return goPackage{}, call.Usage("--package %s: %s", src.name, cmp.Or(firstFault(out), err.Error()))
 	}
@@ -235,9 +279,9 @@ func firstFault(out string) string {
 	return ""
 }
 
-// runGo runs the go command in a folder. The text is its stdout, or after a failure its
+// Go runs the go command in a folder. The text is its stdout, or after a failure its
 // stderr.
-func runGo(ctx context.Context, dir string, args ...string) (string, error) {
+func Go(ctx context.Context, dir string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package cli
+package build
 
 // lock does nothing: this system has no locks that end with their process.
 func lock(string) (unlock func(), err error) { return func() {}, nil }
