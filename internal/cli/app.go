@@ -10,6 +10,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/slurm"
 )
 
 // description is the last part of the help.
@@ -74,7 +75,7 @@ func (c *command) commands() []*urfave.Command {
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
 		build.Command(),
-		c.slurmCommand(),
+		slurm.Command(c.Call),
 		c.k8sCommand(),
 	}
 	for _, cmd := range cmds {

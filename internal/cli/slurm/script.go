@@ -1,4 +1,4 @@
-package cli
+package slurm
 
 import (
 	"errors"
@@ -16,23 +16,6 @@ import (
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
 )
-
-// groupSlurm is the group of flags that are Slurm's.
-const groupSlurm = "Slurm"
-
-// slurmCommand is the command for what surrounds a job under Slurm.
-func (c *command) slurmCommand() *urfave.Command {
-	return &urfave.Command{
-		Name: "slurm", Usage: "write or submit batch scripts of Slurm",
-		Action: func(*urfave.Context) error {
-			return call.Usage("ditask slurm: want script or submit: see ditask slurm --help")
-		},
-		Subcommands: []*urfave.Command{
-			{Name: "script", Usage: "print a batch script that runs the job in the tasks of a step", Flags: scriptFlags(), Action: c.slurmScript},
-			{Name: "submit", Usage: "submit such a script, and follow the job to its end; the exit code is the job's", Flags: submitFlags(), Action: c.slurmSubmit},
-		},
-	}
-}
 
 // scriptFlags are the flags of a batch script: Slurm's own, under Slurm's names,
 // and those of the job in it.
@@ -55,8 +38,8 @@ func scriptFlags() []urfave.Flag {
 	}, flags.Job()...)
 }
 
-// slurmScript prints a batch script.
-func (c *command) slurmScript(ctx *urfave.Context) error {
+// script prints a batch script.
+func (c command) script(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
@@ -84,7 +67,7 @@ type batch struct {
 }
 
 // batchScript writes the script that the flags ask for.
-func (c *command) batchScript(ctx *urfave.Context) (string, error) {
+func (c command) batchScript(ctx *urfave.Context) (string, error) {
 	if err := checkScript(ctx); err != nil {
 		return "", call.UsageError{Err: err}
 	}

@@ -1,4 +1,4 @@
-package cli
+package slurm
 
 import (
 	"testing"
@@ -28,14 +28,6 @@ garbage
 	for state, code := range map[string]int{"COMPLETED": 0, "TIMEOUT": call.ExitFailure, "NODE_FAIL": call.ExitFailure} {
 		if s := (jobState{state: state}); !s.over() || s.exitCode() != code {
 			t.Errorf("%s: over %v, exit code %d", state, s.over(), s.exitCode())
-		}
-	}
-}
-
-func TestQuoteIsOneWordOfTheShell(t *testing.T) {
-	for in, want := range map[string]string{"a": "a", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", "--lr=1e-3": "--lr=1e-3"} {
-		if got := quote(in); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
 		}
 	}
 }
