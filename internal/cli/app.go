@@ -10,6 +10,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/slurm"
 )
 
@@ -76,7 +77,7 @@ func (c *command) commands() []*urfave.Command {
 		c.traceCommand(),
 		build.Command(),
 		slurm.Command(c.Call),
-		c.k8sCommand(),
+		k8s.Command(c.Call),
 	}
 	for _, cmd := range cmds {
 		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {

@@ -1,4 +1,4 @@
-package cli
+package k8s
 
 import (
 	"cmp"
@@ -155,14 +155,14 @@ func nameOf(ctx *urfave.Context) (string, error) {
 	return ctx.Args().First(), nil
 }
 
-// k8sStatus prints how a job is, or all jobs.
-func (c *command) k8sStatus(ctx *urfave.Context) error {
+// status prints how a job is, or all jobs.
+func (c command) status(ctx *urfave.Context) error {
 	k, err := newKubectl(ctx)
 	if err != nil {
 		return err
 	}
 	if ctx.NArg() == 0 {
-		return c.k8sList(ctx, k)
+		return c.list(ctx, k)
 	}
 	name, err := nameOf(ctx)
 	if err != nil {
@@ -287,8 +287,8 @@ func age(now, then time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// k8sList prints all jobs: DIJobs, and what a manifest of ditask has made.
-func (c *command) k8sList(ctx *urfave.Context, k *kubectl) error {
+// list prints all jobs: DIJobs, and what a manifest of ditask has made.
+func (c command) list(ctx *urfave.Context, k *kubectl) error {
 	const doing = "list the jobs"
 	if kind := ctx.String("kind"); kind != "" && kinds[kind].resource == "" {
 		return call.Usage("--kind %q: want job, jobset or dijob", kind)

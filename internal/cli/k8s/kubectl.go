@@ -1,4 +1,4 @@
-package cli
+package k8s
 
 import (
 	"bytes"

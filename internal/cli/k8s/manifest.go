@@ -1,4 +1,4 @@
-package cli
+package k8s
 
 import (
 	"bytes"
@@ -118,7 +118,7 @@ func (m *manifest) Learners() []string {
 	return names
 }
 
-//go:embed k8smanifest.yaml
+//go:embed manifest.yaml
 var manifestText string
 
 // manifestTemplate has the parts of a manifest. Texts are written as JSON, which is
@@ -183,8 +183,8 @@ func (m *manifest) text() (string, error) {
 	return text, nil
 }
 
-// k8sManifest prints a manifest, or writes it into a folder.
-func (c *command) k8sManifest(ctx *urfave.Context) error {
+// manifest prints a manifest, or writes it into a folder.
+func (c command) manifest(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func plain(_, value string) string { return value }
 
 // manifestOf is what the flags ask for. What a package can change is put in by
 // value, which is given its expression in a chart, and what the flags say.
-func (c *command) manifestOf(ctx *urfave.Context, value func(expression, said string) string) (*manifest, error) {
+func (c command) manifestOf(ctx *urfave.Context, value func(expression, said string) string) (*manifest, error) {
 	if err := checkManifest(ctx); err != nil {
 		return nil, call.UsageError{Err: err}
 	}

@@ -1,4 +1,13 @@
-package cli
+// Package k8s is the command "ditask k8s", for what surrounds a job in Kubernetes: it
+// writes manifests, kustomizations and charts, submits a job and follows it to its end,
+// and shows, scales and deletes the jobs that there are.
+//
+//	app.Commands = append(app.Commands, k8s.Command(c))
+//
+// It talks to the cluster by the user's kubectl alone. What the launcher in each pod makes
+// of its variables is in packages job and parallel/kube; the operator of DIJob is a
+// module of its own, in the folder k8s at the top.
+package k8s
 
 import (
 	"time"
@@ -12,8 +21,12 @@ import (
 // groupKubectl is the group of flags that say how the cluster is reached.
 const groupKubectl = "Cluster"
 
-// k8sCommand is the command for what surrounds a job in Kubernetes.
-func (c *command) k8sCommand() *urfave.Command {
+// command has the actions of one call.
+type command struct{ *call.Call }
+
+// Command is the command for what surrounds a job in Kubernetes.
+func Command(of *call.Call) *urfave.Command {
+	c := command{of}
 	return &urfave.Command{
 		Name: "k8s", Usage: "run jobs in Kubernetes: write manifests, submit, watch, scale and delete",
 		Action: func(*urfave.Context) error {
@@ -24,7 +37,7 @@ func (c *command) k8sCommand() *urfave.Command {
 }
 
 // manifestCommands make jobs.
-func (c *command) manifestCommands() []*urfave.Command {
+func (c command) manifestCommands() []*urfave.Command {
 	return []*urfave.Command{
 		{
 			Name: "manifest", Usage: "print the objects that run the job, a launcher in each pod; or write them as a kustomization or a chart",
@@ -37,7 +50,7 @@ func (c *command) manifestCommands() []*urfave.Command {
 				&urfave.PathFlag{Category: groupK8s, Name: "kustomize", Usage: "new `FOLDER` to write a kustomization into, in place of printing"},
 				&urfave.PathFlag{Category: groupK8s, Name: "helm", Usage: "new `FOLDER` to write a chart of Helm into, whose values are name, image, number of pods and resources"},
 			}, manifestFlags()...),
-			Action: c.k8sManifest,
+			Action: c.manifest,
 		},
 		{
 			Name: "submit", Usage: "create the objects of a manifest, and the token, and follow the job to its end; the exit code is the job's",
@@ -45,13 +58,13 @@ func (c *command) manifestCommands() []*urfave.Command {
    ditask k8s submit --kind dijob --name dqn --image REGISTRY/dqn:1 --task learner:learner:1 --task collector:collector:2 --no-follow`,
 			Flags: append(append(manifestFlags(),
 				&urfave.BoolFlag{Category: groupK8s, Name: "no-follow", Usage: "print the job's name and do not wait for it"}), kubectlFlags()...),
-			Action: c.k8sSubmit,
+			Action: c.submit,
 		},
 	}
 }
 
 // jobCommands are about the jobs that there are.
-func (c *command) jobCommands() []*urfave.Command {
+func (c command) jobCommands() []*urfave.Command {
 	one := func(more ...urfave.Flag) []urfave.Flag {
 		return append(append([]urfave.Flag{
 			flags.Text(groupK8s, "kind", "", "job, jobset or dijob, where jobs of several kinds have the name"),
@@ -63,7 +76,7 @@ func (c *command) jobCommands() []*urfave.Command {
 			Description: `   ditask k8s status
    ditask k8s status dqn --namespace rl
    ditask k8s status dqn --json`,
-			Flags: one(flags.JSON()), Action: c.k8sStatus,
+			Flags: one(flags.JSON()), Action: c.status,
 		},
 		{
 			Name: "logs", Usage: "print the logs of a job's pods", ArgsUsage: "NAME",
@@ -76,17 +89,17 @@ func (c *command) jobCommands() []*urfave.Command {
 				&urfave.BoolFlag{Category: groupK8s, Name: "previous", Usage: "of the pods that were there before those of now"},
 				&urfave.IntFlag{Category: groupK8s, Name: "tail", Value: -1, DefaultText: "all", Usage: "this many `LINES` of each pod, the last"},
 			),
-			Action: c.k8sLogs,
+			Action: c.logs,
 		},
 		{
 			Name: "scale", Usage: "change the number of pods of a DIJob's last task while it runs", ArgsUsage: "NAME PODS",
 			Description: `   ditask k8s scale dqn 8`,
-			Flags:       one(), Action: c.k8sScale,
+			Flags:       one(), Action: c.scale,
 		},
 		{
 			Name: "delete", Usage: "delete a job and what was made for it: Services, the server between its nodes, the token", ArgsUsage: "NAME",
 			Description: `   ditask k8s delete dqn`,
-			Flags:       kubectlFlags(), Action: c.k8sDelete,
+			Flags:       kubectlFlags(), Action: c.delete,
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package k8s
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ kind: Kustomization
 `
 
 // writeKustomization writes a folder for kubectl apply -k.
-func (c *command) writeKustomization(m *manifest, dir string) error {
+func (c command) writeKustomization(m *manifest, dir string) error {
 	parts, err := m.parts()
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func chartText(s string) string {
 }
 
 // writeChart writes a chart of Helm, with what is likely to change as its values.
-func (c *command) writeChart(ctx *urfave.Context, dir string) error {
+func (c command) writeChart(ctx *urfave.Context, dir string) error {
 	m, err := c.manifestOf(ctx, expression)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (g group) resources() map[string]map[string]any {
 }
 
 // writeFolder writes files into a new folder, or one that is empty.
-func (c *command) writeFolder(flag, dir string, files map[string]string) error {
+func (c command) writeFolder(flag, dir string, files map[string]string) error {
 	switch there, err := os.ReadDir(dir); {
 	case err == nil && len(there) > 0:
 		return call.Usage("%s %s: is not empty: give a new folder", flag, dir)
