@@ -10,6 +10,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/job"
 	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/slurm"
 )
@@ -39,7 +40,7 @@ type command struct{ *call.Call }
 // Main runs the command with the arguments after its name, and returns its
 // exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
-	c := &command{&call.Call{Stdout: stdout, Stderr: stderr}}
+	c := command{&call.Call{Stdout: stdout, Stderr: stderr}}
 	if at := slices.Index(args, "--"); at >= 0 {
 		args, c.Args = args[:at], args[at+1:]
 	}
@@ -49,7 +50,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 // app declares the commands.
-func (c *command) app() *urfave.App {
+func (c command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
@@ -67,9 +68,9 @@ func (c *command) app() *urfave.App {
 	}
 }
 
-func (c *command) commands() []*urfave.Command {
+func (c command) commands() []*urfave.Command {
 	cmds := []*urfave.Command{
-		{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: c.plan},
+		job.PlanCommand(c.Call),
 		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
 		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
@@ -90,7 +91,7 @@ func (c *command) commands() []*urfave.Command {
 
 // noFlagsBefore refuses flags that stand before the name of the command,
 // where they would be lost.
-func (c *command) noFlagsBefore(ctx *urfave.Context) error {
+func (c command) noFlagsBefore(ctx *urfave.Context) error {
 	if parents := ctx.Lineage(); len(parents) > 1 && parents[1].NumFlags() > 0 {
 		return call.Usage("flags come after the command: %s --...", ctx.Command.HelpName)
 	}
@@ -98,14 +99,14 @@ func (c *command) noFlagsBefore(ctx *urfave.Context) error {
 }
 
 // root is ditask without a command.
-func (c *command) root(ctx *urfave.Context) error {
+func (c command) root(ctx *urfave.Context) error {
 	if ctx.Bool("version") {
 		return c.version()
 	}
 	if ctx.NArg() > 0 {
 		return unknownCommand(ctx)
 	}
-	return c.run(ctx)
+	return job.Run(c.Call, ctx)
 }
 
 // unknownCommand is the fault of a first word that is no command.

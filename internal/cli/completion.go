@@ -45,7 +45,7 @@ func choices(flag string) string {
 
 // completion prints the script of a shell, which needs nothing of ditask at
 // run time.
-func (c *command) completion(ctx *urfave.Context) error {
+func (c command) completion(ctx *urfave.Context) error {
 	if ctx.NArg() != 1 {
 		return call.Usage("ditask completion: want one of %s", strings.Join(shells(), ", "))
 	}
@@ -109,7 +109,7 @@ func bash() string {
 	for _, f := range flags.Job() {
 		ofJob = append(ofJob, dashed(f.Names())...)
 	}
-	for _, cmd := range (&command{&call.Call{}}).commands() {
+	for _, cmd := range (command{&call.Call{}}).commands() {
 		top = append(top, cmd.Name)
 		if len(cmd.Subcommands) == 0 {
 			continue
@@ -146,14 +146,14 @@ complete -o default -F _ditask ditask
 func fish() string {
 	var b strings.Builder
 	b.WriteString("complete -c ditask -f\n")
-	for _, cmd := range (&command{&call.Call{}}).commands() {
+	for _, cmd := range (command{&call.Call{}}).commands() {
 		fmt.Fprintf(&b, "complete -c ditask -n __fish_use_subcommand -a %s -d '%s'\n", cmd.Name, cmd.Usage)
 	}
 	fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells(), " "))
 	for _, f := range flags.Job() {
 		fishFlag(&b, "", f)
 	}
-	for _, cmd := range (&command{&call.Call{}}).commands() {
+	for _, cmd := range (command{&call.Call{}}).commands() {
 		if len(cmd.Subcommands) == 0 {
 			continue
 		}

@@ -20,8 +20,10 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/slurm"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
@@ -42,7 +44,7 @@ type finding struct {
 }
 
 // doctor checks the machine.
-func (c *command) doctor(ctx *urfave.Context) error {
+func (c command) doctor(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
@@ -223,6 +225,71 @@ func checkFiles() finding {
 			fmt.Sprintf("a launcher needs 5 for each of its nodes, and a node in a mesh 1 for each other: ulimit -n %d", enoughFiles)}
 	}
 	return finding{gradeOK, "files", fmt.Sprintf("a process may open %d files", limit), ""}
+}
+
+// checkSlurm says what Slurm's variables mean for this process.
+func checkSlurm(lookup func(string) (string, bool)) finding {
+	get := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	found := present(get, append(slurm.Variables(), "SLURM_NTASKS")...)
+	switch slurm.Where(lookup) {
+	case slurm.Outside:
+		return finding{gradeOK, "slurm", "not in a Slurm job", ""}
+	case slurm.Allocation:
+		return finding{gradeNote, "slurm", found, "inside of a Slurm job, but not in a step: start ditask with srun"}
+	case slurm.Task:
+	}
+	step, err := slurm.Parse(lookup)
+	if err != nil {
+		return finding{gradeBad, "slurm", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	where := fmt.Sprintf("task %d of %d, number %d on host %s; job %s, ", step.ProcID, step.Tasks, step.LocalID, step.Hosts[step.NodeID], step.Job())
+	switch {
+	case step.Tasks == 1:
+		where += "nobody to meet"
+	case len(step.Hosts) == 1:
+		where += fmt.Sprintf("meets on port %d of this host", step.Port())
+	default:
+		where += fmt.Sprintf("meets on port %d of host %s", step.Port(), step.Hosts[0])
+	}
+	if step.Restarts > 0 {
+		where += fmt.Sprintf(", requeued %d times: resumes", step.Restarts)
+	}
+	return finding{gradeOK, "slurm", where + "; " + found, ""}
+}
+
+// checkKubernetes says what the variables of a pod mean for this process.
+func checkKubernetes(lookup func(string) (string, bool)) finding {
+	get := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	found := present(get, append([]string{"KUBERNETES_SERVICE_HOST"}, kube.Variables()...)...)
+	source := kube.Where(lookup)
+	switch {
+	case found == "":
+		return finding{gradeOK, "kubernetes", "not in a pod", ""}
+	case source == kube.Outside && get(kube.VarCompletionIndex) != "":
+		return finding{gradeNote, "kubernetes", found, "a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
+	case source == kube.Outside:
+		return finding{gradeOK, "kubernetes", "no other pods: nodes run alone; " + found, ""}
+	}
+	pod, err := kube.Parse(lookup)
+	if err != nil {
+		return finding{gradeBad, "kubernetes", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	where := fmt.Sprintf("pod %d of %d, by %s; job %s, ", pod.Rank, pod.Size, pod.Source, pod.Job())
+	switch {
+	case pod.Size == 1:
+		where += "nobody to meet"
+	case pod.Hosts == nil:
+		where += "meets at " + pod.Leader
+	default:
+		where += "this is " + pod.Hosts[pod.Rank]
+	}
+	return finding{gradeOK, "kubernetes", where + "; " + found, ""}
 }
 
 // present are those of the variables that are set, with their values.

@@ -17,7 +17,7 @@ const (
 )
 
 // flagFault says what is wrong with a flag in our words.
-func (c *command) flagFault(ctx *urfave.Context, err error, sub bool) error {
+func (c command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 	flags, help := ctx.App.Flags, "ditask --help"
 	if sub {
 		flags, help = ctx.Command.Flags, ctx.Command.HelpName+" --help"

@@ -14,13 +14,7 @@ import (
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/cli/call"
-	"github.com/ditask/ditask/internal/cli/flags"
-	"github.com/ditask/ditask/parallel/control"
 )
-
-// autoTLS is how long the certificates of --tls auto hold. They end with the
-// job: nobody keeps them.
-const autoTLS = 5 * 365 * 24 * time.Hour
 
 // maxDays bounds --days.
 const maxDays = 3650
@@ -44,7 +38,7 @@ type made struct {
 }
 
 // tls makes a job's certificates in a folder.
-func (c *command) tls(ctx *urfave.Context) error {
+func (c command) tls(ctx *urfave.Context) error {
 	if ctx.NArg() != 1 {
 		return call.Usage("ditask tls: want one folder for the certificates: ditask tls DIR")
 	}
@@ -125,72 +119,4 @@ func writeCerts(dir string, files map[string]string, force bool) error {
 		}
 	}
 	return nil
-}
-
-// checkTLS checks what the nodes are told of TLS, and makes it for --tls auto.
-func checkTLS(ctx *urfave.Context, env *control.Env) []error {
-	paths := map[string]*string{"tls-cert": &env.TLSCert, "tls-key": &env.TLSKey, "tls-ca": &env.TLSCA}
-	given := 0
-	for _, path := range paths {
-		if *path != "" {
-			given++
-		}
-	}
-	switch mode := ctx.String("tls"); {
-	case mode != "" && mode != flags.TLSAuto:
-		return []error{fmt.Errorf("--tls %q: want auto", mode)}
-	case mode == flags.TLSAuto && given > 0:
-		return []error{errors.New("--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca")}
-	case mode == flags.TLSAuto && env.Bus != "":
-		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
-	case mode == flags.TLSAuto:
-		now := time.Now()
-		files, err := certs.Make(nil, now, now.Add(autoTLS))
-		env.TLSCert, env.TLSKey, env.TLSCA = files.Cert, files.Key, files.CA
-		return asList(err)
-	case given == 0:
-		return nil
-	}
-	var faults []error
-	if given < len(paths) && env.Bus == "" {
-		faults = append(faults, errors.New("--tls-cert, --tls-key and --tls-ca: give all of them, or none"))
-	}
-	faults = append(faults, absolute(paths)...)
-	if len(faults) > 0 {
-		return faults
-	}
-	if strings.HasPrefix(env.Bus, "redis://") {
-		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: the Redis server is to be reached without TLS: give --redis-url rediss://host:port")}
-	}
-	if env.Bus != "" {
-		_, err := certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
-		return asList(err)
-	}
-	_, _, err := certs.Load(env.TLSCert, env.TLSKey, env.TLSCA, time.Now())
-	return asList(err)
-}
-
-// absolute makes the paths of files, by their flags, absolute. A file that is not
-// there is a fault.
-func absolute(paths map[string]*string) []error {
-	var faults []error
-	for name, path := range paths {
-		if *path == "" || certs.IsText(*path) {
-			continue
-		}
-		if _, err := os.Stat(*path); err != nil {
-			faults = append(faults, fmt.Errorf("--%s: %w", name, err))
-		}
-		if abs, err := filepath.Abs(*path); err == nil {
-			*path = abs
-		}
-	}
-	return faults
-}
-
-func asList(err error) []error {
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }

@@ -27,7 +27,7 @@ import (
 const pictured = 400
 
 // traceCommand has the commands for what --trace has recorded.
-func (c *command) traceCommand() *urfave.Command {
+func (c command) traceCommand() *urfave.Command {
 	filter := []urfave.Flag{
 		&urfave.StringFlag{Name: "event", Usage: "only events whose name matches `GLOB`"},
 		&urfave.IntSliceFlag{Name: "node", Usage: "only what node `N` sends or receives; may be given more than once"},
@@ -89,7 +89,7 @@ func traceView(ctx *urfave.Context) (*traceview.View, error) {
 	return traceview.Load(files, f)
 }
 
-func (c *command) traceShow(ctx *urfave.Context) error {
+func (c command) traceShow(ctx *urfave.Context) error {
 	v, err := traceView(ctx)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *command) traceShow(ctx *urfave.Context) error {
 	return v.Text(c.Stdout)
 }
 
-func (c *command) traceSVG(ctx *urfave.Context) error {
+func (c command) traceSVG(ctx *urfave.Context) error {
 	if n := ctx.Int("limit"); n < 1 {
 		return call.Usage("--limit %d: want at least 1", n)
 	}
@@ -168,7 +168,7 @@ func headOf(name string) (trace.Head, error) {
 }
 
 // traceReplay runs one node alone.
-func (c *command) traceReplay(ctx *urfave.Context) error {
+func (c command) traceReplay(ctx *urfave.Context) error {
 	name, head, err := recorded(ctx)
 	if err != nil {
 		return err

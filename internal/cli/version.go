@@ -7,7 +7,7 @@ import (
 )
 
 // version prints what this binary is.
-func (c *command) version() error {
+func (c command) version() error {
 	_, err := fmt.Fprintln(c.Stdout, versionText(debug.ReadBuildInfo()))
 	return err
 }

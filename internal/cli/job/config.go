@@ -1,4 +1,4 @@
-package cli
+package job
 
 import (
 	"cmp"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
-	"github.com/ditask/ditask/internal/cli/token"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -169,80 +168,6 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 // podsJoin is how long nodes in pods wait for each other: a pod starts when there is
 // room for it, and has its image.
 const podsJoin = 10 * time.Minute
-
-// secrets checks what the nodes need to trust each other, and makes a token if
-// none was given. What there is to say of that token is added to the hint.
-func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
-	var faults []error
-	if env.Token != "" && env.TokenFile != "" && ctx.IsSet("token") && ctx.IsSet("token-file") {
-		faults = append(faults, errors.New("--token and --token-file: give one of them"))
-	}
-	if _, err := env.Secret(); err != nil {
-		faults = append(faults, fmt.Errorf("--token-file: %w", err))
-	}
-	faults = append(faults, checkTLS(ctx, env)...)
-	if ctx.String("nats-url") == "" && env.BusCreds+env.BusNKey != "" {
-		faults = append(faults, errors.New("--nats-creds and --nats-nkey: belong to --nats-url"))
-	}
-	if env.BusCreds != "" && env.BusNKey != "" {
-		faults = append(faults, errors.New("--nats-creds and --nats-nkey: give one of them"))
-	}
-	faults = append(faults, absolute(map[string]*string{"nats-creds": &env.BusCreds, "nats-nkey": &env.BusNKey})...)
-	if env.TokenFile != "" {
-		if abs, err := filepath.Abs(env.TokenFile); err == nil {
-			env.TokenFile = abs
-		}
-	}
-	switch {
-	case env.Token != "" || env.TokenFile != "":
-	case at.step != nil && at.step.Tasks > 1:
-		token, warning, err := token.OfStep(*at.step)
-		if err != nil {
-			faults = append(faults, err)
-		}
-		env.Token, at.hint, at.keyed = token, cmp.Or(warning, at.hint), warning == ""
-	default:
-		env.Token = token.Random(16)
-	}
-	return faults
-}
-
-// joined checks that a job of several launchers has an identity that they can
-// share: a random one would never match.
-func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
-	several := ctx.IsSet("local_rank")
-	for _, n := range plan.Local() {
-		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0 && (at.step == nil || plan.Expected == 0)
-	}
-	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
-		return call.Usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
-	}
-	if at.pod != nil && at.pod.Size > 1 && ctx.String("token") == "" && ctx.String("token-file") == "" {
-		return call.Usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
-	}
-	if (several || at.launchers() > 1) && ctx.String("tls") == flags.TLSAuto {
-		return call.Usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
-	}
-	return nil
-}
-
-// jobID is the id that was given, or that of a Slurm step or of pods, or a random
-// one.
-func jobID(ctx *urfave.Context, at place) (string, error) {
-	id := ctx.String("job-id")
-	switch {
-	case id == "" && at.step != nil:
-		return at.step.Job(), nil
-	case id == "" && at.pod != nil:
-		return at.pod.Job(), nil
-	case id == "":
-		return token.Random(4), nil
-	}
-	if err := placement.CheckJob(id); err != nil {
-		return "", call.Usage("--job-id: %w", err)
-	}
-	return id, nil
-}
 
 // seconds reads a number of seconds, or a duration with its unit.
 func seconds(s string) (time.Duration, error) {

@@ -1,4 +1,15 @@
-package cli
+// Package job runs a job: it makes of flags, and of the variables of Slurm and
+// Kubernetes, a plan of who runs where, and of the plan running nodes. "ditask plan",
+// which only prints the plan, is in it too.
+//
+//	err := job.Run(c, ctx) // ctx has the values of flags.Job
+//	cmd := job.PlanCommand(c)
+//
+// Run handles the process's signals while it runs, and returns when all nodes of this
+// launcher have ended: with a [call.ExitError] if they were started, as the report on
+// them has been written then. What is wrong with flags is said before anything is
+// built or started.
+package job
 
 import (
 	"context"
@@ -40,7 +51,7 @@ type assignment struct {
 
 // assign reads the flags: what is wrong with them is said before anything is
 // built or made.
-func (c *command) assign(ctx *urfave.Context) (a assignment, err error) {
+func assign(ctx *urfave.Context) (a assignment, err error) {
 	if a.at, err = placeOf(ctx); err != nil {
 		return a, err
 	}
@@ -63,7 +74,7 @@ func (c *command) assign(ctx *urfave.Context) (a assignment, err error) {
 }
 
 // caution says what is worth a word at the start, once for the whole job.
-func (c *command) caution(ctx *urfave.Context, a assignment) {
+func (c command) caution(ctx *urfave.Context, a assignment) {
 	if !a.at.first() {
 		return
 	}
@@ -76,9 +87,14 @@ func (c *command) caution(ctx *urfave.Context, a assignment) {
 	}
 }
 
-// run runs a job.
-func (c *command) run(ctx *urfave.Context) error {
-	a, err := c.assign(ctx)
+// command has the actions of one call.
+type command struct{ *call.Call }
+
+// Run runs the job that the flags of ctx ask for.
+func Run(of *call.Call, ctx *urfave.Context) error { return command{of}.run(ctx) }
+
+func (c command) run(ctx *urfave.Context) error {
+	a, err := assign(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,7 +137,7 @@ func needsRunDir(plan placement.Plan) bool {
 // launch runs the nodes and reports how it went. metricsAddr is where to serve
 // metrics; empty: nowhere. advice is what to do about how the job went, beyond what
 // the job says.
-func (c *command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
+func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
 	s := screen.New(c.Stderr)
 	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.Writer(c.Stdout), s.Writer(c.Stderr), statusInterval
 	size := screen.Terminal(c.Stderr)
@@ -151,7 +167,7 @@ func (c *command) launch(cfg launch.Config, table bool, metricsAddr string, advi
 }
 
 // report says at the end whose the first failure was.
-func (c *command) report(r launch.Result, format string, advice func(launch.Result) string) error {
+func (c command) report(r launch.Result, format string, advice func(launch.Result) string) error {
 	if text := advice(r); text != "" {
 		c.Warn(format, text)
 	}

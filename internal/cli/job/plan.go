@@ -1,4 +1,4 @@
-package cli
+package job
 
 import (
 	"cmp"
@@ -11,12 +11,18 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
 )
 
+// PlanCommand is the command that prints who would run where.
+func PlanCommand(of *call.Call) *urfave.Command {
+	return &urfave.Command{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of}.plan}
+}
+
 // plan prints who would run where.
-func (c *command) plan(ctx *urfave.Context) error {
+func (c command) plan(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
