@@ -1,26 +1,18 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
 
-	"github.com/ditask/ditask/parallel/launch"
-)
-
-// The exit codes of the command. After a failure of a node its own code is
-// used, if it has one.
-const (
-	exitSuccess = 0
-	exitFailure = 1
-	exitUsage   = 2
-
-	exitPreempted   = 75
-	exitInterrupted = 130
+	"github.com/ditask/ditask/internal/cli/build"
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/job"
+	"github.com/ditask/ditask/internal/cli/k8s"
+	"github.com/ditask/ditask/internal/cli/slurm"
 )
 
 // description is the last part of the help.
@@ -42,60 +34,23 @@ Exit codes:
    75   preempted by SIGTERM, or in Slurm SIGUSR1: drained and checkpointed, run again with --resume
    130  interrupted: the same after SIGINT (Ctrl-C); a second one kills at once`
 
-// usageError is a fault of the user.
-type usageError struct{ err error }
-
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
-
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// exitError is not a fault: the job has said what there is to say.
-type exitError int
-
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// command is one call of ditask.
-type command struct {
-	stdout io.Writer
-	stderr io.Writer
-	args   []string // what comes after --, for the program
-	// advice is what to do about how a job went, beyond what the job says; nil: nothing.
-	advice func(launch.Result) string
-}
+// command has the actions of one call of ditask.
+type command struct{ *call.Call }
 
 // Main runs the command with the arguments after its name, and returns its
 // exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
-	c := &command{stdout: stdout, stderr: stderr}
+	c := command{&call.Call{Stdout: stdout, Stderr: stderr}}
 	if at := slices.Index(args, "--"); at >= 0 {
-		args, c.args = args[:at], args[at+1:]
+		args, c.Args = args[:at], args[at+1:]
 	}
 	app := c.app()
 	err := app.Run(append([]string{"ditask"}, flagsFirst(app.Commands, args)...))
-	return c.exit(err)
-}
-
-// exit says what went wrong, one line a fault, and chooses the exit code.
-func (c *command) exit(err error) int {
-	if err == nil {
-		return exitSuccess
-	}
-	if code, ok := errors.AsType[exitError](err); ok {
-		return int(code)
-	}
-	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		_, _ = fmt.Fprintf(c.stderr, "ditask: %s\n", line) // nobody is left to tell
-	}
-	if _, ok := errors.AsType[usageError](err); ok {
-		return exitUsage
-	}
-	return exitFailure
+	return c.Exit(err)
 }
 
 // app declares the commands.
-func (c *command) app() *urfave.App {
-	job := jobFlags()
+func (c command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
@@ -103,9 +58,9 @@ func (c *command) app() *urfave.App {
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
-		Writer:          c.stdout,
-		ErrWriter:       c.stderr,
-		Flags:           append(job, &urfave.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version"}),
+		Writer:          c.Stdout,
+		ErrWriter:       c.Stderr,
+		Flags:           append(flags.Job(), &urfave.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version"}),
 		OnUsageError:    c.flagFault,
 		ExitErrHandler:  func(*urfave.Context, error) {},
 		Action:          c.root,
@@ -113,18 +68,17 @@ func (c *command) app() *urfave.App {
 	}
 }
 
-func (c *command) commands() []*urfave.Command {
-	asJSON := &urfave.BoolFlag{Name: "json", Usage: "print JSON"}
+func (c command) commands() []*urfave.Command {
 	cmds := []*urfave.Command{
-		{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(jobFlags(), asJSON), Action: c.plan},
-		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: append(certFlags(), natsURL(), natsCreds(), natsNKey(), redisURL(), asJSON), Action: c.doctor},
-		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), asJSON), Action: c.tls},
+		job.PlanCommand(c.Call),
+		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
+		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
 		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
-		c.buildCommand(),
-		c.slurmCommand(),
-		c.k8sCommand(),
+		build.Command(),
+		slurm.Command(c.Call),
+		k8s.Command(c.Call),
 	}
 	for _, cmd := range cmds {
 		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {
@@ -137,34 +91,28 @@ func (c *command) commands() []*urfave.Command {
 
 // noFlagsBefore refuses flags that stand before the name of the command,
 // where they would be lost.
-func (c *command) noFlagsBefore(ctx *urfave.Context) error {
+func (c command) noFlagsBefore(ctx *urfave.Context) error {
 	if parents := ctx.Lineage(); len(parents) > 1 && parents[1].NumFlags() > 0 {
-		return usage("flags come after the command: %s --...", ctx.Command.HelpName)
+		return call.Usage("flags come after the command: %s --...", ctx.Command.HelpName)
 	}
 	return nil
 }
 
 // root is ditask without a command.
-func (c *command) root(ctx *urfave.Context) error {
+func (c command) root(ctx *urfave.Context) error {
 	if ctx.Bool("version") {
 		return c.version()
 	}
-	if err := noArgs(ctx); err != nil {
-		return err
+	if ctx.NArg() > 0 {
+		return unknownCommand(ctx)
 	}
-	return c.run(ctx)
+	return job.Run(c.Call, ctx)
 }
 
-// noArgs refuses arguments that no command takes.
-func noArgs(ctx *urfave.Context) error {
-	if ctx.NArg() == 0 {
-		return nil
-	}
-	arg := ctx.Args().First()
-	if ctx.Command.Name == "" || ctx.Command.Name == "ditask" {
-		return usage("unknown command %q%s: see ditask --help; arguments of the program come after --", arg, didYouMean(arg, commandNames(ctx.App)))
-	}
-	return usage("%s: unknown argument %q: see %s --help", ctx.Command.HelpName, arg, ctx.Command.HelpName)
+// unknownCommand is the fault of a first word that is no command.
+func unknownCommand(ctx *urfave.Context) error {
+	word := ctx.Args().First()
+	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word, didYouMean(word, commandNames(ctx.App)))
 }
 
 func commandNames(app *urfave.App) []string {

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 )
 
 // shells are those that completion knows.
@@ -42,9 +45,9 @@ func choices(flag string) string {
 
 // completion prints the script of a shell, which needs nothing of ditask at
 // run time.
-func (c *command) completion(ctx *urfave.Context) error {
+func (c command) completion(ctx *urfave.Context) error {
 	if ctx.NArg() != 1 {
-		return usage("ditask completion: want one of %s", strings.Join(shells(), ", "))
+		return call.Usage("ditask completion: want one of %s", strings.Join(shells(), ", "))
 	}
 	var script string
 	switch shell := ctx.Args().First(); shell {
@@ -55,9 +58,9 @@ func (c *command) completion(ctx *urfave.Context) error {
 	case "fish":
 		script = fish()
 	default:
-		return usage("ditask completion %q: want one of %s", shell, strings.Join(shells(), ", "))
+		return call.Usage("ditask completion %q: want one of %s", shell, strings.Join(shells(), ", "))
 	}
-	_, err := fmt.Fprint(c.stdout, script)
+	_, err := fmt.Fprint(c.Stdout, script)
 	return err
 }
 
@@ -66,7 +69,7 @@ func (c *command) completion(ctx *urfave.Context) error {
 func commandFlags(cmd *urfave.Command) []urfave.Flag {
 	var out []urfave.Flag
 	known := map[string]bool{}
-	for _, f := range jobFlags() {
+	for _, f := range flags.Job() {
 		known[f.Names()[0]] = true
 	}
 	for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {
@@ -84,7 +87,7 @@ func commandFlags(cmd *urfave.Command) []urfave.Flag {
 // flags and commands.
 func bash() string {
 	var values, commands strings.Builder
-	var flags, top []string
+	var ofJob, top []string
 	seen := map[string]bool{}
 	takes := func(all []urfave.Flag) {
 		for _, f := range all {
@@ -102,11 +105,11 @@ func bash() string {
 			}
 		}
 	}
-	takes(jobFlags())
-	for _, f := range jobFlags() {
-		flags = append(flags, dashed(f.Names())...)
+	takes(flags.Job())
+	for _, f := range flags.Job() {
+		ofJob = append(ofJob, dashed(f.Names())...)
 	}
-	for _, cmd := range (&command{}).commands() {
+	for _, cmd := range (command{&call.Call{}}).commands() {
 		top = append(top, cmd.Name)
 		if len(cmd.Subcommands) == 0 {
 			continue
@@ -136,21 +139,21 @@ func bash() string {
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
 complete -o default -F _ditask ditask
-`, values.String(), strings.Join(shells(), " "), strings.Join(flags, " "), strings.Join(top, " "), commands.String())
+`, values.String(), strings.Join(shells(), " "), strings.Join(ofJob, " "), strings.Join(top, " "), commands.String())
 }
 
 // fish is the script for fish.
 func fish() string {
 	var b strings.Builder
 	b.WriteString("complete -c ditask -f\n")
-	for _, cmd := range (&command{}).commands() {
+	for _, cmd := range (command{&call.Call{}}).commands() {
 		fmt.Fprintf(&b, "complete -c ditask -n __fish_use_subcommand -a %s -d '%s'\n", cmd.Name, cmd.Usage)
 	}
 	fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells(), " "))
-	for _, f := range jobFlags() {
+	for _, f := range flags.Job() {
 		fishFlag(&b, "", f)
 	}
-	for _, cmd := range (&command{}).commands() {
+	for _, cmd := range (command{&call.Call{}}).commands() {
 		if len(cmd.Subcommands) == 0 {
 			continue
 		}

@@ -1,11 +1,20 @@
-// Package cli is the ditask command: it turns flags into a plan and a plan into
-// running nodes, and shows how they are doing.
+// Package cli is the ditask command: the table of its commands, and those that are
+// small.
 //
 //	func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }
 //
-// "ditask" itself runs a job; "ditask plan" prints who would run where;
-// "ditask doctor" checks the machine; "ditask version" and "ditask completion"
-// say what their names say.
+// "ditask doctor" checks the machine, "ditask tls" makes certificates, "ditask trace"
+// shows what a job has recorded; "ditask version" and "ditask completion" say what
+// their names say. The others have rooms below this one:
+//
+//	job     runs a job, which is "ditask" itself, and plans one: "ditask plan"
+//	build   builds the program of a job, and has "ditask build"
+//	slurm   "ditask slurm"
+//	k8s     "ditask k8s"
+//	screen  the live table of a job
+//	token   tokens of jobs to which none was given
+//	flags   the flags of a job, which most commands take
+//	call    outputs, faults and exit codes
 //
 // # Concurrency and errors
 //

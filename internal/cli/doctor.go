@@ -18,8 +18,12 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/certs"
+	"github.com/ditask/ditask/internal/cli/build"
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/slurm"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
@@ -40,8 +44,8 @@ type finding struct {
 }
 
 // doctor checks the machine.
-func (c *command) doctor(ctx *urfave.Context) error {
-	if err := noArgs(ctx); err != nil {
+func (c command) doctor(ctx *urfave.Context) error {
+	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
@@ -55,15 +59,15 @@ func (c *command) doctor(ctx *urfave.Context) error {
 		findings = append(findings, checkRedis(limited, u, files))
 	}
 	if ctx.Bool("json") {
-		if err := writeJSON(c.stdout, findings); err != nil {
+		if err := c.WriteJSON(findings); err != nil {
 			return err
 		}
-	} else if err := writeFindings(c.stdout, findings); err != nil {
+	} else if err := writeFindings(c.Stdout, findings); err != nil {
 		return err
 	}
 	for _, f := range findings {
 		if f.Grade == gradeBad {
-			return exitError(exitFailure)
+			return call.ExitError(call.ExitFailure)
 		}
 	}
 	return nil
@@ -89,7 +93,7 @@ func checkGo(ctx context.Context) finding {
 		f.Advice = "install Go 1.26 or newer, or give --package a built program"
 		return f
 	}
-	out, err := runGo(ctx, "", "env", "GOVERSION")
+	out, err := build.Go(ctx, "", "env", "GOVERSION")
 	f.Found = strings.TrimSpace(out) + fmt.Sprintf(", %d processors", runtime.NumCPU())
 	if err != nil {
 		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and see what it says"
@@ -191,20 +195,20 @@ func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding
 }
 
 func checkCache() finding {
-	cache, err := os.UserCacheDir()
+	cache, err := build.Cache()
 	if err == nil {
-		err = os.MkdirAll(filepath.Join(cache, "ditask"), 0o755)
+		err = os.MkdirAll(cache, 0o755)
 	}
 	if err == nil {
 		var f *os.File
-		if f, err = os.CreateTemp(filepath.Join(cache, "ditask"), "doctor-*"); err == nil {
+		if f, err = os.CreateTemp(cache, "doctor-*"); err == nil {
 			err = errors.Join(f.Close(), os.Remove(f.Name()))
 		}
 	}
 	if err != nil {
 		return finding{gradeNote, "cache", err.Error(), "set XDG_CACHE_HOME to a folder that you can write, or give --package a built program"}
 	}
-	return finding{gradeOK, "cache", "programs are built into " + filepath.Join(cache, "ditask"), ""}
+	return finding{gradeOK, "cache", "programs are built into " + cache, ""}
 }
 
 // enoughFiles is what a node of a mesh of some hundred nodes needs, and a
@@ -221,6 +225,71 @@ func checkFiles() finding {
 			fmt.Sprintf("a launcher needs 5 for each of its nodes, and a node in a mesh 1 for each other: ulimit -n %d", enoughFiles)}
 	}
 	return finding{gradeOK, "files", fmt.Sprintf("a process may open %d files", limit), ""}
+}
+
+// checkSlurm says what Slurm's variables mean for this process.
+func checkSlurm(lookup func(string) (string, bool)) finding {
+	get := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	found := present(get, append(slurm.Variables(), "SLURM_NTASKS")...)
+	switch slurm.Where(lookup) {
+	case slurm.Outside:
+		return finding{gradeOK, "slurm", "not in a Slurm job", ""}
+	case slurm.Allocation:
+		return finding{gradeNote, "slurm", found, "inside of a Slurm job, but not in a step: start ditask with srun"}
+	case slurm.Task:
+	}
+	step, err := slurm.Parse(lookup)
+	if err != nil {
+		return finding{gradeBad, "slurm", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	where := fmt.Sprintf("task %d of %d, number %d on host %s; job %s, ", step.ProcID, step.Tasks, step.LocalID, step.Hosts[step.NodeID], step.Job())
+	switch {
+	case step.Tasks == 1:
+		where += "nobody to meet"
+	case len(step.Hosts) == 1:
+		where += fmt.Sprintf("meets on port %d of this host", step.Port())
+	default:
+		where += fmt.Sprintf("meets on port %d of host %s", step.Port(), step.Hosts[0])
+	}
+	if step.Restarts > 0 {
+		where += fmt.Sprintf(", requeued %d times: resumes", step.Restarts)
+	}
+	return finding{gradeOK, "slurm", where + "; " + found, ""}
+}
+
+// checkKubernetes says what the variables of a pod mean for this process.
+func checkKubernetes(lookup func(string) (string, bool)) finding {
+	get := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	found := present(get, append([]string{"KUBERNETES_SERVICE_HOST"}, kube.Variables()...)...)
+	source := kube.Where(lookup)
+	switch {
+	case found == "":
+		return finding{gradeOK, "kubernetes", "not in a pod", ""}
+	case source == kube.Outside && get(kube.VarCompletionIndex) != "":
+		return finding{gradeNote, "kubernetes", found, "a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
+	case source == kube.Outside:
+		return finding{gradeOK, "kubernetes", "no other pods: nodes run alone; " + found, ""}
+	}
+	pod, err := kube.Parse(lookup)
+	if err != nil {
+		return finding{gradeBad, "kubernetes", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	where := fmt.Sprintf("pod %d of %d, by %s; job %s, ", pod.Rank, pod.Size, pod.Source, pod.Job())
+	switch {
+	case pod.Size == 1:
+		where += "nobody to meet"
+	case pod.Hosts == nil:
+		where += "meets at " + pod.Leader
+	default:
+		where += "this is " + pod.Hosts[pod.Rank]
+	}
+	return finding{gradeOK, "kubernetes", where + "; " + found, ""}
 }
 
 // present are those of the variables that are set, with their values.

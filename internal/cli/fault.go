@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
 // The messages of package flag that flagFault translates.
@@ -15,7 +17,7 @@ const (
 )
 
 // flagFault says what is wrong with a flag in our words.
-func (c *command) flagFault(ctx *urfave.Context, err error, sub bool) error {
+func (c command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 	flags, help := ctx.App.Flags, "ditask --help"
 	if sub {
 		flags, help = ctx.Command.Flags, ctx.Command.HelpName+" --help"
@@ -27,16 +29,16 @@ func (c *command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 			known = append(known, dashed(f.Names())...)
 		}
 		name = dashed([]string{name})[0]
-		return usage("unknown flag %s%s: see %s", name, didYouMean(name, known), help)
+		return call.Usage("unknown flag %s%s: see %s", name, didYouMean(name, known), help)
 	}
 	if name, ok := strings.CutPrefix(text, noValue); ok {
-		return usage("%s needs a value: see %s", dashed([]string{name})[0], help)
+		return call.Usage("%s needs a value: see %s", dashed([]string{name})[0], help)
 	}
 	m := regexp.MustCompile(`^invalid (?:boolean )?value "(.*)" for (?:flag )?-([\w-]+): `).FindStringSubmatch(text)
 	if m == nil {
-		return usageError{err}
+		return call.UsageError{Err: err}
 	}
-	return usage("%s %q: want %s", dashed(m[2:])[0], m[1], wanted(flags, m[2]))
+	return call.Usage("%s %q: want %s", dashed(m[2:])[0], m[1], wanted(flags, m[2]))
 }
 
 // wanted says what the values of a flag look like.

@@ -13,15 +13,8 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/certs"
-	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/internal/cli/call"
 )
-
-// tlsAuto is the value of --tls that makes certificates for one job.
-const tlsAuto = "auto"
-
-// autoTLS is how long the certificates of --tls auto hold. They end with the
-// job: nobody keeps them.
-const autoTLS = 5 * 365 * 24 * time.Hour
 
 // maxDays bounds --days.
 const maxDays = 3650
@@ -45,9 +38,9 @@ type made struct {
 }
 
 // tls makes a job's certificates in a folder.
-func (c *command) tls(ctx *urfave.Context) error {
+func (c command) tls(ctx *urfave.Context) error {
 	if ctx.NArg() != 1 {
-		return usage("ditask tls: want one folder for the certificates: ditask tls DIR")
+		return call.Usage("ditask tls: want one folder for the certificates: ditask tls DIR")
 	}
 	hosts, err := hostList(ctx.String("hosts"))
 	days := ctx.Int("days")
@@ -55,7 +48,7 @@ func (c *command) tls(ctx *urfave.Context) error {
 		err = errors.Join(err, fmt.Errorf("--days %d: want a number from 1 to %d", days, maxDays))
 	}
 	if err != nil {
-		return usageError{err}
+		return call.UsageError{Err: err}
 	}
 	now := time.Now()
 	end := now.Add(time.Duration(days) * 24 * time.Hour)
@@ -73,9 +66,9 @@ func (c *command) tls(ctx *urfave.Context) error {
 		return err
 	}
 	if ctx.Bool("json") {
-		return writeJSON(c.stdout, m)
+		return c.WriteJSON(m)
 	}
-	_, err = fmt.Fprintf(c.stdout, `%s   the authority that all nodes trust; its own key is not kept
+	_, err = fmt.Fprintf(c.Stdout, `%s   the authority that all nodes trust; its own key is not kept
 %s the certificate of all nodes, until %s
 %s its key: whoever has it can pretend to be a node's end of a connection
 
@@ -126,72 +119,4 @@ func writeCerts(dir string, files map[string]string, force bool) error {
 		}
 	}
 	return nil
-}
-
-// checkTLS checks what the nodes are told of TLS, and makes it for --tls auto.
-func checkTLS(ctx *urfave.Context, env *control.Env) []error {
-	paths := map[string]*string{"tls-cert": &env.TLSCert, "tls-key": &env.TLSKey, "tls-ca": &env.TLSCA}
-	given := 0
-	for _, path := range paths {
-		if *path != "" {
-			given++
-		}
-	}
-	switch mode := ctx.String("tls"); {
-	case mode != "" && mode != tlsAuto:
-		return []error{fmt.Errorf("--tls %q: want auto", mode)}
-	case mode == tlsAuto && given > 0:
-		return []error{errors.New("--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca")}
-	case mode == tlsAuto && env.Bus != "":
-		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
-	case mode == tlsAuto:
-		now := time.Now()
-		files, err := certs.Make(nil, now, now.Add(autoTLS))
-		env.TLSCert, env.TLSKey, env.TLSCA = files.Cert, files.Key, files.CA
-		return asList(err)
-	case given == 0:
-		return nil
-	}
-	var faults []error
-	if given < len(paths) && env.Bus == "" {
-		faults = append(faults, errors.New("--tls-cert, --tls-key and --tls-ca: give all of them, or none"))
-	}
-	faults = append(faults, absolute(paths)...)
-	if len(faults) > 0 {
-		return faults
-	}
-	if strings.HasPrefix(env.Bus, "redis://") {
-		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: the Redis server is to be reached without TLS: give --redis-url rediss://host:port")}
-	}
-	if env.Bus != "" {
-		_, err := certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
-		return asList(err)
-	}
-	_, _, err := certs.Load(env.TLSCert, env.TLSKey, env.TLSCA, time.Now())
-	return asList(err)
-}
-
-// absolute makes the paths of files, by their flags, absolute. A file that is not
-// there is a fault.
-func absolute(paths map[string]*string) []error {
-	var faults []error
-	for name, path := range paths {
-		if *path == "" || certs.IsText(*path) {
-			continue
-		}
-		if _, err := os.Stat(*path); err != nil {
-			faults = append(faults, fmt.Errorf("--%s: %w", name, err))
-		}
-		if abs, err := filepath.Abs(*path); err == nil {
-			*path = abs
-		}
-	}
-	return faults
-}
-
-func asList(err error) []error {
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,9 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/build"
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/internal/traceview"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/trace"
@@ -23,7 +27,7 @@ import (
 const pictured = 400
 
 // traceCommand has the commands for what --trace has recorded.
-func (c *command) traceCommand() *urfave.Command {
+func (c command) traceCommand() *urfave.Command {
 	filter := []urfave.Flag{
 		&urfave.StringFlag{Name: "event", Usage: "only events whose name matches `GLOB`"},
 		&urfave.IntSliceFlag{Name: "node", Usage: "only what node `N` sends or receives; may be given more than once"},
@@ -44,8 +48,8 @@ func (c *command) traceCommand() *urfave.Command {
 			Name: "replay", Usage: "run one node alone, with what it had received", ArgsUsage: where, Action: c.traceReplay,
 			Description: "The node hears what its record has, in that order and with its pauses. What it emits goes\nnowhere. Not reproduced are time, random numbers that are not seeded, what a checkpoint held, and\nhow steps and events interleave. Arguments after -- are the program's; without any, those recorded.",
 			Flags: []urfave.Flag{
-				text("", "package", "", "`PACKAGE` to run: the program that was recorded", "p"),
-				text("", "main", "", "`FUNC` to run (default: the one recorded)", "m"),
+				flags.Text("", "package", "", "`PACKAGE` to run: the program that was recorded", "p"),
+				flags.Text("", "main", "", "`FUNC` to run (default: the one recorded)", "m"),
 				&urfave.IntFlag{Name: "node", Value: -1, DefaultText: "the only one", Usage: "id of the node"},
 				&urfave.IntFlag{Name: "attempt", Value: -1, DefaultText: "the last", Usage: "which start of the node: 0 for the first"},
 				&urfave.BoolFlag{Name: "fast", Usage: "without the pauses of the record"},
@@ -54,12 +58,9 @@ func (c *command) traceCommand() *urfave.Command {
 			},
 		},
 	}
-	for _, cmd := range cmds {
-		cmd.OnUsageError, cmd.HideHelpCommand = c.flagFault, true
-	}
 	return &urfave.Command{
 		Name: "trace", Usage: "show, draw or replay what a job with --trace has recorded", Subcommands: cmds, Action: func(ctx *urfave.Context) error {
-			return usage("ditask trace %s: want show, svg or replay: see ditask trace --help", ctx.Args().First())
+			return call.Usage("ditask trace %s: want show, svg or replay: see ditask trace --help", ctx.Args().First())
 		},
 	}
 }
@@ -67,11 +68,11 @@ func (c *command) traceCommand() *urfave.Command {
 // traceFiles are the files that the arguments name.
 func traceFiles(ctx *urfave.Context) ([]string, error) {
 	if ctx.NArg() == 0 {
-		return nil, usage("ditask trace %s: say which trace: the folder that --trace was given, or files of it", ctx.Command.Name)
+		return nil, call.Usage("ditask trace %s: say which trace: the folder that --trace was given, or files of it", ctx.Command.Name)
 	}
 	files, err := traceview.Files(ctx.Args().Slice())
 	if err != nil {
-		return nil, usageError{err}
+		return nil, call.UsageError{Err: err}
 	}
 	return files, nil
 }
@@ -88,17 +89,17 @@ func traceView(ctx *urfave.Context) (*traceview.View, error) {
 	return traceview.Load(files, f)
 }
 
-func (c *command) traceShow(ctx *urfave.Context) error {
+func (c command) traceShow(ctx *urfave.Context) error {
 	v, err := traceView(ctx)
 	if err != nil {
 		return err
 	}
-	return v.Text(c.stdout)
+	return v.Text(c.Stdout)
 }
 
-func (c *command) traceSVG(ctx *urfave.Context) error {
+func (c command) traceSVG(ctx *urfave.Context) error {
 	if n := ctx.Int("limit"); n < 1 {
-		return usage("--limit %d: want at least 1", n)
+		return call.Usage("--limit %d: want at least 1", n)
 	}
 	v, err := traceView(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (c *command) traceSVG(ctx *urfave.Context) error {
 	}
 	out := ctx.Path("out")
 	if out == "" {
-		return v.SVG(c.stdout, ctx.Int("limit"))
+		return v.SVG(c.Stdout, ctx.Int("limit"))
 	}
 	file, err := os.Create(out)
 	if err != nil {
@@ -137,14 +138,14 @@ func recorded(ctx *urfave.Context) (string, trace.Head, error) {
 			continue
 		}
 		if found != "" && head.Node != h.Node {
-			return "", head, usage("--node: say which node to replay; the trace has %s", strings.Join(have, "; "))
+			return "", head, call.Usage("--node: say which node to replay; the trace has %s", strings.Join(have, "; "))
 		}
 		if found == "" || h.Attempt > head.Attempt {
 			found, head = name, h
 		}
 	}
 	if found == "" {
-		return "", head, usage("the trace has no such node: it has %s", strings.Join(have, "; "))
+		return "", head, call.Usage("the trace has no such node: it has %s", strings.Join(have, "; "))
 	}
 	found, err = filepath.Abs(found)
 	return found, head, err
@@ -167,7 +168,7 @@ func headOf(name string) (trace.Head, error) {
 }
 
 // traceReplay runs one node alone.
-func (c *command) traceReplay(ctx *urfave.Context) error {
+func (c command) traceReplay(ctx *urfave.Context) error {
 	name, head, err := recorded(ctx)
 	if err != nil {
 		return err
@@ -175,23 +176,23 @@ func (c *command) traceReplay(ctx *urfave.Context) error {
 	env := control.Env{
 		JobID: head.Job, NodeID: head.Node, LocalID: head.LocalID, Nodes: head.Nodes, Topology: head.Topology, Labels: head.Labels,
 		Attempt: head.Attempt, Incarnation: head.Incarnation, Seed: head.Seed, Resume: head.Resume, AutoRecover: head.Recover,
-		Main: or(ctx.String("main"), head.Main), Dir: ctx.Path("dir"), Replay: name, ReplayFast: ctx.Bool("fast"),
+		Main: cmp.Or(ctx.String("main"), head.Main), Dir: ctx.Path("dir"), Replay: name, ReplayFast: ctx.Bool("fast"),
 	}
 	if ctx.Bool("print-env") {
 		for _, kv := range env.Encode() {
 			k, v, _ := strings.Cut(kv, "=")
-			_, _ = fmt.Fprintf(c.stdout, "export %s='%s'\n", k, strings.ReplaceAll(v, "'", `'\''`)) // nobody is left to tell
+			_, _ = fmt.Fprintf(c.Stdout, "export %s='%s'\n", k, strings.ReplaceAll(v, "'", `'\''`)) // nobody is left to tell
 		}
 		return nil
 	}
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	prog, err := programOf(ctx, signals)
+	prog, err := build.FromFlags(ctx, signals)
 	if err != nil {
 		return err
 	}
-	defer prog.release()
+	defer prog.Release()
 	if env.Dir == "" {
 		if env.Dir, err = os.MkdirTemp("", "ditask-replay-"); err != nil {
 			return err
@@ -201,15 +202,15 @@ func (c *command) traceReplay(ctx *urfave.Context) error {
 	if env.Dir, err = filepath.Abs(env.Dir); err != nil {
 		return err
 	}
-	env.Main = or(prog.main, env.Main)
-	args := c.args
+	env.Main = cmp.Or(prog.Main, env.Main)
+	args := c.Args
 	if len(args) == 0 {
 		args = head.Args
 	}
-	_, _ = fmt.Fprintf(c.stderr, "ditask: replay of node %d, attempt %d, of job %s\n", head.Node, head.Attempt, head.Job) // nobody is left to tell
-	cmd := exec.Command(prog.path, args...)                                                                               //nolint:noctx // it ends by itself, or by signals
+	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", head.Node, head.Attempt, head.Job) // nobody is left to tell
+	cmd := exec.Command(prog.Path, args...)                                                                               //nolint:noctx // it ends by itself, or by signals
 	cmd.Env = slices.Concat(control.Strip(os.Environ()), env.Encode())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.Stdout, c.Stderr
 	return runAlone(cmd, signals)
 }
 
@@ -233,9 +234,9 @@ func runAlone(cmd *exec.Cmd, signals <-chan os.Signal) error {
 				return err
 			}
 			if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-				return exitError(128 + int(ws.Signal()))
+				return call.ExitError(128 + int(ws.Signal()))
 			}
-			return exitError(exit.ExitCode())
+			return call.ExitError(exit.ExitCode())
 		}
 	}
 }

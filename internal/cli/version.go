@@ -7,8 +7,8 @@ import (
 )
 
 // version prints what this binary is.
-func (c *command) version() error {
-	_, err := fmt.Fprintln(c.stdout, versionText(debug.ReadBuildInfo()))
+func (c command) version() error {
+	_, err := fmt.Fprintln(c.Stdout, versionText(debug.ReadBuildInfo()))
 	return err
 }
 

@@ -75,9 +75,17 @@ parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings paral
 parallel/kube (test) -> std
 
 # The command.
-internal/cli -> std github.com/urfave/cli golang.org/x/term internal/certs parallel/control parallel/metrics parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/traceview
+internal/cli/call -> std github.com/urfave/cli
+internal/cli/flags -> std github.com/urfave/cli parallel/control parallel/placement parallel/trace
+internal/cli/token -> std parallel/control parallel/slurm
+internal/cli/build -> std github.com/urfave/cli internal/cli/call internal/cli/flags
+internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch
+internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags
+internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token parallel/control parallel/placement parallel/kube
+internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
+internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
 internal/traceview -> std parallel/trace
-internal/cli (test) -> internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
+internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
 examples/... -> any

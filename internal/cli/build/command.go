@@ -1,0 +1,72 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
+)
+
+// Command is the command that only builds.
+func Command() *urfave.Command {
+	return &urfave.Command{Name: "build", Usage: "build the program that a job would run into a file", Action: toFile, Flags: []urfave.Flag{
+		flags.Text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
+		flags.Text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
+		&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
+	}}
+}
+
+// toFile builds the program that a job would run, for batch scripts and
+// images of containers.
+func toFile(ctx *urfave.Context) error {
+	if err := call.NoArgs(ctx); err != nil {
+		return err
+	}
+	to := ctx.Path("output")
+	if to == "" {
+		return call.Usage("ditask build: --output is missing: give the file to write")
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	prog, err := FromFlags(ctx, signals)
+	if err != nil {
+		return err
+	}
+	defer prog.Release()
+	if err := copyProgram(prog.Path, to); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	return nil
+}
+
+// copyProgram copies a program beside to and renames it, so that to is whole
+// whatever happens, even if an old one runs.
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	out, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	err = errors.Join(err, out.Chmod(0o755), out.Sync(), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), to)
+	}
+	if err != nil {
+		_ = os.Remove(out.Name()) // it is the other fault that counts
+	}
+	return err
+}

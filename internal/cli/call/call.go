@@ -1,0 +1,117 @@
+// Package call is one call of ditask: where it writes, what it was given for the
+// program, and how it ends.
+//
+//	c := &call.Call{Stdout: os.Stdout, Stderr: os.Stderr, Args: afterTheDashes}
+//	os.Exit(c.Exit(run(c)))
+//
+// A command returns what went wrong. What [Usage] makes is a fault of the user, an
+// [ExitError] a code with no more to say, and anything else a failure;
+// [Call.Exit] says it and chooses the exit code.
+//
+// Who writes with a Call from several goroutines gives it writers that bear that.
+package call
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+)
+
+// The exit codes of the command. After a failure of a node its own code is
+// used, if it has one.
+const (
+	ExitSuccess = 0
+	ExitFailure = 1
+	ExitUsage   = 2
+
+	ExitPreempted   = 75
+	ExitInterrupted = 130
+)
+
+// UsageError is a fault of the user.
+type UsageError struct{ Err error }
+
+// Error is what the fault is.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap is the fault itself.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Usage is a fault of the user, with a text as of [fmt.Errorf].
+func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// ExitError is not a fault: the job has said what there is to say.
+type ExitError int
+
+// Error names the code.
+func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// EndedBy is the exit code for a signal that came before the job had begun, or
+// while it was only watched.
+func EndedBy(s os.Signal) ExitError {
+	if s == os.Interrupt {
+		return ExitInterrupted
+	}
+	return ExitPreempted
+}
+
+// Call is one call of ditask.
+type Call struct {
+	Stdout io.Writer
+	Stderr io.Writer
+	Args   []string // what comes after --, for the program
+}
+
+// Exit says what went wrong, one line a fault, and chooses the exit code.
+func (c *Call) Exit(err error) int {
+	if err == nil {
+		return ExitSuccess
+	}
+	if code, ok := errors.AsType[ExitError](err); ok {
+		return int(code)
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
+		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", line) // nobody is left to tell
+	}
+	if _, ok := errors.AsType[UsageError](err); ok {
+		return ExitUsage
+	}
+	return ExitFailure
+}
+
+// Warn writes a line of the launcher, in the format of the job's log.
+func (c *Call) Warn(format, text string) {
+	line := []byte("ditask: " + text)
+	if format == "json" {
+		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "WARN", "msg": text})
+		if err != nil {
+			return // texts and times have a form in JSON
+		}
+		line = b
+	}
+	_, _ = fmt.Fprintf(c.Stderr, "%s\n", line) // nobody is left to tell
+}
+
+// WriteJSON prints a value for other programs.
+func (c *Call) WriteJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = c.Stdout.Write(append(b, '\n'))
+	return err
+}
+
+// NoArgs refuses arguments of a command that takes none.
+func NoArgs(ctx *urfave.Context) error {
+	if ctx.NArg() == 0 {
+		return nil
+	}
+	return Usage("%s: unknown argument %q: see %s --help", ctx.Command.HelpName, ctx.Args().First(), ctx.Command.HelpName)
+}

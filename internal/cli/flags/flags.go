@@ -1,0 +1,146 @@
+// Package flags declares the flags of a job, which several commands take, and tells
+// which of them were given.
+//
+//	cmd := &urfave.Command{Name: "plan", Flags: append(flags.Job(), flags.JSON())}
+//	args := flags.Given(ctx, "package") // as arguments for a launcher elsewhere
+//
+// What the flags mean for a job is in package job.
+package flags
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/trace"
+)
+
+// TLSAuto is the value of --tls that makes certificates for one job.
+const TLSAuto = "auto"
+
+// The groups of flags in the help.
+const (
+	groupWhat  = "What to run"
+	groupWhere = "Nodes and addresses"
+	groupJob   = "Job and security"
+	groupLife  = "Failures and ends"
+	groupOut   = "Output"
+)
+
+// Text is a flag with a text, in a group of the help.
+func Text(group, name, def, use string, aliases ...string) *urfave.StringFlag {
+	return &urfave.StringFlag{Category: group, Name: name, Aliases: aliases, Value: def, Usage: use}
+}
+
+// Job are the flags of a job. They are made anew for each command, which
+// keeps its values in them.
+func Job() []urfave.Flag {
+	return slices.Concat(Certs(), []urfave.Flag{
+		Text(groupWhat, "package", "", "`PACKAGE` to run: a folder or import path, the word main, or a built program", "p"),
+		Text(groupWhat, "main", "", "`FUNC` to run: one of those given to parallel.Main, or any of a library package", "m"),
+
+		&urfave.IntFlag{Category: groupWhere, Name: "parallel-workers", Aliases: []string{"n"}, Value: 1, Usage: "number of nodes that this launcher starts"},
+		Text(groupWhere, "topology", "mesh", "who connects to whom: mesh, star (to the first node) or alone"),
+		Text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
+		Text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ones)"),
+		Text(groupWhere, "address", "", "`ADDRESS` to listen on, without a port (default: 127.0.0.1)"),
+		Text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
+		Text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
+		Text(groupWhere, "labels", "", "`LIST` of labels for each node"),
+		Text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes, one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
+		Text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
+		Text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
+	}, Servers(), []urfave.Flag{
+		Text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server, in place of --redis-url"),
+		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},
+		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
+
+		Text(groupJob, "job-id", "", "`ID` of the job (default: a random one)"),
+		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job; other users see it here, in ps: prefer its variable, or --token-file (default: a random one)", EnvVars: []string{control.VarToken}},
+		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret, of mode 0600", EnvVars: []string{control.VarTokenFile}},
+		Text(groupJob, "tls", "", "auto: TLS between the nodes of one launcher, with certificates that end with the job"),
+		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
+
+		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
+		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the job's checkpoints", EnvVars: []string{control.VarResume}},
+		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
+		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
+		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
+		Text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
+
+		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
+		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
+		Text(groupOut, "log-format", "text", "format of the log: text or json"),
+		&urfave.PathFlag{Category: groupOut, Name: "trace", Usage: "`FOLDER` to record in what events each node sends and receives: see ditask trace"},
+		&urfave.IntFlag{Category: groupOut, Name: "trace-limit", Value: trace.DefaultLimit >> 20, Usage: "size of each node's record in MiB, at most"},
+		Text(groupOut, "metrics-port", "", "`PORT` of loopback, or ADDRESS:PORT, to serve /metrics for Prometheus and /healthz on; 0 is a free port, which is printed"),
+		&urfave.BoolFlag{Category: groupOut, Name: "no-table", Usage: "no live table of the nodes, even on a terminal"},
+	})
+}
+
+// Servers are the flags of servers elsewhere that carry messages, for a job and for doctor.
+func Servers() []urfave.Flag {
+	return []urfave.Flag{
+		&urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas"},
+		&urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user"},
+		&urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"},
+		&urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{"DITASK_REDIS_URL"}},
+	}
+}
+
+// RedisServer is the URL of the Redis server that the flags name; empty: none.
+func RedisServer(ctx *urfave.Context) string {
+	if u := ctx.String("redis-url"); u != "" {
+		return u
+	}
+	if ctx.String("mq-type") != placement.CarrierRedis {
+		return ""
+	}
+	return "redis://" + net.JoinHostPort(ctx.String("redis-host"), strconv.Itoa(ctx.Int("redis-port")))
+}
+
+// Certs are the flags of certificates, for a job and for doctor.
+func Certs() []urfave.Flag {
+	return []urfave.Flag{
+		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
+		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
+	}
+}
+
+// JSON is the flag of commands that print for people or for programs.
+func JSON() urfave.Flag { return &urfave.BoolFlag{Name: "json", Usage: "print JSON"} }
+
+// Given are the flags of the job that were given, as arguments, but for those
+// to leave out.
+func Given(ctx *urfave.Context, leave ...string) []string {
+	given := ctx.LocalFlagNames()
+	var out []string
+	for _, f := range Job() {
+		name := f.Names()[0]
+		if slices.Contains(leave, name) || !slices.ContainsFunc(f.Names(), func(n string) bool { return slices.Contains(given, n) }) {
+			continue
+		}
+		value := fmt.Sprint(ctx.Value(name))
+		if _, ok := f.(*urfave.BoolFlag); ok {
+			out = append(out, fmt.Sprintf("--%s=%s", name, value))
+			continue
+		}
+		out = append(out, "--"+name, value)
+	}
+	return out
+}
+
+// FromCommandLine reports whether a flag was given on the command line, and not
+// by its variable.
+func FromCommandLine(ctx *urfave.Context, name string) bool {
+	return slices.Contains(ctx.LocalFlagNames(), name) && os.Getenv("DITASK_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))) != ctx.String(name)
+}

@@ -1,0 +1,62 @@
+package job
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/ditask/ditask/internal/certs"
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// shortToken is how many bytes a token has at least that cannot be guessed.
+const shortToken = 16
+
+// cautions are what is allowed and yet worth a word: each once, at the start of a
+// job.
+func cautions(env control.Env, plan placement.Plan, auto bool) []string {
+	var out []string
+	open, tcp := "", false
+	var addrs []string
+	for _, n := range plan.Local() {
+		addrs = append(append(addrs, n.Listen), n.Extern...)
+	}
+	if plan.RunsBus() {
+		addrs = append(addrs, plan.BusListen)
+	}
+	for _, addr := range addrs {
+		a, err := placement.ParseAddress(addr)
+		if err != nil {
+			continue // a node that does not listen
+		}
+		tcp = tcp || a.Scheme == "tcp"
+		if open == "" && a.Exposed() {
+			open = addr
+		}
+	}
+	if open != "" && env.TLSCert == "" {
+		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: whoever is on the way can read and change what nodes say; see ditask tls", open))
+	}
+	if token, err := env.Secret(); err == nil && open != "" && len(token) < shortToken {
+		out = append(out, fmt.Sprintf("the token has %d bytes: whoever can reach a node can find it by trying; take %d random ones, or more", len(token), shortToken))
+	}
+	if auto && !tcp {
+		out = append(out, "--tls auto: the nodes meet over unix sockets, where TLS is not used and only you can come in; with --protocol tcp it is")
+	}
+	for _, f := range [][2]string{{"token-file", env.TokenFile}, {"tls-key", env.TLSKey}} {
+		if loose(f[1]) {
+			out = append(out, fmt.Sprintf("--%s %s: other users can read it: chmod 600", f[0], f[1]))
+		}
+	}
+	return out
+}
+
+// loose reports whether others than its owner may read a file.
+func loose(path string) bool {
+	if path == "" || certs.IsText(path) || runtime.GOOS == "windows" {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&0o077 != 0
+}

@@ -1,0 +1,103 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/metrics"
+)
+
+// watched is what a launcher shows of its nodes.
+type watched interface {
+	Snapshot() []launch.State
+	Metrics(ctx context.Context) []metrics.Sample
+}
+
+// metricsAddress is where --metrics-port says to listen: a port is one of loopback.
+// Empty: nowhere.
+func metricsAddress(ctx *urfave.Context) (string, error) {
+	s := ctx.String("metrics-port")
+	if s == "" {
+		return "", nil
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = "127.0.0.1", s
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return "", fmt.Errorf("--metrics-port %q: want a port, 0 for a free one, or ADDRESS:PORT", s)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// listenMetrics binds the address, if there is one.
+func listenMetrics(addr string) (net.Listener, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", addr) //nolint:noctx // it ends at once
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-port: %w: choose another one, or 0 for a free one", err)
+	}
+	return l, nil
+}
+
+// serveMetrics serves /metrics and /healthz on l until stop is called, and says
+// where.
+func serveMetrics(l net.Listener, w watched, stderr io.Writer, format string) (stop func()) {
+	if l == nil {
+		return func() {}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics.Handler(w.Metrics))
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { healthz(rw, w.Snapshot()) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // until it is closed
+	sayMetrics(stderr, format, "http://"+l.Addr().String()+"/metrics")
+	return func() {
+		_ = server.Close()
+		serving.Wait()
+	}
+}
+
+// sayMetrics writes one line, in the format of the log.
+func sayMetrics(w io.Writer, format, url string) {
+	line := "ditask: metrics at " + url
+	if format == "json" {
+		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "INFO", "msg": "metrics at " + url, "url": url})
+		if err == nil {
+			line = string(b)
+		}
+	}
+	_, _ = fmt.Fprintln(w, line) // nobody is left to tell
+}
+
+// healthz is 200 while every node runs or has ended well, and 503 with the others'
+// names otherwise.
+func healthz(w http.ResponseWriter, states []launch.State) {
+	var out strings.Builder
+	for _, s := range states {
+		if s.Phase != launch.Running && s.Phase != launch.Ended {
+			fmt.Fprintf(&out, "node %d is %s, after %d restarts\n", s.ID, s.Phase, s.Restarts)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if out.Len() > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, out.String()) // the caller has gone
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n") // the caller has gone
+}

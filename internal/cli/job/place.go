@@ -1,0 +1,204 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/kube"
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/slurm"
+)
+
+// place is where this launcher runs among those of its job.
+type place struct {
+	site     placement.Site
+	slurm    slurm.Place
+	step     *slurm.Step // the step whose task this is; nil: it is none
+	pod      *kube.Pod   // the pod of Kubernetes that this is; nil: it is none, or alone
+	restarts int         // how often Slurm has requeued the job
+	hint     string      // what the user may not expect; empty: nothing
+	keyed    bool        // the token is made of the user's key
+}
+
+// placeOf decides where this launcher runs: as --platform says, or else as a
+// task of a Slurm step if the variables of one are set, or else as a pod among
+// others if those of one are, or else alone.
+func placeOf(ctx *urfave.Context) (place, error) {
+	platform := ctx.String("platform")
+	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
+	switch {
+	case several: // checkPlatform has a word on wrong ones
+		return place{site: sameHost(min(max(rank, 0), maxLocalRank))}, nil
+	case platform == "slurm":
+		return slurmPlace(true)
+	case platform == "kubernetes":
+		return kubePlace(place{}, true)
+	case platform == "":
+		p, err := slurmPlace(false)
+		if err != nil || p.step != nil {
+			return p, err
+		}
+		return kubePlace(p, false)
+	}
+	return place{}, nil
+}
+
+// kubePlace is the place that the variables of a pod say; asked is whether the
+// user wants it to be one of several. Without any it is p.
+func kubePlace(p place, asked bool) (place, error) {
+	if !asked && kube.Where(os.LookupEnv) == kube.Outside {
+		if index := os.Getenv(kube.VarCompletionIndex); index != "" && p.hint == "" {
+			p.hint = fmt.Sprintf("this is pod %s of an Indexed Job, and %s does not say which others belong to it, so its nodes run alone: set %s to all pods, such as dqn-[0-3].dqn, or give --platform local", index, kube.VarNodes, kube.VarNodes)
+		}
+		return p, nil
+	}
+	pod, err := kube.Parse(os.LookupEnv)
+	if err != nil {
+		return place{}, call.UsageError{Err: err}
+	}
+	if pod.NeedsOwn() {
+		if pod.Own, err = ownAddress(); err != nil {
+			return place{}, call.Usage("%s is not set, and this machine has no address that others could dial: %w", kube.VarPodIP, err)
+		}
+	}
+	return place{pod: &pod, site: pod.Site()}, nil
+}
+
+// ownAddress is the first address of this machine that others may reach.
+func ownAddress() (string, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, addr := range addrs {
+		if n, ok := addr.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return n.IP.String(), nil
+		}
+	}
+	return "", errors.New("only loopback")
+}
+
+// maxLocalRank bounds --local_rank.
+const maxLocalRank = 1023
+
+// checkPlatform says what is wrong with the flags that placeOf reads.
+func checkPlatform(ctx *urfave.Context) error {
+	platform := ctx.String("platform")
+	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
+	switch {
+	case platform != "" && platform != "local" && platform != "slurm" && platform != "kubernetes":
+		return fmt.Errorf("--platform %q: want local, slurm or kubernetes", platform)
+	case several && platform == "kubernetes":
+		return errors.New("--local_rank: a pod's variables give it its number: leave it out with --platform kubernetes")
+	case several && platform == "slurm":
+		return errors.New("--local_rank: Slurm gives each task its number itself: leave it out with --platform slurm")
+	case several && (rank < 0 || rank > maxLocalRank):
+		return fmt.Errorf("--local_rank %d: want a number from 0 to %d", rank, maxLocalRank)
+	}
+	return nil
+}
+
+// slurmPlace is the place that Slurm's variables say; asked is whether the user
+// wants it to be a task of a step.
+func slurmPlace(asked bool) (place, error) {
+	p := place{slurm: slurm.Where(os.LookupEnv)}
+	p.restarts, _ = strconv.Atoi(os.Getenv(slurm.VarRestarts)) // Parse checks it
+	if p.slurm == slurm.Task || asked {
+		step, err := slurm.Parse(os.LookupEnv)
+		if err != nil {
+			return place{}, call.UsageError{Err: err}
+		}
+		p.step, p.site = &step, step.Site()
+	} else if tasks := os.Getenv("SLURM_NTASKS"); p.slurm == slurm.Allocation && tasks != "" && tasks != "1" {
+		p.hint = fmt.Sprintf("this is job %s of Slurm but none of its %s tasks, so the nodes run here alone: srun ditask ... runs them in the tasks", os.Getenv(slurm.VarJobID), tasks)
+	}
+	return p, nil
+}
+
+// advice is what to do about a job that a wrong token has ended.
+func (p place) advice(r launch.Result) string {
+	if !p.keyed || r.First == nil || !strings.Contains(r.First.Error, "refused (token)") {
+		return ""
+	}
+	return "the hosts do not have the same key for the job's token: is the home folder not shared between them? Set " +
+		control.VarToken + " to a random text before srun, as ditask slurm script does"
+}
+
+// first reports whether this launcher speaks for all of the job.
+func (p place) first() bool {
+	return (p.step == nil || p.step.ProcID == 0) && (p.pod == nil || p.pod.Rank == 0)
+}
+
+// launchers is how many launchers the job has, as far as the platform says.
+func (p place) launchers() int {
+	switch {
+	case p.step != nil:
+		return p.step.Tasks
+	case p.pod != nil:
+		return p.pod.Size
+	}
+	return 1
+}
+
+// located is p with addresses in place of names of hosts that do not resolve
+// here. Names that are given to Slurm need not be known elsewhere.
+func (p place) located(ctx context.Context) (place, error) {
+	if p.step == nil || p.site.Meet == nil {
+		return p, nil
+	}
+	launchers := append([]placement.Launcher(nil), p.site.Launchers...)
+	meet := *p.site.Meet
+	p.site.Launchers, p.site.Meet = launchers, &meet
+	for _, host := range []*string{&meet.Host, &launchers[p.site.Rank].Host, &launchers[0].Host} {
+		addr, err := hostAddress(ctx, *host)
+		if err != nil {
+			return p, fmt.Errorf("%s=%q: %w", slurm.VarNodeList, os.Getenv(slurm.VarNodeList), err)
+		}
+		*host = addr
+	}
+	return p, nil
+}
+
+// lookupTime bounds each question about one name.
+const lookupTime = 20 * time.Second
+
+// hostAddress is what others dial to reach a host of Slurm: its name, if that
+// resolves, or else the address under which Slurm reaches it.
+func hostAddress(ctx context.Context, name string) (string, error) {
+	if name == "" || net.ParseIP(name) != nil {
+		return name, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	_, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err == nil {
+		return name, nil
+	}
+	fault := fmt.Errorf("host %s: %w", name, err)
+	out, err := exec.CommandContext(ctx, "scontrol", "--oneliner", "show", "node", name).Output()
+	if err != nil {
+		return "", fmt.Errorf("%w; nor does scontrol show node %s say its address (%w): give the host a name that resolves", fault, name, err)
+	}
+	m := regexp.MustCompile(`\bNodeAddr=(\S+)`).FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("%w; nor does scontrol show node %s say its address: give the host a name that resolves", fault, name)
+	}
+	addr := string(m[1])
+	if _, err := net.DefaultResolver.LookupHost(ctx, addr); err != nil {
+		return "", fmt.Errorf("%w; nor does its NodeAddr %s (%w): give the host a name that resolves", fault, addr, err)
+	}
+	return addr, nil
+}

@@ -1,0 +1,97 @@
+package job
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+)
+
+// PlanCommand is the command that prints who would run where.
+func PlanCommand(of *call.Call) *urfave.Command {
+	return &urfave.Command{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of}.plan}
+}
+
+// plan prints who would run where.
+func (c command) plan(ctx *urfave.Context) error {
+	if err := call.NoArgs(ctx); err != nil {
+		return err
+	}
+	at, err := placeOf(ctx)
+	if err != nil {
+		return err
+	}
+	job, err := jobID(ctx, at)
+	if err != nil {
+		return err
+	}
+	plan, err := planOf(ctx, at.site, job, launch.RunDirPattern(job))
+	if err != nil {
+		return err
+	}
+	if ctx.Bool("json") {
+		return c.WriteJSON(plan)
+	}
+	return writePlan(c.Stdout, plan)
+}
+
+// writePlan prints a plan as a table. Nodes of other launchers have their host
+// in it.
+func writePlan(w io.Writer, plan placement.Plan) error {
+	nodes := strconv.Itoa(plan.Expected) + " nodes"
+	if plan.Expected == 0 {
+		nodes = "an unknown number of nodes"
+	}
+	if _, err := fmt.Fprintf(w, "job %s: %s, %s over %s\n", plan.Job, nodes, plan.Topology, plan.Carrier); err != nil {
+		return err
+	}
+	if plan.Bus != "" {
+		by := "a server that is there already"
+		if plan.BusListen != "" {
+			by = fmt.Sprintf("run by node %d", plan.BusNode)
+		}
+		if _, err := fmt.Fprintf(w, "bus %s: %s\n", freePort(plan.Bus), by); err != nil {
+			return err
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "NODE\tLAUNCHER\tLOCAL\tHOST\tLISTEN\tDIALS\tLABELS") // Flush has the error
+	for _, n := range plan.Nodes {
+		launcher := strconv.Itoa(n.Rank)
+		if n.Rank == plan.Rank {
+			launcher += " (this)"
+		}
+		host := cmp.Or(n.Host, "local")
+		if n.Rank != plan.Rank && n.Host == "" && n.Listen == "" {
+			host = "-" // it is learned when the node joins
+		}
+		_, _ = fmt.Fprintf(tw, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", n.ID, launcher, n.LocalID,
+			host, cmp.Or(freePort(n.Listen), "-"), cmp.Or(dials(n), "-"), cmp.Or(strings.Join(n.Labels, ","), "-"))
+	}
+	return tw.Flush()
+}
+
+// dials says whom a node dials, by node id where there is one.
+func dials(n placement.Node) string {
+	var out []string
+	for _, id := range n.Dials {
+		out = append(out, strconv.Itoa(id))
+	}
+	return strings.Join(append(out, n.Extern...), ",")
+}
+
+func freePort(addr string) string {
+	if base, ok := strings.CutSuffix(addr, ":0"); ok {
+		return base + ":(free)"
+	}
+	return addr
+}

@@ -1,0 +1,188 @@
+// Package job runs a job: it makes of flags, and of the variables of Slurm and
+// Kubernetes, a plan of who runs where, and of the plan running nodes. "ditask plan",
+// which only prints the plan, is in it too.
+//
+//	err := job.Run(c, ctx) // ctx has the values of flags.Job
+//	cmd := job.PlanCommand(c)
+//
+// Run handles the process's signals while it runs, and returns when all nodes of this
+// launcher have ended: with a [call.ExitError] if they were started, as the report on
+// them has been written then. What is wrong with flags is said before anything is
+// built or started.
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/build"
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/screen"
+	"github.com/ditask/ditask/parallel/launch"
+	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/slurm"
+)
+
+// How often nodes are asked for their status, and how often the table of them
+// is drawn.
+const (
+	statusInterval = time.Second
+	tableInterval  = 250 * time.Millisecond
+)
+
+// assignment is what this launcher is to do, as far as flags and variables say.
+type assignment struct {
+	at      place
+	job     string
+	cfg     launch.Config
+	plan    placement.Plan // with a folder for sockets that is not there yet
+	metrics string         // where to listen for questions of metrics; empty: nowhere
+}
+
+// assign reads the flags: what is wrong with them is said before anything is
+// built or made.
+func assign(ctx *urfave.Context) (a assignment, err error) {
+	if a.at, err = placeOf(ctx); err != nil {
+		return a, err
+	}
+	if a.cfg, err = configOf(ctx, &a.at); err != nil {
+		return a, err
+	}
+	if a.job, err = jobID(ctx, a.at); err != nil {
+		return a, err
+	}
+	if a.plan, err = planOf(ctx, a.at.site, a.job, launch.RunDirPattern(a.job)); err != nil {
+		return a, err
+	}
+	if err := joined(ctx, a.at, a.plan); err != nil {
+		return a, err
+	}
+	if a.metrics, err = metricsAddress(ctx); err != nil {
+		return a, call.UsageError{Err: err}
+	}
+	return a, nil
+}
+
+// caution says what is worth a word at the start, once for the whole job.
+func (c command) caution(ctx *urfave.Context, a assignment) {
+	if !a.at.first() {
+		return
+	}
+	texts := cautions(a.cfg.Env, a.plan, ctx.String("tls") == flags.TLSAuto)
+	if a.at.hint != "" {
+		texts = append(texts, a.at.hint)
+	}
+	for _, text := range texts {
+		c.Warn(a.cfg.Env.LogFormat, text)
+	}
+}
+
+// command has the actions of one call.
+type command struct{ *call.Call }
+
+// Run runs the job that the flags of ctx ask for.
+func Run(of *call.Call, ctx *urfave.Context) error { return command{of}.run(ctx) }
+
+func (c command) run(ctx *urfave.Context) error {
+	a, err := assign(ctx)
+	if err != nil {
+		return err
+	}
+	c.caution(ctx, a)
+	signals := make(chan os.Signal, 4) // as many as a person sends before looking
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if a.at.slurm != slurm.Outside {
+		signal.Notify(signals, warnings()...)
+	}
+	defer signal.Stop(signals)
+	if a.at, err = a.at.located(ctx.Context); err != nil {
+		return err
+	}
+	prog, err := build.FromFlags(ctx, signals)
+	if err != nil {
+		return err
+	}
+	defer prog.Release()
+	runDir := launch.RunDirPattern(a.job)
+	if needsRunDir(a.plan) {
+		if runDir, err = launch.MakeRunDir(a.job); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(runDir) }()
+	}
+	cfg := a.cfg
+	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {
+		return err
+	}
+	cfg.Signals, cfg.Env.Main = signals, prog.Main
+	cfg.Command = append([]string{prog.Path}, c.Args...)
+	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
+}
+
+// needsRunDir reports whether a node of this launcher listens on a unix socket.
+func needsRunDir(plan placement.Plan) bool {
+	return slices.ContainsFunc(plan.Local(), func(n placement.Node) bool { return strings.HasPrefix(n.Listen, "unix://") })
+}
+
+// launch runs the nodes and reports how it went. metricsAddr is where to serve
+// metrics; empty: nowhere. advice is what to do about how the job went, beyond what
+// the job says.
+func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
+	s := screen.New(c.Stderr)
+	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.Writer(c.Stdout), s.Writer(c.Stderr), statusInterval
+	size := screen.Terminal(c.Stderr)
+	table = table && size != nil && cfg.Env.LogFormat == "text"
+	if table {
+		cfg.StatusInterval = tableInterval
+	}
+	l, err := launch.New(cfg)
+	if err != nil {
+		return err
+	}
+	listener, err := listenMetrics(metricsAddr)
+	if err != nil {
+		return err
+	}
+	defer serveMetrics(listener, l, cfg.Stderr, cfg.Env.LogFormat)()
+	stop := func() {}
+	if table {
+		stop = s.Draw(l.Snapshot, size, tableInterval)
+	}
+	result, err := l.Run(context.Background()) // ends by signals, which are forwarded
+	stop()
+	if err != nil {
+		return err
+	}
+	return c.report(result, cfg.Env.LogFormat, advice)
+}
+
+// report says at the end whose the first failure was.
+func (c command) report(r launch.Result, format string, advice func(launch.Result) string) error {
+	if text := advice(r); text != "" {
+		c.Warn(format, text)
+	}
+	var text strings.Builder
+	if err := r.Report(&text); err != nil {
+		return err
+	}
+	if s := strings.TrimSpace(text.String()); s != "" && format == "json" {
+		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "ERROR", "msg": s, "node": r.First.Node, "code": r.ExitCode()})
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(c.Stderr, "%s\n", line) // nobody is left to tell
+	} else if s != "" {
+		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", s)
+	}
+	return call.ExitError(r.ExitCode())
+}

@@ -1,0 +1,221 @@
+package k8s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ditask/ditask/internal/cli/call"
+)
+
+// interruption is the cause of a context that a signal has ended.
+type interruption struct{ signal os.Signal }
+
+func (i interruption) Error() string { return i.signal.String() }
+
+// interruptible is a context that ends with SIGINT and SIGTERM.
+func interruptible(ctx context.Context) (run context.Context, stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	run, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case s := <-signals:
+			cancel(interruption{s})
+		case <-run.Done():
+		}
+	})
+	return run, func() {
+		signal.Stop(signals)
+		cancel(nil)
+		watch.Wait()
+	}
+}
+
+// How often a job is asked for, how long its cluster may be out of reach, and how
+// often the log of a pod that has ended is asked for in vain.
+const (
+	podsInterval  = 2 * time.Second
+	podsPatience  = 2 * time.Minute
+	copiesAtMost  = 3
+	lastsAtMost   = 30 * time.Second // for what is left of the logs when the job is over
+	causesAtMost  = 160              // letters of what keeps a pod from running
+	noRank        = -1
+	everythingOut = -1
+)
+
+// podFollower watches a job to its end, and copies the logs of its pods.
+type podFollower struct {
+	c     *call.Call
+	k     *kubectl
+	doing string
+	job   *kubeJob
+	rank  int // noRank: all
+	tail  int // of each pod; everythingOut: all
+
+	out     *lineWriter
+	copying sync.WaitGroup
+	logs    map[string]*following // by uid of the pod
+	said    map[string]string     // what was said last of the job, and of each pod
+}
+
+// following is the log of a pod, of which one copy may run.
+type following struct {
+	podLog
+
+	ended  chan error // of the copy that runs; nil: none does
+	whole  bool       // the copy that runs began when the pod had ended
+	failed int        // copies in a row
+	done   bool
+}
+
+// follow returns when the job has ended, with its exit code, or the user has enough
+// of watching.
+func (f *podFollower) follow(ctx context.Context) error {
+	run, cancel := context.WithCancel(ctx)
+	defer f.copying.Wait()
+	defer cancel()
+	f.out, f.logs, f.said = &lineWriter{w: f.c.Stdout}, map[string]*following{}, map[string]string{}
+	tick := time.NewTicker(podsInterval)
+	defer tick.Stop()
+	name, seen, over := f.job.Metadata.Name, time.Now(), time.Time{}
+	for {
+		s, pods, err := f.ask(run)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, errNoJob):
+			return err
+		case err != nil && time.Since(seen) > podsPatience:
+			return fmt.Errorf("%w\nit may still run: ditask k8s status %s", err, name)
+		case err == nil:
+			seen = time.Now()
+			left := f.copy(run, pods)
+			f.say(s)
+			if s.over() && over.IsZero() {
+				over = time.Now()
+			}
+			if s.over() && (left == 0 || time.Since(over) > lastsAtMost) {
+				return call.ExitError(s.exitCode())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
+				f.c.Warn("text", fmt.Sprintf("job %s goes on: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name, name))
+				return call.EndedBy(i.signal)
+			}
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// ask asks for the job and its pods.
+func (f *podFollower) ask(ctx context.Context) (jobStatus, []kubePod, error) {
+	var job kubeJob
+	if _, err := f.k.list(ctx, f.doing, kinds[f.job.kind()].resource, &job, f.job.Metadata.Name, "--ignore-not-found"); err != nil {
+		return jobStatus{}, nil, err
+	}
+	if job.Metadata.UID != f.job.Metadata.UID {
+		return jobStatus{}, nil, fmt.Errorf("%s: %w: somebody has deleted %v", f.doing, errNoJob, f.job)
+	}
+	pods, err := f.k.pods(ctx, f.doing, &job)
+	if err != nil {
+		return jobStatus{}, nil, err
+	}
+	return f.k.status(ctx, &job, pods), pods, nil
+}
+
+// copy starts to copy the logs of pods that are not copied yet, and says of how many
+// that have ended there is more to come.
+func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
+	for i := range pods {
+		p := &pods[i]
+		if f.rank != noRank && p.rank() != f.rank || !p.started() {
+			continue
+		}
+		l := f.logs[p.Metadata.UID]
+		if l == nil {
+			l = &following{podLog: podLog{k: f.k, tail: f.tail, out: f.out}}
+			if f.job.desired() > 1 && f.rank == noRank {
+				l.prefix = p.host() + ": "
+			}
+			f.logs[p.Metadata.UID] = l
+		}
+		if l.ended != nil {
+			select {
+			case err := <-l.ended:
+				f.ended(l, err)
+			default:
+			}
+		}
+		if !l.done && l.ended == nil {
+			l.pod, l.whole, l.ended = p, p.ended(), make(chan error, 1)
+			l.follow = !l.whole
+			f.copying.Go(func() { l.ended <- l.copy(ctx, "log of "+l.pod.Metadata.Name) })
+		}
+		if !l.done && p.ended() {
+			left++
+		}
+	}
+	return left
+}
+
+// ended takes note of a copy that has ended.
+func (f *podFollower) ended(l *following, err error) {
+	l.ended = nil
+	if err == nil {
+		l.failed, l.done = 0, l.whole
+		return
+	}
+	if l.failed++; l.failed >= copiesAtMost && l.whole {
+		l.done = true
+	}
+	f.tell(l.pod.Metadata.UID+" log", err.Error())
+}
+
+// say tells what has changed of a job and its pods.
+func (f *podFollower) say(s jobStatus) {
+	text := fmt.Sprintf("job %s: %s, %d of %d pods ready", s.Name, strings.ToLower(s.State), s.Ready, s.Desired)
+	if s.over() {
+		text = fmt.Sprintf("job %s: %s", s.Name, strings.ToLower(s.State))
+		if s.FirstFailure != nil && s.State == stateFailed {
+			text += fmt.Sprintf("; failed first: %v", s.FirstFailure)
+		} else if s.Why != "" {
+			text += ": " + s.Why
+		}
+	}
+	f.tell("", text)
+	if s.over() {
+		return
+	}
+	told := false
+	for _, p := range s.Pods {
+		if p.Why != "" {
+			told = true
+			f.tell(p.Name, p.Name+": "+p.Why)
+		}
+	}
+	if s.Why != "" && !told { // of a DIJob it is the same
+		f.tell("why", "job "+s.Name+": "+s.Why)
+	}
+}
+
+// tell tells what has changed of something.
+func (f *podFollower) tell(of, text string) {
+	text, _, _ = strings.Cut(text, "\n")
+	if line := []rune(text); of != "" && len(line) > causesAtMost {
+		text = string(line[:causesAtMost]) + "..."
+	}
+	if f.said[of] != text {
+		f.said[of] = text
+		f.c.Warn("text", text)
+	}
+}

@@ -1,0 +1,166 @@
+package k8s
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+)
+
+// kustomization is the text of kustomization.yaml, but for what it names.
+const kustomization = `# Written by ditask k8s manifest --kustomize: kubectl apply -k .
+# Not for namePrefix or nameSuffix: the nodes find each other by the names in DI_NODES.
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+`
+
+// writeKustomization writes a folder for kubectl apply -k.
+func (c command) writeKustomization(m *manifest, dir string) error {
+	parts, err := m.parts()
+	if err != nil {
+		return err
+	}
+	text := kustomization + "resources:\n"
+	files := map[string]string{}
+	for i, p := range parts {
+		if i == 0 {
+			continue
+		}
+		name := p.name + ".yaml"
+		files[name] = parts[0].text + p.text
+		text += "- " + name + "\n"
+	}
+	files["kustomization.yaml"] = text
+	return c.writeFolder("--kustomize", dir, files)
+}
+
+// In a chart, the runes of private use stand for the braces of its expressions,
+// so that braces in what the flags say can be told from them.
+const (
+	openBraces  = "\uE000"
+	closeBraces = "\uE001"
+)
+
+// expression puts the expression of a chart into a manifest.
+func expression(e, _ string) string {
+	if !strings.HasPrefix(e, "-") {
+		e = " " + e
+	}
+	return openBraces + e + " " + closeBraces
+}
+
+// chartText is a text as a template of a chart.
+func chartText(s string) string {
+	return strings.NewReplacer("{{", "{{ `{{` }}", openBraces, "{{", closeBraces, "}}").Replace(s)
+}
+
+// writeChart writes a chart of Helm, with what is likely to change as its values.
+func (c command) writeChart(ctx *urfave.Context, dir string) error {
+	m, err := c.manifestOf(ctx, expression)
+	if err != nil {
+		return err
+	}
+	said, err := c.manifestOf(ctx, plain)
+	if err != nil {
+		return err
+	}
+	parts, err := m.parts()
+	if err != nil {
+		return err
+	}
+	values, err := said.values(len(ctx.StringSlice("task")) > 0)
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
+		"Chart.yaml":  "apiVersion: v2\nname: " + said.Name + "\ndescription: A job of ditask.\ntype: application\nversion: 0.1.0\n",
+		"values.yaml": "# Written by ditask k8s manifest --helm: helm install " + said.Name + " . --set image=OTHER\n" + values,
+	}
+	for _, p := range parts[1:] {
+		files[filepath.Join("templates", p.name+".yaml")] = chartText(parts[0].text + p.text)
+	}
+	if m.Secret != "" {
+		files[filepath.Join("templates", "NOTES.txt")] = chartText("The pods wait for their token:\n" +
+			"  kubectl create secret generic " + m.Secret + " --namespace " + expression(".Release.Namespace", "") + " --from-literal=token=$(openssl rand -hex 32)\n")
+	}
+	return c.writeFolder("--helm", dir, files)
+}
+
+// values are the values of a chart, each on a line.
+func (m *manifest) values(tasks bool) (string, error) {
+	var b strings.Builder
+	line := func(name string, value any) error {
+		text, err := json.Marshal(value)
+		_, _ = fmt.Fprintf(&b, "%s: %s\n", name, text) // to memory
+		return err
+	}
+	err := errors.Join(line("name", m.Name), line("image", m.Image))
+	if m.Namespace != "" {
+		err = errors.Join(err, line("namespace", m.Namespace))
+	}
+	for _, limit := range []struct{ name, value string }{{"minReplicas", m.Min}, {"maxReplicas", m.Max}} {
+		if limit.value != "" {
+			err = errors.Join(err, line(limit.name, json.Number(limit.value)))
+		}
+	}
+	if tasks {
+		b.WriteString("tasks:\n")
+	}
+	for _, g := range m.Groups {
+		if tasks {
+			err = errors.Join(err, line("  "+g.Task, map[string]any{"replicas": json.Number(g.Replicas), "resources": g.resources()}))
+		} else {
+			err = errors.Join(err, line("pods", json.Number(g.Replicas)), line("resources", g.resources()))
+		}
+	}
+	return b.String(), err
+}
+
+// resources are what each pod of a group asks for, and its limits.
+func (g group) resources() map[string]map[string]any {
+	all := map[string]map[string]any{}
+	put := func(what, name string, value any) {
+		if all[what] == nil {
+			all[what] = map[string]any{}
+		}
+		all[what][name] = value
+	}
+	if g.CPU != "" {
+		put("requests", "cpu", g.CPU)
+	}
+	if g.Memory != "" {
+		put("requests", "memory", g.Memory)
+		put("limits", "memory", g.Memory)
+	}
+	if g.GPUs > 0 {
+		put("limits", g.GPUResource, g.GPUs)
+	}
+	return all
+}
+
+// writeFolder writes files into a new folder, or one that is empty.
+func (c command) writeFolder(flag, dir string, files map[string]string) error {
+	switch there, err := os.ReadDir(dir); {
+	case err == nil && len(there) > 0:
+		return call.Usage("%s %s: is not empty: give a new folder", flag, dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return call.Usage("%s: %w", flag, err)
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package k8s
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/token"
+)
+
+// submit creates what a manifest says, and follows the job to its end.
+func (c command) submit(ctx *urfave.Context) error {
+	if err := call.NoArgs(ctx); err != nil {
+		return err
+	}
+	m, err := c.manifestOf(ctx, plain)
+	if err != nil {
+		return err
+	}
+	k, err := newKubectl(ctx)
+	if err != nil {
+		return err
+	}
+	run, stop := interruptible(ctx.Context)
+	defer stop()
+	job, err := c.create(run, k, m)
+	if err != nil {
+		if i, ok := errors.AsType[interruption](context.Cause(run)); ok {
+			c.Warn("text", fmt.Sprintf("interrupted: ditask k8s delete %s removes what there is of the job", m.Name))
+			return call.EndedBy(i.signal)
+		}
+		return err
+	}
+	if ctx.Bool("no-follow") {
+		_, err := fmt.Fprintln(c.Stdout, m.Name)
+		return err
+	}
+	f := &podFollower{c: c.Call, k: k, doing: "follow " + m.Name, job: job, rank: noRank, tail: everythingOut}
+	return f.follow(run)
+}
+
+// create creates the objects of a manifest, and says which.
+func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob, error) {
+	doing := "submit " + m.Name
+	switch there, installed, err := k.named(ctx, doing, m.Name, ""); {
+	case err != nil:
+		return nil, err
+	case len(there) > 0:
+		return nil, fmt.Errorf("%s: %v is there already: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name", doing, &there[0], m.Name, m.Name)
+	case !installed[m.Kind]:
+		what := "JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs"
+		if m.Kind == kindDIJob {
+			what = "DIJob, which kubectl apply -k k8s/config installs, with its operator"
+		}
+		return nil, fmt.Errorf("%s: the cluster has no %s; --kind job needs nothing", doing, what)
+	}
+	text, err := m.text()
+	if err != nil {
+		return nil, err
+	}
+	if m.Secret != "" {
+		if err := c.createToken(ctx, k, doing, m); err != nil {
+			return nil, err
+		}
+	}
+	out, warnings, err := k.runWarned(ctx, doing, text, "apply", "--filename=-")
+	for line := range strings.Lines(string(out)) {
+		c.Warn("text", strings.TrimSpace(line))
+	}
+	for _, line := range warnings {
+		c.Warn("text", line)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w\nditask k8s delete %s removes what there is of the job", err, m.Name)
+	}
+	return k.find(ctx, doing, m.Name, m.Kind)
+}
+
+// createToken creates the Secret with the token, if it is not there. It goes with
+// the job.
+func (c command) createToken(ctx context.Context, k *kubectl, doing string, m *manifest) error {
+	there, err := k.run(ctx, doing, "", "get", "secret", m.Secret, "--ignore-not-found", "--output=name")
+	if err != nil || len(there) > 0 {
+		return err
+	}
+	secret, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata":   map[string]any{"name": m.Secret, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
+		"stringData": map[string]string{"token": token.Random(32)},
+	})
+	if err != nil {
+		return err
+	}
+	out, err := k.run(ctx, doing, string(secret), "create", "--filename=-", "--output=name")
+	if err == nil {
+		c.Warn("text", strings.TrimSpace(string(out))+" created, with a new token")
+	}
+	return err
+}

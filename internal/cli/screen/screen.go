@@ -1,0 +1,289 @@
+// Package screen keeps a live table of a job's nodes on a terminal, below the lines of
+// their log.
+//
+//	s := screen.New(os.Stderr)
+//	cfg.Stdout, cfg.Stderr = s.Writer(os.Stdout), s.Writer(os.Stderr)
+//	if size := screen.Terminal(os.Stderr); size != nil {
+//		defer s.Draw(launcher.Snapshot, size, time.Second)()
+//	}
+//
+// A Screen's writers are safe for concurrent use, and Draw's goroutine ends with the
+// call of what it returns. What the terminal refuses is not reported: it is a picture.
+package screen
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
+)
+
+// Screen keeps a table of the nodes below the log lines on a terminal. A line
+// that is written removes the table; it is back a moment later, so that lines
+// which come together cost one drawing. Its writers are safe for concurrent use.
+type Screen struct {
+	stderr io.Writer
+	now    func() time.Time
+	erased chan struct{} // 1: a line has removed the table; nil: nobody draws
+
+	mu    sync.Mutex
+	drawn int // lines of the table on the terminal
+}
+
+// New is a screen whose table is drawn on stderr.
+func New(stderr io.Writer) *Screen { return &Screen{stderr: stderr, now: time.Now} }
+
+// moment is how long the table is away after a line.
+const moment = 20 * time.Millisecond
+
+// The terminal's control sequences (ECMA-48).
+const (
+	cursorUp   = "\x1b[%dA"
+	clearBelow = "\r\x1b[J"
+)
+
+// Writer is w, with the table out of the way.
+func (s *Screen) Writer(w io.Writer) io.Writer { return screenWriter{s, w} }
+
+type screenWriter struct {
+	s *Screen
+	w io.Writer
+}
+
+func (w screenWriter) Write(p []byte) (int, error) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if w.s.drawn > 0 {
+		w.s.erase()
+		select {
+		case w.s.erased <- struct{}{}:
+		default: // it is known, or nobody draws
+		}
+	}
+	return w.w.Write(p)
+}
+
+// erase removes the table. The caller holds mu.
+func (s *Screen) erase() {
+	if s.drawn > 0 {
+		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.drawn) // only a picture
+		s.drawn = 0
+	}
+}
+
+// Draw draws the table every interval, and a moment after a line has removed it,
+// until stop is called, which removes it. It is called before the first line.
+func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
+	quit := make(chan struct{})
+	s.erased = make(chan struct{}, 1)
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		t := time.NewTimer(interval)
+		defer t.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-s.erased:
+				t.Reset(min(moment, interval))
+			case <-t.C:
+				columns, lines := size()
+				s.show(snapshot(), columns, lines)
+				t.Reset(interval)
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		drawing.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.erase()
+	}
+}
+
+// show draws the table once.
+func (s *Screen) show(states []launch.State, columns, lines int) {
+	rows := table(states, s.now(), columns, lines)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+	_, _ = io.WriteString(s.stderr, strings.Join(rows, "\n")+"\n") // only a picture
+	s.drawn = len(rows)
+}
+
+// staleAfter is when a status is too old to be shown as the present.
+const staleAfter = 5 * time.Second
+
+// column is one column of the table. Where the terminal is too narrow for all, those
+// that say the least go first: the highest drop.
+type column struct {
+	name  string
+	drop  int
+	value func(launch.State, control.Status) string
+}
+
+func columnsOf() []column {
+	return []column{
+		{"NODE", 0, func(s launch.State, _ control.Status) string { return strconv.Itoa(s.ID) }},
+		{"ROLE", 0, func(s launch.State, c control.Status) string {
+			return cmp.Or(cmp.Or(c.Role, strings.Join(s.Labels, ",")), "-")
+		}},
+		{"STATE", 0, func(s launch.State, _ control.Status) string { return string(s.Phase) }},
+		{"STEP", 0, func(_ launch.State, c control.Status) string { return strconv.FormatInt(c.Step, 10) }},
+		{"RATE", 0, func(_ launch.State, c control.Status) string { return number(c.Rate) + "/s" }},
+		{"QUEUE", 1, func(_ launch.State, c control.Status) string { return strconv.Itoa(c.Queue) }},
+		{"LAG", 2, func(_ launch.State, c control.Status) string { return number(c.Lag) }},
+		{"DROPS", 3, func(_ launch.State, c control.Status) string { return count(c.Drops) }},
+		{"PEERS", 5, func(_ launch.State, c control.Status) string { return strconv.Itoa(c.Peers) }},
+		{"RTT", 6, func(_ launch.State, c control.Status) string {
+			if c.RTT == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%s #%d", short(c.RTT), c.RTTPeer)
+		}},
+		{"RECONN", 7, func(_ launch.State, c control.Status) string { return count(c.Reconnects) }},
+		{"RESTARTS", 4, func(s launch.State, _ control.Status) string { return strconv.Itoa(s.Restarts) }},
+		{"NOTE", 0, func(_ launch.State, c control.Status) string { return c.Note }},
+	}
+}
+
+// table is one line a node, cut to the terminal.
+func table(states []launch.State, now time.Time, columns, lines int) []string {
+	room := max(lines-3, 1)
+	shown := states
+	if len(shown) > room {
+		shown = shown[:room-1]
+	}
+	cols := columnsOf()
+	for {
+		rows, width := format(cols, shown, now)
+		worst := 0
+		for i, c := range cols {
+			if c.drop > cols[worst].drop {
+				worst = i
+			}
+		}
+		if width < columns || cols[worst].drop == 0 {
+			if more := len(states) - len(shown); more > 0 {
+				rows = append(rows, fmt.Sprintf("... %d more", more))
+			}
+			for i := range rows {
+				rows[i] = fit(rows[i], columns)
+			}
+			return rows
+		}
+		cols = slices.Delete(cols, worst, worst+1)
+	}
+}
+
+// noteRoom is how much room a note gets before columns go for it.
+const noteRoom = 12
+
+// format lays the columns out. width is what they need, with the beginning of the
+// notes.
+func format(cols []column, states []launch.State, now time.Time) (rows []string, width int) {
+	var b bytes.Buffer
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	line := make([]string, len(cols))
+	for i, c := range cols {
+		line[i] = c.name
+	}
+	_, _ = fmt.Fprintln(tw, strings.Join(line, "\t")) // to memory
+	for _, s := range states {
+		status := s.Status
+		if s.Phase != launch.Running { // what its last process did is not what it does
+			status = control.Status{Role: status.Role, Step: status.Step, Note: status.Note, Drops: status.Drops}
+		}
+		if age := now.Sub(s.StatusAt); s.Phase == launch.Running && !s.StatusAt.IsZero() && age > staleAfter {
+			status.Note = fmt.Sprintf("silent for %v", age.Round(time.Second))
+		}
+		for i, c := range cols {
+			line[i] = c.value(s, status)
+		}
+		_, _ = fmt.Fprintln(tw, strings.Join(line, "\t"))
+	}
+	_ = tw.Flush()
+	rows = strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	header := utf8.RuneCountInString(rows[0])
+	for _, r := range rows {
+		width = max(width, utf8.RuneCountInString(strings.TrimRight(r, " ")))
+	}
+	return rows, min(width, header+noteRoom)
+}
+
+// count is a number of things that may be many.
+func count(n uint64) string {
+	switch {
+	case n < 100_000:
+		return strconv.FormatUint(n, 10)
+	case n < 100_000_000:
+		return strconv.FormatUint(n/1000, 10) + "k"
+	}
+	return strconv.FormatUint(n/1_000_000, 10) + "M"
+}
+
+// short is a time with two digits or so.
+func short(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2gms", float64(d)/1e6)
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1fs", d.Seconds())
+}
+
+// number has three digits or so.
+func number(f float64) string {
+	switch {
+	case f >= 100 || f == float64(int64(f)):
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	case f >= 10:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(f, 'f', 2, 64)
+	}
+}
+
+// fit cuts a row to the width of the terminal, and makes it safe to print.
+func fit(row string, columns int) string {
+	row = strings.TrimRight(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, row), " ")
+	if utf8.RuneCountInString(row) < columns {
+		return row
+	}
+	return string([]rune(row)[:max(columns-1, 0)])
+}
+
+// Terminal is a function for the size of the terminal that w is, or nil.
+func Terminal(w io.Writer) func() (columns, lines int) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() (int, int) {
+		columns, lines, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns <= 0 || lines <= 0 {
+			return 80, 24
+		}
+		return columns, lines
+	}
+}

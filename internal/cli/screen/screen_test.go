@@ -1,0 +1,121 @@
+//go:build unix
+
+package screen
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/launch"
+)
+
+func states(now time.Time) []launch.State {
+	return []launch.State{
+		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2, Drops: 1234567, Reconnects: 1, RTT: 180 * time.Microsecond, RTTPeer: 2}},
+		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"}, Status: control.Status{Step: 70, Rate: 12, Queue: 1, Lag: 8, Peers: 2}},
+		{ID: 2, Phase: launch.Running, StatusAt: now.Add(-9 * time.Second), Status: control.Status{Rate: 0.125, Lag: 12.34, Note: "x\x1b[2J"}},
+	}
+}
+
+func TestTableHasOneLineANode(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for columns, want := range map[int]string{
+		120: `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   DROPS  PEERS  RTT        RECONN  RESTARTS  NOTE
+0     learner  running   1200  350/s   3      0     1234k  2      0.18ms #2  1       0
+1     gpu      back-off  70    0/s     0      0     0      0      -          0       2
+2     -        running   0     0.12/s  0      12.3  0      0      -          0       0         silent for 9s`,
+		80: `NODE  ROLE     STATE     STEP  RATE    QUEUE  LAG   DROPS  NOTE
+0     learner  running   1200  350/s   3      0     1234k
+1     gpu      back-off  70    0/s     0      0     0
+2     -        running   0     0.12/s  0      12.3  0      silent for 9s`,
+		50: `NODE  ROLE     STATE     STEP  RATE    NOTE
+0     learner  running   1200  350/s
+1     gpu      back-off  70    0/s
+2     -        running   0     0.12/s  silent for`,
+	} {
+		if got := strings.Join(table(states(now), now, columns, 24), "\n"); got != want {
+			t.Errorf("%d columns:\n%s", columns, got)
+		}
+	}
+}
+
+func TestTableFitsTheTerminal(t *testing.T) {
+	now := time.Unix(1000, 0)
+	rows := table(append(states(now), states(now)...), now, 20, 6)
+	if len(rows) != 4 || rows[3] != "... 4 more" {
+		t.Errorf("%q", rows)
+	}
+	for _, r := range rows {
+		if len(r) >= 20 || strings.ContainsRune(r, '\x1b') {
+			t.Errorf("%q", r)
+		}
+	}
+}
+
+func TestLinesPushTheTableAway(t *testing.T) {
+	var b bytes.Buffer
+	now := time.Unix(1000, 0)
+	s := &Screen{stderr: &b, now: func() time.Time { return now }}
+	w := s.Writer(&b)
+	_, _ = w.Write([]byte("first\n"))
+	s.show(states(now)[:1], 20, 24)
+	b.Reset()
+	_, _ = w.Write([]byte("second\n"))
+	_, _ = w.Write([]byte("third\n"))
+	if got, want := b.String(), "\x1b[2A\r\x1b[Jsecond\nthird\n"; got != want {
+		t.Errorf("got %q", got)
+	}
+	b.Reset()
+	s.show(states(now)[:1], 20, 24)
+	s.show(states(now)[:1], 20, 24)
+	if n := strings.Count(b.String(), "\x1b[2A"); n != 1 {
+		t.Errorf("erased %d times: %q", n, b.String())
+	}
+}
+
+func TestDrawLeavesNothingBehind(t *testing.T) {
+	var b bytes.Buffer
+	s := &Screen{stderr: &b, now: time.Now}
+	drawn := make(chan struct{}, 100)
+	stop := s.Draw(func() []launch.State { return nil }, func() (int, int) {
+		select {
+		case drawn <- struct{}{}:
+		default:
+		}
+		return 80, 24
+	}, time.Millisecond)
+	<-drawn
+	<-drawn
+	stop()
+	if !strings.HasSuffix(b.String(), "\x1b[1A\r\x1b[J") {
+		t.Errorf("got %q", b.String())
+	}
+}
+
+// TestTableIsBackAfterALine draws once an hour, and yet the table is there again
+// soon after a line: one drawing for the lines that came together.
+func TestTableIsBackAfterALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		s := &Screen{stderr: &b, now: time.Now}
+		stop := s.Draw(func() []launch.State { return nil }, func() (int, int) { return 80, 24 }, time.Hour)
+		w := s.Writer(&b)
+		<-time.After(time.Hour)
+		synctest.Wait()
+		for range 2 {
+			b.Reset()
+			_, _ = w.Write([]byte("one\n"))
+			_, _ = w.Write([]byte("two\n"))
+			<-time.After(moment)
+			synctest.Wait()
+			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\n"; got != want {
+				t.Errorf("got %q", got)
+			}
+		}
+		stop()
+	})
+}

@@ -1,0 +1,283 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ditask/ditask/internal/cli/call"
+)
+
+// jobState is what Slurm says of one job, or of one task of an array.
+type jobState struct {
+	id     string // as squeue shows it: 12, or 12_3
+	state  string // such as RUNNING
+	reason string // why it waits
+	code   int    // of the batch script; 128 + signal if a signal ended it
+	output string // the file
+}
+
+// over reports whether the job has ended.
+func (s jobState) over() bool {
+	return slices.Contains([]string{
+		"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+	}, s.state)
+}
+
+// exitCode is the exit code that stands for how the job has ended.
+func (s jobState) exitCode() int {
+	if s.state != "COMPLETED" && s.code == 0 {
+		return call.ExitFailure
+	}
+	return s.code
+}
+
+// parseJobs reads what "scontrol --oneliner show job" prints: a line for each
+// job.
+func parseJobs(out string) []jobState {
+	field := func(line, name string) string {
+		m := regexp.MustCompile(`(?:^| )` + name + `=(.*?)(?: [A-Za-z][A-Za-z/:&_]*=|\s*$)`).FindStringSubmatch(line)
+		if m == nil {
+			return ""
+		}
+		return m[1]
+	}
+	var all []jobState
+	for line := range strings.Lines(out) {
+		s := jobState{id: field(line, "JobId"), state: field(line, "JobState"), reason: field(line, "Reason"), output: field(line, "StdOut")}
+		if s.id == "" || s.state == "" {
+			continue
+		}
+		if array := field(line, "ArrayJobId"); array != "" {
+			s.id = array + "_" + field(line, "ArrayTaskId")
+		}
+		s.code = parseCode(field(line, "ExitCode"))
+		all = append(all, s)
+	}
+	return all
+}
+
+// parseCode reads Slurm's exit codes: 75:0, or 0:9 for a signal.
+func parseCode(s string) int {
+	code, sig, _ := strings.Cut(s, ":")
+	n, _ := strconv.Atoi(code)
+	if k, _ := strconv.Atoi(sig); k > 0 {
+		return 128 + k
+	}
+	return n
+}
+
+// How often the output of a job is read, how many readings come between two
+// questions to Slurm, how many of those may fail in a row, and how soon a second
+// interrupt must come.
+const (
+	tailInterval   = 250 * time.Millisecond
+	tailsPerAsking = 8
+	failuresAtMost = 30
+	secondChance   = 3 * time.Second
+)
+
+// follower watches a job from its submission to its end.
+type follower struct {
+	c       *call.Call
+	job     string
+	mode    string
+	signals <-chan os.Signal
+	tails   map[string]*tail    // by file
+	last    map[string]jobState // of each job or task of an array, by id
+	asked   time.Time           // when the user was asked; zero: not
+}
+
+// follow returns when the job has ended or the user has enough of watching.
+func (f *follower) follow(ctx context.Context) error {
+	f.c.Warn("text", "job "+f.job+" is submitted")
+	tick := time.NewTicker(tailInterval)
+	defer tick.Stop()
+	failures := 0
+	for n := 0; ; n++ {
+		if n%tailsPerAsking == 0 {
+			over, err := f.ask(ctx)
+			switch {
+			case err == nil:
+				failures = 0
+			case failures >= failuresAtMost:
+				return fmt.Errorf("job %s: %w: it may still run: squeue --job %s", f.job, err, f.job)
+			default:
+				failures++
+			}
+			f.read()
+			if over {
+				return call.ExitError(f.code())
+			}
+		}
+		select {
+		case <-tick.C:
+			f.read()
+		case s := <-f.signals:
+			if f.interrupted(ctx, s) {
+				f.c.Warn("text", fmt.Sprintf("job %s goes on: scancel %s ends it", f.job, f.job))
+				return call.EndedBy(s)
+			}
+		}
+	}
+}
+
+// interrupted answers a signal, and reports whether the job is to be left alone.
+func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
+	cancel := f.mode == onInterruptCancel
+	if f.mode == onInterruptAsk && s == os.Interrupt {
+		if cancel = !f.asked.IsZero() && time.Since(f.asked) < secondChance; !cancel {
+			f.asked = time.Now()
+			f.c.Warn("text", fmt.Sprintf("interrupt again within %v to cancel job %s; or end the watching alone with SIGTERM", secondChance, f.job))
+			return false
+		}
+	}
+	if !cancel {
+		return true
+	}
+	if out, err := exec.CommandContext(ctx, "scancel", f.job).CombinedOutput(); err != nil {
+		f.c.Warn("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, bytes.TrimSpace(out)))
+	}
+	return false
+}
+
+// ask asks Slurm how the job is, says what has changed, and reports whether it
+// is over.
+func (f *follower) ask(ctx context.Context) (over bool, err error) {
+	out, err := exec.CommandContext(ctx, "scontrol", "--oneliner", "show", "job", f.job).Output()
+	states := parseJobs(string(out))
+	if err != nil || len(states) == 0 { // the controller forgets jobs some minutes after their end
+		states = f.accounted(ctx)
+	}
+	if len(states) == 0 {
+		return f.over(), errors.Join(errors.New("scontrol show job does not know it"), err)
+	}
+	for _, s := range states {
+		before := f.last[s.id]
+		f.last[s.id] = s
+		if s.state != before.state {
+			text := fmt.Sprintf("job %s: %s", s.id, strings.ToLower(s.state))
+			if s.state == "PENDING" && s.reason != "" && s.reason != "None" {
+				text += " (" + s.reason + ")"
+			}
+			if s.over() && s.exitCode() != 0 {
+				text += fmt.Sprintf(": exit code %d", s.exitCode())
+			}
+			f.c.Warn("text", text)
+		}
+		if s.output != "" && s.output != os.DevNull && f.tails[s.output] == nil && s.state != "PENDING" {
+			f.tails[s.output] = &tail{path: s.output}
+		}
+	}
+	f.forgetPending(states)
+	return f.over(), nil
+}
+
+// forgetPending drops what was said of tasks of an array that had no number of
+// their own yet, such as 12_1-4.
+func (f *follower) forgetPending(states []jobState) {
+	for id, s := range f.last {
+		if !s.over() && !slices.ContainsFunc(states, func(n jobState) bool { return n.id == id }) {
+			delete(f.last, id)
+		}
+	}
+}
+
+// accounted is what the accounting says, where there is one.
+func (f *follower) accounted(ctx context.Context) []jobState {
+	out, err := exec.CommandContext(ctx, "sacct", "--noheader", "--allocations", "--parsable2", "--jobs", f.job, "--format", "JobID,State,ExitCode").Output()
+	if err != nil {
+		return nil
+	}
+	var all []jobState
+	for line := range strings.Lines(string(out)) {
+		if w := strings.Split(strings.TrimSpace(line), "|"); len(w) == 3 {
+			state, _, _ := strings.Cut(w[1], " ") // CANCELLED by 1000
+			all = append(all, jobState{id: w[0], state: state, code: parseCode(w[2])})
+		}
+	}
+	return all
+}
+
+// over reports whether all that is known of the job has ended.
+func (f *follower) over() bool {
+	for _, s := range f.last {
+		if !s.over() {
+			return false
+		}
+	}
+	return len(f.last) > 0
+}
+
+// code is the exit code of the job; of an array, the first that is not 0.
+func (f *follower) code() int {
+	for _, id := range slices.Sorted(maps.Keys(f.last)) {
+		if code := f.last[id].exitCode(); code != 0 {
+			return code
+		}
+	}
+	return call.ExitSuccess
+}
+
+// read copies what the job has written since.
+func (f *follower) read() {
+	for _, path := range slices.Sorted(maps.Keys(f.tails)) {
+		prefix := ""
+		if len(f.tails) > 1 {
+			prefix = filepath.Base(path) + ": "
+		}
+		f.tails[path].copy(f.c.Stdout, prefix)
+	}
+}
+
+func (f *follower) close() {
+	for _, t := range f.tails {
+		t.close()
+	}
+}
+
+// tail is a file that grows. One that cannot be read, such as on a disk of
+// another machine, is left out.
+type tail struct {
+	path string
+	file *os.File
+	rest []byte // the begin of a line
+}
+
+// copy writes the whole lines that are new.
+func (t *tail) copy(w io.Writer, prefix string) {
+	if t.file == nil {
+		file, err := os.Open(t.path)
+		if err != nil {
+			return
+		}
+		t.file = file
+	}
+	added, _ := io.ReadAll(t.file) // a fault is seen again the next time
+	t.rest = append(t.rest, added...)
+	for {
+		line, rest, whole := bytes.Cut(t.rest, []byte{'\n'})
+		if !whole {
+			return
+		}
+		_, _ = fmt.Fprintf(w, "%s%s\n", prefix, line) // nobody is left to tell
+		t.rest = rest
+	}
+}
+
+func (t *tail) close() {
+	if t.file != nil {
+		_ = t.file.Close()
+	}
+}

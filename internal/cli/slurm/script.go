@@ -1,0 +1,281 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
+)
+
+// scriptFlags are the flags of a batch script: Slurm's own, under Slurm's names,
+// and those of the job in it.
+func scriptFlags() []urfave.Flag {
+	return append([]urfave.Flag{
+		&urfave.IntFlag{Category: groupSlurm, Name: "nodes", Usage: "number of hosts, which Slurm calls nodes (default: as many as the tasks need)", DefaultText: "none"},
+		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks", Value: 1, Usage: "number of tasks: each runs a launcher"},
+		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks-per-node", Usage: "number of tasks on each host", DefaultText: "none"},
+		&urfave.IntFlag{Category: groupSlurm, Name: "cpus-per-task", Usage: "number of processors for each task", DefaultText: "none"},
+		flags.Text(groupSlurm, "time", "", "`LIMIT` of time, such as 30 (minutes), 2:00:00 or 1-12 (days-hours)"),
+		flags.Text(groupSlurm, "partition", "", "`PARTITION` to run in"),
+		flags.Text(groupSlurm, "account", "", "`ACCOUNT` to charge"),
+		flags.Text(groupSlurm, "gres", "", "`RESOURCES` on each host, such as gpu:2"),
+		flags.Text(groupSlurm, "array", "", "`NUMBERS` of an array of such jobs, such as 1-4"),
+		flags.Text(groupSlurm, "job-name", "", "`NAME` of the job (default: that of the package)"),
+		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue", Usage: "let a job that was told to end, or whose host has failed, wait in the queue again; it resumes by itself"},
+		flags.Text(groupSlurm, "signal", "", "`SIGNAL` that tells the nodes to save and end, and how many seconds before the time is up (default: USR1@60 with --time)"),
+		&urfave.PathFlag{Category: groupSlurm, Name: "slurm-logs", Value: "logs", Usage: "`FOLDER` for the output of the job"},
+		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch", Usage: "`OPTION` of sbatch besides, such as --sbatch=--exclusive; may be given several times"},
+	}, flags.Job()...)
+}
+
+// script prints a batch script.
+func (c command) script(ctx *urfave.Context) error {
+	if err := call.NoArgs(ctx); err != nil {
+		return err
+	}
+	script, err := c.batchScript(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(c.Stdout, script)
+	return err
+}
+
+// batch is what a batch script is made of.
+type batch struct {
+	name       string
+	directives []string // without #SBATCH
+	srun       []string // options of srun
+	build      []string // the command that builds the program, but for the file
+	ditask     []string // the command in each task, but for program and folder
+	dir        string   // the folder for what the job writes, in shell; empty: one for each job
+	args       []string // of the program
+	trap       string   // the signal that Slurm sends to the batch script and not to the tasks; empty: none
+	requeue    bool
+	array      bool
+	ownToken   bool // the user sees to the token
+}
+
+// batchScript writes the script that the flags ask for.
+func (c command) batchScript(ctx *urfave.Context) (string, error) {
+	if err := checkScript(ctx); err != nil {
+		return "", call.UsageError{Err: err}
+	}
+	pkg := ctx.String("package")
+	b := batch{
+		name: ctx.String("job-name"), dir: ctx.Path("dir"), args: c.Args, requeue: ctx.Bool("requeue"),
+		array:    ctx.String("array") != "",
+		ownToken: ctx.IsSet("token-file"),
+	}
+	if b.name == "" {
+		abs, err := filepath.Abs(pkg)
+		if err != nil {
+			return "", err
+		}
+		b.name = regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(filepath.Base(abs), "-")
+	}
+	self := ownCommand()
+	if info, err := os.Stat(pkg); err == nil && !info.IsDir() {
+		b.ditask = []string{self, "--package", pkg}
+	} else {
+		b.build = []string{self, "build", "--package", pkg}
+		if m := ctx.String("main"); m != "" {
+			b.build = append(b.build, "--main", m)
+		}
+		b.ditask = []string{self}
+	}
+	b.ditask = append(b.ditask, "--platform", "slurm")
+	b.slurmOptions(ctx)
+	b.jobOptions(ctx)
+	return b.text(), nil
+}
+
+// checkScript joins all faults of the flags.
+func checkScript(ctx *urfave.Context) error {
+	var faults []error
+	if ctx.String("package") == "" {
+		faults = append(faults, errors.New("--package is missing: give a folder or import path, the word main, or a built program"))
+	}
+	for _, name := range []string{"nodes", "ntasks", "ntasks-per-node", "cpus-per-task"} {
+		if ctx.IsSet(name) && ctx.Int(name) < 1 {
+			faults = append(faults, fmt.Errorf("--%s %d: want at least 1", name, ctx.Int(name)))
+		}
+	}
+	// What follows a blank or a line's end in a directive is another option.
+	for _, name := range []string{"time", "partition", "account", "gres", "array", "job-name", "signal", "slurm-logs"} {
+		if v := ctx.String(name); strings.ContainsAny(v, " \t\r\n") {
+			faults = append(faults, fmt.Errorf("--%s %q: want a value without white space", name, v))
+		}
+	}
+	for _, v := range ctx.StringSlice("sbatch") {
+		if !strings.HasPrefix(v, "-") || strings.ContainsAny(v, "\r\n") {
+			faults = append(faults, fmt.Errorf("--sbatch %q: want an option of sbatch, such as --exclusive", v))
+		}
+	}
+	if s := ctx.String("signal"); s != "" && !regexp.MustCompile(`^(B:)?USR[12]@\d+$`).MatchString(s) {
+		faults = append(faults, fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 for the script alone: USR1 or USR2, and how many seconds before the end", s))
+	}
+	if ctx.IsSet("local_rank") {
+		faults = append(faults, errors.New("--local_rank: Slurm gives each task its number itself"))
+	}
+	if p := ctx.String("platform"); p != "" && p != "slurm" {
+		faults = append(faults, fmt.Errorf("--platform %q: want slurm, or leave it out", p))
+	}
+	if t := ctx.String("token"); t != "" && flags.FromCommandLine(ctx, "token") {
+		faults = append(faults, errors.New("--token: a script is no place for a secret: leave it out, and the script makes one for each job; or give --token-file"))
+	}
+	return errors.Join(faults...)
+}
+
+// ownCommand is how the script calls ditask: by its name where that is this
+// program, or else by its path.
+func ownCommand() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "ditask"
+	}
+	if found, err := exec.LookPath("ditask"); err == nil {
+		a, err1 := os.Stat(found)
+		b, err2 := os.Stat(self)
+		if err1 == nil && err2 == nil && os.SameFile(a, b) {
+			return "ditask"
+		}
+	}
+	return self
+}
+
+// slurmOptions takes over Slurm's own flags.
+func (b *batch) slurmOptions(ctx *urfave.Context) {
+	add := func(format string, args ...any) { b.directives = append(b.directives, fmt.Sprintf(format, args...)) }
+	add("--job-name=%s", b.name)
+	for _, name := range []string{"nodes", "ntasks", "ntasks-per-node", "cpus-per-task"} {
+		if n := ctx.Int(name); n > 0 {
+			add("--%s=%d", name, n)
+		}
+	}
+	for _, name := range []string{"time", "partition", "account", "gres", "array"} {
+		if v := ctx.String(name); v != "" {
+			add("--%s=%s", name, v)
+		}
+	}
+	file := "%x-%j.out"
+	if ctx.String("array") != "" {
+		file = "%x-%A_%a.out"
+	}
+	add("--output=%s", filepath.Join(ctx.Path("slurm-logs"), file))
+	if b.requeue {
+		add("--requeue")
+		add("--open-mode=append")
+	}
+	signal := ctx.String("signal")
+	if signal == "" && ctx.String("time") != "" {
+		signal = "USR1@60"
+	}
+	if signal != "" {
+		add("--signal=%s", signal)
+		if s, shell := strings.CutPrefix(signal, "B:"); shell {
+			b.trap, _, _ = strings.Cut(s, "@")
+		}
+	}
+	b.directives = append(b.directives, ctx.StringSlice("sbatch")...)
+	// Nodes end together: a task that is left long after the first has ended hangs.
+	if ctx.String("topology") != "alone" {
+		b.srun = append(b.srun, fmt.Sprintf("--wait=%d", int((ctx.Duration("grace")+20*time.Second)/time.Second)))
+	}
+	if ctx.Int("cpus-per-task") > 0 { // srun does not take it over from sbatch
+		b.srun = append(b.srun, "--cpus-per-task="+strconv.Itoa(ctx.Int("cpus-per-task")))
+	}
+}
+
+// jobOptions hands on the flags of the job that were given.
+func (b *batch) jobOptions(ctx *urfave.Context) {
+	leave := []string{"package", "dir", "platform", "token"}
+	if b.build != nil {
+		leave = append(leave, "main")
+	}
+	b.ditask = append(b.ditask, flags.Given(ctx, leave...)...)
+}
+
+// text is the script.
+func (b *batch) text() string {
+	var s strings.Builder
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&s, format+"\n", args...) }
+	line("#!/bin/bash")
+	line("# Written by ditask slurm script. sbatch submits it; Slurm does not make the folder of --output.")
+	for _, d := range b.directives {
+		line("#SBATCH %s", d)
+	}
+	line("set -euo pipefail")
+	if !b.ownToken {
+		line("\n# What the tasks of this job, and nobody else, know; srun hands it on to them.")
+		line(`export DITASK_TOKEN="${DITASK_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"`)
+	}
+	line("\n# What the job writes: its own folder, in which it finds its checkpoints when it goes on.")
+	switch {
+	case b.dir != "" && b.array:
+		line(`dir=%s/"$SLURM_ARRAY_TASK_ID"`, quote(strings.TrimSuffix(b.dir, "/")))
+	case b.dir != "":
+		line("dir=%s", quote(b.dir))
+	default:
+		line(`dir="runs/%s-${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"`, b.name)
+	}
+	line(`mkdir -p "$dir"`)
+	run := b.ditask
+	if b.build != nil {
+		line("\n# Built once, before the tasks start; a job that goes on runs what it ran before.")
+		line(`[ -x "$dir/program" ] || %s --output "$dir/program"`, quoteAll(b.build))
+		run = append([]string{b.ditask[0], "--package", "\x00"}, b.ditask[1:]...)
+	}
+	command := strings.ReplaceAll(quoteAll(run), quote("\x00"), `"$dir/program"`) + ` --dir "$dir"`
+	if len(b.args) > 0 {
+		command += " -- " + quoteAll(b.args)
+	}
+	b.steps(line, strings.Join(append([]string{"srun", "--export=ALL"}, b.srun...), " ")+" \\\n  "+command)
+	if b.requeue {
+		line("\n# 75: the nodes were told to end, and have saved. The job waits for its next turn, and resumes. Slurm")
+		line("# ends this script then; if it ended by itself meanwhile, the job would be over.")
+		line(`if [ "$code" = 75 ] && scontrol requeue "$SLURM_JOB_ID"; then sleep 60; fi`)
+	}
+	line(`exit "$code"`)
+	return s.String()
+}
+
+// steps writes the call of srun.
+func (b *batch) steps(line func(string, ...any), srun string) {
+	if b.trap == "" {
+		line("\ncode=0\n%s || code=$?", srun)
+		return
+	}
+	line("\n# Slurm signals this script alone; srun hands the signal on to the tasks.")
+	line("%s &", srun)
+	line("tasks=$!")
+	line(`trap 'kill -%[1]s "$tasks"' %[1]s`, b.trap)
+	line("# A signal ends wait with 128 and its number; the tasks are still there.")
+	line(`while code=0; wait "$tasks" || code=$?; [ "$code" -gt 128 ] && kill -0 "$tasks" 2>/dev/null; do :; done`)
+}
+
+// quote makes one word for the shell.
+func quote(s string) string {
+	if s != "" && !regexp.MustCompile(`[^A-Za-z0-9_@%+=:,./-]`).MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func quoteAll(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = quote(w)
+	}
+	return strings.Join(out, " ")
+}
