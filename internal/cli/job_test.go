@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/internal/leak"
 )
 
@@ -235,6 +236,32 @@ func BenchmarkReady(b *testing.B) {
 				if out, err := exec.Command(c.cmd[0], c.cmd[1:]...).CombinedOutput(); err != nil {
 					b.Fatalf("%v: %s", err, out)
 				}
+			}
+		})
+	}
+}
+
+// Two launchers on one job that recovers. A node of the second fails for the last
+// time, in words or without one: the nodes of the first end with that, and are not
+// started again.
+func TestL12TheLastFailureIsThatOfAllLaunchers(t *testing.T) {
+	for what, first := range map[string]string{"fail": "out of luck", "die": "it has been restarted as often as it may be"} {
+		t.Run(what, func(t *testing.T) {
+			port := freeport.Get(t, 2)
+			launcher := func(args ...string) *job {
+				args = append(args, "--job-id", "two", "--token", "0123456789abcdef0123456789abcdef", "--protocol", "tcp", "--auto-recover", "--peer-timeout", "1s", "--", "2="+what)
+				j := newJob(t, nodes, args...)
+				if err := j.Start(); err != nil {
+					t.Fatal(err)
+				}
+				return j
+			}
+			a := launcher("-n", "2", "--ports", fmt.Sprint(port))
+			b := launcher("-n", "1", "--node-ids", "2", "--attach-to", fmt.Sprint("tcp://127.0.0.1:", port), "--max-retries", "1")
+			b.expect(t, b.Wait(), map[string]int{"fail": 1, "die": 137}[what])
+			a.expect(t, a.Wait(), 1)
+			if log := a.log.String(); !strings.Contains(log, "failed because of node 2") || !strings.Contains(log, first) || strings.Contains(log, "restart 1 of") {
+				t.Errorf("the first launcher says:\n%s", log)
 			}
 		})
 	}

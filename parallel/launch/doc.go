@@ -25,6 +25,10 @@
 // alone they are independent and each runs to its end. SIGINT, SIGTERM and
 // SIGHUP are forwarded, with the grace period; a SIGINT after that kills at once.
 //
+// A node that ended because the job has failed elsewhere is not started again. One
+// in its last attempt is told so, and tells its peers, for whom its loss is the end;
+// with Config.Replaced no attempt is the last.
+//
 // A node that has been ready and then is silent on its control socket for 10 s
 // is killed: it hangs, or was stopped, and that is its failure. A long step is no
 // silence, as the node's control.Client speaks by itself; nor is a time for which

@@ -74,6 +74,7 @@ func Job() []urfave.Flag {
 		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
 		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
 		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
+		&urfave.DurationFlag{Category: groupLife, Name: "peer-timeout", Value: 8 * time.Second, Usage: "how long a node may be silent or out of reach before the others go on without it; its launcher kills it 2s later"},
 		Text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
 
 		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},

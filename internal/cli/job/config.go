@@ -141,6 +141,9 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	case cfg.Env.JoinTimeout == 0 && at.pod != nil:
 		cfg.Env.JoinTimeout = podsJoin
 	}
+	if cfg.Env.PeerTimeout = ctx.Duration("peer-timeout"); cfg.Env.PeerTimeout < leastPeerTimeout {
+		faults = append(faults, fmt.Errorf("--peer-timeout %v: want at least %v", cfg.Env.PeerTimeout, leastPeerTimeout))
+	}
 	if f := cfg.Env.LogFormat; f != "text" && f != "json" {
 		faults = append(faults, fmt.Errorf("--log-format %q: want text or json", f))
 	}
@@ -152,6 +155,7 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 			faults = append(faults, fmt.Errorf("--trace: %w", err))
 		}
 	}
+	cfg.Replaced = at.pod != nil
 	if at.restarts > 0 && !ctx.IsSet("resume") {
 		cfg.Env.Resume = true
 	}
@@ -168,6 +172,10 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 // podsJoin is how long nodes in pods wait for each other: a pod starts when there is
 // room for it, and has its image.
 const podsJoin = 10 * time.Minute
+
+// leastPeerTimeout is what a node needs that is busy: it says every 2 s to its launcher
+// that it lives, which waits for 2 s more.
+const leastPeerTimeout = time.Second
 
 // seconds reads a number of seconds, or a duration with its unit.
 func seconds(s string) (time.Duration, error) {

@@ -70,6 +70,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 			}
 		case "panic":
 			panic("on purpose")
+		case "die":
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "kill", "stumble", "fall":
 			if node.Attempt() == 0 {
 				switch script(node.ID()) {
