@@ -40,16 +40,21 @@ func (r *Router) tick() {
 
 // remind logs which lost peers are still away, ever more rarely.
 func (r *Router) remind(now int64) {
+	if r.inDrain.Load() {
+		return
+	}
+	away := map[int]time.Duration{}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for id, f := range r.was {
-		if f.lostAt == 0 || r.peers[id] != nil || now < f.sayAt || r.inDrain.Load() {
-			continue
+		if f.lostAt != 0 && r.peers[id] == nil && now >= f.sayAt {
+			away[id] = time.Duration(now - f.lostAt)
+			f.sayAt = now + (now - f.lostAt)
+			r.was[id] = f
 		}
-		away := now - f.lostAt
-		f.sayAt = now + away
-		r.was[id] = f
-		r.log.Warn("still without a node that was lost", "peer", fmt.Sprintf("node.%d", id), "for", time.Duration(away).Round(time.Second))
+	}
+	r.mu.Unlock()
+	for id, long := range away {
+		r.log.Warn("still without a node that was lost", "peer", fmt.Sprintf("node.%d", id), "for", long.Round(time.Second))
 	}
 }
 
