@@ -71,6 +71,9 @@ func (r *Router) find(h hello) (*session, *refusal) {
 
 // admit makes the node that says h a peer.
 func (r *Router) admit(h hello) (*session, error) {
+	if h.Version != r.cfg.Version {
+		r.log.Warn("versions differ", "node", r.cfg.Node, "version", r.cfg.Version, "peer", h.Node, "peerVersion", h.Version)
+	}
 	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels, Final: h.Final}
 	s := newSession(r, peer, h.Addrs)
 	s.headers = slices.Contains(h.Features, featureHeader)
@@ -107,9 +110,6 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s
-	if h.Version != r.cfg.Version {
-		r.log.Warn("versions differ", "node", r.cfg.Node, "version", r.cfg.Version, "peer", peer.ID, "peerVersion", h.Version)
-	}
 	return s, nil
 }
 

@@ -295,7 +295,9 @@ func (r *Router) failed(err error) {
 // The mutex is held.
 func (r *Router) incompatible(s *session, err error) {
 	if r.beenReady {
-		r.log.Error("an event of a peer is not heard", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
+		r.wg.Go(func() {
+			r.log.Error("an event of a peer is not heard", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
+		})
 		return
 	}
 	r.failed(err) // now, or Start could return before

@@ -2,10 +2,8 @@ package clitest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ditask/ditask/k8s/internal/charttest"
+	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
 // podOf is the name of the pod of a Job that runs with an index; a Job gives its
@@ -192,20 +191,6 @@ func foreignJob(namespace string) *batchv1.Job {
 	}
 }
 
-// jobSetCRD is the file with JobSet's custom resource definition, as its module has
-// it.
-func jobSetCRD(t *testing.T) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/jobset")
-	cmd.Dir = filepath.Join("..", "internal", "jobset")
-	out, err := cmd.Output()
-	var module struct{ Dir, Error string }
-	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
-		t.Fatalf("%v: %s", err, module.Error)
-	}
-	return filepath.Join(module.Dir, "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
-}
-
 // A JobSet is a clear error where the cluster has none. Where it has, each of its
 // jobs is one that Kubernetes takes, and the pods find their ranks.
 func TestJobSet(t *testing.T) {
@@ -217,7 +202,7 @@ func TestJobSet(t *testing.T) {
 		t.Errorf("made for nothing: %s", left)
 	}
 
-	crd := jobSetCRD(t)
+	crd := filepath.Join(kubetest.JobSet(t), "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
 	if _, err := u.Kubectl(u.Ctx, "create", "--filename", crd); err != nil {
 		t.Fatal(err)
 	}

@@ -106,6 +106,7 @@ func (c *cluster) startControlPlane(certs string) error {
 		Set("service-account-key-file", file("signer.key")).Set("service-account-signing-key-file", file("signer.key")).
 		Set("service-account-issuer", "https://kubernetes.default.svc").
 		Set("kubelet-preferred-address-types", "InternalIP").
+		Set("enable-aggregator-routing", "true"). // webhooks are called at their pods: services are not known here
 		Set("default-not-ready-toleration-seconds", "5").Set("default-unreachable-toleration-seconds", "5")
 	config, err := c.env.Start()
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 	operatorImage = registry + "/operator:1"
 	dqnImage      = registry + "/dqn:1"
 	steadyImage   = registry + "/steady:1"
+	jobSetImage   = registry + "/jobset:1"
 	pauseImage    = registry + "/pause:1"
 	archive       = "images.tar"
 )
@@ -45,7 +46,7 @@ func buildImages() error {
 		return cmd.Run()
 	}
 	err := errors.Join(
-		build(module, "operator", "./operator"), build(module, "pause", "./e2e/pause"),
+		build(module, "operator", "./operator"), build(module, "pause", "./e2e/pause"), build(filepath.Join(module, "internal", "jobset"), "jobset", "sigs.k8s.io/jobset"),
 		build(root, "ditask", "./ditask"), build(root, "dqn", "./examples/dqn"), build(root, "steady", "./internal/faultlab/steady"),
 	)
 	if err != nil {
@@ -64,7 +65,7 @@ func buildImages() error {
 		return err
 	}
 	err = errors.Join(
-		add(operatorImage, "operator", "operator"), add(pauseImage, "pause", "pause"),
+		add(operatorImage, "operator", "operator"), add(jobSetImage, "manager", "jobset"), add(pauseImage, "pause", "pause"),
 		add(dqnImage, "ditask", "ditask", "program", "dqn"), add(steadyImage, "ditask", "ditask", "program", "steady"),
 	)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestKubernetes(t *testing.T) {
 		test func(*world)
 	}{
 		{"operator", installOperator}, {"dqn", learn}, {"steady", disturb}, {"learner", killLearner},
-		{"manifest", withoutOperator}, {"commands", commands}, {"twins", twoNamespaces}, {"image", noImage},
+		{"manifest", withoutOperator}, {"commands", commands}, {"jobset", jobSet}, {"twins", twoNamespaces}, {"image", noImage},
 	} {
 		done := t.Run(s.name, func(t *testing.T) {
 			w := &world{T: t, cluster: c, report: r, ns: "ditask-system"}
@@ -59,23 +59,29 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// installOperator follows docs/kubernetes.md; with kustomize edit set image it would
-// write into the repository.
+// installOperator follows docs/kubernetes.md.
 func installOperator(w *world) {
-	config := filepath.Join(folder, "config")
-	must(w, os.CopyFS(config, os.DirFS(filepath.Join(kubetest.Repository(), "config"))))
-	file := filepath.Join(config, "kustomization.yaml")
-	text, err := os.ReadFile(file)
-	must(w, err)
-	image, tag, _ := strings.Cut(operatorImage, ":")
-	edited := regexp.MustCompile(`newName: .*\n( *)newTag: .*`).ReplaceAllString(string(text), "newName: "+image+"\n${1}newTag: \""+tag+"\"")
-	must(w, os.WriteFile(file, []byte(edited), 0o600))
+	config := withImage(w, filepath.Join(kubetest.Repository(), "config"), "kustomization.yaml", operatorImage)
 	w.step("operator: kubectl apply -k, until both of it are ready", func() string {
 		w.kube("apply", "-k", config)
 		w.kube("wait", "crd/dijobs.ditask.dev", "--for=condition=Established", "--timeout=5m")
 		w.kube("rollout", "status", "deployment/ditask-operator", "--timeout=5m")
 		return ""
 	})
+}
+
+// withImage is a copy of a folder of kustomizations, one of which names another image:
+// kustomize edit set image would write into the repository.
+func withImage(w *world, config, kustomization, image string) (folder string) {
+	folder = w.TempDir()
+	must(w, os.CopyFS(folder, os.DirFS(config)))
+	file := filepath.Join(folder, kustomization)
+	text, err := os.ReadFile(file)
+	must(w, err)
+	name, tag, _ := strings.Cut(image, ":")
+	edited := regexp.MustCompile(`newName: .*\n( *)newTag: .*`).ReplaceAllString(string(text), "newName: "+name+"\n${1}newTag: \""+tag+"\"")
+	must(w, os.WriteFile(file, []byte(edited), 0o600))
+	return folder
 }
 
 // learn runs the example of docs/kubernetes.md.
@@ -316,18 +322,42 @@ func commands(w *world) {
 			"--task", "learner:learner:1", "--task", "evaluator:evaluator:1", "--task", "collector:collector:2"), "steps ")
 	})
 	w.step("ditask k8s status, logs and delete of both, until all of them is gone", func() string {
-		for _, job := range []string{"dqn", "roles"} {
-			if out := w.ditask("status", job); !strings.Contains(out, "Succeeded") && !strings.Contains(out, "Complete") {
-				w.Errorf("status of %s: %s", job, out)
-			}
-			if out := w.ditask("logs", job, "--rank", "0"); !strings.Contains(out, "steps ") {
-				w.Errorf("logs of %s: %s", job, out)
-			}
-			w.ditask("delete", job)
-		}
-		w.gone()
+		w.finished("dqn", "roles")
 		return ""
 	})
+}
+
+// jobSet runs a job under JobSet's own controller.
+func jobSet(w *world) {
+	config := withImage(w, filepath.Join(kubetest.JobSet(w), "config"), filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
+	w.step("JobSet: kubectl apply -k, until it is ready", func() string {
+		w.kube("apply", "--server-side", "-k", filepath.Join(config, "default"))
+		w.kube("rollout", "status", "deployment/jobset-controller-manager", "--namespace", "jobset-system", "--timeout=5m")
+		return ""
+	})
+	w.step("a JobSet by ditask k8s submit: 4 pods, until it ends", func() string {
+		return lastLine(w.ditask("submit", "--kind", "jobset", "--name", "dqn", "--image", dqnImage,
+			"--task", "learner:learner:1", "--task", "evaluator:evaluator:1", "--task", "collector:collector:2"), "steps ")
+	})
+	w.step("ditask k8s status, logs and delete of it, until all of it is gone", func() string {
+		w.finished("dqn")
+		return ""
+	})
+}
+
+// finished looks at a job that has succeeded, and deletes it.
+func (w *world) finished(jobs ...string) {
+	w.Helper()
+	for _, job := range jobs {
+		if out := w.ditask("status", job); !strings.Contains(out, "Succeeded") && !strings.Contains(out, "Complete") {
+			w.Errorf("status of %s: %s", job, out)
+		}
+		if out := w.ditask("logs", job, "--rank", "0"); !strings.Contains(out, "steps ") {
+			w.Errorf("logs of %s: %s", job, out)
+		}
+		w.ditask("delete", job)
+	}
+	w.gone()
 }
 
 // twoNamespaces runs two jobs of one name at once.

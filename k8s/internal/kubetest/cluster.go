@@ -3,6 +3,7 @@ package kubetest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -90,6 +91,20 @@ func Scheme() *kruntime.Scheme {
 func Repository() string {
 	_, file, _, _ := runtime.Caller(0) //nolint:dogsled // the rest is not asked for
 	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// JobSet is the folder with the source of JobSet, at the version of
+// k8s/internal/jobset.
+func JobSet(t testing.TB) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/jobset")
+	cmd.Dir = filepath.Join(Repository(), "internal", "jobset")
+	out, err := cmd.Output()
+	var module struct{ Dir, Error string }
+	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
+		t.Fatalf("%v: %s", err, module.Error)
+	}
+	return module.Dir
 }
 
 // Start starts a control plane on loopback, with DIJob installed.
