@@ -106,7 +106,7 @@ internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
-internal/faultlab/chaos (test) -> internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
+internal/faultlab/chaos (test) -> internal/cli internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest

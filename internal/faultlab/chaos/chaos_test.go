@@ -63,8 +63,8 @@ var (
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
 	// The server is gone for a while, with all that it held.
 	serverFaults = []string{"server-restart"}
-	// What every carrier's nodes can suffer. The clocks of nodes jump where the
-	// program is built for it, see make chaos.
+	// What every carrier's nodes can suffer. Clocks jump where the program is built
+	// for it, see make chaos.
 	everyFaults = []string{"stop"}
 )
 
@@ -86,7 +86,7 @@ type plan struct {
 	shape   faultlab.Shape
 	pace    time.Duration
 	big     int
-	jump    int // seconds by which the clock of a node jumps, and back
+	jump    int // seconds by which a clock jumps, and back
 	faults  []fault
 }
 
@@ -160,19 +160,6 @@ type round struct {
 	records *faultlab.Writer // of the laboratory
 }
 
-var buildDitask = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "chaos")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "ditask")
-	out, err := exec.Command("go", "build", "-o", path, "../../../ditask").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build ditask: %w: %s", err, out)
-	}
-	return path, nil
-})
-
 // canNets says whether networks can be made here.
 var canNets = sync.OnceValue(func() error {
 	if os.Getuid() != 0 {
@@ -185,11 +172,6 @@ var canNets = sync.OnceValue(func() error {
 
 // TestChaos runs rounds, and fails with the first violation.
 func TestChaos(t *testing.T) {
-	ditask, err := buildDitask()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(ditask)) })
 	if err := canNets(); err != nil {
 		t.Logf("no networks of their own for nodes: %v", err)
 	}
@@ -210,7 +192,7 @@ func TestChaos(t *testing.T) {
 		p := newPlan(first + uint64(n))
 		by[p.carrier.name]++
 		t.Run(fmt.Sprint("seed=", p.seed), func(t *testing.T) {
-			report := runRound(t, p, ditask)
+			report := runRound(t, p)
 			total.Add(report)
 		})
 	}
@@ -239,7 +221,7 @@ func table(rounds int, total faultlab.Report, carriers map[string]int, failed bo
 	return b.String()
 }
 
-func runRound(t *testing.T, p plan, ditask string) (report faultlab.Report) {
+func runRound(t *testing.T, p plan) (report faultlab.Report) {
 	began := time.Now()
 	r := &round{plan: p, t: t, watch: leak.Check(t)}
 	var err error
@@ -257,7 +239,7 @@ func runRound(t *testing.T, p plan, ditask string) (report faultlab.Report) {
 		t.Fatal(err)
 	}
 	defer r.records.Close()
-	r.prepare(ditask)
+	r.prepare()
 	for _, j := range r.jobs {
 		if err := j.Start(); err != nil {
 			t.Fatal(err)
@@ -392,7 +374,7 @@ func (r *round) find(id int) process {
 }
 
 // prepare makes the commands of all launchers.
-func (r *round) prepare(ditask string) {
+func (r *round) prepare() {
 	logs := filepath.Join(r.dir, "logs")
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		r.t.Fatal(err)
@@ -426,7 +408,7 @@ func (r *round) prepare(ditask string) {
 					others = append(others, "tcp://"+r.nets.addr(o)+":7000")
 				}
 			}
-			own := slices.Concat([]string{"ip", "netns", "exec", r.nets.name(k), ditask}, args, []string{
+			own := slices.Concat([]string{"ip", "netns", "exec", r.nets.name(k), os.Args[0]}, args, []string{
 				"--node-ids", fmt.Sprint(k), "--address", r.nets.addr(k), "--ports", "7000", "--attach-to", strings.Join(others, ","),
 				"--job-id", "chaos", "--token", "secret",
 			})
@@ -447,7 +429,7 @@ func (r *round) prepare(ditask string) {
 		r.lines = newLines(r.t, r.seed, r.nodes, port, r.shape)
 		env = append(env, varRoutes+"="+strings.Join(r.lines.routes, " "))
 	}
-	r.command(env, append([]string{ditask, "--parallel-workers", fmt.Sprint(r.nodes)}, args...))
+	r.command(env, append([]string{os.Args[0], "--parallel-workers", fmt.Sprint(r.nodes)}, args...))
 }
 
 func (r *round) command(env, args []string) {
@@ -486,7 +468,7 @@ func (r *round) inject(f fault) {
 	switch f.kind {
 	case "stop", "kill", "link-down", "clock":
 		nodes = nodes[:1]
-	case "server-restart":
+	case "server-restart", "launcher-clock":
 		nodes = nil
 	}
 	r.fault(name, f.grave, nodes...)
@@ -508,6 +490,12 @@ func (r *round) inject(f fault) {
 		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGUSR2) == nil {
 			r.pause(f.lasts)
 			_ = syscall.Kill(p.pid, syscall.SIGUSR2)
+		}
+	case "launcher-clock":
+		launcher := r.jobs[f.a%len(r.jobs)].Process
+		if launcher.Signal(syscall.SIGUSR2) == nil {
+			r.pause(f.lasts)
+			_ = launcher.Signal(syscall.SIGUSR2)
 		}
 	case "cut", "cut-close":
 		how := map[string]faultlab.How{"cut": faultlab.Break, "cut-close": faultlab.Close}[f.kind]

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// A node's time of day jumps when it is told to, and back when it is told again.
+// The time of day of a node or a launcher jumps when it is told to, and back when it
+// is told again.
 func init() {
-	everyFaults = append(everyFaults, "clock")
+	everyFaults = append(everyFaults, "clock", "launcher-clock")
 	jump, err := strconv.ParseInt(os.Getenv(varJump), 10, 64)
 	if err != nil {
 		return // the laboratory itself
