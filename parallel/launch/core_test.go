@@ -286,6 +286,20 @@ func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
 	}
 }
 
+func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
+	s := newScript(t, 3, true, false)
+	s.wait(0, "start0 start1 start2")
+	lost := said(control.Failure, 1, 7, "node.7: lost: silent for 8s")
+	s.exit(0, lost, "restart0") // of its own accord, because it could not go on without the other
+	over := said(control.Failure, 1, 7, "node.7 failed: out of luck")
+	over.outcome.Over = true
+	s.exit(1, over, "retire1 retire0 terminated2")
+	s.exit(2, over, "retire2")
+	if r := s.end(control.Failure, 1); r.First == nil || r.First.Cause != 7 {
+		t.Errorf("%+v", r.First)
+	}
+}
+
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
