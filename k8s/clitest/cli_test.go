@@ -202,7 +202,7 @@ func TestJobSet(t *testing.T) {
 		t.Errorf("made for nothing: %s", left)
 	}
 
-	crd := filepath.Join(kubetest.JobSet(t), "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
+	crd := filepath.Join(kubetest.Source(t, "sigs.k8s.io/jobset"), "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
 	if _, err := u.Kubectl(u.Ctx, "create", "--filename", crd); err != nil {
 		t.Fatal(err)
 	}

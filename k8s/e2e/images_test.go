@@ -29,6 +29,7 @@ const (
 	dqnImage      = registry + "/dqn:1"
 	steadyImage   = registry + "/steady:1"
 	jobSetImage   = registry + "/jobset:1"
+	lwsImage      = registry + "/lws:1"
 	pauseImage    = registry + "/pause:1"
 	archive       = "images.tar"
 )
@@ -37,7 +38,7 @@ const (
 // static files for user 65532, and nothing else.
 func buildImages() error {
 	module := kubetest.Repository()
-	root := filepath.Dir(module)
+	root, controllers := filepath.Dir(module), filepath.Join(module, "internal", "controllers")
 	out := filepath.Join(folder, "build")
 	build := func(dir, file, pkg string) error {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(out, file), pkg)
@@ -46,7 +47,7 @@ func buildImages() error {
 		return cmd.Run()
 	}
 	err := errors.Join(
-		build(module, "operator", "./operator"), build(module, "pause", "./e2e/pause"), build(filepath.Join(module, "internal", "jobset"), "jobset", "sigs.k8s.io/jobset"),
+		build(module, "operator", "./operator"), build(module, "pause", "./e2e/pause"), build(controllers, "jobset", "sigs.k8s.io/jobset"), build(controllers, "lws", "sigs.k8s.io/lws/cmd"),
 		build(root, "ditask", "./ditask"), build(root, "dqn", "./examples/dqn"), build(root, "steady", "./internal/faultlab/steady"),
 	)
 	if err != nil {
@@ -65,7 +66,7 @@ func buildImages() error {
 		return err
 	}
 	err = errors.Join(
-		add(operatorImage, "operator", "operator"), add(jobSetImage, "manager", "jobset"), add(pauseImage, "pause", "pause"),
+		add(operatorImage, "operator", "operator"), add(jobSetImage, "manager", "jobset"), add(lwsImage, "manager", "lws"), add(pauseImage, "pause", "pause"),
 		add(dqnImage, "ditask", "ditask", "program", "dqn"), add(steadyImage, "ditask", "ditask", "program", "steady"),
 	)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestKubernetes(t *testing.T) {
 		test func(*world)
 	}{
 		{"operator", installOperator}, {"dqn", learn}, {"steady", disturb}, {"learner", killLearner},
-		{"manifest", withoutOperator}, {"commands", commands}, {"jobset", jobSet}, {"twins", twoNamespaces}, {"image", noImage},
+		{"manifest", withoutOperator}, {"commands", commands}, {"jobset", jobSet}, {"lws", leaderWorkerSet}, {"twins", twoNamespaces}, {"image", noImage},
 	} {
 		done := t.Run(s.name, func(t *testing.T) {
 			w := &world{T: t, cluster: c, report: r, ns: "ditask-system"}
@@ -329,7 +329,7 @@ func commands(w *world) {
 
 // jobSet runs a job under JobSet's own controller.
 func jobSet(w *world) {
-	config := withImage(w, filepath.Join(kubetest.JobSet(w), "config"), filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
+	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/jobset"), "config"), filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
 	w.step("JobSet: kubectl apply -k, until it is ready", func() string {
 		w.kube("apply", "--server-side", "-k", filepath.Join(config, "default"))
 		w.kube("rollout", "status", "deployment/jobset-controller-manager", "--namespace", "jobset-system", "--timeout=5m")
@@ -343,6 +343,55 @@ func jobSet(w *world) {
 		w.finished("dqn")
 		return ""
 	})
+}
+
+// leaderWorkerSet runs the example of docs/kubernetes.md under LeaderWorkerSet's own
+// controller.
+func leaderWorkerSet(w *world) {
+	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/lws"), "config"), filepath.Join("manager", "kustomization.yaml"), lwsImage)
+	w.step("LeaderWorkerSet: kubectl apply -k, until it is ready", func() string {
+		w.kube("apply", "--server-side", "-k", filepath.Join(config, "default"))
+		w.kube("rollout", "status", "deployment/lws-controller-manager", "--namespace", "lws-system", "--timeout=5m")
+		return ""
+	})
+	w.kube("create", "secret", "generic", "steady-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
+	w.step("a LeaderWorkerSet: a leader and 2 workers exchange events", func() string {
+		w.apply(`
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: steady}
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 3
+    restartPolicy: None
+    workerTemplate:
+      metadata: {labels: {ditask.dev/job: steady}}
+      spec:
+        containers:
+        - name: node
+          image: ` + steadyImage + `
+          args: [--package, /program, --auto-recover]
+          env:
+          - {name: DITASK_TOKEN, valueFrom: {secretKeyRef: {name: steady-token, key: token}}}
+`)
+		return w.exchange(3)
+	})
+	w.step("the process of a worker is killed: until all three exchange events again", func() string {
+		before, worker := w.lives(), "steady-0-2"
+		w.killProcess(w.pod(worker))
+		w.wait(worker+" lives again", func() (bool, error) {
+			life, speaks := w.lives()[worker]
+			return speaks && life != before[worker], nil
+		})
+		text := w.exchange(3)
+		delete(before, worker)
+		w.undisturbed(before, 3)
+		return text
+	})
+	w.kube("delete", "leaderworkerset", "steady", "--cascade=foreground", "--timeout=5m")
+	w.kube("delete", "secret", "steady-token")
+	w.gone()
 }
 
 // finished looks at a job that has succeeded, and deletes it.

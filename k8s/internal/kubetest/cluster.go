@@ -93,12 +93,12 @@ func Repository() string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
-// JobSet is the folder with the source of JobSet, at the version of
-// k8s/internal/jobset.
-func JobSet(t testing.TB) string {
+// Source is the folder with the source of sigs.k8s.io/jobset or sigs.k8s.io/lws, at
+// the version of k8s/internal/controllers.
+func Source(t testing.TB, path string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/jobset")
-	cmd.Dir = filepath.Join(Repository(), "internal", "jobset")
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", path)
+	cmd.Dir = filepath.Join(Repository(), "internal", "controllers")
 	out, err := cmd.Output()
 	var module struct{ Dir, Error string }
 	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
