@@ -458,6 +458,14 @@ func (r *round) must(errs ...error) {
 	}
 }
 
+// twice sends a process, if there is one, a signal and a while later another.
+func (r *round) twice(pid int, first, second syscall.Signal, wait time.Duration) {
+	if pid > 0 && syscall.Kill(pid, first) == nil {
+		r.pause(wait)
+		_ = syscall.Kill(pid, second)
+	}
+}
+
 // inject makes one fault, and waits for its end.
 func (r *round) inject(f fault) {
 	name := f.kind
@@ -482,21 +490,11 @@ func (r *round) inject(f fault) {
 			})
 		}
 	case "stop":
-		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGSTOP) == nil {
-			r.pause(f.lasts)
-			_ = syscall.Kill(p.pid, syscall.SIGCONT)
-		}
+		r.twice(r.find(f.a).pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
 	case "clock":
-		if p := r.find(f.a); p.pid > 0 && syscall.Kill(p.pid, syscall.SIGUSR2) == nil {
-			r.pause(f.lasts)
-			_ = syscall.Kill(p.pid, syscall.SIGUSR2)
-		}
+		r.twice(r.find(f.a).pid, syscall.SIGUSR2, syscall.SIGUSR2, f.lasts)
 	case "launcher-clock":
-		launcher := r.jobs[f.a%len(r.jobs)].Process
-		if launcher.Signal(syscall.SIGUSR2) == nil {
-			r.pause(f.lasts)
-			_ = launcher.Signal(syscall.SIGUSR2)
-		}
+		r.twice(r.jobs[f.a%len(r.jobs)].Process.Pid, syscall.SIGUSR2, syscall.SIGUSR2, f.lasts)
 	case "cut", "cut-close":
 		how := map[string]faultlab.How{"cut": faultlab.Break, "cut-close": faultlab.Close}[f.kind]
 		r.lines.cut(f.a, f.b, how)
