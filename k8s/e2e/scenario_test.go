@@ -164,14 +164,15 @@ func disturb(w *world) {
 		}
 		return w.exchange(3)
 	})
-	w.step("kubectl scale up, from 2 to 4 collectors", func() string {
+	scaleUp := func(from, to int) string { // the learner and collectors
 		before := w.lives()
-		w.kube("scale", "dijob/steady", "--replicas=4")
-		w.whole("steady", 5)
-		text := w.exchange(5)
-		w.undisturbed(before, 3)
+		w.kube("scale", "dijob/steady", fmt.Sprint("--replicas=", to-1))
+		w.whole("steady", int32(to))
+		text := w.exchange(to)
+		w.undisturbed(before, from)
 		return text
-	})
+	}
+	w.step("kubectl scale up, from 2 to 4 collectors", func() string { return scaleUp(3, 5) })
 	w.step("kubectl scale down, to 1 collector", func() string {
 		before, failed := w.lives(), w.failures()
 		w.kube("scale", "dijob/steady", "--replicas=1")
@@ -184,14 +185,7 @@ func disturb(w *world) {
 		}
 		return text
 	})
-	w.step("kubectl scale up again, to 2 collectors", func() string {
-		before := w.lives()
-		w.kube("scale", "dijob/steady", "--replicas=2")
-		w.whole("steady", 3)
-		text := w.exchange(3)
-		w.undisturbed(before, 2)
-		return text
-	})
+	w.step("kubectl scale up again, to 2 collectors", func() string { return scaleUp(2, 3) })
 
 	victim := *w.pod("steady-collector-1")
 	cut := w.machineOf(&victim)
