@@ -249,7 +249,7 @@ func TestL12TheLastFailureIsThatOfAllLaunchers(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			port := freeport.Get(t, 2)
 			launcher := func(args ...string) *job {
-				args = append(args, "--job-id", "two", "--token", "0123456789abcdef0123456789abcdef", "--protocol", "tcp", "--auto-recover", "--peer-timeout", "1s", "--", "2="+what)
+				args = append(args, "--job-id", "two", "--token", "0123456789abcdef0123456789abcdef", "--protocol", "tcp", "--auto-recover", "--peer-timeout", "5s", "--", "2="+what)
 				j := newJob(t, nodes, args...)
 				if err := j.Start(); err != nil {
 					t.Fatal(err)
