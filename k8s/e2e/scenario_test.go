@@ -70,6 +70,16 @@ func installOperator(w *world) {
 	})
 }
 
+// install applies the kustomization of somebody else's controller, and waits until it
+// is ready.
+func (w *world) install(kustomization, namespace, deployment string) string {
+	w.Helper()
+	other := &world{T: w.T, cluster: w.cluster, ns: namespace}
+	other.kube("apply", "--server-side", "-k", kustomization)
+	other.kube("rollout", "status", "deployment/"+deployment, "--timeout=5m")
+	return ""
+}
+
 // withImage is a copy of a folder of kustomizations, one of which names another image:
 // kustomize edit set image would write into the repository.
 func withImage(w *world, config, kustomization, image string) (folder string) {
@@ -325,9 +335,7 @@ func commands(w *world) {
 func jobSet(w *world) {
 	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/jobset"), "config"), filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
 	w.step("JobSet: kubectl apply -k, until it is ready", func() string {
-		w.kube("apply", "--server-side", "-k", filepath.Join(config, "default"))
-		w.kube("rollout", "status", "deployment/jobset-controller-manager", "--namespace", "jobset-system", "--timeout=5m")
-		return ""
+		return w.install(filepath.Join(config, "default"), "jobset-system", "jobset-controller-manager")
 	})
 	w.step("a JobSet by ditask k8s submit: 4 pods, until it ends", func() string {
 		return lastLine(w.ditask("submit", "--kind", "jobset", "--name", "dqn", "--image", dqnImage,
@@ -344,9 +352,7 @@ func jobSet(w *world) {
 func leaderWorkerSet(w *world) {
 	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/lws"), "config"), filepath.Join("manager", "kustomization.yaml"), lwsImage)
 	w.step("LeaderWorkerSet: kubectl apply -k, until it is ready", func() string {
-		w.kube("apply", "--server-side", "-k", filepath.Join(config, "default"))
-		w.kube("rollout", "status", "deployment/lws-controller-manager", "--namespace", "lws-system", "--timeout=5m")
-		return ""
+		return w.install(filepath.Join(config, "default"), "lws-system", "lws-controller-manager")
 	})
 	w.kube("create", "secret", "generic", "steady-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
 	w.step("a LeaderWorkerSet: a leader and 2 workers exchange events", func() string {
