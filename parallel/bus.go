@@ -105,6 +105,10 @@ func (b *bus) Leave(ctx context.Context) error { return b.r.Leave(ctx) }
 
 func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 0 }
 
+// hasTold reports whether the others know of this node's failure, as it is the last
+// one and they have acknowledged all that was sent.
+func (n *Node) hasTold() bool { return n.bus != nil && !n.bus.Recovers() && n.bus.drained.Load() }
+
 func (b *bus) Abandon() error { return b.end(b.r.Abandon) }
 
 func (b *bus) end(leave func() error) error {

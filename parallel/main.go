@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,6 +46,9 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		fmt.Fprintf(stderr, "ditask: bad environment: %v\n", err)
 		return ExitUsage
 	}
+	if env.Farewell != "" {
+		return sayFarewell(env, launched)
+	}
 	fn, err := pick(env.Main, fns)
 	if err != nil {
 		fmt.Fprintf(stderr, "ditask: %v\n", err)
@@ -64,6 +68,49 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 	p := &process{node: n, client: client, stderr: stderr}
 	return p.run(fn)
 }
+
+// sayFarewell tells the job that this node has failed for the last time.
+func sayFarewell(env control.Env, launched bool) int {
+	ctx, cancel := context.WithTimeout(context.Background(), farewellWithin)
+	defer cancel()
+	env.Retries, env.Trace = 0, "" // its failure is everybody's
+	n, err := join(env, launched, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return ExitUsage
+	}
+	client, err := control.Open(env)
+	if err != nil {
+		return ExitUsage
+	}
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-client.Gone():
+			control.RemoveSocket(env.Listen)
+			os.Exit(ExitFailure)
+		case <-ctx.Done():
+		}
+	})
+	err = call(ctx, n, func(ctx context.Context, n *Node) error {
+		t := task.New[struct{}](n)
+		t.Use(task.Step(func(context.Context, *struct{}) error {
+			t.Fail(errors.New(env.Farewell))
+			return nil
+		}))
+		return t.Run(ctx, task.MaxSteps(1))
+	})
+	said := ctx.Err() == nil && err != nil
+	cancel()
+	watch.Wait()
+	_ = client.Close() // it was told nothing
+	if !said {
+		return ExitFailure
+	}
+	return ExitSuccess
+}
+
+// farewellWithin is less than a launcher gives the other nodes after a failure.
+const farewellWithin = 8 * time.Second
 
 // Join makes the node that the environment describes, read through lookup, which
 // is os.LookupEnv in a program; without one, a lone node. It is for programs that
@@ -246,7 +293,7 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 
 // ended says how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
-	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: over(err)}
+	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: over(err) || p.node.hasTold()}
 	code := ExitSuccess
 	switch {
 	case errors.Is(err, task.ErrPreempted):

@@ -407,6 +407,17 @@ func TestL13FailureEndsTheStep(t *testing.T) {
 	}
 }
 
+// With --auto-recover a node is started again, until it has failed too often: that is
+// the end of all tasks, without srun's help.
+func TestL12TheLastFailureEndsTheStep(t *testing.T) {
+	j := newJob(t)
+	out, code := j.srun("-K0 -N 3 -n 3", "--auto-recover --max-retries 1 --package "+j.path("program")+" --dir "+j.runs, "--", "2=fail")
+	if code != 1 || strings.Count(out, "; restart 1 of 1") != 1 || !strings.Contains(out, "node 2, attempt 1, failed: exit code 1, as it says above") ||
+		!strings.Contains(out, "node 0 failed because of node 2") || !strings.Contains(out, "node 1 failed because of node 2") {
+		t.Errorf("exit code %d, or it is not said what has happened:\n%s", code, out)
+	}
+}
+
 func TestL13KilledNodeEndsTheStep(t *testing.T) {
 	j := newJob(t)
 	cmd := j.start(4, "-N 4 -n 4")

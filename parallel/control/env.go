@@ -32,6 +32,7 @@ const (
 	VarMain        = "DITASK_MAIN"
 	VarAutoRecover = "DITASK_AUTO_RECOVER"
 	VarRetries     = "DITASK_RETRIES"
+	VarFarewell    = "DITASK_FAREWELL"
 	VarResume      = "DITASK_RESUME"
 	VarGrace       = "DITASK_GRACE"
 	VarJoinTimeout = "DITASK_JOIN_TIMEOUT"
@@ -81,6 +82,7 @@ type Env struct {
 	Main        string        // name of the function to run; empty: the first
 	AutoRecover bool          // a node that crashes is started again
 	Retries     int           // how often this one still is
+	Farewell    string        // this node has failed for the last time, so: it tells the job, and does nothing else
 	Resume      bool          // the job goes on from its checkpoints
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
 	JoinTimeout time.Duration // how long nodes wait for each other at the start; 0: a minute
@@ -139,6 +141,7 @@ func variables() []variable {
 		text(VarMain, func(e *Env) *string { return &e.Main }),
 		yes(VarAutoRecover, func(e *Env) *bool { return &e.AutoRecover }),
 		number(VarRetries, 0, false, func(e *Env) *int { return &e.Retries }),
+		text(VarFarewell, func(e *Env) *string { return &e.Farewell }),
 		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
 		duration(VarGrace, func(e *Env) *time.Duration { return &e.Grace }),
 		duration(VarJoinTimeout, func(e *Env) *time.Duration { return &e.JoinTimeout }),

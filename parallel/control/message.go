@@ -84,7 +84,7 @@ type Outcome struct {
 	Kind  Kind   `json:"kind"`
 	Node  int    `json:"node"`            // the node that caused it; its own id unless another failed
 	Error string `json:"error,omitempty"` // for Failure
-	Over  bool   `json:"over,omitempty"`  // the job has failed, and not this node alone: it is not to be started again
+	Over  bool   `json:"over,omitempty"`  // the job has failed, and not this node alone, and the other nodes know
 }
 
 // Reader reads messages from one end of a control socket, in bounded memory.

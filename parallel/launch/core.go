@@ -26,6 +26,7 @@ type core struct {
 	grace       time.Duration
 	silence     time.Duration // how long a ready node may say nothing
 	independent bool          // a success does not end the others
+	shared      bool          // other launchers have nodes in the job, which nobody else tells of a last failure
 
 	nodes    []coreNode
 	phase    phase
@@ -60,6 +61,8 @@ type coreNode struct {
 	mute    bool      // the same, because it did not answer
 	verdict control.Kind
 	code    int
+
+	farewell string // how it has failed for the last time, once it is started to tell the job so
 }
 
 type nodeState int
@@ -159,7 +162,9 @@ func (c *core) tick(now time.Time) []action {
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == pending && !n.startAt.After(now) {
 			n.state, n.heardAt = alive, time.Time{}
-			n.starts++
+			if n.farewell == "" {
+				n.starts++
+			}
 			out = append(out, action{do: start, node: i})
 		}
 	}
@@ -225,7 +230,11 @@ func (c *core) received(now time.Time, sig syscall.Signal) []action {
 // exited handles the end of a node's process.
 func (c *core) exited(now time.Time, i int, e exit) []action {
 	n := &c.nodes[i]
-	n.state, n.code = ended, e.code
+	n.state = ended
+	if n.farewell != "" {
+		return c.retired(i)
+	}
+	n.code = e.code
 	n.verdict = c.judge(n, e)
 	switch n.verdict {
 	case control.Success:
@@ -307,11 +316,16 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 		}
 	}
 	c.failures = append(c.failures, f)
-	out := c.retired(i)
+	last := c.recover && c.shared && c.phase == running && !over
+	var out []action
 	if c.phase < stopping {
-		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.ending()+"; the job ends")...)
+		out = c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.ending()+"; the job ends")
 	}
-	return out
+	if last { // the others wait for the node, and would for ever
+		n.state, n.startAt, n.farewell = pending, now, f.Headline()
+		return out
+	}
+	return append(c.retired(i), out...)
 }
 
 // blamesSuccess says whether a node has failed only because another one, which

@@ -300,6 +300,24 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	}
 }
 
+func TestRulesL12TheLastFailureIsToldToOtherLaunchers(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.c.shared, s.c.maxRetries = true, 1
+	s.wait(0, "start0 start1")
+	s.exit(1, killedBy(syscall.SIGKILL), "restart1")
+	s.wait(time.Second, "start1")
+	s.exit(1, killedBy(syscall.SIGKILL), "terminated0")
+	if got, want := s.c.nodes[1].farewell, "node 1, attempt 1, failed: killed"; got != want {
+		t.Errorf("the job is told %q, want %q", got, want)
+	}
+	s.wait(0, "start1")
+	s.exit(0, exit{code: 75}, "retire0")
+	s.exit(1, exit{}, "retire1")
+	if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")

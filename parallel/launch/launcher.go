@@ -100,6 +100,7 @@ func New(cfg Config) (*Launcher, error) {
 	l.heard = make([]time.Time, len(ids))
 	l.asks = make([]ask, len(ids))
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
+	l.core.shared = cfg.Plan.Shared() && cfg.Plan.Topology != placement.Alone && !cfg.Replaced
 	return l, nil
 }
 
@@ -232,10 +233,12 @@ func (l *Launcher) start(i int) {
 	l.mu.Lock()
 	l.heard[i] = time.Time{}
 	l.mu.Unlock()
+	env := l.env(n, attempt)
+	env.Farewell = l.core.nodes[i].farewell
 	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
-		env: l.env(n, attempt), socket: n.socket,
+		env: env, socket: n.socket,
 	}, log, func(m control.Message) { l.hear(i, log, m) })
 	if err != nil {
 		log.close()

@@ -58,6 +58,13 @@ func (p Plan) Local() []Node {
 	return out
 }
 
+// Shared reports whether other launchers have nodes in the job, or may have, as far
+// as the plan tells.
+func (p Plan) Shared() bool {
+	local := p.Local()
+	return p.Expected != len(local) || slices.ContainsFunc(local, func(n Node) bool { return len(n.Extern) > 0 })
+}
+
 // Bind returns the plan with the ports that were found free: ports gives, by
 // node id, the port of each node whose Listen has port 0. Others are left as
 // they are.

@@ -30,6 +30,9 @@ const said = 200
 func main() { parallel.Main(play) }
 
 func play(ctx context.Context, node *parallel.Node) error {
+	if script(node.ID()) == "early" {
+		return errors.New("out of luck before it began")
+	}
 	t := task.New[struct{}](node)
 	back := make(chan int, 1)
 	Back.On(t, func(_ context.Context, id int) error {
