@@ -52,7 +52,7 @@ func (b *bus) Peers() []task.Peer {
 	peers := b.r.Peers()
 	out := make([]task.Peer, len(peers))
 	for i, p := range peers {
-		out[i] = peer(p)
+		out[i] = task.Peer(p)
 	}
 	return out
 }
@@ -62,27 +62,8 @@ func (b *bus) Watch(fn func(task.PeerChange)) {
 		router.Joined: task.PeerJoined, router.Left: task.PeerLeft, router.Lost: task.PeerLost, router.Failed: task.BusFailed,
 	}
 	b.r.Watch(func(c router.Change) {
-		change := task.PeerChange{Peer: peer(c.Peer), Event: kinds[c.Kind], Err: c.Err}
-		if c.Kind == router.Lost {
-			change.Fatal = !b.n.env.AutoRecover
-			if c.Peer.Final && !errors.Is(c.Err, router.ErrReplaced) && b.n.env.AutoRecover {
-				change.Fatal, change.Err = true, &goneError{c.Err}
-			}
-		}
-		fn(change)
+		fn(task.PeerChange{Peer: task.Peer(c.Peer), Event: kinds[c.Kind], Err: c.Err, Fatal: c.Kind == router.Lost && !b.n.env.AutoRecover})
 	})
-}
-
-// goneError is the loss of a node that is not started again, in a job that recovers.
-type goneError struct{ err error }
-
-func (e *goneError) Error() string {
-	return e.err.Error() + "; it has been restarted as often as it may be"
-}
-func (e *goneError) Unwrap() error { return e.err }
-
-func peer(p router.Peer) task.Peer {
-	return task.Peer{ID: p.ID, Incarnation: p.Incarnation, Labels: p.Labels}
 }
 
 func (b *bus) Drain(ctx context.Context, waitPeers bool) error {
@@ -132,7 +113,7 @@ func (c channel) Listened() bool { return c.c.Listened() }
 func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task.Peer) bool) (int, error) {
 	var accept func(router.Peer) bool
 	if match != nil {
-		accept = func(p router.Peer) bool { return match(peer(p)) }
+		accept = func(p router.Peer) bool { return match(task.Peer(p)) }
 	}
 	n, err := c.c.Send(ctx, payload, accept)
 	if err != nil && errors.Is(err, router.ErrClosed) { // a listener that emits while the node drains: for the task no failure

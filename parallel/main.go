@@ -204,7 +204,6 @@ func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router
 	cfg := router.Config{
 		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
 		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Logger: log,
-		Final: env.AutoRecover && env.Retries == 0 && env.ControlFD != 0,
 	}
 	if rec != nil {
 		cfg.Tap = rec
@@ -293,7 +292,8 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 
 // ended says how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
-	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: over(err) || p.node.hasTold()}
+	_, told := errors.AsType[*task.RemoteError](err)
+	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: told || p.node.hasTold()}
 	code := ExitSuccess
 	switch {
 	case errors.Is(err, task.ErrPreempted):
@@ -323,16 +323,6 @@ func cause(err error, own int) int {
 		return lost.Node
 	}
 	return own
-}
-
-// over reports whether the job has failed with this error, and not only the node
-// that has it: another one has said so, or is not started again.
-func over(err error) bool {
-	if _, ok := errors.AsType[*task.RemoteError](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*goneError](err)
-	return ok
 }
 
 // reportStatus tells the launcher when the node is ready, and from then on how it

@@ -18,7 +18,6 @@ type Config struct {
 	Expect      int      // nodes in the job, this one included; 0 means unknown
 	Topology    Topology // mesh unless set
 	Version     string   // the program's version: a difference is logged only
-	Final       bool     // nobody starts this node again if it fails: peers are told
 
 	Carrier   Carrier
 	Listener  net.Listener // a listener that is bound already, or

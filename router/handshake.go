@@ -62,7 +62,6 @@ type hello struct {
 	Ticket      string   `json:"ticket,omitempty"`
 	Limits      limits   `json:"limits"`
 	Features    []string `json:"features,omitempty"` // what this side understands besides the protocol
-	Final       bool     `json:"final,omitempty"`    // nobody starts this side again if it fails
 }
 
 // limits are what both ends of a connection count by, and must have in common.
@@ -125,7 +124,7 @@ func (r *Router) hello(purpose string) hello {
 	_, _ = rand.Read(nonce) // never fails
 	h := hello{
 		Protocol: Protocol, Version: r.cfg.Version, Job: r.cfg.Job, Node: r.cfg.Node, Incarnation: r.cfg.Incarnation,
-		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(), Features: r.features, Final: r.cfg.Final,
+		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(), Features: r.features,
 	}
 	if r.advertise != "" {
 		h.Addrs = []string{r.advertise}

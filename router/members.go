@@ -74,7 +74,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	if h.Version != r.cfg.Version {
 		r.log.Warn("versions differ", "node", r.cfg.Node, "version", r.cfg.Version, "peer", h.Node, "peerVersion", h.Version)
 	}
-	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels, Final: h.Final}
+	peer := Peer{ID: h.Node, Incarnation: h.Incarnation, Labels: h.Labels}
 	s := newSession(r, peer, h.Addrs)
 	s.headers = slices.Contains(h.Features, featureHeader)
 	s.leaves = slices.Contains(h.Features, featureLeave)

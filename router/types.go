@@ -111,7 +111,6 @@ type Peer struct {
 	ID          int
 	Incarnation uint64 // grows when the node is restarted
 	Labels      []string
-	Final       bool // nobody starts it again if it fails
 }
 
 // ChangeKind is what can happen to a peer.

@@ -26,8 +26,9 @@
 // SIGHUP are forwarded, with the grace period; a SIGINT after that kills at once.
 //
 // A node that ended because the job has failed elsewhere is not started again. One
-// in its last attempt is told so, and tells its peers, for whom its loss is the end;
-// with Config.Replaced no attempt is the last.
+// that has failed for the last time, and has not told the nodes of other launchers, is
+// started once more with control.Env.Farewell, to do that; with Config.Replaced no
+// time is the last.
 //
 // A node that has been ready and then is silent on its control socket for 10 s
 // is killed: it hangs, or was stopped, and that is its failure. A long step is no

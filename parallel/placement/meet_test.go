@@ -75,3 +75,23 @@ func TestPlanOfNodesThatMeet(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSharedJobsHaveOtherLaunchers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		flags placement.Flags
+		site  placement.Site
+		want  bool
+	}{
+		"alone on a machine":     {placement.Flags{Workers: 3, RunDir: "/r"}, placement.Site{}, false},
+		"attached to another":    {placement.Flags{Workers: 2, Protocol: "tcp", AttachTo: "tcp://a:1"}, placement.Site{}, true},
+		"one of several pods":    {placement.Flags{Ports: "20000"}, placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "h0"}, {Host: "h1"}}}, true},
+		"the only one of a step": {placement.Flags{Workers: 2, Ports: "20000"}, placement.Site{Launchers: []placement.Launcher{{Host: "h0"}}}, false},
+	} {
+		plan, err := placement.New(tt.flags, tt.site)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := plan.Shared(); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
