@@ -120,6 +120,10 @@ func Join(lookup func(string) (string, bool), log *slog.Logger) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if env.Farewell != "" {
+		sayFarewell(env, launched)
+		return nil, fmt.Errorf("node.%d has failed for the last time, and has told the job so: it does not run again", env.NodeID)
+	}
 	return join(env, launched, log)
 }
 

@@ -22,16 +22,21 @@ import (
 // join makes the node of env in this process.
 func join(t *testing.T, env control.Env, log *slog.Logger) *parallel.Node {
 	t.Helper()
+	n, err := parallel.Join(lookup(env), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// lookup looks in the variables of env.
+func lookup(env control.Env) func(name string) (string, bool) {
 	kv := map[string]string{}
 	for _, s := range env.Encode() {
 		k, v, _ := strings.Cut(s, "=")
 		kv[k] = v
 	}
-	n, err := parallel.Join(func(name string) (string, bool) { v, ok := kv[name]; return v, ok }, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return func(name string) (string, bool) { v, ok := kv[name]; return v, ok }
 }
 
 // job is two nodes on unix sockets; each runs its function once.

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -233,9 +234,12 @@ func (l *Launcher) start(i int) {
 	l.mu.Lock()
 	l.heard[i] = time.Time{}
 	l.mu.Unlock()
-	env := l.env(n, attempt)
-	env.Farewell = l.core.nodes[i].farewell
-	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
+	env, out := l.env(n, attempt), l.out
+	if text := l.core.nodes[i].farewell; text != "" {
+		env.Farewell = text
+		out = &output{now: time.Now, stdout: io.Discard, stderr: io.Discard} // it has said all that there is to say
+	}
+	log := out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
 		env: env, socket: n.socket,
