@@ -167,7 +167,10 @@ func (r *Router) listen(ctx context.Context) error {
 	if r.advertise == "" {
 		r.advertise = r.cfg.Carrier.Advertise(r.listener)
 	}
-	context.AfterFunc(r.ctx, func() { _ = r.listener.Close() })
+	r.wg.Go(func() { // Close waits for it: the address is free then
+		<-r.ctx.Done()
+		_ = r.listener.Close()
+	})
 	r.wg.Go(r.accept)
 	return nil
 }
