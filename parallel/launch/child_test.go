@@ -123,6 +123,26 @@ func (n *node) act(what string) int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		<-n.client.Gone()
 		return 0
+	case "stubbornmet": // and whoever dials it knows that it is
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		l, err := control.Listener(n.env)
+		if err != nil {
+			panic(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			panic(err)
+		}
+		_ = c.Close()
+		<-n.client.Gone()
+		return 0
+	case "failafter": // once node 0 is there, and does what it does
+		c, err := net.Dial("unix", strings.TrimPrefix(n.env.Attach[0], "unix://"))
+		if err != nil {
+			panic(err)
+		}
+		_, _ = c.Read(make([]byte, 1)) // node 0 hangs up
+		return n.fail(n.env.NodeID, "out of luck", 3)
 	case "fail":
 		return n.fail(n.env.NodeID, "out of luck", 3)
 	case "blame0":

@@ -231,7 +231,7 @@ func TestSecondInterruptKillsNow(t *testing.T) {
 }
 
 func TestStubbornNodeIsKilledAfterTheGracePeriod(t *testing.T) {
-	j := newJob(t, 2, "0=stubborn,1=fail")
+	j := newJob(t, 2, "0=stubbornmet,1=failafter")
 	j.cfg.Env.Grace = 50 * time.Millisecond
 	expect(t, j.run(t), control.Failure, 3)
 	if !strings.Contains(j.err.String(), "node 0 did not end in time: killed") {
