@@ -73,12 +73,13 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 func sayFarewell(env control.Env, launched bool) int {
 	ctx, cancel := context.WithTimeout(context.Background(), farewellWithin)
 	defer cancel()
-	env.Retries, env.Trace = 0, "" // its failure is everybody's
-	n, err := join(env, launched, slog.New(slog.DiscardHandler))
+	client, err := control.Open(env)
 	if err != nil {
 		return ExitUsage
 	}
-	client, err := control.Open(env)
+	defer func() { _ = client.Close() }() // it was told nothing
+	env.Retries, env.Trace = 0, ""        // its failure is everybody's
+	n, err := join(env, launched, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return ExitUsage
 	}
@@ -102,7 +103,6 @@ func sayFarewell(env control.Env, launched bool) int {
 	said := ctx.Err() == nil && err != nil
 	cancel()
 	watch.Wait()
-	_ = client.Close() // it was told nothing
 	if !said {
 		return ExitFailure
 	}

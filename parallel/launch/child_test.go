@@ -98,6 +98,29 @@ func child(script string) int {
 	panic("no script for this node")
 }
 
+// greet waits for one call of another node, and hangs up.
+func (n *node) greet() {
+	l, err := control.Listener(n.env)
+	if err != nil {
+		panic(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		panic(err)
+	}
+	_ = c.Close()
+}
+
+// awaitNode0 returns when node 0 has greeted this one.
+func (n *node) awaitNode0() {
+	c, err := net.Dial("unix", strings.TrimPrefix(n.env.Attach[0], "unix://"))
+	if err != nil {
+		panic(err)
+	}
+	_, _ = c.Read(make([]byte, 1)) // until it hangs up
+	_ = c.Close()
+}
+
 func (n *node) act(what string) int {
 	if what != "notready" {
 		_ = n.client.Ready()
@@ -125,23 +148,11 @@ func (n *node) act(what string) int {
 		return 0
 	case "stubbornmet": // and whoever dials it knows that it is
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
-		l, err := control.Listener(n.env)
-		if err != nil {
-			panic(err)
-		}
-		c, err := l.Accept()
-		if err != nil {
-			panic(err)
-		}
-		_ = c.Close()
+		n.greet()
 		<-n.client.Gone()
 		return 0
 	case "failafter": // once node 0 is there, and does what it does
-		c, err := net.Dial("unix", strings.TrimPrefix(n.env.Attach[0], "unix://"))
-		if err != nil {
-			panic(err)
-		}
-		_, _ = c.Read(make([]byte, 1)) // node 0 hangs up
+		n.awaitNode0()
 		return n.fail(n.env.NodeID, "out of luck", 3)
 	case "fail":
 		return n.fail(n.env.NodeID, "out of luck", 3)
@@ -149,22 +160,10 @@ func (n *node) act(what string) int {
 		<-n.signals
 		return n.fail(0, "node 0 is lost", 1)
 	case "blamefirst": // once node 0 is there to be told
-		c, err := net.Dial("unix", strings.TrimPrefix(n.env.Attach[0], "unix://"))
-		if err != nil {
-			panic(err)
-		}
-		_, _ = c.Read(make([]byte, 1)) // node 0 hangs up
+		n.awaitNode0()
 		return n.fail(0, "node 0 is lost", 1)
 	case "failtold":
-		l, err := control.Listener(n.env)
-		if err != nil {
-			panic(err)
-		}
-		c, err := l.Accept()
-		if err != nil {
-			panic(err)
-		}
-		_ = c.Close()
+		n.greet()
 		<-n.signals
 		return n.fail(n.env.NodeID, "my own fault", 9)
 	case "crash":
