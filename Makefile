@@ -10,6 +10,8 @@ TIME      ?= 2m# of chaos
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?= .# which benchmarks
 BENCHTIME ?= 1s
+PACKAGE   ?=# of which mutate tries the tests
+MUTATE    ?= -n 30 -for 10m# how many mutations, for how long; -seed 2 draws others
 SYSTEMS   := darwin windows# where it must build, besides here
 
 LINT_VERSION := v2.15.0
@@ -130,6 +132,11 @@ $(CONTROL_PLANE)/kubectl:
 .PHONY: bench
 bench: ## BENCH, each for BENCHTIME
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+.PHONY: mutate
+mutate: ## change the code of PACKAGE at random, and print each change that its tests do not notice
+	@[ -n "$(PACKAGE)" ] || { echo "mutate: no package: make mutate PACKAGE=./task"; exit 2; }
+	@nice $(GO) run ./internal/mutate $(MUTATE) $(PACKAGE)
 
 .PHONY: cover
 cover: ## coverage of all tests together, in coverage.out

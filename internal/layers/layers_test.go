@@ -107,6 +107,7 @@ internal/faultlab/steady -> std parallel task
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
 internal/faultlab/chaos (test) -> internal/cli internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
+internal/mutate -> std
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest
