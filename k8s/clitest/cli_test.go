@@ -203,17 +203,7 @@ func TestJobSet(t *testing.T) {
 	}
 
 	crd := filepath.Join(kubetest.Source(t, "sigs.k8s.io/jobset"), "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
-	if _, err := u.Kubectl(u.Ctx, "create", "--filename", crd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := u.Kubectl(u.Ctx, "delete", "--filename", crd); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := u.Kubectl(u.Ctx, "wait", "--for=condition=Established", "--timeout=60s", "--filename", crd); err != nil {
-		t.Fatal(err)
-	}
+	u.Define(t, crd)
 	u.expect(u.run(append(submit, "--no-follow")...), 0, "dqn\n", "jobset.jobset.x-k8s.io/dqn created", "secret/dqn-token created")
 
 	// What JobSet's controller does.

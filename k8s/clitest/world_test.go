@@ -30,7 +30,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// cluster is that of all tests of this package; nil without a control plane.
+// cluster is that of all tests of this package.
 var cluster *kubetest.Cluster
 
 func TestMain(m *testing.M) {
@@ -73,6 +73,7 @@ func (u *user) command(args ...string) *exec.Cmd {
 	all := append([]string{"k8s"}, args[:at]...)
 	all = append(append(all, "--namespace", u.Namespace), args[at:]...)
 	cmd := exec.CommandContext(u.Ctx, u.program, all...)
+	cmd.WaitDelay = time.Minute // a kubectl that outlives it may hold its output open
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+u.Kubeconfig, "KUBECACHEDIR="+filepath.Join(filepath.Dir(u.program), "cache"),
 		"PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
 	return cmd

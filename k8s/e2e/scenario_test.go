@@ -64,7 +64,11 @@ func installOperator(w *world) {
 	config := withImage(w, filepath.Join(kubetest.Repository(), "config"), "kustomization.yaml", operatorImage)
 	w.step("operator: kubectl apply -k, until both of it are ready", func() string {
 		w.kube("apply", "-k", config)
-		w.kube("wait", "crd/dijobs.ditask.dev", "--for=condition=Established", "--timeout=5m")
+		// kubectl wait --for=condition fails for a definition that has no conditions yet.
+		w.wait("kubectl finds the kind DIJob", func() (bool, error) {
+			out, err := w.kubectl("api-resources", "--api-group=ditask.dev", "--output=name")
+			return strings.Contains(out, "dijobs.ditask.dev"), err
+		})
 		w.kube("rollout", "status", "deployment/ditask-operator", "--timeout=5m")
 		return ""
 	})

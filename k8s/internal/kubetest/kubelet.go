@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,8 +62,13 @@ func Run(t *testing.T, start func(context.Context) error) (stop func()) {
 	go func() { done <- start(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("it ended with: %v", err)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("it ended with: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("it does not end")
 		}
 	})
 	t.Cleanup(stop)
