@@ -48,13 +48,7 @@ const podsByJob = "job-uid"
 
 // Setup registers the reconciler with a manager, which runs it.
 func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
-	byOwner := func(o client.Object) []string {
-		if owner := metav1.GetControllerOf(o); owner != nil {
-			return []string{string(owner.UID)}
-		}
-		return nil
-	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podsByJob, byOwner); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podsByJob, ownerOf); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -64,6 +58,14 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		Owns(&networkingv1.NetworkPolicy{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
+}
+
+// ownerOf is the UID of the object to which an object belongs, for the index podsByJob.
+func ownerOf(o client.Object) []string {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
 }
 
 // CacheOptions keep what belongs to no job out of the operator's memory.
