@@ -16,12 +16,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 // victim is a node that waits for others.
 func victim(t testing.TB, edit func(*router.Config)) (*router.Router, *memory.Network, *logtest.Buffer) {

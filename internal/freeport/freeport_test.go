@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/freeport"
 )
 
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(deadline.Each(m, time.Minute).Run())
 }
 
 func TestProcessesHaveOtherPorts(t *testing.T) {

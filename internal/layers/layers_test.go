@@ -107,10 +107,11 @@ internal/faultlab/steady -> std parallel task
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
 internal/faultlab/chaos (test) -> internal/cli internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
+internal/deadline -> std
 internal/mutate -> std
 internal/layers -> std
 
-... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/deadline internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest
 `
 
 // apart are the packages that do not reach each other, whatever the arrows

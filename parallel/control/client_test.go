@@ -16,11 +16,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 func pair(t *testing.T) (*os.File, *control.Client) {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/metrics"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "launcher" {
 		os.Exit(launcher(os.Args[2]))
 	}
-	os.Exit(m.Run())
+	os.Exit(deadline.Each(m, 2*time.Minute).Run())
 }
 
 // launcher runs three nodes in a run folder of its own.

@@ -11,13 +11,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
 	"github.com/ditask/ditask/router/routertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 func setup(topology router.Topology) routertest.Setup {
 	return routertest.Setup{

@@ -5,10 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
@@ -17,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	useNameServer()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }
 
 func carrier(testing.TB) router.Carrier { return mesh.New(mesh.Config{}) }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

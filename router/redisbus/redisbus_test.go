@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/redisbus"
@@ -14,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 var jobs atomic.Int64
 

@@ -12,10 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 func start(t *testing.T, cfg embedded.Config) *embedded.Server {
 	t.Helper()
