@@ -1,7 +1,15 @@
 package certs_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +76,8 @@ func TestLoadSaysWhichOfThemIsWrong(t *testing.T) {
 		{cert, key, put("empty.pem", "\n"), now, "authority " + filepath.Join(dir, "empty.pem") + " holds no certificate"},
 		{cert, key, filepath.Join(dir, "none"), now, "no such file"},
 		{cert, "", ca, now, "go together"},
+		{"", key, ca, now, "go together"},
+		{cert, key, "", now, "go together"},
 	} {
 		_, _, err := certs.Load(c.cert, c.key, c.ca, c.at)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -100,4 +110,132 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal("neither read nor refused")
 		}
 	})
+}
+
+// TestCertificateHoldsFromAnHourBeforeToItsEnd has both ends of its time.
+func TestCertificateHoldsFromAnHourBeforeToItsEnd(t *testing.T) {
+	f := files(t, now.Add(time.Hour))
+	for at, want := range map[time.Duration]string{
+		-time.Hour: "", -time.Hour - time.Second: "does not hold before", time.Hour: "", time.Hour + time.Second: "has expired",
+	} {
+		_, _, err := certs.Load(f.Cert, f.Key, f.CA, now.Add(at))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("after %v: %v, want %q", at, err, want)
+		}
+	}
+}
+
+func TestAuthorityIsOneAndSignsNoOther(t *testing.T) {
+	f := files(t, now.Add(time.Hour))
+	block, _ := pem.Decode([]byte(f.CA))
+	ca, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ca.IsCA || !ca.BasicConstraintsValid || !ca.MaxPathLenZero || ca.KeyUsage != x509.KeyUsageCertSign || ca.Subject.CommonName != "ditask job" {
+		t.Errorf("authority: %+v", ca)
+	}
+	pair, pool, err := certs.Load(f.Cert, f.Key, f.CA, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := pair.Leaf; l.KeyUsage != x509.KeyUsageDigitalSignature || l.Subject.CommonName != "ditask node" || l.SerialNumber.Cmp(ca.SerialNumber) == 0 || l.SerialNumber.BitLen() < 64 {
+		t.Errorf("certificate: %+v", l)
+	}
+	if err := certs.Verify(pool, nil, x509.ExtKeyUsageAny, now); err == nil || err.Error() != "no certificate" {
+		t.Errorf("an empty chain: %v", err)
+	}
+	if err := certs.Verify(pool, []*x509.Certificate{pair.Leaf}, x509.ExtKeyUsageCodeSigning, now); err == nil {
+		t.Error("a node's certificate signs code")
+	}
+}
+
+// TestCertificateOfAnAuthorityBetween has a certificate whose authority is signed by the job's.
+func TestCertificateOfAnAuthorityBetween(t *testing.T) {
+	keys := [3]*ecdsa.PrivateKey{}
+	made := [3]*x509.Certificate{}
+	var texts [3]string
+	for i := range made {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &x509.Certificate{
+			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: fmt.Sprint(i)}, NotBefore: now, NotAfter: now.Add(time.Hour),
+			IsCA: i < 2, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}
+		parent, signer := c, key
+		if i > 0 {
+			parent, signer = made[i-1], keys[i-1]
+		}
+		der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made[i], err = x509.ParseCertificate(der); err != nil {
+			t.Fatal(err)
+		}
+		keys[i], texts[i] = key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(keys[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if _, _, err := certs.Load(texts[2]+texts[1], key, texts[0], now); err != nil {
+		t.Errorf("with the authority between: %v", err)
+	}
+	if _, _, err := certs.Load(texts[2], key, texts[0], now); err == nil {
+		t.Error("no error without the authority between")
+	}
+	// What is no certificate among the rest is passed over.
+	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}))
+	if _, _, err := certs.Load(texts[2]+broken+texts[1], key, texts[0], now); err != nil {
+		t.Errorf("with a broken one: %v", err)
+	}
+}
+
+// TestClient is the table of the settings of a client of a server that is not the job's.
+func TestClient(t *testing.T) {
+	f := files(t, now.Add(time.Hour))
+	other := files(t, now.Add(time.Hour))
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, []byte(f.CA), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, cert, key, ca string
+		pairs               int
+		roots               bool
+		want                string // of the error
+	}{
+		{name: "nothing"},
+		{name: "an authority in a file", ca: ca, roots: true},
+		{name: "all as text", cert: f.Cert, key: f.Key, ca: f.CA, pairs: 1, roots: true},
+		{name: "a certificate", cert: f.Cert, key: f.Key, pairs: 1},
+		{name: "a certificate without its key", cert: f.Cert, want: "tls: open : no such file"},
+		{name: "a key without its certificate", key: f.Key, want: "tls: open : no such file"},
+		{name: "another key", cert: f.Cert, key: other.Key, want: "tls: a certificate and its key go together: "},
+		{name: "no such authority", ca: ca + "x", want: "tls: open " + ca + "x: no such file"},
+		{name: "an authority without a certificate", ca: f.Key, want: "tls: the authority's file holds no certificate"},
+	} {
+		cfg, err := certs.Client(tt.cert, tt.key, tt.ca)
+		if tt.want != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || cfg != nil {
+				t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+			}
+			continue
+		}
+		if err != nil || len(cfg.Certificates) != tt.pairs || (cfg.RootCAs != nil) != tt.roots || cfg.MinVersion != tls.VersionTLS12 {
+			t.Errorf("%s: %+v, %v", tt.name, cfg, err)
+			continue
+		}
+		if tt.roots {
+			pool := x509.NewCertPool()
+			pool.AppendCertsFromPEM([]byte(f.CA))
+			if !cfg.RootCAs.Equal(pool) {
+				t.Errorf("%s: other authorities", tt.name)
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -130,4 +131,81 @@ func TestHandlerServesText(t *testing.T) {
 	if resp.Header.Get("Content-Type") != metrics.ContentType || parse(t, string(body))[metrics.NodeUp] == nil {
 		t.Errorf("%v\n%s", resp.Header, body)
 	}
+}
+
+func TestTextOfASample(t *testing.T) {
+	for want, s := range map[string]metrics.Sample{
+		"ditask_node_up 1\n":                     {Value: 1},
+		"ditask_node_up{a=\"b\"} 1200000\n":      {Labels: []string{"a", "b"}, Value: 1.2e6},
+		"ditask_node_up{a=\"b\",c=\"d\"} -0.5\n": {Labels: []string{"a", "b", "c", "d"}, Value: -0.5},
+		"ditask_node_up 2\n":                     {Labels: []string{"a name without a value"}, Value: 2},
+		"ditask_node_up{a=\"b\"} 3\n":            {Labels: []string{"a", "b", "c"}, Value: 3},
+		"ditask_node_up 9007199254740991\n":      {Value: 1<<53 - 1},
+		"ditask_node_up -9007199254740991\n":     {Value: -(1<<53 - 1)},
+		"ditask_node_up 9.007199254740992e+15\n": {Value: 1 << 53},
+		"ditask_node_up 1e-09\n":                 {Value: 1e-9},
+		"ditask_node_up{a=\"q\\\"\\\\\\n\"} 0\n": {Labels: []string{"a", "q\"\\\n"}},
+	} {
+		s.Name = metrics.NodeUp
+		var b strings.Builder
+		if err := metrics.Write(&b, []metrics.Sample{s}); err != nil {
+			t.Fatal(err)
+		}
+		// One family has its two lines of comments, and no other family has any.
+		help, rest, _ := strings.Cut(b.String(), "\n")
+		kind, got, _ := strings.Cut(rest, "\n")
+		if got != want || !strings.HasPrefix(help, "# HELP ditask_node_up 1 if ") || kind != "# TYPE ditask_node_up gauge" {
+			t.Errorf("%q, want %q, after\n%s\n%s", got, want, help, kind)
+		}
+	}
+}
+
+func TestLabelOfASample(t *testing.T) {
+	s := metrics.Sample{Labels: []string{"a", "1", "b", "2", "odd"}}.With("job", "j")
+	for name, want := range map[string]string{"job": "j", "a": "1", "b": "2", "1": "", "odd": "", "c": ""} {
+		if got := s.Label(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// short takes some bytes and fails.
+type short int
+
+func (s *short) Write(b []byte) (int, error) {
+	if int(*s) < len(b) {
+		return 0, io.ErrShortWrite
+	}
+	*s -= short(len(b))
+	return len(b), nil
+}
+
+func TestErrorOfTheWriterIsReturned(t *testing.T) {
+	var samples []metrics.Sample
+	for _, d := range metrics.Table() {
+		for range 20 {
+			samples = append(samples, metrics.Sample{Name: d.Name})
+		}
+	}
+	for _, room := range []short{0, 5000} { // before the end, and in the last flush of a short text
+		if err := metrics.Write(&room, samples); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("all samples: %v", err)
+		}
+	}
+	none := short(0)
+	if err := metrics.Write(&none, samples[:1]); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("one sample: %v", err)
+	}
+	calls := counted{}
+	if err := metrics.Write(&calls, samples); !errors.Is(err, io.ErrShortWrite) || calls.n != 1 {
+		t.Errorf("after the first error it wrote %d more times: %v", calls.n-1, err)
+	}
+}
+
+// counted fails, and counts how often it is called.
+type counted struct{ n int }
+
+func (c *counted) Write([]byte) (int, error) {
+	c.n++
+	return 0, io.ErrShortWrite
 }
