@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// delivery is the context of a listener's call. One serves all calls of a
-// runner, so that a delivery allocates nothing.
+// delivery is the context of a listener's call. One serves all calls that a
+// runner makes for one event, so that a delivery allocates nothing.
 type delivery struct {
 	context.Context
 	r       *runner
@@ -75,15 +75,15 @@ func (r *runner) recovered(v any) {
 // failed reports what a listener returned or panicked with. An isolated listener
 // is dropped, and failed returns true; any other ends the task.
 func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
+	if e.closing.Load() && (errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) {
+		e.log.Debug("listener cut off at the end of the run", "event", l.event, "listener", l.name, "err", err)
+		return false
+	}
 	le := &ListenerError{Event: l.event, Listener: l.name, Err: err, Stack: stack}
 	if l.isolated || e.cfg.isolate {
 		l.Off()
 		e.log.Error("isolated listener dropped", "event", l.event, "listener", l.name, "err", le)
 		return true
-	}
-	if e.closing.Load() && (errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) {
-		e.log.Debug("listener cut off at the end of the run", "event", l.event, "listener", l.name, "err", err)
-		return false
 	}
 	e.fail(le)
 	return false

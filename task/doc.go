@@ -46,7 +46,9 @@
 // All methods are safe for concurrent use, except those that assemble a task
 // (Use, UseFor, Wrap, Defaults), which come before Run. A Task owns
 // its runners: they have stopped when Run or Close returns, unless a listener
-// ignores its context beyond the drain timeout, which is an error naming it.
+// ignores its context beyond the drain timeout, which is an error naming it. A
+// listener that blocks at the end of a run is cut off by its context: see
+// [ListenerGrace].
 //
 // # Errors
 //

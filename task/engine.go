@@ -187,10 +187,17 @@ func (e *engine) latestHeard() bool {
 // sayLate logs what, if the function that it returns is not called for long.
 func (e *engine) sayLate(what string) (stop func()) {
 	l := newLate(func(waited time.Duration) {
-		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs())
+		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs(), "events", e.backlog())
 	})
 	l.start()
 	return l.stop
+}
+
+// sayBlocked logs that a listener holds the end of the run.
+func (e *engine) sayBlocked(b *mailbox, waited time.Duration) {
+	event, listener := b.work.hearing()
+	e.log.Warn("a listener blocks the end of the run: its context has ended",
+		"event", event, "listener", listener, "node", e.id, "waited", waited)
 }
 
 // failDrain bounds how long a failed task waits for the others to hear of it.
@@ -204,7 +211,8 @@ const failDrain = 5 * time.Second
 //     failure of a node that will be back; or, where they go on without this one,
 //     they are asked for what they have for it, and that is heard;
 //  4. the bus is drained while listeners still run: what was emitted on either
-//     side arrives;
+//     side arrives. From here on a listener that blocks is cut off, so that it
+//     holds no node's end: see [ListenerGrace];
 //  5. the mailboxes are drained, unless the task failed; then listeners that wait
 //     for what cannot come any more are cut off;
 //  6. the bus is closed;
@@ -221,6 +229,7 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	}
 	dctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("drain timeout of %v: %w", limit, context.DeadlineExceeded))
 	defer cancel()
+	e.d.watchEnd(min(e.cfg.listenerGrace, limit/2), limit/2, e.sayBlocked)
 	var errs []error
 	if e.bus != nil && !e.busDown.Load() {
 		errs = append(errs, e.drainBus(dctx, o, tell))

@@ -43,6 +43,7 @@ type fakeNode struct {
 	recovers  bool // set before the task is made
 	elastic   bool
 	onLeave   func() // what the others still send
+	onDrain   func(context.Context) error
 	abandoned bool
 }
 
@@ -171,6 +172,9 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 	j.drained[n.id] = true
 	j.note()
 	j.mu.Unlock()
+	if n.onDrain != nil {
+		return n.onDrain(ctx)
+	}
 	if !waitPeers {
 		return nil
 	}

@@ -88,7 +88,8 @@ type port[T any] struct {
 	// Of the message being heard; they belong to the runner.
 	calling      []*listener[T]
 	next         int
-	onlyBorrowed bool // every listener that was called had the message for the call only
+	called       atomic.Pointer[Listener] // the last one that was called; for others too
+	onlyBorrowed bool                     // every listener that was called had the message for the call only
 }
 
 // face is what the engine does with a port of any type.
@@ -355,7 +356,7 @@ func (p *port[T]) ready() int { return len(p.out) - p.at }
 func (p *port[T]) run(r *runner) bool {
 	for r.left > 0 {
 		s := &p.out[p.at]
-		p.call(r, s)
+		p.call(s)
 		if s.lent != nil {
 			p.restore(s.lent)
 		}
@@ -370,19 +371,22 @@ func (p *port[T]) run(r *runner) bool {
 }
 
 // call calls the listeners of one message; after a panic it goes on with the next.
-func (p *port[T]) call(r *runner, s *slot[T]) {
+func (p *port[T]) call(s *slot[T]) {
 	if p.calling == nil {
 		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true
 		if len(p.calling) == 0 {
 			p.noOne.Add(1)
 		}
 	}
-	r.from, r.version = s.from, s.version
+	p.dv.from, p.dv.version = s.from, s.version
 	for p.next < len(p.calling) {
 		l := p.calling[p.next]
 		p.next++
 		if !l.take() {
 			continue
+		}
+		if p.called.Load() != &l.Listener {
+			p.called.Store(&l.Listener)
 		}
 		p.onlyBorrowed = p.onlyBorrowed && l.borrowed
 		if l.once {
@@ -390,9 +394,9 @@ func (p *port[T]) call(r *runner, s *slot[T]) {
 		}
 		var err error
 		if s.head == nil {
-			err = l.fn(&r.delivery, s.v)
+			err = l.fn(p.dv, s.v)
 		} else {
-			err = p.callTraced(&r.delivery, l, s)
+			err = p.callTraced(p.dv, l, s)
 		}
 		if err != nil {
 			p.failed(&l.Listener, err, nil)
@@ -403,6 +407,13 @@ func (p *port[T]) call(r *runner, s *slot[T]) {
 
 func (p *port[T]) panicked(_ *runner, value any, stack []byte) {
 	p.failed(&p.calling[p.next-1].Listener, panicValue(value), stack)
+}
+
+func (p *port[T]) hearing() (event, listener string) {
+	if l := p.called.Load(); l != nil {
+		listener = l.name
+	}
+	return p.core.name, listener
 }
 
 func (p *port[T]) failed(l *Listener, err error, stack []byte) {
@@ -427,12 +438,23 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 	var zero T
 	out.v = zero
 	if err == nil {
-		_, err = p.channel.Send(ctx, &out.Buffer, match)
+		err = p.hand(ctx, &out.Buffer, match)
 	}
 	out.Release()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
+	return err
+}
+
+// hand gives a message to the bus. It lets the end of the run know that a listener
+// which takes long in here is not stuck in something else.
+func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bool) error {
+	if r := runnerOf(ctx, p.en.d); r != nil {
+		r.sendsBegun.Add(1)
+		defer r.sendsEnded.Add(1)
+	}
+	_, err := p.channel.Send(ctx, payload, match)
 	return err
 }
 

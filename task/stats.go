@@ -83,18 +83,26 @@ func (e *engine) reportUnfed() {
 	}
 }
 
-// backlog names the events that have messages waiting, or a listener running.
+// backlog names the events that have messages waiting, and the listeners that run.
 func (e *engine) backlog() string {
 	var parts []string
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
+	heard := e.d.heard()
 	for c, p := range e.ports.Load().all {
-		if n := p.box().queued; n > 0 {
-			parts = append(parts, fmt.Sprintf("event %q: %d not heard to the end", c.name, n))
+		b := p.box()
+		if b.queued == 0 {
+			continue
 		}
+		part := fmt.Sprintf("event %q: %d not heard to the end", c.name, b.queued)
+		if heard[b] {
+			_, listener := b.work.hearing()
+			part += ", in listener " + listener
+		}
+		parts = append(parts, part)
 	}
 	slices.Sort(parts)
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // snapshot says how the task is doing.
