@@ -276,3 +276,42 @@ func TestE1OtherShapeIsRefusedWithBothSchemas(t *testing.T) {
 		}
 	}
 }
+
+// TestExpectBeforeTheEmitHearsEveryAnswer asks both other nodes again and again. A
+// WaitFor after the emit would lose nearly every answer.
+func TestExpectBeforeTheEmitHearsEveryAnswer(t *testing.T) {
+	for _, topology := range []string{"mesh", "star"} {
+		t.Run(topology, func(t *testing.T) {
+			const rounds = 200
+			asker := 1 // in a star a leaf, whose answers come from the hub and by it
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cfg := parallel.Config{Nodes: 3, Topology: topology, Logger: slog.New(slog.DiscardHandler)}
+			err := parallel.Run(ctx, cfg, func(ctx context.Context, node *parallel.Node) error {
+				tk := task.New[struct{}](node)
+				if node.ID() != asker {
+					small.On(tk, func(ctx context.Context, v int) error { return reply.Emit(ctx, tk, v, task.OnlyRemote()) })
+					tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { return wait(ctx, make(chan int)) }))
+					return tk.Run(ctx)
+				}
+				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+					for _, id := range []int{0, 2} {
+						w := reply.Expect(tk, func(ctx context.Context, v int) bool { return v == tk.Steps() && task.Sender(ctx) == id })
+						defer w.Stop()
+						if err := small.Emit(ctx, tk, tk.Steps()); err != nil {
+							return err
+						}
+						if _, err := w.Wait(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+				return tk.Run(ctx, task.MaxSteps(rounds))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -41,6 +41,20 @@
 // only ever answer each other with more can still fill both sides: then both say
 // in the log what they wait for.
 //
+// # Questions and answers
+//
+// A wait for an answer begins before the question is emitted, as the answer may be
+// here before Emit has returned:
+//
+//	answer := Answer.Expect(t)
+//	defer answer.Stop()
+//	if err := Question.Emit(ctx, t, q, task.To("node.1")); err != nil {
+//		return err
+//	}
+//	a, err := answer.Wait(ctx)
+//
+// [Event.WaitFor] is for a message that will come anyway, such as the next weights.
+//
 // # Concurrency
 //
 // All methods are safe for concurrent use, except those that assemble a task

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // Event is the declaration of an event: its name, the type of its payload, and
@@ -213,46 +212,6 @@ func (e *Event[T]) listen(h Host, fn func(context.Context, T) error, once bool, 
 	}
 	p.add(l)
 	return &l.Listener
-}
-
-// WaitFor waits for the next message of the event that arrives here and returns
-// its payload. When ctx or the task ends first, it returns a [*WaitError].
-func (e *Event[T]) WaitFor(ctx context.Context, h Host) (T, error) {
-	var zero T
-	en := h.engine()
-	if err := en.usable("wait for", e.core.name); err != nil {
-		return zero, err
-	}
-	p, err := e.port(en)
-	if err != nil {
-		return zero, err
-	}
-	got := make(chan T, 1) // capacity 1: a Once is called once
-	l := &listener[T]{
-		Listener: Listener{event: e.core.name, name: "wait", once: true, waiter: true},
-		fn:       func(_ context.Context, v T) error { got <- v; return nil },
-	}
-	p.add(l)
-	defer en.d.waitInListener(ctx)()
-	say := newLate(func(waited time.Duration) {
-		en.log.Warn("still waiting for an event", "event", e.core.name, "waited", waited, "from", senders(en.id, en.peerIDs()))
-	})
-	say.start()
-	defer say.stop()
-	var cause error
-	select {
-	case v := <-got:
-		return v, nil
-	case <-ctx.Done():
-		cause = context.Cause(ctx)
-	case <-en.base.Done():
-		cause = context.Cause(en.base)
-	}
-	if !l.gone.CompareAndSwap(false, true) {
-		return <-got, nil // it was called in this very moment
-	}
-	p.remove(l)
-	return zero, &WaitError{Event: e.core.name, Node: en.id, Peers: en.peerIDs(), Err: cause}
 }
 
 // waitInListener makes way for other listeners if ctx is that of a listener's

@@ -72,6 +72,29 @@ func ExampleTask_OnFinish() {
 	// <nil>
 }
 
+// A wait for an answer begins before the question is emitted.
+func ExampleEvent_Expect() {
+	question, answer := task.NewEvent[int]("question"), task.NewEvent[int]("answer")
+	t := task.New[Context](task.Alone())
+	question.On(t, func(ctx context.Context, v int) error { return answer.Emit(ctx, t, v*v) })
+	t.Use(task.Step(func(ctx context.Context, _ *Context) error {
+		w := answer.Expect(t)
+		defer w.Stop()
+		if err := question.Emit(ctx, t, t.Steps()); err != nil {
+			return err
+		}
+		v, err := w.Wait(ctx)
+		fmt.Println(v)
+		return err
+	}))
+	fmt.Println(t.Run(context.Background(), task.MaxSteps(3)))
+	// Output:
+	// 0
+	// 1
+	// 4
+	// <nil>
+}
+
 func ExampleEvent_WaitFor() {
 	weights := task.NewEvent[[]float32]("weights", task.Latest())
 	t := task.New[Context](task.Alone())

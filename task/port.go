@@ -15,7 +15,7 @@ import (
 type Listener struct {
 	event, name string
 	once        bool
-	waiter      bool // it belongs to a WaitFor
+	waiter      bool // it belongs to an Expectation
 	isolated    bool
 	borrowed    bool
 	gone        atomic.Bool // Off, or a Once that was called
