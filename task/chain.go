@@ -152,10 +152,21 @@ func withName(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// catch turns a panic into a *PanicError: defer it with the name of what runs.
-func catch(ctx context.Context, name func() string, err *error) {
+// errExited says that something, such as t.FailNow of a test, has ended the goroutine
+// of what has this name.
+func errExited(name string) error {
+	return fmt.Errorf("%s ended its goroutine (runtime.Goexit): return an error instead", name)
+}
+
+// catch turns a panic into a *PanicError: defer it with the name of what runs. If
+// neither a panic nor a return ends that, it is runtime.Goexit: then no error can be
+// returned, and exited, if it is not nil, is called with it instead.
+func catch(ctx context.Context, name func() string, err *error, returned *bool, exited func(error)) {
 	v := recover()
 	if v == nil {
+		if exited != nil && !*returned {
+			exited(errExited(name()))
+		}
 		return
 	}
 	if pe, ok := v.(*PanicError); ok {

@@ -58,18 +58,16 @@ func Version(ctx context.Context) uint64 {
 }
 
 // recovered reports a panic of the listener that r was calling. Without a value
-// the listener ended its goroutine, as runtime.Goexit does: then the goroutine
-// is lost, and another runner takes over.
+// the listener ended its goroutine, as runtime.Goexit does: then r goes on in another.
 func (r *runner) recovered(v any) {
 	w := r.claim[r.at].box.work
 	if v == nil {
-		w.panicked(r, errors.New("the listener ended its goroutine"), nil)
-		r.d.mu.Lock()
-		r.d.handOff(r)
-		r.d.mu.Unlock()
+		w.panicked(errExited("the listener"), nil)
+		r.d.wg.Add(1) // before the wg.Done of this goroutine
+		go r.resume()
 		return
 	}
-	w.panicked(r, v, debug.Stack())
+	w.panicked(panicValue(v), debug.Stack())
 }
 
 // failed reports what a listener returned or panicked with. An isolated listener

@@ -89,8 +89,8 @@ type work interface {
 	ready() int
 	// run runs r.left messages and returns false if r lost its claim meanwhile.
 	run(r *runner) bool
-	// panicked reports a panic of the listener that r was calling.
-	panicked(r *runner, value any, stack []byte)
+	// panicked reports that the listener which was called last did not return.
+	panicked(err error, stack []byte)
 	// hearing names the event, and the listener that was called last.
 	hearing() (event, listener string)
 }
@@ -253,13 +253,35 @@ func (d *dispatcher) handOff(r *runner) {
 // loop is the life of a runner.
 func (r *runner) loop() {
 	defer r.d.wg.Done()
+	r.serve()
+}
+
+// serve claims and runs until r has ended.
+func (r *runner) serve() {
 	for r.next() {
-		for !r.runClaim() {
-		}
-		if r.pos.Load() < 0 {
-			r.own()
+		if r.runAll() {
 			return
 		}
+	}
+}
+
+// runAll runs what r has claimed, panics included, and what it owns after it has lost
+// its claim: then r has ended.
+func (r *runner) runAll() (ended bool) {
+	for !r.runClaim() {
+	}
+	if r.pos.Load() < 0 {
+		r.own()
+		return true
+	}
+	return false
+}
+
+// resume is the rest of the life of a runner, in the middle of a message.
+func (r *runner) resume() {
+	defer r.d.wg.Done()
+	if !r.runAll() {
+		r.serve()
 	}
 }
 

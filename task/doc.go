@@ -68,5 +68,7 @@
 //
 // Mistakes of assembly panic with "task: what". What can happen at run time is an
 // error: [ErrNotStarted], [ErrClosed], [ErrFinished], [ErrPreempted],
-// [*ListenerError], [*PanicError], [*WaitError], [*RemoteError].
+// [*ListenerError], [*PanicError], [*WaitError], [*RemoteError]. A step or a hook
+// that ends the goroutine of Run by runtime.Goexit fails the task too: the hooks and
+// the other nodes receive the error, and the log has it, as Run cannot return it.
 package task

@@ -36,6 +36,7 @@ type engine struct {
 	drained  atomic.Bool // nothing more can be sent to other nodes
 	busDown  atomic.Bool
 	leaves   atomic.Bool // this node ends, and the others go on without it
+	exits    atomic.Bool // a step or a hook has ended Run's goroutine
 
 	base context.Context // of listeners; set by start
 
@@ -333,13 +334,10 @@ func (e *engine) stopRunners(ctx context.Context) error {
 func (e *engine) runHooks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, engineKey{}, e), e.cfg.hooks)
 	defer cancel()
-	e.mu.Lock()
-	hooks := e.hooks
-	e.mu.Unlock()
 	var errs []error
 	o, _ := e.result()
-	for _, h := range hooks {
-		if err := runHook(ctx, h, o); err != nil {
+	for h := e.nextHook(); h != nil; h = e.nextHook() {
+		if err := e.runHook(ctx, h, o); err != nil {
 			errs = append(errs, fmt.Errorf("on finish: %w", err))
 		}
 	}
@@ -348,7 +346,25 @@ func (e *engine) runHooks(ctx context.Context) {
 	}
 }
 
-func runHook(ctx context.Context, h hook, o Outcome) (err error) {
-	defer catch(ctx, func() string { return funcName(h) }, &err)
-	return h(ctx, o)
+func (e *engine) nextHook() (h hook) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.hooks) > 0 {
+		h, e.hooks = e.hooks[0], e.hooks[1:]
+	}
+	return h
+}
+
+func (e *engine) runHook(ctx context.Context, h hook, o Outcome) (err error) {
+	returned := false
+	defer catch(ctx, func() string { return funcName(h) }, &err, &returned, e.exited)
+	err = h(ctx, o)
+	returned = true
+	return err
+}
+
+// exited fails the task whose Run cannot return any more.
+func (e *engine) exited(err error) {
+	e.fail(err)
+	e.exits.Store(true)
 }

@@ -405,8 +405,8 @@ func (p *port[T]) call(s *slot[T]) {
 	p.calling = nil
 }
 
-func (p *port[T]) panicked(_ *runner, value any, stack []byte) {
-	p.failed(&p.calling[p.next-1].Listener, panicValue(value), stack)
+func (p *port[T]) panicked(err error, stack []byte) {
+	p.failed(&p.calling[p.next-1].Listener, err, stack)
 }
 
 func (p *port[T]) hearing() (event, listener string) {

@@ -232,9 +232,25 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 			return err
 		}
 	}
+	defer t.exit(ctx)
 	t.loop(ctx)
+	return t.finish(ctx)
+}
+
+// finish runs the hooks and ends the task.
+func (t *Task[C]) finish(ctx context.Context) error {
 	t.en.runHooks(context.WithoutCancel(ctx))
 	return t.en.end(ctx, len(t.ms) > 0)
+}
+
+// exit finishes a Run whose goroutine a step or a hook has ended. The error has no
+// caller that it could be returned to.
+func (t *Task[C]) exit(ctx context.Context) {
+	if !t.en.exits.Swap(false) {
+		return
+	}
+	defer t.exit(ctx) // one of the remaining hooks may do the same
+	t.en.log.Error("run does not return", "node", t.en.id, "err", t.finish(ctx))
 }
 
 func (t *Task[C]) build() {
