@@ -38,6 +38,14 @@ type Observer interface {
 	Observe(fn func() Snapshot)
 }
 
+// Claimer is what a Node may be besides: [New] claims the node for its task, and
+// panics if it was claimed before. A node carries one task in its life, as the other
+// nodes take leave of it at the end of the run.
+type Claimer interface {
+	// Claim reports whether it is the first call.
+	Claim() bool
+}
+
 // Codec prepares the encoding of payload types.
 type Codec interface {
 	// Payload prepares the encoding of one type. It fails for a type that

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -23,8 +24,13 @@ type Task[C any] struct {
 }
 
 // New makes a task on a node. It does no I/O and starts nothing. Fields of C with
-// the tag `task:"keep"` survive the renewal of the context.
+// the tag `task:"keep"` survive the renewal of the context. A node carries one task,
+// alone and in a job: a second New on it panics. To train and then evaluate, do both in
+// one task, by step or by role, or run two jobs.
 func New[C any](node Node, opts ...Option) *Task[C] {
+	if c, ok := node.(Claimer); ok && !c.Claim() {
+		panic(fmt.Sprintf("task: New: node.%d carries one task, and has had it: do all in one task, by step or by role, or run a second job", node.ID()))
+	}
 	t := &Task[C]{en: newEngine(node, opts), renewal: newRenewal[C]()}
 	t.en.steps = &t.steps
 	if o, ok := node.(Observer); ok {
