@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ditask/ditask/parallel"
@@ -311,6 +312,65 @@ func TestExpectBeforeTheEmitHearsEveryAnswer(t *testing.T) {
 			})
 			if err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDropsAreCountedWhereTheyHappen floods a listener that does not return: what its
+// node cannot hold is dropped at the sender, by peer.
+func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
+	const n, queue = 100, 8
+	for reason, ev := range map[string]*task.Event[int]{
+		task.DropReasonOldest: task.NewEvent[int]("lossy", task.DropOldest(queue)),
+		task.DropReasonNewest: task.NewEvent[int]("lossy", task.DropNewest(queue)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			heard := 0
+			var stats [2]task.EventStats
+			step := func(ctx context.Context, tk *task.Task[struct{}]) error {
+				for i := range n {
+					if err := ev.Emit(ctx, tk, i); err != nil {
+						return err
+					}
+				}
+				return wait(ctx, time.After(10*time.Second))
+			}
+			tasks := [2]*task.Task[struct{}]{}
+			cfg := parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}
+			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
+				tk := task.New[struct{}](node)
+				tasks[node.ID()] = tk
+				if node.ID() == 1 {
+					ev.On(tk, func(context.Context, int) error { heard++; time.Sleep(time.Second / 4); return nil })
+				}
+				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+					if node.ID() == 0 {
+						return step(ctx, tk)
+					}
+					return wait(ctx, make(chan int))
+				}))
+				if node.ID() == 0 {
+					return tk.Run(ctx, task.MaxSteps(1))
+				}
+				return tk.Run(ctx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, tk := range tasks {
+				for _, s := range tk.Stats() {
+					if s.Event == "lossy" {
+						stats[i] = s
+					}
+				}
+			}
+			if len(stats[0].Unsent) != 1 {
+				t.Fatalf("%s: sender %+v", reason, stats[0])
+			}
+			u := stats[0].Unsent[0]
+			if sum := int(u.Dropped[reason]+stats[1].Dropped[reason]) + heard; u.Peer != 1 || u.Dropped[reason] == 0 || sum != n {
+				t.Errorf("%s: %d of %d are counted; sender %+v, receiver %+v", reason, sum, n, stats[0], stats[1])
 			}
 		})
 	}

@@ -113,13 +113,14 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if len(opts) > 0 {
 		local, remote, match = route(en, remote, opts)
 	}
-	version := p.emitted.Add(1)
 	heard := !local
 	if local && p.listened.Load() {
 		heard = true
-		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, version: version, head: head}); err != nil {
+		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, head: head}); err != nil {
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
+	} else {
+		p.emitted.Add(1)
 	}
 	if remote && p.channel.Listened() {
 		heard = true
@@ -127,10 +128,19 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
 	}
-	if !heard && len(opts) == 0 && !e.core.internal && p.unheard.CompareAndSwap(false, true) {
-		en.log.Warn("event has no listener on any node", "event", e.core.name, "node", en.id)
+	if !heard && len(opts) == 0 {
+		p.reportUnheard()
 	}
 	return nil
+}
+
+// reportUnheard logs once that nobody listens to the event. It does not if there was
+// a listener before, such as a Once that has fired.
+func (p *port[T]) reportUnheard() {
+	if p.core.internal || p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
+		return
+	}
+	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)
 }
 
 // route works out whom the options reach.

@@ -64,13 +64,14 @@ type port[T any] struct {
 	outbox  sync.Pool    // of *outbox[T]
 	scratch sync.Pool    // of *slot[T]: a place for what arrives
 
-	emitted  atomic.Uint64
-	refused  atomic.Uint64 // messages that arrived when nobody listened
-	noOne    atomic.Uint64 // messages that were queued, but whose listeners had gone
-	isolated atomic.Uint64 // calls that dropped an isolated listener
-	unheard  atomic.Bool   // it was reported that nobody listens
-	listened atomic.Bool   // there is a listener
-	borrowed atomic.Bool   // and all of them only borrow
+	emitted      atomic.Uint64
+	refused      atomic.Uint64 // messages that arrived when nobody listened
+	noOne        atomic.Uint64 // messages that were queued, but whose listeners had gone
+	isolated     atomic.Uint64 // calls that dropped an isolated listener
+	unheard      atomic.Bool   // it was reported that nobody listens
+	listened     atomic.Bool   // there is a listener
+	everListened atomic.Bool   // there is one, or was
+	borrowed     atomic.Bool   // and all of them only borrow
 
 	listeners   atomic.Pointer[[]*listener[T]]
 	listenersMu sync.Mutex // held to change listeners, and to announce it
@@ -213,13 +214,15 @@ func (p *port[T]) setListeners(list []*listener[T]) {
 	p.borrowed.Store(!slices.ContainsFunc(list, func(l *listener[T]) bool { return !l.borrowed }))
 	if on := len(list) > 0; on != p.listened.Load() {
 		p.listened.Store(on)
+		p.everListened.Store(true)
 		if p.channel != nil {
 			p.channel.Listen(on)
 		}
 	}
 }
 
-// emitLocal queues a message of this node, waiting while the mailbox is full.
+// emitLocal queues a message of this node, waiting while the mailbox is full. It
+// numbers the message as it is queued, so that versions rise in the mailbox.
 func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 	d := p.en.d
 	d.mu.Lock()
@@ -243,10 +246,12 @@ func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 			r.blockedOn = nil
 		}
 		if err != nil {
+			p.emitted.Add(1)
 			d.mu.Unlock()
 			return err
 		}
 	}
+	s.version = p.emitted.Add(1)
 	dropped := p.put(&s)
 	d.mu.Unlock()
 	returnCredit(dropped)
@@ -276,10 +281,6 @@ func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 	switch p.core.policy {
 	case DeliverLatest:
 		last := p.last[s.from]
-		if s.credit == nil && s.version < last { // another emitter of this node was quicker
-			p.skipped++
-			return creditSum{}
-		}
 		if last > 0 && s.version > last+1 && s.credit != nil {
 			p.skipped += s.version - last - 1
 		}

@@ -177,7 +177,11 @@ func (t *Task[C]) Off(glob string) {
 }
 
 // Stats returns what became of each event on this task, by name.
-func (t *Task[C]) Stats() []EventStats { return t.en.stats() }
+func (t *Task[C]) Stats() []EventStats {
+	all := t.en.stats()
+	t.en.unsent(all)
+	return all
+}
 
 // Start connects to the other nodes and returns when all are ready: from then on
 // events can be emitted and waited for. Run calls it if it was not called.
