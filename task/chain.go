@@ -36,6 +36,24 @@ func Step[C any](fn func(ctx context.Context, c *C) error) Middleware[C] {
 	}
 }
 
+// Name gives m a name for errors, for a [PanicError] and for wrappers, such as those
+// that measure or trace. Without it a middleware has the name of the function that made
+// it, such as "rl.Collect", which is "main.play" for all that were written in one
+// function. A name that is empty panics.
+func Name[C any](name string, m Middleware[C]) Middleware[C] {
+	if name == "" || m == nil {
+		panic("task: Name needs a name and a middleware")
+	}
+	_, lock := describe(m)
+	return func(ctx context.Context, c *C, next Next) error {
+		if p, ok := ctx.(*probe); ok {
+			p.name, p.lock = name, lock
+			return nil
+		}
+		return m(ctx, c, next)
+	}
+}
+
 // link is one middleware in a frame.
 type link[C any] struct {
 	m      Middleware[C]

@@ -52,6 +52,18 @@ func ExampleTask_Use() {
 	// <nil>
 }
 
+// Two middleware of one function have names of their own in errors and figures.
+func ExampleName() {
+	t := task.New[Context](task.Alone())
+	t.Use(
+		task.Name("collect", task.Step(func(context.Context, *Context) error { return nil })),
+		task.Name("learn", task.Step(func(context.Context, *Context) error { return errors.New("loss is NaN") })),
+	)
+	fmt.Println(t.Run(context.Background()))
+	// Output:
+	// step 1: learn: loss is NaN
+}
+
 func ExampleTask_OnFinish() {
 	t := task.New[Context](task.Alone())
 	t.Use(task.Step(func(_ context.Context, c *Context) error {

@@ -434,6 +434,8 @@ func TestAssemblyMistakesPanic(t *testing.T) {
 		"task: MaxSteps is negative":      func() { MaxSteps(-1) },
 		"task: ByID without a role":       func() { ByID() },
 		"task: Locked needs a lock":       func() { Locked(nil, nop) },
+		"task: Name needs a name and":     func() { Name("", nop) },
+		"task: Name needs a name":         func() { Name[empty]("x", nil) },
 		"task: Fail with a nil error":     func() { New[empty](Alone()).Fail(nil) },
 		"task: an event that drops needs": func() { DropOldest(0) },
 		"task: a wrapper returned nil for ta": func() {
