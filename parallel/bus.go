@@ -90,6 +90,24 @@ func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 
 // one and they have acknowledged all that was sent.
 func (n *Node) hasTold() bool { return n.bus != nil && !n.bus.Recovers() && n.bus.drained.Load() }
 
+// Unsent is what the router has counted, with all peers that there were.
+func (b *bus) Unsent() []task.Unsent {
+	var all []task.Unsent
+	for _, s := range b.r.Stats().Streams {
+		u := task.Unsent{Event: s.Event, Peer: s.Peer, Dropped: map[string]uint64{}, Skipped: s.Replaced}
+		drops := map[string]uint64{task.DropReasonOldest: s.Oldest, task.DropReasonNewest: s.Newest, task.DropReasonGone: s.Abandoned}
+		for reason, n := range drops {
+			if n > 0 {
+				u.Dropped[reason] = n
+			}
+		}
+		if len(u.Dropped) > 0 || u.Skipped > 0 {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
 func (b *bus) Abandon() error { return b.end(b.r.Abandon) }
 
 func (b *bus) end(leave func() error) error {
@@ -109,6 +127,8 @@ type channel struct{ c *router.Channel }
 
 func (c channel) Listen(on bool) { c.c.Listen(on) }
 func (c channel) Listened() bool { return c.c.Listened() }
+
+func (c channel) EverListened() bool { return c.c.EverListened() }
 
 func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task.Peer) bool) (int, error) {
 	var accept func(router.Peer) bool

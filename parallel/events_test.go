@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ditask/ditask/parallel"
@@ -274,5 +275,103 @@ func TestE1OtherShapeIsRefusedWithBothSchemas(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("want %q in: %v", want, err)
 		}
+	}
+}
+
+// TestExpectBeforeTheEmitHearsEveryAnswer asks both other nodes again and again. A
+// WaitFor after the emit would lose nearly every answer.
+func TestExpectBeforeTheEmitHearsEveryAnswer(t *testing.T) {
+	for _, topology := range []string{"mesh", "star"} {
+		t.Run(topology, func(t *testing.T) {
+			const rounds = 200
+			asker := 1 // in a star a leaf, whose answers come from the hub and by it
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cfg := parallel.Config{Nodes: 3, Topology: topology, Logger: slog.New(slog.DiscardHandler)}
+			err := parallel.Run(ctx, cfg, func(ctx context.Context, node *parallel.Node) error {
+				tk := task.New[struct{}](node)
+				if node.ID() != asker {
+					small.On(tk, func(ctx context.Context, v int) error { return reply.Emit(ctx, tk, v, task.OnlyRemote()) })
+					tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { return wait(ctx, make(chan int)) }))
+					return tk.Run(ctx)
+				}
+				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+					for _, id := range []int{0, 2} {
+						w := reply.Expect(tk, func(ctx context.Context, v int) bool { return v == tk.Steps() && task.Sender(ctx) == id })
+						defer w.Stop()
+						if err := small.Emit(ctx, tk, tk.Steps()); err != nil {
+							return err
+						}
+						if _, err := w.Wait(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+				return tk.Run(ctx, task.MaxSteps(rounds))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDropsAreCountedWhereTheyHappen floods a listener that does not return: what its
+// node cannot hold is dropped at the sender, by peer.
+func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
+	const n, queue = 100, 8
+	for reason, ev := range map[string]*task.Event[int]{
+		task.DropReasonOldest: task.NewEvent[int]("lossy", task.DropOldest(queue)),
+		task.DropReasonNewest: task.NewEvent[int]("lossy", task.DropNewest(queue)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			heard := 0
+			var stats [2]task.EventStats
+			step := func(ctx context.Context, tk *task.Task[struct{}]) error {
+				for i := range n {
+					if err := ev.Emit(ctx, tk, i); err != nil {
+						return err
+					}
+				}
+				return wait(ctx, time.After(10*time.Second))
+			}
+			tasks := [2]*task.Task[struct{}]{}
+			cfg := parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}
+			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
+				tk := task.New[struct{}](node)
+				tasks[node.ID()] = tk
+				if node.ID() == 1 {
+					ev.On(tk, func(context.Context, int) error { heard++; time.Sleep(time.Second / 4); return nil })
+				}
+				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+					if node.ID() == 0 {
+						return step(ctx, tk)
+					}
+					return wait(ctx, make(chan int))
+				}))
+				if node.ID() == 0 {
+					return tk.Run(ctx, task.MaxSteps(1))
+				}
+				return tk.Run(ctx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, tk := range tasks {
+				for _, s := range tk.Stats() {
+					if s.Event == "lossy" {
+						stats[i] = s
+					}
+				}
+			}
+			if len(stats[0].Unsent) != 1 {
+				t.Fatalf("%s: sender %+v", reason, stats[0])
+			}
+			u := stats[0].Unsent[0]
+			if sum := int(u.Dropped[reason]+stats[1].Dropped[reason]) + heard; u.Peer != 1 || u.Dropped[reason] == 0 || sum != n {
+				t.Errorf("%s: %d of %d are counted; sender %+v, receiver %+v", reason, sum, n, stats[0], stats[1])
+			}
+		})
 	}
 }

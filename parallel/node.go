@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ditask/ditask/parallel/control"
@@ -27,6 +28,8 @@ type Node struct {
 	codec  codec
 	bus    *bus      // nil for a lone node
 	replay *replayer // instead of a bus, in a replay
+
+	claimed atomic.Bool // a task was made on it
 
 	began time.Time
 	ready chan struct{} // closed when the node is connected to those that it expects
@@ -128,6 +131,9 @@ func (n *Node) Barrier(ctx context.Context, name string) error {
 	}
 	return n.bus.r.Barrier(ctx, name)
 }
+
+// Claim is called by task.New, and is true for the first task of the node only.
+func (n *Node) Claim() bool { return !n.claimed.Swap(true) }
 
 // Observe is called by the node's task: fn says how it is doing.
 func (n *Node) Observe(fn func() task.Snapshot) {

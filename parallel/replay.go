@@ -291,6 +291,8 @@ func (c *replayChannel) Listen(on bool) {
 // Listened is true, so that what the node emits is encoded as it was.
 func (c *replayChannel) Listened() bool { return true }
 
+func (c *replayChannel) EverListened() bool { return true }
+
 // Send counts the peers that the message would go to.
 func (c *replayChannel) Send(ctx context.Context, _ *task.Buffer, match func(task.Peer) bool) (int, error) {
 	n := 0
@@ -340,7 +342,10 @@ func (r *replayer) Close() error {
 	return nil
 }
 
-// Recovers is false: who is looked at stays down.
+// Unsent is nothing: a replay sends to no node.
+func (r *replayer) Unsent() []task.Unsent { return nil }
+
+// Recovers is false: a node that is replayed is not started again.
 func (r *replayer) Recovers() bool { return false }
 
 // Abandon is Close.

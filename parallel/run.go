@@ -28,9 +28,10 @@ type Config struct {
 	Logger   *slog.Logger  // slog.Default() if nil
 }
 
-// Run makes all nodes of a job in this process and runs fn in each, over a
-// network in memory. It returns when all have ended; the error joins theirs, each
-// with its node.
+// Run makes all nodes of a job in this process and runs fn in each, in a goroutine for
+// each, over a network in memory. It returns when all have ended; the error joins
+// theirs, each with its node. A function that ends its goroutine by runtime.Goexit has
+// failed.
 func Run(ctx context.Context, cfg Config, fn Func) error {
 	if cfg.Nodes < 0 {
 		return fmt.Errorf("parallel: %d nodes", cfg.Nodes)
@@ -91,25 +92,35 @@ type PanicError struct {
 // Error is the value and the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// call runs fn and leaves nothing of the node open.
-func call(ctx context.Context, n *Node, fn Func) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{v, debug.Stack()}
-		}
-		if n.bus != nil {
-			leave := n.bus.Close
-			if err != nil && !errors.Is(err, task.ErrPreempted) && n.bus.Recovers() {
-				leave = n.bus.Abandon
+// errExited is the error of a function that neither returned nor panicked.
+var errExited = errors.New("the node's function ended its goroutine (runtime.Goexit, as FailNow of a test does): return an error instead")
+
+// call runs fn, in a goroutine that it may end, and leaves nothing of the node open.
+func call(ctx context.Context, n *Node, fn Func) error {
+	done := make(chan error, 1) // one result
+	go func() {
+		err := errExited
+		defer func() {
+			if v := recover(); v != nil {
+				err = &PanicError{v, debug.Stack()}
 			}
-			err = errors.Join(err, leave())
-		}
-		if n.replay != nil {
-			err = errors.Join(err, n.replay.Close())
-		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", n.name(), err)
-		}
+			done <- err
+		}()
+		err = fn(ctx, n)
 	}()
-	return fn(ctx, n)
+	err := <-done
+	if n.bus != nil {
+		leave := n.bus.Close
+		if err != nil && !errors.Is(err, task.ErrPreempted) && n.bus.Recovers() {
+			leave = n.bus.Abandon
+		}
+		err = errors.Join(err, leave())
+	}
+	if n.replay != nil {
+		err = errors.Join(err, n.replay.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.name(), err)
+	}
+	return nil
 }

@@ -19,7 +19,8 @@ type channel struct {
 	targets atomic.Pointer[[]*outStream] // of the peers that listen
 	unfed   atomic.Uint64                // messages that came while this node did not listen
 
-	listens atomic.Bool // this node listens
+	listens  atomic.Bool // this node listens
+	listened atomic.Bool // a peer listens, or has listened
 
 	mu     sync.Mutex
 	newest pending // under Latest: what late joiners receive
@@ -93,6 +94,9 @@ func (c *Channel) Listen(on bool) {
 func (c *Channel) Listened() bool {
 	return len(*c.c.targets.Load()) > 0 || c.c.spec.Delivery == Latest
 }
+
+// EverListened reports whether any peer has listened to the event.
+func (c *Channel) EverListened() bool { return c.c.listened.Load() }
 
 // Send hands payload to every listening peer that match accepts (nil accepts
 // all) and returns the number of peers addressed. payload may be reused when

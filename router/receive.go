@@ -277,6 +277,9 @@ func (r *Router) retarget(c *channel) {
 	}
 	slices.SortFunc(targets, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
 	c.targets.Store(&targets)
+	if len(targets) > 0 {
+		c.listened.Store(true)
+	}
 	if c.spec.Delivery == Latest {
 		for _, o := range begun {
 			o.offerNewest()

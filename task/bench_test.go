@@ -104,8 +104,9 @@ func BenchmarkEmit(b *testing.B) {
 // sink is a channel to nowhere, with one listener.
 type sink struct{ n int }
 
-func (s *sink) Listen(bool)    {}
-func (s *sink) Listened() bool { return true }
+func (s *sink) Listen(bool)        {}
+func (s *sink) Listened() bool     { return true }
+func (s *sink) EverListened() bool { return true }
 func (s *sink) Send(context.Context, *Buffer, func(Peer) bool) (int, error) {
 	s.n++
 	return 1, nil

@@ -36,6 +36,24 @@ func Step[C any](fn func(ctx context.Context, c *C) error) Middleware[C] {
 	}
 }
 
+// Name gives m a name for errors, for a [PanicError] and for wrappers, such as those
+// that measure or trace. Without it a middleware has the name of the function that made
+// it, such as "rl.Collect", which is "main.play" for all that were written in one
+// function. A name that is empty panics.
+func Name[C any](name string, m Middleware[C]) Middleware[C] {
+	if name == "" || m == nil {
+		panic("task: Name needs a name and a middleware")
+	}
+	_, lock := describe(m)
+	return func(ctx context.Context, c *C, next Next) error {
+		if p, ok := ctx.(*probe); ok {
+			p.name, p.lock = name, lock
+			return nil
+		}
+		return m(ctx, c, next)
+	}
+}
+
 // link is one middleware in a frame.
 type link[C any] struct {
 	m      Middleware[C]
@@ -152,10 +170,21 @@ func withName(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// catch turns a panic into a *PanicError: defer it with the name of what runs.
-func catch(ctx context.Context, name func() string, err *error) {
+// errExited says that something, such as t.FailNow of a test, has ended the goroutine
+// of what has this name.
+func errExited(name string) error {
+	return fmt.Errorf("%s ended its goroutine (runtime.Goexit): return an error instead", name)
+}
+
+// catch turns a panic into a *PanicError: defer it with the name of what runs. If
+// neither a panic nor a return ends that, it is runtime.Goexit: then no error can be
+// returned, and exited, if it is not nil, is called with it instead.
+func catch(ctx context.Context, name func() string, err *error, returned *bool, exited func(error)) {
 	v := recover()
 	if v == nil {
+		if exited != nil && !*returned {
+			exited(errExited(name()))
+		}
 		return
 	}
 	if pe, ok := v.(*PanicError); ok {

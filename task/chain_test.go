@@ -310,3 +310,62 @@ func TestStepAllocatesNothing(t *testing.T) {
 		t.Errorf("count %d after %d steps", c.Count, tk.Steps())
 	}
 }
+
+func TestNamedMiddleware(t *testing.T) {
+	pass := func(ctx context.Context, _ *empty, next Next) error { return next(ctx) }
+	var lock Lock
+	for name, tc := range map[string]struct {
+		m    Middleware[empty]
+		want string
+	}{
+		"step":            {Name("collect", Step(failingStep)), "step 1: collect: boom"},
+		"middleware":      {Name("collect", Middleware[empty](func(context.Context, *empty, Next) error { return errors.New("boom") })), "step 1: collect: boom"},
+		"in a group":      {Serial(pass, Name("collect", Step(failingStep))), "step 1: task.Serial(task.TestNamedMiddleware, collect): collect: boom"},
+		"a group":         {Name("collect", Serial(pass, Step(failingStep))), "step 1: collect: task.failingStep: boom"},
+		"in a concurrent": {Parallel(pass, Name("collect", Step(failingStep))), "step 1: task.Parallel(task.TestNamedMiddleware, collect): collect: boom"},
+		"named twice":     {Name("collect", Name("inner", Step(failingStep))), "step 1: collect: boom"},
+		"locked":          {Locked(&lock, Name("collect", Step(failingStep))), "step 1: collect: boom"},
+		"under a lock":    {Name("collect", Locked(&lock, Step(failingStep))), "step 1: collect: boom"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tk := New[empty](Alone())
+			tk.Use(tc.m)
+			var wrapped string
+			tk.Wrap(func(name string, m Middleware[empty]) Middleware[empty] { wrapped = name; return m })
+			if err := tk.Run(t.Context()); err == nil || err.Error() != tc.want {
+				t.Errorf("error %v, want %s", err, tc.want)
+			}
+			if !strings.Contains(tc.want, "step 1: "+wrapped+": ") {
+				t.Errorf("a wrapper sees %q", wrapped)
+			}
+		})
+	}
+	tk := New[empty](Alone())
+	tk.Use(Name("collect", Step(func(context.Context, *empty) error { panic("ouch") })))
+	if pe, ok := errors.AsType[*PanicError](tk.Run(t.Context())); !ok || pe.Name != "collect" {
+		t.Errorf("%v", pe)
+	}
+	if _, l := describe(Name("collect", Locked(&lock, Step(failingStep)))); l != &lock {
+		t.Error("the lock is lost")
+	}
+}
+
+// TestT6AsyncKeepsTheErrorOfAnyMember puts the failing one first, in the middle and
+// last, as a step and as an onion that fails in its backward half.
+func TestT6AsyncKeepsTheErrorOfAnyMember(t *testing.T) {
+	boom := errors.New("boom")
+	pass := func(ctx context.Context, _ *empty, next Next) error { return next(ctx) }
+	late := func(ctx context.Context, _ *empty, next Next) error { return errors.Join(next(ctx), boom) }
+	nop := Step(func(context.Context, *empty) error { return nil })
+	for at := range 5 {
+		for name, bad := range map[string]Middleware[empty]{"step": failing(boom, 0), "backward": late} {
+			for _, good := range []Middleware[empty]{nop, pass} {
+				ms := []Middleware[empty]{good, good, good, good, good}
+				ms[at] = bad
+				if err := runOnce(t, New[empty](Alone(), Async()), ms...); !errors.Is(err, boom) || strings.Count(err.Error(), "boom") != 1 {
+					t.Errorf("%s at %d: %v", name, at, err)
+				}
+			}
+		}
+	}
+}

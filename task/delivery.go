@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// delivery is the context of a listener's call. One serves all calls of a
-// runner, so that a delivery allocates nothing.
+// delivery is the context of a listener's call. One serves all calls that a
+// runner makes for one event, so that a delivery allocates nothing.
 type delivery struct {
 	context.Context
 	r       *runner
@@ -49,7 +49,8 @@ func Sender(ctx context.Context) int {
 
 // Version returns the number of the event being heard among those of its sender
 // and name, from 1, or 0 if ctx is not that of a listener's call. It is valid
-// during the call only.
+// during the call only. The numbers of this node's events rise. So do those of another
+// node's, but where several of its goroutines emitted at once two may be exchanged.
 func Version(ctx context.Context) uint64 {
 	if dv := deliveryOf(ctx); dv != nil {
 		return dv.version
@@ -58,32 +59,30 @@ func Version(ctx context.Context) uint64 {
 }
 
 // recovered reports a panic of the listener that r was calling. Without a value
-// the listener ended its goroutine, as runtime.Goexit does: then the goroutine
-// is lost, and another runner takes over.
+// the listener ended its goroutine, as runtime.Goexit does: then r goes on in another.
 func (r *runner) recovered(v any) {
 	w := r.claim[r.at].box.work
 	if v == nil {
-		w.panicked(r, errors.New("the listener ended its goroutine"), nil)
-		r.d.mu.Lock()
-		r.d.handOff(r)
-		r.d.mu.Unlock()
+		w.panicked(errExited("the listener"), nil)
+		r.d.wg.Add(1) // before the wg.Done of this goroutine
+		go r.resume()
 		return
 	}
-	w.panicked(r, v, debug.Stack())
+	w.panicked(panicValue(v), debug.Stack())
 }
 
 // failed reports what a listener returned or panicked with. An isolated listener
 // is dropped, and failed returns true; any other ends the task.
 func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
+	if e.closing.Load() && (errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) {
+		e.log.Debug("listener cut off at the end of the run", "event", l.event, "listener", l.name, "err", err)
+		return false
+	}
 	le := &ListenerError{Event: l.event, Listener: l.name, Err: err, Stack: stack}
 	if l.isolated || e.cfg.isolate {
 		l.Off()
 		e.log.Error("isolated listener dropped", "event", l.event, "listener", l.name, "err", le)
 		return true
-	}
-	if e.closing.Load() && (errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) {
-		e.log.Debug("listener cut off at the end of the run", "event", l.event, "listener", l.name, "err", err)
-		return false
 	}
 	e.fail(le)
 	return false

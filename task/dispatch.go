@@ -57,6 +57,14 @@ type mailbox struct {
 	room      chan struct{} // closed when there is room; nil if nobody waits
 	delivered uint64
 
+	// ctx is the context of its listeners, and cancel ends it. They are set when its
+	// first message is claimed, and do not change.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// dv is what listeners get as their context. It belongs to the runner that has
+	// the mailbox, and is made when that is another one.
+	dv *delivery
+
 	busy atomic.Int64 // ns that listeners have taken
 
 	// ran is written by the runner that has the mailbox, between two settlements.
@@ -81,8 +89,10 @@ type work interface {
 	ready() int
 	// run runs r.left messages and returns false if r lost its claim meanwhile.
 	run(r *runner) bool
-	// panicked reports a panic of the listener that r was calling.
-	panicked(r *runner, value any, stack []byte)
+	// panicked reports that the listener which was called last did not return.
+	panicked(err error, stack []byte)
+	// hearing names the event, and the listener that was called last.
+	hearing() (event, listener string)
 }
 
 // dispatcher owns the runners of a task. They are started by start and by
@@ -103,6 +113,7 @@ type dispatcher struct {
 	timer   *time.Timer
 	armed   bool
 	seen    progress
+	ending  *ending // nil before the end of the run
 }
 
 // progress is what the timer saw of the current runner.
@@ -114,7 +125,6 @@ type progress struct {
 
 // runner calls listeners, one at a time.
 type runner struct {
-	delivery
 	d *dispatcher
 
 	pos    atomic.Int64 // messages of the claim that have been run; negative: claim lost
@@ -122,6 +132,9 @@ type runner struct {
 	at     int          // index of the ticket that runs
 	left   int          // messages of it that have not been run
 	owning bool         // it is slow and runs what it owns, without a claim
+
+	// Emits to other nodes by its listeners, in all.
+	sendsBegun, sendsEnded atomic.Uint64
 
 	// Written under dispatcher.mu.
 	claim     []ticket
@@ -152,7 +165,6 @@ func (d *dispatcher) start(base context.Context) {
 // run makes a new runner the current one. d.mu is held, or nobody else has d.
 func (d *dispatcher) run(touched []*mailbox) {
 	r := &runner{d: d, touched: touched}
-	r.Context, r.r = d.base, r
 	d.current, d.idle = r, false
 	d.wg.Add(1)
 	go r.loop()
@@ -241,13 +253,35 @@ func (d *dispatcher) handOff(r *runner) {
 // loop is the life of a runner.
 func (r *runner) loop() {
 	defer r.d.wg.Done()
+	r.serve()
+}
+
+// serve claims and runs until r has ended.
+func (r *runner) serve() {
 	for r.next() {
-		for !r.runClaim() {
-		}
-		if r.pos.Load() < 0 {
-			r.own()
+		if r.runAll() {
 			return
 		}
+	}
+}
+
+// runAll runs what r has claimed, panics included, and what it owns after it has lost
+// its claim: then r has ended.
+func (r *runner) runAll() (ended bool) {
+	for !r.runClaim() {
+	}
+	if r.pos.Load() < 0 {
+		r.own()
+		return true
+	}
+	return false
+}
+
+// resume is the rest of the life of a runner, in the middle of a message.
+func (r *runner) resume() {
+	defer r.d.wg.Done()
+	if !r.runAll() {
+		r.serve()
 	}
 }
 
@@ -306,6 +340,7 @@ func (d *dispatcher) claim(r *runner) {
 		if !b.touched {
 			b.touched = true
 			r.touched = append(r.touched, b)
+			d.equip(b, r)
 		}
 		r.claim = append(r.claim, ticket{box: b, n: n})
 		r.total += int64(n)
@@ -375,6 +410,7 @@ func (r *runner) own() {
 			d.mu.Unlock()
 			return
 		}
+		r.batch++ // progress
 		d.mu.Unlock()
 		r.at, r.left = 0, 1
 		for !r.runClaim() {
@@ -461,39 +497,5 @@ func (d *dispatcher) await(ctx context.Context, cond func() bool) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// quiet says that every message was run, up to listeners that are blocked in a
-// wait for an event. d.mu is held.
-func (d *dispatcher) quiet() bool {
-	for r := range d.slow {
-		if r.waiting == 0 {
-			return false
-		}
-	}
-	return d.idle
-}
-
-// empty says that every message was run and no listener is. d.mu is held.
-func (d *dispatcher) empty() bool { return d.idle && len(d.slow) == 0 }
-
-// stop ends the runners and waits for them until ctx ends.
-func (d *dispatcher) stop(ctx context.Context) error {
-	d.mu.Lock()
-	d.stopped = true
-	d.timer.Stop()
-	if d.idle {
-		d.idle = false
-		d.wake <- struct{}{}
-	}
-	d.mu.Unlock()
-	done := make(chan struct{})
-	go func() { d.wg.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

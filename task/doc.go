@@ -41,16 +41,34 @@
 // only ever answer each other with more can still fill both sides: then both say
 // in the log what they wait for.
 //
+// # Questions and answers
+//
+// A wait for an answer begins before the question is emitted, as the answer may be
+// here before Emit has returned:
+//
+//	answer := Answer.Expect(t)
+//	defer answer.Stop()
+//	if err := Question.Emit(ctx, t, q, task.To("node.1")); err != nil {
+//		return err
+//	}
+//	a, err := answer.Wait(ctx)
+//
+// [Event.WaitFor] is for a message that will come anyway, such as the next weights.
+//
 // # Concurrency
 //
 // All methods are safe for concurrent use, except those that assemble a task
 // (Use, UseFor, Wrap, Defaults), which come before Run. A Task owns
 // its runners: they have stopped when Run or Close returns, unless a listener
-// ignores its context beyond the drain timeout, which is an error naming it.
+// ignores its context beyond the drain timeout, which is an error naming it. A
+// listener that blocks at the end of a run is cut off by its context: see
+// [ListenerGrace].
 //
 // # Errors
 //
 // Mistakes of assembly panic with "task: what". What can happen at run time is an
 // error: [ErrNotStarted], [ErrClosed], [ErrFinished], [ErrPreempted],
-// [*ListenerError], [*PanicError], [*WaitError], [*RemoteError].
+// [*ListenerError], [*PanicError], [*WaitError], [*RemoteError]. A step or a hook
+// that ends the goroutine of Run by runtime.Goexit fails the task too: the hooks and
+// the other nodes receive the error, and the log has it, as Run cannot return it.
 package task

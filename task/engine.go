@@ -36,6 +36,7 @@ type engine struct {
 	drained  atomic.Bool // nothing more can be sent to other nodes
 	busDown  atomic.Bool
 	leaves   atomic.Bool // this node ends, and the others go on without it
+	exits    atomic.Bool // a step or a hook has ended Run's goroutine
 
 	base context.Context // of listeners; set by start
 
@@ -187,10 +188,17 @@ func (e *engine) latestHeard() bool {
 // sayLate logs what, if the function that it returns is not called for long.
 func (e *engine) sayLate(what string) (stop func()) {
 	l := newLate(func(waited time.Duration) {
-		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs())
+		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs(), "events", e.backlog())
 	})
 	l.start()
 	return l.stop
+}
+
+// sayBlocked logs that a listener holds the end of the run.
+func (e *engine) sayBlocked(b *mailbox, waited time.Duration) {
+	event, listener := b.work.hearing()
+	e.log.Warn("a listener blocks the end of the run: its context has ended",
+		"event", event, "listener", listener, "node", e.id, "waited", waited)
 }
 
 // failDrain bounds how long a failed task waits for the others to hear of it.
@@ -204,7 +212,8 @@ const failDrain = 5 * time.Second
 //     failure of a node that will be back; or, where they go on without this one,
 //     they are asked for what they have for it, and that is heard;
 //  4. the bus is drained while listeners still run: what was emitted on either
-//     side arrives;
+//     side arrives. From here on a listener that blocks is cut off, so that it
+//     holds no node's end: see [ListenerGrace];
 //  5. the mailboxes are drained, unless the task failed; then listeners that wait
 //     for what cannot come any more are cut off;
 //  6. the bus is closed;
@@ -221,6 +230,7 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	}
 	dctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("drain timeout of %v: %w", limit, context.DeadlineExceeded))
 	defer cancel()
+	e.d.watchEnd(min(e.cfg.listenerGrace, limit/2), limit/2, e.sayBlocked)
 	var errs []error
 	if e.bus != nil && !e.busDown.Load() {
 		errs = append(errs, e.drainBus(dctx, o, tell))
@@ -324,13 +334,10 @@ func (e *engine) stopRunners(ctx context.Context) error {
 func (e *engine) runHooks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, engineKey{}, e), e.cfg.hooks)
 	defer cancel()
-	e.mu.Lock()
-	hooks := e.hooks
-	e.mu.Unlock()
 	var errs []error
 	o, _ := e.result()
-	for _, h := range hooks {
-		if err := runHook(ctx, h, o); err != nil {
+	for h := e.nextHook(); h != nil; h = e.nextHook() {
+		if err := e.runHook(ctx, h, o); err != nil {
 			errs = append(errs, fmt.Errorf("on finish: %w", err))
 		}
 	}
@@ -339,7 +346,25 @@ func (e *engine) runHooks(ctx context.Context) {
 	}
 }
 
-func runHook(ctx context.Context, h hook, o Outcome) (err error) {
-	defer catch(ctx, func() string { return funcName(h) }, &err)
-	return h(ctx, o)
+func (e *engine) nextHook() (h hook) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.hooks) > 0 {
+		h, e.hooks = e.hooks[0], e.hooks[1:]
+	}
+	return h
+}
+
+func (e *engine) runHook(ctx context.Context, h hook, o Outcome) (err error) {
+	returned := false
+	defer catch(ctx, func() string { return funcName(h) }, &err, &returned, e.exited)
+	err = h(ctx, o)
+	returned = true
+	return err
+}
+
+// exited fails the task whose Run cannot return any more.
+func (e *engine) exited(err error) {
+	e.fail(err)
+	e.exits.Store(true)
 }

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // Event is the declaration of an event: its name, the type of its payload, and
@@ -114,13 +113,14 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if len(opts) > 0 {
 		local, remote, match = route(en, remote, opts)
 	}
-	version := p.emitted.Add(1)
 	heard := !local
 	if local && p.listened.Load() {
 		heard = true
-		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, version: version, head: head}); err != nil {
+		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, head: head}); err != nil {
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
+	} else {
+		p.emitted.Add(1)
 	}
 	if remote && p.channel.Listened() {
 		heard = true
@@ -128,10 +128,19 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
 	}
-	if !heard && len(opts) == 0 && !e.core.internal && p.unheard.CompareAndSwap(false, true) {
-		en.log.Warn("event has no listener on any node", "event", e.core.name, "node", en.id)
+	if !heard && len(opts) == 0 {
+		p.reportUnheard()
 	}
 	return nil
+}
+
+// reportUnheard logs once that nobody listens to the event. It does not if there was
+// a listener before, such as a Once that has fired.
+func (p *port[T]) reportUnheard() {
+	if p.core.internal || p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
+		return
+	}
+	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)
 }
 
 // route works out whom the options reach.
@@ -180,9 +189,12 @@ func Named(name string) ListenOption { return func(l *Listener) { l.name = name 
 func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }
 
 // On calls fn for every message of the event, until Off. Calls are never
-// concurrent, and in order per sender. fn's ctx ends when the run does; see also
-// [Sender] and [Version]. An error or panic ends the task with a
-// [*ListenerError], unless [Isolated]. A payload type that cannot travel to other
+// concurrent, and in order per sender. fn's ctx ends when the run does: at once if
+// the task fails, else when all messages have been heard, or when the listener
+// blocks for longer than [ListenerGrace] at the end. What it then returns because of
+// that, such as ctx.Err() or context.Cause(ctx), is no failure. See also [Sender] and
+// [Version]. Any other error, and a panic, ends the task with a [*ListenerError],
+// unless [Isolated]. A payload type that cannot travel to other
 // nodes, and a name that another Event has on this task, panic.
 func (e *Event[T]) On(h Host, fn func(ctx context.Context, v T) error, opts ...ListenOption) *Listener {
 	return e.listen(h, fn, false, opts)
@@ -210,46 +222,6 @@ func (e *Event[T]) listen(h Host, fn func(context.Context, T) error, once bool, 
 	}
 	p.add(l)
 	return &l.Listener
-}
-
-// WaitFor waits for the next message of the event that arrives here and returns
-// its payload. When ctx or the task ends first, it returns a [*WaitError].
-func (e *Event[T]) WaitFor(ctx context.Context, h Host) (T, error) {
-	var zero T
-	en := h.engine()
-	if err := en.usable("wait for", e.core.name); err != nil {
-		return zero, err
-	}
-	p, err := e.port(en)
-	if err != nil {
-		return zero, err
-	}
-	got := make(chan T, 1) // capacity 1: a Once is called once
-	l := &listener[T]{
-		Listener: Listener{event: e.core.name, name: "wait", once: true, waiter: true},
-		fn:       func(_ context.Context, v T) error { got <- v; return nil },
-	}
-	p.add(l)
-	defer en.d.waitInListener(ctx)()
-	say := newLate(func(waited time.Duration) {
-		en.log.Warn("still waiting for an event", "event", e.core.name, "waited", waited, "from", senders(en.id, en.peerIDs()))
-	})
-	say.start()
-	defer say.stop()
-	var cause error
-	select {
-	case v := <-got:
-		return v, nil
-	case <-ctx.Done():
-		cause = context.Cause(ctx)
-	case <-en.base.Done():
-		cause = context.Cause(en.base)
-	}
-	if !l.gone.CompareAndSwap(false, true) {
-		return <-got, nil // it was called in this very moment
-	}
-	p.remove(l)
-	return zero, &WaitError{Event: e.core.name, Node: en.id, Peers: en.peerIDs(), Err: cause}
 }
 
 // waitInListener makes way for other listeners if ctx is that of a listener's

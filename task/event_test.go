@@ -392,26 +392,6 @@ func TestE11LatestEndsOnTheNewest(t *testing.T) {
 	})
 }
 
-// TestE11LatestOfRacingEmittersNeverGoesBack queues two values in the order in
-// which two emitters of one node may come to it.
-func TestE11LatestOfRacingEmittersNeverGoesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var heard []uint64
-		tk := jobOf(t, 1, func(_ int, tk *Task[empty]) {
-			evLast.On(tk, func(ctx context.Context, _ int) error { heard = append(heard, Version(ctx)); return nil })
-		})[0]
-		p, err := evLast.port(tk.en)
-		must(t, err)
-		for _, version := range []uint64{2, 1, 3} {
-			must(t, p.emitLocal(t.Context(), slot[int]{version: version}))
-			synctest.Wait()
-		}
-		if s := tk.Stats()[0]; !slices.Equal(heard, []uint64{2, 3}) || s.Skipped != 1 {
-			t.Errorf("heard versions %d, %d skipped", heard, s.Skipped)
-		}
-	})
-}
-
 func TestE11LateJoinerHasTheNewestBeforeItsFirstStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(1)

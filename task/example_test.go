@@ -52,6 +52,18 @@ func ExampleTask_Use() {
 	// <nil>
 }
 
+// Two middleware of one function have names of their own in errors and figures.
+func ExampleName() {
+	t := task.New[Context](task.Alone())
+	t.Use(
+		task.Name("collect", task.Step(func(context.Context, *Context) error { return nil })),
+		task.Name("learn", task.Step(func(context.Context, *Context) error { return errors.New("loss is NaN") })),
+	)
+	fmt.Println(t.Run(context.Background()))
+	// Output:
+	// step 1: learn: loss is NaN
+}
+
 func ExampleTask_OnFinish() {
 	t := task.New[Context](task.Alone())
 	t.Use(task.Step(func(_ context.Context, c *Context) error {
@@ -69,6 +81,29 @@ func ExampleTask_OnFinish() {
 	fmt.Println(t.Run(context.Background()))
 	// Output:
 	// save: success solved 0 475
+	// <nil>
+}
+
+// A wait for an answer begins before the question is emitted.
+func ExampleEvent_Expect() {
+	question, answer := task.NewEvent[int]("question"), task.NewEvent[int]("answer")
+	t := task.New[Context](task.Alone())
+	question.On(t, func(ctx context.Context, v int) error { return answer.Emit(ctx, t, v*v) })
+	t.Use(task.Step(func(ctx context.Context, _ *Context) error {
+		w := answer.Expect(t)
+		defer w.Stop()
+		if err := question.Emit(ctx, t, t.Steps()); err != nil {
+			return err
+		}
+		v, err := w.Wait(ctx)
+		fmt.Println(v)
+		return err
+	}))
+	fmt.Println(t.Run(context.Background(), task.MaxSteps(3)))
+	// Output:
+	// 0
+	// 1
+	// 4
 	// <nil>
 }
 

@@ -43,6 +43,8 @@ type fakeNode struct {
 	recovers  bool // set before the task is made
 	elastic   bool
 	onLeave   func() // what the others still send
+	onDrain   func(context.Context) error
+	unsent    []Unsent
 	abandoned bool
 }
 
@@ -52,6 +54,7 @@ type fakeChannel struct {
 	deliver func(*Inbound) error
 	// Guarded by job.mu.
 	on       bool
+	ever     bool // it was on
 	sent     uint64
 	newest   []byte
 	inFlight map[int]int  // by receiver
@@ -171,6 +174,9 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 	j.drained[n.id] = true
 	j.note()
 	j.mu.Unlock()
+	if n.onDrain != nil {
+		return n.onDrain(ctx)
+	}
 	if !waitPeers {
 		return nil
 	}
@@ -185,6 +191,8 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 }
 
 func (n *fakeNode) Recovers() bool { return n.recovers }
+
+func (n *fakeNode) Unsent() []Unsent { return n.unsent }
 
 func (n *fakeNode) Elastic() bool { return n.elastic }
 
@@ -213,7 +221,7 @@ func (n *fakeNode) Close() error {
 func (c *fakeChannel) Listen(on bool) {
 	c.node.job.mu.Lock()
 	defer c.node.job.mu.Unlock()
-	c.on = on
+	c.on, c.ever = on, c.ever || on
 	c.node.job.note()
 }
 
@@ -232,6 +240,17 @@ func (c *fakeChannel) Listened() bool {
 	c.node.job.mu.Lock()
 	defer c.node.job.mu.Unlock()
 	return c.spec.Delivery == DeliverLatest || len(c.listenersLocked()) > 0
+}
+
+func (c *fakeChannel) EverListened() bool {
+	c.node.job.mu.Lock()
+	defer c.node.job.mu.Unlock()
+	for _, p := range c.node.peersLocked() {
+		if to := c.node.job.nodes[p.ID].channels[c.spec.Name]; to != nil && to.ever {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *fakeChannel) Send(ctx context.Context, buf *Buffer, match func(Peer) bool) (int, error) {

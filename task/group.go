@@ -22,7 +22,7 @@ func Serial[C any](m ...Middleware[C]) Middleware[C] {
 		}
 		f := frames.Get().(*frame[C])
 		f.c, f.rest, f.origin = c, next, -1
-		defer catch(ctx, func() string { return f.links[f.at].name }, &err)
+		defer catch(ctx, func() string { return f.links[f.at].name }, &err, nil, nil)
 		err = f.named(f.run(ctx, 0))
 		f.c, f.rest = nil, nil
 		frames.Put(f)
@@ -115,9 +115,9 @@ func runMember[C any](ctx context.Context, f *fan, m *member, l *link[C], c *C) 
 	defer m.arrive()
 	defer leavePlace(ctx, l.lock)
 	defer func() { f.note(m.err) }()
-	m.err = errors.New(l.name + " ended its goroutine") // stays if runtime.Goexit ends it
+	m.err = errExited(l.name) // stays if it is so
 	m.err = func() (err error) {
-		defer catch(ctx, func() string { return l.name }, &err)
+		defer catch(ctx, func() string { return l.name }, &err, nil, nil)
 		return l.m(ctx, c, func(context.Context) error {
 			m.once.Do(func() { m.waiting = true; close(m.arrived) })
 			<-m.turn // closed when the fan returns at the latest

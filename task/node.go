@@ -38,6 +38,14 @@ type Observer interface {
 	Observe(fn func() Snapshot)
 }
 
+// Claimer is what a Node may be besides: [New] claims the node for its task, and
+// panics if it was claimed before. A node carries one task in its life, as the other
+// nodes take leave of it at the end of the run.
+type Claimer interface {
+	// Claim reports whether it is the first call.
+	Claim() bool
+}
+
 // Codec prepares the encoding of payload types.
 type Codec interface {
 	// Payload prepares the encoding of one type. It fails for a type that
@@ -99,6 +107,9 @@ type Bus interface {
 	Recovers() bool
 	// Abandon is Close for that case: no leave is taken.
 	Abandon() error
+	// Unsent counts the messages of this node that were given up before they were on
+	// their way to a peer, by event and peer. It may be called after Close.
+	Unsent() []Unsent
 }
 
 // Channel is one declared event on a Bus.
@@ -108,6 +119,9 @@ type Channel interface {
 	// Listened reports whether any other node listens to the event now. It is
 	// cheap: a caller asks before it encodes.
 	Listened() bool
+	// EverListened reports whether any other node has listened to the event since this
+	// one knows it.
+	EverListened() bool
 	// Send hands payload to every listening peer that match accepts (nil
 	// accepts all) and returns the number of peers addressed. A bus that keeps
 	// payload beyond the call retains it. On a Reliable channel Send blocks

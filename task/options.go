@@ -14,7 +14,10 @@ type config struct {
 	drain   time.Duration
 	hooks   time.Duration
 	grace   time.Duration
-	tracer  Tracer // nil: none
+
+	listenerGrace time.Duration
+
+	tracer Tracer // nil: none
 }
 
 type labelRoles struct {
@@ -62,8 +65,16 @@ func HookTimeout(d time.Duration) Option { return func(c *config) { c.hooks = d 
 // once when the finish comes from another node. The default is 1 s.
 func FinishGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
+// ListenerGrace bounds how long a listener may take over one message once this
+// node's step loop and hooks have ended. After it the context of this event's
+// listeners ends with [ErrFinished], for this message and those that follow, and the
+// log names event and listener. A listener that does not look at its context goes on
+// to hear every message. While a listener waits in [Event.WaitFor] or in an Emit, the
+// bound is half of the drain timeout. The default is 1 s.
+func ListenerGrace(d time.Duration) Option { return func(c *config) { c.listenerGrace = d } }
+
 func newConfig(opts []Option) *config {
-	c := &config{drain: 30 * time.Second, hooks: 30 * time.Second, grace: time.Second}
+	c := &config{drain: 30 * time.Second, hooks: 30 * time.Second, grace: time.Second, listenerGrace: time.Second}
 	for _, o := range opts {
 		o(c)
 	}

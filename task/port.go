@@ -15,7 +15,7 @@ import (
 type Listener struct {
 	event, name string
 	once        bool
-	waiter      bool // it belongs to a WaitFor
+	waiter      bool // it belongs to an Expectation
 	isolated    bool
 	borrowed    bool
 	gone        atomic.Bool // Off, or a Once that was called
@@ -64,13 +64,14 @@ type port[T any] struct {
 	outbox  sync.Pool    // of *outbox[T]
 	scratch sync.Pool    // of *slot[T]: a place for what arrives
 
-	emitted  atomic.Uint64
-	refused  atomic.Uint64 // messages that arrived when nobody listened
-	noOne    atomic.Uint64 // messages that were queued, but whose listeners had gone
-	isolated atomic.Uint64 // calls that dropped an isolated listener
-	unheard  atomic.Bool   // it was reported that nobody listens
-	listened atomic.Bool   // there is a listener
-	borrowed atomic.Bool   // and all of them only borrow
+	emitted      atomic.Uint64
+	refused      atomic.Uint64 // messages that arrived when nobody listened
+	noOne        atomic.Uint64 // messages that were queued, but whose listeners had gone
+	isolated     atomic.Uint64 // calls that dropped an isolated listener
+	unheard      atomic.Bool   // it was reported that nobody listens
+	listened     atomic.Bool   // there is a listener
+	everListened atomic.Bool   // there is one, or was
+	borrowed     atomic.Bool   // and all of them only borrow
 
 	listeners   atomic.Pointer[[]*listener[T]]
 	listenersMu sync.Mutex // held to change listeners, and to announce it
@@ -88,7 +89,8 @@ type port[T any] struct {
 	// Of the message being heard; they belong to the runner.
 	calling      []*listener[T]
 	next         int
-	onlyBorrowed bool // every listener that was called had the message for the call only
+	called       atomic.Pointer[Listener] // the last one that was called; for others too
+	onlyBorrowed bool                     // every listener that was called had the message for the call only
 }
 
 // face is what the engine does with a port of any type.
@@ -212,13 +214,15 @@ func (p *port[T]) setListeners(list []*listener[T]) {
 	p.borrowed.Store(!slices.ContainsFunc(list, func(l *listener[T]) bool { return !l.borrowed }))
 	if on := len(list) > 0; on != p.listened.Load() {
 		p.listened.Store(on)
+		p.everListened.Store(true)
 		if p.channel != nil {
 			p.channel.Listen(on)
 		}
 	}
 }
 
-// emitLocal queues a message of this node, waiting while the mailbox is full.
+// emitLocal queues a message of this node, waiting while the mailbox is full. It
+// numbers the message as it is queued, so that versions rise in the mailbox.
 func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 	d := p.en.d
 	d.mu.Lock()
@@ -242,10 +246,12 @@ func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 			r.blockedOn = nil
 		}
 		if err != nil {
+			p.emitted.Add(1)
 			d.mu.Unlock()
 			return err
 		}
 	}
+	s.version = p.emitted.Add(1)
 	dropped := p.put(&s)
 	d.mu.Unlock()
 	returnCredit(dropped)
@@ -275,10 +281,6 @@ func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 	switch p.core.policy {
 	case DeliverLatest:
 		last := p.last[s.from]
-		if s.credit == nil && s.version < last { // another emitter of this node was quicker
-			p.skipped++
-			return creditSum{}
-		}
 		if last > 0 && s.version > last+1 && s.credit != nil {
 			p.skipped += s.version - last - 1
 		}
@@ -355,7 +357,7 @@ func (p *port[T]) ready() int { return len(p.out) - p.at }
 func (p *port[T]) run(r *runner) bool {
 	for r.left > 0 {
 		s := &p.out[p.at]
-		p.call(r, s)
+		p.call(s)
 		if s.lent != nil {
 			p.restore(s.lent)
 		}
@@ -370,19 +372,22 @@ func (p *port[T]) run(r *runner) bool {
 }
 
 // call calls the listeners of one message; after a panic it goes on with the next.
-func (p *port[T]) call(r *runner, s *slot[T]) {
+func (p *port[T]) call(s *slot[T]) {
 	if p.calling == nil {
 		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true
 		if len(p.calling) == 0 {
 			p.noOne.Add(1)
 		}
 	}
-	r.from, r.version = s.from, s.version
+	p.dv.from, p.dv.version = s.from, s.version
 	for p.next < len(p.calling) {
 		l := p.calling[p.next]
 		p.next++
 		if !l.take() {
 			continue
+		}
+		if p.called.Load() != &l.Listener {
+			p.called.Store(&l.Listener)
 		}
 		p.onlyBorrowed = p.onlyBorrowed && l.borrowed
 		if l.once {
@@ -390,9 +395,9 @@ func (p *port[T]) call(r *runner, s *slot[T]) {
 		}
 		var err error
 		if s.head == nil {
-			err = l.fn(&r.delivery, s.v)
+			err = l.fn(p.dv, s.v)
 		} else {
-			err = p.callTraced(&r.delivery, l, s)
+			err = p.callTraced(p.dv, l, s)
 		}
 		if err != nil {
 			p.failed(&l.Listener, err, nil)
@@ -401,8 +406,15 @@ func (p *port[T]) call(r *runner, s *slot[T]) {
 	p.calling = nil
 }
 
-func (p *port[T]) panicked(_ *runner, value any, stack []byte) {
-	p.failed(&p.calling[p.next-1].Listener, panicValue(value), stack)
+func (p *port[T]) panicked(err error, stack []byte) {
+	p.failed(&p.calling[p.next-1].Listener, err, stack)
+}
+
+func (p *port[T]) hearing() (event, listener string) {
+	if l := p.called.Load(); l != nil {
+		listener = l.name
+	}
+	return p.core.name, listener
 }
 
 func (p *port[T]) failed(l *Listener, err error, stack []byte) {
@@ -427,12 +439,23 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 	var zero T
 	out.v = zero
 	if err == nil {
-		_, err = p.channel.Send(ctx, &out.Buffer, match)
+		err = p.hand(ctx, &out.Buffer, match)
 	}
 	out.Release()
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
+	return err
+}
+
+// hand gives a message to the bus. It lets the end of the run know that a listener
+// which takes long in here is not stuck in something else.
+func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bool) error {
+	if r := runnerOf(ctx, p.en.d); r != nil {
+		r.sendsBegun.Add(1)
+		defer r.sendsEnded.Add(1)
+	}
+	_, err := p.channel.Send(ctx, payload, match)
 	return err
 }
 

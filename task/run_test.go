@@ -426,9 +426,16 @@ func TestAssemblyMistakesPanic(t *testing.T) {
 		"task: event without a name":      func() { NewEvent[int]("") },
 		`task: nil listener of event "a"`: func() { evA.On(New[empty](Alone()), nil) },
 		"task: New without a node":        func() { New[empty](nil) },
+		"task: New: node.0 carries one task, and has had it": func() {
+			node := Alone()
+			must(t, New[empty](node).Run(t.Context()))
+			New[empty](node)
+		},
 		"task: MaxSteps is negative":      func() { MaxSteps(-1) },
 		"task: ByID without a role":       func() { ByID() },
 		"task: Locked needs a lock":       func() { Locked(nil, nop) },
+		"task: Name needs a name and":     func() { Name("", nop) },
+		"task: Name needs a name":         func() { Name[empty]("x", nil) },
 		"task: Fail with a nil error":     func() { New[empty](Alone()).Fail(nil) },
 		"task: an event that drops needs": func() { DropOldest(0) },
 		"task: a wrapper returned nil for ta": func() {

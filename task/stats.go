@@ -15,6 +15,7 @@ const (
 	DropReasonNewest   = "newest"      // there was no room for it (DropNewest)
 	DropReasonNoOne    = "no listener" // it arrived when nobody listened any more
 	DropReasonIsolated = "isolated"    // listeners dropped for an error or panic
+	DropReasonGone     = "peer gone"   // it waited for room at another node, which then left or was lost
 )
 
 // EventStats counts what became of an event on one task.
@@ -27,6 +28,21 @@ type EventStats struct {
 	Queued    int               // messages that wait here now
 	Busy      time.Duration     // that listeners here have taken, what they waited included
 	Listeners int               // there are now
+	// Unsent is what this node has dropped of its own messages before they were on
+	// their way to another node, by peer; peers for which nothing was dropped are
+	// missing. Dropped and Skipped above count in the mailbox here. So a message of a
+	// DropOldest, DropNewest or Latest event for another node is counted once: here in
+	// Unsent, or there in Dropped or Skipped. Only [Task.Stats] has it.
+	Unsent []Unsent
+}
+
+// Unsent counts messages of one event that were dropped before they were on their way
+// to one other node.
+type Unsent struct {
+	Event   string
+	Peer    int               // id of the node that they were for
+	Dropped map[string]uint64 // by reason: oldest, newest or peer gone; reasons that did not occur are missing
+	Skipped uint64            // values of a Latest event that a newer one replaced
 }
 
 func (p *port[T]) stats() EventStats {
@@ -71,6 +87,19 @@ func (e *engine) stats() []EventStats {
 	return all
 }
 
+// unsent adds to stats what the bus has dropped.
+func (e *engine) unsent(stats []EventStats) {
+	if e.bus == nil {
+		return
+	}
+	for _, u := range e.bus.Unsent() {
+		i, ok := slices.BinarySearchFunc(stats, u.Event, func(s EventStats, name string) int { return cmp.Compare(s.Event, name) })
+		if ok {
+			stats[i].Unsent = append(stats[i].Unsent, u)
+		}
+	}
+}
+
 // reportUnfed logs the listeners that nobody ever fed.
 func (e *engine) reportUnfed() {
 	if e.bus == nil {
@@ -83,18 +112,26 @@ func (e *engine) reportUnfed() {
 	}
 }
 
-// backlog names the events that have messages waiting, or a listener running.
+// backlog names the events that have messages waiting, and the listeners that run.
 func (e *engine) backlog() string {
 	var parts []string
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
+	heard := e.d.heard()
 	for c, p := range e.ports.Load().all {
-		if n := p.box().queued; n > 0 {
-			parts = append(parts, fmt.Sprintf("event %q: %d not heard to the end", c.name, n))
+		b := p.box()
+		if b.queued == 0 {
+			continue
 		}
+		part := fmt.Sprintf("event %q: %d not heard to the end", c.name, b.queued)
+		if heard[b] {
+			_, listener := b.work.hearing()
+			part += ", in listener " + listener
+		}
+		parts = append(parts, part)
 	}
 	slices.Sort(parts)
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // snapshot says how the task is doing.

@@ -19,14 +19,15 @@ func (t *Task[C]) step(ctx context.Context) error {
 }
 
 func (t *Task[C]) runChain(ctx context.Context) (err error) {
-	f := t.frame
-	defer catch(ctx, func() string { return f.links[f.at].name }, &err)
+	f, returned := t.frame, false
+	defer catch(ctx, func() string { return f.links[f.at].name }, &err, &returned, t.en.exited)
 	if t.en.cfg.async {
 		err = fanOut(ctx, f.c, f.links, f.rest, true)
 	} else {
 		f.origin = -1
 		err = f.named(f.run(ctx, 0))
 	}
+	returned = true
 	if err != nil {
 		return fmt.Errorf("step %d: %w", t.steps.Load()+1, err)
 	}

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -23,8 +24,13 @@ type Task[C any] struct {
 }
 
 // New makes a task on a node. It does no I/O and starts nothing. Fields of C with
-// the tag `task:"keep"` survive the renewal of the context.
+// the tag `task:"keep"` survive the renewal of the context. A node carries one task,
+// alone and in a job: a second New on it panics. To train and then evaluate, do both in
+// one task, by step or by role, or run two jobs.
 func New[C any](node Node, opts ...Option) *Task[C] {
+	if c, ok := node.(Claimer); ok && !c.Claim() {
+		panic(fmt.Sprintf("task: New: node.%d carries one task, and has had it: do all in one task, by step or by role, or run a second job", node.ID()))
+	}
 	t := &Task[C]{en: newEngine(node, opts), renewal: newRenewal[C]()}
 	t.en.steps = &t.steps
 	if o, ok := node.(Observer); ok {
@@ -171,7 +177,11 @@ func (t *Task[C]) Off(glob string) {
 }
 
 // Stats returns what became of each event on this task, by name.
-func (t *Task[C]) Stats() []EventStats { return t.en.stats() }
+func (t *Task[C]) Stats() []EventStats {
+	all := t.en.stats()
+	t.en.unsent(all)
+	return all
+}
 
 // Start connects to the other nodes and returns when all are ready: from then on
 // events can be emitted and waited for. Run calls it if it was not called.
@@ -232,9 +242,25 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 			return err
 		}
 	}
+	defer t.exit(ctx)
 	t.loop(ctx)
+	return t.finish(ctx)
+}
+
+// finish runs the hooks and ends the task.
+func (t *Task[C]) finish(ctx context.Context) error {
 	t.en.runHooks(context.WithoutCancel(ctx))
 	return t.en.end(ctx, len(t.ms) > 0)
+}
+
+// exit finishes a Run whose goroutine a step or a hook has ended. The error has no
+// caller that it could be returned to.
+func (t *Task[C]) exit(ctx context.Context) {
+	if !t.en.exits.Swap(false) {
+		return
+	}
+	defer t.exit(ctx) // one of the remaining hooks may do the same
+	t.en.log.Error("run does not return", "node", t.en.id, "err", t.finish(ctx))
 }
 
 func (t *Task[C]) build() {

@@ -59,27 +59,23 @@ func play(out io.Writer, trips, warmUp int) parallel.Func {
 // serve is one round trip a step, and returns how long each took.
 func serve(ctx context.Context, t *task.Task[struct{}], trips int) ([]time.Duration, error) {
 	times := make([]time.Duration, 0, trips)
-	back := make(chan Ball, 1) // one ball is in play
-	Pong.On(t, func(_ context.Context, b Ball) error {
-		back <- b
-		return nil
-	})
 	t.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 		ball := Ball{Trip: int64(len(times))}
 		start := time.Now()
+		back := Pong.Expect(t) // before the emit, as the answer may be here before Emit has returned
+		defer back.Stop()
 		if err := Ping.Emit(ctx, t, ball, task.To("node.1")); err != nil {
 			return err
 		}
-		select {
-		case b := <-back:
-			times = append(times, time.Since(start))
-			if b != ball {
-				return fmt.Errorf("sent %v, got %v", ball, b)
-			}
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		b, err := back.Wait(ctx)
+		if err != nil {
+			return err
 		}
+		times = append(times, time.Since(start))
+		if b != ball {
+			return fmt.Errorf("sent %v, got %v", ball, b)
+		}
+		return nil
 	}))
 	err := t.Run(ctx, task.MaxSteps(trips))
 	return times, err

@@ -1,0 +1,86 @@
+package parallel_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/task"
+)
+
+// TestListenersThatBlockOnAllNodesLetTheJobEnd fills the windows between all nodes,
+// whose listeners hand over to readers that are gone.
+func TestListenersThatBlockOnAllNodesLetTheJobEnd(t *testing.T) {
+	for _, topology := range []string{"mesh", "star"} {
+		t.Run(topology, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := parallel.Config{Nodes: 3, Topology: topology, Logger: slog.New(slog.DiscardHandler)}
+				var full [3]bool
+				begin := time.Now()
+				err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
+					tk := task.New[struct{}](node)
+					in := make(chan blob)
+					blobs.On(tk, func(ctx context.Context, b blob) error {
+						select {
+						case in <- b:
+							return nil
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+					})
+					tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+						ctx, cancel := context.WithTimeout(ctx, time.Second)
+						defer cancel()
+						for {
+							err := blobs.Emit(ctx, tk, blob{Data: make([]byte, 64<<10)}, task.OnlyRemote())
+							if ctx.Err() != nil { // by its timeout, or as another node has finished
+								full[node.ID()] = true
+								return nil
+							}
+							if err != nil {
+								return err
+							}
+						}
+					}))
+					return tk.Run(ctx, task.MaxSteps(1))
+				})
+				if took := time.Since(begin); err != nil || took > 10*time.Second || full != [3]bool{true, true, true} {
+					t.Errorf("%v after %v, windows that were full: %v", err, took, full)
+				}
+			})
+		})
+	}
+}
+
+// TestListenersAtTheEndHearWhatWasEmittedBefore has slow listeners, whose answers
+// are heard too.
+func TestListenersAtTheEndHearWhatWasEmittedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 4
+		var heard [3]int
+		cfg := parallel.Config{Nodes: 3, Logger: slog.New(slog.DiscardHandler)}
+		err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
+			tk := task.New[struct{}](node)
+			small.On(tk, func(context.Context, int) error {
+				time.Sleep(2 * time.Second)
+				heard[node.ID()]++
+				return nil
+			})
+			tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+				for i := range n {
+					if err := small.Emit(ctx, tk, i); err != nil {
+						return err
+					}
+				}
+				return node.Barrier(ctx, "emitted")
+			}))
+			return tk.Run(ctx, task.MaxSteps(1))
+		})
+		if err != nil || heard != [3]int{3 * n, 3 * n, 3 * n} {
+			t.Errorf("%v; heard %v, want %d each", err, heard, 3*n)
+		}
+	})
+}

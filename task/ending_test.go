@@ -1,0 +1,183 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// handOver is the most natural Go listener: it hands the value to a reader, or ends
+// with its context.
+func handOver(in chan<- int, end func(context.Context) error) func(context.Context, int) error {
+	return func(ctx context.Context, v int) error {
+		select {
+		case in <- v:
+			return nil
+		case <-ctx.Done():
+			return end(ctx)
+		}
+	}
+}
+
+// endings are what such a listener may return when its context has ended.
+var endings = map[string]func(context.Context) error{
+	"Err":   context.Context.Err,
+	"Cause": context.Cause,
+	"nil":   func(context.Context) error { return nil },
+}
+
+func TestListenerThatSelectsOnItsContextEndsWell(t *testing.T) {
+	for name, end := range endings {
+		for _, opts := range [][]ListenOption{{Named("hand-over")}, {Named("hand-over"), Isolated()}} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log bytes.Buffer
+					node := newFakeJob(1).node(0)
+					node.logger = slog.New(slog.NewTextHandler(&log, nil))
+					tk := New[empty](node)
+					evA.On(tk, handOver(make(chan int), end), opts...)
+					tk.Use(Step(func(ctx context.Context, _ *empty) error { return evA.Emit(ctx, tk, 1) }))
+					begin := time.Now()
+					must(t, tk.Run(t.Context(), MaxSteps(3*claimMax)))
+					if took := time.Since(begin); took > 2*time.Second {
+						t.Errorf("the end took %v", took)
+					}
+					s := log.String()
+					if strings.Count(s, "event=a listener=hand-over") != 1 || strings.Contains(s, "level=ERROR") {
+						t.Errorf("log:\n%s", s)
+					}
+					if n := tk.Stats()[0].Dropped[DropReasonIsolated]; n != 0 {
+						t.Errorf("%d isolated listeners were dropped", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestListenersOfAllNodesThatSelectOnTheirContextsEndWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, errs := runJob(t, 3, func(_ int, tk *Task[empty]) {
+			evA.On(tk, handOver(make(chan int), context.Cause))
+			tk.Use(Step(func(ctx context.Context, _ *empty) error { return evA.Emit(ctx, tk, 1) }))
+		}, func(_ int, tk *Task[empty]) error { return tk.Run(t.Context(), MaxSteps(fakeWindow)) })
+		for i, err := range errs {
+			if err != nil {
+				t.Errorf("node %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// TestABlockedListenerDoesNotCostOthersTheirMessages has one listener that blocks at
+// the end, one that is slow, one that is quick but selects on its context, and one
+// that waits for an event which still comes.
+func TestABlockedListenerDoesNotCostOthersTheirMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slowly, selects, request := NewEvent[int]("slow"), NewEvent[int]("selects"), NewEvent[int]("request")
+		const n = 5
+		var slow, ended int
+		var quick, answer atomic.Int32
+		in := make(chan int)
+		tk := New[empty](Alone())
+		evA.On(tk, handOver(make(chan int), context.Cause))
+		slowly.On(tk, func(context.Context, int) error { time.Sleep(3 * time.Second); slow++; return nil })
+		selects.On(tk, func(ctx context.Context, v int) error {
+			if ctx.Err() != nil {
+				ended++
+			}
+			return handOver(in, context.Cause)(ctx, v)
+		})
+		request.On(tk, func(ctx context.Context, _ int) error {
+			v, err := evB.WaitFor(ctx, tk)
+			answer.Store(int32(v))
+			return err
+		})
+		go func() {
+			for range n {
+				time.Sleep(500 * time.Millisecond)
+				quick.Add(int32(<-in))
+			}
+		}()
+		tk.Use(Step(func(ctx context.Context, _ *empty) error {
+			time.AfterFunc(10*time.Second, func() { must(t, evB.Emit(t.Context(), tk, 42)) })
+			must(t, request.Emit(ctx, tk, 1))
+			for range n {
+				for _, ev := range []*Event[int]{evA, slowly, selects} {
+					must(t, ev.Emit(ctx, tk, 1))
+				}
+			}
+			return nil
+		}))
+		must(t, tk.Run(t.Context(), MaxSteps(1)))
+		if slow != n || quick.Load() != n || ended != 0 || answer.Load() != 42 {
+			t.Errorf("heard %d slowly and %d quickly of %d, %d with an ended context; the answer was %d", slow, quick.Load(), n, ended, answer.Load())
+		}
+	})
+}
+
+// TestAWaitThatHoldsTheEndIsCutOff has a listener whose wait keeps the messages
+// behind it from being heard: it ends in half of the drain timeout.
+func TestAWaitThatHoldsTheEndIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFakeJob(1).node(0)
+		tk := New[empty](node, DrainTimeout(20*time.Second))
+		heard := 0
+		evA.On(tk, func(ctx context.Context, v int) error {
+			heard++
+			_, err := evB.WaitFor(ctx, tk)
+			if !errors.Is(err, ErrFinished) {
+				t.Errorf("message %d: the wait ended with %v", v, err)
+			}
+			return err
+		})
+		released := make(chan struct{})
+		node.onDrain = func(ctx context.Context) error { // the bus is drained when the messages have been heard
+			select {
+			case <-released:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		evText.On(tk, func(context.Context, string) error { return nil })
+		tk.Use(Step(func(ctx context.Context, _ *empty) error {
+			time.AfterFunc(15*time.Second, func() { close(released) })
+			must(t, evA.Emit(ctx, tk, 1))
+			return evA.Emit(ctx, tk, 2)
+		}))
+		begin := time.Now()
+		must(t, tk.Run(t.Context(), MaxSteps(1)))
+		if took := time.Since(begin); heard != 2 || took != 15*time.Second {
+			t.Errorf("heard %d of 2 in %v", heard, took)
+		}
+	})
+}
+
+func TestAListenerThatIgnoresItsContextIsNamedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		node := newFakeJob(1).node(0)
+		node.logger = slog.New(slog.NewTextHandler(&log, nil))
+		tk := New[empty](node, DrainTimeout(15*time.Second))
+		stuck := make(chan struct{})
+		evA.On(tk, func(context.Context, int) error { <-stuck; return nil }, Named("deaf"))
+		must(t, tk.Start(t.Context()))
+		must(t, evA.Emit(t.Context(), tk, 1))
+		err := tk.Close(t.Context())
+		synctest.Wait() // for the log
+		if err == nil || strings.Count(err.Error(), `event "a": 1 not heard to the end, in listener deaf`) != 2 {
+			t.Errorf("error %v", err)
+		}
+		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") || !strings.Contains(s, "in listener deaf") {
+			t.Errorf("log:\n%s", s)
+		}
+		close(stuck)
+	})
+}
