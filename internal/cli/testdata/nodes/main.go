@@ -61,6 +61,12 @@ func play(ctx context.Context, node *parallel.Node) error {
 					return err
 				}
 			}
+		case "emit": // until the node that it emits to is lost
+			for {
+				if err := Told.Emit(ctx, t, make([]int64, 10_000), task.OnlyRemote()); err != nil {
+					return err
+				}
+			}
 		case "count":
 			for i := range 10 {
 				if err := Told.Emit(ctx, t, []int64{int64(i)}, task.To("node.1")); err != nil {
