@@ -240,6 +240,22 @@ func TestNATSLossIsReportedInTime(t *testing.T) {
 	}
 }
 
+// TestNATSLauncherComesBack: the launcher that has the server is killed, with its node,
+// and started again, as a pod that is made again. The job goes on.
+func TestNATSLauncherComesBack(t *testing.T) {
+	both := halves(t, "--auto-recover", "--peer-timeout", "2s", "--", "1=lead")
+	within(t, 40*time.Second, both[1].job)
+	both[0].gone(t)
+	args := append([]string(nil), both[0].Args[3:]...) // without the program of ditask, and --package with its own
+	again := newJob(t, nodes, append(args, "0=call")...)
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 30*time.Second, again)
+	both[1].expect(t, both[1].Wait(), 0)
+	again.expect(t, again.Wait(), 0)
+}
+
 // TestNATSLaunchersEndTogether: the launcher that has the server, or its node, is told
 // to end, and the other launcher's node drains through the server.
 func TestNATSLaunchersEndTogether(t *testing.T) {

@@ -171,7 +171,9 @@ func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {
 		t.Error("Close waits")
 	}
 	_ = s.Process.Kill()
-	<-blocked
+	if err := <-blocked; err == nil {
+		t.Error("a write to a server that was killed goes well")
+	}
 }
 
 // takesSome is a connection of which the other side takes only so many bytes.
@@ -209,7 +211,7 @@ func TestEachPieceHasItsTime(t *testing.T) {
 		go func() {
 			defer there.Close()
 			for range 5 {
-				time.Sleep(900 * time.Millisecond)
+				<-time.After(900 * time.Millisecond)
 				_, _ = io.CopyN(io.Discard, there, piece)
 			}
 		}()

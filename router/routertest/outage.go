@@ -46,25 +46,25 @@ func RunOutage(t *testing.T, s Setup, stop func()) {
 		go func() { emitted <- emitUntilLost(l.ctx, channels[i]) }()
 	}
 	for range n * (n - 1) {
-		await(t, l.ctx, flowing, "the first messages")
+		await(l.ctx, t, flowing, "the first messages")
 	}
 	stop()
 	ctx, cancel := context.WithTimeout(l.ctx, 15*time.Second)
 	defer cancel()
 	for i := range l.nodes {
 		for range n - 1 {
-			await(t, ctx, lost[i], fmt.Sprintf("the losses that node.%d reports", i))
+			await(ctx, t, lost[i], fmt.Sprintf("the losses that node.%d reports", i))
 		}
 	}
 	for range n {
-		if err := await(t, ctx, emitted, "the end of the emits"); err != nil {
+		if err := await(ctx, t, emitted, "the end of the emits"); err != nil {
 			t.Error(err)
 		}
 	}
 	for i, node := range l.nodes {
 		closed := make(chan struct{})
 		go func() { _ = node.Close(); close(closed) }()
-		await(t, ctx, closed, fmt.Sprintf("the end of node.%d", i))
+		await(ctx, t, closed, fmt.Sprintf("the end of node.%d", i))
 	}
 }
 
@@ -83,7 +83,7 @@ func emitUntilLost(ctx context.Context, ch *router.Channel) error {
 }
 
 // await receives from ch while the test has time.
-func await[T any](t *testing.T, ctx context.Context, ch <-chan T, what string) T {
+func await[T any](ctx context.Context, t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
