@@ -139,6 +139,58 @@ func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	wg.Wait()
 }
 
+// TestLossOfTheServerIsToldToTheOtherEnd: the end that says nothing learns of it too.
+func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
+	s := plain(t, server.Options{})
+	p := newProxy(t, s.ClientURL())
+	l, err := open(t, natsbus.Config{URL: s.ClientURL()}).Listen(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, natsbus.Config{URL: p.url()}).Dial(soon(t), "bus://node.0"); err != nil {
+		t.Fatal(err)
+	}
+	k, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	natsbus.Quiet(k)
+	p.cut()
+	_ = k.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := k.Read(make([]byte, 1)); err == nil || err.Error() != "the other side lost its connection with the NATS server" {
+		t.Error(err)
+	}
+}
+
+// TestCloseOfACarrierLetsTheOthersKnow closes many connections, and the carrier at
+// once after them.
+func TestCloseOfACarrierLetsTheOthersKnow(t *testing.T) {
+	url := plain(t, server.Options{}).ClientURL()
+	l, err := open(t, natsbus.Config{URL: url}).Listen(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, natsbus.Config{URL: url})
+	var accepted []net.Conn
+	for range 100 {
+		if _, err := c.Dial(soon(t), "bus://node.0"); err != nil {
+			t.Fatal(err)
+		}
+		k, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted = append(accepted, k)
+	}
+	_ = c.Close()
+	for i, k := range accepted {
+		_ = k.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := k.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Fatalf("connection %d: %d, %v", i, n, err)
+		}
+	}
+}
+
 // TestCloseDoesNotWaitForAServerThatTakesNothing stops the server's process, and
 // closes a connection while a write through it, and all of package nats, is blocked.
 func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {

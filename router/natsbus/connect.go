@@ -226,7 +226,6 @@ func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
 		nats.Name(c.cfg.Name),
 		nats.SetCustomDialer(d),
 		nats.Timeout(tryTimeout),
-		nats.FlusherTimeout(0), // socket has its own
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // who gives a peer up is its session
 		nats.ReconnectBufSize(-1), // what is sent late has been sent again by then

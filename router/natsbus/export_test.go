@@ -33,6 +33,14 @@ func Inject(conn any, here bool, raw []byte) error {
 	return k.nc.Publish(to, raw)
 }
 
+// Quiet ends what a young connection sends of itself.
+func Quiet(conn any) {
+	k := conn.(*connType)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.probe.Stop()
+}
+
 // DataMessage is a data message with that number.
 func DataMessage(number uint64, body string) []byte {
 	return append(appendHead(nil, head{kind: kindData, number: number}), body...)
@@ -71,3 +79,15 @@ func Block(ctx context.Context, conn any) <-chan error {
 		}
 	}
 }
+
+// ResetMessage is a reset.
+func ResetMessage() []byte { return appendHead(nil, head{kind: kindReset}) }
+
+// IsAck reports whether a message is an ack.
+func IsAck(raw []byte) bool {
+	h, _, err := parse(raw)
+	return err == nil && h.kind == kindAck
+}
+
+// Backlog is how many connections wait for Accept.
+const Backlog = backlog
