@@ -17,7 +17,7 @@ type bus struct {
 	r   *router.Router
 	rec *recorder // nil: what passes is not recorded
 
-	below   func(inOrder bool) // closes what the router runs on
+	below   func() // closes what the router runs on
 	once    sync.Once
 	drained atomic.Bool
 }
@@ -115,7 +115,7 @@ func (b *bus) end(leave func() error) error {
 	if b.rec != nil {
 		b.rec.done()
 	}
-	b.once.Do(func() { b.below(b.drained.Load()) })
+	b.once.Do(b.below)
 	if !b.n.env.AutoRecover {
 		err = errors.Join(err, b.r.Losses())
 	}

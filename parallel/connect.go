@@ -1,13 +1,10 @@
 package parallel
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/natsbus"
-	"github.com/ditask/ditask/router/natsbus/embedded"
 	"github.com/ditask/ditask/router/redisbus"
 )
 
@@ -24,9 +20,7 @@ import (
 type connector struct {
 	carrier  router.Carrier
 	listener net.Listener // bound by the launcher; nil: the carrier binds
-	// close is called once, after the router. inOrder says that the router had
-	// taken leave of all others before.
-	close func(inOrder bool)
+	close    func()       // called once, after the router
 }
 
 // newConnector chooses the carrier: by the scheme of the server between the nodes,
@@ -68,23 +62,20 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	if err != nil {
 		return nil, err
 	}
-	c := &connector{carrier: carrier, close: func(bool) {}}
+	c := &connector{carrier: carrier, close: func() {}}
 	if l != nil {
 		c.listener = carrier.Wrap(l)
 	}
 	return c, nil
 }
 
-// Waiting for the server, at the start and at the end.
+// How long a node waits for the server at the start.
 const (
 	serverElsewhere = 10 * time.Second // one that should be there
-	serverOfJob     = time.Minute      // one that another node of the job starts, perhaps on another machine
-	leaveTime       = time.Minute      // for the other nodes to take leave of each other
-	leaveTimeFailed = time.Second      // the same if this one could not
+	serverOfJob     = time.Minute      // one that a launcher of the job starts, perhaps on another machine
 )
 
-// connectNATS connects nodes through a NATS server, which this node may have to
-// run.
+// connectNATS connects nodes through a NATS server.
 func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, error) {
 	if err := checkBus(env, token); err != nil {
 		return nil, err
@@ -99,31 +90,13 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	}
 	cfg.TLS = tlsConfig
 	if env.BusAuth == control.BusAuthJob {
-		cfg.Token, cfg.ConnectTimeout = embedded.Token(token), max(serverOfJob, env.JoinTimeout)
+		cfg.Token, cfg.ConnectTimeout = natsbus.JobToken(token), max(serverOfJob, env.JoinTimeout)
 	}
 	carrier, err := natsbus.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
 	}
-	c := &connector{carrier: carrier, close: func(bool) { _ = carrier.Close() }}
-	if env.BusListen == "" {
-		return c, nil
-	}
-	server, err := serveNATS(env, token, tlsConfig, log)
-	if err != nil {
-		return nil, err
-	}
-	c.close = func(inOrder bool) {
-		_ = carrier.Close()
-		patience := leaveTimeFailed
-		if inOrder {
-			patience = leaveTime
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		server.Close(ctx)
-	}
-	return c, nil
+	return &connector{carrier: carrier, close: func() { _ = carrier.Close() }}, nil
 }
 
 // connectRedis connects nodes through a Redis server.
@@ -139,7 +112,7 @@ func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
 	}
-	return &connector{carrier: carrier, close: func(bool) {}}, nil // it ends with its last connection
+	return &connector{carrier: carrier, close: func() {}}, nil // it ends with its last connection
 }
 
 // checkBus checks what a job over a server needs.
@@ -161,18 +134,6 @@ func checkBus(env control.Env, token string) error {
 	return nil
 }
 
-// serveNATS runs the server of the job in this process.
-func serveNATS(env control.Env, token string, tlsConfig *tls.Config, log *slog.Logger) (*embedded.Server, error) {
-	host, port, err := net.SplitHostPort(env.BusListen)
-	number, portErr := strconv.Atoi(port)
-	if err = errors.Join(err, portErr); err != nil {
-		return nil, fmt.Errorf("%s=%q: want host:port", control.VarBusListen, env.BusListen)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), serverElsewhere)
-	defer cancel()
-	return embedded.Start(ctx, embedded.Config{Host: host, Port: number, Token: embedded.Token(token), TLS: tlsConfig, Logger: log})
-}
-
 // jobTLS is the TLS between the nodes of the job; nil: none.
 func jobTLS(env control.Env) (*tls.Config, error) {
 	if env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
@@ -181,8 +142,8 @@ func jobTLS(env control.Env) (*tls.Config, error) {
 	return mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
 }
 
-// busTLS is the TLS to a server; nil: none is asked for. One that a node runs is
-// trusted as the node is, whatever its host's name; one elsewhere has a name.
+// busTLS is the TLS to a server; nil: none is asked for. A server that a launcher runs
+// is trusted as a node is, whatever its host's name; one elsewhere has a name.
 func busTLS(env control.Env) (*tls.Config, error) {
 	if env.BusAuth == control.BusAuthJob || env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
 		return jobTLS(env)

@@ -214,7 +214,7 @@ func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router
 	}
 	r, err := router.New(cfg)
 	if err != nil {
-		c.close(false)
+		c.close()
 		return nil, nil, err
 	}
 	if rec != nil {

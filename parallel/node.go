@@ -52,7 +52,7 @@ func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
 		n.replay = newReplayer(n, env.Replay, env.ReplayFast, log)
 		return n
 	}
-	n.bus = &bus{n: n, r: r, below: func(bool) {}}
+	n.bus = &bus{n: n, r: r, below: func() {}}
 	return n
 }
 

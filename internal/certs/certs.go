@@ -155,6 +155,29 @@ func Verify(pool *x509.CertPool, chain []*x509.Certificate, usage x509.ExtKeyUsa
 // begins is how PEM text begins, and no path does.
 const begins = "-----BEGIN "
 
+// Mutual makes the TLS 1.3 of a side that demands a certificate of the same authority
+// from the other side, whatever host name is in it: each a file or PEM text.
+func Mutual(cert, key, ca string) (*tls.Config, error) {
+	pair, pool, err := Load(cert, key, ca, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		Certificates:       []tls.Certificate{pair},
+		ClientCAs:          pool,
+		ClientAuth:         tls.RequireAndVerifyClientCert,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the chain, without the name
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if err := Verify(pool, s.PeerCertificates, x509.ExtKeyUsageAny, time.Now()); err != nil {
+				return fmt.Errorf("tls: the other side's certificate is refused: %w", err)
+			}
+			return nil
+		},
+		SessionTicketsDisabled: true, // each connection proves it anew
+	}, nil
+}
+
 // Client makes the TLS of a client of a server that is none of the job's nodes:
 // of the authority that it trusts, or the system's, and a certificate with its
 // key, or none; each a file or PEM text. The server's certificate must have its

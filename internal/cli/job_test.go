@@ -87,8 +87,8 @@ func (j *job) expect(t *testing.T, err error, want int) {
 	}
 }
 
-// start starts a job of three nodes and returns their pids, once each is in
-// its first step.
+// start starts a job of three nodes and returns their pids by node id, once each
+// is in its first step.
 func (j *job) start(t *testing.T) []int {
 	t.Helper()
 	out, err := j.StdoutPipe()
@@ -99,17 +99,18 @@ func (j *job) start(t *testing.T) []int {
 		t.Fatal(err)
 	}
 	const n = 3
-	var pids []int
-	re := regexp.MustCompile(`pid=(\d+)`)
+	pids, running := make([]int, n), 0
+	re := regexp.MustCompile(`^\[([0-2])\b.*pid=(\d+)`)
 	lines := bufio.NewScanner(out)
-	for len(pids) < n && lines.Scan() {
+	for running < n && lines.Scan() {
 		if m := re.FindStringSubmatch(lines.Text()); m != nil {
-			var pid int
-			_, _ = fmt.Sscan(m[1], &pid)
-			pids = append(pids, pid)
+			var id int
+			_, _ = fmt.Sscan(m[1], &id)
+			_, _ = fmt.Sscan(m[2], &pids[id])
+			running++
 		}
 	}
-	if len(pids) < n {
+	if running < n {
 		t.Fatalf("the nodes did not start: %v, %s", j.Wait(), j.log.String())
 	}
 	rest := make(chan struct{})

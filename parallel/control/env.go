@@ -47,13 +47,12 @@ const (
 	VarReplay      = "DITASK_REPLAY"
 	VarReplayFast  = "DITASK_REPLAY_FAST"
 	VarBus         = "DITASK_BUS"
-	VarBusListen   = "DITASK_BUS_LISTEN"
 	VarBusAuth     = "DITASK_BUS_AUTH"
 	VarBusCreds    = "DITASK_BUS_CREDS"
 	VarBusNKey     = "DITASK_BUS_NKEY"
 )
 
-// BusAuthJob is the BusAuth of a server that a node of the job runs.
+// BusAuthJob is the BusAuth of a server that a launcher of the job runs.
 const BusAuthJob = "job"
 
 // Env is what a node is told by its launcher. The zero value is a lone node
@@ -101,11 +100,10 @@ type Env struct {
 
 	// A job whose nodes meet through a server. Listen and Attach are then
 	// bus://node.<id>.
-	Bus       string // URL of the server, or several with commas; empty: nodes connect with each other
-	BusListen string // host:port at which this node runs the server itself; empty: it does not
-	BusAuth   string // job: prove oneself to the server with what follows from the job's token; empty: as Bus says
-	BusCreds  string // file with credentials for the server; empty: none
-	BusNKey   string // file with the seed of an nkey for the server; empty: none
+	Bus      string // URL of the server, or several with commas; empty: nodes connect with each other
+	BusAuth  string // job: prove oneself to the server with what follows from the job's token; empty: as Bus says
+	BusCreds string // file with credentials for the server; empty: none
+	BusNKey  string // file with the seed of an nkey for the server; empty: none
 }
 
 // variable ties one environment variable to one field.
@@ -160,7 +158,7 @@ func variables() []variable {
 		text(VarReplay, func(e *Env) *string { return &e.Replay }),
 		mark(VarReplayFast, func(e *Env) *bool { return &e.ReplayFast }),
 		text(VarBus, func(e *Env) *string { return &e.Bus }),
-		text(VarBusListen, func(e *Env) *string { return &e.BusListen }),
+		removed("DITASK_BUS_LISTEN", "a node runs no NATS server: start the job with ditask --mq-type nats, which runs one, or start a server and set "+VarBus+" to its URL"),
 		choice(VarBusAuth, func(e *Env) *string { return &e.BusAuth }, BusAuthJob),
 		text(VarBusCreds, func(e *Env) *string { return &e.BusCreds }),
 		text(VarBusNKey, func(e *Env) *string { return &e.BusNKey }),
@@ -273,6 +271,15 @@ func mark(name string, field func(*Env) *bool) variable {
 		return get(e)
 	}
 	return v
+}
+
+// removed is a variable that had a meaning once. It is never encoded.
+func removed(name, advice string) variable {
+	return variable{
+		name,
+		func(*Env) string { return "" },
+		func(*Env, string) error { return errors.New(advice) },
+	}
 }
 
 func text(name string, field func(*Env) *string) variable {

@@ -34,7 +34,7 @@ func full() control.Env {
 		Main: "Play", AutoRecover: true, Retries: 2, Farewell: "out of luck", Resume: true, Grace: 1500 * time.Millisecond, JoinTimeout: 90 * time.Second, PeerTimeout: 90 * time.Second, LogFormat: "json",
 		Seed: -7, TLSCert: "c.pem", TLSKey: "k.pem", TLSCA: "ca.pem",
 		Trace: "/tmp/trace", TraceLimit: 7, Replay: "/tmp/trace/node-3-2.trace", ReplayFast: true,
-		Bus: "nats://h:4222", BusListen: "0.0.0.0:4222", BusAuth: control.BusAuthJob, BusCreds: "u.creds", BusNKey: "u.nk",
+		Bus: "nats://h:4222", BusAuth: control.BusAuthJob, BusCreds: "u.creds", BusNKey: "u.nk",
 	}
 }
 
@@ -85,6 +85,20 @@ func TestParseReportsAllFaultsByVariableAndValue(t *testing.T) {
 	}
 	if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
 		t.Errorf("got:\n%v", err)
+	}
+}
+
+// TestNodesRunNoServer: a variable of before is refused, and a launcher does not hand it
+// on to its nodes.
+func TestNodesRunNoServer(t *testing.T) {
+	environ := []string{"DITASK_NODE_ID=0", "DITASK_BUS_LISTEN=127.0.0.1:4222"}
+	_, _, err := control.Parse(lookupIn(environ))
+	want := `DITASK_BUS_LISTEN="127.0.0.1:4222": a node runs no NATS server: start the job with ditask --mq-type nats, which runs one, or start a server and set DITASK_BUS to its URL`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if left := control.Strip(environ); len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 }
 

@@ -19,9 +19,12 @@ import (
 
 // Config says what to run. Plan and Command are needed; all else has a default.
 type Config struct {
-	Plan    placement.Plan // its local nodes are started
-	Command []string       // program and arguments of every node
-	WorkDir string         // working folder of the nodes; empty: that of this process
+	// Plan has the nodes: the local ones are started. The server of a plan that
+	// [placement.Plan.RunsBus] is the caller's, who runs it and gives the plan that
+	// [placement.Plan.BindBus] returns.
+	Plan    placement.Plan
+	Command []string // program and arguments of every node
+	WorkDir string   // working folder of the nodes; empty: that of this process
 	// Environ is the environment of the nodes, to which their own variables are
 	// added; nil: that of this process, with the processors shared out: where
 	// GOMAXPROCS is not set and there are several nodes, each gets its part.
@@ -87,6 +90,9 @@ func (c *Config) validate() error {
 	var faults []error
 	if len(c.Plan.Local()) == 0 {
 		faults = append(faults, errors.New("the plan has no node for this launcher"))
+	}
+	if c.Plan.RunsBus() && strings.HasSuffix(c.Plan.Bus, ":0") {
+		faults = append(faults, errors.New("the plan's NATS server has no port: start it, and bind the plan to its port"))
 	}
 	if len(c.Command) == 0 {
 		faults = append(faults, errors.New("no command"))

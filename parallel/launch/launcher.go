@@ -277,9 +277,6 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	}
 	if plan := l.plan; plan.BusListen != "" {
 		e.Bus, e.BusAuth = plan.Bus, control.BusAuthJob
-		if n.ID == plan.BusNode {
-			e.BusListen = strings.TrimPrefix(plan.BusListen, "tcp://")
-		}
 	}
 	if e.Dir != "" {
 		if abs, err := filepath.Abs(e.Dir); err == nil {

@@ -31,24 +31,12 @@ func listen(ctx context.Context, plan placement.Plan) (map[int]*socket, placemen
 		}
 		s, port, err := bind(ctx, n.Listen)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("node %d: listen on %s: %w", n.ID, n.Listen, advise(err)))
+			faults = append(faults, fmt.Errorf("node %d: listen on %s: %w", n.ID, n.Listen, Advise(err)))
 			continue
 		}
 		sockets[n.ID] = s
 		if port != 0 {
 			ports[n.ID] = port
-		}
-	}
-	bound := plan.Bind(ports)
-	if plan.RunsBus() {
-		// The node's server cannot take a socket over: that this port is free is
-		// seen here, where it can be said at once, and then left to the node.
-		s, port, err := bind(ctx, plan.BusListen)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("NATS server of node %d: listen on %s: %w", plan.BusNode, plan.BusListen, advise(err)))
-		} else {
-			s.close()
-			bound = bound.BindBus(port)
 		}
 	}
 	if len(faults) > 0 {
@@ -57,7 +45,7 @@ func listen(ctx context.Context, plan placement.Plan) (map[int]*socket, placemen
 		}
 		return nil, plan, errors.Join(faults...)
 	}
-	return sockets, bound, nil
+	return sockets, plan.Bind(ports), nil
 }
 
 // bind opens one socket, and returns its port if that was left open.
@@ -106,8 +94,9 @@ func (s *socket) close() {
 	control.RemoveSocket(s.addr)
 }
 
-// advise reduces an error of package net to its cause, and adds what to do.
-func advise(err error) error {
+// Advise reduces an error of listening, of package net, to its cause, and adds what the
+// user of a launcher can do.
+func Advise(err error) error {
 	cause := err
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		cause = op.Err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ditask/ditask/parallel/control"
 )
@@ -17,6 +18,7 @@ type Result struct {
 	First    *Failure     // the first failure, with Kind Failure
 	Restarts int          // of all nodes together
 	Nodes    []NodeResult // in order of local id
+	Deadline time.Time    // when nodes that had not ended would have been told to, or killed; zero: none were to end, or all were killed
 
 	signal syscall.Signal
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // listenBus gives every node its name on the bus, and the bus its server: one
-// elsewhere, or a NATS server that the node with the smallest id runs.
+// elsewhere, or a NATS server that the launcher of the node with the smallest id runs.
 func (p *planner) listenBus() {
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
@@ -30,10 +30,10 @@ func (p *planner) listenBus() {
 	}
 }
 
-// serveNATS decides where the first node runs the server.
+// serveNATS decides where the launcher of the first node runs the server.
 func (p *planner) serveNATS() {
 	if m := p.site.Meet; m != nil && m.Elsewhere != "" {
-		p.faultf("--mq-type nats: %s: nobody can say on which host the first node runs the server: give --nats-url, or another distribution", m.Elsewhere)
+		p.faultf("--mq-type nats: %s: the host of the first node, whose launcher runs the server, is not known: give --nats-url, or another distribution", m.Elsewhere)
 		return
 	}
 	first := slices.MinFunc(p.plan.Nodes, func(a, b Node) int { return a.ID - b.ID })
@@ -59,7 +59,7 @@ func (p *planner) serveNATS() {
 		p.faultf("--address %q: %w", host, err)
 		return
 	}
-	p.plan.BusNode, p.plan.BusListen = first.ID, a.String()
+	p.plan.BusRank, p.plan.BusListen = first.Rank, a.String()
 	switch {
 	case a.Wildcard() && p.site.several() && first.Host != "":
 		a.Host = first.Host

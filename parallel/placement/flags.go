@@ -36,7 +36,7 @@ type Flags struct {
 	NodeIDs  string // "10": that id and those after it; "10,12": one for each node; empty: from 0
 	Topology string // mesh, star or alone; empty: mesh
 	MQType   string // mesh (nng means the same), nats or redis; empty: nats with NATSURL, redis with RedisURL, else mesh
-	NATSURL  string // of a NATS server elsewhere, without what is secret in it; empty: the first node runs one
+	NATSURL  string // of a NATS server elsewhere, without what is secret in it; empty: the launcher of the first node runs one
 	RedisURL string // of a server, without what is secret; empty: none
 	Spec     *Spec  // the platform spec; nil: none
 

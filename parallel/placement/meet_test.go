@@ -62,7 +62,7 @@ func TestPlanOfNodesThatMeet(t *testing.T) {
 		})
 	}
 	if _, err := placement.New(placement.Flags{MQType: "nats"}, elsewhere); err == nil ||
-		err.Error() != "--mq-type nats: why: nobody can say on which host the first node runs the server: give --nats-url, or another distribution" {
+		err.Error() != "--mq-type nats: why: the host of the first node, whose launcher runs the server, is not known: give --nats-url, or another distribution" {
 		t.Error(err)
 	}
 	if plan, err := placement.New(placement.Flags{MQType: "nats", Workers: 2}, meeting(3, 0)); err != nil || plan.Bus != "nats://h0:20000" ||

@@ -24,10 +24,10 @@ type Plan struct {
 	// Bus is the URL of the server between the nodes, port 0 for a free one, without
 	// what is secret in it; empty: nodes connect with each other.
 	Bus string `json:"bus,omitempty"`
-	// BusListen is where node BusNode runs that server, tcp://host:port, port 0 for a
-	// free one; empty: it runs elsewhere.
+	// BusListen is where the launcher BusRank runs that server, tcp://host:port, port 0
+	// for a free one; empty: it runs elsewhere.
 	BusListen string `json:"bus_listen,omitempty"`
-	BusNode   int    `json:"-"`
+	BusRank   int    `json:"-"`
 	Rank      int    `json:"rank"`     // which launcher this is
 	Expected  int    `json:"expected"` // nodes in the whole job; 0: not known
 	Nodes     []Node `json:"nodes"`    // of all launchers, by rank and local id
@@ -80,17 +80,15 @@ func (p Plan) Bind(ports map[int]int) Plan {
 	return p
 }
 
-// BindBus returns the plan with the port that was found free for the server of
-// its first node.
+// BindBus returns the plan with the port that was found free for the server that its
+// first launcher runs.
 func (p Plan) BindBus(port int) Plan {
 	p.Bus, p.BusListen = bindPort(p.Bus, port), bindPort(p.BusListen, port)
 	return p
 }
 
-// RunsBus reports whether a node of this launcher runs the server.
-func (p Plan) RunsBus() bool {
-	return p.BusListen != "" && slices.ContainsFunc(p.Local(), func(n Node) bool { return n.ID == p.BusNode })
-}
+// RunsBus reports whether this launcher runs the server.
+func (p Plan) RunsBus() bool { return p.BusListen != "" && p.Rank == p.BusRank }
 
 func bindPort(addr string, port int) string {
 	if base, ok := strings.CutSuffix(addr, ":0"); ok {

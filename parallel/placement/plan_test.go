@@ -252,18 +252,19 @@ func TestBindPutsFreePortsEverywhere(t *testing.T) {
 	}
 }
 
-func TestPlanPutsTheBusWhereItsFirstNodeIs(t *testing.T) {
+func TestPlanPutsTheBusAtTheLauncherOfItsFirstNode(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		f    placement.Flags
 		site placement.Site
-		want string // URL, where it listens, which node, and whether this launcher runs it
+		want string // URL, where it listens, which launcher, and whether this is it
 	}{
 		{"one machine", placement.Flags{}, placement.Site{}, "nats://127.0.0.1:0 tcp://127.0.0.1:0 0 true"},
-		{"first of the ports", placement.Flags{Ports: "6000,6001", Workers: 2, NodeIDs: "5,3"}, placement.Site{}, "nats://127.0.0.1:6000 tcp://127.0.0.1:6000 3 true"},
+		{"first of the ports", placement.Flags{Ports: "6000,6001", Workers: 2, NodeIDs: "5,3"}, placement.Site{}, "nats://127.0.0.1:6000 tcp://127.0.0.1:6000 0 true"},
 		{"all addresses", placement.Flags{Address: "0.0.0.0", Hostname: "me"}, placement.Site{}, "nats://127.0.0.1:0 tcp://0.0.0.0:0 0 true"},
 		{"version 6", placement.Flags{Address: "::1", Ports: "7"}, placement.Site{}, "nats://[::1]:7 tcp://[::1]:7 0 true"},
 		{"several machines", placement.Flags{}, at(1, "a", "b"), "nats://a:50515 tcp://0.0.0.0:50515 0 false"},
+		{"first node at the second", placement.Flags{NodeIDs: "5,3"}, at(1, "a", "b"), "nats://b:50515 tcp://0.0.0.0:50515 1 true"},
 		{"several launchers here", placement.Flags{}, placement.Site{Open: true, Launchers: make([]placement.Launcher, 1)}, "nats://127.0.0.1:50515 tcp://127.0.0.1:50515 0 true"},
 		{"elsewhere", placement.Flags{NATSURL: "nats://h:1,nats://i:2"}, at(1, "a", "b"), "nats://h:1,nats://i:2  0 false"},
 	} {
@@ -273,7 +274,7 @@ func TestPlanPutsTheBusWhereItsFirstNodeIs(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := fmt.Sprint(plan.Bus, " ", plan.BusListen, " ", plan.BusNode, " ", plan.RunsBus()); got != c.want {
+		if got := fmt.Sprint(plan.Bus, " ", plan.BusListen, " ", plan.BusRank, " ", plan.RunsBus()); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}

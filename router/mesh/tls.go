@@ -2,9 +2,6 @@ package mesh
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
-	"time"
 
 	"github.com/ditask/ditask/internal/certs"
 )
@@ -16,22 +13,5 @@ import (
 // does not fit its key is an error that names it. The files are read once: a job
 // ends before its certificate does.
 func LoadTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
-	pair, pool, err := certs.Load(certFile, keyFile, caFile, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS13,
-		Certificates:       []tls.Certificate{pair},
-		ClientCAs:          pool,
-		ClientAuth:         tls.RequireAndVerifyClientCert,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the chain, without the name
-		VerifyConnection: func(s tls.ConnectionState) error {
-			if err := certs.Verify(pool, s.PeerCertificates, x509.ExtKeyUsageAny, time.Now()); err != nil {
-				return fmt.Errorf("tls: the other side's certificate is refused: %w", err)
-			}
-			return nil
-		},
-		SessionTicketsDisabled: true, // each connection proves it anew
-	}, nil
+	return certs.Mutual(certFile, keyFile, caFile)
 }

@@ -296,7 +296,8 @@ func (k *conn) answeredNow() {
 	}
 }
 
-// Close tells the other side that nothing more comes, and unblocks Read and Write.
+// Close lets the other side know that nothing more comes, and unblocks Read and
+// Write. It does not wait.
 func (k *conn) Close() error {
 	k.mu.Lock()
 	if k.closed {
@@ -320,7 +321,7 @@ func (k *conn) Close() error {
 	k.mu.Unlock()
 	k.bus.forget(k)
 	if tell {
-		_ = k.send(kindFin, nil) // without it the other side is told when it writes
+		k.bus.sayFin(k)
 	}
 	return nil
 }

@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -137,6 +139,140 @@ func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	wg.Wait()
 }
 
+// TestLossOfTheServerIsToldToTheOtherEnd: the end that says nothing learns of it too.
+func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
+	s := plain(t, server.Options{})
+	p := newProxy(t, s.ClientURL())
+	l, err := open(t, natsbus.Config{URL: s.ClientURL()}).Listen(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, natsbus.Config{URL: p.url()}).Dial(soon(t), "bus://node.0"); err != nil {
+		t.Fatal(err)
+	}
+	k, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	natsbus.Quiet(k)
+	p.cut()
+	_ = k.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := k.Read(make([]byte, 1)); err == nil || err.Error() != "the other side lost its connection with the NATS server" {
+		t.Error(err)
+	}
+}
+
+// TestCloseOfACarrierLetsTheOthersKnow closes many connections, and the carrier at
+// once after them.
+func TestCloseOfACarrierLetsTheOthersKnow(t *testing.T) {
+	url := plain(t, server.Options{}).ClientURL()
+	l, err := open(t, natsbus.Config{URL: url}).Listen(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, natsbus.Config{URL: url})
+	var accepted []net.Conn
+	for range 100 {
+		if _, err := c.Dial(soon(t), "bus://node.0"); err != nil {
+			t.Fatal(err)
+		}
+		k, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted = append(accepted, k)
+	}
+	_ = c.Close()
+	for i, k := range accepted {
+		_ = k.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := k.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Fatalf("connection %d: %d, %v", i, n, err)
+		}
+	}
+}
+
+// TestCloseDoesNotWaitForAServerThatTakesNothing stops the server's process, and
+// closes a connection while a write through it, and all of package nats, is blocked.
+func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {
+	s := startProcess(t)
+	l, err := open(t, natsbus.Config{URL: s.url}).Listen(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, natsbus.Config{URL: s.url})
+	c.SetWriteTime(time.Hour)
+	k, err := c.Dial(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Process.Signal(syscall.SIGSTOP)
+	blocked := natsbus.Block(t.Context(), k)
+	select {
+	case err := <-blocked:
+		t.Fatalf("what is written is not held back: %v", err)
+	default:
+	}
+	closed := make(chan struct{})
+	go func() { _ = k.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-soon(t).Done():
+		t.Error("Close waits")
+	}
+	_ = s.Process.Kill()
+	if err := <-blocked; err == nil {
+		t.Error("a write to a server that was killed goes well")
+	}
+}
+
+// takesSome is a connection of which the other side takes only so many bytes.
+func takesSome(t *testing.T, n int) net.Conn {
+	t.Helper()
+	here, there := net.Pipe()
+	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	go func() { _, _ = io.CopyN(io.Discard, there, int64(n)) }()
+	return here
+}
+
+func TestWriteToTheServerIsBoundedAndNotContinued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const piece = 64 << 10
+		whole := natsbus.Socket(takesSome(t, 5*piece), time.Second)
+		if n, err := whole.Write(make([]byte, 5*piece)); n != 5*piece || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		part := natsbus.Socket(takesSome(t, piece+10), time.Second)
+		if n, err := part.Write(make([]byte, 5*piece)); n != piece+10 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d, %v", n, err)
+		}
+		if n, err := part.Write([]byte("x")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("after a part of a message: %d, %v", n, err)
+		}
+	})
+}
+
+// TestEachPieceHasItsTime writes for longer than one piece may take.
+func TestEachPieceHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const piece = 64 << 10
+		here, there := net.Pipe()
+		defer here.Close()
+		go func() {
+			defer there.Close()
+			for range 5 {
+				<-time.After(900 * time.Millisecond)
+				_, _ = io.CopyN(io.Discard, there, piece)
+			}
+		}()
+		if n, err := natsbus.Socket(here, time.Second).Write(make([]byte, 5*piece)); n != 5*piece || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
 func TestMissingRepeatedAndForeignMessagesBreak(t *testing.T) {
 	s := plain(t, server.Options{})
 	for name, raw := range map[string][]byte{
@@ -210,6 +346,13 @@ func TestDialAndListenFaults(t *testing.T) {
 	_ = c.Close()
 	if _, err := c.Dial(soon(t), "bus://node.7"); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestJobTokenTellsNothing(t *testing.T) {
+	word := natsbus.JobToken("secret")
+	if word == "" || strings.Contains(word, "secret") || word == natsbus.JobToken("other") || natsbus.JobToken("") != "" {
+		t.Errorf("token %q", word)
 	}
 }
 

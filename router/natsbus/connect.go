@@ -19,6 +19,7 @@ import (
 const (
 	tryTimeout   = 2 * time.Second         // one attempt to connect
 	pingInterval = 1500 * time.Millisecond // two that are not answered are the end
+	writeTime    = 3 * time.Second         // for each piece that the server does not take
 	waitLeast    = 20 * time.Millisecond
 	waitMost     = 500 * time.Millisecond
 )
@@ -132,7 +133,7 @@ func (e *downError) Unwrap() error { return e.err }
 
 // try connects once, and subscribes to what this carrier's ends receive.
 func (c *Carrier) try() (*nats.Conn, error) {
-	var dialed dialer
+	dialed := dialer{writeTime: c.writeTime}
 	opts, err := c.options(&dialed)
 	if err != nil {
 		return nil, err
@@ -163,6 +164,7 @@ func (c *Carrier) try() (*nats.Conn, error) {
 	}
 	if err == nil {
 		c.nc, c.sub = nc, sub
+		c.fins.Go(c.sendFins)
 	}
 	c.mu.Unlock()
 	if err != nil {
@@ -176,14 +178,47 @@ func (c *Carrier) try() (*nats.Conn, error) {
 const leastPayload = 4096
 
 // dialer keeps why a server could not be dialled, which package nats does not say.
-type dialer struct{ err error }
+type dialer struct {
+	writeTime time.Duration
+	err       error
+}
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: tryTimeout}).DialContext(context.Background(), network, address)
 	if err != nil {
 		d.err = err
+		return nil, err
 	}
-	return conn, err
+	return socket{conn, d.writeTime}, nil
+}
+
+// socket is a connection with the server. Package nats holds the lock of its client
+// while it writes, so each write is bounded: a server that is stopped would otherwise
+// block all that the client does.
+type socket struct {
+	net.Conn
+	writeTime time.Duration // for each pieceWrite bytes
+}
+
+const pieceWrite = 64 << 10
+
+// Write writes all of b, or closes the connection: after a part of a message the
+// server would take the next message for the rest.
+func (s socket) Write(b []byte) (int, error) {
+	total := 0
+	for total < len(b) {
+		err := s.SetWriteDeadline(time.Now().Add(s.writeTime))
+		n := 0
+		if err == nil {
+			n, err = s.Conn.Write(b[total:min(total+pieceWrite, len(b))])
+		}
+		total += n
+		if err != nil {
+			_ = s.Close()
+			return total, err
+		}
+	}
+	return total, nil
 }
 
 func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
@@ -257,6 +292,8 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 	}
 	for _, k := range conns {
 		_ = k.fail(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err))
+	}
+	for _, k := range conns { // after all have failed: the client may be busy with connecting again
 		if peer := k.other(); peer != "" {
 			c.reset(nc, peer, lostServer)
 		}

@@ -64,13 +64,17 @@
 //
 // When the connection with the server is lost all connections through it break,
 // and the client connects again by itself, to any server of the list or the
-// cluster; [Carrier.Dial] waits for that. Nothing is kept to be sent later. A
+// cluster; [Carrier.Dial] waits for that. Nothing is kept to be sent later. The
+// connection is given up, too, when the server takes nothing of what is written for
+// 3 s, and when it leaves two pings, 1.5 s apart, without an answer. A
 // server that cannot be reached at first is tried for Config.ConnectTimeout, one that
 // refuses this client is not.
 //
 // # Concurrency
 //
 // A [Carrier] is safe for concurrent use. It has one connection with the server,
-// made at the first Listen or Dial, and its goroutines are those of package nats:
-// Close ends them.
+// made at the first Listen or Dial. Its goroutines are those of package nats, and one
+// that lets the other ends of closed connections know: Close ends them. Close of a
+// connection waits for nothing; Read and Write may wait for the server for 3 s, whatever
+// their deadlines.
 package natsbus

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -275,7 +276,14 @@ func TestR4ClusterLosesServersUnderTraffic(t *testing.T) {
 	}
 }
 
-func TestExternalServer(t *testing.T) {
+// process is a server in a process of its own.
+type process struct {
+	*exec.Cmd
+	url string // with the token
+}
+
+func startProcess(t *testing.T) process {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), varServer+"=word")
 	in, err := cmd.StdinPipe()
@@ -290,17 +298,33 @@ func TestExternalServer(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		late.Stop()
+		_ = cmd.Process.Kill()
 		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
+		_ = cmd.Wait() // it was killed
+	})
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	routertest.Run(t, setup(natsbus.Config{URL: strings.Replace(strings.TrimSpace(url), "nats://", "nats://word@", 1)}, router.Mesh))
+	return process{cmd, strings.Replace(strings.TrimSpace(url), "nats://", "nats://word@", 1)}
+}
+
+func TestExternalServer(t *testing.T) {
+	routertest.Run(t, setup(natsbus.Config{URL: startProcess(t).url}, router.Mesh))
+}
+
+// TestLossIsReportedWhileTheServerIsGone ends the server's process, or stops it, so
+// that its connections stay and take nothing more.
+func TestLossIsReportedWhileTheServerIsGone(t *testing.T) {
+	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			s := startProcess(t)
+			routertest.RunOutage(t, setup(natsbus.Config{URL: s.url}, router.Mesh), func() { _ = s.Process.Signal(sig) })
+		})
+	}
 }
 
 // varServer makes this test program a server with that token, until its standard

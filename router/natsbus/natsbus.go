@@ -2,8 +2,11 @@ package natsbus
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +62,8 @@ type Carrier struct {
 	cancel context.CancelFunc
 	gate   chan struct{} // held by who connects with the server
 
+	writeTime time.Duration // for the server to take a piece of what is written
+
 	mu        sync.Mutex
 	nc        *nats.Conn // nil before the first use
 	sub       *nats.Subscription
@@ -67,7 +72,12 @@ type Carrier struct {
 	conns     map[string]*conn
 	listeners map[int]*listener
 	owed      []string // other ends that are to be told, once there is a server, that a connection is broken
+	closing   []*conn  // closed, and the other end does not know it yet
 	stats     Stats
+
+	fins   sync.WaitGroup // sendFins
+	finDue chan struct{}  // closing has something; capacity 1: a signal is enough for all
+	finEnd chan struct{}  // closed when nothing is added to closing any more
 }
 
 // New returns a carrier that has done nothing yet. The error joins all faults.
@@ -100,8 +110,10 @@ func New(cfg Config) (*Carrier, error) {
 	prefix := "ditask." + token(cfg.Job) + "."
 	c := &Carrier{
 		cfg: cfg, log: cfg.Logger, prefix: prefix, inbox: prefix + "conn." + rand.Text() + ".",
-		gate: make(chan struct{}, 1), // a lock that can be waited for together with a context
-		gone: make(chan struct{}), conns: map[string]*conn{}, listeners: map[int]*listener{},
+		gate:      make(chan struct{}, 1), // a lock that can be waited for together with a context
+		writeTime: writeTime,
+		gone:      make(chan struct{}), finDue: make(chan struct{}, 1), finEnd: make(chan struct{}),
+		conns: map[string]*conn{}, listeners: map[int]*listener{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -123,8 +135,8 @@ func (c *Carrier) Stats() Stats {
 func (c *Carrier) Close() error {
 	c.cancel()
 	c.mu.Lock()
+	nc, closed, conns := c.nc, c.closed, c.take()
 	c.closed = true
-	nc, conns := c.nc, c.take()
 	var listeners []*listener
 	for _, l := range c.listeners {
 		listeners = append(listeners, l)
@@ -136,11 +148,46 @@ func (c *Carrier) Close() error {
 	for _, k := range conns {
 		_ = k.Close()
 	}
-	if nc != nil {
-		nc.Close()
-		<-c.gone
+	if nc == nil {
+		return nil
 	}
+	if !closed {
+		close(c.finEnd)
+		c.fins.Wait()
+		nc.Close()
+	}
+	<-c.gone
 	return nil
+}
+
+// sayFin lets the other end of k know that k is closed. It does not wait, since the
+// server may be stopped.
+func (c *Carrier) sayFin(k *conn) {
+	c.mu.Lock()
+	c.closing = append(c.closing, k)
+	c.mu.Unlock()
+	select {
+	case c.finDue <- struct{}{}:
+	default:
+	}
+}
+
+// sendFins says fin for the connections that are closed, until the carrier is.
+func (c *Carrier) sendFins() {
+	for open := true; open; {
+		select {
+		case <-c.finDue:
+		case <-c.finEnd:
+			open = false
+		}
+		c.mu.Lock()
+		closing := c.closing
+		c.closing = nil
+		c.mu.Unlock()
+		for _, k := range closing {
+			_ = k.send(kindFin, nil) // without it the other side is told when it writes
+		}
+	}
 }
 
 // take removes all connections. The mutex is held.
@@ -151,6 +198,18 @@ func (c *Carrier) take() []*conn {
 	}
 	clear(c.conns)
 	return out
+}
+
+// JobToken is what the nodes of a job prove themselves with to a server that their
+// launcher runs. It follows from the job's token, which it does not tell. Without one
+// there is none.
+func JobToken(job string) string {
+	if job == "" {
+		return ""
+	}
+	m := hmac.New(sha256.New, []byte(job))
+	m.Write([]byte("ditask nats server"))
+	return hex.EncodeToString(m.Sum(nil))
 }
 
 // dialSubject is where node id hears who wants to connect with it.

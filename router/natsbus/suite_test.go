@@ -146,7 +146,7 @@ func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
 }
 
 func TestEmbedded(t *testing.T) {
-	token := embedded.Token("secret")
+	token := natsbus.JobToken("secret")
 	s := ours(t, embedded.Config{Token: token})
 	routertest.Run(t, setup(natsbus.Config{URL: s.URL(), Token: token}, router.Mesh))
 }

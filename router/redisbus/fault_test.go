@@ -21,6 +21,7 @@ import (
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/redisbus"
+	"github.com/ditask/ditask/router/routertest"
 )
 
 // pair is a job of two nodes that send to each other until told to stop.
@@ -545,4 +546,11 @@ func TestManyNodes(t *testing.T) {
 	if left, err := admin.Keys(t.Context(), "*").Result(); err != nil || len(left) > 0 {
 		t.Errorf("left on the server: %v, %v", left, err)
 	}
+}
+
+// TestLossIsReportedWhileTheServerIsGone kills the server: it does not come back.
+func TestLossIsReportedWhileTheServerIsGone(t *testing.T) {
+	server := redistest.Start(t)
+	routertest.RunOutage(t, setup(server, router.Mesh), server.Kill)
+	server.Restart() // setup looks at the end whether anything is left on it
 }

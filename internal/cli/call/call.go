@@ -87,15 +87,20 @@ func (c *Call) Exit(err error) int {
 
 // Warn writes a line of the launcher, in the format of the job's log.
 func (c *Call) Warn(format, text string) {
+	_, _ = c.Stderr.Write(Line(format, "WARN", text)) // nobody is left to tell
+}
+
+// Line is a line of the launcher, in the format of the job's log.
+func Line(format, level, text string) []byte {
 	line := []byte("ditask: " + text)
 	if format == "json" {
-		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "WARN", "msg": text})
+		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": level, "msg": text})
 		if err != nil {
-			return // texts and times have a form in JSON
+			return nil // texts and times have a form in JSON
 		}
 		line = b
 	}
-	_, _ = fmt.Fprintf(c.Stderr, "%s\n", line) // nobody is left to tell
+	return append(line, '\n')
 }
 
 // WriteJSON prints a value for other programs.

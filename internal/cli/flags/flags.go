@@ -57,7 +57,7 @@ func Job() []urfave.Flag {
 		Text(groupWhere, "labels", "", "`LIST` of labels for each node"),
 		Text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes, one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
 		Text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
-		Text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the first node or at --nats-url) or redis"),
+		Text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the launcher of the first node or at --nats-url) or redis"),
 	}, Servers(), []urfave.Flag{
 		Text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server, in place of --redis-url"),
 		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},

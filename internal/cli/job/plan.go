@@ -57,7 +57,7 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 	if plan.Bus != "" {
 		by := "a server that is there already"
 		if plan.BusListen != "" {
-			by = fmt.Sprintf("run by node %d", plan.BusNode)
+			by = fmt.Sprintf("run by launcher %d", plan.BusRank)
 		}
 		if _, err := fmt.Fprintf(w, "bus %s: %s\n", freePort(plan.Bus), by); err != nil {
 			return err

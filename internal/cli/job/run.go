@@ -145,6 +145,12 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	if table {
 		cfg.StatusInterval = tableInterval
 	}
+	bus, err := serveBus(&cfg)
+	if err != nil {
+		return err
+	}
+	result := launch.Result{} // of a job that was not started
+	defer func() { bus.close(result, cfg.Env.Grace, cfg.Signals) }()
 	l, err := launch.New(cfg)
 	if err != nil {
 		return err
@@ -158,7 +164,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	if table {
 		stop = s.Draw(l.Snapshot, size, tableInterval)
 	}
-	result, err := l.Run(context.Background()) // ends by signals, which are forwarded
+	result, err = l.Run(context.Background()) // ends by signals, which are forwarded
 	stop()
 	if err != nil {
 		return err

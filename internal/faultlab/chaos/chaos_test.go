@@ -52,7 +52,7 @@ var carriers = []carrier{
 	{name: "tcp", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
 	{name: "tls", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
 	{name: "nats", faults: serverFaults, server: newNATS},
-	{name: "nats in node 0", flags: []string{"--mq-type", "nats"}},
+	{name: "nats in launcher", flags: []string{"--mq-type", "nats"}},
 	{name: "redis", faults: serverFaults, server: newRedis},
 	{name: "netns", flags: []string{"--protocol", "tcp"}, faults: netFaults, root: true},
 }

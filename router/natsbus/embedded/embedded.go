@@ -1,9 +1,12 @@
-// Package embedded runs a NATS server within this process, for the nodes of one
-// job: what package natsbus connects with when nobody has a server elsewhere.
+// Package embedded runs a NATS server within this process, for the nodes of one job.
+// The launcher of a job runs it where no server is there already.
 //
-//	s, err := embedded.Start(ctx, embedded.Config{Host: "127.0.0.1", Port: 4222, Token: embedded.Token(jobToken)})
+//	s, err := embedded.Start(ctx, embedded.Config{Host: "127.0.0.1", Port: 4222, Token: natsbus.JobToken(jobToken)})
 //	defer s.Close(ctx)
-//	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Token: embedded.Token(jobToken), Job: job})
+//	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Token: natsbus.JobToken(jobToken), Job: job})
+//
+// It is a package apart from natsbus so that a program that connects with a server
+// does not link one.
 //
 // It listens on the loopback address unless told otherwise, takes only clients
 // that know its token, and keeps nothing on disk. Its warnings and errors are
@@ -15,17 +18,12 @@ package embedded
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -49,25 +47,16 @@ const (
 	startTime  = 10 * time.Second
 )
 
-// Token is what the clients of a job's server prove themselves with. It follows
-// from the job's token, which it does not tell. Without one there is none.
-func Token(job string) string {
-	if job == "" {
-		return ""
-	}
-	m := hmac.New(sha256.New, []byte(job))
-	m.Write([]byte("ditask nats server"))
-	return hex.EncodeToString(m.Sum(nil))
-}
-
 // Server is a NATS server that runs.
 type Server struct {
 	s    *server.Server
 	url  string
+	port int
 	once sync.Once
 }
 
-// Start starts a server, and returns when it can be connected with.
+// Start starts a server, and returns when clients can connect with it. An address that
+// cannot be listened on is a [net.OpError].
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Host == "" {
 		cfg.Host = "127.0.0.1"
@@ -76,16 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger = slog.Default()
 	}
 	address := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
-	// The server itself only logs why it cannot listen.
-	var lc net.ListenConfig
-	probe, err := lc.Listen(ctx, "tcp", address)
-	if err == nil {
-		err = probe.Close()
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("NATS server: %s is in use: choose another port, or end the process that has it", address)
-	}
-	if err != nil {
+	if err := probe(ctx, address); err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
 	port := cfg.Port
@@ -111,17 +91,36 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	bound, ok := s.Addr().(*net.TCPAddr)
 	if !ok {
+		s.Shutdown()
+		s.WaitForShutdown()
 		return nil, fmt.Errorf("NATS server on %s: %v is no address of tcp", address, s.Addr())
 	}
 	host := cfg.Host
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return &Server{s: s, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(bound.Port))}, nil
+	return &Server{s: s, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(bound.Port)), port: bound.Port}, nil
+}
+
+// probe reports why the server could not listen: the server itself only logs that, and
+// takes no listener from outside.
+func probe(ctx context.Context, address string) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // URL is where clients on this machine connect.
 func (s *Server) URL() string { return s.url }
+
+// Port is where it listens.
+func (s *Server) Port() int { return s.port }
+
+// Clients is how many clients are connected.
+func (s *Server) Clients() int { return s.s.NumClients() }
 
 // Close waits until all clients have gone, or ctx ends, and ends the server: the
 // other nodes of a job may still have to take leave of each other.

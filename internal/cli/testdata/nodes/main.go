@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/task"
@@ -36,7 +37,10 @@ func play(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	back := make(chan int, 1)
 	Back.On(t, func(_ context.Context, id int) error {
-		back <- id
+		select {
+		case back <- id:
+		default: // one is enough
+		}
 		return nil
 	})
 	trip := script(node.ID()) == "trip"
@@ -61,6 +65,12 @@ func play(ctx context.Context, node *parallel.Node) error {
 					return err
 				}
 			}
+		case "emit": // until the node that it emits to is lost
+			for {
+				if err := Told.Emit(ctx, t, make([]int64, 10_000), task.OnlyRemote()); err != nil {
+					return err
+				}
+			}
 		case "count":
 			for i := range 10 {
 				if err := Told.Emit(ctx, t, []int64{int64(i)}, task.To("node.1")); err != nil {
@@ -70,6 +80,18 @@ func play(ctx context.Context, node *parallel.Node) error {
 		case "come":
 			if err := Back.Emit(ctx, t, node.ID(), task.OnlyRemote()); err != nil {
 				return err
+			}
+		case "call": // until somebody hears it
+			again := time.NewTicker(20 * time.Millisecond)
+			defer again.Stop()
+			for ctx.Err() == nil {
+				if err := Back.Emit(ctx, t, node.ID(), task.OnlyRemote()); err != nil {
+					return err
+				}
+				select {
+				case <-again.C:
+				case <-ctx.Done():
+				}
 			}
 		case "panic":
 			panic("on purpose")
