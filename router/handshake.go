@@ -87,6 +87,10 @@ const featureHeader = "header"
 // without a word beforehand.
 const featureLeave = "leave"
 
+// featureDone says that a node understands frameDone. A node that does not say it is
+// sent none.
+const featureDone = "done"
+
 // refusal says no.
 type refusal struct {
 	Code   string `json:"code"`

@@ -78,6 +78,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	s := newSession(r, peer, h.Addrs)
 	s.headers = slices.Contains(h.Features, featureHeader)
 	s.leaves = slices.Contains(h.Features, featureLeave)
+	s.knowsDone = slices.Contains(h.Features, featureDone)
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +94,7 @@ func (r *Router) admit(h hello) (*session, error) {
 		}
 	}
 	for name, round := range r.rounds {
-		s.controlJSON(frameBarrier, barrierMsg{name, round})
+		s.controlJSON(frameBarrier, 0, barrierMsg{name, round})
 	}
 	if r.cfg.Topology != Alone {
 		r.introduce(s)
@@ -105,6 +106,9 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.control(frameReady, runs, 0, nil)
 	if r.leaving {
 		s.askLeave()
+	}
+	if r.done {
+		s.sayDone()
 	}
 	if r.inDrain.Load() {
 		s.control(frameFin, 0, 0, nil)
@@ -119,10 +123,10 @@ func (r *Router) introduce(s *session) {
 	var all []Member
 	for _, o := range r.peers {
 		all = append(all, Member{o.peer.ID, o.peer.Incarnation, o.addrs})
-		o.controlJSON(frameMembers, []Member{{s.peer.ID, s.peer.Incarnation, s.addrs}})
+		o.controlJSON(frameMembers, 0, []Member{{s.peer.ID, s.peer.Incarnation, s.addrs}})
 	}
 	for part := range slices.Chunk(all, 100) {
-		s.controlJSON(frameMembers, part)
+		s.controlJSON(frameMembers, 0, part)
 	}
 }
 
@@ -202,7 +206,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	if r.peers[s.peer.ID] == s {
 		delete(r.peers, s.peer.ID)
 	}
-	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, err: reason}
+	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, barriers: r.unfinished(s), err: reason}
 	if kind == Lost {
 		f.lostAt = r.clock()
 		f.sayAt = f.lostAt + int64(sayAfter)

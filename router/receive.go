@@ -109,9 +109,11 @@ func (s *session) receiveControl(h header, body []byte) error {
 	case frameSeen:
 		r.note(func() { s.seen = true })
 	case frameBarrier:
-		return r.receiveBarrier(s, body)
+		return r.receiveBarrier(s, h.flags&flagOn != 0, body)
 	case frameFin:
 		r.note(func() { s.fin = true })
+	case frameDone:
+		r.note(func() { s.done = true })
 	case frameLeave:
 		if h.flags&flagOn == 0 {
 			r.peerLeaves(s)
@@ -128,24 +130,6 @@ func (s *session) receiveControl(h header, body []byte) error {
 		}
 		r.answerRelay(m)
 	}
-	return nil
-}
-
-// receiveBarrier takes note of a round that the peer has entered.
-func (r *Router) receiveBarrier(s *session, body []byte) error {
-	var b barrierMsg
-	if err := json.Unmarshal(body, &b); err != nil {
-		return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
-	}
-	if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
-		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
-	}
-	r.note(func() {
-		s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
-		if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
-			r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
-		}
-	})
 	return nil
 }
 

@@ -214,7 +214,8 @@ func (t *Task[C]) Close(ctx context.Context) error {
 
 // Run starts the task if it is not, and runs step after step until MaxSteps,
 // Finish, an error, or the end of ctx; a chain without middleware returns at
-// once. It then closes the task: see [Task.OnFinish] for what runs before. The
+// once. The first success of a node ends the job on all nodes, unless [WaitForAll] says
+// otherwise. It then closes the task: see [Task.OnFinish] for what runs before. The
 // error is nil after success, wraps [ErrPreempted] after a preemption, is a
 // [*RemoteError] if another node failed, and wraps ctx's cause if that ended it.
 func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
@@ -232,9 +233,13 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 			return err
 		}
 	}
+	t.en.mu.Lock()
+	t.en.waitAll = cfg.all && t.en.bus != nil
+	t.en.mu.Unlock()
 	t.loop(ctx)
+	t.en.awaitAll(ctx)
 	t.en.runHooks(context.WithoutCancel(ctx))
-	return t.en.end(ctx, len(t.ms) > 0)
+	return t.en.end(ctx, cfg.all || len(t.ms) > 0)
 }
 
 func (t *Task[C]) build() {
