@@ -27,6 +27,7 @@ const (
 	frameMsgHeader                      // what goes beside the sender's next message of the event
 	frameLeave                          // flag 0: send no more messages, I leave; 1: no more messages come
 	frameDone                           // the sender has done its part of the job
+	frameListening                      // u64: the receiver's event is sent to it from the message after this number on
 	frameSequencedEnd
 )
 
@@ -107,7 +108,7 @@ func parseHeader(b []byte, chunkBytes int) (header, error) {
 	case frameChunk:
 		least = chunkHead - headerBytes
 		limit = uint32(chunkBytes) + least //nolint:gosec // validated by Config
-	case frameAck, framePing, framePong:
+	case frameAck, framePing, framePong, frameListening:
 		least, limit = 8, 8
 	case frameCredit:
 		least, limit = 16, 16

@@ -91,6 +91,10 @@ const featureLeave = "leave"
 // sent none.
 const featureDone = "done"
 
+// featureListening says that a node answers frameListen with frameListening. A node that
+// does not say it is sent no answer, and gives none.
+const featureListening = "listening"
+
 // refusal says no.
 type refusal struct {
 	Code   string `json:"code"`

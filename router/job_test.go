@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
@@ -205,6 +206,9 @@ func (in *inbox) all() string {
 	defer in.mu.Unlock()
 	return strings.Join(in.got, " ")
 }
+
+// after ends when connections that have broken are there again.
+func (j *job) after() <-chan time.Time { return time.After(time.Second) }
 
 // channels declares one event on each node, which listens to it.
 func (j *job) channels(spec router.Spec) (out []*router.Channel, in []*inbox) {

@@ -79,6 +79,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.headers = slices.Contains(h.Features, featureHeader)
 	s.leaves = slices.Contains(h.Features, featureLeave)
 	s.knowsDone = slices.Contains(h.Features, featureDone)
+	s.answers = slices.Contains(h.Features, featureListening)
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,6 +22,7 @@ type session struct {
 	headers   bool // the peer understands frameMsgHeader
 	leaves    bool // the peer understands frameLeave
 	knowsDone bool // the peer understands frameDone
+	answers   bool // the peer answers frameListen with frameListening
 
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
