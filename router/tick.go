@@ -75,12 +75,8 @@ func (r *Router) check(s *session) {
 		s.signal()
 	}
 	s.mu.Unlock()
-	patience := r.cfg.PeerTimeout
-	if l == nil && r.inDrain.Load() {
-		patience = r.cfg.LinkTimeout // at the end there is less of it with the dead
-	}
 	switch {
-	case silent > patience:
+	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
 		l.cut(fmt.Errorf("nothing was heard for %v, not even a heartbeat", silent.Round(time.Millisecond)))
