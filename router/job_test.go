@@ -27,7 +27,7 @@ type job struct {
 // newJob makes n nodes; edit has the last word on the configuration of each.
 func newJob(t *testing.T, n int, edit func(*router.Config)) *job {
 	t.Helper()
-	j := &job{t: t, edit: edit, gates: &gates{hosts: memory.New(), held: map[[2]int]chan struct{}{}}, nodes: make([]*router.Router, n)}
+	j := &job{t: t, edit: edit, gates: newGates(), nodes: make([]*router.Router, n)}
 	for id := range j.nodes {
 		j.make(id, 1)
 	}
@@ -104,6 +104,8 @@ type gates struct {
 	held  map[[2]int]chan struct{}
 	conns []*gated
 }
+
+func newGates() *gates { return &gates{hosts: memory.New(), held: map[[2]int]chan struct{}{}} }
 
 // hold keeps what from writes to the node to on its way, until the function that it
 // returns is called.

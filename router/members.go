@@ -115,6 +115,13 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s
+	if m, ok := r.reached[peer.ID]; ok && m.Incarnation < peer.Incarnation {
+		m.Incarnation = peer.Incarnation
+		if len(s.addrs) > 0 {
+			m.Addrs = s.addrs
+		}
+		r.reached[peer.ID] = m
+	}
 	return s, nil
 }
 
@@ -151,10 +158,8 @@ func (r *Router) learn(members []Member) {
 			continue
 		}
 		switch {
-		case r.cfg.Topology == Mesh && len(m.Addrs) > 0:
-			r.wg.Go(func() { r.keepReaching(m, m.Addrs[0], -1) })
-		case r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
-			r.wg.Go(func() { r.keepReaching(m, r.hubAddr(), m.ID) })
+		case r.cfg.Topology == Mesh && len(m.Addrs) > 0, r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
+			r.reach(m)
 		}
 	}
 }
@@ -214,6 +219,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	}
 	r.was[s.peer.ID] = f
 	r.keepCounts(s, kind)
+	r.takeBack(s)
 	for _, c := range r.channels {
 		r.retarget(c)
 	}

@@ -52,14 +52,17 @@ type Router struct {
 	passed    map[string]uint64         // rounds of them that all nodes have entered
 	tickets   map[string]chan net.Conn
 	known     map[int]uint64    // incarnations of the nodes that others told of
+	reached   map[int]Member    // those that keepReaching calls
 	attached  map[string]int    // attach address -> node id that answered there
 	trouble   map[string]string // address -> why it cannot be reached
 	noted     map[string]int    // refusals by reason
 	failure   error
-	beenReady bool // Start has returned
-	running   bool // a peer had been ready before it met this node
-	leaving   bool // Leave was called
-	done      bool // Done was called
+	beenReady bool  // Start has returned
+	running   bool  // a peer had been ready before it met this node
+	aloneAt   int64 // clock at which no peer was there any more; 0: one is
+	sayAlone  int64 // clock at which the log says that none is there
+	leaving   bool  // Leave was called
+	done      bool  // Done was called
 	watchers  []func(Change)
 	changes   []Change
 	lost      []error // losses to be reported by Close
@@ -90,7 +93,7 @@ func New(cfg Config) (*Router, error) {
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
 		features: []string{featureHeader, featureLeave, featureDone, featureListening},
-		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
+		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
