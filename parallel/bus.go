@@ -84,6 +84,8 @@ func (b *bus) Elastic() bool {
 
 func (b *bus) Leave(ctx context.Context) error { return b.r.Leave(ctx) }
 
+func (b *bus) Done(ctx context.Context) error { return b.r.Done(ctx) }
+
 func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 0 }
 
 // hasTold reports whether the others know of this node's failure, as it is the last

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/task"
 )
 
@@ -54,5 +58,52 @@ func TestNodesComeAndGo(t *testing.T) {
 				t.Errorf("%s: node.0 heard %d messages of those that left, of %d", topology, fromGone.Load(), sent.Load())
 			}
 		})
+	}
+}
+
+// TestNodeZeroComesBackAfterItHasLeft: node 0 of a recovering job, which dials nobody, is
+// told to end and started again, as a drained pod is. It finds the others, which have run on.
+func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
+	dir, err := os.MkdirTemp("", "job") //nolint:usetesting // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	addr := func(id int) string { return "unix://" + filepath.Join(dir, fmt.Sprint(id)) }
+	run := func(id int, incarnation uint64, step func(ctx context.Context, tk *task.Task[struct{}], stop context.CancelCauseFunc) error) error {
+		env := control.Env{JobID: "j", Token: "secret", NodeID: id, Nodes: 2, Listen: addr(id), Incarnation: incarnation, AutoRecover: true}
+		if id > 0 {
+			env.Attach = []string{addr(0)}
+		}
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		tk := task.New[struct{}](join(t, env, slog.New(slog.DiscardHandler)))
+		number.On(tk, func(context.Context, int) error { return nil })
+		tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { return step(ctx, tk, stop) }))
+		return tk.Run(ctx)
+	}
+	other := make(chan error, 1) // one result
+	go func() {
+		other <- run(1, 1, func(ctx context.Context, tk *task.Task[struct{}], _ context.CancelCauseFunc) error {
+			return number.Emit(ctx, tk, 1, task.OnlyRemote())
+		})
+	}()
+	err = run(0, 1, func(ctx context.Context, _ *task.Task[struct{}], stop context.CancelCauseFunc) error {
+		stop(&task.PreemptError{Node: 0, Reason: "SIGTERM"})
+		return nil
+	})
+	if !errors.Is(err, task.ErrPreempted) {
+		t.Errorf("it was told to end: %v", err)
+	}
+	if err := run(0, 2, func(_ context.Context, tk *task.Task[struct{}], _ context.CancelCauseFunc) error {
+		tk.Finish("it is back")
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := <-other; err != nil {
+		t.Errorf("node 1: %v", err)
 	}
 }

@@ -28,6 +28,7 @@ type replayer struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the goroutine that feeds
+	given  chan struct{}  // closed when the task has been given the whole record
 
 	mu       sync.Mutex
 	channels map[string]*replayChannel
@@ -50,7 +51,7 @@ type replayChannel struct {
 }
 
 func newReplayer(n *Node, path string, fast bool, log *slog.Logger) *replayer {
-	r := &replayer{n: n, path: path, fast: fast, log: log, channels: map[string]*replayChannel{}, peers: map[int]task.Peer{}}
+	r := &replayer{n: n, path: path, fast: fast, log: log, given: make(chan struct{}), channels: map[string]*replayChannel{}, peers: map[int]task.Peer{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -91,9 +92,11 @@ func (r *replayer) Start(ctx context.Context, labels []string) error {
 	}
 	close(r.n.ready)
 	if done {
+		close(r.given)
 		return nil
 	}
 	r.wg.Go(func() {
+		defer close(r.given)
 		defer func() { _ = file.Close() }()
 		if _, err := f.run(r.ctx, false); err != nil && r.ctx.Err() == nil {
 			r.tell(task.PeerChange{Event: task.BusFailed, Err: fmt.Errorf("replay %s: %w", r.path, err), Fatal: true})
@@ -334,6 +337,16 @@ func (r *replayer) tell(c task.PeerChange) {
 func (r *replayer) Drain(context.Context, bool) error { return nil }
 func (r *replayer) Elastic() bool                     { return false }
 func (r *replayer) Leave(context.Context) error       { return nil }
+
+// Done waits for the end of the record.
+func (r *replayer) Done(ctx context.Context) error {
+	select {
+	case <-r.given:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Close ends the feeding.
 func (r *replayer) Close() error {

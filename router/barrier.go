@@ -2,21 +2,31 @@ package router
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
+// barrierMsg is the body of frameBarrier: the sender has entered a round. With flagOn
+// the sender knows that all nodes have.
 type barrierMsg struct {
 	Name  string `json:"name"`
 	Round uint64 `json:"round"`
 }
 
 // Barrier returns when every expected node has called it with the same name as
-// often as this one. It fails at once when one of them is lost or has ended, and
-// names those that are missing when ctx ends first. After an error the rounds of
-// that name no longer match: use another name. A node that is restarted takes
-// the rounds over from its peers. One that has left, see [Router.Leave], is not waited for.
+// often as this one. It fails at once when one of them is lost, has ended or is done
+// (see [Router.Done]) without having entered, and names those that are missing when
+// ctx ends first. After an error the rounds of that name no longer match: use another
+// name. A node that is restarted takes the rounds over from its peers. One that has
+// left, see [Router.Leave], is not waited for.
+//
+// When Barrier has returned nil on one node, and a message that this node sends
+// afterwards ends the ctx of a Barrier of the same round on another node, then that one
+// returns nil too. This also holds if the message passes through further nodes.
 func (r *Router) Barrier(ctx context.Context, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want %d at most", name, len(name), maxName)
@@ -28,56 +38,117 @@ func (r *Router) Barrier(ctx context.Context, name string) error {
 	}
 	r.rounds[name]++
 	round := r.rounds[name]
-	wanted := r.barrierMembers()
+	wanted := r.members()
 	for _, s := range r.peers {
-		s.controlJSON(frameBarrier, barrierMsg{name, round})
+		s.controlJSON(frameBarrier, 0, barrierMsg{name, round})
 	}
 	r.mu.Unlock()
 
-	arrived := map[int]bool{}
-	missing := func() []string {
-		var out []string
-		for _, id := range wanted {
-			if !arrived[id] {
-				out = append(out, fmt.Sprintf("node.%d", id))
-			}
-		}
-		return out
-	}
+	var missing []string
 	err := r.await(ctx, func() (bool, error) {
-		all := true
+		missing = missing[:0]
 		for _, id := range wanted {
-			s := r.peers[id]
-			switch {
-			case arrived[id]:
-			case s == nil && r.was[id].withdrawn, s != nil && s.withdrawn:
-				arrived[id] = true
-			case s != nil && s.barriers[name] >= round:
-				arrived[id] = true
-			case s == nil && r.was[id].err != nil:
-				return false, fmt.Errorf("barrier %q: node.%d will not come: %w", name, id, r.was[id].err)
-			default:
-				all = false
+			entered, err := r.entered(id, name, round)
+			if err != nil && r.passed[name] < round {
+				return false, fmt.Errorf("barrier %q: node.%d will not enter it: %w", name, id, err)
+			}
+			if !entered {
+				missing = append(missing, fmt.Sprintf("node.%d", id))
 			}
 		}
-		return all, nil
+		if len(missing) == 0 {
+			r.pass(name, round, nil)
+		}
+		return r.passed[name] >= round, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("barrier %q waits for %s: %w", name, strings.Join(missing(), ", "), err)
+		return fmt.Errorf("barrier %q waits for %s: %w", name, strings.Join(missing, ", "), err)
 	}
 	return err
 }
 
-// barrierMembers are the nodes that a barrier waits for. The mutex is held.
-func (r *Router) barrierMembers() []int {
-	var ids []int
-	if r.cfg.Expect > 0 && r.cfg.Topology != Alone {
-		ids, _ = r.expected()
+var errDone = errors.New("it is done with its own part of the job")
+
+// entered reports whether the node has entered the round or need not, and why it will
+// not. The mutex is held.
+func (r *Router) entered(id int, name string, round uint64) (bool, error) {
+	s, was := r.peers[id], r.was[id]
+	switch {
+	case was.barriers[name] >= round, s != nil && s.barriers[name] >= round:
+		return true, nil
+	case s == nil && was.withdrawn, s != nil && s.withdrawn:
+		return true, nil
+	case s == nil:
+		return false, was.err
+	case s.done:
+		return false, errDone
+	}
+	return false, nil
+}
+
+// pass takes note that all nodes have entered a round, and tells the peers but from,
+// which has said it. So a message that a node sends after the barrier never overtakes the
+// word that the barrier is passed. The mutex is held.
+func (r *Router) pass(name string, round uint64, from *session) {
+	if r.passed[name] >= round {
+		return
+	}
+	r.passed[name] = round
+	for _, s := range r.peers {
+		if s != from {
+			s.controlJSON(frameBarrier, flagOn, barrierMsg{name, round})
+		}
+	}
+}
+
+// receiveBarrier takes note of a round that the peer has entered.
+func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
+	var b barrierMsg
+	if err := json.Unmarshal(body, &b); err != nil {
+		return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
+	}
+	if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
+		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
+	}
+	r.note(func() {
+		s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
+		if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
+			r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
+		}
+		if all && r.rounds[b.Name] >= b.Round { // else this node is not among those that were waited for
+			r.pass(b.Name, b.Round, s)
+		}
+	})
+	return nil
+}
+
+// unfinished are the rounds that the peer has entered and this node has not passed: they
+// count when the peer is gone. The mutex is held.
+func (r *Router) unfinished(s *session) map[string]uint64 {
+	out := maps.Clone(s.barriers)
+	maps.DeleteFunc(out, func(name string, round uint64) bool { return round <= r.passed[name] })
+	return out
+}
+
+// members are the nodes that a barrier waits for, and without which the job is not
+// done. A node that has joined a running job counts those that it has met there and that
+// have not left. The mutex is held.
+func (r *Router) members() []int {
+	if r.cfg.Expect > 0 && r.cfg.Topology != Alone && !r.running {
+		ids, _ := r.expected()
 		return ids
 	}
+	var ids []int
 	for id, s := range r.peers {
 		if s.ready {
 			ids = append(ids, id)
+		}
+	}
+	if r.cfg.Topology != Alone {
+		for id, f := range r.was {
+			if f.lostAt != 0 && r.peers[id] == nil {
+				ids = append(ids, id)
+			}
 		}
 	}
 	slices.Sort(ids)

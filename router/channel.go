@@ -73,21 +73,61 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	return &Channel{c}, nil
 }
 
-// Listen tells the other nodes whether this node listens to the event.
+// Listen tells the other nodes whether this node listens to the event. After Listen(true)
+// the messages of a peer are delivered from the first one on that the peer has sent
+// knowing of it, and none of them is missed until Listen(false). What was under way before
+// is dropped, but for the newest value of a Latest event.
 func (c *Channel) Listen(on bool) {
 	r := c.c.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.c.listens.Swap(on) == on {
+	if c.c.listens.Load() == on {
 		return
+	}
+	if !on {
+		c.c.listens.Store(false)
 	}
 	flags := uint8(0)
 	if on {
 		flags = flagOn
 	}
 	for _, s := range r.peers {
-		s.control(frameListen, flags, c.c.id, nil)
+		s.listen(c.c.id, flags)
 	}
+	c.c.listens.Store(on) // from now on the answers are waited for
+}
+
+// listen tells the peer whether this node listens to its event number id.
+func (s *session) listen(id uint16, flags uint8) {
+	if flags&flagOn != 0 && s.answers && s.r.channels[id].spec.Delivery != Latest {
+		s.mu.Lock()
+		s.outs[id].asked.Add(1)
+		s.mu.Unlock()
+	}
+	s.control(frameListen, flags, id, nil)
+}
+
+// answered takes note that the peer knows that this node listens to its event number id,
+// and has sent the messages up to number floor before that.
+func (s *session) answered(id uint16, floor uint64) error {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(id) >= len(s.outs) {
+		return fmt.Errorf("%w: an answer for event number %d, which was not declared", errBadFrame, id)
+	}
+	o := s.outs[id]
+	if o.ch.spec.Delivery == Latest { // its newest value is heard whenever it was sent
+		return nil
+	}
+	if o.asked.Load() > 0 {
+		o.asked.Add(-1)
+	}
+	if in := s.remote[o.ch.spec.Name]; in != nil {
+		in.floor = max(in.floor, floor)
+	}
+	return nil
 }
 
 // Listened reports whether any peer listens to the event now.

@@ -19,6 +19,10 @@ type Config struct {
 	Topology    Topology // mesh unless set
 	Version     string   // the program's version: a difference is logged only
 
+	// Elastic says that nodes leave the job and come back: a node that has left in order
+	// is called again, at the address that it had.
+	Elastic bool
+
 	Carrier   Carrier
 	Listener  net.Listener // a listener that is bound already, or
 	Listen    string       // an address to bind at Start; empty means none

@@ -6,20 +6,28 @@ import (
 	"time"
 )
 
-// backoff is the wait between two calls of an address, from 5 ms to 1 s: an
-// eighth of the time for which they have failed, so that the end of an outage is
-// noticed soon in proportion to it.
-type backoff struct{ since time.Time }
+// backoff is the wait between two calls of an address, from 5 ms to 1 s, or to 5 s if
+// the node there has left: an eighth of the time for which they have failed, so that the
+// end of an outage is noticed soon in proportion to it.
+type backoff struct {
+	since time.Time
+	left  bool
+}
 
 func (b *backoff) next() time.Duration {
 	if b.since.IsZero() {
 		b.since = time.Now()
 	}
-	return min(max(time.Since(b.since)/8, 5*time.Millisecond), time.Second)
+	most := time.Second
+	if b.left {
+		most = 5 * time.Second
+	}
+	return min(max(time.Since(b.since)/8, 5*time.Millisecond), most)
 }
 
 // keepCalling sees to the connection with the node at an attach address, for as
-// long as the router is open: a node that is restarted is found there again.
+// long as the router is open: a node that is restarted is found there again, and so is
+// one that has left an elastic job and comes back.
 func (r *Router) keepCalling(addr string) {
 	var wait backoff
 	for r.ctx.Err() == nil {
@@ -33,23 +41,70 @@ func (r *Router) keepCalling(addr string) {
 	}
 }
 
-// keepReaching sees to the connection with one incarnation of a node that
-// another node told of.
-func (r *Router) keepReaching(m Member, addr string, relayTo int) {
+// reach sees to the connection with a node that another one told of, by one goroutine
+// for each node. The mutex is held.
+func (r *Router) reach(m Member) {
+	_, runs := r.reached[m.ID]
+	r.reached[m.ID] = m
+	if !runs {
+		r.wg.Go(func() { r.keepReaching(m.ID) })
+	}
+}
+
+// keepReaching calls the newest incarnation of the node that is known here.
+func (r *Router) keepReaching(id int) {
 	var wait backoff
-	for r.ctx.Err() == nil {
-		r.mu.Lock()
-		s := r.peers[m.ID]
-		was := r.was[m.ID]
-		over := was.incarnation > m.Incarnation || was.incarnation == m.Incarnation && errors.Is(was.err, errLeft) || s != nil && s.peer.Incarnation > m.Incarnation || r.known[m.ID] > m.Incarnation
-		r.mu.Unlock()
-		if over {
+	for {
+		addr, relayTo, ok := r.whereIs(id, &wait)
+		if !ok {
 			return
 		}
 		l, err := r.call(r.ctx, addr, relayTo)
-		if !r.afterCall(l, err, addr, &wait) {
+		if l != nil && l.s.peer.ID != id { // the address has gone to another node: no end to wait for
+			l, err = nil, fmt.Errorf("node.%d answers instead of node.%d", l.s.peer.ID, id)
+		}
+		if !r.afterCall(l, err, addr, &wait) && r.ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// whereIs returns the address to reach a node at and, in a star, the node that the hub is to
+// connect with. It reports false when there is nothing more to call.
+func (r *Router) whereIs(id int, wait *backoff) (addr string, relayTo int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, was := r.reached[id], r.was[id]
+	wait.left = was.incarnation >= m.Incarnation && errors.Is(was.err, errLeft)
+	if r.closed || r.failure != nil || wait.left && !r.takesBack() {
+		delete(r.reached, id)
+		return "", 0, false
+	}
+	if r.cfg.Topology == Star {
+		return r.hubAddr(), id, true
+	}
+	return m.Addrs[0], -1, true
+}
+
+// takesBack reports whether this node calls nodes that are gone, by the addresses that they
+// had. A leaf of a star comes back to the hub by itself.
+func (r *Router) takesBack() bool {
+	return r.cfg.Elastic && r.cfg.Topology == Mesh && !r.inDrain.Load()
+}
+
+// takeBack calls a peer that is gone until it is back, if its attach address is not called
+// anyway. The mutex is held.
+func (r *Router) takeBack(s *session) {
+	if !r.takesBack() || r.closed || len(s.addrs) == 0 {
+		return
+	}
+	for _, id := range r.attached {
+		if id == s.peer.ID {
+			return
+		}
+	}
+	if r.reached[s.peer.ID].Incarnation <= s.peer.Incarnation {
+		r.reach(Member{s.peer.ID, s.peer.Incarnation, s.addrs})
 	}
 }
 
@@ -67,7 +122,11 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		defer r.mu.Unlock()
 		l.s.mu.Lock()
 		defer l.s.mu.Unlock()
-		return !r.closed && !errors.Is(l.s.err, errLeft)
+		if r.closed || !errors.Is(l.s.err, errLeft) {
+			return !r.closed
+		}
+		wait.left = true
+		return r.cfg.Elastic && !r.inDrain.Load()
 	}
 	if no, ok := errors.AsType[*RefusedError](err); ok {
 		switch no.Code {

@@ -21,11 +21,13 @@ const (
 	frameMembers                        // JSON []Member
 	frameReady                          // the sender is ready; flag 1: it had been before it met the receiver
 	frameSeen                           // the sender has seen our Ready, and sent its newest values
-	frameBarrier                        // JSON barrierMsg
+	frameBarrier                        // JSON barrierMsg; flag 1: all nodes have entered the round
 	frameFin                            // the sender will send nothing more
 	frameRelay                          // JSON relayMsg
 	frameMsgHeader                      // what goes beside the sender's next message of the event
 	frameLeave                          // flag 0: send no more messages, I leave; 1: no more messages come
+	frameDone                           // the sender has done its part of the job
+	frameListening                      // u64: the receiver's event is sent to it from the message after this number on
 	frameSequencedEnd
 )
 
@@ -106,13 +108,13 @@ func parseHeader(b []byte, chunkBytes int) (header, error) {
 	case frameChunk:
 		least = chunkHead - headerBytes
 		limit = uint32(chunkBytes) + least //nolint:gosec // validated by Config
-	case frameAck, framePing, framePong:
+	case frameAck, framePing, framePong, frameListening:
 		least, limit = 8, 8
 	case frameCredit:
 		least, limit = 16, 16
 	case frameMsgHeader:
 		least, limit = 1, MaxHeaderBytes
-	case frameListen, frameReady, frameSeen, frameFin, frameLeave:
+	case frameListen, frameReady, frameSeen, frameFin, frameLeave, frameDone:
 		limit = 0
 	case frameDeclare, frameMembers, frameBarrier, frameRelay, frameBye:
 	default:

@@ -87,6 +87,14 @@ const featureHeader = "header"
 // without a word beforehand.
 const featureLeave = "leave"
 
+// featureDone says that a node understands frameDone. A node that does not say it is
+// sent none.
+const featureDone = "done"
+
+// featureListening says that a node answers frameListen with frameListening. A node that
+// does not say it is sent no answer, and gives none.
+const featureListening = "listening"
+
 // refusal says no.
 type refusal struct {
 	Code   string `json:"code"`

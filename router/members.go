@@ -78,6 +78,8 @@ func (r *Router) admit(h hello) (*session, error) {
 	s := newSession(r, peer, h.Addrs)
 	s.headers = slices.Contains(h.Features, featureHeader)
 	s.leaves = slices.Contains(h.Features, featureLeave)
+	s.knowsDone = slices.Contains(h.Features, featureDone)
+	s.answers = slices.Contains(h.Features, featureListening)
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +95,7 @@ func (r *Router) admit(h hello) (*session, error) {
 		}
 	}
 	for name, round := range r.rounds {
-		s.controlJSON(frameBarrier, barrierMsg{name, round})
+		s.controlJSON(frameBarrier, 0, barrierMsg{name, round})
 	}
 	if r.cfg.Topology != Alone {
 		r.introduce(s)
@@ -106,10 +108,20 @@ func (r *Router) admit(h hello) (*session, error) {
 	if r.leaving {
 		s.askLeave()
 	}
+	if r.done {
+		s.sayDone()
+	}
 	if r.inDrain.Load() {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s
+	if m, ok := r.reached[peer.ID]; ok && m.Incarnation < peer.Incarnation {
+		m.Incarnation = peer.Incarnation
+		if len(s.addrs) > 0 {
+			m.Addrs = s.addrs
+		}
+		r.reached[peer.ID] = m
+	}
 	return s, nil
 }
 
@@ -119,10 +131,10 @@ func (r *Router) introduce(s *session) {
 	var all []Member
 	for _, o := range r.peers {
 		all = append(all, Member{o.peer.ID, o.peer.Incarnation, o.addrs})
-		o.controlJSON(frameMembers, []Member{{s.peer.ID, s.peer.Incarnation, s.addrs}})
+		o.controlJSON(frameMembers, 0, []Member{{s.peer.ID, s.peer.Incarnation, s.addrs}})
 	}
 	for part := range slices.Chunk(all, 100) {
-		s.controlJSON(frameMembers, part)
+		s.controlJSON(frameMembers, 0, part)
 	}
 }
 
@@ -146,10 +158,8 @@ func (r *Router) learn(members []Member) {
 			continue
 		}
 		switch {
-		case r.cfg.Topology == Mesh && len(m.Addrs) > 0:
-			r.wg.Go(func() { r.keepReaching(m, m.Addrs[0], -1) })
-		case r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
-			r.wg.Go(func() { r.keepReaching(m, r.hubAddr(), m.ID) })
+		case r.cfg.Topology == Mesh && len(m.Addrs) > 0, r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
+			r.reach(m)
 		}
 	}
 }
@@ -202,13 +212,14 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	if r.peers[s.peer.ID] == s {
 		delete(r.peers, s.peer.ID)
 	}
-	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, err: reason}
+	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, barriers: r.unfinished(s), err: reason}
 	if kind == Lost {
 		f.lostAt = r.clock()
 		f.sayAt = f.lostAt + int64(sayAfter)
 	}
 	r.was[s.peer.ID] = f
 	r.keepCounts(s, kind)
+	r.takeBack(s)
 	for _, c := range r.channels {
 		r.retarget(c)
 	}

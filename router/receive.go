@@ -98,6 +98,8 @@ func (s *session) receiveControl(h header, body []byte) error {
 			return err
 		}
 		r.listening(in, h.flags&flagOn != 0)
+	case frameListening:
+		return s.answered(h.channel, le.Uint64(body))
 	case frameMembers:
 		var m []Member
 		if err := json.Unmarshal(body, &m); err != nil {
@@ -109,9 +111,11 @@ func (s *session) receiveControl(h header, body []byte) error {
 	case frameSeen:
 		r.note(func() { s.seen = true })
 	case frameBarrier:
-		return r.receiveBarrier(s, body)
+		return r.receiveBarrier(s, h.flags&flagOn != 0, body)
 	case frameFin:
 		r.note(func() { s.fin = true })
+	case frameDone:
+		r.note(func() { s.done = true })
 	case frameLeave:
 		if h.flags&flagOn == 0 {
 			r.peerLeaves(s)
@@ -128,24 +132,6 @@ func (s *session) receiveControl(h header, body []byte) error {
 		}
 		r.answerRelay(m)
 	}
-	return nil
-}
-
-// receiveBarrier takes note of a round that the peer has entered.
-func (r *Router) receiveBarrier(s *session, body []byte) error {
-	var b barrierMsg
-	if err := json.Unmarshal(body, &b); err != nil {
-		return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
-	}
-	if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
-		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
-	}
-	r.note(func() {
-		s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
-		if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
-			r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
-		}
-	})
 	return nil
 }
 
@@ -190,7 +176,7 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 	header := in.header
 	in.header = in.header[:0]
 	ch := in.ch.Load()
-	if ch == nil || !ch.listens.Load() {
+	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
 		if ch != nil {
 			ch.unfed.Add(1)
 		}
@@ -245,6 +231,9 @@ func (r *Router) join(c *channel, in *inStream) error {
 		return fmt.Errorf("event %q differs: node.%d has %s %s (%016x), node.%d has %s %s (%016x): build both from one source",
 			d.Name, r.cfg.Node, c.spec.Delivery, c.spec.Schema, c.spec.Fingerprint, in.s.peer.ID, d.Delivery, d.Schema, d.Fingerprint)
 	}
+	in.s.mu.Lock()
+	in.out = in.s.outs[c.id]
+	in.s.mu.Unlock()
 	in.ch.Store(c)
 	r.retarget(c)
 	return nil
@@ -255,7 +244,15 @@ func (r *Router) listening(in *inStream, on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	in.listens = on
-	if c := in.ch.Load(); c != nil {
+	c := in.ch.Load()
+	if on && in.s.answers {
+		floor := uint64(0)
+		if c != nil {
+			floor = c.version.Load()
+		}
+		in.s.control(frameListening, 0, in.id, le.AppendUint64(nil, floor))
+	}
+	if c != nil {
 		r.retarget(c)
 	}
 }
@@ -308,7 +305,11 @@ func (o *outStream) offerNewest() {
 	defer o.s.mu.Unlock()
 	o.ch.mu.Lock()
 	defer o.ch.mu.Unlock()
-	if p := o.ch.newest; o.s.err == nil && p.payload != nil && p.version > o.newest() {
+	p := o.ch.newest
+	if p.payload != nil && p.version == o.version && len(o.queue) == 0 {
+		o.version-- // the peer may have dropped it, as it did not listen; if not, it drops it now
+	}
+	if o.s.err == nil && p.payload != nil && p.version > o.newest() {
 		if tap := o.s.r.cfg.Tap; tap != nil {
 			tap.Sent(o.ch.spec.Name, o.s.peer.ID, p.version, p.payload.Bytes())
 		}

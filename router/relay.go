@@ -61,7 +61,7 @@ func (r *Router) relay(conn net.Conn, h hello) (bool, error) {
 	if s == nil {
 		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d is not connected to the hub, node.%d", h.Target, r.cfg.Node)})
 	}
-	s.controlJSON(frameRelay, relayMsg{ticket, h.Node})
+	s.controlJSON(frameRelay, 0, relayMsg{ticket, h.Node})
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
 	defer cancel()
 	select {

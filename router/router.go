@@ -48,16 +48,21 @@ type Router struct {
 	was       map[int]former            // peers that are gone, by node id
 	past      map[int]*PeerStats        // what peers had counted that are gone, by node id
 	gone      map[streamKey]StreamStats // the same of their streams
-	rounds    map[string]uint64         // barriers that this node has entered
+	rounds    map[string]uint64         // rounds of barriers that this node has entered
+	passed    map[string]uint64         // rounds of them that all nodes have entered
 	tickets   map[string]chan net.Conn
 	known     map[int]uint64    // incarnations of the nodes that others told of
+	reached   map[int]Member    // those that keepReaching calls
 	attached  map[string]int    // attach address -> node id that answered there
 	trouble   map[string]string // address -> why it cannot be reached
 	noted     map[string]int    // refusals by reason
 	failure   error
-	beenReady bool // Start has returned
-	running   bool // a peer had been ready before it met this node
-	leaving   bool // Leave was called
+	beenReady bool  // Start has returned
+	running   bool  // a peer had been ready before it met this node
+	aloneAt   int64 // clock at which no peer was there any more; 0: one is
+	sayAlone  int64 // clock at which the log says that none is there
+	leaving   bool  // Leave was called
+	done      bool  // Done was called
 	watchers  []func(Change)
 	changes   []Change
 	lost      []error // losses to be reported by Close
@@ -71,7 +76,8 @@ type Router struct {
 type former struct {
 	incarnation uint64
 	ready       bool
-	withdrawn   bool // it had said beforehand that it would leave
+	withdrawn   bool              // it had said beforehand that it would leave
+	barriers    map[string]uint64 // rounds that it has entered and this node had not passed
 	err         error
 	lostAt      int64 // clock; 0: it was not lost
 	sayAt       int64 // clock at which the log says that it is still away
@@ -86,8 +92,8 @@ func New(cfg Config) (*Router, error) {
 	r := &Router{
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
-		features: []string{featureHeader, featureLeave},
-		rounds:   map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, attached: map[string]int{},
+		features: []string{featureHeader, featureLeave, featureDone, featureListening},
+		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
@@ -327,6 +333,7 @@ func (r *Router) tell() {
 func (r *Router) await(ctx context.Context, done func() (bool, error)) error {
 	for {
 		c := r.changed.wait()
+		ended := ctx.Err() != nil // before done looks: what came before the end of ctx counts
 		r.mu.Lock()
 		ok, err := done()
 		closed := r.closed
@@ -338,11 +345,12 @@ func (r *Router) await(ctx context.Context, done func() (bool, error)) error {
 			return nil
 		case closed:
 			return ErrClosed
+		case ended:
+			return context.Cause(ctx)
 		}
 		select {
 		case <-c:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 }
@@ -486,13 +494,13 @@ func (r *Router) troubleLocked() string {
 }
 
 // controlJSON appends a control frame with a JSON body.
-func (s *session) controlJSON(t frameType, v any) {
+func (s *session) controlJSON(t frameType, flags uint8, v any) {
 	body, err := json.Marshal(v)
 	if err != nil || len(body) > maxFrameBody {
 		s.r.fail(fmt.Errorf("router: control frame %d of %d bytes: %w", t, len(body), err))
 		return
 	}
-	s.control(t, 0, 0, body)
+	s.control(t, flags, 0, body)
 }
 
 // signal wakes everyone who waits for a change.

@@ -19,8 +19,10 @@ type session struct {
 	peer  Peer
 	addrs []string // where the peer can be dialled
 
-	headers bool // the peer understands frameMsgHeader
-	leaves  bool // the peer understands frameLeave
+	headers   bool // the peer understands frameMsgHeader
+	leaves    bool // the peer understands frameLeave
+	knowsDone bool // the peer understands frameDone
+	answers   bool // the peer answers frameListen with frameListening
 
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
@@ -61,6 +63,7 @@ type session struct {
 	remote           map[string]*inStream // the peer's events by name
 	ready, seen, fin bool                 // what the peer has said
 	withdrawn        bool                 // the peer leaves: it is sent no more messages
+	done             bool                 // the peer has done its part of the job
 	quiet            bool                 // the peer has sent all that it will, as this node leaves
 	barriers         map[string]uint64    // rounds at which the peer has arrived
 }

@@ -10,9 +10,10 @@ import (
 type outStream struct {
 	s        *session
 	ch       *channel
-	listens  bool   // the peer listens
-	version  uint64 // newest version handed to the session
-	messages int    // on their way: sent and not yet consumed
+	listens  bool         // the peer listens
+	asked    atomic.Int32 // times that this node has said that it listens, and the peer has not answered
+	version  uint64       // newest version handed to the session
+	messages int          // on their way: sent and not yet consumed
 	bytes    int
 	consumed [2]uint64 // totals the peer has consumed: messages, bytes
 	sent     [2]uint64 // totals sent
@@ -227,10 +228,12 @@ func (o *outStream) end() int {
 type inStream struct {
 	s       *session
 	ch      atomic.Pointer[channel] // nil while this node has not declared the event
+	out     *outStream              // what goes the other way; set before ch
 	id      uint16                  // the peer's number of the event
 	decl    declaration
 	listens bool // the peer listens; the router's mutex guards it
 	version uint64
+	floor   uint64 // messages up to this number were sent when this node did not listen, or not yet
 	header  []byte // of the next message
 
 	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here

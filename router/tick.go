@@ -38,13 +38,24 @@ func (r *Router) tick() {
 	}
 }
 
-// remind logs which lost peers are still away, ever more rarely.
+// remind logs which lost peers are still away, and that no peer is there, ever more rarely.
 func (r *Router) remind(now int64) {
 	if r.inDrain.Load() {
 		return
 	}
 	away := map[int]time.Duration{}
 	r.mu.Lock()
+	alone := r.beenReady && r.cfg.Expect > 1 && len(r.peers) == 0
+	switch {
+	case !alone:
+		r.aloneAt = 0
+	case r.aloneAt == 0:
+		r.aloneAt, r.sayAlone = now, now+int64(sayAfter)
+	}
+	alone = alone && now >= r.sayAlone
+	if alone {
+		r.sayAlone = now + (now - r.aloneAt)
+	}
 	for id, f := range r.was {
 		if f.lostAt != 0 && r.peers[id] == nil && now >= f.sayAt {
 			away[id] = time.Duration(now - f.lostAt)
@@ -53,6 +64,9 @@ func (r *Router) remind(now int64) {
 		}
 	}
 	r.mu.Unlock()
+	if alone {
+		r.log.Warn("no other node of the job is connected", "expected", r.cfg.Expect-1, "for", time.Duration(now-r.aloneAt).Round(time.Second))
+	}
 	for id, long := range away {
 		r.log.Warn("still without a node that was lost", "peer", fmt.Sprintf("node.%d", id), "for", long.Round(time.Second))
 	}
@@ -75,12 +89,8 @@ func (r *Router) check(s *session) {
 		s.signal()
 	}
 	s.mu.Unlock()
-	patience := r.cfg.PeerTimeout
-	if l == nil && r.inDrain.Load() {
-		patience = r.cfg.LinkTimeout // at the end there is less of it with the dead
-	}
 	switch {
-	case silent > patience:
+	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
 		l.cut(fmt.Errorf("nothing was heard for %v, not even a heartbeat", silent.Round(time.Millisecond)))

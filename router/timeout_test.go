@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,6 +15,62 @@ import (
 	"github.com/ditask/ditask/router/memory"
 	"github.com/ditask/ditask/router/routertest"
 )
+
+// PeerTimeout holds while a node drains, too: what is to be acknowledged then is
+// acknowledged when the connection is back.
+func TestR5PeerTimeoutHoldsWhileDraining(t *testing.T) {
+	for _, tt := range []struct {
+		timeout, away time.Duration
+		lost          bool
+	}{{0, 7 * time.Second, false}, {0, 10 * time.Second, true}, {time.Minute, 50 * time.Second, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			wire := routertest.NewWire(memory.New())
+			nodes, out := two(t, wire, func(c *router.Config) { c.PeerTimeout = tt.timeout })
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			wire.Cut()
+			if _, err := out[0].Send(ctx, router.Bytes("x"), nil); err != nil {
+				t.Error(err)
+			}
+			time.AfterFunc(tt.away, wire.Heal)
+			if err := both(func(id int) error { return nodes[id].Drain(ctx, true) }); err != nil {
+				t.Error(err)
+			}
+			if lost := nodes[0].Losses(); (lost != nil) != tt.lost {
+				t.Errorf("out of reach for %v, with a timeout of %v: %v", tt.away, tt.timeout, lost)
+			}
+			_, _ = nodes[0].Close(), nodes[1].Close()
+		})
+	}
+}
+
+// A peer that falls silent is lost after PeerTimeout and half a Heartbeat at most.
+func TestR5BoundOfALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		lost := make(chan time.Time, 2) // two peers
+		for _, r := range j.nodes[:2] {
+			r.Watch(func(c router.Change) {
+				if c.Kind == router.Lost {
+					lost <- time.Now()
+				}
+			})
+		}
+		j.start()
+		<-time.After(30 * time.Second)
+		for _, to := range []int{0, 1} { // as if node.2 were stopped
+			defer j.gates.hold(2, to)()
+			defer j.gates.hold(to, 2)()
+		}
+		began := time.Now()
+		for range 2 {
+			if after := (<-lost).Sub(began); after > 9*time.Second || after < 6*time.Second { // 8 s of silence, since a heartbeat
+				t.Errorf("lost after %v", after)
+			}
+		}
+	})
+}
 
 // A peer that is out of reach is lost after PeerTimeout, whatever that is, and not
 // before.

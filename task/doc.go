@@ -55,6 +55,13 @@
 //
 // [Event.WaitFor] is for a message that will come anyway, such as the next weights.
 //
+// # The end
+//
+// The first success of a node ends the job: the other nodes end their step. That is right
+// where one node, such as a learner, knows when the work is done. Where all nodes do the
+// same work, run all of them under [WaitForAll]: then the job ends when all are done. A
+// failure or a preemption ends all nodes in either case.
+//
 // # Concurrency
 //
 // All methods are safe for concurrent use, except those that assemble a task

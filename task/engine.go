@@ -42,7 +42,10 @@ type engine struct {
 
 	mu         sync.Mutex
 	outcome    Outcome
-	err        error // of a Failure or Preempted outcome
+	waitAll    bool                    // under WaitForAll, with other nodes
+	partly     bool                    // the outcome is a success of this node, and others are not done
+	settle     context.CancelCauseFunc // ends the wait for them; nil outside of it
+	err        error                   // of a Failure or Preempted outcome
 	cutCause   error
 	cancelRun  context.CancelCauseFunc // nil outside the step loop
 	cancelBase context.CancelCauseFunc // nil before start
@@ -129,7 +132,7 @@ func (e *engine) peerChanged(c PeerChange) {
 	case PeerLost:
 		// Once the job has succeeded it does not fail for who is gone: what that one had
 		// not received is in the error of the bus's Close.
-		if o, _ := e.result(); c.Fatal && o.Kind != Success {
+		if c.Fatal && !e.succeeded() {
 			e.fail(c.Err)
 			return
 		}
@@ -272,6 +275,7 @@ func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	together := tell && (o.Kind == Success || o.Kind == Preempted)
 	switch {
 	case !tell || o.Node != e.id || o.Kind == Running || e.willBeBack():
+	case e.waitAll && o.Kind == Success: // the others are done too
 	case e.leaves.Load():
 		together = false
 		errs = append(errs, e.leave(ctx))

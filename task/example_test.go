@@ -122,3 +122,22 @@ func ExampleEvent_WaitFor() {
 	// wait for event "weights" from this node (0): context deadline exceeded true
 	// <nil>
 }
+
+// All nodes of a job run this function. Under WaitForAll each of them makes its three
+// steps, however fast the others are.
+func ExampleWaitForAll() {
+	play := func(ctx context.Context, node task.Node) error {
+		t := task.New[struct{}](node)
+		t.Use(task.Step(func(context.Context, *struct{}) error {
+			fmt.Println("step", t.Steps())
+			return nil
+		}))
+		return t.Run(ctx, task.MaxSteps(3), task.WaitForAll())
+	}
+	fmt.Println(play(context.Background(), task.Alone()))
+	// Output:
+	// step 0
+	// step 1
+	// step 2
+	// <nil>
+}

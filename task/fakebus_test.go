@@ -26,6 +26,7 @@ type fakeJob struct {
 	// All nodes that have started, and all that have said that they send no more.
 	nodes   map[int]*fakeNode
 	drained map[int]bool
+	done    map[int]bool // all that have done their part
 	changed chan struct{}
 }
 
@@ -62,7 +63,7 @@ type fakeChannel struct {
 }
 
 func newFakeJob(n int) *fakeJob {
-	return &fakeJob{n: n, nodes: map[int]*fakeNode{}, drained: map[int]bool{}, changed: make(chan struct{})}
+	return &fakeJob{n: n, nodes: map[int]*fakeNode{}, drained: map[int]bool{}, done: map[int]bool{}, changed: make(chan struct{})}
 }
 
 func (j *fakeJob) node(id int, labels ...string) *fakeNode {
@@ -183,6 +184,22 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 	return j.await(ctx, func() bool {
 		for id, p := range j.nodes {
 			if !j.drained[id] && !p.left {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (n *fakeNode) Done(ctx context.Context) error {
+	j := n.job
+	j.mu.Lock()
+	j.done[n.id] = true
+	j.note()
+	j.mu.Unlock()
+	return j.await(ctx, func() bool {
+		for id, p := range j.nodes {
+			if !j.done[id] && !p.left {
 				return false
 			}
 		}

@@ -50,14 +50,20 @@ type finishMessage struct {
 }
 
 // decide sets the outcome. The first one stays, except that a failure replaces a
-// success or a preemption. decide reports whether o is it.
+// success or a preemption, and that anything of another node, and a preemption, replaces
+// the success of this node while that waits for others. decide reports whether o is it.
 func (e *engine) decide(o Outcome, err error, cut error, after time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.outcome.Kind != Running && (o.Kind != Failure || e.outcome.Kind == Failure) {
+	open := e.outcome.Kind == Running || e.partly && (o.Kind != Success || o.Node != e.id)
+	if !open && (o.Kind != Failure || e.outcome.Kind == Failure) {
 		return false
 	}
 	e.outcome, e.err = o, err
+	e.partly = e.waitAll && o.Kind == Success && o.Node == e.id
+	if e.settle != nil {
+		e.settle(cut)
+	}
 	e.finished.Store(true)
 	e.cut(cut, after)
 	if o.Kind == Failure && e.cancelBase != nil {
@@ -124,6 +130,48 @@ func (e *engine) preempt(err *PreemptError) bool {
 	return e.decide(Outcome{Kind: Preempted, Node: e.id, Reason: err.Reason}, err, err, 0)
 }
 
+// awaitAll waits until the other nodes are done, if this one is and is to wait for them.
+// It ends as well with whatever replaces the outcome, and with ctx.
+func (e *engine) awaitAll(ctx context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	e.mu.Lock()
+	wait := e.partly
+	e.settle = cancel
+	e.mu.Unlock()
+	if !wait {
+		return
+	}
+	err := e.bus.Done(ctx)
+	if err == nil { // what the others emitted before may be answered: the drain allows no more emits
+		actx, stop := context.WithTimeout(ctx, e.cfg.grace)
+		_ = e.d.await(actx, e.d.quiet)
+		stop()
+	}
+	e.mu.Lock()
+	mine := e.partly
+	e.settle = nil
+	e.mu.Unlock()
+	switch {
+	case !mine:
+	case ctx.Err() != nil:
+		e.interrupted(context.Cause(ctx))
+	case err != nil:
+		e.fail(fmt.Errorf("run: %w", err))
+	}
+	e.mu.Lock()
+	e.partly = false
+	e.mu.Unlock()
+}
+
+// succeeded reports whether the job has succeeded, and so does not fail any more for a
+// node that is gone.
+func (e *engine) succeeded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.outcome.Kind == Success && !e.partly
+}
+
 // heardFinish ends this task as another node says.
 func (e *engine) heardFinish(_ context.Context, m finishMessage) error {
 	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}
@@ -157,10 +205,13 @@ func (e *engine) stopped(ctx context.Context, stepErr error) {
 	if e.finished.Load() {
 		return
 	}
-	cause := context.Cause(ctx)
-	if cause == nil {
-		return
+	if cause := context.Cause(ctx); cause != nil {
+		e.interrupted(cause)
 	}
+}
+
+// interrupted settles the outcome when the caller has ended the run.
+func (e *engine) interrupted(cause error) {
 	if pe, ok := errors.AsType[*PreemptError](cause); ok {
 		e.leaves.Store(e.preempt(pe) && e.bus != nil && e.bus.Elastic())
 		return

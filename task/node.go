@@ -102,6 +102,10 @@ type Bus interface {
 	// when all that they had sent has been delivered. What is emitted here still
 	// goes out. When ctx ends first, the error says who may still send.
 	Leave(ctx context.Context) error
+	// Done tells the other nodes that this one has done its part of the job, and
+	// returns when all of them have said the same or have left. Both sides may emit
+	// meanwhile. When ctx ends first, the error names the nodes that are not done.
+	Done(ctx context.Context) error
 	// Recovers reports whether this node is started again if it fails. The
 	// others are then not told of its failure, and wait for it to come back.
 	Recovers() bool

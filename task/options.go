@@ -84,7 +84,10 @@ func newConfig(opts []Option) *config {
 // RunOption configures one Run.
 type RunOption func(*runConfig)
 
-type runConfig struct{ max int }
+type runConfig struct {
+	max int
+	all bool // the job ends when all nodes are done
+}
 
 // MaxSteps ends the run after n steps, with success. During the last step the
 // task is already finished before the first backward half. Without this option a
@@ -95,3 +98,16 @@ func MaxSteps(n int) RunOption {
 	}
 	return func(c *runConfig) { c.max = n }
 }
+
+// WaitForAll lets the job go on until all nodes are done. Without it the first success
+// of a node ends the job, which is right where one node, such as a learner, knows when
+// the work is done. Where all nodes do the same work, give it to all of them.
+//
+// Finish and MaxSteps then mean that this node is done: its steps end, and its listeners
+// go on, and may emit, until every other node is done too or has left. A node without
+// middleware is done at once, and so only listens. Listeners then have the [FinishGrace] to
+// hear and answer what is left, the OnFinish hooks run, and all nodes end in order. A failure or a preemption of any node ends all of them as usual, and
+// so does the success of a node that runs without this option. A node that is restarted
+// after it was done is waited for again. The log names the nodes that are not done after
+// 10 s.
+func WaitForAll() RunOption { return func(c *runConfig) { c.all = true } }

@@ -224,7 +224,8 @@ func (t *Task[C]) Close(ctx context.Context) error {
 
 // Run starts the task if it is not, and runs step after step until MaxSteps,
 // Finish, an error, or the end of ctx; a chain without middleware returns at
-// once. It then closes the task: see [Task.OnFinish] for what runs before. The
+// once. The first success of a node ends the job on all nodes, unless [WaitForAll] says
+// otherwise. It then closes the task: see [Task.OnFinish] for what runs before. The
 // error is nil after success, wraps [ErrPreempted] after a preemption, is a
 // [*RemoteError] if another node failed, and wraps ctx's cause if that ended it.
 func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
@@ -242,25 +243,30 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 			return err
 		}
 	}
-	defer t.exit(ctx)
+	t.en.mu.Lock()
+	t.en.waitAll = cfg.all && t.en.bus != nil
+	t.en.mu.Unlock()
+	tell := cfg.all || len(t.ms) > 0
+	defer t.exit(ctx, tell)
 	t.loop(ctx)
-	return t.finish(ctx)
+	return t.finish(ctx, tell)
 }
 
-// finish runs the hooks and ends the task.
-func (t *Task[C]) finish(ctx context.Context) error {
+// finish waits for the other nodes under [WaitForAll], runs the hooks and ends the task.
+func (t *Task[C]) finish(ctx context.Context, tell bool) error {
+	t.en.awaitAll(ctx)
 	t.en.runHooks(context.WithoutCancel(ctx))
-	return t.en.end(ctx, len(t.ms) > 0)
+	return t.en.end(ctx, tell)
 }
 
 // exit finishes a Run whose goroutine a step or a hook has ended. The error has no
 // caller that it could be returned to.
-func (t *Task[C]) exit(ctx context.Context) {
+func (t *Task[C]) exit(ctx context.Context, tell bool) {
 	if !t.en.exits.Swap(false) {
 		return
 	}
-	defer t.exit(ctx) // one of the remaining hooks may do the same
-	t.en.log.Error("run does not return", "node", t.en.id, "err", t.finish(ctx))
+	defer t.exit(ctx, tell) // one of the remaining hooks may do the same
+	t.en.log.Error("run does not return", "node", t.en.id, "err", t.finish(ctx, tell))
 }
 
 func (t *Task[C]) build() {

@@ -22,13 +22,9 @@ func greet(ctx context.Context, node *parallel.Node) error {
 		return nil
 	})
 	t.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
-		text := fmt.Sprintf("hello from node %d", node.ID())
-		if err := Greeting.Emit(ctx, t, text, task.OnlyRemote()); err != nil {
-			return err
-		}
-		// The first node to end ends the job, so all wait until all have spoken.
-		return node.Barrier(ctx, "all have spoken")
+		return Greeting.Emit(ctx, t, fmt.Sprintf("hello from node %d", node.ID()), task.OnlyRemote())
 	}))
-	// What was emitted before the end is heard before the end.
-	return t.Run(ctx, task.MaxSteps(1))
+	// All nodes do the same, so the job ends when all are done. What was emitted before
+	// the end is heard before the end.
+	return t.Run(ctx, task.MaxSteps(1), task.WaitForAll())
 }

@@ -533,7 +533,7 @@ func (s *sim) run() {
 // inject makes one fault and waits for its end.
 func (s *sim) inject(f fault) {
 	ctx := s.t.Context()
-	r := faultlab.Record{Kind: faultlab.Fault, Event: f.kind, Nodes: []int{f.a, f.b}, Grave: s.early || isGrave(f.kind)}
+	r := faultlab.Record{Kind: faultlab.Fault, Event: f.kind, Nodes: s.concerned(f), Grave: s.early || isGrave(f.kind)}
 	others := func(fn func(b int)) {
 		for b := range s.plan.nodes {
 			if b != f.a {
@@ -591,10 +591,28 @@ func (s *sim) inject(f fault) {
 			s.cable.stall(f.b, f.a, false)
 		}
 	case "restart":
-		r.Nodes = []int{f.a}
 		s.record(r)
 		s.restart(f)
 	}
+}
+
+// concerned are the nodes whose connections a fault touches. Where it comes when a node has
+// ended, the others may not hear that this node had received everything: they report it as
+// lost.
+func (p plan) concerned(f fault) []int {
+	switch {
+	case f.kind == "restart":
+		return []int{f.a}
+	case f.kind != "cut all" && f.kind != "cut node" && f.kind != "flap":
+		return []int{f.a, f.b}
+	case f.kind == "cut all", p.topology == router.Star && f.a == 0: // leaves speak through the hub
+		var all []int
+		for id := range p.nodes {
+			all = append(all, id)
+		}
+		return all
+	}
+	return []int{f.a}
 }
 
 // restart kills a node, as kill -9 and its machine would: nobody hears of it. Its
@@ -681,4 +699,28 @@ func seeds(t *testing.T, many, short uint64, run func(t *testing.T, seed uint64)
 		}
 	})
 	t.Logf("seeds %d to %d: %+v", first, next-1, total)
+}
+
+// TestFaultsConcernAllWhoseConnectionsTheyTouch holds what the checker takes as a reason
+// for a loss: seed 1064 ended leaves of a star while all connections were cut.
+func TestFaultsConcernAllWhoseConnectionsTheyTouch(t *testing.T) {
+	star, mesh := plan{nodes: 4, topology: router.Star}, plan{nodes: 4}
+	for _, tt := range []struct {
+		p    plan
+		f    fault
+		want []int
+	}{
+		{star, fault{kind: "cut all", a: 3, b: 1}, []int{0, 1, 2, 3}},
+		{mesh, fault{kind: "cut all", a: 3, b: 1}, []int{0, 1, 2, 3}},
+		{star, fault{kind: "cut node", a: 0, b: 1}, []int{0, 1, 2, 3}},
+		{star, fault{kind: "flap", a: 0, b: 1}, []int{0, 1, 2, 3}},
+		{star, fault{kind: "cut node", a: 2, b: 1}, []int{2}},
+		{mesh, fault{kind: "cut node", a: 0, b: 1}, []int{0}},
+		{mesh, fault{kind: "stall", a: 0, b: 1}, []int{0, 1}},
+		{mesh, fault{kind: "restart", a: 3, b: 1}, []int{3}},
+	} {
+		if got := tt.p.concerned(tt.f); !slices.Equal(got, tt.want) {
+			t.Errorf("%v %+v: %v, want %v", tt.p.topology, tt.f, got, tt.want)
+		}
+	}
 }

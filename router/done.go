@@ -1,0 +1,92 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Done tells the peers that this node has done its part of the job, and returns when
+// every expected node has said the same or has left. Until then this node goes on
+// receiving and may send. A node that is lost is waited for: its next incarnation has
+// to say it again. A Barrier that a done node has not entered fails at once on the other
+// nodes. After 10 s, and then ever more rarely, the log names the nodes that are not
+// done. When ctx ends first, the error names them.
+//
+// A node of a version without this call cannot say that it is done. It ends the wait by
+// leaving.
+func (r *Router) Done(ctx context.Context) error {
+	if !r.started.Load() {
+		return ErrNotStarted
+	}
+	r.note(func() {
+		if !r.done {
+			r.done = true
+			for _, s := range r.peers {
+				s.sayDone()
+			}
+		}
+	})
+	defer r.meanwhile(func(waited time.Duration) {
+		r.mu.Lock()
+		names := r.undone()
+		r.mu.Unlock()
+		r.log.Info("this node is done and waits for the others", "missing", strings.Join(names, ", "), "waited", waited)
+	})()
+	var names []string
+	err := r.await(ctx, func() (bool, error) {
+		names = r.undone()
+		return len(names) == 0, nil
+	})
+	if err != nil && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("done, but not %s: %w", strings.Join(names, ", "), err)
+	}
+	return err
+}
+
+// sayDone tells the peer that this node is done, if it understands that.
+func (s *session) sayDone() {
+	if s.knowsDone {
+		s.control(frameDone, 0, 0, nil)
+	}
+}
+
+// undone names the members that are not done and have not left. The mutex is held.
+func (r *Router) undone() []string {
+	var out []string
+	for _, id := range r.members() {
+		s, was := r.peers[id], r.was[id]
+		switch {
+		case s != nil && (s.done || s.withdrawn):
+		case s == nil && (was.withdrawn || errors.Is(was.err, errLeft)):
+		default:
+			out = append(out, fmt.Sprintf("node.%d", id))
+		}
+	}
+	return out
+}
+
+// meanwhile calls say after sayAfter, and each time after twice as long, until the
+// function that it returns is called.
+func (r *Router) meanwhile(say func(waited time.Duration)) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		waited := sayAfter
+		t := time.NewTimer(waited)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				say(waited)
+				t.Reset(waited)
+				waited *= 2
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}

@@ -1,0 +1,169 @@
+package router_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/router"
+)
+
+// After Off and On, a node hears all messages of a sender from the first one on that it
+// hears: not one that was under way before the sender knew of the Off, and then none that
+// was emitted before the sender knew of the On.
+func TestE4OffAndOnLeaveNoGap(t *testing.T) {
+	for _, delivery := range []router.Delivery{router.Reliable, router.DropOldest, router.DropNewest} {
+		t.Run(delivery.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJob(t, 2, nil)
+				defer j.close()
+				out, in := j.channels(router.Spec{Name: "e", Delivery: delivery})
+				j.start()
+				number := 0
+				send := func() {
+					number++
+					if _, err := out[0].Send(t.Context(), router.Bytes(fmt.Sprint(number)), nil); err != nil {
+						t.Error(err)
+					}
+					synctest.Wait()
+				}
+				send()
+				for range 2 {
+					release := j.gates.hold(0, 1)
+					send() // 2 and 5 are under way when the listener goes
+					out[1].Listen(false)
+					synctest.Wait()
+					send() // 3 and 6 are sent to nobody
+					toSender := j.gates.hold(1, 0)
+					out[1].Listen(true)
+					release() // 2 and 5 arrive after On
+					synctest.Wait()
+					toSender()
+					synctest.Wait()
+					send()
+				}
+				if got := in[1].all(); got != "1 4 7" {
+					t.Errorf("heard %q, want 1 4 7", got)
+				}
+				<-time.After(5 * time.Second) // the sender is told once a second what was consumed
+				if st := out[0].Stats(); st.Sent != 7 || st.Consumed != 5 || st.Queued != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
+// A listener that is new to an event hears what is emitted as soon as the sender knows of
+// it, also where the sender declares the event later.
+func TestOnBeforeTheSenderHasTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, nil)
+		defer j.close()
+		j.start()
+		var in inbox
+		to, err := j.nodes[1].Channel(router.Spec{Name: "e"}, in.deliver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Listen(true)
+		to.Listen(false)
+		to.Listen(true)
+		synctest.Wait()
+		from, err := j.nodes[0].Channel(router.Spec{Name: "e"}, in.deliver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for i := range 3 {
+			if n, err := from.Send(t.Context(), router.Bytes(fmt.Sprint(i)), nil); n != 1 || err != nil {
+				t.Error(n, err)
+			}
+		}
+		synctest.Wait()
+		if got := in.all(); got != "0 1 2" {
+			t.Errorf("heard %q", got)
+		}
+	})
+}
+
+// A connection that breaks between Off and On loses neither.
+func TestOffAndOnOverABrokenConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, nil)
+		defer j.close()
+		out, in := j.channels(router.Spec{Name: "e"})
+		j.start()
+		for i := range 20 {
+			if i%3 == 0 {
+				j.gates.cut(1)
+			}
+			out[1].Listen(false)
+			out[1].Listen(true)
+			<-j.after()
+			if _, err := out[0].Send(t.Context(), router.Bytes(fmt.Sprint(i)), nil); err != nil {
+				t.Error(err)
+			}
+			<-j.after()
+		}
+		if got := strings.Fields(in[1].all()); len(got) != 20 {
+			t.Errorf("heard %q", got)
+		}
+	})
+}
+
+// The newest value that was emitted while a node did not listen is there after On.
+func TestE11LatestIsThereAfterOffAndOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, nil)
+		defer j.close()
+		out, in := j.channels(router.Spec{Name: "e", Delivery: router.Latest})
+		j.start()
+		for i := range 3 {
+			out[1].Listen(false)
+			if _, err := out[0].Send(t.Context(), router.Bytes(fmt.Sprint(i)), nil); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait() // it has arrived, if it was sent
+			out[1].Listen(true)
+			synctest.Wait()
+		}
+		if got := in[1].all(); got != "0 1 2" {
+			t.Errorf("heard %q, want 0 1 2", got)
+		}
+	})
+}
+
+// A message in many chunks that was under way at Off does not come after On.
+func TestE4OffAndOnDuringALargeMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, func(c *router.Config) { c.ChunkBytes = 32 << 10 })
+		defer j.close()
+		out, in := j.channels(router.Spec{Name: "e"})
+		j.start()
+		release := j.gates.hold(0, 1)
+		for _, size := range []int{64, 8 << 20} { // the second has not left its sender
+			if _, err := out[0].Send(t.Context(), make(router.Bytes, size), nil); err != nil {
+				t.Error(err)
+			}
+		}
+		out[1].Listen(false)
+		synctest.Wait()
+		if n, err := out[0].Send(t.Context(), router.Bytes("missed"), nil); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+		out[1].Listen(true)
+		synctest.Wait()
+		release()
+		<-j.after()
+		if _, err := out[0].Send(t.Context(), router.Bytes("first"), nil); err != nil {
+			t.Error(err)
+		}
+		<-j.after()
+		if got := in[1].all(); got != "first" {
+			t.Errorf("heard %d bytes", len(got))
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/router"
+)
+
+// together fails the test unless the nodes are connected, each with all others.
+func (j *job) together(ids ...int) {
+	j.t.Helper()
+	for _, id := range ids {
+		var have []int
+		for _, p := range j.nodes[id].Peers() {
+			have = append(have, p.ID)
+		}
+		if len(have) != len(ids)-1 {
+			j.t.Errorf("node.%d of %v is connected with %v", id, ids, have)
+		}
+	}
+}
+
+// In an elastic job every node comes back after it has left, at the address that it had:
+// node 0, which dials nobody, and one whose address the others know from each other only.
+func TestR2EveryNodeComesBackAfterItHasLeft(t *testing.T) {
+	for _, attach := range []string{"all lower nodes", "node 0"} {
+		for _, leaver := range []int{0, 1, 2} {
+			t.Run(fmt.Sprintf("%s dialled, node %d leaves", attach, leaver), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					j := newJob(t, 3, func(c *router.Config) {
+						c.Elastic = true
+						if attach == "node 0" {
+							c.Attach = c.Attach[:min(len(c.Attach), 1)]
+						}
+					})
+					defer j.close()
+					j.start()
+					for incarnation := range 3 { // again and again
+						j.leave(leaver)
+						<-time.After(time.Hour) // however long it takes
+						j.make(leaver, uint64(incarnation)+2)
+						began := time.Now()
+						j.start(leaver)
+						if after := time.Since(began); after > 15*time.Second {
+							t.Errorf("back after %v", after)
+						}
+						synctest.Wait()
+						j.together(0, 1, 2)
+					}
+				})
+			})
+		}
+	}
+}
+
+// All nodes of an elastic job are replaced, one after the other; the last one is found by
+// the second although the first is away.
+func TestR2AnyMemberTakesANodeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 4, func(c *router.Config) { c.Elastic = true; c.Attach = c.Attach[:min(len(c.Attach), 1)] })
+		defer j.close()
+		j.start()
+		j.leave(0)
+		j.leave(1)
+		<-time.After(time.Minute)
+		j.make(1, 2) // dials node 0, which is away: the others call its old address
+		j.start(1)
+		synctest.Wait()
+		j.together(1, 2, 3)
+		j.make(0, 2)
+		j.start(0)
+		synctest.Wait()
+		j.together(0, 1, 2, 3)
+	})
+}
+
+// A node that comes back at another address finds the job through any member that it
+// reaches, and the connections with it are kept up: not only those of its first life.
+func TestR2NodeComesBackAtAnotherAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 4, func(c *router.Config) { c.Elastic = true })
+		defer j.close()
+		j.start()
+		j.leave(1)
+		j.edit = func(c *router.Config) {
+			c.Elastic, c.Listen, c.Attach = true, "mem://17", []string{"mem://3"}
+		}
+		j.make(1, 2)
+		j.start(1)
+		synctest.Wait()
+		j.together(0, 1, 2, 3)
+		for range 3 {
+			j.gates.cut(1)
+			j.gates.cut(17)
+			<-time.After(5 * time.Second)
+			j.together(0, 1, 2, 3)
+		}
+		if log := j.log.String(); strings.Contains(log, "was lost") {
+			t.Error(log)
+		}
+	})
+}
+
+// A job that is not elastic does not call a node that has left.
+func TestNodeThatLeftIsNotCalledWhereNobodyComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		j.start()
+		j.leave(0)
+		<-time.After(time.Second)
+		before := j.nodes[2].Stats()
+		<-time.After(time.Minute)
+		if after := j.nodes[2].Stats(); after.DialsFailed != before.DialsFailed {
+			t.Errorf("%d calls", after.DialsFailed-before.DialsFailed)
+		}
+	})
+}
+
+// A call of an address where a node has left is made ever more rarely, but not more so
+// than every 5 s.
+func TestCallsOfANodeThatLeftAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, func(c *router.Config) { c.Elastic = true })
+		defer j.close()
+		j.start()
+		j.leave(0)
+		<-time.After(time.Minute)
+		before := j.nodes[1].Stats().DialsFailed
+		<-time.After(100 * time.Second)
+		if n := j.nodes[1].Stats().DialsFailed - before; n < 19 || n > 21 {
+			t.Errorf("%d calls in 100 s, want one every 5 s", n)
+		}
+	})
+}
+
+// A node that waits for others, or has none left, says so again and again.
+func TestNodeThatIsAloneSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, func(c *router.Config) { c.Elastic = true })
+		defer j.close()
+		j.start()
+		j.leave(0)
+		<-time.After(time.Hour)
+		if n := strings.Count(j.log.String(), `level=WARN msg="no other node of the job is connected" at=1 expected=1 `); n < 4 || n > 10 {
+			t.Errorf("logged %d times:\n%s", n, j.log.String())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		j.edit = func(c *router.Config) { c.Elastic, c.Carrier = true, gate{newGates(), 0} } // another network
+		r := j.make(0, 2)
+		if err := r.Start(ctx, nil); err == nil || !strings.Contains(err.Error(), "waited for node.1") {
+			t.Errorf("it runs by itself: %v", err)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// together runs n tasks of one job under WaitForAll. steps makes the step of each; the
+// results are those of Run.
+func together(t *testing.T, job *fakeJob, n int, steps func(id int, tk *Task[empty]) []RunOption) (outcomes []Outcome, errs []error) {
+	t.Helper()
+	outcomes, errs = make([]Outcome, n), make([]error, n)
+	var all sync.WaitGroup
+	for id := range n {
+		tk := New[empty](job.node(id))
+		opts := steps(id, tk)
+		tk.OnFinish(func(_ context.Context, o Outcome) error { outcomes[id] = o; return nil })
+		all.Go(func() { errs[id] = tk.Run(t.Context(), opts...) })
+	}
+	all.Wait()
+	return outcomes, errs
+}
+
+// Every node runs all its steps, whichever is done first, and a node that is done hears
+// what comes and answers.
+func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask, answer := NewEvent[int]("ask"), NewEvent[int]("answer")
+		var steps [3]atomic.Int32
+		var answers atomic.Int32
+		outcomes, errs := together(t, newFakeJob(3), 3, func(id int, tk *Task[empty]) []RunOption {
+			ask.On(tk, func(ctx context.Context, v int) error {
+				return answer.Emit(ctx, tk, v, To(fmt.Sprint("node.", Sender(ctx))))
+			})
+			answer.On(tk, func(context.Context, int) error { answers.Add(1); return nil })
+			tk.Use(Step(func(ctx context.Context, _ *empty) error {
+				<-time.After(time.Duration(id) * time.Second) // the others are done before node 2
+				steps[id].Add(1)
+				return ask.Emit(ctx, tk, 1, OnlyRemote())
+			}))
+			return []RunOption{MaxSteps(3), WaitForAll()}
+		})
+		for id := range errs {
+			if errs[id] != nil || steps[id].Load() != 3 {
+				t.Errorf("node %d: %d steps, %v", id, steps[id].Load(), errs[id])
+			}
+			if want := (Outcome{Success, id, "max steps"}); outcomes[id] != want {
+				t.Errorf("node %d: hooks saw %+v, want %+v", id, outcomes[id], want)
+			}
+		}
+		if n := answers.Load(); n != 3*3*2 {
+			t.Errorf("%d answers, want 18", n)
+		}
+	})
+}
+
+// Finish says that this node is done, and a node without middleware only listens.
+func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		number := NewEvent[int]("number")
+		heard := 0
+		_, errs := together(t, newFakeJob(2), 2, func(id int, tk *Task[empty]) []RunOption {
+			if id == 0 {
+				number.On(tk, func(context.Context, int) error { heard++; return nil })
+				return []RunOption{WaitForAll()}
+			}
+			tk.Use(Step(func(ctx context.Context, _ *empty) error {
+				<-time.After(time.Second)
+				if tk.Steps() == 4 {
+					tk.Finish("enough")
+				}
+				return number.Emit(ctx, tk, 1)
+			}))
+			return []RunOption{WaitForAll()}
+		})
+		if err := errors.Join(errs...); err != nil || heard != 5 {
+			t.Errorf("heard %d, %v", heard, err)
+		}
+	})
+}
+
+// What another node does ends the wait of a node that is done.
+func TestWaitForAllEndsWithTheJob(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		last func(tk *Task[empty]) error
+		opts []RunOption
+		kind Kind
+		want error // of the node that waits
+	}{
+		"failure":        {func(*Task[empty]) error { return broken }, []RunOption{WaitForAll()}, Failure, &RemoteError{}},
+		"preemption":     {func(tk *Task[empty]) error { tk.Preempt("SIGTERM"); return nil }, []RunOption{WaitForAll()}, Preempted, ErrPreempted},
+		"a plain finish": {func(tk *Task[empty]) error { tk.Finish("learned"); return nil }, nil, Success, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				outcomes, errs := together(t, newFakeJob(2), 2, func(id int, tk *Task[empty]) []RunOption {
+					tk.Use(Step(func(context.Context, *empty) error {
+						if id == 0 {
+							return nil
+						}
+						<-time.After(time.Second)
+						return tt.last(tk)
+					}))
+					if id == 0 {
+						return []RunOption{MaxSteps(1), WaitForAll()}
+					}
+					return tt.opts
+				})
+				if o := outcomes[0]; o.Kind != tt.kind || o.Node != 1 {
+					t.Errorf("node 0: %+v, want %v by node 1", o, tt.kind)
+				}
+				_, remote := errors.AsType[*RemoteError](errs[0])
+				if _, want := tt.want.(*RemoteError); remote != want || !want && !errors.Is(errs[0], tt.want) {
+					t.Errorf("node 0: %v, want %v", errs[0], tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A node that waits for the others is preempted, or ends, with its own context.
+func TestWaitForAllEndsWithItsContext(t *testing.T) {
+	for _, cause := range []error{&PreemptError{Node: 0, Reason: "SIGTERM"}, errors.New("enough of it")} {
+		synctest.Test(t, func(t *testing.T) {
+			job := newFakeJob(2)
+			var errs [2]error
+			var all sync.WaitGroup
+			for id := range errs {
+				tk := New[empty](job.node(id))
+				tk.Use(Step(func(ctx context.Context, _ *empty) error {
+					if id == 1 {
+						<-ctx.Done()
+					}
+					return nil
+				}))
+				all.Go(func() {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					defer cancel(nil)
+					if id == 0 {
+						time.AfterFunc(time.Second, func() { cancel(cause) })
+					}
+					errs[id] = tk.Run(ctx, MaxSteps(1), WaitForAll())
+				})
+			}
+			all.Wait()
+			if !errors.Is(errs[0], cause) {
+				t.Errorf("node 0: %v, want %v", errs[0], cause)
+			}
+			if _, failed := errors.AsType[*RemoteError](errs[1]); failed == errors.Is(cause, ErrPreempted) || failed == errors.Is(errs[1], ErrPreempted) {
+				t.Errorf("node 1: %v", errs[1])
+			}
+		})
+	}
+}
+
+// The loss of a node fails one that is done, until all are.
+func TestWaitForAllFailsForALostNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		job := newFakeJob(2)
+		node := job.node(0)
+		other := job.node(1)
+		go func() { _ = other.Start(t.Context(), nil) }()
+		tk := New[empty](node)
+		tk.Use(Step(func(context.Context, *empty) error { return nil }))
+		gone := errors.New("node.1: lost")
+		go func() {
+			<-time.After(time.Second)
+			node.tell(PeerChange{Peer: Peer{ID: 1}, Event: PeerLost, Err: gone, Fatal: true})
+			_ = other.Close()
+		}()
+		if err := tk.Run(t.Context(), MaxSteps(1), WaitForAll()); !errors.Is(err, gone) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitForAllOfALoneNode(t *testing.T) {
+	tk := New[empty](Alone())
+	tk.Use(Step(func(context.Context, *empty) error { return nil }))
+	if err := tk.Run(t.Context(), MaxSteps(2), WaitForAll()); err != nil || tk.Steps() != 2 {
+		t.Errorf("%d steps, %v", tk.Steps(), err)
+	}
+}
