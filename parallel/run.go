@@ -111,5 +111,5 @@ func call(ctx context.Context, n *Node, fn Func) (err error) {
 			err = fmt.Errorf("%s: %w", n.name(), err)
 		}
 	}()
-	return fn(ctx, n)
+	return n.returned(ctx, fn(ctx, n))
 }

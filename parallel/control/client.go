@@ -44,7 +44,8 @@ type Client struct {
 	rest []byte     // what a write left of the last line
 }
 
-// Open takes over the control socket that env names. It fails if the file
+// Open takes over the control socket that env names, and says hello there: so the
+// launcher knows that the program is a node. It fails if the file
 // descriptor is not open; the Client owns it from then on, and processes that
 // this one starts do not inherit it. The caller closes the Client.
 func Open(env Env) (*Client, error) {
@@ -55,11 +56,13 @@ func Open(env Env) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s=%d: %w", VarControlFD, env.ControlFD, err)
 	}
-	return NewClient(file, env.Listen), nil
+	c := NewClient(file, env.Listen)
+	_ = c.write(Message{Type: TypeHello}, 0) // read notices a launcher that is gone
+	return c, nil
 }
 
-// NewClient is a Client over one file of a Pair, which it owns from then on.
-// listen is the address of the node's socket; empty: it has none.
+// NewClient is a Client over one file of a Pair, which it owns from then on. listen is
+// the address of the node's socket; empty: it has none.
 func NewClient(file *os.File, listen string) *Client {
 	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{}), asked: make(chan uint64, 1)}
 	c.sayBye = sync.OnceFunc(func() { close(c.bye) })

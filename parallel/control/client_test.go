@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -215,6 +216,26 @@ func TestClientWithoutLauncherDoesNothing(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestOpenSaysHello(t *testing.T) {
+	launcher, node, err := control.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Dup(int(node.Fd())) // the Client owns the descriptor that it is given by number
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = node.Close()
+	c, err := control.Open(control.Env{ControlFD: fd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = launcher.Close(); _ = c.Close() }()
+	if m, err := control.NewReader(launcher).Next(); err != nil || m.Type != control.TypeHello {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

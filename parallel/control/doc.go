@@ -23,8 +23,8 @@
 // # The wire
 //
 // Each line is one JSON object, at most [MaxLine] bytes with its newline, with
-// a member "type". From the node: {"type":"ready"}, {"type":"alive"} every
-// 2 s from then on, {"type":"status","status":{"role":"learner","step":12,...}} and
+// a member "type". From the node: {"type":"hello"} at once, {"type":"ready"},
+// {"type":"alive"} every 2 s from then on, {"type":"status","status":{"role":"learner","step":12,...}} and
 // {"type":"outcome","outcome":{"kind":"failure","node":2,"error":"..."}}. From
 // the launcher: {"type":"interval","interval_ns":250000000}, how often it would
 // like a status; {"type":"metrics","metrics":{"seq":1}}, which the node answers by

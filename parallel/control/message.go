@@ -27,6 +27,7 @@ var ErrMalformed = errors.New("malformed control line")
 
 // The types of message.
 const (
+	TypeHello    = "hello"
 	TypeReady    = "ready"
 	TypeAlive    = "alive"
 	TypeStatus   = "status"

@@ -26,6 +26,7 @@ type core struct {
 	grace       time.Duration
 	silence     time.Duration // how long a ready node may say nothing
 	independent bool          // a success does not end the others
+	main        string        // the function that the user asked for; empty: none
 	shared      bool          // other launchers have nodes in the job, which nobody else tells of a last failure
 
 	nodes    []coreNode
@@ -78,6 +79,7 @@ type exit struct {
 	code    int              // exit code; 128 + signal if a signal ended it
 	signal  syscall.Signal   // 0: it exited
 	outcome *control.Outcome // what the node said of it; nil: nothing
+	spoke   bool             // the node has opened its control socket
 	err     error            // it could not be started
 	lines   []string         // its last lines
 	role    string
@@ -106,7 +108,7 @@ func newCore(cfg Config, ids []int, independent bool) *core {
 	c := &core{
 		recover: cfg.Env.AutoRecover, maxRetries: cfg.MaxRetries,
 		backoff: cfg.Backoff, maxBackoff: cfg.MaxBackoff, grace: cfg.Env.Grace,
-		silence: cfg.Silence, independent: independent,
+		silence: cfg.Silence, independent: independent, main: cfg.Env.Main,
 	}
 	for _, id := range ids {
 		c.nodes = append(c.nodes, coreNode{id: id})
@@ -248,11 +250,13 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 
 func (c *core) retired(i int) []action { return []action{{do: retire, node: i}} }
 
-// judge says what an exit means: what the node said, unless its exit code
-// speaks against it.
+// judge returns the meaning of an exit: the outcome that the node has reported,
+// unless the exit code contradicts it. A success needs an outcome: a process that
+// exits with code 0 and reports none has crashed in the middle of its work, or was
+// never a node. Only a node that was told to end may exit with 0 and no outcome.
 func (c *core) judge(n *coreNode, e exit) control.Kind {
 	told := n.told && (e.signal == syscall.SIGTERM || e.signal == syscall.SIGINT || e.signal == syscall.SIGHUP ||
-		e.code == codeInterrupted || e.code == 128+int(syscall.SIGTERM))
+		e.code == codeInterrupted || e.code == 128+int(syscall.SIGTERM) || e.code == 0 && e.signal == 0 && e.outcome == nil)
 	switch {
 	case e.err != nil:
 		return control.Failure
@@ -262,8 +266,6 @@ func (c *core) judge(n *coreNode, e exit) control.Kind {
 		return control.Success
 	case e.outcome != nil && e.outcome.Kind == control.Preempted && (e.code == 0 || e.code == codePreempted || e.code == codeInterrupted):
 		return control.Preempted
-	case e.outcome == nil && e.code == 0:
-		return control.Success
 	case e.outcome == nil && e.code == codePreempted, told:
 		return control.Preempted
 	}
@@ -291,6 +293,9 @@ func (c *core) preempted(now time.Time) []action {
 func (c *core) failed(now time.Time, i int, e exit) []action {
 	n := &c.nodes[i]
 	f := newFailure(*n, e)
+	if e.code == 0 && e.outcome == nil && e.err == nil {
+		f.Error = c.unreported(e)
+	}
 	switch {
 	case e.signal != syscall.SIGKILL:
 	case n.killed && c.forced:
@@ -326,6 +331,18 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 		return out
 	}
 	return append(c.retired(i), out...)
+}
+
+// unreported describes an exit with code 0 that no outcome explains.
+func (c *core) unreported(e exit) string {
+	const helper = ", or run a program that is not a node without ditask"
+	switch {
+	case e.spoke:
+		return "the program ended before its function returned: return from the function instead of calling os.Exit"
+	case c.main != "":
+		return fmt.Sprintf("the program did not call parallel.Main, so --main %s had no effect: pass the function to parallel.Main", c.main) + helper
+	}
+	return "the program did not call parallel.Main: pass the node's function to parallel.Main" + helper
 }
 
 // blamesSuccess says whether a node has failed only because another one, which

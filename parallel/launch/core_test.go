@@ -96,21 +96,24 @@ func said(kind control.Kind, code, cause int, text string) exit {
 	return exit{code: code, outcome: &control.Outcome{Kind: kind, Node: cause, Error: text}}
 }
 
+// won is the end of a node that has reported its success.
+var won = said(control.Success, 0, 0, "")
+
 func killedBy(sig syscall.Signal) exit { return exit{code: 128 + int(sig), signal: sig} }
 
 func TestRulesSuccessEndsTheJobInOrder(t *testing.T) {
 	s := newScript(t, 3, false, false)
 	s.wait(0, "start0 start1 start2")
 	s.exit(0, said(control.Success, 0, 0, ""), "retire0")
-	s.exit(2, exit{}, "retire2")
-	s.exit(1, exit{}, "retire1")
+	s.exit(2, won, "retire2")
+	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
 }
 
 func TestRulesAfterASuccessTheOthersHaveTheGracePeriod(t *testing.T) {
 	s := newScript(t, 3, false, false)
 	s.wait(0, "start0 start1 start2")
-	s.exit(0, exit{}, "retire0")
+	s.exit(0, won, "retire0")
 	s.wait(9*time.Second, "")
 	s.wait(time.Second, "terminated1 terminated2")
 	s.exit(1, said(control.Preempted, 75, 1, ""), "retire1")
@@ -178,8 +181,8 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 		s.wait(2500*time.Millisecond, "")
 		s.c.heard(1, s.now)
 	}
-	s.exit(0, exit{}, "retire0")
-	s.exit(1, exit{}, "retire1")
+	s.exit(0, won, "retire0")
+	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
 }
 
@@ -216,7 +219,7 @@ func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
 	s := newScript(t, 2, false, false)
 	s.wait(0, "start0 start1")
-	s.exit(0, exit{}, "retire0")
+	s.exit(0, won, "retire0")
 	s.signal(syscall.SIGTERM, "terminated1")
 	s.exit(1, killedBy(syscall.SIGTERM), "retire1")
 	s.end(control.Success, 0)
@@ -225,9 +228,9 @@ func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
 func TestRulesIndependentNodesRunToTheirEnds(t *testing.T) {
 	s := newScript(t, 2, false, true)
 	s.wait(0, "start0 start1")
-	s.exit(0, exit{}, "retire0")
+	s.exit(0, won, "retire0")
 	s.wait(time.Hour, "")
-	s.exit(1, exit{}, "retire1")
+	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
 }
 
@@ -312,7 +315,7 @@ func TestRulesL12TheLastFailureIsToldToOtherLaunchers(t *testing.T) {
 	}
 	s.wait(0, "start1")
 	s.exit(0, exit{code: 75}, "retire0")
-	s.exit(1, exit{}, "retire1")
+	s.exit(1, won, "retire1")
 	if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
 		t.Errorf("%+v", r)
 	}
@@ -322,7 +325,7 @@ func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
 	s.exit(1, exit{code: 1}, "restart1")
-	s.exit(0, exit{}, "retire0 retire1")
+	s.exit(0, won, "retire0 retire1")
 	if r := s.end(control.Success, 0); r.Restarts != 0 || r.restarts() != "" {
 		t.Errorf("%d restarts, %q", r.Restarts, r.restarts())
 	}
@@ -401,7 +404,7 @@ func TestRulesAnOutsiderPreemptsOneNode(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
 	s.exit(0, said(control.Preempted, 75, 0, ""), "retire0 terminated1")
-	s.exit(1, exit{}, "retire1")
+	s.exit(1, won, "retire1")
 	s.end(control.Preempted, 75)
 }
 
@@ -411,7 +414,10 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		e    exit
 		want control.Kind
 	}{
-		{e: exit{}, want: control.Success},
+		{e: won, want: control.Success},
+		{e: exit{}, want: control.Failure},
+		{e: exit{spoke: true}, want: control.Failure},
+		{told: true, e: exit{}, want: control.Preempted},
 		{e: said(control.Success, 2, 0, ""), want: control.Failure},
 		{e: said(control.Failure, 0, 0, ""), want: control.Failure},
 		{e: said(control.Preempted, 75, 0, ""), want: control.Preempted},
@@ -429,6 +435,27 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		n := &coreNode{told: c.told}
 		if got := (&core{}).judge(n, c.e); got != c.want {
 			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
+		}
+	}
+}
+
+func TestRulesAnExitWithoutAnOutcomeIsAFailure(t *testing.T) {
+	for _, c := range []struct {
+		main  string
+		spoke bool
+		want  string
+	}{
+		{"", false, "node 1 failed: exit code 0: the program did not call parallel.Main: pass the node's function to parallel.Main, or run a program that is not a node without ditask"},
+		{"Play", false, "node 1 failed: exit code 0: the program did not call parallel.Main, so --main Play had no effect: pass the function to parallel.Main, or run a program that is not a node without ditask"},
+		{"Play", true, "node 1 failed: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+	} {
+		s := newScript(t, 2, false, false)
+		s.c.main = c.main
+		s.wait(0, "start0 start1")
+		s.exit(1, exit{spoke: c.spoke}, "retire1 terminated0")
+		s.exit(0, exit{code: 75}, "retire0")
+		if r := s.end(control.Failure, 1); r.First.Headline() != c.want {
+			t.Errorf("got %q", r.First.Headline())
 		}
 	}
 }
@@ -514,7 +541,7 @@ func (w *walker) end(i int) error {
 	delete(w.alive, i)
 	n := w.c.nodes[i]
 	exits := []exit{
-		{}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
+		won, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
 		said(control.Success, 0, n.id, ""), said(control.Failure, 1, n.id, "own"), said(control.Failure, 1, 10+w.rnd.IntN(5), "blames"),
 		said(control.Preempted, 75, n.id, ""), {code: 1, err: errors.New("cannot start")},
 	}

@@ -25,6 +25,10 @@
 // alone they are independent and each runs to its end. SIGINT, SIGTERM and
 // SIGHUP are forwarded, with the grace period; a SIGINT after that kills at once.
 //
+// A node has succeeded when it has reported that on its control socket, and its exit
+// code is 0. A process that exits with 0 and reports nothing has failed: it called
+// os.Exit in the middle of its work, or it never called parallel.Main and is no node.
+//
 // A node that ended because the job has failed elsewhere is not started again. One
 // that has failed for the last time, and has not told the nodes of other launchers, is
 // started once more with control.Env.Farewell, to do that; with Config.Replaced no

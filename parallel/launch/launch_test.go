@@ -440,6 +440,27 @@ func TestL16MissingSocketFolderIsOneError(t *testing.T) {
 	}
 }
 
+func TestProgramThatReportsNothingFails(t *testing.T) {
+	for _, c := range []struct {
+		script, want string
+		command      []string
+	}{
+		{script: "1=exit0,*=wait", want: "the program ended before its function returned"},
+		{command: []string{"/bin/true"}, want: "the program did not call parallel.Main, so --main Play had no effect"},
+	} {
+		j := newJob(t, 2, c.script)
+		if c.command != nil {
+			j.cfg.Command = c.command
+		}
+		j.cfg.Env.Main = "Play"
+		r := j.run(t)
+		expect(t, r, control.Failure, 1)
+		if r.First == nil || !strings.Contains(r.First.Error, c.want) {
+			t.Errorf("%+v", r.First)
+		}
+	}
+}
+
 func TestProgramThatCannotStartFails(t *testing.T) {
 	j := newJob(t, 1, "")
 	bad := filepath.Join(t.TempDir(), "bad")

@@ -27,6 +27,7 @@ type proc struct {
 
 	mu      sync.Mutex
 	reaped  bool // the pid may be another's
+	spoke   bool // a message has come
 	outcome *control.Outcome
 }
 
@@ -83,6 +84,11 @@ func (p *proc) hear(onMessage func(control.Message)) {
 	r := control.NewReader(p.pipes[2])
 	for {
 		m, err := r.Next()
+		if err == nil {
+			p.mu.Lock()
+			p.spoke = true
+			p.mu.Unlock()
+		}
 		switch {
 		case errors.Is(err, control.ErrMalformed):
 		case err != nil:
@@ -140,7 +146,7 @@ func (p *proc) wait() exit {
 	if late.Stop() {
 		p.closePipes()
 	}
-	e := exit{outcome: p.outcome, lines: p.log.lines(), role: p.log.Role()}
+	e := exit{outcome: p.outcome, spoke: p.spoke, lines: p.log.lines(), role: p.log.Role()}
 	p.log.close()
 	state := p.cmd.ProcessState
 	if state == nil {
