@@ -263,6 +263,8 @@ func (p *process) run(fn Func) int {
 	defer stopStatus()
 	stopMetrics := p.tellMetrics()
 	defer stopMetrics()
+	stopLosses := p.hearLosses()
+	defer stopLosses()
 	for {
 		select {
 		case err := <-done:
@@ -396,6 +398,25 @@ func (p *process) tellMetrics() (stop func()) {
 			select {
 			case seq := <-p.client.Asked():
 				_ = p.client.Metrics(seq, p.node.Metrics())
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+// hearLosses gives up the peers whose processes have ended, as the launcher reports.
+func (p *process) hearLosses() (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case lost := <-p.client.Lost():
+				for _, l := range lost {
+					p.node.peerGone(l)
+				}
 			case <-quit:
 				return
 			}

@@ -159,6 +159,15 @@ func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
 	}
 }
 
+// TestTheOthersNameACrash: they hear of it from the launcher, not by silence.
+func TestTheOthersNameACrash(t *testing.T) {
+	j := newJob(t, nodes, "-n", "3", "--auto-recover", "--max-retries", "1", "--", "1=die")
+	j.expect(t, j.Run(), 137)
+	if log := j.log.String(); strings.Count(log, `err="node.1: lost: killed by signal: killed"`) < 2 || strings.Contains(log, "silent for") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
 // TestL12FailedNodeComesBack: the others go on meanwhile, however it has failed.
 func TestL12FailedNodeComesBack(t *testing.T) {
 	for _, script := range [][]string{{"0=lead", "3=kill"}, {"0=lead", "3=stumble"}, {"0=lead", "3=fall"}, {"2=lead", "0=fall"}} {

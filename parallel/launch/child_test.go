@@ -146,6 +146,17 @@ func (n *node) act(what string) int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		<-n.client.Gone()
 		return 0
+	case "hear": // of the end of another node
+		for _, l := range <-n.client.Lost() {
+			fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)
+		}
+		return n.act("ok")
+	case "crashmet": // once node 0 is there
+		n.awaitNode0()
+		return n.act("crash")
+	case "meet":
+		n.greet()
+		return n.act("hear")
 	case "exit0": // in the middle of its work
 		return 0
 	case "stubbornmet": // and whoever dials it knows that it is

@@ -3,6 +3,7 @@ package launch
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -90,7 +91,7 @@ type action struct {
 	do     verb
 	node   int            // index in nodes
 	signal syscall.Signal // with tell
-	note   string         // with say
+	note   string         // with say; the reason, with lose
 }
 
 type verb int
@@ -102,6 +103,7 @@ const (
 	retire              // the node will not be started again
 	say                 // tell the user
 	restart             // the node will be started again later
+	lose                // tell the other nodes that the process of this one has ended
 )
 
 func newCore(cfg Config, ids []int, independent bool) *core {
@@ -242,10 +244,31 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 	case control.Success:
 		return append(c.retired(i), c.succeeded(now)...)
 	case control.Preempted:
-		return append(c.retired(i), c.preempted(now)...)
+		return slices.Concat(c.lost(i, e, ""), c.retired(i), c.preempted(now))
 	default:
 		return c.failed(now, i, e)
 	}
+}
+
+// lost tells the other nodes of an end without a leave, before they are told anything
+// else: they would wait for the node until it has been silent for long. A node that
+// has reported its success or its preemption has taken leave.
+func (c *core) lost(i int, e exit, said string) []action {
+	if e.err != nil || e.outcome != nil && e.outcome.Kind != control.Failure {
+		return nil
+	}
+	return []action{{do: lose, node: i, note: e.reason(said)}}
+}
+
+// reason describes an exit to the other nodes: as a signal or an exit code, and the
+// first line of what was said of it.
+func (e exit) reason(said string) string {
+	how := fmt.Sprintf("exit code %d", e.code)
+	if e.signal != 0 {
+		how = "killed by signal: " + e.signal.String()
+	}
+	head, _, _ := strings.Cut(said, "\n")
+	return strings.TrimSuffix(how+": "+head, ": ")
 }
 
 func (c *core) retired(i int) []action { return []action{{do: retire, node: i}} }
@@ -291,6 +314,12 @@ func (c *core) preempted(now time.Time) []action {
 }
 
 func (c *core) failed(now time.Time, i int, e exit) []action {
+	f := c.failure(i, e)
+	return append(c.lost(i, e, f.Error), c.afterFailure(now, i, e, f)...)
+}
+
+// failure describes the failure of a node.
+func (c *core) failure(i int, e exit) Failure {
 	n := &c.nodes[i]
 	f := newFailure(*n, e)
 	if e.code == 0 && e.outcome == nil && e.err == nil {
@@ -298,14 +327,21 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 	}
 	switch {
 	case e.signal != syscall.SIGKILL:
-	case n.killed && c.forced:
-		n.verdict = control.Preempted
-		return c.retired(i)
 	case n.mute:
 		f.Error, f.ours = fmt.Sprintf("did not answer for %v and was killed", c.silence), true
 	case n.killed:
 		// Only if nothing else went wrong is it worth a word.
 		f.Error, f.ours, f.late = "did not end in time and was killed", true, true
+	}
+	return f
+}
+
+// afterFailure decides how the job goes on after a failure of a node.
+func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
+	n := &c.nodes[i]
+	if n.killed && c.forced && e.signal == syscall.SIGKILL {
+		n.verdict = control.Preempted
+		return c.retired(i)
 	}
 	if c.finished && (f.ours || c.blamesSuccess(f)) {
 		return append(c.retired(i), action{do: say, note: f.Headline() + "; the job had succeeded before"})

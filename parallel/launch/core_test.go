@@ -54,6 +54,28 @@ func words(actions []action) string {
 	return strings.Join(out, " ")
 }
 
+// noted is what the actions tell the user.
+func noted(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		if a.do == say {
+			out = append(out, a.note)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// lost is what the actions tell the other nodes of the end of one: "1: exit code 3".
+func lost(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		if a.do == lose {
+			out = append(out, fmt.Sprintf("%d: %s", a.node, a.note))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
 func (s *script) expect(what string, actions []action, want string) {
 	s.t.Helper()
 	if got := words(actions); got != want {
@@ -130,13 +152,13 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 	// It was stopped, and now finds node 0 gone, which has succeeded.
 	actions := s.c.exited(s.now, 1, said(control.Failure, 1, 0, "node.0: lost"))
 	s.expect("exit of 1", actions, "retire1")
-	if note := actions[1].note; note != "node 1 failed because of node 0: exit code 1: node.0: lost; the job had succeeded before" {
+	if note := noted(actions); note != "node 1 failed because of node 0: exit code 1: node.0: lost; the job had succeeded before" {
 		t.Error(note)
 	}
 	s.wait(10*time.Second, "kill2")
 	actions = s.c.exited(s.now, 2, killedBy(syscall.SIGKILL))
 	s.expect("exit of 2", actions, "retire2")
-	if note := actions[1].note; note != "node 2: did not end in time and was killed; the job had succeeded before" {
+	if note := noted(actions); note != "node 2: did not end in time and was killed; the job had succeeded before" {
 		t.Error(note)
 	}
 	r := s.end(control.Success, 0)
@@ -173,7 +195,7 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 	s.wait(time.Second, "")
 	actions := s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))
 	s.expect("exit of 0", actions, "restart0")
-	if note := actions[1].note; note != "node 0: did not answer for 10s and was killed; restart 1 of 3 in 1s" {
+	if note := noted(actions); note != "node 0: did not answer for 10s and was killed; restart 1 of 3 in 1s" {
 		t.Error(note)
 	}
 	s.wait(time.Second, "start0")
@@ -196,7 +218,7 @@ func TestRulesASilentNodeEndsTheJob(t *testing.T) {
 	s.wait(2500*time.Millisecond, "kill0")
 	actions := s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))
 	s.expect("exit of 0", actions, "retire0 terminated1")
-	if note := actions[1].note; note != "node 0: did not answer for 10s and was killed; the job ends" {
+	if note := noted(actions); note != "node 0: did not answer for 10s and was killed; the job ends" {
 		t.Error(note)
 	}
 	s.exit(1, exit{code: 75}, "retire1")
@@ -457,6 +479,45 @@ func TestRulesAnExitWithoutAnOutcomeIsAFailure(t *testing.T) {
 		if r := s.end(control.Failure, 1); r.First.Headline() != c.want {
 			t.Errorf("got %q", r.First.Headline())
 		}
+	}
+}
+
+func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
+	for _, c := range []struct {
+		e    exit
+		want string
+	}{
+		{killedBy(syscall.SIGKILL), "1: killed by signal: killed"},
+		{killedBy(syscall.SIGSEGV), "1: killed by signal: segmentation fault"},
+		{exit{code: 3}, "1: exit code 3"},
+		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3: no memory"},
+		{exit{spoke: true}, "1: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+		{exit{code: 75}, "1: exit code 75"}, // without a report it has not drained
+		{exit{code: 1, err: errors.New("cannot start")}, ""},
+		{said(control.Preempted, 75, 1, ""), ""},
+		{won, ""},
+	} {
+		for _, recovering := range []bool{true, false} {
+			s := newScript(t, 2, recovering, false)
+			s.wait(0, "start0 start1")
+			actions := s.c.exited(s.now, 1, c.e)
+			if got := lost(actions); got != c.want {
+				t.Errorf("%+v: the others hear %q, want %q", c.e, got, c.want)
+			}
+			if c.want != "" && actions[0].do != lose {
+				t.Errorf("%+v: the others hear of it after %v", c.e, words(actions))
+			}
+		}
+	}
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.c.heard(0, s.now)
+	for range 5 {
+		s.now = s.now.Add(2500 * time.Millisecond)
+		s.c.tick(s.now)
+	}
+	if got := lost(s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))); got != "0: killed by signal: killed: did not answer for 10s and was killed" {
+		t.Errorf("of a node that did not answer: %q", got)
 	}
 }
 

@@ -29,6 +29,9 @@
 // code is 0. A process that exits with 0 and reports nothing has failed: it called
 // os.Exit in the middle of its work, or it never called parallel.Main and is no node.
 //
+// When the process of a node ends without leave (a crash, a failure), the launcher tells
+// its other nodes at once, before anything else: they give the peer up with that reason.
+//
 // A node that ended because the job has failed elsewhere is not started again. One
 // that has failed for the last time, and has not told the nodes of other launchers, is
 // started once more with control.Env.Farewell, to do that; with Config.Replaced no

@@ -192,6 +192,17 @@ func TestL12AlwaysFailingEndsAfterMaxRetries(t *testing.T) {
 	}
 }
 
+func TestTheOthersHearOfACrash(t *testing.T) {
+	for _, recovering := range []bool{false, true} {
+		j := newJob(t, 2, "0=meet,1=crashmet")
+		j.cfg.Env.AutoRecover, j.cfg.Backoff = recovering, time.Hour // node 0 ends the job before
+		r := j.run(t)
+		if !strings.Contains(j.out.String(), "lost node 1, of this job's incarnations true: killed by signal: killed\n") {
+			t.Errorf("%+v\n%s%s", r, j.out.String(), j.err.String())
+		}
+	}
+}
+
 func TestL13SignalsAreForwarded(t *testing.T) {
 	for _, c := range []struct {
 		sig  os.Signal

@@ -221,6 +221,18 @@ func (l *Launcher) do(actions []action) {
 			}
 		case say:
 			l.out.say("WARN", a.note)
+		case lose:
+			l.lose(a.node, a.note)
+		}
+	}
+}
+
+// lose tells the other nodes that the process of one has ended.
+func (l *Launcher) lose(i int, reason string) {
+	n := l.nodes[i]
+	for _, other := range l.nodes {
+		if p := other.proc; p != nil {
+			p.write(control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason}}, promptly)
 		}
 	}
 }
@@ -257,7 +269,7 @@ func (l *Launcher) start(i int) {
 		s.Phase, s.PID, s.Restarts = Starting, p.cmd.Process.Pid, attempt
 	})
 	if l.cfg.StatusInterval > 0 {
-		p.write(control.Message{Type: control.TypeInterval, Interval: l.cfg.StatusInterval})
+		p.write(control.Message{Type: control.TypeInterval, Interval: l.cfg.StatusInterval}, promptly)
 	}
 	l.waiters.Go(func() { l.exits <- exited{i, p.wait()} })
 }

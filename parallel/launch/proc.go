@@ -92,7 +92,7 @@ func (p *proc) hear(onMessage func(control.Message)) {
 		switch {
 		case errors.Is(err, control.ErrMalformed):
 		case err != nil:
-			p.write(control.Message{Type: control.TypeBye})
+			p.write(control.Message{Type: control.TypeBye}, patience)
 			return
 		case m.Type == control.TypeOutcome:
 			p.mu.Lock()
@@ -104,10 +104,18 @@ func (p *proc) hear(onMessage func(control.Message)) {
 	}
 }
 
+// How long a message to a node may wait for room in its control socket: patience
+// where nothing else waits for it, promptly in the rules' loop. The room is short only
+// in a node that has not read for long.
+const (
+	patience = time.Second
+	promptly = 100 * time.Millisecond
+)
+
 // write says something to the node, without insisting.
-func (p *proc) write(m control.Message) {
+func (p *proc) write(m control.Message, wait time.Duration) {
 	line, err := m.Append(nil)
-	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(time.Second)) == nil {
+	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(wait)) == nil {
 		_, _ = p.pipes[2].Write(line) // the node may have ended
 	}
 }
