@@ -159,6 +159,22 @@ func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
 	}
 }
 
+// TestAReaderThatHasGoneEndsNothing: ditask ... | true.
+func TestAReaderThatHasGoneEndsNothing(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	j := newJob(t, hello, "-n", "2")
+	j.Stdout = w
+	j.expect(t, j.Run(), 0)
+	_ = w.Close()
+	if !strings.Contains(j.log.String(), "lines were not written, as its reader has gone") {
+		t.Errorf("log:\n%s", j.log.String())
+	}
+}
+
 // TestTheOthersNameACrash: they hear of it from the launcher, not by silence.
 func TestTheOthersNameACrash(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--auto-recover", "--max-retries", "1", "--", "1=die")

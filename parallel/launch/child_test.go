@@ -146,6 +146,13 @@ func (n *node) act(what string) int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		<-n.client.Gone()
 		return 0
+	case "chatter": // more than any pipe or queue holds, and then it waits
+		line := strings.Repeat("x", 1<<10-1) + "\n"
+		for range 2 << 10 {
+			_, _ = os.Stdout.WriteString(line)
+		}
+		fmt.Fprintln(os.Stderr, "all is written")
+		return n.wait()
 	case "hear": // of the end of another node
 		for _, l := range <-n.client.Lost() {
 			fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)

@@ -43,9 +43,11 @@ type Config struct {
 	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
 	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 2 s more than Env.PeerTimeout
 
-	LogDir string    // folder for one file a node, made if needed; empty: none
-	Stdout io.Writer // lines that nodes write on stdout; nil: nowhere
-	Stderr io.Writer // lines that nodes write on stderr, and the launcher's own; nil: nowhere
+	LogDir string // folder for one file a node, made if needed; empty: none
+	// Stdout gets the lines that nodes write on stdout, and Stderr those that they write on
+	// stderr and the launcher's own; nil: nowhere. Each is written through a [Stream], or
+	// is one.
+	Stdout, Stderr io.Writer
 
 	// Signals are the signals that this process received. The launcher never
 	// installs a handler itself; nil: none come.

@@ -69,6 +69,13 @@
 // at once, a line over 64 KiB may go on after a line of the other stream.
 // If a file cannot be written that is said once, and the job goes on.
 //
+// The rules never wait for output. A reader of Stdout or Stderr that is slow slows the
+// nodes down, and gets every line. Of one that reads nothing for 3 s (a terminal after
+// Ctrl-S, a pager, a hung connection) nodes do not wait any more: lines that do not fit
+// into 256 KiB are dropped and counted, which is said where they are missing and at the
+// end; the files have them. A reader that has gone ends nothing. See [Stream]. A file
+// in LogDir has no such bound: a node whose disk hangs waits for it when it logs.
+//
 // # Concurrency and errors
 //
 // A Launcher runs once. Snapshot may be called from any goroutine while Run

@@ -390,6 +390,86 @@ func checkFile(t *testing.T, path string) {
 	}
 }
 
+// stuck is a writer whose reader does not read until it is released.
+type stuck struct{ release chan struct{} }
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s.release
+	return len(p), nil
+}
+
+// deadline ends the test process when a test hangs.
+func deadline(t *testing.T) {
+	t.Helper()
+	late := time.AfterFunc(time.Minute, func() { panic(t.Name() + " hangs") })
+	t.Cleanup(func() { late.Stop() })
+}
+
+// Nodes go on and the rules act, though nothing reads what nodes write on stdout.
+func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
+	for _, c := range []struct {
+		script  string
+		signals []os.Signal
+		kind    control.Kind
+		code    int
+	}{
+		{"*=chatter", []os.Signal{syscall.SIGTERM}, control.Preempted, 75},
+		{"0=chatter,1=stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, control.Preempted, 130},
+	} {
+		deadline(t)
+		j := newJob(t, 2, c.script)
+		j.cfg.LogDir, j.cfg.Env.Grace = t.TempDir(), time.Hour
+		out := stuck{make(chan struct{})}
+		j.cfg.Stdout = out
+		written := strings.Count(c.script, "chatter") * 2 / strings.Count(c.script, "=")
+		j.err.found = func(line string) {
+			if strings.Contains(line, "all is written") {
+				if written--; written == 0 {
+					for _, s := range c.signals {
+						j.signals <- s
+					}
+				}
+			}
+		}
+		expect(t, j.run(t), c.kind, c.code)
+		if !strings.Contains(j.err.String(), "ditask: stdout: ") || !strings.Contains(j.err.String(), " lines were not written, as nothing read them\n") {
+			t.Errorf("log:\n%s", j.err.String())
+		}
+		if b, err := os.ReadFile(filepath.Join(j.cfg.LogDir, "node-0.log")); err != nil || bytes.Count(b, []byte("x\n")) != 2<<10 {
+			t.Errorf("the file of node 0 has %d lines, %v", bytes.Count(b, []byte("x\n")), err)
+		}
+		close(out.release)
+	}
+}
+
+// The death of a node ends the job, though nothing reads stderr either.
+func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
+	deadline(t)
+	j := newJob(t, 2, "0=meet,1=crashmet")
+	out := stuck{make(chan struct{})}
+	defer close(out.release)
+	j.cfg.Stdout, j.cfg.Stderr = out, out
+	expect(t, j.run(t), control.Failure, 137)
+}
+
+// A reader that is gone ends nothing, and is named at the end.
+func TestAReaderThatIsGoneEndsNothing(t *testing.T) {
+	deadline(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	_ = r.Close()
+	j := newJob(t, 2, "*=lines")
+	j.cfg.Stdout = w
+	j.flags.Topology = "alone"
+	expect(t, j.run(t), control.Success, 0)
+	if !regexp.MustCompile(`(?m)^ditask: stdout: \d+ lines were not written, as its reader has gone: .*broken pipe$`).MatchString(j.err.String()) {
+		t.Errorf("log ends:\n%s", j.err.String()[max(0, len(j.err.String())-300):])
+	}
+}
+
 func TestL15FullDiskIsSaidOnceAndTheJobGoesOn(t *testing.T) {
 	j := newJob(t, 2, "*=lines")
 	j.flags.Topology = "alone"

@@ -88,7 +88,7 @@ func New(cfg Config) (*Launcher, error) {
 		waits: map[int]bool{},
 		out: &output{
 			format: cfg.Env.LogFormat, now: time.Now, dir: cfg.LogDir,
-			stdout: cfg.Stdout, stderr: cfg.Stderr,
+			stdout: asStream(cfg.Stdout, cfg.Env.LogFormat), stderr: asStream(cfg.Stderr, cfg.Env.LogFormat),
 		},
 	}
 	var ids []int
@@ -126,6 +126,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	if text := result.restarts(); text != "" {
 		l.out.say("INFO", text)
 	}
+	l.out.flush(l.cfg.Signals)
 	return result, nil
 }
 
@@ -249,7 +250,8 @@ func (l *Launcher) start(i int) {
 	env, out := l.env(n, attempt), l.out
 	if text := l.core.nodes[i].farewell; text != "" {
 		env.Farewell = text
-		out = &output{now: time.Now, stdout: io.Discard, stderr: io.Discard} // it has said all that there is to say
+		silent := NewStream(io.Discard, "text")
+		out = &output{now: time.Now, stdout: silent, stderr: silent} // it has said all that there is to say
 	}
 	log := out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{

@@ -148,6 +148,7 @@ func (p *proc) wait() exit {
 		killGroup(p.cmd.Process)
 		p.reaped = true
 	})
+	close(p.log.ended)
 	awaitGroup(p.cmd.Process)
 	late := time.AfterFunc(drainTime, p.closePipes)
 	p.readers.Wait()
