@@ -175,6 +175,33 @@ func TestAReaderThatHasGoneEndsNothing(t *testing.T) {
 	}
 }
 
+// TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet: sleep stands for a program that
+// takes long until it calls parallel.Main.
+func TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet(t *testing.T) {
+	path, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJob(t, func(programs) string { return path }, "-n", "2", "--", "1000")
+	if err := j.Start(); err != nil {
+		t.Fatal(err)
+	}
+	asleep := func() []string {
+		if n := strings.Count(strings.Join(j.watch.Processes(), "\n"), path+" 1000"); n != 2 {
+			return []string{fmt.Sprintf("%d nodes", n)}
+		}
+		return nil
+	}
+	if left := leak.Await(asleep, 30*time.Second); len(left) > 0 {
+		t.Errorf("before: %v", left)
+	}
+	_ = j.Process.Kill()
+	_ = j.Wait()
+	if left := leak.Await(j.watch.Left, 5*time.Second); len(left) > 0 {
+		t.Errorf("after 5 s: %v", left)
+	}
+}
+
 // TestTheOthersNameACrash: they hear of it from the launcher, not by silence.
 func TestTheOthersNameACrash(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--auto-recover", "--max-retries", "1", "--", "1=die")

@@ -22,13 +22,17 @@ import (
 
 // TestMain runs the tests or, as "child", a node: what the argument after it
 // says of the node's id, "0=ok,*=wait"; or, as "launcher", a launcher of such
-// nodes, to be killed.
+// nodes, to be killed, or its "watcher".
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "child" {
 		os.Exit(child(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "launcher" {
 		os.Exit(launcher(os.Args[2]))
+	}
+	if len(os.Args) == 2 && os.Args[1] == "watcher" {
+		launch.Watch(os.Stdin)
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -43,7 +47,8 @@ func launcher(script string) int {
 	if err != nil {
 		panic(err)
 	}
-	l, err := launch.New(launch.Config{Plan: plan, Command: childCommand(script), Stdout: os.Stdout})
+	command := childCommand(script)
+	l, err := launch.New(launch.Config{Plan: plan, Command: command, Watcher: []string{command[0], "watcher"}, Stdout: os.Stdout})
 	if err != nil {
 		panic(err)
 	}
@@ -82,6 +87,11 @@ func child(script string) int {
 	if !present || err != nil {
 		panic(fmt.Sprint("not a node: ", err))
 	}
+	for part := range strings.SplitSeq(script, ",") {
+		if id, what, _ := strings.Cut(part, "="); id == fmt.Sprint(env.NodeID) {
+			sleep(what)
+		}
+	}
 	signal.Ignore(syscall.SIGPIPE)
 	n := &node{env: env, signals: make(chan os.Signal, 1)}
 	signal.Notify(n.signals, syscall.SIGTERM, syscall.SIGINT)
@@ -96,6 +106,28 @@ func child(script string) int {
 		}
 	}
 	panic("no script for this node")
+}
+
+// sleep becomes a program that does not get to its control socket, if what is one: an
+// "asleep" one, a "deaf" one that ignores signals, or a "parent" that has a child.
+func sleep(what string) {
+	switch what {
+	case "asleep":
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGCONT)
+	case "parent":
+		if err := exec.Command("sleep", "1000").Start(); err != nil {
+			panic(err)
+		}
+	default:
+		return
+	}
+	fmt.Printf("waiting pid=%d\n", os.Getpid())
+	path, err := exec.LookPath("sleep")
+	if err == nil {
+		err = syscall.Exec(path, []string{"sleep", "1000"}, os.Environ())
+	}
+	panic(err)
 }
 
 // greet waits for one call of another node, and hangs up.

@@ -26,6 +26,11 @@ type Config struct {
 	// added; nil: that of this process, with the processors shared out: where
 	// GOMAXPROCS is not set and there are several nodes, each gets its part.
 	Environ []string
+	// Watcher is the program and arguments of a process that calls [Watch] with its stdin,
+	// which it gets from the launcher: it kills what is left of the nodes when the launcher
+	// has been killed. Without one (nil), only nodes end then that have reached
+	// parallel.Main and are able to act.
+	Watcher []string
 	// Processors is how many processors of this machine the nodes share, where
 	// Environ is nil; 0: all that this process may use.
 	Processors int

@@ -50,7 +50,12 @@
 // instead of succeeding.
 //
 // When the launcher itself is killed, its nodes read end-of-file on their
-// control sockets and end; on Linux a node that was stopped is woken for that.
+// control sockets and end within 3 s; on Linux a node that was stopped is woken for
+// that. The watcher, a process beside the launcher (Config.Watcher), kills after 3.5 s
+// what is left of the process groups of the nodes, whatever that does: programs that
+// have not reached parallel.Main, that are stopped or ignore signals, and their
+// children. What has left its group is not found, nor is a process that was started in
+// the very moment before the launcher was killed, as the watcher has not heard of it.
 //
 // # Processors
 //

@@ -289,13 +289,18 @@ func TestGrandchildrenEndWithTheirNode(t *testing.T) {
 }
 
 func TestL13KilledLauncherLeavesNothing(t *testing.T) {
-	for _, stopped := range []bool{false, true} {
+	deadline(t)
+	for _, c := range []struct {
+		script  string
+		stopped bool
+	}{{"*=wait", false}, {"*=wait", true}, {"0=asleep,1=deaf,2=parent", false}, {"0=asleep,1=deaf,2=parent", true}} {
+		stopped := c.stopped
 		w := leak.Check(t)
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(self, "launcher", "*=wait")
+		cmd := exec.Command(self, "launcher", c.script)
 		cmd.Env = append(w.Environ(), "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -316,15 +321,84 @@ func TestL13KilledLauncherLeavesNothing(t *testing.T) {
 				_ = syscall.Kill(n, syscall.SIGSTOP)
 			}
 		}
-		if left := w.Left(); len(left) < 7 { // launcher, nodes, sockets
+		if left := w.Left(); len(left) < 8 { // launcher, watcher, nodes, sockets
 			t.Errorf("at work: %v", left)
 		}
 		_ = cmd.Process.Kill()
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 		if left := leak.Await(w.Left, 5*time.Second); len(left) > 0 {
-			t.Errorf("after the launcher: %v", left)
+			t.Errorf("%s, stopped %v: after the launcher: %v", c.script, stopped, left)
 		}
+	}
+}
+
+// TestWatchKillsWhatIsLeft runs the watcher in this process, over groups that it is
+// told of in several ways.
+func TestWatchKillsWhatIsLeft(t *testing.T) {
+	deadline(t)
+	w := leak.Check(t)
+	addr := filepath.Join(w.Dir, "s")
+	for _, c := range []struct {
+		lines string // PID stands for a process
+		kills bool
+	}{
+		{"start PID\nsocket unix://" + addr + "\n", true},
+		{"start PID\nend PID\nstart 0\nstart 1\nstart -PID\nstart x\nstop PID\n", false},
+		{"start PID\ndone \n", false},
+	} {
+		cmd := exec.Command("sleep", "1000")
+		cmd.Env, cmd.SysProcAttr = w.Environ(), &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: addr, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		launch.Watch(strings.NewReader(strings.ReplaceAll(c.lines, "PID", fmt.Sprint(cmd.Process.Pid))))
+		if _, err := os.Stat(addr); os.IsNotExist(err) != c.kills {
+			t.Errorf("%q: the socket: %v", c.lines, err)
+		}
+		_ = os.Remove(addr)
+		_ = os.Mkdir(w.Dir, 0o700) // it goes with its last socket
+		if !c.kills {
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Errorf("%q: the process has gone: %v", c.lines, err)
+			}
+		}
+		if err, want := <-ended, map[bool]string{true: "signal: killed", false: "signal: terminated"}[c.kills]; err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", c.lines, err, want)
+		}
+	}
+}
+
+func TestAWatcherThatEndsIsSaid(t *testing.T) {
+	deadline(t)
+	j := newJob(t, 1, "*=wait")
+	j.cfg.Watcher = []string{"/bin/true"}
+	j.err.found = func(line string) {
+		if strings.Contains(line, "ditask: the watcher of this launcher has ended") {
+			j.signals <- syscall.SIGTERM
+		}
+	}
+	expect(t, j.run(t), control.Preempted, 75)
+
+	j = newJob(t, 1, "*=ok") // one that works has nothing to say, and ends with the launcher
+	j.cfg.Watcher = []string{j.cfg.Command[0], "watcher"}
+	expect(t, j.run(t), control.Success, 0)
+	if strings.Contains(j.err.String(), "watcher") || len(j.watch.Processes()) > 0 {
+		t.Errorf("%v left, log:\n%s", j.watch.Processes(), j.err.String())
+	}
+
+	j = newJob(t, 1, "*=ok")
+	j.cfg.Watcher = []string{"/no/such/program"}
+	if _, err := j.launcher(t).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the watcher: ") {
+		t.Error(err)
 	}
 }
 

@@ -21,6 +21,7 @@ type Launcher struct {
 	cfg     Config
 	plan    placement.Plan // with the ports that were found free
 	out     *output
+	watcher *watcher // nil: none
 	core    *core
 	nodes   []*node // in order of local id
 	exits   chan exited
@@ -118,6 +119,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	if err := l.prepare(ctx); err != nil {
 		return Result{}, err
 	}
+	defer l.watcher.finish()
 	l.began = time.Now()
 	l.core.begin(l.began, l.cfg.StartupInterval)
 	l.loop(ctx)
@@ -140,6 +142,18 @@ func (l *Launcher) prepare(ctx context.Context) error {
 	sockets, plan, err := listen(ctx, l.cfg.Plan)
 	if err != nil {
 		return err
+	}
+	l.watcher, err = startWatcher(l.cfg.Watcher, l.cfg.Environ, func() {
+		l.out.say("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
+	})
+	if err != nil {
+		for _, s := range sockets {
+			s.close()
+		}
+		return fmt.Errorf("start the watcher: %w", err)
+	}
+	for _, s := range sockets {
+		l.watcher.tell(watchSocket, s.addr)
 	}
 	l.plan = plan
 	for i, n := range plan.Local() {
@@ -256,7 +270,7 @@ func (l *Launcher) start(i int) {
 	log := out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
-		env: env, socket: n.socket,
+		env: env, socket: n.socket, watcher: l.watcher,
 	}, log, func(m control.Message) { l.hear(i, log, m) })
 	if err != nil {
 		log.close()

@@ -22,6 +22,7 @@ const drainTime = time.Second
 type proc struct {
 	cmd     *exec.Cmd
 	log     *nodeLog
+	watcher *watcher
 	pipes   []*os.File // our ends: stdout, stderr, control
 	readers sync.WaitGroup
 
@@ -38,12 +39,13 @@ type spec struct {
 	environ []string
 	env     control.Env
 	socket  *socket // nil: the node does not listen
+	watcher *watcher
 }
 
 // startProc starts an attempt. onMessage is called for every message of the
 // node but its outcome, from one goroutine that ends before wait returns.
 func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, error) {
-	p := &proc{log: log}
+	p := &proc{log: log, watcher: s.watcher}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -72,6 +74,7 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 		p.closePipes()
 		return nil, err
 	}
+	p.watcher.tell(watchStart, p.cmd.Process.Pid)
 	p.readers.Go(func() { log.copy("stdout", p.pipes[0]) })
 	p.readers.Go(func() { log.copy("stderr", p.pipes[1]) })
 	p.readers.Go(func() { p.hear(onMessage) })
@@ -146,6 +149,7 @@ func (p *proc) wait() exit {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		killGroup(p.cmd.Process)
+		p.watcher.tell(watchEnd, p.cmd.Process.Pid) // before the number can be another's
 		p.reaped = true
 	})
 	close(p.log.ended)

@@ -129,7 +129,23 @@ func (c command) run(ctx *urfave.Context) error {
 	}
 	cfg.Signals, cfg.Env.Main = signals, prog.Main
 	cfg.Command = append([]string{prog.Path}, c.Args...)
+	if cfg.Watcher, err = watcher(); err != nil {
+		return err
+	}
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
+}
+
+// WatchArgs are the arguments of ditask as the watcher of a launcher: see
+// [launch.Watch]. They are no command of the user's.
+func WatchArgs() []string { return []string{"watch-launcher"} }
+
+// watcher is this program as the watcher of a launcher.
+func watcher() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the program of ditask: %w", err)
+	}
+	return append([]string{self}, WatchArgs()...), nil
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.
