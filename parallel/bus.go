@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
 )
@@ -122,6 +123,13 @@ func (b *bus) end(leave func() error) error {
 		err = errors.Join(err, b.r.Losses())
 	}
 	return err
+}
+
+// peerGone gives up a peer whose process has ended.
+func (n *Node) peerGone(l control.Lost) {
+	if n.bus != nil {
+		n.bus.r.Gone(l.Node, l.Incarnation, l.Reason)
+	}
 }
 
 // channel gives package task one event of the router.

@@ -114,7 +114,8 @@ const farewellWithin = 8 * time.Second
 
 // Join makes the node that the environment describes, read through lookup, which
 // is os.LookupEnv in a program; without one, a lone node. It is for programs that
-// cannot leave their process to [Main]: they answer to signals themselves.
+// cannot leave their process to [Main]: they answer to signals themselves, and end
+// with [Node.End].
 func Join(lookup func(string) (string, bool), log *slog.Logger) (*Node, error) {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
@@ -125,6 +126,24 @@ func Join(lookup func(string) (string, bool), log *slog.Logger) (*Node, error) {
 		return nil, fmt.Errorf("node.%d has failed for the last time, and has told the job so: it does not run again", env.NodeID)
 	}
 	return join(env, launched, log)
+}
+
+// End reports to the launcher, if there is one, that the program of a node that was
+// made by [Join] has ended with err, and returns the exit code that goes with it:
+//
+//	os.Exit(node.End(err))
+//
+// Without that report an exit with code 0 is a failure to the launcher. End logs a
+// failure to write the report, and is called once, at the end of the program.
+func (n *Node) End(err error) (code int) {
+	client, openErr := control.Open(n.env)
+	if openErr != nil {
+		n.log.Error("no report to the launcher", "err", openErr)
+		client = &control.Client{}
+	}
+	defer func() { _ = client.Close() }() // the outcome has been told
+	p := &process{node: n, client: client, stderr: os.Stderr}
+	return p.ended(err)
 }
 
 func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
@@ -244,6 +263,8 @@ func (p *process) run(fn Func) int {
 	defer stopStatus()
 	stopMetrics := p.tellMetrics()
 	defer stopMetrics()
+	stopLosses := p.hearLosses()
+	defer stopLosses()
 	for {
 		select {
 		case err := <-done:
@@ -377,6 +398,25 @@ func (p *process) tellMetrics() (stop func()) {
 			select {
 			case seq := <-p.client.Asked():
 				_ = p.client.Metrics(seq, p.node.Metrics())
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+// hearLosses gives up the peers whose processes have ended, as the launcher reports.
+func (p *process) hearLosses() (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case lost := <-p.client.Lost():
+				for _, l := range lost {
+					p.node.peerGone(l)
+				}
 			case <-quit:
 				return
 			}

@@ -106,7 +106,7 @@ func call(ctx context.Context, n *Node, fn Func) error {
 			}
 			done <- err
 		}()
-		err = fn(ctx, n)
+		err = n.returned(ctx, fn(ctx, n))
 	}()
 	err := <-done
 	if n.bus != nil {

@@ -248,7 +248,7 @@ func (l *link) read() {
 	for l.writing { // else its place in the log would be taken for the next link's
 		s.wake.Wait()
 	}
-	if s.link == l {
+	if s.link == l && l.bye == nil { // after a leave the link stays: Gone waits for its end
 		s.link = nil
 		s.wakeWaiting() // who was too far ahead of the writer may fill the window
 	}

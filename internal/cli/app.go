@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/job"
 	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/slurm"
+	"github.com/ditask/ditask/parallel/launch"
 )
 
 // description is the last part of the help.
@@ -41,6 +43,10 @@ type command struct{ *call.Call }
 // exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
 	c := command{&call.Call{Stdout: stdout, Stderr: stderr}}
+	if slices.Equal(args, job.WatchArgs()) {
+		launch.Watch(os.Stdin)
+		return call.ExitSuccess
+	}
 	if at := slices.Index(args, "--"); at >= 0 {
 		args, c.Args = args[:at], args[at+1:]
 	}

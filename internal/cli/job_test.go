@@ -160,6 +160,58 @@ func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
 	}
 }
 
+// TestAReaderThatHasGoneEndsNothing: ditask ... | true.
+func TestAReaderThatHasGoneEndsNothing(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	j := newJob(t, hello, "-n", "2")
+	j.Stdout = w
+	j.expect(t, j.Run(), 0)
+	_ = w.Close()
+	if !strings.Contains(j.log.String(), "lines were not written, as its reader has gone") {
+		t.Errorf("log:\n%s", j.log.String())
+	}
+}
+
+// TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet: sleep stands for a program that
+// takes long until it calls parallel.Main.
+func TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet(t *testing.T) {
+	path, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJob(t, func(programs) string { return path }, "-n", "2", "--", "1000")
+	if err := j.Start(); err != nil {
+		t.Fatal(err)
+	}
+	asleep := func() []string {
+		if n := strings.Count(strings.Join(j.watch.Processes(), "\n"), path+" 1000"); n != 2 {
+			return []string{fmt.Sprintf("%d nodes", n)}
+		}
+		return nil
+	}
+	if left := leak.Await(asleep, 30*time.Second); len(left) > 0 {
+		t.Errorf("before: %v", left)
+	}
+	_ = j.Process.Kill()
+	_ = j.Wait()
+	if left := leak.Await(j.watch.Left, 5*time.Second); len(left) > 0 {
+		t.Errorf("after 5 s: %v", left)
+	}
+}
+
+// TestTheOthersNameACrash: they hear of it from the launcher, not by silence.
+func TestTheOthersNameACrash(t *testing.T) {
+	j := newJob(t, nodes, "-n", "3", "--auto-recover", "--max-retries", "1", "--", "1=die")
+	j.expect(t, j.Run(), 137)
+	if log := j.log.String(); strings.Count(log, `err="node.1: lost: killed by signal: killed"`) < 2 || strings.Contains(log, "silent for") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
 // TestL12FailedNodeComesBack: the others go on meanwhile, however it has failed.
 func TestL12FailedNodeComesBack(t *testing.T) {
 	for _, script := range [][]string{{"0=lead", "3=kill"}, {"0=lead", "3=stumble"}, {"0=lead", "3=fall"}, {"2=lead", "0=fall"}} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -39,12 +40,14 @@ type Client struct {
 	halted   chan struct{} // closed by Close: the heart stops
 	heart    sync.WaitGroup
 	asked    chan uint64 // 1: the newest request for metrics
+	lost     chan []Lost // 1: all that were not taken yet, the newest of each node
 
 	mu   sync.Mutex // guards the writing
 	rest []byte     // what a write left of the last line
 }
 
-// Open takes over the control socket that env names. It fails if the file
+// Open takes over the control socket that env names, and says hello there: so the
+// launcher knows that the program is a node. It fails if the file
 // descriptor is not open; the Client owns it from then on, and processes that
 // this one starts do not inherit it. The caller closes the Client.
 func Open(env Env) (*Client, error) {
@@ -55,13 +58,15 @@ func Open(env Env) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s=%d: %w", VarControlFD, env.ControlFD, err)
 	}
-	return NewClient(file, env.Listen), nil
+	c := NewClient(file, env.Listen)
+	_ = c.write(Message{Type: TypeHello}, 0) // read notices a launcher that is gone
+	return c, nil
 }
 
-// NewClient is a Client over one file of a Pair, which it owns from then on.
-// listen is the address of the node's socket; empty: it has none.
+// NewClient is a Client over one file of a Pair, which it owns from then on. listen is
+// the address of the node's socket; empty: it has none.
 func NewClient(file *os.File, listen string) *Client {
-	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{}), asked: make(chan uint64, 1)}
+	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{}), asked: make(chan uint64, 1), lost: make(chan []Lost, 1)}
 	c.sayBye = sync.OnceFunc(func() { close(c.bye) })
 	c.beat = sync.OnceFunc(func() { close(c.beating) })
 	c.halt = sync.OnceFunc(func() { close(c.halted) })
@@ -94,6 +99,14 @@ func (c *Client) read() {
 			default:
 			}
 			c.asked <- m.Metrics.Seq // there is room: nobody else sends
+		case m.Type == TypeLost:
+			var before []Lost
+			select {
+			case before = <-c.lost:
+			default:
+			}
+			before = slices.DeleteFunc(before, func(l Lost) bool { return l.Node == m.Lost.Node })
+			c.lost <- append(before, *m.Lost) // there is room: nothing else sends
 		}
 	}
 }
@@ -151,6 +164,11 @@ func (c *Client) Status(s Status) error {
 // Asked has the number of the launcher's newest request for metrics, which is
 // answered by [Client.Metrics]. Without a launcher it is nil, and blocks for ever.
 func (c *Client) Asked() <-chan uint64 { return c.asked }
+
+// Lost has the other nodes of this launcher whose processes have ended without taking
+// leave: all that were not received from the channel yet, and of each node the newest.
+// Without a launcher it is nil, and blocks for ever.
+func (c *Client) Lost() <-chan []Lost { return c.lost }
 
 // partBytes is about how long a line of samples is, below MaxLine whatever the
 // last of them holds.

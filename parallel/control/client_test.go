@@ -10,7 +10,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -216,6 +218,49 @@ func TestClientWithoutLauncherDoesNothing(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestLostNodesAreKeptUntilTheyAreTaken(t *testing.T) {
+	launcher, c := pair(t)
+	say := func(m control.Message) {
+		t.Helper()
+		line, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := launcher.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, node := range []int{3, 4, 3} {
+		say(control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: node, Incarnation: uint64(i) + 7, Reason: "exit code 3"}})
+	}
+	say(control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: 1}})
+	<-c.Asked() // what came before was read
+	want := []control.Lost{{Node: 4, Incarnation: 8, Reason: "exit code 3"}, {Node: 3, Incarnation: 9, Reason: "exit code 3"}}
+	if got := <-c.Lost(); !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestOpenSaysHello(t *testing.T) {
+	launcher, node, err := control.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Dup(int(node.Fd())) // the Client owns the descriptor that it is given by number
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = node.Close()
+	c, err := control.Open(control.Env{ControlFD: fd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = launcher.Close(); _ = c.Close() }()
+	if m, err := control.NewReader(launcher).Next(); err != nil || m.Type != control.TypeHello {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

@@ -23,12 +23,14 @@
 // # The wire
 //
 // Each line is one JSON object, at most [MaxLine] bytes with its newline, with
-// a member "type". From the node: {"type":"ready"}, {"type":"alive"} every
-// 2 s from then on, {"type":"status","status":{"role":"learner","step":12,...}} and
+// a member "type". From the node: {"type":"hello"} at once, {"type":"ready"},
+// {"type":"alive"} every 2 s from then on, {"type":"status","status":{"role":"learner","step":12,...}} and
 // {"type":"outcome","outcome":{"kind":"failure","node":2,"error":"..."}}. From
 // the launcher: {"type":"interval","interval_ns":250000000}, how often it would
 // like a status; {"type":"metrics","metrics":{"seq":1}}, which the node answers by
 // lines of that type with the same seq and samples, the last one with "last":true;
+// {"type":"lost","lost":{"node":3,"incarnation":"7","reason":"killed by signal: killed"}},
+// when the process of another node has ended without taking leave of the job;
 // and, when it has read end-of-file, {"type":"bye"}: the node has
 // shut down its side, knows that all was read, and leaves. Unknown types and members are ignored, so that either side may
 // be newer.

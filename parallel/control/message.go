@@ -27,6 +27,7 @@ var ErrMalformed = errors.New("malformed control line")
 
 // The types of message.
 const (
+	TypeHello    = "hello"
 	TypeReady    = "ready"
 	TypeAlive    = "alive"
 	TypeStatus   = "status"
@@ -34,6 +35,7 @@ const (
 	TypeInterval = "interval"
 	TypeBye      = "bye"
 	TypeMetrics  = "metrics"
+	TypeLost     = "lost"
 )
 
 // Message is one line on the control socket.
@@ -43,6 +45,15 @@ type Message struct {
 	Outcome  *Outcome      `json:"outcome,omitempty"`     // with TypeOutcome
 	Interval time.Duration `json:"interval_ns,omitempty"` // with TypeInterval
 	Metrics  *Metrics      `json:"metrics,omitempty"`     // with TypeMetrics
+	Lost     *Lost         `json:"lost,omitempty"`        // with TypeLost
+}
+
+// Lost tells a node that the process of another node of the same launcher has ended
+// without taking leave of the job.
+type Lost struct {
+	Node        int    `json:"node"`
+	Incarnation uint64 `json:"incarnation,string"` // of the process
+	Reason      string `json:"reason"`             // such as "killed by signal: killed"
 }
 
 // Metrics is a launcher's request for what a node counts, without samples, or a
@@ -147,6 +158,10 @@ func (m Message) check() error {
 		if m.Metrics == nil {
 			return errors.New("no metrics")
 		}
+	case TypeLost:
+		if m.Lost == nil {
+			return errors.New("no lost node")
+		}
 	case TypeOutcome:
 		if m.Outcome == nil {
 			return errors.New("no outcome")
@@ -172,6 +187,11 @@ func (m Message) Append(dst []byte) ([]byte, error) {
 		o := *m.Outcome
 		o.Error = cut(o.Error, maxText)
 		m.Outcome = &o
+	}
+	if m.Lost != nil {
+		l := *m.Lost
+		l.Reason = cut(l.Reason, maxText)
+		m.Lost = &l
 	}
 	b, err := json.Marshal(m)
 	if err != nil {

@@ -23,13 +23,17 @@ import (
 
 // TestMain runs the tests or, as "child", a node: what the argument after it
 // says of the node's id, "0=ok,*=wait"; or, as "launcher", a launcher of such
-// nodes, to be killed.
+// nodes, to be killed, or its "watcher".
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "child" {
 		os.Exit(child(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "launcher" {
 		os.Exit(launcher(os.Args[2]))
+	}
+	if len(os.Args) == 2 && os.Args[1] == "watcher" {
+		launch.Watch(os.Stdin)
+		os.Exit(0)
 	}
 	os.Exit(deadline.Each(m, 2*time.Minute).Run())
 }
@@ -44,7 +48,8 @@ func launcher(script string) int {
 	if err != nil {
 		panic(err)
 	}
-	l, err := launch.New(launch.Config{Plan: plan, Command: childCommand(script), Stdout: os.Stdout})
+	command := childCommand(script)
+	l, err := launch.New(launch.Config{Plan: plan, Command: command, Watcher: []string{command[0], "watcher"}, Stdout: os.Stdout})
 	if err != nil {
 		panic(err)
 	}
@@ -83,6 +88,11 @@ func child(script string) int {
 	if !present || err != nil {
 		panic(fmt.Sprint("not a node: ", err))
 	}
+	for part := range strings.SplitSeq(script, ",") {
+		if id, what, _ := strings.Cut(part, "="); id == fmt.Sprint(env.NodeID) {
+			sleep(what)
+		}
+	}
 	signal.Ignore(syscall.SIGPIPE)
 	n := &node{env: env, signals: make(chan os.Signal, 1)}
 	signal.Notify(n.signals, syscall.SIGTERM, syscall.SIGINT)
@@ -97,6 +107,28 @@ func child(script string) int {
 		}
 	}
 	panic("no script for this node")
+}
+
+// sleep becomes a program that does not get to its control socket, if what is one: an
+// "asleep" one, a "deaf" one that ignores signals, or a "parent" that has a child.
+func sleep(what string) {
+	switch what {
+	case "asleep":
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGCONT)
+	case "parent":
+		if err := exec.Command("sleep", "1000").Start(); err != nil {
+			panic(err)
+		}
+	default:
+		return
+	}
+	fmt.Printf("waiting pid=%d\n", os.Getpid())
+	path, err := exec.LookPath("sleep")
+	if err == nil {
+		err = syscall.Exec(path, []string{"sleep", "1000"}, os.Environ())
+	}
+	panic(err)
 }
 
 // greet waits for one call of another node, and hangs up.
@@ -146,6 +178,26 @@ func (n *node) act(what string) int {
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		<-n.client.Gone()
+		return 0
+	case "chatter": // more than any pipe or queue holds, and then it waits
+		line := strings.Repeat("x", 1<<10-1) + "\n"
+		for range 2 << 10 {
+			_, _ = os.Stdout.WriteString(line)
+		}
+		fmt.Fprintln(os.Stderr, "all is written")
+		return n.wait()
+	case "hear": // of the end of another node
+		for _, l := range <-n.client.Lost() {
+			fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)
+		}
+		return n.act("ok")
+	case "crashmet": // once node 0 is there
+		n.awaitNode0()
+		return n.act("crash")
+	case "meet":
+		n.greet()
+		return n.act("hear")
+	case "exit0": // in the middle of its work
 		return 0
 	case "stubbornmet": // and whoever dials it knows that it is
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
@@ -229,7 +281,7 @@ func (n *node) lines() int {
 	}
 	fmt.Println(strings.Repeat("y", 200_000))
 	fmt.Print("no newline")
-	return 0
+	return n.act("ok")
 }
 
 // show tells what the node was given, and that it can use it.
@@ -254,5 +306,5 @@ func (n *node) show() int {
 	fmt.Printf("node=%d local=%d nodes=%d job=%s token=%s topology=%s scheme=%s attach=%d labels=%s dir=%s main=%s other=%s\n",
 		n.env.NodeID, n.env.LocalID, n.env.Nodes, n.env.JobID, n.env.Token, n.env.Topology, network, len(n.env.Attach),
 		n.env.Labels, filepath.Base(n.env.Dir), n.env.Main, os.Getenv("DITASK_SEED"))
-	return 0
+	return n.act("ok")
 }

@@ -29,6 +29,11 @@ type Config struct {
 	// added; nil: that of this process, with the processors shared out: where
 	// GOMAXPROCS is not set and there are several nodes, each gets its part.
 	Environ []string
+	// Watcher is the program and arguments of a process that calls [Watch] with its stdin,
+	// which it gets from the launcher: it kills what is left of the nodes when the launcher
+	// has been killed. Without one (nil), only nodes end then that have reached
+	// parallel.Main and are able to act.
+	Watcher []string
 	// Processors is how many processors of this machine the nodes share, where
 	// Environ is nil; 0: all that this process may use.
 	Processors int
@@ -46,9 +51,11 @@ type Config struct {
 	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
 	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 2 s more than Env.PeerTimeout
 
-	LogDir string    // folder for one file a node, made if needed; empty: none
-	Stdout io.Writer // lines that nodes write on stdout; nil: nowhere
-	Stderr io.Writer // lines that nodes write on stderr, and the launcher's own; nil: nowhere
+	LogDir string // folder for one file a node, made if needed; empty: none
+	// Stdout gets the lines that nodes write on stdout, and Stderr those that they write on
+	// stderr and the launcher's own; nil: nowhere. Each is written through a [Stream], or
+	// is one.
+	Stdout, Stderr io.Writer
 
 	// Signals are the signals that this process received. The launcher never
 	// installs a handler itself; nil: none come.

@@ -3,6 +3,7 @@ package launch
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type core struct {
 	grace       time.Duration
 	silence     time.Duration // how long a ready node may say nothing
 	independent bool          // a success does not end the others
+	main        string        // the function that the user asked for; empty: none
 	shared      bool          // other launchers have nodes in the job, which nobody else tells of a last failure
 
 	nodes    []coreNode
@@ -78,6 +80,7 @@ type exit struct {
 	code    int              // exit code; 128 + signal if a signal ended it
 	signal  syscall.Signal   // 0: it exited
 	outcome *control.Outcome // what the node said of it; nil: nothing
+	spoke   bool             // the node has opened its control socket
 	err     error            // it could not be started
 	lines   []string         // its last lines
 	role    string
@@ -88,7 +91,7 @@ type action struct {
 	do     verb
 	node   int            // index in nodes
 	signal syscall.Signal // with tell
-	note   string         // with say
+	note   string         // with say; the reason, with lose
 }
 
 type verb int
@@ -100,13 +103,14 @@ const (
 	retire              // the node will not be started again
 	say                 // tell the user
 	restart             // the node will be started again later
+	lose                // tell the other nodes that the process of this one has ended
 )
 
 func newCore(cfg Config, ids []int, independent bool) *core {
 	c := &core{
 		recover: cfg.Env.AutoRecover, maxRetries: cfg.MaxRetries,
 		backoff: cfg.Backoff, maxBackoff: cfg.MaxBackoff, grace: cfg.Env.Grace,
-		silence: cfg.Silence, independent: independent,
+		silence: cfg.Silence, independent: independent, main: cfg.Env.Main,
 	}
 	for _, id := range ids {
 		c.nodes = append(c.nodes, coreNode{id: id})
@@ -240,19 +244,42 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 	case control.Success:
 		return append(c.retired(i), c.succeeded(now)...)
 	case control.Preempted:
-		return append(c.retired(i), c.preempted(now)...)
+		return slices.Concat(c.lost(i, e, ""), c.retired(i), c.preempted(now))
 	default:
 		return c.failed(now, i, e)
 	}
 }
 
+// lost tells the other nodes of an end without a leave, before they are told anything
+// else: they would wait for the node until it has been silent for long. A node that
+// has reported its success or its preemption has taken leave.
+func (c *core) lost(i int, e exit, said string) []action {
+	if e.err != nil || e.outcome != nil && e.outcome.Kind != control.Failure {
+		return nil
+	}
+	return []action{{do: lose, node: i, note: e.reason(said)}}
+}
+
+// reason describes an exit to the other nodes: as a signal or an exit code, and the
+// first line of what was said of it.
+func (e exit) reason(said string) string {
+	how := fmt.Sprintf("exit code %d", e.code)
+	if e.signal != 0 {
+		how = "killed by signal: " + e.signal.String()
+	}
+	head, _, _ := strings.Cut(said, "\n")
+	return strings.TrimSuffix(how+": "+head, ": ")
+}
+
 func (c *core) retired(i int) []action { return []action{{do: retire, node: i}} }
 
-// judge says what an exit means: what the node said, unless its exit code
-// speaks against it.
+// judge returns the meaning of an exit: the outcome that the node has reported,
+// unless the exit code contradicts it. A success needs an outcome: a process that
+// exits with code 0 and reports none has crashed in the middle of its work, or was
+// never a node. Only a node that was told to end may exit with 0 and no outcome.
 func (c *core) judge(n *coreNode, e exit) control.Kind {
 	told := n.told && (e.signal == syscall.SIGTERM || e.signal == syscall.SIGINT || e.signal == syscall.SIGHUP ||
-		e.code == codeInterrupted || e.code == 128+int(syscall.SIGTERM))
+		e.code == codeInterrupted || e.code == 128+int(syscall.SIGTERM) || e.code == 0 && e.signal == 0 && e.outcome == nil)
 	switch {
 	case e.err != nil:
 		return control.Failure
@@ -262,8 +289,6 @@ func (c *core) judge(n *coreNode, e exit) control.Kind {
 		return control.Success
 	case e.outcome != nil && e.outcome.Kind == control.Preempted && (e.code == 0 || e.code == codePreempted || e.code == codeInterrupted):
 		return control.Preempted
-	case e.outcome == nil && e.code == 0:
-		return control.Success
 	case e.outcome == nil && e.code == codePreempted, told:
 		return control.Preempted
 	}
@@ -289,18 +314,34 @@ func (c *core) preempted(now time.Time) []action {
 }
 
 func (c *core) failed(now time.Time, i int, e exit) []action {
+	f := c.failure(i, e)
+	return append(c.lost(i, e, f.Error), c.afterFailure(now, i, e, f)...)
+}
+
+// failure describes the failure of a node.
+func (c *core) failure(i int, e exit) Failure {
 	n := &c.nodes[i]
 	f := newFailure(*n, e)
+	if e.code == 0 && e.outcome == nil && e.err == nil {
+		f.Error = c.unreported(e)
+	}
 	switch {
 	case e.signal != syscall.SIGKILL:
-	case n.killed && c.forced:
-		n.verdict = control.Preempted
-		return c.retired(i)
 	case n.mute:
 		f.Error, f.ours = fmt.Sprintf("did not answer for %v and was killed", c.silence), true
 	case n.killed:
 		// Only if nothing else went wrong is it worth a word.
 		f.Error, f.ours, f.late = "did not end in time and was killed", true, true
+	}
+	return f
+}
+
+// afterFailure decides how the job goes on after a failure of a node.
+func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
+	n := &c.nodes[i]
+	if n.killed && c.forced && e.signal == syscall.SIGKILL {
+		n.verdict = control.Preempted
+		return c.retired(i)
 	}
 	if c.finished && (f.ours || c.blamesSuccess(f)) {
 		return append(c.retired(i), action{do: say, note: f.Headline() + "; the job had succeeded before"})
@@ -326,6 +367,18 @@ func (c *core) failed(now time.Time, i int, e exit) []action {
 		return out
 	}
 	return append(c.retired(i), out...)
+}
+
+// unreported describes an exit with code 0 that no outcome explains.
+func (c *core) unreported(e exit) string {
+	const helper = ", or run a program that is not a node without ditask"
+	switch {
+	case e.spoke:
+		return "the program ended before its function returned: return from the function instead of calling os.Exit"
+	case c.main != "":
+		return fmt.Sprintf("the program did not call parallel.Main, so --main %s had no effect: pass the function to parallel.Main", c.main) + helper
+	}
+	return "the program did not call parallel.Main: pass the node's function to parallel.Main" + helper
 }
 
 // blamesSuccess says whether a node has failed only because another one, which

@@ -54,6 +54,28 @@ func words(actions []action) string {
 	return strings.Join(out, " ")
 }
 
+// noted is what the actions tell the user.
+func noted(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		if a.do == say {
+			out = append(out, a.note)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// lost is what the actions tell the other nodes of the end of one: "1: exit code 3".
+func lost(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		if a.do == lose {
+			out = append(out, fmt.Sprintf("%d: %s", a.node, a.note))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
 func (s *script) expect(what string, actions []action, want string) {
 	s.t.Helper()
 	if got := words(actions); got != want {
@@ -96,21 +118,24 @@ func said(kind control.Kind, code, cause int, text string) exit {
 	return exit{code: code, outcome: &control.Outcome{Kind: kind, Node: cause, Error: text}}
 }
 
+// won is the end of a node that has reported its success.
+var won = said(control.Success, 0, 0, "")
+
 func killedBy(sig syscall.Signal) exit { return exit{code: 128 + int(sig), signal: sig} }
 
 func TestRulesSuccessEndsTheJobInOrder(t *testing.T) {
 	s := newScript(t, 3, false, false)
 	s.wait(0, "start0 start1 start2")
 	s.exit(0, said(control.Success, 0, 0, ""), "retire0")
-	s.exit(2, exit{}, "retire2")
-	s.exit(1, exit{}, "retire1")
+	s.exit(2, won, "retire2")
+	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
 }
 
 func TestRulesAfterASuccessTheOthersHaveTheGracePeriod(t *testing.T) {
 	s := newScript(t, 3, false, false)
 	s.wait(0, "start0 start1 start2")
-	s.exit(0, exit{}, "retire0")
+	s.exit(0, won, "retire0")
 	s.wait(9*time.Second, "")
 	s.wait(time.Second, "terminated1 terminated2")
 	s.exit(1, said(control.Preempted, 75, 1, ""), "retire1")
@@ -127,13 +152,13 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 	// It was stopped, and now finds node 0 gone, which has succeeded.
 	actions := s.c.exited(s.now, 1, said(control.Failure, 1, 0, "node.0: lost"))
 	s.expect("exit of 1", actions, "retire1")
-	if note := actions[1].note; note != "node 1 failed because of node 0: exit code 1: node.0: lost; the job had succeeded before" {
+	if note := noted(actions); note != "node 1 failed because of node 0: exit code 1: node.0: lost; the job had succeeded before" {
 		t.Error(note)
 	}
 	s.wait(10*time.Second, "kill2")
 	actions = s.c.exited(s.now, 2, killedBy(syscall.SIGKILL))
 	s.expect("exit of 2", actions, "retire2")
-	if note := actions[1].note; note != "node 2: did not end in time and was killed; the job had succeeded before" {
+	if note := noted(actions); note != "node 2: did not end in time and was killed; the job had succeeded before" {
 		t.Error(note)
 	}
 	r := s.end(control.Success, 0)
@@ -170,7 +195,7 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 	s.wait(time.Second, "")
 	actions := s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))
 	s.expect("exit of 0", actions, "restart0")
-	if note := actions[1].note; note != "node 0: did not answer for 10s and was killed; restart 1 of 3 in 1s" {
+	if note := noted(actions); note != "node 0: did not answer for 10s and was killed; restart 1 of 3 in 1s" {
 		t.Error(note)
 	}
 	s.wait(time.Second, "start0")
@@ -178,8 +203,8 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 		s.wait(2500*time.Millisecond, "")
 		s.c.heard(1, s.now)
 	}
-	s.exit(0, exit{}, "retire0")
-	s.exit(1, exit{}, "retire1")
+	s.exit(0, won, "retire0")
+	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
 }
 
@@ -193,7 +218,7 @@ func TestRulesASilentNodeEndsTheJob(t *testing.T) {
 	s.wait(2500*time.Millisecond, "kill0")
 	actions := s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))
 	s.expect("exit of 0", actions, "retire0 terminated1")
-	if note := actions[1].note; note != "node 0: did not answer for 10s and was killed; the job ends" {
+	if note := noted(actions); note != "node 0: did not answer for 10s and was killed; the job ends" {
 		t.Error(note)
 	}
 	s.exit(1, exit{code: 75}, "retire1")
@@ -216,7 +241,7 @@ func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
 	s := newScript(t, 2, false, false)
 	s.wait(0, "start0 start1")
-	s.exit(0, exit{}, "retire0")
+	s.exit(0, won, "retire0")
 	s.signal(syscall.SIGTERM, "terminated1")
 	s.exit(1, killedBy(syscall.SIGTERM), "retire1")
 	s.end(control.Success, 0)
@@ -225,9 +250,9 @@ func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
 func TestRulesIndependentNodesRunToTheirEnds(t *testing.T) {
 	s := newScript(t, 2, false, true)
 	s.wait(0, "start0 start1")
-	s.exit(0, exit{}, "retire0")
+	s.exit(0, won, "retire0")
 	s.wait(time.Hour, "")
-	s.exit(1, exit{}, "retire1")
+	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
 }
 
@@ -312,7 +337,7 @@ func TestRulesL12TheLastFailureIsToldToOtherLaunchers(t *testing.T) {
 	}
 	s.wait(0, "start1")
 	s.exit(0, exit{code: 75}, "retire0")
-	s.exit(1, exit{}, "retire1")
+	s.exit(1, won, "retire1")
 	if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
 		t.Errorf("%+v", r)
 	}
@@ -322,7 +347,7 @@ func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
 	s.exit(1, exit{code: 1}, "restart1")
-	s.exit(0, exit{}, "retire0 retire1")
+	s.exit(0, won, "retire0 retire1")
 	if r := s.end(control.Success, 0); r.Restarts != 0 || r.restarts() != "" {
 		t.Errorf("%d restarts, %q", r.Restarts, r.restarts())
 	}
@@ -401,7 +426,7 @@ func TestRulesAnOutsiderPreemptsOneNode(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
 	s.exit(0, said(control.Preempted, 75, 0, ""), "retire0 terminated1")
-	s.exit(1, exit{}, "retire1")
+	s.exit(1, won, "retire1")
 	s.end(control.Preempted, 75)
 }
 
@@ -411,7 +436,10 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		e    exit
 		want control.Kind
 	}{
-		{e: exit{}, want: control.Success},
+		{e: won, want: control.Success},
+		{e: exit{}, want: control.Failure},
+		{e: exit{spoke: true}, want: control.Failure},
+		{told: true, e: exit{}, want: control.Preempted},
 		{e: said(control.Success, 2, 0, ""), want: control.Failure},
 		{e: said(control.Failure, 0, 0, ""), want: control.Failure},
 		{e: said(control.Preempted, 75, 0, ""), want: control.Preempted},
@@ -430,6 +458,66 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		if got := (&core{}).judge(n, c.e); got != c.want {
 			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
 		}
+	}
+}
+
+func TestRulesAnExitWithoutAnOutcomeIsAFailure(t *testing.T) {
+	for _, c := range []struct {
+		main  string
+		spoke bool
+		want  string
+	}{
+		{"", false, "node 1 failed: exit code 0: the program did not call parallel.Main: pass the node's function to parallel.Main, or run a program that is not a node without ditask"},
+		{"Play", false, "node 1 failed: exit code 0: the program did not call parallel.Main, so --main Play had no effect: pass the function to parallel.Main, or run a program that is not a node without ditask"},
+		{"Play", true, "node 1 failed: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+	} {
+		s := newScript(t, 2, false, false)
+		s.c.main = c.main
+		s.wait(0, "start0 start1")
+		s.exit(1, exit{spoke: c.spoke}, "retire1 terminated0")
+		s.exit(0, exit{code: 75}, "retire0")
+		if r := s.end(control.Failure, 1); r.First.Headline() != c.want {
+			t.Errorf("got %q", r.First.Headline())
+		}
+	}
+}
+
+func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
+	for _, c := range []struct {
+		e    exit
+		want string
+	}{
+		{killedBy(syscall.SIGKILL), "1: killed by signal: killed"},
+		{killedBy(syscall.SIGSEGV), "1: killed by signal: segmentation fault"},
+		{exit{code: 3}, "1: exit code 3"},
+		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3: no memory"},
+		{exit{spoke: true}, "1: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+		{exit{code: 75}, "1: exit code 75"}, // without a report it has not drained
+		{exit{code: 1, err: errors.New("cannot start")}, ""},
+		{said(control.Preempted, 75, 1, ""), ""},
+		{won, ""},
+	} {
+		for _, recovering := range []bool{true, false} {
+			s := newScript(t, 2, recovering, false)
+			s.wait(0, "start0 start1")
+			actions := s.c.exited(s.now, 1, c.e)
+			if got := lost(actions); got != c.want {
+				t.Errorf("%+v: the others hear %q, want %q", c.e, got, c.want)
+			}
+			if c.want != "" && actions[0].do != lose {
+				t.Errorf("%+v: the others hear of it after %v", c.e, words(actions))
+			}
+		}
+	}
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.c.heard(0, s.now)
+	for range 5 {
+		s.now = s.now.Add(2500 * time.Millisecond)
+		s.c.tick(s.now)
+	}
+	if got := lost(s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))); got != "0: killed by signal: killed: did not answer for 10s and was killed" {
+		t.Errorf("of a node that did not answer: %q", got)
 	}
 }
 
@@ -514,7 +602,7 @@ func (w *walker) end(i int) error {
 	delete(w.alive, i)
 	n := w.c.nodes[i]
 	exits := []exit{
-		{}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
+		won, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
 		said(control.Success, 0, n.id, ""), said(control.Failure, 1, n.id, "own"), said(control.Failure, 1, 10+w.rnd.IntN(5), "blames"),
 		said(control.Preempted, 75, n.id, ""), {code: 1, err: errors.New("cannot start")},
 	}

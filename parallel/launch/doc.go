@@ -25,6 +25,13 @@
 // alone they are independent and each runs to its end. SIGINT, SIGTERM and
 // SIGHUP are forwarded, with the grace period; a SIGINT after that kills at once.
 //
+// A node has succeeded when it has reported that on its control socket, and its exit
+// code is 0. A process that exits with 0 and reports nothing has failed: it called
+// os.Exit in the middle of its work, or it never called parallel.Main and is no node.
+//
+// When the process of a node ends without leave (a crash, a failure), the launcher tells
+// its other nodes at once, before anything else: they give the peer up with that reason.
+//
 // A node that ended because the job has failed elsewhere is not started again. One
 // that has failed for the last time, and has not told the nodes of other launchers, is
 // started once more with control.Env.Farewell, to do that; with Config.Replaced no
@@ -43,7 +50,12 @@
 // instead of succeeding.
 //
 // When the launcher itself is killed, its nodes read end-of-file on their
-// control sockets and end; on Linux a node that was stopped is woken for that.
+// control sockets and end within 3 s; on Linux a node that was stopped is woken for
+// that. The watcher, a process beside the launcher (Config.Watcher), kills after 3.5 s
+// what is left of the process groups of the nodes, whatever that does: programs that
+// have not reached parallel.Main, that are stopped or ignore signals, and their
+// children. What has left its group is not found, nor is a process that was started in
+// the very moment before the launcher was killed, as the watcher has not heard of it.
 //
 // # Processors
 //
@@ -61,6 +73,13 @@
 // streams, as they came, after a line for each start; only if both streams write
 // at once, a line over 64 KiB may go on after a line of the other stream.
 // If a file cannot be written that is said once, and the job goes on.
+//
+// The rules never wait for output. A reader of Stdout or Stderr that is slow slows the
+// nodes down, and gets every line. Of one that reads nothing for 3 s (a terminal after
+// Ctrl-S, a pager, a hung connection) nodes do not wait any more: lines that do not fit
+// into 256 KiB are dropped and counted, which is said where they are missing and at the
+// end; the files have them. A reader that has gone ends nothing. See [Stream]. A file
+// in LogDir has no such bound: a node whose disk hangs waits for it when it logs.
 //
 // # Concurrency and errors
 //

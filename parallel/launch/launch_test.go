@@ -192,6 +192,17 @@ func TestL12AlwaysFailingEndsAfterMaxRetries(t *testing.T) {
 	}
 }
 
+func TestTheOthersHearOfACrash(t *testing.T) {
+	for _, recovering := range []bool{false, true} {
+		j := newJob(t, 2, "0=meet,1=crashmet")
+		j.cfg.Env.AutoRecover, j.cfg.Backoff = recovering, time.Hour // node 0 ends the job before
+		r := j.run(t)
+		if !strings.Contains(j.out.String(), "lost node 1, of this job's incarnations true: killed by signal: killed\n") {
+			t.Errorf("%+v\n%s%s", r, j.out.String(), j.err.String())
+		}
+	}
+}
+
 func TestL13SignalsAreForwarded(t *testing.T) {
 	for _, c := range []struct {
 		sig  os.Signal
@@ -278,13 +289,17 @@ func TestGrandchildrenEndWithTheirNode(t *testing.T) {
 }
 
 func TestL13KilledLauncherLeavesNothing(t *testing.T) {
-	for _, stopped := range []bool{false, true} {
+	for _, c := range []struct {
+		script  string
+		stopped bool
+	}{{"*=wait", false}, {"*=wait", true}, {"0=asleep,1=deaf,2=parent", false}, {"0=asleep,1=deaf,2=parent", true}} {
+		stopped := c.stopped
 		w := leak.Check(t)
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(self, "launcher", "*=wait")
+		cmd := exec.Command(self, "launcher", c.script)
 		cmd.Env = append(w.Environ(), "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -305,15 +320,82 @@ func TestL13KilledLauncherLeavesNothing(t *testing.T) {
 				_ = syscall.Kill(n, syscall.SIGSTOP)
 			}
 		}
-		if left := w.Left(); len(left) < 7 { // launcher, nodes, sockets
+		if left := w.Left(); len(left) < 8 { // launcher, watcher, nodes, sockets
 			t.Errorf("at work: %v", left)
 		}
 		_ = cmd.Process.Kill()
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 		if left := leak.Await(w.Left, 5*time.Second); len(left) > 0 {
-			t.Errorf("after the launcher: %v", left)
+			t.Errorf("%s, stopped %v: after the launcher: %v", c.script, stopped, left)
 		}
+	}
+}
+
+// TestWatchKillsWhatIsLeft runs the watcher in this process, over groups that it is
+// told of in several ways.
+func TestWatchKillsWhatIsLeft(t *testing.T) {
+	w := leak.Check(t)
+	addr := filepath.Join(w.Dir, "s")
+	for _, c := range []struct {
+		lines string // PID stands for a process
+		kills bool
+	}{
+		{"start PID\nsocket unix://" + addr + "\n", true},
+		{"start PID\nend PID\nstart 0\nstart 1\nstart -PID\nstart x\nstop PID\n", false},
+		{"start PID\ndone \n", false},
+	} {
+		cmd := exec.Command("sleep", "1000")
+		cmd.Env, cmd.SysProcAttr = w.Environ(), &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: addr, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		launch.Watch(strings.NewReader(strings.ReplaceAll(c.lines, "PID", fmt.Sprint(cmd.Process.Pid))))
+		if _, err := os.Stat(addr); os.IsNotExist(err) != c.kills {
+			t.Errorf("%q: the socket: %v", c.lines, err)
+		}
+		_ = os.Remove(addr)
+		_ = os.Mkdir(w.Dir, 0o700) // it goes with its last socket
+		if !c.kills {
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Errorf("%q: the process has gone: %v", c.lines, err)
+			}
+		}
+		if err, want := <-ended, map[bool]string{true: "signal: killed", false: "signal: terminated"}[c.kills]; err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", c.lines, err, want)
+		}
+	}
+}
+
+func TestAWatcherThatEndsIsSaid(t *testing.T) {
+	j := newJob(t, 1, "*=wait")
+	j.cfg.Watcher = []string{"/bin/true"}
+	j.err.found = func(line string) {
+		if strings.Contains(line, "ditask: the watcher of this launcher has ended") {
+			j.signals <- syscall.SIGTERM
+		}
+	}
+	expect(t, j.run(t), control.Preempted, 75)
+
+	j = newJob(t, 1, "*=ok") // one that works has nothing to say, and ends with the launcher
+	j.cfg.Watcher = []string{j.cfg.Command[0], "watcher"}
+	expect(t, j.run(t), control.Success, 0)
+	if strings.Contains(j.err.String(), "watcher") || len(j.watch.Processes()) > 0 {
+		t.Errorf("%v left, log:\n%s", j.watch.Processes(), j.err.String())
+	}
+
+	j = newJob(t, 1, "*=ok")
+	j.cfg.Watcher = []string{"/no/such/program"}
+	if _, err := j.launcher(t).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the watcher: ") {
+		t.Error(err)
 	}
 }
 
@@ -379,6 +461,76 @@ func checkFile(t *testing.T, path string) {
 	}
 }
 
+// stuck is a writer whose reader does not read until it is released.
+type stuck struct{ release chan struct{} }
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s.release
+	return len(p), nil
+}
+
+// Nodes go on and the rules act, though nothing reads what nodes write on stdout.
+func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
+	for _, c := range []struct {
+		script  string
+		signals []os.Signal
+		kind    control.Kind
+		code    int
+	}{
+		{"*=chatter", []os.Signal{syscall.SIGTERM}, control.Preempted, 75},
+		{"0=chatter,1=stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, control.Preempted, 130},
+	} {
+			j := newJob(t, 2, c.script)
+		j.cfg.LogDir, j.cfg.Env.Grace = t.TempDir(), time.Hour
+		out := stuck{make(chan struct{})}
+		j.cfg.Stdout = out
+		written := strings.Count(c.script, "chatter") * 2 / strings.Count(c.script, "=")
+		j.err.found = func(line string) {
+			if strings.Contains(line, "all is written") {
+				if written--; written == 0 {
+					for _, s := range c.signals {
+						j.signals <- s
+					}
+				}
+			}
+		}
+		expect(t, j.run(t), c.kind, c.code)
+		if !strings.Contains(j.err.String(), "ditask: stdout: ") || !strings.Contains(j.err.String(), " lines were not written, as nothing read them\n") {
+			t.Errorf("log:\n%s", j.err.String())
+		}
+		if b, err := os.ReadFile(filepath.Join(j.cfg.LogDir, "node-0.log")); err != nil || bytes.Count(b, []byte("x\n")) != 2<<10 {
+			t.Errorf("the file of node 0 has %d lines, %v", bytes.Count(b, []byte("x\n")), err)
+		}
+		close(out.release)
+	}
+}
+
+// The death of a node ends the job, though nothing reads stderr either.
+func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
+	j := newJob(t, 2, "0=meet,1=crashmet")
+	out := stuck{make(chan struct{})}
+	defer close(out.release)
+	j.cfg.Stdout, j.cfg.Stderr = out, out
+	expect(t, j.run(t), control.Failure, 137)
+}
+
+// A reader that is gone ends nothing, and is named at the end.
+func TestAReaderThatIsGoneEndsNothing(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	_ = r.Close()
+	j := newJob(t, 2, "*=lines")
+	j.cfg.Stdout = w
+	j.flags.Topology = "alone"
+	expect(t, j.run(t), control.Success, 0)
+	if !regexp.MustCompile(`(?m)^ditask: stdout: \d+ lines were not written, as its reader has gone: .*broken pipe$`).MatchString(j.err.String()) {
+		t.Errorf("log ends:\n%s", j.err.String()[max(0, len(j.err.String())-300):])
+	}
+}
+
 func TestL15FullDiskIsSaidOnceAndTheJobGoesOn(t *testing.T) {
 	j := newJob(t, 2, "*=lines")
 	j.flags.Topology = "alone"
@@ -437,6 +589,27 @@ func TestL16MissingSocketFolderIsOneError(t *testing.T) {
 	}
 	if _, err := l.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the folder of the socket is missing") {
 		t.Error(err)
+	}
+}
+
+func TestProgramThatReportsNothingFails(t *testing.T) {
+	for _, c := range []struct {
+		script, want string
+		command      []string
+	}{
+		{script: "1=exit0,*=wait", want: "the program ended before its function returned"},
+		{command: []string{"/bin/true"}, want: "the program did not call parallel.Main, so --main Play had no effect"},
+	} {
+		j := newJob(t, 2, c.script)
+		if c.command != nil {
+			j.cfg.Command = c.command
+		}
+		j.cfg.Env.Main = "Play"
+		r := j.run(t)
+		expect(t, r, control.Failure, 1)
+		if r.First == nil || !strings.Contains(r.First.Error, c.want) {
+			t.Errorf("%+v", r.First)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type Launcher struct {
 	cfg     Config
 	plan    placement.Plan // with the ports that were found free
 	out     *output
+	watcher *watcher // nil: none
 	core    *core
 	nodes   []*node // in order of local id
 	exits   chan exited
@@ -88,7 +89,7 @@ func New(cfg Config) (*Launcher, error) {
 		waits: map[int]bool{},
 		out: &output{
 			format: cfg.Env.LogFormat, now: time.Now, dir: cfg.LogDir,
-			stdout: cfg.Stdout, stderr: cfg.Stderr,
+			stdout: asStream(cfg.Stdout, cfg.Env.LogFormat), stderr: asStream(cfg.Stderr, cfg.Env.LogFormat),
 		},
 	}
 	var ids []int
@@ -118,6 +119,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	if err := l.prepare(ctx); err != nil {
 		return Result{}, err
 	}
+	defer l.watcher.finish()
 	l.began = time.Now()
 	l.core.begin(l.began, l.cfg.StartupInterval)
 	l.loop(ctx)
@@ -126,6 +128,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	if text := result.restarts(); text != "" {
 		l.out.say("INFO", text)
 	}
+	l.out.flush(l.cfg.Signals)
 	return result, nil
 }
 
@@ -139,6 +142,18 @@ func (l *Launcher) prepare(ctx context.Context) error {
 	sockets, plan, err := listen(ctx, l.cfg.Plan)
 	if err != nil {
 		return err
+	}
+	l.watcher, err = startWatcher(l.cfg.Watcher, l.cfg.Environ, func() {
+		l.out.say("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
+	})
+	if err != nil {
+		for _, s := range sockets {
+			s.close()
+		}
+		return fmt.Errorf("start the watcher: %w", err)
+	}
+	for _, s := range sockets {
+		l.watcher.tell(watchSocket, s.addr)
 	}
 	l.plan = plan
 	for i, n := range plan.Local() {
@@ -221,6 +236,18 @@ func (l *Launcher) do(actions []action) {
 			}
 		case say:
 			l.out.say("WARN", a.note)
+		case lose:
+			l.lose(a.node, a.note)
+		}
+	}
+}
+
+// lose tells the other nodes that the process of one has ended.
+func (l *Launcher) lose(i int, reason string) {
+	n := l.nodes[i]
+	for _, other := range l.nodes {
+		if p := other.proc; p != nil {
+			p.write(control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason}}, promptly)
 		}
 	}
 }
@@ -237,12 +264,13 @@ func (l *Launcher) start(i int) {
 	env, out := l.env(n, attempt), l.out
 	if text := l.core.nodes[i].farewell; text != "" {
 		env.Farewell = text
-		out = &output{now: time.Now, stdout: io.Discard, stderr: io.Discard} // it has said all that there is to say
+		silent := NewStream(io.Discard, "text")
+		out = &output{now: time.Now, stdout: silent, stderr: silent} // it has said all that there is to say
 	}
 	log := out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
-		env: env, socket: n.socket,
+		env: env, socket: n.socket, watcher: l.watcher,
 	}, log, func(m control.Message) { l.hear(i, log, m) })
 	if err != nil {
 		log.close()
@@ -257,7 +285,7 @@ func (l *Launcher) start(i int) {
 		s.Phase, s.PID, s.Restarts = Starting, p.cmd.Process.Pid, attempt
 	})
 	if l.cfg.StatusInterval > 0 {
-		p.write(control.Message{Type: control.TypeInterval, Interval: l.cfg.StatusInterval})
+		p.write(control.Message{Type: control.TypeInterval, Interval: l.cfg.StatusInterval}, promptly)
 	}
 	l.waiters.Go(func() { l.exits <- exited{i, p.wait()} })
 }

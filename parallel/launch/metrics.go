@@ -42,7 +42,7 @@ func (l *Launcher) Metrics(ctx context.Context) []metrics.Sample {
 	l.mu.Unlock()
 	for _, a := range asked {
 		if a.proc != nil {
-			a.proc.write(control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: seq}})
+			a.proc.write(control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: seq}}, patience)
 		}
 	}
 	for _, a := range asked {

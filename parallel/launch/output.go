@@ -30,12 +30,9 @@ type output struct {
 	format string
 	now    func() time.Time
 	dir    string // of the nodes' files; empty: none
-
-	mu     sync.Mutex
-	stdout io.Writer
-	stderr io.Writer
-	buf    []byte
-	failed bool // a file could not be written, which was said
+	stdout *Stream
+	stderr *Stream
+	failed atomic.Bool // a file could not be written, which was said
 }
 
 // record is one line in the format json.
@@ -49,47 +46,70 @@ type record struct {
 	Record  json.RawMessage `json:"record,omitempty"`
 }
 
-// say writes a line of the launcher itself.
-func (o *output) say(level, text string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	line := []byte("ditask: " + text + "\n")
-	if o.format == "json" {
-		line = jsonLine(struct {
+// say writes a line of the launcher itself. It never waits.
+func (o *output) say(level, text string) { o.stderr.Say(ownLine(o.format, o.now(), level, text)) }
+
+// ownLine is a line of the launcher itself.
+func ownLine(format string, now time.Time, level, text string) []byte {
+	if format == "json" {
+		return jsonLine(struct {
 			Time  time.Time `json:"time"`
 			Level string    `json:"level"`
 			Msg   string    `json:"msg"`
-		}{o.now(), level, text})
+		}{now, level, text})
 	}
-	_, _ = o.stderr.Write(line) // there is nobody left to tell
+	return []byte("ditask: " + text + "\n")
 }
 
-// line writes one line of a node, of which more bytes were left out.
-func (o *output) line(n *nodeLog, stream string, text []byte, more int) {
+// line writes one line of a node, of which more bytes were left out. It uses buf, and
+// returns it for the next line.
+func (o *output) line(n *nodeLog, stream string, text []byte, more int, buf []byte) []byte {
 	n.remember(text)
 	role := n.Role()
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if o.format == "json" {
-		o.buf = append(o.buf[:0], o.jsonText(n, role, stream, text, more)...)
+		buf = append(buf[:0], o.jsonText(n, role, stream, text, more)...)
 	} else {
-		o.buf = append(o.buf[:0], '[')
-		o.buf = strconv.AppendInt(o.buf, int64(n.id), 10)
+		buf = append(buf[:0], '[')
+		buf = strconv.AppendInt(buf, int64(n.id), 10)
 		if role != "" {
-			o.buf = append(append(o.buf, ' '), role...)
+			buf = append(append(buf, ' '), role...)
 		}
-		o.buf = strconv.AppendInt(append(o.buf, " #"...), int64(n.attempt), 10)
-		o.buf = append(append(o.buf, "] "...), text...)
+		buf = strconv.AppendInt(append(buf, " #"...), int64(n.attempt), 10)
+		buf = append(append(buf, "] "...), text...)
 		if more > 0 {
-			o.buf = fmt.Appendf(o.buf, " ... (%d bytes more)", more)
+			buf = fmt.Appendf(buf, " ... (%d bytes more)", more)
 		}
-		o.buf = append(o.buf, '\n')
+		buf = append(buf, '\n')
 	}
 	w := o.stdout
 	if stream == "stderr" {
 		w = o.stderr
 	}
-	_, _ = w.Write(o.buf) // a reader that has gone away does not end the job
+	w.put(buf, n.ended)
+	return buf
+}
+
+// flush writes what waits, as far as it is read, and reports what was not written. A
+// signal ends the wait for a stream.
+func (o *output) flush(signals <-chan os.Signal) {
+	o.stdout.Flush(signals)
+	o.reportDropped("stdout", o.stdout)
+	if o.stderr != o.stdout {
+		o.reportDropped("stderr", o.stderr)
+		o.stderr.Flush(signals)
+	}
+}
+
+// reportDropped says at the end how many lines were not written.
+func (o *output) reportDropped(name string, s *Stream) {
+	n, why := s.Dropped()
+	switch {
+	case n == 0:
+	case why != nil:
+		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as its reader has gone: %v", name, n, why))
+	default:
+		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as nothing read them", name, n))
+	}
 }
 
 func (o *output) jsonText(n *nodeLog, role, stream string, text []byte, more int) []byte {
@@ -116,11 +136,7 @@ func jsonLine(v any) []byte {
 
 // fileFailed says once for the whole job that a log file cannot be written.
 func (o *output) fileFailed(err error) {
-	o.mu.Lock()
-	said := o.failed
-	o.failed = true
-	o.mu.Unlock()
-	if !said {
+	if !o.failed.Swap(true) {
 		o.say("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
 	}
 }
@@ -132,6 +148,7 @@ type nodeLog struct {
 	id      int
 	attempt int
 	role    atomic.Pointer[string] // who reads the control socket must not wait for a disk
+	ended   chan struct{}          // closed when the process has ended: its lines wait for nothing
 
 	mu     sync.Mutex
 	tail   []string // the last lines, a ring when it is full
@@ -142,7 +159,7 @@ type nodeLog struct {
 
 // open begins the log of an attempt.
 func (o *output) open(id, attempt int, role string) *nodeLog {
-	n := &nodeLog{out: o, id: id, attempt: attempt}
+	n := &nodeLog{out: o, id: id, attempt: attempt, ended: make(chan struct{})}
 	n.role.Store(&role)
 	if o.dir == "" {
 		return n
@@ -249,6 +266,7 @@ func (n *nodeLog) copy(stream string, r io.Reader) {
 	br := bufio.NewReaderSize(r, maxLine)
 	var held []byte // the beginning of a line that is longer than the buffer
 	more := 0       // bytes of it that came after
+	var buf []byte
 	for {
 		piece, err := br.ReadSlice('\n')
 		n.keep(stream, piece)
@@ -263,10 +281,10 @@ func (n *nodeLog) copy(stream string, r io.Reader) {
 		text := trimEOL(piece)
 		switch {
 		case held != nil:
-			n.out.line(n, stream, held, more+len(text))
+			buf = n.out.line(n, stream, held, more+len(text), buf)
 			held, more = nil, 0
 		case len(piece) > 0:
-			n.out.line(n, stream, text, 0)
+			buf = n.out.line(n, stream, text, 0, buf)
 		}
 		if err != nil {
 			return

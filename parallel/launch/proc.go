@@ -22,11 +22,13 @@ const drainTime = time.Second
 type proc struct {
 	cmd     *exec.Cmd
 	log     *nodeLog
+	watcher *watcher
 	pipes   []*os.File // our ends: stdout, stderr, control
 	readers sync.WaitGroup
 
 	mu      sync.Mutex
 	reaped  bool // the pid may be another's
+	spoke   bool // a message has come
 	outcome *control.Outcome
 }
 
@@ -37,12 +39,13 @@ type spec struct {
 	environ []string
 	env     control.Env
 	socket  *socket // nil: the node does not listen
+	watcher *watcher
 }
 
 // startProc starts an attempt. onMessage is called for every message of the
 // node but its outcome, from one goroutine that ends before wait returns.
 func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, error) {
-	p := &proc{log: log}
+	p := &proc{log: log, watcher: s.watcher}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -71,6 +74,7 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 		p.closePipes()
 		return nil, err
 	}
+	p.watcher.tell(watchStart, p.cmd.Process.Pid)
 	p.readers.Go(func() { log.copy("stdout", p.pipes[0]) })
 	p.readers.Go(func() { log.copy("stderr", p.pipes[1]) })
 	p.readers.Go(func() { p.hear(onMessage) })
@@ -83,10 +87,15 @@ func (p *proc) hear(onMessage func(control.Message)) {
 	r := control.NewReader(p.pipes[2])
 	for {
 		m, err := r.Next()
+		if err == nil {
+			p.mu.Lock()
+			p.spoke = true
+			p.mu.Unlock()
+		}
 		switch {
 		case errors.Is(err, control.ErrMalformed):
 		case err != nil:
-			p.write(control.Message{Type: control.TypeBye})
+			p.write(control.Message{Type: control.TypeBye}, patience)
 			return
 		case m.Type == control.TypeOutcome:
 			p.mu.Lock()
@@ -98,10 +107,18 @@ func (p *proc) hear(onMessage func(control.Message)) {
 	}
 }
 
+// How long a message to a node may wait for room in its control socket: patience
+// where nothing else waits for it, promptly in the rules' loop. The room is short only
+// in a node that has not read for long.
+const (
+	patience = time.Second
+	promptly = 100 * time.Millisecond
+)
+
 // write says something to the node, without insisting.
-func (p *proc) write(m control.Message) {
+func (p *proc) write(m control.Message, wait time.Duration) {
 	line, err := m.Append(nil)
-	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(time.Second)) == nil {
+	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(wait)) == nil {
 		_, _ = p.pipes[2].Write(line) // the node may have ended
 	}
 }
@@ -132,15 +149,17 @@ func (p *proc) wait() exit {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		killGroup(p.cmd.Process)
+		p.watcher.tell(watchEnd, p.cmd.Process.Pid) // before the number can be another's
 		p.reaped = true
 	})
+	close(p.log.ended)
 	awaitGroup(p.cmd.Process)
 	late := time.AfterFunc(drainTime, p.closePipes)
 	p.readers.Wait()
 	if late.Stop() {
 		p.closePipes()
 	}
-	e := exit{outcome: p.outcome, lines: p.log.lines(), role: p.log.Role()}
+	e := exit{outcome: p.outcome, spoke: p.spoke, lines: p.log.lines(), role: p.log.Role()}
 	p.log.close()
 	state := p.cmd.ProcessState
 	if state == nil {

@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -10,7 +11,16 @@ import (
 
 // killGroup kills the process group that p leads. The caller makes sure that p
 // was not reaped, or has been a moment ago.
-func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
+func killGroup(p *os.Process) { killGroupOf(p.Pid) }
+
+// killGroupOf kills the process group with a number.
+func killGroupOf(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+
+// groupIsThere reports whether a process group has a process, be it a zombie.
+func groupIsThere(pid int) bool { return !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) }
+
+// watcherAttr gives a watcher a session of its own: no key of the terminal reaches it.
+func watcherAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // groupTime is how long the killed are waited for. A killed process takes a
 // moment to go; one that nobody reaps stays a zombie, which holds nothing.

@@ -105,6 +105,9 @@ func (c command) run(ctx *urfave.Context) error {
 		signal.Notify(signals, warnings()...)
 	}
 	defer signal.Stop(signals)
+	// A reader of the output that has gone ends nothing: without this, a write to a closed
+	// pipe would kill the process. Nodes start with the signal's default action.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
@@ -126,7 +129,23 @@ func (c command) run(ctx *urfave.Context) error {
 	}
 	cfg.Signals, cfg.Env.Main = signals, prog.Main
 	cfg.Command = append([]string{prog.Path}, c.Args...)
+	if cfg.Watcher, err = watcher(); err != nil {
+		return err
+	}
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
+}
+
+// WatchArgs are the arguments of ditask as the watcher of a launcher: see
+// [launch.Watch]. They are no command of the user's.
+func WatchArgs() []string { return []string{"watch-launcher"} }
+
+// watcher is this program as the watcher of a launcher.
+func watcher() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the program of ditask: %w", err)
+	}
+	return append([]string{self}, WatchArgs()...), nil
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.
@@ -139,8 +158,15 @@ func needsRunDir(plan placement.Plan) bool {
 // the job says.
 func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
 	s := screen.New(c.Stderr)
-	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = s.Writer(c.Stdout), s.Writer(c.Stderr), statusInterval
 	size := screen.Terminal(c.Stderr)
+	stdout, stderr := c.Stdout, s.Writer(c.Stderr)
+	if screen.Terminal(c.Stdout) != nil { // a pipe or a file has no table to go out of the way
+		stdout = s.Writer(c.Stdout)
+	}
+	out := launch.NewStream(stderr, cfg.Env.LogFormat) // nothing here waits for a reader either
+	c = command{&call.Call{Stdout: c.Stdout, Stderr: out, Args: c.Args}}
+	defer out.Flush(cfg.Signals)
+	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = launch.NewStream(stdout, cfg.Env.LogFormat), out, statusInterval
 	table = table && size != nil && cfg.Env.LogFormat == "text"
 	if table {
 		cfg.StatusInterval = tableInterval

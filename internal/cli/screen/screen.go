@@ -8,7 +8,8 @@
 //	}
 //
 // A Screen's writers are safe for concurrent use, and Draw's goroutine ends with the
-// call of what it returns. What the terminal refuses is not reported: it is a picture.
+// call of what it returns, unless the terminal is paused then. A write to a paused
+// terminal blocks the writers and the table. What the terminal refuses is not reported: it is a picture.
 package screen
 
 import (
@@ -85,7 +86,9 @@ func (s *Screen) erase() {
 }
 
 // Draw draws the table every interval, and a moment after a line has removed it,
-// until stop is called, which removes it. It is called before the first line.
+// until stop is called, which removes it. It is called before the first line. stop
+// waits for a terminal that is paused for a second at most; then what it has started
+// goes on until the terminal takes a write.
 func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
 	quit := make(chan struct{})
 	s.erased = make(chan struct{}, 1)
@@ -108,12 +111,26 @@ func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, line
 	})
 	return func() {
 		close(quit)
-		drawing.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.erase()
+		erased := make(chan struct{})
+		go func() {
+			defer close(erased)
+			drawing.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.erase()
+		}()
+		late := time.NewTimer(eraseWithin)
+		defer late.Stop()
+		select {
+		case <-erased:
+		case <-late.C:
+		}
 	}
 }
+
+// eraseWithin is how long the end of the table waits for a terminal that is paused: the
+// table is left there then.
+const eraseWithin = time.Second
 
 // show draws the table once.
 func (s *Screen) show(states []launch.State, columns, lines int) {

@@ -119,3 +119,26 @@ func TestTableIsBackAfterALine(t *testing.T) {
 		stop()
 	})
 }
+
+// paused is a terminal that takes nothing until it is released.
+type paused struct{ release chan struct{} }
+
+func (p paused) Write(b []byte) (int, error) {
+	<-p.release
+	return len(b), nil
+}
+
+func TestTheEndDoesNotWaitForAPausedTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		terminal := paused{make(chan struct{})}
+		now := time.Now()
+		stop := New(terminal).Draw(func() []launch.State { return states(now) }, func() (int, int) { return 80, 24 }, time.Second)
+		<-time.After(2 * time.Second)
+		began := time.Now()
+		stop()
+		if d := time.Since(began); d != eraseWithin {
+			t.Errorf("it takes %v", d)
+		}
+		close(terminal.release)
+	})
+}

@@ -1,0 +1,42 @@
+package parallel_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/task"
+)
+
+// A function that returns nil without a task is a failure in a job of several nodes,
+// and in a lone node it is not.
+func TestANodeThatReturnsBeforeItJoinedFails(t *testing.T) {
+	idle := func(context.Context, *parallel.Node) error { return nil }
+	if err := parallel.Run(t.Context(), parallel.Config{}, idle); err != nil {
+		t.Errorf("a lone node: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		err := parallel.Run(t.Context(), parallel.Config{Nodes: 2}, func(ctx context.Context, n *parallel.Node) error {
+			if n.ID() == 1 {
+				return nil
+			}
+			return task.New[struct{}](n).Run(ctx, task.MaxSteps(1))
+		})
+		if err == nil || !strings.Contains(err.Error(), "node.1: returned before it joined the job of 2 nodes, which wait for it") {
+			t.Errorf("one of two nodes: %v", err)
+		}
+	})
+}
+
+// A node that was told to end before it joined has been preempted.
+func TestANodeThatWasToldToEndBeforeItJoinedIsPreempted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&task.PreemptError{Node: 0, Reason: "SIGTERM"})
+	err := parallel.Run(ctx, parallel.Config{Nodes: 2}, func(context.Context, *parallel.Node) error { return nil })
+	if !errors.Is(err, task.ErrPreempted) {
+		t.Error(err)
+	}
+}

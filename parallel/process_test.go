@@ -1,0 +1,187 @@
+//go:build unix
+
+package parallel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/memory"
+	"github.com/ditask/ditask/task"
+)
+
+// launched is a process under test, with the launcher's end of its control socket.
+type launched struct {
+	process
+	launcher *os.File
+	said     *control.Reader
+	stderr   *bytes.Buffer
+}
+
+// launch makes a process of a lone node that is told to end within grace.
+func launch(t *testing.T, env control.Env) *launched {
+	t.Helper()
+	launcher, node, err := control.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = launcher.SetDeadline(time.Now().Add(20 * time.Second))
+	env.ControlFD = 3
+	stderr := &bytes.Buffer{}
+	p := &launched{launcher: launcher, said: control.NewReader(launcher), stderr: stderr}
+	p.process = process{node: newNode(env, nil, slog.New(slog.DiscardHandler)), client: control.NewClient(node, ""), stderr: stderr}
+	t.Cleanup(func() { _ = launcher.Close(); _ = p.client.Close() })
+	return p
+}
+
+// tell sends a line to the node.
+func (p *launched) tell(t *testing.T, m control.Message) {
+	t.Helper()
+	line, err := m.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.launcher.Write(line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcome skips what the node says until it reports its outcome.
+func (p *launched) outcome(t *testing.T) control.Outcome {
+	t.Helper()
+	for {
+		m, err := p.said.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Type == control.TypeOutcome {
+			return *m.Outcome
+		}
+	}
+}
+
+func TestEndedReportsTheOutcome(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		want   control.Outcome
+		code   int
+		stderr string
+	}{
+		{nil, control.Outcome{Kind: control.Success, Node: 7}, ExitSuccess, ""},
+		{errors.New("no memory\nstack"), control.Outcome{Kind: control.Failure, Node: 7, Error: "no memory\nstack"}, ExitFailure, "no memory\nstack\n"},
+		{&task.PreemptError{Node: 7, Reason: "SIGTERM"}, control.Outcome{Kind: control.Preempted, Node: 7}, ExitPreempted, "task is preempted on node 7: SIGTERM\n"},
+		{
+			fmt.Errorf("run: %w\nits stack", &task.RemoteError{Node: 2, Reason: "out of luck"}),
+			control.Outcome{Kind: control.Failure, Node: 2, Over: true, Error: "run: " + (&task.RemoteError{Node: 2, Reason: "out of luck"}).Error() + "\nits stack"},
+			ExitFailure, "run: " + (&task.RemoteError{Node: 2, Reason: "out of luck"}).Error() + "\n",
+		},
+	} {
+		p := launch(t, control.Env{NodeID: 7})
+		if code := p.ended(c.err); code != c.code {
+			t.Errorf("%v: exit code %d, want %d", c.err, code, c.code)
+		}
+		if got := p.outcome(t); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.err, got, c.want)
+		}
+		if p.stderr.String() != c.stderr {
+			t.Errorf("%v: it writes %q, want %q", c.err, p.stderr.String(), c.stderr)
+		}
+	}
+}
+
+// A program that made its node by Join reports its outcome by End.
+func TestEndReportsTheOutcomeOfAJoinedNode(t *testing.T) {
+	launcher, file, err := control.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = launcher.SetDeadline(time.Now().Add(20 * time.Second))
+	fd, err := syscall.Dup(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	n := newNode(control.Env{NodeID: 4, ControlFD: fd}, nil, slog.New(slog.DiscardHandler))
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		if code := n.End(nil); code != ExitSuccess {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	said := control.NewReader(launcher)
+	var types []string
+	for {
+		m, err := said.Next()
+		if err != nil {
+			break
+		}
+		types = append(types, m.Type)
+		if m.Outcome != nil && (m.Outcome.Kind != control.Success || m.Outcome.Node != 4) {
+			t.Errorf("%+v", m.Outcome)
+		}
+	}
+	if strings.Join(types, " ") != "hello outcome" {
+		t.Errorf("said %v", types)
+	}
+	_, _ = launcher.WriteString("{\"type\":\"bye\"}\n")
+	ending.Wait()
+	_ = launcher.Close()
+}
+
+// The launcher reports that the process of a peer has ended: the peer is lost at once.
+func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
+	network := memory.New()
+	var nodes [2]*router.Router
+	for id := range nodes {
+		cfg := router.Config{Job: "j", Node: id, Expect: 2, Carrier: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+		if id == 1 {
+			cfg.Attach = []string{"mem://0"}
+		}
+		var err error
+		if nodes[id], err = router.New(cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes := make(chan router.Change, 4) // more than there are
+	nodes[0].Watch(func(c router.Change) { changes <- c })
+	var starting sync.WaitGroup
+	for _, r := range nodes {
+		starting.Go(func() {
+			if err := r.Start(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	if c := <-changes; c.Kind != router.Joined {
+		t.Fatalf("%+v", c)
+	}
+
+	p := launch(t, control.Env{Nodes: 2})
+	p.node = newNode(control.Env{Nodes: 2}, nodes[0], slog.New(slog.DiscardHandler))
+	defer p.hearLosses()()
+	_ = nodes[1].Abandon() // nothing was sent
+	p.tell(t, control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: 1, Incarnation: 5, Reason: "killed by signal: killed"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	select {
+	case c := <-changes:
+		if c.Kind != router.Lost || c.Err.Error() != "node.1: lost: killed by signal: killed" {
+			t.Errorf("%+v", c)
+		}
+	case <-ctx.Done():
+		t.Error("the peer is not lost")
+	}
+	_ = nodes[0].Close()
+}
