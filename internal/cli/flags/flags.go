@@ -51,7 +51,7 @@ func Job() []urfave.Flag {
 		Text(groupWhere, "topology", "mesh", "who connects to whom: mesh, star (to the first node) or alone"),
 		Text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
 		Text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ones)"),
-		Text(groupWhere, "address", "", "`ADDRESS` to listen on, without a port (default: 127.0.0.1)"),
+		Text(groupWhere, "address", "", "`ADDRESS` of this host to listen on, without a port (default: 127.0.0.1; with several launchers all of the host)"),
 		Text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
 		Text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
 		Text(groupWhere, "labels", "", "`LIST` of labels for each node"),
