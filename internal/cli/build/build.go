@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"unicode"
 
 	urfave "github.com/urfave/cli/v2"
 
@@ -90,8 +91,8 @@ func resolve(ctx context.Context, pkg, mainFunc string) (Program, error) {
 	if pkg == "" {
 		return Program{}, call.Usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
 	}
-	if mainFunc != "" && !token.IsIdentifier(mainFunc) {
-		return Program{}, call.Usage("--main %q: want the name of a function", mainFunc)
+	if err := checkMain(mainFunc); err != nil {
+		return Program{}, err
 	}
 	if pkg == "main" {
 		pkg = mainPackage()
@@ -109,6 +110,19 @@ func resolve(ctx context.Context, pkg, mainFunc string) (Program, error) {
 		return build(ctx, source{name: pkg, dir: dir, pkg: "."}, mainFunc)
 	}
 	return build(ctx, source{name: pkg, pkg: pkg}, mainFunc)
+}
+
+// checkMain checks that --main is the name of a function, or nothing.
+func checkMain(name string) error {
+	at := strings.LastIndexByte(name, '.')
+	module, function := name[:max(at, 0)], name[at+1:]
+	switch {
+	case name == "" || token.IsIdentifier(name):
+		return nil
+	case at >= 0 && token.IsIdentifier(function) && !strings.ContainsFunc(module, unicode.IsSpace):
+		return call.Usage("--main %q: want a function without its module: name the package of %s with --package, and give --main %s", name, module, function)
+	}
+	return call.Usage("--main %q: want the name of a function", name)
 }
 
 // source is a package as the go command is to be asked for it.
