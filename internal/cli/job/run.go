@@ -119,6 +119,10 @@ func (c command) run(ctx *urfave.Context) error {
 	}
 	cfg.Signals, cfg.Env.Main = signals, prog.Main
 	cfg.Command = append([]string{prog.Path}, c.Args...)
+	note := func(text string) { c.Warn(cfg.Env.LogFormat, text) }
+	if err := call.UntilSignal(ctx.Context, signals, func(ctx context.Context) error { return preflight(ctx, cfg, note) }); err != nil {
+		return err
+	}
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
 }
 
