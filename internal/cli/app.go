@@ -76,7 +76,7 @@ func (c command) commands() []*urfave.Command {
 		{Name: "version", Usage: "print the version", Flags: []urfave.Flag{flags.JSON()}, Action: c.version},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
-		build.Command(),
+		build.Command(c.Call),
 		slurm.Command(c.Call),
 		k8s.Command(c.Call),
 	}

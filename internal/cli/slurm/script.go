@@ -200,11 +200,7 @@ func (b *batch) slurmOptions(ctx *urfave.Context) {
 
 // jobOptions hands on the flags of the job that were given.
 func (b *batch) jobOptions(ctx *urfave.Context) {
-	leave := []string{"package", "dir", "platform", "token"}
-	if b.build != nil {
-		leave = append(leave, "main")
-	}
-	b.ditask = append(b.ditask, flags.Given(ctx, leave...)...)
+	b.ditask = append(b.ditask, flags.Given(ctx, "package", "dir", "platform", "token")...)
 }
 
 // text is the script.
