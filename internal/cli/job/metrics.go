@@ -43,11 +43,12 @@ func metricsAddress(ctx *urfave.Context) (string, error) {
 }
 
 // listenMetrics binds the address, if there is one.
-func listenMetrics(addr string) (net.Listener, error) {
+func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", addr) //nolint:noctx // it ends at once
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-port: %w: choose another one, or 0 for a free one", err)
 	}

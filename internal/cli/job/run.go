@@ -146,7 +146,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	if err != nil {
 		return err
 	}
-	listener, err := listenMetrics(metricsAddr)
+	listener, err := listenMetrics(context.Background(), metricsAddr)
 	if err != nil {
 		return err
 	}
