@@ -100,7 +100,7 @@ func (a Address) Exposed() bool { return a.Scheme == "tcp" && !loopback(a.Host) 
 // loopback reports whether a host is this machine and no other can reach it.
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Loopback is the address with the machine's own as host.
