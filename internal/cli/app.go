@@ -79,10 +79,10 @@ func (c command) commands() []*urfave.Command {
 		job.PlanCommand(c.Call),
 		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
 		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
-		{Name: "version", Usage: "print the version", Action: func(*urfave.Context) error { return c.version() }},
+		{Name: "version", Usage: "print the version", Flags: []urfave.Flag{flags.JSON()}, Action: c.version},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
-		build.Command(),
+		build.Command(c.Call),
 		slurm.Command(c.Call),
 		k8s.Command(c.Call),
 	}
@@ -107,7 +107,7 @@ func (c command) noFlagsBefore(ctx *urfave.Context) error {
 // root is ditask without a command.
 func (c command) root(ctx *urfave.Context) error {
 	if ctx.Bool("version") {
-		return c.version()
+		return c.version(ctx)
 	}
 	if ctx.NArg() > 0 {
 		return unknownCommand(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -47,6 +48,15 @@ type finding struct {
 func (c command) doctor(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
+	}
+	faults := flags.Idle(ctx)
+	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
+		if flags.FromCommandLine(ctx, name) && ctx.String("nats-url")+ctx.String("redis-url") == "" {
+			faults = append(faults, fmt.Errorf("--%s: has no effect without --nats-url or --redis-url: leave --%s out", name, name))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return call.UsageError{Err: err}
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()

@@ -29,6 +29,9 @@ func TestL4PodsAreOneJob(t *testing.T) {
 		{"star", []string{"--ports", fmt.Sprint(port), "--topology", "star"}, func(rank int) []string {
 			return []string{"DI_NODES=127.0.0.1,127.0.0.1,127.0.0.1", fmt.Sprint("JOB_COMPLETION_INDEX=", rank)}
 		}},
+		{"own addresses", []string{"--ports", fmt.Sprint(port)}, func(rank int) []string {
+			return []string{"DI_NODES=127.0.0.1,127.0.0.2,127.0.0.3", fmt.Sprint("DI_RANK=", rank)}
+		}},
 		{"torchrun", nil, func(rank int) []string {
 			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", pods), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port)}
 		}},
@@ -37,7 +40,11 @@ func TestL4PodsAreOneJob(t *testing.T) {
 			var launchers []*job
 			var outs []*strings.Builder
 			for rank := range pods {
-				j := newJob(t, hello, append([]string{"-n", fmt.Sprint(workers)}, c.args...)...)
+				args := append([]string{"-n", fmt.Sprint(workers)}, c.args...)
+				if c.name == "own addresses" {
+					args = append(args, "--address", fmt.Sprint("127.0.0.", rank+1))
+				}
+				j := newJob(t, hello, args...)
 				j.Env = append(append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef"), c.env(rank)...)
 				out := &strings.Builder{}
 				j.Stdout = out

@@ -307,7 +307,7 @@ func TestL16NATSFaultsAreOneLine(t *testing.T) {
 	wrong := strings.Replace(external(t), "word@", "guess@", 1)
 	j = newJob(t, hello, "-n", "2", "--nats-url", wrong)
 	j.expect(t, j.Run(), 1)
-	if log := j.log.String(); !strings.Contains(log, "Authorization Violation: check the token, user, credentials or nkey") || strings.Contains(log, "guess") {
+	if log := j.log.String(); !strings.Contains(log, "Authorization Violation: check the token, user, credentials or nkey") || strings.Contains(log, "guess") || strings.Count(log, "\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -57,7 +57,7 @@ func TestL16RedisFaultsAreOneLine(t *testing.T) {
 	s := redistest.Start(t, "--requirepass", "word")
 	j := newJob(t, hello, "-n", "2", "--redis-url", strings.Replace(withWord(s), "word", "guess", 1))
 	j.expect(t, j.Run(), 1)
-	if log := j.log.String(); !strings.Contains(log, "WRONGPASS") || strings.Contains(log, "guess") {
+	if log := j.log.String(); !strings.Contains(log, "WRONGPASS") || strings.Contains(log, "guess") || strings.Count(log, "\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -1,31 +1,64 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
 )
 
-// version prints what this binary is.
-func (c command) version() error {
-	_, err := fmt.Fprintln(c.Stdout, versionText(debug.ReadBuildInfo()))
+// binary is what this binary was built from.
+type binary struct {
+	Version  string `json:"version"`            // of the module, or (devel)
+	Revision string `json:"revision,omitempty"` // the commit
+	Modified bool   `json:"modified"`           // the working tree differed from the commit
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+// version prints what this binary was built from.
+func (c command) version(ctx *urfave.Context) error {
+	if err := call.NoArgs(ctx); err != nil {
+		return err
+	}
+	b := binaryOf(debug.ReadBuildInfo())
+	if ctx.Bool("json") {
+		return c.WriteJSON(b)
+	}
+	_, err := fmt.Fprintln(c.Stdout, b)
 	return err
 }
 
-func versionText(info *debug.BuildInfo, ok bool) string {
-	version, revision, dirty := "(devel)", "", ""
-	if ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision" && len(s.Value) >= 12:
-				revision = " " + s.Value[:12]
-			case s.Key == "vcs.modified" && s.Value == "true":
-				dirty = " (changed)"
-			}
+func binaryOf(info *debug.BuildInfo, ok bool) binary {
+	b := binary{Version: "(devel)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if !ok {
+		return b
+	}
+	b.Version = cmp.Or(info.Main.Version, b.Version)
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
 		}
 	}
-	return fmt.Sprintf("ditask %s%s%s %s %s/%s", version, revision, dirty, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return b
+}
+
+// String is the line that people read.
+func (b binary) String() string {
+	text := "ditask " + b.Version
+	if b.Revision != "" {
+		text += fmt.Sprintf(" %.12s", b.Revision)
+	}
+	if b.Modified {
+		text += " (changed)"
+	}
+	return fmt.Sprintf("%s %s %s/%s", text, b.Go, b.OS, b.Arch)
 }

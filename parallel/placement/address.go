@@ -37,7 +37,7 @@ func ParseAddress(s string) (Address, error) {
 
 func parseTCP(rest string) (Address, error) {
 	host, number, err := net.SplitHostPort(rest)
-	if err != nil || host == "" || strings.ContainsAny(host, "/@[]") {
+	if err != nil || !validHost(host) {
 		return Address{}, errors.New("want tcp://host:port")
 	}
 	port, err := strconv.Atoi(number)
@@ -45,6 +45,35 @@ func parseTCP(rest string) (Address, error) {
 		return Address{}, fmt.Errorf("port %q: want a number from 0 to 65535", number)
 	}
 	return Address{Scheme: "tcp", Host: host, Port: port}, nil
+}
+
+// validHost reports whether s can be a name or an address, without brackets.
+func validHost(s string) bool {
+	if strings.Contains(s, ":") { // only an IPv6 address has colons
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	}
+	return s != "" && !strings.ContainsAny(s, "/@[], \t\r\n\x00")
+}
+
+// checkHost reports whether s is a host alone, without a scheme and a port. form shows
+// how to write a host and its port instead, as two values.
+func checkHost(s, form string) error {
+	if validHost(bareHost(s)) {
+		return nil
+	}
+	if a, err := parseTCP(strings.TrimPrefix(s, "tcp://")); err == nil {
+		return fmt.Errorf("want a host without a port: "+form, a.Host, a.Port)
+	}
+	return errors.New("want the name or the address of a host, without a port")
+}
+
+// bareHost is a host without the brackets of an IPv6 address.
+func bareHost(s string) string {
+	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+		return strings.TrimSuffix(inner, "]")
+	}
+	return s
 }
 
 // String is the address in the form that ParseAddress reads.
@@ -66,9 +95,12 @@ func (a Address) Wildcard() bool {
 
 // Exposed reports whether other machines can reach the address. A name may be
 // anything but localhost.
-func (a Address) Exposed() bool {
-	ip, err := netip.ParseAddr(a.Host)
-	return a.Scheme == "tcp" && a.Host != "localhost" && (err != nil || !ip.Unmap().IsLoopback())
+func (a Address) Exposed() bool { return a.Scheme == "tcp" && !loopback(a.Host) }
+
+// loopback reports whether a host is this machine and no other can reach it.
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Loopback is the address with the machine's own as host.

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,38 +41,48 @@ func (p *planner) listenTCP() {
 	if ports == nil {
 		return
 	}
-	several := p.site.several()
 	seen := make(map[string]int)
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
 		if !p.located(i) {
 			continue
 		}
-		host := p.tasks[p.task[i]].Address
-		if host == "" {
-			host = p.flags.Address
-		}
-		if host == "" && several && n.Host != "" {
-			host = "0.0.0.0"
-		}
-		if host == "" {
-			host = "127.0.0.1"
-		}
-		a, err := ParseAddress("tcp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ports[i])))
-		if err != nil {
-			p.faultf("--address %q: %w", host, err)
-			return
-		}
+		a := Address{Scheme: "tcp", Host: p.host(i), Port: ports[i]}
 		n.Listen, n.Advertise = a.String(), p.advertise(a, n.Host)
-		if p.site.Meet != nil && n.Rank != p.plan.Rank {
+		if p.site.Meet != nil && n.Rank != p.plan.Rank && !p.specified(i) {
 			n.Listen, n.Advertise = p.meeting(), p.meeting()
 		}
-		key := n.Host + " " + n.Listen
-		if other, taken := seen[key]; taken && ports[i] != 0 {
-			p.faultf("%s is given to node %d and to node %d", n.Listen, other, n.ID)
+		if other, taken := seen[n.Advertise]; taken && ports[i] != 0 {
+			p.faultf("%s is given to node %d and to node %d", n.Advertise, other, n.ID)
 		}
-		seen[key] = n.ID
+		seen[n.Advertise] = n.ID
 	}
+}
+
+// host is where node i listens: at the address of its task, or else at that of
+// --address, which is one of the host of this launcher and says nothing of other hosts.
+func (p *planner) host(i int) string {
+	n := p.plan.Nodes[i]
+	here := n.Host == p.site.Launchers[p.plan.Rank].Host
+	if a := p.tasks[p.task[i]].Address; a != "" {
+		return bareHost(a)
+	}
+	if a := bareHost(p.flags.Address); a != "" && here {
+		if loopback(a) && p.elsewhere(n.Host) {
+			p.faultf("--address %s: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out", a)
+		}
+		return a
+	}
+	if p.site.several() && n.Host != "" {
+		return "0.0.0.0"
+	}
+	return "127.0.0.1"
+}
+
+// elsewhere reports whether there are launchers on other machines than host, which is
+// empty if it is not known.
+func (p *planner) elsewhere(host string) bool {
+	return host != "" && !loopback(host) && slices.ContainsFunc(p.site.Launchers, func(l Launcher) bool { return l.Host != host })
 }
 
 // advertise is the address that other machines dial to reach a.
@@ -102,7 +111,7 @@ func (p *planner) ports() []int {
 		return nil
 	}
 	if inSpec && p.site.Meet != nil && p.site.Meet.Elsewhere != "" {
-		p.faultf("platform spec: ports: %s: nobody can say on which host a task is: use --ports, or another distribution", p.site.Meet.Elsewhere)
+		p.faultf("platform spec: ports: %s: the hosts of the tasks are not known: use --ports, or another distribution", p.site.Meet.Elsewhere)
 		return nil
 	}
 	for rank, launcher := range p.site.Launchers {
@@ -194,6 +203,9 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 			case a.Port == 0 && a.Scheme == "tcp":
 				p.faultf("%s %q: want a port from 1 to 65535", name, word)
 				return
+			case n.Rank == p.plan.Rank && p.own(*n, a):
+				p.faultf("%s %s: node %d listens there itself: leave this address out", name, word, n.ID)
+				return
 			}
 			if !slices.Contains(n.Extern, a.String()) {
 				n.Extern = append(n.Extern, a.String())
@@ -211,12 +223,25 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 			p.faultf("%s %s: node %d would dial itself", name, word, id)
 			return
 		case !p.located(slices.IndexFunc(p.plan.Nodes, func(m Node) bool { return m.ID == id })):
-			p.faultf("%s %s: where node %d listens is known only when it has joined", name, word, id)
+			p.faultf("%s %s: the host of node %d is not known before it joins: leave it out with --topology mesh, in which all nodes meet, or give the task of node %d an address and ports in --platform-spec", name, word, id, id)
 			return
 		case !slices.Contains(n.Dials, id):
 			n.Dials = append(n.Dials, id)
 		}
 	}
+}
+
+// own reports whether a is where node n listens.
+func (p *planner) own(n Node, a Address) bool {
+	listens, err := ParseAddress(n.Listen)
+	if err != nil || a.Port != listens.Port {
+		return false
+	}
+	names := []string{listens.Host}
+	if listens.Wildcard() {
+		names = append(names, n.Host, p.flags.Hostname)
+	}
+	return a == listens || a.Scheme == "tcp" && (slices.Contains(names, a.Host) || listens.Wildcard() && loopback(a.Host))
 }
 
 // brief lists ids, the middle left out if there are many.

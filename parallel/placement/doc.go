@@ -23,13 +23,17 @@
 // listens on the loopback address unless an address is given, and on a free
 // port (port 0, to be resolved with [Plan.Bind]) unless ports are given. Over
 // several launchers it is always tcp, counting from the site's port on each host.
+// With several launchers an address is one of the host of this launcher: its nodes
+// listen there, and they dial the nodes of other hosts at the names of these hosts.
 // In a mesh each node dials all nodes with a smaller id; in a star all dial the
-// node with the smallest id; alone, nobody is dialled. The attach list is
-// dialled besides: "$node.N" in it stands for the address of node N.
+// node with the smallest id; alone, a node dials only its attach list. The attach
+// list is dialled besides: "$node.N" in it stands for the address of node N. A node
+// never dials an address on which it listens itself.
 //
 // A launcher may not know where the others are ([Site.Meet]): then all nodes dial the
 // one that everyone can find, listen on free ports, and learn of each other when
-// they join. Their addresses are missing in the plan.
+// they join. Their addresses are missing in the plan, except for those of tasks to
+// which the platform spec gives both an address and ports.
 //
 // # Concurrency and errors
 //

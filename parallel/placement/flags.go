@@ -31,7 +31,7 @@ type Flags struct {
 	Protocol string // tcp, or ipc for unix sockets; empty: ipc unless another flag needs tcp
 	Ports    string // "6000": that port and those after it; "6000,6005": one for each worker; empty: see the package
 	AttachTo string // comma-separated addresses or $node.N, dialled by every node
-	Address  string // address to listen on, without a port; empty: 127.0.0.1, or all addresses with several launchers
+	Address  string // address of this host to listen on, without a port; empty: 127.0.0.1, or all addresses with several launchers
 	Labels   string // comma-separated labels, for every node
 	NodeIDs  string // "10": that id and those after it; "10,12": one for each node; empty: from 0
 	Topology string // mesh, star or alone; empty: mesh

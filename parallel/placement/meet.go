@@ -4,7 +4,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // meets reports whether nodes have to find each other: they need not where a server
@@ -13,7 +12,13 @@ func (p *planner) meets() bool { return p.site.Meet != nil && p.plan.Carrier == 
 
 // located reports whether this launcher knows where node i of the plan listens.
 func (p *planner) located(i int) bool {
-	return !p.meets() || p.plan.Nodes[i].Rank == p.plan.Rank || p.isMeeting(i)
+	return !p.meets() || p.plan.Nodes[i].Rank == p.plan.Rank || p.isMeeting(i) || p.specified(i)
+}
+
+// specified reports whether the platform spec says where node i listens.
+func (p *planner) specified(i int) bool {
+	t := p.tasks[p.task[i]]
+	return specific(bareHost(t.Address)) && t.Ports != ""
 }
 
 // isMeeting reports whether node i is known to be the one that all dial.
@@ -29,10 +34,10 @@ func (p *planner) isMeeting(i int) bool {
 func (p *planner) meeting() string {
 	m := p.site.Meet
 	host := m.Host
-	if a := strings.Trim(p.tasks[0].Address, "[]"); m.Elsewhere == "" && specific(a) {
+	if a := bareHost(p.tasks[0].Address); m.Elsewhere == "" && specific(a) {
 		host = a
 	}
-	if a := strings.Trim(p.flags.Address, "[]"); host == "" && specific(a) { // all are on this machine
+	if a := bareHost(p.flags.Address); host == "" && specific(a) { // all are on this machine
 		host = a
 	}
 	if host == "" {
@@ -78,7 +83,7 @@ func (p *planner) dialMeeting(i, least int) {
 	n := &p.plan.Nodes[i]
 	m := p.site.Meet
 	if p.plan.Topology == Star && m.Elsewhere != "" {
-		p.faultf("--topology star: %s: nobody can say on which host node %d is: use --topology mesh, or another distribution", m.Elsewhere, least)
+		p.faultf("--topology star: %s: the host of node %d is not known: use --topology mesh, or another distribution", m.Elsewhere, least)
 		return
 	}
 	for j, o := range p.plan.Nodes {

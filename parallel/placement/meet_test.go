@@ -40,6 +40,8 @@ func TestPlanOfNodesThatMeet(t *testing.T) {
 			lines("6 tcp://0.0.0.0:7002 > tcp://h0:7000", "7 tcp://0.0.0.0:7003 > tcp://h0:7000 tcp://127.0.0.1:7002")},
 		{"an address of the spec", placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1","ports":9000},{},{},{"ports":9100}]}`)}, meeting(3, 0),
 			"3 tcp://0.0.0.0:9100 > tcp://10.0.0.1:9000"},
+		{"a node whose task has an address and ports", placement.Flags{Topology: "alone",
+			Spec: spec(t, `{"tasks":[{},{},{"address":"10.0.0.7","ports":9000},{"attach_to":"$node.2"}]}`)}, meeting(3, 0), "3 tcp://0.0.0.0:0 > tcp://10.0.0.7:9000"},
 		{"where the first launcher is not known", placement.Flags{Workers: 2}, elsewhere,
 			lines("4 tcp://0.0.0.0:0 > tcp://h0:20000", "5 tcp://0.0.0.0:0 > tcp://127.0.0.1:0 tcp://h0:20000")},
 		{"and it is this one whom all dial", placement.Flags{Workers: 2}, here,
@@ -61,6 +63,14 @@ func TestPlanOfNodesThatMeet(t *testing.T) {
 			}
 		})
 	}
+	for _, task := range []string{`{}`, `{"address":"10.0.0.7"}`, `{"ports":9000}`, `{"address":"0.0.0.0","ports":9000}`} {
+		tasks := `{"tasks":[{},` + task + `,{},{"attach_to":"$node.1"}]}`
+		const want = "platform spec: tasks[3].attach_to $node.1: the host of node 1 is not known before it joins: " +
+			"leave it out with --topology mesh, in which all nodes meet, or give the task of node 1 an address and ports in --platform-spec"
+		if _, err := placement.New(placement.Flags{Spec: spec(t, tasks)}, meeting(3, 0)); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot:  %v\nwant: %s", tasks, err, want)
+		}
+	}
 	if _, err := placement.New(placement.Flags{MQType: "nats"}, elsewhere); err == nil ||
 		err.Error() != "--mq-type nats: why: the host of the first node, whose launcher runs the server, is not known: give --nats-url, or another distribution" {
 		t.Error(err)
@@ -71,7 +81,7 @@ func TestPlanOfNodesThatMeet(t *testing.T) {
 		t.Errorf("%s over %s, %v", show(plan.Local()), plan.Bus, err)
 	}
 	if _, err := placement.New(placement.Flags{Spec: spec(t, `{"tasks":[{"ports":9000},{},{},{}]}`)}, elsewhere); err == nil ||
-		err.Error() != "platform spec: ports: why: nobody can say on which host a task is: use --ports, or another distribution" {
+		err.Error() != "platform spec: ports: why: the hosts of the tasks are not known: use --ports, or another distribution" {
 		t.Error(err)
 	}
 }

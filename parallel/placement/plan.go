@@ -214,7 +214,28 @@ func (p *planner) defaults() {
 		p.faultf("rank %d of %d launchers: want a number from 0 to %d", s.Rank, len(s.Launchers), len(s.Launchers)-1)
 	}
 	p.labels = p.checkLabels("--labels", f.Labels)
+	p.checkHosts()
 	p.protocol()
+}
+
+// checkHosts checks the addresses to listen on, which have no port.
+func (p *planner) checkHosts() {
+	if a := p.flags.Address; a != "" {
+		if err := checkHost(a, "--address %s --ports %d"); err != nil {
+			p.faultf("--address %q: %w", a, err)
+		}
+	}
+	if p.flags.Spec == nil {
+		return
+	}
+	for i, t := range p.flags.Spec.Tasks {
+		if t.Address == "" {
+			continue
+		}
+		if err := checkHost(t.Address, "address %s, ports %d"); err != nil {
+			p.faultf("platform spec: tasks[%d].address %q: %w", i, t.Address, err)
+		}
+	}
 }
 
 // protocol decides between tcp and unix sockets.
@@ -232,7 +253,10 @@ func (p *planner) protocol() {
 	case f.Spec != nil && slices.ContainsFunc(f.Spec.Tasks, func(t TaskSpec) bool { return t.Ports+t.Address != "" }):
 		needs = "ports or address in the platform spec"
 	}
-	if protocol == "ipc" && needs != "" && p.plan.Carrier == CarrierMesh {
+	switch {
+	case protocol != "" && (p.plan.Carrier == CarrierNATS || p.plan.Carrier == CarrierRedis):
+		p.faultf("--protocol %s: nodes do not listen with --mq-type %s: leave --protocol out", protocol, p.plan.Carrier)
+	case protocol == "ipc" && needs != "":
 		p.faultf("--protocol ipc: %s needs --protocol tcp", needs)
 	}
 	p.tcp = protocol == "tcp" || needs != ""

@@ -130,6 +130,16 @@ func TestPlanOverSeveralLaunchers(t *testing.T) {
 			lines("4 tcp://0.0.0.0:50515 > tcp://h0:50515", "5 tcp://0.0.0.0:50516 > tcp://h0:50515")},
 		{"launchers of one host share its ports", placement.Flags{Workers: 2, Ports: "7000", Topology: "star"}, at(1, "h0", "h0"),
 			lines("2 tcp://0.0.0.0:7002 > tcp://h0:7000", "3 tcp://0.0.0.0:7003 > tcp://h0:7000")},
+		{"an address is that of this launcher's host", placement.Flags{Address: "10.0.0.3"}, at(2, "h0", "h1", "h2"),
+			"2 tcp://10.0.0.3:50515 > tcp://h0:50515 tcp://h1:50515"},
+		{"and of other launchers on it", placement.Flags{Address: "10.0.0.3", Topology: "star"}, at(1, "h0", "h0"),
+			"1 tcp://10.0.0.3:50516 > tcp://10.0.0.3:50515"},
+		{"all addresses of each host", placement.Flags{Address: "::"}, at(1, "h0", "h1"),
+			"1 tcp://[::]:50515 > tcp://h0:50515"},
+		{"loopback where all launchers are on one host", placement.Flags{Address: "127.0.0.1"}, at(1, "h0", "h0"),
+			"1 tcp://127.0.0.1:50516 > tcp://127.0.0.1:50515"},
+		{"hosts that are this machine", placement.Flags{Address: "127.0.0.2"}, at(1, "127.0.0.1", "127.0.0.2"),
+			"1 tcp://127.0.0.2:50515 > tcp://127.0.0.1:50515"},
 		{"an open site of one", placement.Flags{}, placement.Site{Open: true, Launchers: make([]placement.Launcher, 1)},
 			"0 tcp://127.0.0.1:50515"},
 		{"a lone launcher with a name", placement.Flags{RunDir: "/r"}, at(0, "h0"), "0 unix:///r/n0.sock"},
@@ -195,7 +205,20 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		{placement.Flags{RunDir: "/r"}, `{"tasks":[{"attach_to":"$node.0"}]}`, "platform spec: tasks[0].attach_to $node.0: node 0 would dial itself"},
 		{placement.Flags{NodeIDs: "1"}, `{"tasks":[{"node_ids":0}]}`, "--node-ids: the platform spec has node_ids too; give one of them"},
 		{placement.Flags{Ports: "1"}, `{"tasks":[{"ports":2}]}`, "--ports: the platform spec has ports too; give one of them"},
-		{placement.Flags{Address: "a/b"}, "", `--address "a/b": want tcp://host:port`},
+		{placement.Flags{Address: "a/b"}, "", `--address "a/b": want the name or the address of a host, without a port`},
+		{placement.Flags{Address: "127.0.0.1:80"}, "", `--address "127.0.0.1:80": want a host without a port: --address 127.0.0.1 --ports 80`},
+		{placement.Flags{Address: "[::1]:80", Workers: 2}, "", `--address "[::1]:80": want a host without a port: --address ::1 --ports 80`},
+		{placement.Flags{Address: "tcp://h:80"}, "", `--address "tcp://h:80": want a host without a port: --address h --ports 80`},
+		{placement.Flags{Address: "tcp://h"}, "", `--address "tcp://h": want the name or the address of a host, without a port`},
+		{placement.Flags{Address: "a:b:c"}, "", `--address "a:b:c": want the name or the address of a host, without a port`},
+		{placement.Flags{Address: "h:99999"}, "", `--address "h:99999": want the name or the address of a host, without a port`},
+		{placement.Flags{}, `{"tasks":[{},{"address":"h:80"}]}`, `platform spec: tasks[1].address "h:80": want a host without a port: address h, ports 80`},
+		{placement.Flags{Ports: "7000", AttachTo: "tcp://127.0.0.1:7000"}, "", "--attach-to tcp://127.0.0.1:7000: node 0 listens there itself: leave this address out"},
+		{placement.Flags{Ports: "7000", Address: "0.0.0.0", AttachTo: "tcp://localhost:7000"}, "", "--attach-to tcp://localhost:7000: node 0 listens there itself: leave this address out"},
+		{placement.Flags{Ports: "7000", Address: "0.0.0.0", Hostname: "me", AttachTo: "tcp://me:7000"}, "", "--attach-to tcp://me:7000: node 0 listens there itself: leave this address out"},
+		{placement.Flags{RunDir: "/r", AttachTo: "unix:///r/n0.sock"}, "", "--attach-to unix:///r/n0.sock: node 0 listens there itself: leave this address out"},
+		{placement.Flags{Protocol: "tcp", MQType: "nats"}, "", "--protocol tcp: nodes do not listen with --mq-type nats: leave --protocol out"},
+		{placement.Flags{Protocol: "ipc", RedisURL: "redis://r:6379"}, "", "--protocol ipc: nodes do not listen with --mq-type redis: leave --protocol out"},
 		{placement.Flags{RedisURL: "redis://r:6379", Ports: "1", AttachTo: "tcp://a:1"}, "", lines(
 			"--redis-url: the server is there already; leave out --ports and --address",
 			`--attach-to "tcp://a:1": want bus://node.<id> or $node.<id> with --mq-type redis`)},
@@ -204,7 +227,7 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		{placement.Flags{MQType: "mesh", NATSURL: "nats://h:1", RunDir: "/r"}, "", "--nats-url: needs --mq-type nats, or none"},
 		{placement.Flags{NATSURL: "nats://h:1", Ports: "1"}, "", "--nats-url: the server is there already; leave out --ports and --address"},
 		{placement.Flags{MQType: "nats", Ports: "0"}, "", `--ports "0": want a number from 1 to 65535`},
-		{placement.Flags{MQType: "nats", Address: "a/b"}, "", `--address "a/b": want tcp://host:port`},
+		{placement.Flags{MQType: "nats", Address: "a/b"}, "", `--address "a/b": want the name or the address of a host, without a port`},
 		{placement.Flags{MQType: "nats", AttachTo: "tcp://a:1"}, "", `--attach-to "tcp://a:1": want bus://node.<id> or $node.<id> with --mq-type nats`},
 		{placement.Flags{MQType: "nats"}, `{"tasks":[{"ports":1}]}`, "platform spec: nodes do not listen with --mq-type nats; leave out ports and address"},
 		{placement.Flags{RunDir: "/" + strings.Repeat("x", 91)}, "",
@@ -225,6 +248,31 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%+v: %s\ngot:  %v\nwant: %s", c.f, show(plan.Nodes), err, c.want)
 		}
+	}
+}
+
+func TestAddressesThatCannotServeSeveralHostsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		f    placement.Flags
+		spec string
+		site placement.Site
+		want string
+	}{
+		{placement.Flags{Address: "127.0.0.1"}, "", at(0, "h0", "h1"), "--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
+		{placement.Flags{Address: "localhost"}, "", meeting(3, 0), "--address localhost: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
+		{placement.Flags{Topology: "star"}, `{"tasks":[{"address":"10.0.0.1"},{"address":"10.0.0.1"}]}`, at(1, "h0", "h1"), "tcp://10.0.0.1:50515 is given to node 0 and to node 1"},
+		{placement.Flags{AttachTo: "tcp://h1:50515"}, "", at(1, "h0", "h1"), "--attach-to tcp://h1:50515: node 1 listens there itself: leave this address out"},
+	} {
+		if c.spec != "" {
+			c.f.Spec = spec(t, c.spec)
+		}
+		if plan, err := placement.New(c.f, c.site); err == nil || err.Error() != c.want {
+			t.Errorf("%+v: %s\ngot:  %v\nwant: %s", c.f, show(plan.Nodes), err, c.want)
+		}
+	}
+	// The other launcher's own address is fine.
+	if _, err := placement.New(placement.Flags{AttachTo: "tcp://h1:50515", Topology: "alone"}, at(0, "h0", "h1")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -221,8 +221,8 @@ func TestL8WhatCannotBeKnownIsRefused(t *testing.T) {
 		f    placement.Flags
 		want string
 	}{
-		{"srun-arbitrary-w", placement.Flags{Topology: "star"}, "--topology star: SLURM_DISTRIBUTION=arbitrary: nobody can say on which host node 0 is: use --topology mesh, or another distribution"},
-		{"srun-N2-n4", placement.Flags{AttachTo: "$node.3"}, "--attach-to $node.3: where node 3 listens is known only when it has joined\n--attach-to $node.3: node 3 would dial itself"},
+		{"srun-arbitrary-w", placement.Flags{Topology: "star"}, "--topology star: SLURM_DISTRIBUTION=arbitrary: the host of node 0 is not known: use --topology mesh, or another distribution"},
+		{"srun-N2-n4", placement.Flags{AttachTo: "$node.3"}, "--attach-to $node.3: the host of node 3 is not known before it joins: leave it out with --topology mesh, in which all nodes meet, or give the task of node 3 an address and ports in --platform-spec\n--attach-to $node.3: node 3 would dial itself"},
 		{"srun-N2-n4", placement.Flags{Topology: "star", NodeIDs: "3,2,1,0"}, "--topology star: all dial node 3, but the hub is node 0: leave out --node-ids"},
 		{"srun-N2-n4", placement.Flags{Protocol: "ipc"}, "--protocol ipc: a job with several launchers needs --protocol tcp"},
 	} {

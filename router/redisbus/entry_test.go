@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -68,6 +69,11 @@ func TestEveryRefusalSaysWhatToDo(t *testing.T) {
 	}
 	for _, err := range []error{serverError("ERR max number of clients reached"), serverError("ERR other"), net.ErrClosed} {
 		if got := explain("host:1", err); !strings.Contains(got.Error(), "host:1") || !errors.Is(got, err) {
+			t.Error(got)
+		}
+	}
+	for _, err := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ETIMEDOUT, &net.DNSError{Err: "no such host", Name: "host"}} {
+		if got := explain("host:1", err); !strings.HasSuffix(got.Error(), ": start a server there, or correct its address") || !errors.Is(got, err) {
 			t.Error(got)
 		}
 	}

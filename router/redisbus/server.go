@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -129,6 +130,10 @@ func explain(server string, err error) error {
 		if strings.HasPrefix(text, "ERR max number of clients") {
 			return fmt.Errorf("redis at %s: every node needs three connections: raise its maxclients (%w)", server, err)
 		}
+	}
+	_, unknown := errors.AsType[*net.DNSError](err)
+	if unknown || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ETIMEDOUT) {
+		return fmt.Errorf("redis at %s: %w: start a server there, or correct its address", server, err)
 	}
 	return fmt.Errorf("redis at %s: %w", server, err)
 }

@@ -26,7 +26,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"unicode"
 
 	urfave "github.com/urfave/cli/v2"
 
@@ -65,22 +65,13 @@ const goListFormat = `{{.Dir}}{{"\t"}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{
 // FromFlags finds or builds the program that --package and --main name; a signal
 // ends that.
 func FromFlags(ctx *urfave.Context, signals <-chan os.Signal) (Program, error) {
-	building, cancel := context.WithCancelCause(ctx.Context)
-	defer cancel(nil)
-	done := make(chan struct{})
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer close(done)
-	watch.Go(func() {
-		select {
-		case s := <-signals:
-			cancel(call.EndedBy(s))
-		case <-done:
-		}
+	var prog Program
+	err := call.UntilSignal(ctx.Context, signals, func(building context.Context) (err error) {
+		prog, err = resolve(building, ctx.String("package"), ctx.String("main"))
+		return err
 	})
-	prog, err := resolve(building, ctx.String("package"), ctx.String("main"))
-	if cause := context.Cause(building); cause != nil {
-		return Program{}, cause
+	if err != nil && prog.Release != nil {
+		prog.Release()
 	}
 	return prog, err
 }
@@ -90,8 +81,8 @@ func resolve(ctx context.Context, pkg, mainFunc string) (Program, error) {
 	if pkg == "" {
 		return Program{}, call.Usage("--package is missing: give a folder or import path, the word main, or a built program: see ditask --help")
 	}
-	if mainFunc != "" && !token.IsIdentifier(mainFunc) {
-		return Program{}, call.Usage("--main %q: want the name of a function", mainFunc)
+	if err := checkMain(mainFunc); err != nil {
+		return Program{}, err
 	}
 	if pkg == "main" {
 		pkg = mainPackage()
@@ -109,6 +100,19 @@ func resolve(ctx context.Context, pkg, mainFunc string) (Program, error) {
 		return build(ctx, source{name: pkg, dir: dir, pkg: "."}, mainFunc)
 	}
 	return build(ctx, source{name: pkg, pkg: pkg}, mainFunc)
+}
+
+// checkMain checks that --main is the name of a function, or nothing.
+func checkMain(name string) error {
+	at := strings.LastIndexByte(name, '.')
+	module, function := name[:max(at, 0)], name[at+1:]
+	switch {
+	case name == "" || token.IsIdentifier(name):
+		return nil
+	case at >= 0 && token.IsIdentifier(function) && !strings.ContainsFunc(module, unicode.IsSpace):
+		return call.Usage("--main %q: want a function without its module: name the package of %s with --package, and give --main %s", name, module, function)
+	}
+	return call.Usage("--main %q: want the name of a function", name)
 }
 
 // source is a package as the go command is to be asked for it.
@@ -267,16 +271,26 @@ func goList(ctx context.Context, src source) (goPackage, error) {
 	return goPackage{fields[0], fields[1], fields[2], fields[len(fields)-1] == "true"}, nil
 }
 
-// firstFault is the first line of the go command that does not only say what it
-// is doing.
+// firstFault is the first fault that the go command reports, in one line: the lines
+// below it that are indented belong to it, such as the command that mends it.
 func firstFault(out string) string {
+	fault := ""
 	for line := range strings.Lines(out) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "go: ")
-		if line != "" && !strings.HasPrefix(line, "finding ") && !strings.HasPrefix(line, "downloading ") {
-			return line
+		text := strings.TrimPrefix(strings.TrimSpace(line), "go: ")
+		indented := strings.TrimLeft(line, " \t") != line
+		switch {
+		case text == "" || strings.HasPrefix(text, "finding ") || strings.HasPrefix(text, "downloading "):
+		case fault == "":
+			fault = text
+		case !indented:
+			return fault
+		case strings.HasSuffix(fault, ":"):
+			fault += " " + text
+		default:
+			fault += "; " + text
 		}
 	}
-	return ""
+	return fault
 }
 
 // Go runs the go command in a folder. The text is its stdout, or after a failure its

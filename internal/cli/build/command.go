@@ -16,8 +16,9 @@ import (
 )
 
 // Command is the command that only builds.
-func Command() *urfave.Command {
-	return &urfave.Command{Name: "build", Usage: "build the program that a job would run into a file", Action: toFile, Flags: []urfave.Flag{
+func Command(of *call.Call) *urfave.Command {
+	action := func(ctx *urfave.Context) error { return toFile(of, ctx) }
+	return &urfave.Command{Name: "build", Usage: "build the program that a job would run into a file", Action: action, Flags: []urfave.Flag{
 		flags.Text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
 		flags.Text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
 		&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
@@ -26,7 +27,7 @@ func Command() *urfave.Command {
 
 // toFile builds the program that a job would run, for batch scripts and
 // images of containers.
-func toFile(ctx *urfave.Context) error {
+func toFile(c *call.Call, ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
@@ -42,6 +43,9 @@ func toFile(ctx *urfave.Context) error {
 		return err
 	}
 	defer prog.Release()
+	if prog.Main != "" { // the generated program of a library has it in it
+		c.Warn("text", fmt.Sprintf("--main %s: %s is a main package, which is given --main when it starts: give it to the job too", prog.Main, ctx.String("package")))
+	}
 	if err := copyProgram(prog.Path, to); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}

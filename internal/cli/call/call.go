@@ -12,12 +12,14 @@
 package call
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
@@ -59,6 +61,29 @@ func EndedBy(s os.Signal) ExitError {
 		return ExitInterrupted
 	}
 	return ExitPreempted
+}
+
+// UntilSignal calls fn with a context that ends when a signal comes. The error is then
+// the exit code for that signal.
+func UntilSignal(ctx context.Context, signals <-chan os.Signal, fn func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case s := <-signals:
+			cancel(EndedBy(s))
+		case <-done:
+		}
+	})
+	err := fn(ctx)
+	close(done)
+	watch.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // Call is one call of ditask.

@@ -51,11 +51,11 @@ func Job() []urfave.Flag {
 		Text(groupWhere, "topology", "mesh", "who connects to whom: mesh, star (to the first node) or alone"),
 		Text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
 		Text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ones)"),
-		Text(groupWhere, "address", "", "`ADDRESS` to listen on, without a port (default: 127.0.0.1)"),
+		Text(groupWhere, "address", "", "`ADDRESS` of this host to listen on, without a port (default: 127.0.0.1; with several launchers all of the host)"),
 		Text(groupWhere, "attach-to", "", "`LIST` of addresses that each node dials besides: tcp://host:port, unix:///path or $node.N"),
 		Text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
 		Text(groupWhere, "labels", "", "`LIST` of labels for each node"),
-		Text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes, one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
+		Text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes (k8s means the same), one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
 		Text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
 		Text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the launcher of the first node or at --nats-url) or redis"),
 	}, Servers(), []urfave.Flag{
@@ -93,20 +93,66 @@ func Servers() []urfave.Flag {
 		&urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas"},
 		&urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user"},
 		&urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"},
-		&urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{"DITASK_REDIS_URL"}},
+		&urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{VarRedisURL}},
 	}
 }
 
-// RedisServer is the URL of the Redis server that the flags name; empty: none.
+// RedisServer is the URL of the Redis server that the flags name; empty: none. The URL
+// of its variable does not count where the command line names another carrier.
 func RedisServer(ctx *urfave.Context) string {
-	if u := ctx.String("redis-url"); u != "" {
+	carrier := ctx.String("mq-type")
+	other := ctx.String("nats-url") != "" || ctx.IsSet("mq-type") && carrier != placement.CarrierRedis
+	if u := ctx.String("redis-url"); u != "" && (!other || FromCommandLine(ctx, "redis-url")) {
 		return u
 	}
-	if ctx.String("mq-type") != placement.CarrierRedis {
+	if carrier != placement.CarrierRedis {
 		return ""
 	}
 	return "redis://" + net.JoinHostPort(ctx.String("redis-host"), strconv.Itoa(ctx.Int("redis-port")))
 }
+
+// Idle returns a fault for each flag that was given and has no effect, because the flag
+// with which it acts is missing. A flag is idle at its default value too. Values of
+// DITASK_ variables are never idle: a profile may set them for all jobs.
+func Idle(ctx *urfave.Context) []error {
+	var faults []error
+	for _, rule := range []struct {
+		active bool
+		other  string
+		names  []string
+	}{
+		{ctx.Bool("auto-recover"), "--auto-recover", []string{"max-retries"}},
+		{ctx.Path("trace") != "", "--trace", []string{"trace-limit"}},
+		{ctx.String("nats-url") != "", "--nats-url", []string{"nats-creds", "nats-nkey"}},
+		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis", []string{"redis-host", "redis-port"}},
+	} {
+		for _, name := range rule.names {
+			if ctx.IsSet(name) && !rule.active {
+				faults = append(faults, fmt.Errorf("--%s: has no effect without %s: give both, or leave --%s out", name, rule.other, name))
+			}
+		}
+	}
+	return append(faults, twoServers(ctx)...)
+}
+
+// twoServers returns a fault for each flag that names a part of the Redis server where
+// its URL is given.
+func twoServers(ctx *urfave.Context) []error {
+	var faults []error
+	for _, name := range []string{"redis-host", "redis-port"} {
+		switch {
+		case ctx.String("redis-url") == "" || !ctx.IsSet(name):
+		case FromCommandLine(ctx, "redis-url"):
+			faults = append(faults, fmt.Errorf("--%s: --redis-url names the server: leave one of the two out", name))
+		default:
+			faults = append(faults, fmt.Errorf("--%s: %s names the server: unset it, or leave --%s out", name, VarRedisURL, name))
+		}
+	}
+	return faults
+}
+
+// VarRedisURL is the variable of --redis-url.
+const VarRedisURL = "DITASK_REDIS_URL"
 
 // Certs are the flags of certificates, for a job and for doctor.
 func Certs() []urfave.Flag {
@@ -115,6 +161,15 @@ func Certs() []urfave.Flag {
 		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
 		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
 	}
+}
+
+// Platform is the platform that --platform names; empty: none. The word k8s stands for
+// kubernetes.
+func Platform(ctx *urfave.Context) string {
+	if p := ctx.String("platform"); p != "k8s" {
+		return p
+	}
+	return "kubernetes"
 }
 
 // JSON is the flag of commands that print for people or for programs.
@@ -141,7 +196,12 @@ func Given(ctx *urfave.Context, leave ...string) []string {
 }
 
 // FromCommandLine reports whether a flag was given on the command line, and not
-// by its variable.
+// by its variable. A flag with the value of its variable counts as given by the variable.
 func FromCommandLine(ctx *urfave.Context, name string) bool {
-	return slices.Contains(ctx.LocalFlagNames(), name) && os.Getenv("DITASK_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))) != ctx.String(name)
+	variable := os.Getenv("DITASK_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+	value := ctx.String(name)
+	if on, err := strconv.ParseBool(variable); err == nil && (value == "true" || value == "false") {
+		variable = strconv.FormatBool(on) // a switch
+	}
+	return slices.Contains(ctx.LocalFlagNames(), name) && variable != value
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// shortToken is how many bytes a token has at least that cannot be guessed.
+// shortToken is the least number of bytes of a token that cannot be guessed.
 const shortToken = 16
 
-// cautions are what is allowed and yet worth a word: each once, at the start of a
-// job.
-func cautions(env control.Env, plan placement.Plan, auto bool) []string {
+// cautions returns a warning for each setting that is allowed but risky. They are
+// written once, at the start of a job.
+func cautions(env control.Env, plan placement.Plan) []string {
 	var out []string
-	open, tcp := "", false
+	open := ""
 	var addrs []string
 	for _, n := range plan.Local() {
 		addrs = append(append(addrs, n.Listen), n.Extern...)
@@ -30,19 +30,15 @@ func cautions(env control.Env, plan placement.Plan, auto bool) []string {
 		if err != nil {
 			continue // a node that does not listen
 		}
-		tcp = tcp || a.Scheme == "tcp"
 		if open == "" && a.Exposed() {
 			open = addr
 		}
 	}
 	if open != "" && env.TLSCert == "" {
-		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: whoever is on the way can read and change what nodes say; see ditask tls", open))
+		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send: see ditask tls", open))
 	}
 	if token, err := env.Secret(); err == nil && open != "" && len(token) < shortToken {
-		out = append(out, fmt.Sprintf("the token has %d bytes: whoever can reach a node can find it by trying; take %d random ones, or more", len(token), shortToken))
-	}
-	if auto && !tcp {
-		out = append(out, "--tls auto: the nodes meet over unix sockets, where TLS is not used and only you can come in; with --protocol tcp it is")
+		out = append(out, fmt.Sprintf("the token has %d bytes: anybody who can reach a node can guess it: give at least %d random ones", len(token), shortToken))
 	}
 	for _, f := range [][2]string{{"token-file", env.TokenFile}, {"tls-key", env.TLSKey}} {
 		if loose(f[1]) {

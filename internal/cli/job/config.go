@@ -49,9 +49,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 	if p := ctx.Int("redis-port"); p < 1 || p > 65535 {
 		faults = append(faults, fmt.Errorf("--redis-port %d: want a number from 1 to 65535", p))
 	}
-	if ctx.String("redis-url") != "" && (ctx.IsSet("redis-host") || ctx.IsSet("redis-port")) {
-		faults = append(faults, errors.New("--redis-url and --redis-host, --redis-port: give the URL or the others"))
-	}
+	faults = append(faults, flags.Idle(ctx)...)
 	if f.Workers < 1 {
 		faults = append(faults, fmt.Errorf("--parallel-workers %d: want at least 1", f.Workers))
 		f.Workers = 1
@@ -64,6 +62,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 		if f.Spec, err = readSpec(s); err != nil {
 			faults = append(faults, err)
 		}
+		faults = append(faults, overridden(ctx, f.Spec)...)
 	}
 	if name, err := os.Hostname(); err == nil {
 		f.Hostname = name
@@ -130,7 +129,7 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 		faults = append(faults, fmt.Errorf("--startup-interval %w", err))
 	}
 	if cfg.MaxRetries < 1 && cfg.Env.AutoRecover {
-		faults = append(faults, fmt.Errorf("--max-retries %d: want at least 1 with --auto-recover", cfg.MaxRetries))
+		faults = append(faults, fmt.Errorf("--max-retries %d: want at least 1", cfg.MaxRetries))
 	}
 	if cfg.Env.Grace <= 0 {
 		faults = append(faults, fmt.Errorf("--grace %v: want more than 0s", cfg.Env.Grace))

@@ -14,6 +14,7 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
+	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/metrics"
 )
@@ -36,17 +37,18 @@ func metricsAddress(ctx *urfave.Context) (string, error) {
 		host, port = "127.0.0.1", s
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return "", fmt.Errorf("--metrics-port %q: want a port, 0 for a free one, or ADDRESS:PORT", s)
+		return "", call.Usage("--metrics-port %q: want a port, 0 for a free one, or ADDRESS:PORT", s)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
 // listenMetrics binds the address, if there is one.
-func listenMetrics(addr string) (net.Listener, error) {
+func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", addr) //nolint:noctx // it ends at once
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-port: %w: choose another one, or 0 for a free one", err)
 	}

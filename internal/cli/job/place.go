@@ -15,6 +15,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
@@ -37,9 +38,11 @@ type place struct {
 // task of a Slurm step if the variables of one are set, or else as a pod among
 // others if those of one are, or else alone.
 func placeOf(ctx *urfave.Context) (place, error) {
-	platform := ctx.String("platform")
+	platform := flags.Platform(ctx)
 	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
 	switch {
+	case several && byTorchrun(platform):
+		return torchPlace(rank)
 	case several: // checkPlatform has a word on wrong ones
 		return place{site: sameHost(min(max(rank, 0), maxLocalRank))}, nil
 	case platform == "slurm":
@@ -54,6 +57,27 @@ func placeOf(ctx *urfave.Context) (place, error) {
 		return kubePlace(p, false)
 	}
 	return place{}, nil
+}
+
+// byTorchrun reports whether the variables of torchrun say where this launcher runs.
+// torch.distributed.launch gives --local_rank besides them.
+func byTorchrun(platform string) bool {
+	return (platform == "" || platform == "kubernetes") && slurm.Where(os.LookupEnv) != slurm.Task && kube.Where(os.LookupEnv) == kube.Torchrun
+}
+
+// torchPlace is the place that the variables of torchrun and --local_rank say.
+func torchPlace(rank int) (place, error) {
+	p, err := kubePlace(place{}, true)
+	if err != nil {
+		return place{}, err
+	}
+	value := os.Getenv(kube.VarTorchLocalRank)
+	if rank < 0 || rank > maxLocalRank || value != "" && rank != p.pod.Local {
+		return place{}, call.Usage("--local_rank %d: want the number that %s=%s gives, or leave --local_rank out", rank, kube.VarTorchLocalRank, value)
+	}
+	p.pod.Local = rank
+	p.site = p.pod.Site()
+	return p, nil
 }
 
 // kubePlace is the place that the variables of a pod say; asked is whether the
@@ -96,15 +120,15 @@ const maxLocalRank = 1023
 
 // checkPlatform says what is wrong with the flags that placeOf reads.
 func checkPlatform(ctx *urfave.Context) error {
-	platform := ctx.String("platform")
-	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
+	platform := flags.Platform(ctx)
+	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank") && !byTorchrun(platform)
 	switch {
 	case platform != "" && platform != "local" && platform != "slurm" && platform != "kubernetes":
 		return fmt.Errorf("--platform %q: want local, slurm or kubernetes", platform)
 	case several && platform == "kubernetes":
-		return errors.New("--local_rank: a pod's variables give it its number: leave it out with --platform kubernetes")
+		return errors.New("--local_rank: the variables of a pod give its number: leave --local_rank out with --platform kubernetes")
 	case several && platform == "slurm":
-		return errors.New("--local_rank: Slurm gives each task its number itself: leave it out with --platform slurm")
+		return errors.New("--local_rank: Slurm gives each task its number: leave --local_rank out with --platform slurm")
 	case several && (rank < 0 || rank > maxLocalRank):
 		return fmt.Errorf("--local_rank %d: want a number from 0 to %d", rank, maxLocalRank)
 	}

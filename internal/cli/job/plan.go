@@ -16,12 +16,12 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// PlanCommand is the command that prints who would run where.
+// PlanCommand is the command that prints which node would run where.
 func PlanCommand(of *call.Call) *urfave.Command {
-	return &urfave.Command{Name: "plan", Usage: "print who would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of}.plan}
+	return &urfave.Command{Name: "plan", Usage: "print which node would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of}.plan}
 }
 
-// plan prints who would run where.
+// plan prints which node would run where.
 func (c command) plan(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
@@ -38,6 +38,9 @@ func (c command) plan(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := idle(ctx, plan); err != nil {
+		return err
+	}
 	if ctx.Bool("json") {
 		return c.WriteJSON(plan)
 	}
@@ -47,15 +50,11 @@ func (c command) plan(ctx *urfave.Context) error {
 // writePlan prints a plan as a table. Nodes of other launchers have their host
 // in it.
 func writePlan(w io.Writer, plan placement.Plan) error {
-	nodes := strconv.Itoa(plan.Expected) + " nodes"
-	if plan.Expected == 0 {
-		nodes = "an unknown number of nodes"
-	}
-	if _, err := fmt.Fprintf(w, "job %s: %s, %s over %s\n", plan.Job, nodes, plan.Topology, plan.Carrier); err != nil {
+	if _, err := fmt.Fprintf(w, "job %s: %s, topology %s, over %s\n", plan.Job, nodes(plan.Expected), plan.Topology, sockets(plan)); err != nil {
 		return err
 	}
 	if plan.Bus != "" {
-		by := "a server that is there already"
+		by := "an external server"
 		if plan.BusListen != "" {
 			by = fmt.Sprintf("run by launcher %d", plan.BusRank)
 		}
@@ -80,7 +79,31 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 	return tw.Flush()
 }
 
-// dials says whom a node dials, by node id where there is one.
+// nodes is a number of nodes in words; 0 is not known.
+func nodes(n int) string {
+	switch n {
+	case 0:
+		return "an unknown number of nodes"
+	case 1:
+		return "1 node"
+	}
+	return strconv.Itoa(n) + " nodes"
+}
+
+// sockets is what carries the messages of a plan.
+func sockets(plan placement.Plan) string {
+	switch local := plan.Local(); {
+	case plan.Carrier == placement.CarrierNATS:
+		return "NATS"
+	case plan.Carrier == placement.CarrierRedis:
+		return "Redis"
+	case len(local) > 0 && strings.HasPrefix(local[0].Listen, "unix://"):
+		return "unix sockets"
+	}
+	return "tcp"
+}
+
+// dials returns the nodes that a node dials, by id, and the other addresses.
 func dials(n placement.Node) string {
 	var out []string
 	for _, id := range n.Dials {

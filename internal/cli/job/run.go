@@ -14,6 +14,7 @@ package job
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -26,7 +27,6 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
-	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/internal/cli/screen"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -55,30 +55,23 @@ func assign(ctx *urfave.Context) (a assignment, err error) {
 	if a.at, err = placeOf(ctx); err != nil {
 		return a, err
 	}
-	if a.cfg, err = configOf(ctx, &a.at); err != nil {
+	var faults [4]error
+	a.cfg, faults[0] = configOf(ctx, &a.at)
+	a.job, faults[1] = jobID(ctx, a.at)
+	a.plan, faults[2] = planOf(ctx, a.at.site, a.job, launch.RunDirPattern(a.job))
+	a.metrics, faults[3] = metricsAddress(ctx)
+	if err := errors.Join(faults[:]...); err != nil {
 		return a, err
 	}
-	if a.job, err = jobID(ctx, a.at); err != nil {
-		return a, err
-	}
-	if a.plan, err = planOf(ctx, a.at.site, a.job, launch.RunDirPattern(a.job)); err != nil {
-		return a, err
-	}
-	if err := joined(ctx, a.at, a.plan); err != nil {
-		return a, err
-	}
-	if a.metrics, err = metricsAddress(ctx); err != nil {
-		return a, call.UsageError{Err: err}
-	}
-	return a, nil
+	return a, errors.Join(idle(ctx, a.plan), joined(ctx, a.at, a.plan))
 }
 
 // caution says what is worth a word at the start, once for the whole job.
-func (c command) caution(ctx *urfave.Context, a assignment) {
+func (c command) caution(a assignment) {
 	if !a.at.first() {
 		return
 	}
-	texts := cautions(a.cfg.Env, a.plan, ctx.String("tls") == flags.TLSAuto)
+	texts := cautions(a.cfg.Env, a.plan)
 	if a.at.hint != "" {
 		texts = append(texts, a.at.hint)
 	}
@@ -98,7 +91,7 @@ func (c command) run(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	c.caution(ctx, a)
+	c.caution(a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if a.at.slurm != slurm.Outside {
@@ -130,6 +123,10 @@ func (c command) run(ctx *urfave.Context) error {
 	cfg.Signals, cfg.Env.Main = signals, prog.Main
 	cfg.Command = append([]string{prog.Path}, c.Args...)
 	if cfg.Watcher, err = watcher(); err != nil {
+		return err
+	}
+	note := func(text string) { c.Warn(cfg.Env.LogFormat, text) }
+	if err := call.UntilSignal(ctx.Context, signals, func(ctx context.Context) error { return preflight(ctx, cfg, note) }); err != nil {
 		return err
 	}
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
@@ -181,7 +178,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	if err != nil {
 		return err
 	}
-	listener, err := listenMetrics(metricsAddr)
+	listener, err := listenMetrics(context.Background(), metricsAddr)
 	if err != nil {
 		return err
 	}

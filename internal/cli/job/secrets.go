@@ -31,12 +31,9 @@ func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 		faults = append(faults, errors.New("--token and --token-file: give one of them"))
 	}
 	if _, err := env.Secret(); err != nil {
-		faults = append(faults, fmt.Errorf("--token-file: %w", err))
+		faults = append(faults, fmt.Errorf("%w: correct --token-file or %s", err, control.VarTokenFile))
 	}
 	faults = append(faults, checkTLS(ctx, env)...)
-	if ctx.String("nats-url") == "" && env.BusCreds+env.BusNKey != "" {
-		faults = append(faults, errors.New("--nats-creds and --nats-nkey: belong to --nats-url"))
-	}
 	if env.BusCreds != "" && env.BusNKey != "" {
 		faults = append(faults, errors.New("--nats-creds and --nats-nkey: give one of them"))
 	}
@@ -63,14 +60,19 @@ func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 // joined checks that a job of several launchers has an identity that they can
 // share: a random one would never match.
 func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
-	several := ctx.IsSet("local_rank")
+	hasToken := ctx.String("token") != "" || ctx.String("token-file") != ""
+	if ctx.IsSet("local_rank") && at.pod == nil && (ctx.String("job-id") == "" || !hasToken) {
+		return call.Usage("--local_rank %d: the launchers of one host need the same --job-id and --token (or --token-file): "+
+			"give both, or leave --local_rank out if this launcher is the only one", ctx.Int("local_rank"))
+	}
+	several := ctx.IsSet("local_rank") && at.pod == nil
 	for _, n := range plan.Local() {
 		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0 && (at.step == nil || plan.Expected == 0)
 	}
-	if several && (ctx.String("job-id") == "" || ctx.String("token") == "" && ctx.String("token-file") == "") {
+	if several && (ctx.String("job-id") == "" || !hasToken) {
 		return call.Usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	}
-	if at.pod != nil && at.pod.Size > 1 && ctx.String("token") == "" && ctx.String("token-file") == "" {
+	if at.pod != nil && at.pod.Size > 1 && !hasToken {
 		return call.Usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
 	}
 	if (several || at.launchers() > 1) && ctx.String("tls") == flags.TLSAuto {

@@ -270,10 +270,11 @@ func checkPods(ctx *urfave.Context) (faults []error) {
 	case bus == "" && kind == kindDIJob && ctx.IsSet("token-secret"):
 		fault("--token-secret: the operator makes a token for each dijob: leave it out")
 	}
+	faults = append(faults, flags.Idle(ctx)...)
 	if ctx.IsSet("local_rank") {
 		fault("--local_rank: a pod's variables give it its number")
 	}
-	if p := ctx.String("platform"); p != "" && p != "kubernetes" {
+	if p := flags.Platform(ctx); p != "" && p != "kubernetes" {
 		fault("--platform %q: want kubernetes, or leave it out", p)
 	}
 	if t := ctx.String("token"); t != "" && flags.FromCommandLine(ctx, "token") {

@@ -125,10 +125,11 @@ func checkScript(ctx *urfave.Context) error {
 	if s := ctx.String("signal"); s != "" && !regexp.MustCompile(`^(B:)?USR[12]@\d+$`).MatchString(s) {
 		faults = append(faults, fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 for the script alone: USR1 or USR2, and how many seconds before the end", s))
 	}
+	faults = append(faults, flags.Idle(ctx)...)
 	if ctx.IsSet("local_rank") {
 		faults = append(faults, errors.New("--local_rank: Slurm gives each task its number itself"))
 	}
-	if p := ctx.String("platform"); p != "" && p != "slurm" {
+	if p := flags.Platform(ctx); p != "" && p != "slurm" {
 		faults = append(faults, fmt.Errorf("--platform %q: want slurm, or leave it out", p))
 	}
 	if t := ctx.String("token"); t != "" && flags.FromCommandLine(ctx, "token") {
@@ -199,11 +200,7 @@ func (b *batch) slurmOptions(ctx *urfave.Context) {
 
 // jobOptions hands on the flags of the job that were given.
 func (b *batch) jobOptions(ctx *urfave.Context) {
-	leave := []string{"package", "dir", "platform", "token"}
-	if b.build != nil {
-		leave = append(leave, "main")
-	}
-	b.ditask = append(b.ditask, flags.Given(ctx, leave...)...)
+	b.ditask = append(b.ditask, flags.Given(ctx, "package", "dir", "platform", "token")...)
 }
 
 // text is the script.

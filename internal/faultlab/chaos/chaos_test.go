@@ -380,12 +380,12 @@ func (r *round) prepare() {
 		r.t.Fatal(err)
 	}
 	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big), fmt.Sprint(varJump, "=", r.jump), "GOTRACEBACK=all")
-	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--max-retries", "20", "--grace", "30s"}, r.carrier.flags...)
+	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--grace", "30s"}, r.carrier.flags...)
 	if r.star {
 		args = append(args, "--topology", "star")
 	}
 	if r.recover {
-		args = append(args, "--auto-recover")
+		args = append(args, "--auto-recover", "--max-retries", "20")
 	}
 	if r.full {
 		if err := syscall.Mount("none", logs, "tmpfs", 0, "size=16k"); err != nil {

@@ -1,0 +1,137 @@
+package flags_test
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/flags"
+)
+
+// parse returns the context of a command that has the flags of a job.
+func parse(t *testing.T, args ...string) *urfave.Context {
+	t.Helper()
+	var got *urfave.Context
+	app := &urfave.App{
+		Flags: flags.Job(), Writer: io.Discard, ErrWriter: io.Discard,
+		Action: func(ctx *urfave.Context) error { got = ctx; return nil },
+	}
+	if err := app.Run(append([]string{"ditask"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestIdleFlagsAreFaults(t *testing.T) {
+	const noServer = "has no effect without --mq-type redis: give both, or leave "
+	for _, c := range []struct{ args, env, want string }{
+		{"", "", ""},
+		{"--max-retries 3", "", "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
+		{"--max-retries -1", "", "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
+		{"--max-retries 5 --auto-recover=false", "", "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
+		{"--max-retries 5 --auto-recover", "", ""},
+		{"--trace-limit 256", "", "--trace-limit: has no effect without --trace: give both, or leave --trace-limit out"},
+		{"--trace-limit 1 --trace x", "", ""},
+		{"--nats-creds f", "", "--nats-creds: has no effect without --nats-url: give both, or leave --nats-creds out"},
+		{"--nats-nkey f --mq-type nats", "", "--nats-nkey: has no effect without --nats-url: give both, or leave --nats-nkey out"},
+		{"--nats-nkey f --nats-url nats://h:1", "", ""},
+		{"--redis-host 127.0.0.1", "", "--redis-host: " + noServer + "--redis-host out"},
+		{"--redis-host h --redis-port 6379 --mq-type nats", "", "--redis-host: " + noServer + "--redis-host out\n--redis-port: " + noServer + "--redis-port out"},
+		{"--redis-host h --redis-port 1 --mq-type redis", "", ""},
+		{"--redis-host h --redis-url redis://r", "", "--redis-host: --redis-url names the server: leave one of the two out"},
+		{"--redis-port 1", "redis://r", "--redis-port: DITASK_REDIS_URL names the server: unset it, or leave --redis-port out"},
+		{"--mq-type nats", "redis://r", ""},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Setenv(flags.VarRedisURL, c.env)
+			got := ""
+			if err := errors.Join(flags.Idle(parse(t, strings.Fields(c.args)...))...); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRedisServer(t *testing.T) {
+	for _, c := range []struct{ args, env, want string }{
+		{"", "", ""},
+		{"--redis-host h", "", ""},
+		{"--mq-type redis", "", "redis://127.0.0.1:6379"},
+		{"--mq-type redis --redis-host ::1 --redis-port 7", "", "redis://[::1]:7"},
+		{"--redis-url redis://r", "", "redis://r"},
+		{"--redis-url redis://r --mq-type redis", "redis://e", "redis://r"},
+		{"", "redis://e", "redis://e"},
+		{"--mq-type redis", "redis://e", "redis://e"},
+		// The command line wins over the variable; it does not contradict itself.
+		{"--mq-type nats", "redis://e", ""},
+		{"--mq-type mesh", "redis://e", ""},
+		{"--nats-url nats://h:1", "redis://e", ""},
+		{"--redis-url redis://r --mq-type nats", "", "redis://r"},
+	} {
+		t.Setenv(flags.VarRedisURL, c.env)
+		if got := flags.RedisServer(parse(t, strings.Fields(c.args)...)); got != c.want {
+			t.Errorf("%s, variable %q: %q, want %q", c.args, c.env, got, c.want)
+		}
+	}
+}
+
+func TestGivenAreArgumentsForAnotherLauncher(t *testing.T) {
+	t.Setenv("DITASK_SEED", "9")
+	ctx := parse(t, "-n", "3", "--auto-recover", "--resume=false", "--labels", "a,b", "--grace", "20s", "--package", "x", "--local-rank", "2")
+	got := flags.Given(ctx, "package")
+	want := []string{"--parallel-workers", "3", "--labels", "a,b", "--local_rank", "2", "--seed", "9", "--auto-recover=true", "--resume=false", "--grace", "20s"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if again := flags.Given(parse(t, got...), "package"); !slices.Equal(again, got) {
+		t.Errorf("read again: %q", again)
+	}
+}
+
+func TestFromCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args, env string
+		want      bool
+	}{
+		{"", "", false},
+		{"", "word", false},
+		{"--token other", "word", true},
+		{"--token word", "", true},
+	} {
+		t.Setenv("DITASK_TOKEN", c.env)
+		if got := flags.FromCommandLine(parse(t, strings.Fields(c.args)...), "token"); got != c.want {
+			t.Errorf("%q, variable %q: %v", c.args, c.env, got)
+		}
+	}
+	t.Setenv("DITASK_RESUME", "1")
+	if flags.FromCommandLine(parse(t), "resume") {
+		t.Error("DITASK_RESUME=1 counts as --resume")
+	}
+	if !flags.FromCommandLine(parse(t, "--resume=false"), "resume") {
+		t.Error("--resume=false counts as its variable")
+	}
+}
+
+func TestPlatformHasASecondName(t *testing.T) {
+	for in, want := range map[string]string{"": "", "k8s": "kubernetes", "kubernetes": "kubernetes", "slurm": "slurm", "moon": "moon"} {
+		if got := flags.Platform(parse(t, "--platform", in)); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+// Each command keeps its values in flags of its own.
+func TestFlagsAreMadeAnew(t *testing.T) {
+	parse(t, "--labels", "a", "-n", "4")
+	if ctx := parse(t); ctx.String("labels") != "" || ctx.Int("parallel-workers") != 1 || ctx.IsSet("labels") {
+		t.Errorf("labels %q, %d workers", ctx.String("labels"), ctx.Int("parallel-workers"))
+	}
+}
