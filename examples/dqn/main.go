@@ -38,7 +38,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 		t.Use(rl.Checkpoint(q, node.Dir()), rl.Log(rl.LogConfig{Terminal: os.Stdout}))
 	}
 	if node.Resume() && t.Has(rl.Learner) {
-		if _, err := rl.Resume(t, node.Dir(), q); err != nil {
+		if _, err := rl.Resume(t, node.Dir(), q, rl.ResumeConfig{Required: node.MustResume()}); err != nil {
 			return err
 		}
 	}

@@ -67,6 +67,9 @@ func assign(ctx *urfave.Context) (a assignment, err error) {
 	if err := joined(ctx, a.at, a.plan); err != nil {
 		return a, err
 	}
+	if a.cfg.Env.Dir, err = runFolder(ctx, a.at, a.plan); err != nil {
+		return a, err
+	}
 	if a.metrics, err = metricsAddress(ctx); err != nil {
 		return a, call.UsageError{Err: err}
 	}
@@ -99,6 +102,7 @@ func (c command) run(ctx *urfave.Context) error {
 		return err
 	}
 	c.caution(ctx, a)
+	c.sayResumed(ctx, a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if a.at.slurm != slurm.Outside {
@@ -119,6 +123,9 @@ func (c command) run(ctx *urfave.Context) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(runDir) }()
+	}
+	if err := clearFolder(ctx, a); err != nil {
+		return err
 	}
 	cfg := a.cfg
 	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {
