@@ -184,10 +184,14 @@ type trainer struct {
 }
 
 func newTrainer(seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
+	return newTrainerOn(quiet{task.Alone()}, seed, env, more...)
+}
+
+func newTrainerOn(node task.Node, seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
 	r := &trainer{
 		q:   tiny(seed),
 		buf: replay.New(replay.Config{Capacity: 200, Seed: seed}),
-		tk:  task.New[rl.Online](quiet{task.Alone()}),
+		tk:  task.New[rl.Online](node),
 	}
 	r.tk.Use(rl.Exchange(r.tk, r.q))
 	r.tk.Use(more...)
