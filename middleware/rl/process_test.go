@@ -104,6 +104,27 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
+// interrupt ends a job in the middle: in order, by SIGTERM to its launcher, or by SIGKILL
+// to all of its processes.
+func (l *launcher) interrupt(t *testing.T, r *running, inOrder bool) {
+	t.Helper()
+	if inOrder {
+		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		kill(t, r.cmd.Process.Pid)
+		for _, pid := range r.pids {
+			kill(t, pid)
+		}
+	}
+	var exit *exec.ExitError
+	if err := r.end(); !errors.As(err, &exit) || inOrder && exit.ExitCode() != 75 {
+		t.Fatalf("in order %v: %v\n%s", inOrder, err, r.log.String())
+	}
+	l.removeSockets(t)
+}
+
 // removeSockets removes what a launcher that was killed leaves.
 func (l *launcher) removeSockets(t *testing.T) {
 	t.Helper()
@@ -139,8 +160,8 @@ func (l *launcher) straight(ctx context.Context, t *testing.T) string {
 	return l.result(t, r, r.end())
 }
 
-// TestP4KilledLockstepJobGoesOnExactly kills all processes of a job at random moments,
-// and resumes it each time, until it is done.
+// TestP4KilledLockstepJobGoesOnExactly kills or preempts all processes of a job at
+// random moments, and resumes it each time, until it is done.
 func TestP4KilledLockstepJobGoesOnExactly(t *testing.T) {
 	l := newLauncher(t, 600)
 	ctx := within(t)
@@ -167,15 +188,7 @@ func TestP4KilledLockstepJobGoesOnExactly(t *testing.T) {
 				}
 				break
 			}
-			kill(t, r.cmd.Process.Pid)
-			for _, pid := range r.pids {
-				kill(t, pid)
-			}
-			var exit *exec.ExitError
-			if err := r.end(); !errors.As(err, &exit) {
-				t.Fatalf("%v\n%s", err, r.log.String())
-			}
-			l.removeSockets(t)
+			l.interrupt(t, r, rng.IntN(3) == 0)
 			moments = append(moments, at)
 		}
 	}
