@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"runtime/debug"
@@ -150,8 +149,9 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if !launched {
 		env.JobID, env.Nodes = "local", 1
 	}
-	if env.Dir == "" {
-		env.Dir = filepath.Join("runs", strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
+	run, err := ownFolder(&env, launched)
+	if err != nil {
+		return nil, err
 	}
 	if env.Replay != "" {
 		return newNode(env, nil, log), nil
@@ -160,7 +160,9 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 		if env.Trace != "" {
 			log.Warn("nothing is recorded: a lone node has no other to hear from")
 		}
-		return newNode(env, nil, log), nil
+		n := newNode(env, nil, log)
+		n.runID = run
+		return n, nil
 	}
 	rec, err := record(env, log)
 	if err != nil {

@@ -31,6 +31,9 @@ type Node struct {
 
 	claimed atomic.Bool // a task was made on it
 
+	runID string    // names the run in its folder, if the job's id does not
+	claim sync.Once // of the folder
+
 	began time.Time
 	ready chan struct{} // closed when the node is connected to those that it expects
 
@@ -77,14 +80,6 @@ func (n *Node) JobID() string { return n.env.JobID }
 // Attempt is 0 when the node is started for the first time, and counts its
 // restarts.
 func (n *Node) Attempt() int { return n.env.Attempt }
-
-// Resume says whether the node is to go on from its checkpoint: it was restarted,
-// or the job was started to resume.
-func (n *Node) Resume() bool { return n.env.Resume || n.env.Attempt > 0 }
-
-// Dir is the folder for what the job writes: checkpoints, metrics. It may not
-// exist yet.
-func (n *Node) Dir() string { return n.env.Dir }
 
 // JobSeed is the seed of the whole job.
 func (n *Node) JobSeed() uint64 { return uint64(n.env.Seed) } //nolint:gosec // any bits will do

@@ -27,7 +27,7 @@ func record(env control.Env, log *slog.Logger) (*recorder, error) {
 	}
 	rec, err := trace.Create(trace.Path(env.Trace, env.NodeID, env.Attempt), trace.Head{
 		Job: env.JobID, Node: env.NodeID, LocalID: env.LocalID, Nodes: env.Nodes, Topology: env.Topology, Labels: env.Labels,
-		Attempt: env.Attempt, Incarnation: env.Incarnation, Seed: env.Seed, Resume: env.Resume, Recover: env.AutoRecover,
+		Attempt: env.Attempt, Incarnation: env.Incarnation, Seed: env.Seed, Resume: env.Resume || env.Continue, Recover: env.AutoRecover,
 		Main: env.Main, Args: os.Args[1:],
 	}, int64(env.TraceLimit)<<20)
 	if err != nil {

@@ -25,7 +25,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 		Double: true, Dueling: true, NStep: 5, Tau: 0.01,
 	})
 	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
-	t.Use(rl.ExchangeContext(t), rl.ExchangeModel(t, q))
+	t.Use(rl.Exchange(t, q))
 	if t.Has(rl.Evaluator) {
 		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))
 	}
@@ -38,7 +38,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 		t.Use(rl.Checkpoint(q, node.Dir()), rl.Log(rl.LogConfig{Terminal: os.Stdout}))
 	}
 	if node.Resume() && t.Has(rl.Learner) {
-		if _, err := rl.Resume(t, node.Dir(), q); err != nil {
+		if _, err := rl.Resume(t, node.Dir(), q, rl.ResumeConfig{Required: node.MustResume()}); err != nil {
 			return err
 		}
 	}

@@ -17,15 +17,17 @@ import (
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/cli"
+	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// TestMain offers the scripts ditask, and testnode, a program without a
-// task that does as its arguments say.
+// TestMain offers the scripts ditask; testnode, a program without a task that does as
+// its arguments say; and runs, whose nodes write a checkpoint each.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"ditask":   func() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) },
 		"testnode": func() { os.Exit(testnode(os.Args[1:])) },
+		"runs":     func() { parallel.Main(writeRun) },
 	})
 }
 
@@ -38,6 +40,7 @@ func TestScripts(t *testing.T) {
 				if _, err := os.Stat(dir + "/testnode"); err == nil {
 					e.Setenv("TESTNODE", dir+"/testnode")
 					e.Setenv("DITASK", dir+"/ditask")
+					e.Setenv("RUNS", dir+"/runs")
 				}
 			}
 			home, err := os.UserHomeDir()

@@ -175,7 +175,7 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	}
 	env := control.Env{
 		JobID: head.Job, NodeID: head.Node, LocalID: head.LocalID, Nodes: head.Nodes, Topology: head.Topology, Labels: head.Labels,
-		Attempt: head.Attempt, Incarnation: head.Incarnation, Seed: head.Seed, Resume: head.Resume, AutoRecover: head.Recover,
+		Attempt: head.Attempt, Incarnation: head.Incarnation, Seed: head.Seed, Continue: head.Resume, AutoRecover: head.Recover,
 		Main: cmp.Or(ctx.String("main"), head.Main), Dir: ctx.Path("dir"), Replay: name, ReplayFast: ctx.Bool("fast"),
 	}
 	if ctx.Bool("print-env") {

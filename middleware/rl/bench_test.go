@@ -23,7 +23,7 @@ func BenchmarkStep(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 1})
 			tk := task.New[rl.Online](quiet{task.Alone()})
-			tk.Use(rl.ExchangeContext(tk), rl.ExchangeModel(tk, q),
+			tk.Use(rl.Exchange(tk, q),
 				rl.EpsGreedy(q, policies.Constant(0.1)), rl.Collect(q, envs.CartPole(8)))
 			if updates > 0 {
 				buf := replay.New(replay.Config{Capacity: 20_000})

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
@@ -26,21 +27,29 @@ const (
 // CheckpointConfig describes checkpoints. The zero value works.
 type CheckpointConfig struct {
 	EveryUpdates int // between checkpoints; 0 means 5,000
+	// Every is the time between checkpoints, after which the next step makes one;
+	// 0 means 30 s. Negative: updates alone count.
+	Every time.Duration
 	// Also is saved besides the policy, such as the replay buffer.
 	Also []policies.Saver
 }
 
-// Checkpoint saves q, the counters, and the environments and random numbers of
-// this node to dir every so many updates, and at the end of the run unless it
-// failed; and the best weights whenever they change.
+// Checkpoint saves q, the counters, the best weights, and the environments and random
+// numbers of this node to dir every so many updates, every so much time, and at the end
+// of the run unless it failed; and the best weights to a second file whenever they
+// change. In lockstep the environments and random numbers are those of all nodes.
+//
 // It comes last in the chain. A file is written beside the old one, synced and
 // renamed, so that one of both is whole whatever happens. The folder is made if
 // it is missing.
 func Checkpoint(q policies.Saver, dir string, cfg ...CheckpointConfig) task.Middleware[Online] {
-	k := &checkpoint{dir: dir, every: 5000, parts: []policies.Saver{q}}
+	k := &checkpoint{dir: dir, updates: 5000, interval: 30 * time.Second, parts: []policies.Saver{q}}
 	if len(cfg) > 0 {
 		if cfg[0].EveryUpdates > 0 {
-			k.every = cfg[0].EveryUpdates
+			k.updates = cfg[0].EveryUpdates
+		}
+		if cfg[0].Every != 0 {
+			k.interval = cfg[0].Every
 		}
 		k.parts = append(k.parts, cfg[0].Also...)
 	}
@@ -48,12 +57,15 @@ func Checkpoint(q policies.Saver, dir string, cfg ...CheckpointConfig) task.Midd
 }
 
 type checkpoint struct {
-	dir   string
-	every int
-	parts []policies.Saver
-	t     *task.Task[Online] // set in the first step
-	saved int                // updates at the last save
-	best  *Best              // the last one saved
+	dir      string
+	updates  int
+	interval time.Duration // negative: none
+	parts    []policies.Saver
+	t        *task.Task[Online] // set in the first step
+	saved    int                // updates at the last save
+	at       time.Time          // of the last save
+	best     *Best              // the last one saved
+	filed    *Best              // the best in its file, or nil: that of another run does not count
 }
 
 func (k *checkpoint) step(ctx context.Context, c *Online, next task.Next) error {
@@ -65,7 +77,8 @@ func (k *checkpoint) step(ctx context.Context, c *Online, next task.Next) error 
 	if err := next(ctx); err != nil {
 		return err
 	}
-	if c.Updates-k.saved >= k.every {
+	c.job.torn = false
+	if c.Updates-k.saved >= k.updates || k.interval > 0 && time.Since(k.at) >= k.interval {
 		if err := k.save(c); err != nil {
 			return onNode(k.t, err)
 		}
@@ -81,12 +94,22 @@ func (k *checkpoint) begin(c *Online) error {
 	if err := makeFolder(k.dir); err != nil {
 		return onNode(t, err)
 	}
-	k.t, k.saved, k.best = t, c.Updates, c.Best
+	k.t, k.saved, k.at = t, c.Updates, time.Now()
+	if c.job.resumed {
+		if k.filed, err = LoadBest(k.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return onNode(t, err)
+		}
+	}
 	t.OnFinish(func(_ context.Context, o task.Outcome) error {
 		if o.Kind == task.Failure {
 			return nil // the last good checkpoint stays
 		}
-		return errors.Join(k.save(t.Context()), k.saveBest(t.Context()))
+		c := t.Context()
+		if c.job.lockstep && c.job.torn {
+			t.Logger().Warn("the run ended in the middle of a step: the checkpoint before it stays", slog.Int("updates", k.saved))
+			return k.saveBest(c)
+		}
+		return errors.Join(k.save(c), k.saveBest(c))
 	})
 	return nil
 }
@@ -102,10 +125,7 @@ func makeFolder(dir string) error {
 		}
 	}
 	if err != nil {
-		if abs, e := filepath.Abs(dir); e == nil {
-			dir = abs
-		}
-		return fmt.Errorf("checkpoint folder %s: %w: choose one that can be written, with ditask --dir or DITASK_DIR", dir, err)
+		return fmt.Errorf("checkpoint folder %s: %w: choose one that can be written, with ditask --dir or DITASK_DIR", absolute(dir), err)
 	}
 	return nil
 }
@@ -117,14 +137,18 @@ func (k *checkpoint) save(c *Online) error {
 			return fmt.Errorf("checkpoint: %w", err)
 		}
 	}
-	if err := errors.Join(c.job.save(&a), putCounters(&a, c)); err != nil {
+	err := errors.Join(c.job.save(&a), putCounters(&a, c))
+	if c.Best != nil {
+		err = errors.Join(err, putBest(&a, c.Best))
+	}
+	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	path := filepath.Join(k.dir, CheckpointFile)
 	if err := writeArchive(path, &a); err != nil {
 		return err
 	}
-	k.saved = c.Updates
+	k.saved, k.at = c.Updates, time.Now()
 	k.t.Logger().Info("checkpoint", slog.String("file", path), slog.Int("updates", c.Updates), slog.Int("env_steps", c.EnvSteps))
 	return nil
 }
@@ -133,12 +157,15 @@ func (k *checkpoint) saveBest(c *Online) error {
 	if c.Best == k.best {
 		return nil
 	}
+	k.best = c.Best
+	if k.filed.better(c.Best) {
+		return nil // it was found after the checkpoint that this run goes on from
+	}
+	k.filed = c.Best
 	var a nn.Archive
-	a.Put("best", c.Best.Weights)
-	if err := putEvaluation(&a, c.Best.Evaluation); err != nil {
+	if err := putBest(&a, c.Best); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	k.best = c.Best
 	return writeArchive(filepath.Join(k.dir, BestFile), &a)
 }
 
@@ -162,8 +189,15 @@ func putCounters(a *nn.Archive, c *Online) error {
 	return err
 }
 
-func putEvaluation(a *nn.Archive, e Evaluation) error {
-	text, err := json.Marshal(e)
+// bestText is what an archive holds of a Best besides the weights.
+type bestText struct {
+	Evaluation
+	Reached bool `json:"reached,omitempty"`
+}
+
+func putBest(a *nn.Archive, b *Best) error {
+	text, err := json.Marshal(bestText{b.Evaluation, b.Reached})
+	a.Put("best", b.Weights)
 	a.SetText(evaluationKey, string(text))
 	return err
 }
@@ -200,73 +234,4 @@ func writeArchive(path string, a *nn.Archive) (err error) {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-func readArchive(path string) (*nn.Archive, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	a := new(nn.Archive)
-	if err := a.UnmarshalBinary(data); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return a, nil
-}
-
-// Resume takes over what Checkpoint saved to dir: the counters of t's context,
-// q, the parts that were saved besides, which must be the same, and, in the
-// first step, environments and random numbers. It comes after ExchangeContext
-// and before Run, on a chain that is assembled as the one that was saved. It
-// reports whether there was a checkpoint.
-//
-// A lone node then goes on to the bit as if it had not been interrupted, if the
-// replay buffer was saved too and the environments are envs.Snapshotter; those
-// that are not begin new episodes.
-func Resume(t *task.Task[Online], dir string, q policies.Saver, also ...policies.Saver) (bool, error) {
-	a, err := readArchive(filepath.Join(dir, CheckpointFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("resume: %w", err)
-	}
-	var n counters
-	if err := json.Unmarshal([]byte(a.Meta[countersKey]), &n); err != nil {
-		return false, fmt.Errorf("resume: counters: %w", err)
-	}
-	for _, p := range append([]policies.Saver{q}, also...) {
-		if err := p.Restore(a); err != nil {
-			return false, fmt.Errorf("resume: %w", err)
-		}
-	}
-	c := t.Context()
-	if c.job == nil {
-		return false, fmt.Errorf("resume: %w", errNoExchange)
-	}
-	c.job.resumed = a
-	c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Epsilon, n.Eval
-	c.Best, err = LoadBest(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("resume: %w", err)
-	}
-	return true, nil
-}
-
-// LoadBest reads the best weights that Checkpoint saved to dir. Without such a
-// file the error wraps fs.ErrNotExist.
-func LoadBest(dir string) (*Best, error) {
-	path := filepath.Join(dir, BestFile)
-	a, err := readArchive(path)
-	if err != nil {
-		return nil, err
-	}
-	b := new(Best)
-	if err := json.Unmarshal([]byte(a.Meta[evaluationKey]), &b.Evaluation); err != nil {
-		return nil, fmt.Errorf("read %s: evaluation: %w", path, err)
-	}
-	if b.Weights, err = a.State("best"); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return b, nil
 }

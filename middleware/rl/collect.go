@@ -59,6 +59,7 @@ func EpsGreedy(q Actor, epsilon policies.Schedule) task.Middleware[Online] {
 
 type explorer struct {
 	q      Actor
+	node   int
 	eps    float64
 	source *rand.PCG
 	rng    *rand.Rand
@@ -73,10 +74,14 @@ func (e *explorer) begin(c *Online) error {
 	if err != nil {
 		return err
 	}
-	e.source = rand.NewPCG(derive(e.q.Seed(), t.NodeID(), streamExplore), uint64(c.EnvSteps))
-	e.rng, e.choose = rand.New(e.source), e.act
-	_, err = c.join("explore", e)
-	return err
+	e.node, e.source, e.choose = t.NodeID(), new(rand.PCG), e.act
+	e.rng = rand.New(e.source)
+	return c.join("explore", e)
+}
+
+func (e *explorer) fresh(c *Online) error {
+	e.source.Seed(derive(e.q.Seed(), e.node, streamExplore), uint64(c.EnvSteps))
+	return nil
 }
 
 func (e *explorer) act(dst []int, obs []float32) error {
@@ -132,7 +137,8 @@ type collector struct {
 	times   int
 	nstep   *policies.NStep
 	out     Trajectory
-	started bool
+	joined  bool
+	node    int
 	obs     []float32 // before the step, copied
 	actions []int
 	action  []float32 // of one environment
@@ -148,8 +154,9 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	if err != nil {
 		return err
 	}
-	if !k.started {
-		if err := k.begin(t, c); err != nil {
+	if !k.joined {
+		k.joined, k.node = true, t.NodeID()
+		if err := c.join("collect", k); err != nil {
 			return err
 		}
 	}
@@ -157,6 +164,7 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	if act == nil {
 		act = k.q.Greedy
 	}
+	c.job.torn = true
 	k.out.Batch.Init(k.q.ObsDim(), 1)
 	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Epsilon: c.Epsilon}
 	for range k.times {
@@ -170,19 +178,20 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	return nil
 }
 
-// begin starts the first episodes, or goes on with those of a checkpoint.
-func (k *collector) begin(t *task.Task[Online], c *Online) error {
-	k.started = true
-	if resumed, err := c.join("collect", k); resumed || err != nil {
-		return err
-	}
+// fresh starts the first episodes.
+func (k *collector) fresh(c *Online) error {
 	// A run that is resumed without its environments is not to repeat the
 	// episodes that it began with.
-	obs, err := k.env.Reset(derive(k.q.Seed()+uint64(c.EnvSteps), t.NodeID(), streamTrain))
+	obs, err := k.env.Reset(derive(k.q.Seed()+uint64(c.EnvSteps), k.node, streamTrain))
 	if err != nil {
-		return onNode(t, err)
+		return onNode(c.job.t, err)
 	}
 	copy(k.obs, obs)
+	clear(k.done)
+	clear(k.running)
+	for i := range k.running {
+		k.nstep.Drop(i)
+	}
 	return nil
 }
 

@@ -57,21 +57,39 @@ type Online struct {
 	Stopped bool
 
 	act func(dst []int, obs []float32) error // chooses actions, set by EpsGreedy
-	job *job                                 // set by ExchangeContext, kept
+	job *job                                 // set by Exchange, kept
 }
 
-// Trajectory is what one step of a collector brought, or several joined.
+// Trajectory is what one step of a collector brought, or several joined. In lockstep
+// every node but the learner sends one in each turn, with the fields from Run on.
 type Trajectory struct {
-	Seq      uint64 // number among those of its sender, from 1
+	Seq      uint64 // number among those of its sender, from 1; in lockstep that of the turn
 	Collects int    // how many are joined; 0 has nothing to learn from
 	Batch    policies.Batch
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
 	Epsilon  float64
-	// Eval and Stopped are those of the context of an evaluator that goes in
-	// step with the learner.
-	Eval    Evaluation
-	Stopped bool
+
+	Run     uint64     // of the learner that it is for
+	Asks    bool       // the sender asks for its state; nothing else is in it
+	State   string     // of the sender, after it
+	Eval    Evaluation // the evaluator's newest
+	Best    *Best      // the evaluator's, if it has changed
+	Stopped bool       // as in Online
+}
+
+// Turn has the other nodes take one step in lockstep with the learner.
+type Turn struct {
+	Run      uint64 // differs between starts of the learner
+	Number   uint64 // of the turn in the run, from 0
+	EnvSteps int
+	Episodes int
+	Updates  int
+	Eval     Evaluation
+	Weights  nn.State
+	Nodes    []int    // nodes that begin this turn from States
+	States   []string // of Nodes, before the turn; empty: there is none
+	Best     *Best    // in the first turn, and with States
 }
 
 // collected makes tr part of what this step learns from.
@@ -124,6 +142,20 @@ type Evaluation struct {
 type Best struct {
 	Evaluation
 	Weights nn.State
+	// Reached says that the return reached EvalConfig.StopAt and was confirmed: the
+	// run ends with these weights.
+	Reached bool
+}
+
+// better reports whether b is to be kept in place of other, which is not nil.
+func (b *Best) better(other *Best) bool {
+	switch {
+	case b == nil || other.Reached:
+		return false
+	case b.Reached:
+		return true
+	}
+	return b.Mean > other.Mean
 }
 
 // The events between nodes.
@@ -133,6 +165,7 @@ var (
 	Progressed  = task.NewEvent[Progress]("rl.progress", task.Latest())
 	Evaluated   = task.NewEvent[Evaluation]("rl.evaluation")
 	BestFound   = task.NewEvent[Best]("rl.best", task.Latest())
+	Turns       = task.NewEvent[Turn]("rl.turn", task.Latest())
 )
 
 // alone says that no other node takes part.

@@ -2,7 +2,7 @@
 // evaluating, what passes between the nodes that do so, checkpoints and logs.
 //
 //	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
-//	t.Use(rl.ExchangeContext(t), rl.ExchangeModel(t, q))
+//	t.Use(rl.Exchange(t, q))
 //	if t.Has(rl.Evaluator) {
 //		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))
 //	}
@@ -14,25 +14,31 @@
 //	}
 //	err := t.Run(ctx)
 //
-// [ExchangeContext] comes first: the others reach the task through it, and say so
+// [Exchange] comes first: the others reach the task through it, and return an error
 // if it is missing. A lone node has all roles and does everything in turn.
 //
 // # What passes between nodes
 //
-// A collector sends what it collected in a step to the learner as one
-// [Trajectory]. The learner takes one a step, waits when there is none, and
-// tells everybody its [Progress]; a collector that is [Ahead] of what the learner
-// has taken waits. So with any number of collectors there are as many updates
-// for each env step as on a lone node. The learner publishes its weights as a
-// [Weights] event of which the newest wins; the others install it before they
-// act. The evaluator tells its results as [Evaluation], with the weights of the
-// best.
+// The learner publishes its counters as [Progress] and its weights as [Weights] before
+// it waits for anything, and after its steps; the newest win. A collector installs them
+// before it acts, and sends what it collected in a step to the learner as one
+// [Trajectory]. The learner takes one a step, and waits when there is none; a collector
+// that is [Ahead] of what the learner has taken waits. So with any number of collectors
+// there are as many updates for each env step as on a lone node. The evaluator sends its
+// results as [Evaluation], with the weights of the best.
+//
+// In lockstep, see [ExchangeConfig], one [Turn] carries counters and weights to all
+// nodes, each of which answers with one [Trajectory] and its state.
 //
 // # Determinism
 //
 // A lone node computes the same numbers with the same seeds, and goes on with
 // them after [Resume]. With several nodes the order in which transitions arrive
-// depends on time, unless they go in step: see [ExchangeConfig].
+// depends on time, unless they go in lockstep. Then the job computes the same numbers
+// too, and goes on with them after an interruption: the learner's checkpoint holds the
+// states of all nodes after the same step. A node that is restarted in a job that
+// recovers gets its state from the learner; when the learner is restarted, all nodes go
+// back to its checkpoint.
 //
 // # Errors
 //

@@ -61,7 +61,7 @@ func Evaluate(q evaluable, env envs.VectorEnv[int], cfg EvalConfig) task.Middlew
 	if err != nil {
 		panic(err.Error())
 	}
-	e := &evaluate{q: q, env: env, cfg: cfg, last: -1}
+	e := &evaluate{q: q, env: env, cfg: cfg}
 	return task.Step(func(ctx context.Context, c *Online) error { return e.step(ctx, c) })
 }
 
@@ -69,8 +69,9 @@ type evaluate struct {
 	q       evaluable
 	env     envs.VectorEnv[int]
 	cfg     EvalConfig
+	joined  bool
 	seeded  bool
-	last    int // env steps at the last evaluation, or -1
+	last    int // env steps at the last evaluation
 	actions []int
 	obs     []float32
 	quota   []int
@@ -84,50 +85,94 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 	if err != nil {
 		return err
 	}
-	if e.last < 0 {
-		e.last = c.Eval.EnvSteps
-		if e.seeded, err = c.join("evaluate", e); err != nil {
+	if !e.joined {
+		e.joined = true
+		if err := c.join("evaluate", e); err != nil {
 			return err
 		}
 	}
 	if c.EnvSteps-e.last < e.cfg.EverySteps {
 		return nil
 	}
+	return e.whole(ctx, func() error { return e.measure(ctx, t, c) })
+}
+
+// whole calls do. If that is cut short, the environments are as before, so that a
+// resumed run makes this evaluation from its beginning.
+func (e *evaluate) whole(ctx context.Context, do func() error) error {
+	before, err := e.snapshot()
+	if err != nil && !errors.Is(err, envs.ErrNoSnapshot) {
+		return err
+	}
+	saved := err == nil
+	err = do()
+	if err == nil || ctx.Err() == nil || !saved {
+		return err
+	}
+	return errors.Join(err, e.putBack(before))
+}
+
+// measure evaluates the policy and takes down the result.
+func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online) error {
 	e.last = c.EnvSteps
 	result, err := e.run(ctx, t, c, e.cfg.Episodes)
 	if err != nil {
 		return err
 	}
+	stopped := false
 	reached := func() bool { return e.cfg.StopAt != 0 && result.Mean >= e.cfg.StopAt }
 	if reached() {
 		if result, err = e.run(ctx, t, c, e.cfg.Confirm); err != nil {
 			return err
 		}
-		c.Stopped = reached()
+		stopped = reached()
 	}
 	c.Eval = result
-	if c.Stopped || c.Best == nil || result.Mean > c.Best.Mean {
-		c.Best = &Best{Evaluation: result, Weights: e.q.Weights()}
+	if stopped || c.Best == nil || result.Mean > c.Best.Mean {
+		c.Best = &Best{Evaluation: result, Weights: e.q.Weights(), Reached: stopped}
 	}
-	if c.Stopped && !c.inStep() { // in step, it is the learner that ends the run
+	c.Stopped = c.Stopped || stopped
+	if stopped && !c.inLockstep() { // in lockstep the learner ends the run
 		t.Finish(fmt.Sprintf("mean return %.1f over %d episodes reached %v", result.Mean, result.Episodes, e.cfg.StopAt))
 	}
 	return nil
 }
 
-func (e *evaluate) state() (any, error) {
-	if !e.seeded {
-		return nil, envs.ErrNoSnapshot // nothing to hold yet
+// evaluateState is what a checkpoint holds of an evaluation.
+type evaluateState struct {
+	Env  []byte // nil before the first
+	Last int
+}
+
+func (e *evaluate) fresh(c *Online) error {
+	e.seeded, e.last = false, c.Eval.EnvSteps
+	return nil
+}
+
+func (e *evaluate) state() (any, error) { return e.snapshot() }
+
+func (e *evaluate) snapshot() (s evaluateState, err error) {
+	s.Last = e.last
+	if e.seeded {
+		s.Env, err = snapshot(e.env)
 	}
-	return snapshot(e.env)
+	return s, err
 }
 
 func (e *evaluate) resume(text []byte) error {
-	var state []byte
-	if err := json.Unmarshal(text, &state); err != nil {
+	var s evaluateState
+	if err := json.Unmarshal(text, &s); err != nil { //nolint:musttag // written and read back by the fields' own names
 		return err
 	}
-	return putBack(e.env, state)
+	return e.putBack(s)
+}
+
+func (e *evaluate) putBack(s evaluateState) error {
+	e.last, e.seeded = s.Last, s.Env != nil
+	if s.Env == nil {
+		return nil
+	}
+	return putBack(e.env, s.Env)
 }
 
 func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, episodes int) (Evaluation, error) {

@@ -55,7 +55,7 @@ func memberOf(node task.Node, n int, stopAt float64) *member {
 	m := &member{node: node, q: tiny(1)}
 	m.seen = &observed{Node: m.node}
 	m.tk = task.New[rl.Online](m.seen, rl.Roles(n)...)
-	m.tk.Use(rl.ExchangeContext(m.tk), rl.ExchangeModel(m.tk, m.q, rl.ModelConfig{EveryUpdates: 2}))
+	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{EveryUpdates: 2}))
 	if m.tk.Has(rl.Evaluator) {
 		m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
 	}
@@ -83,7 +83,7 @@ func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
 			m := &member{node: made[i]}
 			m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 2})
 			m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-			m.tk.Use(rl.ExchangeContext(m.tk, rl.ExchangeConfig{Synchronous: nodes}), rl.ExchangeModel(m.tk, m.q))
+			m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
 			if m.tk.Has(rl.Evaluator) {
 				m.tk.Use(rl.Evaluate(m.q, envs.CartPole(2), rl.EvalConfig{EverySteps: 200, Episodes: 2, StopAt: stopAt, Confirm: 3}))
 			}
@@ -318,13 +318,13 @@ func TestP7NonFiniteWeightsAreNotPublished(t *testing.T) {
 	defer func() { _ = release() }()
 	learner := task.New[rl.Online](nodes[0], task.ByID(rl.Learner, rl.Collector))
 	collector := task.New[rl.Online](nodes[1], task.ByID(rl.Learner, rl.Collector))
-	learner.Use(rl.ExchangeContext(learner), rl.ExchangeModel(learner, broken{}))
+	learner.Use(rl.Exchange(learner, broken{}))
 	heard := 0
 	rl.Weights.On(collector, func(context.Context, nn.State) error {
 		heard++
 		return nil
 	})
-	collector.Use(rl.ExchangeContext(collector), task.Step(func(_ context.Context, c *rl.Online) error {
+	collector.Use(rl.Exchange(collector, tiny(1)), task.Step(func(_ context.Context, c *rl.Online) error {
 		c.Collected = new(rl.Trajectory)
 		return nil
 	}))

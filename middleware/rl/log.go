@@ -40,7 +40,7 @@ var columns = []string{
 }
 
 // Log writes a row of metrics every so many env steps, after each evaluation,
-// and at the end of the run. It may stand anywhere after ExchangeContext: it
+// and at the end of the run. It may stand anywhere after Exchange: it
 // looks at the step when that is over.
 func Log(cfg LogConfig) task.Middleware[Online] {
 	if cfg.EverySteps <= 0 {

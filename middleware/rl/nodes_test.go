@@ -41,14 +41,15 @@ func crash(t *testing.T, node task.Node) {
 	}
 }
 
-// restartable makes node id of a job of n on sockets in dir. Node 0 can be made again
-// when it has crashed: it dials the others, who take it for one that has left.
+// restartable makes node id of a job of n on sockets in dir. A node can be made again
+// when it has crashed, as a new incarnation: it then dials all others, which take it
+// for one that has left.
 func restartable(t *testing.T, dir string, n, id int, incarnation uint64) *parallel.Node {
 	t.Helper()
 	addr := func(id int) string { return "unix://" + filepath.Join(dir, fmt.Sprint(id)) }
 	env := control.Env{JobID: "j", Token: "secret", NodeID: id, Nodes: n, Listen: addr(id), Incarnation: incarnation, AutoRecover: true}
-	for k := 1; k < n; k++ {
-		if id == 0 || k < id {
+	for k := range n {
+		if k != id && (incarnation > 1 || k > 0 && (id == 0 || k < id)) {
 			env.Attach = append(env.Attach, addr(k))
 		}
 	}

@@ -114,7 +114,7 @@ func TestP1CollectGivesTheSameTransitionsInEveryMode(t *testing.T) {
 					tk := task.New[rl.Online](quiet{task.Alone()})
 					var got []row
 					episodes, envSteps := 0, 0
-					tk.Use(rl.ExchangeContext(tk), rl.Collect(q, walks(mode, &walk{length: 2, cut: cut})),
+					tk.Use(rl.Exchange(tk, tiny(1)), rl.Collect(q, walks(mode, &walk{length: 2, cut: cut})),
 						task.Step(func(_ context.Context, c *rl.Online) error {
 							b := &c.Collected.Batch
 							for i := range b.Len() {
@@ -160,7 +160,7 @@ func TestP9EvaluationSpreadsItsQuota(t *testing.T) {
 		// Returns are the lengths; without a quota the short ones would count more.
 		env := walks(mode, &walk{length: 1}, &walk{length: 10}, &walk{length: 100}, &walk{length: 9})
 		tk := task.New[rl.Online](quiet{task.Alone()})
-		tk.Use(rl.ExchangeContext(tk), task.Step(func(_ context.Context, c *rl.Online) error {
+		tk.Use(rl.Exchange(tk, tiny(1)), task.Step(func(_ context.Context, c *rl.Online) error {
 			c.EnvSteps += 50
 			return nil
 		}), rl.Evaluate(tiny(1), env, rl.EvalConfig{EverySteps: 100, Episodes: 9}))
@@ -184,12 +184,16 @@ type trainer struct {
 }
 
 func newTrainer(seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
+	return newTrainerOn(quiet{task.Alone()}, seed, env, more...)
+}
+
+func newTrainerOn(node task.Node, seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
 	r := &trainer{
 		q:   tiny(seed),
 		buf: replay.New(replay.Config{Capacity: 200, Seed: seed}),
-		tk:  task.New[rl.Online](quiet{task.Alone()}),
+		tk:  task.New[rl.Online](node),
 	}
-	r.tk.Use(rl.ExchangeContext(r.tk), rl.ExchangeModel(r.tk, r.q))
+	r.tk.Use(rl.Exchange(r.tk, r.q))
 	r.tk.Use(more...)
 	r.tk.Use(rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 100)), rl.Collect(r.q, env),
 		rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 16, StartAt: 20, UpdatesPerCollect: 2}))
@@ -223,7 +227,7 @@ func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	tk.Use(rl.ExchangeContext(tk), rl.ExchangeModel(tk, q),
+	tk.Use(rl.Exchange(tk, q),
 		rl.Evaluate(q, walks(envs.SameStep, eval), rl.EvalConfig{EverySteps: 20, Episodes: 2, StopAt: 25, Confirm: 7}),
 		rl.EpsGreedy(q, policies.Constant(0.1)), rl.Collect(q, walks(envs.NextStep, &walk{length: 5})),
 		rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 4, StartAt: 4}), rl.Checkpoint(q, dir))
@@ -307,7 +311,7 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 		node := &observed{Node: quiet{task.Alone()}}
 		tk := task.New[rl.Online](node)
 		var seen rl.Lag
-		tk.Use(rl.ExchangeContext(tk), func(ctx context.Context, c *rl.Online, next task.Next) error {
+		tk.Use(rl.Exchange(tk, tiny(1)), func(ctx context.Context, c *rl.Online, next task.Next) error {
 			c.Updates = 100
 			c.Collected = new(rl.Trajectory)
 			c.Collected.Batch.Init(1, 1)
@@ -330,7 +334,7 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 	}
 }
 
-func TestMiddlewareNeedExchangeContext(t *testing.T) {
+func TestMiddlewareNeedExchange(t *testing.T) {
 	q := tiny(1)
 	buf := replay.New(replay.Config{Capacity: 10})
 	env := func() envs.VectorEnv[int] { return walks(envs.NextStep, &walk{length: 5}) }
@@ -341,7 +345,7 @@ func TestMiddlewareNeedExchangeContext(t *testing.T) {
 	} {
 		tk := task.New[rl.Online](quiet{task.Alone()})
 		tk.Use(m)
-		if err := tk.Run(t.Context(), task.MaxSteps(1)); err == nil || !strings.Contains(err.Error(), "rl.ExchangeContext must come first") {
+		if err := tk.Run(t.Context(), task.MaxSteps(1)); err == nil || !strings.Contains(err.Error(), "rl.Exchange must come first") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -375,7 +379,7 @@ func TestP3SameSeedSameFiles(t *testing.T) {
 		buf := replay.New(replay.Config{Capacity: 500, Seed: seed})
 		var table, lines bytes.Buffer
 		tk := task.New[rl.Online](quiet{task.Alone()})
-		tk.Use(rl.ExchangeContext(tk), rl.ExchangeModel(tk, q),
+		tk.Use(rl.Exchange(tk, q),
 			rl.Log(rl.LogConfig{EverySteps: 200, CSV: &table, JSON: &lines, Untimed: true}),
 			rl.Evaluate(q, envs.CartPole(3), rl.EvalConfig{EverySteps: 500}),
 			rl.EpsGreedy(q, policies.Linear(1, 0.1, 1000)), rl.Collect(q, envs.CartPole(4)),
@@ -447,7 +451,7 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 				buf: replay.New(replay.Config{Capacity: 500, Seed: seed}),
 				tk:  task.New[rl.Online](quiet{task.Alone()}),
 			}
-			r.tk.Use(rl.ExchangeContext(r.tk), rl.ExchangeModel(r.tk, r.q),
+			r.tk.Use(rl.Exchange(r.tk, r.q),
 				rl.Evaluate(r.q, envs.CartPole(3, mode), rl.EvalConfig{EverySteps: 200, Episodes: 4}),
 				rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 1000)), rl.Collect(r.q, envs.CartPole(4, mode)),
 				rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 32, StartAt: 100}))
@@ -465,7 +469,7 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 		dir := t.TempDir()
 		run(build(1), 137, dir)
 		second := build(1)
-		if found, err := rl.Resume(second.tk, dir, second.q, second.buf); !found || err != nil {
+		if found, err := rl.Resume(second.tk, dir, second.q, rl.ResumeConfig{Also: []policies.Saver{second.buf}}); !found || err != nil {
 			t.Fatal(found, err)
 		}
 		if got := run(second, 163, dir); got != want {
@@ -502,14 +506,14 @@ func TestMiddlewareIsCalledWhatTheUserCallsIt(t *testing.T) {
 	env := walks(envs.SameStep, &walk{length: 5})
 	buf := replay.New(replay.Config{Capacity: 10})
 	tk.Use(
-		rl.ExchangeContext(tk), rl.ExchangeModel(tk, r.q), rl.Evaluate(r.q, env, rl.EvalConfig{}),
+		rl.Exchange(tk, r.q), rl.Evaluate(r.q, env, rl.EvalConfig{}),
 		rl.EpsGreedy(r.q, policies.Linear(1, 0, 200)), rl.Collect(r.q, env), rl.Push(buf), rl.Learn(r.q, buf, rl.LearnConfig{Batch: 1}),
 		rl.Checkpoint(r.q, t.TempDir()), rl.Log(rl.LogConfig{}),
 	)
 	if err := tk.Run(t.Context(), task.MaxSteps(0)); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"rl.ExchangeContext", "rl.ExchangeModel", "rl.Evaluate", "rl.EpsGreedy", "rl.Collect", "rl.Push", "rl.Learn", "rl.Checkpoint", "rl.Log"}
+	want := []string{"rl.Exchange", "rl.Evaluate", "rl.EpsGreedy", "rl.Collect", "rl.Push", "rl.Learn", "rl.Checkpoint", "rl.Log"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -531,11 +535,11 @@ func TestResumeNeedsTheSameParts(t *testing.T) {
 		t.Errorf("%d env steps, %v; want 40", again.tk.Context().EnvSteps, err)
 	}
 	other := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	if _, err := rl.Resume(other.tk, dir, other.q, other.buf); err == nil || !strings.Contains(err.Error(), "replay/version is missing") {
+	if _, err := rl.Resume(other.tk, dir, other.q, rl.ResumeConfig{Also: []policies.Saver{other.buf}}); err == nil || !strings.Contains(err.Error(), "replay/version is missing") {
 		t.Errorf("a part that was not saved: %v", err)
 	}
-	if _, err := rl.Resume(task.New[rl.Online](quiet{task.Alone()}), dir, other.q); err == nil || !strings.Contains(err.Error(), "ExchangeContext") {
-		t.Errorf("without ExchangeContext: %v", err)
+	if _, err := rl.Resume(task.New[rl.Online](quiet{task.Alone()}), dir, other.q); err == nil || !strings.Contains(err.Error(), "rl.Exchange") {
+		t.Errorf("without Exchange: %v", err)
 	}
 }
 

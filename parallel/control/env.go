@@ -34,6 +34,8 @@ const (
 	VarRetries     = "DITASK_RETRIES"
 	VarFarewell    = "DITASK_FAREWELL"
 	VarResume      = "DITASK_RESUME"
+	VarContinue    = "DITASK_CONTINUE"
+	VarOverwrite   = "DITASK_OVERWRITE"
 	VarGrace       = "DITASK_GRACE"
 	VarJoinTimeout = "DITASK_JOIN_TIMEOUT"
 	VarPeerTimeout = "DITASK_PEER_TIMEOUT"
@@ -82,7 +84,9 @@ type Env struct {
 	AutoRecover bool          // a node that crashes is started again
 	Retries     int           // how often this one still is
 	Farewell    string        // this node has failed for the last time, so: it tells the job, and does nothing else
-	Resume      bool          // the job goes on from its checkpoints
+	Resume      bool          // the user asked to go on from the job's checkpoints, which must exist
+	Continue    bool          // the job may have run before: it goes on from its checkpoints if there are any
+	Overwrite   bool          // the run may replace the one in Dir; for a node without a launcher
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
 	JoinTimeout time.Duration // how long nodes wait for each other at the start; 0: a minute
 	PeerTimeout time.Duration // how long a node may be out of reach before others give it up; 0: 8 s
@@ -141,6 +145,8 @@ func variables() []variable {
 		number(VarRetries, 0, false, func(e *Env) *int { return &e.Retries }),
 		text(VarFarewell, func(e *Env) *string { return &e.Farewell }),
 		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
+		mark(VarContinue, func(e *Env) *bool { return &e.Continue }),
+		mark(VarOverwrite, func(e *Env) *bool { return &e.Overwrite }),
 		duration(VarGrace, func(e *Env) *time.Duration { return &e.Grace }),
 		duration(VarJoinTimeout, func(e *Env) *time.Duration { return &e.JoinTimeout }),
 		duration(VarPeerTimeout, func(e *Env) *time.Duration { return &e.PeerTimeout }),

@@ -70,14 +70,15 @@ func Job() []urfave.Flag {
 		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
 
 		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
-		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the job's checkpoints", EnvVars: []string{control.VarResume}},
+		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the checkpoint in --dir, or in that of the program's newest run", EnvVars: []string{control.VarResume}},
+		&urfave.BoolFlag{Category: groupLife, Name: "overwrite", Usage: "replace the run that --dir holds: its checkpoints are removed", EnvVars: []string{control.VarOverwrite}},
 		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
 		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time between telling nodes to end and killing them"},
 		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
 		&urfave.DurationFlag{Category: groupLife, Name: "peer-timeout", Value: 8 * time.Second, Usage: "how long a node may be silent or out of reach before the others go on without it; its launcher kills it 2s later"},
 		Text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
 
-		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the job writes, such as checkpoints"},
+		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the run writes, such as checkpoints (default: a new one, runs/PROGRAM/TIME-JOB)"},
 		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
 		Text(groupOut, "log-format", "text", "format of the log: text or json"),
 		&urfave.PathFlag{Category: groupOut, Name: "trace", Usage: "`FOLDER` to record in what events each node sends and receives: see ditask trace"},

@@ -155,9 +155,7 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 		}
 	}
 	cfg.Replaced = at.pod != nil
-	if at.restarts > 0 && !ctx.IsSet("resume") {
-		cfg.Env.Resume = true
-	}
+	cfg.Env.Continue = at.again() && !ctx.IsSet("resume")
 	if at.step != nil {
 		cfg.Processors = at.step.CPUs
 	}

@@ -63,7 +63,11 @@ func assign(ctx *urfave.Context) (a assignment, err error) {
 	if err := errors.Join(faults[:]...); err != nil {
 		return a, err
 	}
-	return a, errors.Join(idle(ctx, a.plan), joined(ctx, a.at, a.plan))
+	if err := errors.Join(idle(ctx, a.plan), joined(ctx, a.at, a.plan)); err != nil {
+		return a, err
+	}
+	a.cfg.Env.Dir, err = runFolder(ctx, a.at, a.plan)
+	return a, err
 }
 
 // caution says what is worth a word at the start, once for the whole job.
@@ -92,6 +96,7 @@ func (c command) run(ctx *urfave.Context) error {
 		return err
 	}
 	c.caution(a)
+	c.sayResumed(ctx, a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if a.at.slurm != slurm.Outside {
@@ -115,6 +120,9 @@ func (c command) run(ctx *urfave.Context) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(runDir) }()
+	}
+	if err := clearFolder(ctx, a); err != nil {
+		return err
 	}
 	cfg := a.cfg
 	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {

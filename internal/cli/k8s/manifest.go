@@ -495,8 +495,8 @@ func nodeArgs(ctx *urfave.Context, m *manifest) []string {
 	args := []string{
 		"--package", cmp.Or(ctx.String("package"), "/program"), "--platform", "kubernetes", "--dir", cmp.Or(ctx.Path("dir"), "/data/"+m.Name),
 	}
-	if !flags.FromCommandLine(ctx, "resume") {
-		args = append(args, "--resume="+fmt.Sprint(m.Volume != ""))
+	if m.Volume == "" && !flags.FromCommandLine(ctx, "resume") {
+		args = append(args, "--resume=false") // with a volume, pods go on from what is there
 	}
 	args = literal(append(args, flags.Given(ctx, "package", "dir", "platform", "token")...))
 	token := "$(" + m.TokenVar + ")"

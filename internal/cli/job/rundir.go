@@ -1,0 +1,88 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/parallel/placement"
+	"github.com/ditask/ditask/parallel/rundir"
+)
+
+// again reports whether the platform may start this job more than once: Slurm has
+// requeued it, or pods are made again.
+func (p place) again() bool {
+	return p.restarts > 0 || p.pod != nil || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
+
+// runFolder chooses the folder of the run, the same on all launchers of the job. The
+// launcher of node 0 refuses a folder that holds another run.
+func runFolder(ctx *urfave.Context, at place, plan placement.Plan) (string, error) {
+	local := plan.Local()
+	decides := slices.ContainsFunc(local, func(n placement.Node) bool { return n.ID == 0 })
+	r := rundir.Request{
+		Dir: ctx.Path("dir"), Program: programName(ctx.String("package")), Job: plan.Job, Now: time.Now(),
+		Derived:   at.step != nil || at.pod != nil || plan.Expected != len(local),
+		Resume:    ctx.Bool("resume"),
+		Overwrite: ctx.Bool("overwrite"),
+		Continued: !decides || at.again(),
+	}
+	if at.step != nil { // a requeued job writes where it has written before
+		step := *at.step
+		step.Restarts = 0
+		r.Job = step.Job()
+	}
+	if r.Overwrite && at.restarts == 0 && at.again() {
+		return "", call.Usage("--overwrite: a pod that is made again would remove its own checkpoints: give another --dir")
+	}
+	dir, err := rundir.Choose(r)
+	if err != nil {
+		return "", call.UsageError{Err: err}
+	}
+	return filepath.Abs(dir)
+}
+
+// clearFolder removes the run that --overwrite replaces; a requeued job keeps its own.
+func clearFolder(ctx *urfave.Context, a assignment) error {
+	if !ctx.Bool("overwrite") || a.at.again() || !slices.ContainsFunc(a.plan.Local(), func(n placement.Node) bool { return n.ID == 0 }) {
+		return nil
+	}
+	return rundir.Clear(a.cfg.Env.Dir)
+}
+
+// sayResumed writes which run is resumed, if the user did not say.
+func (c command) sayResumed(ctx *urfave.Context, a assignment) {
+	if !a.cfg.Env.Resume || ctx.Path("dir") != "" || !a.at.first() {
+		return
+	}
+	line := "ditask: resume the newest run, " + a.cfg.Env.Dir
+	if a.cfg.Env.LogFormat == "json" {
+		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "INFO", "msg": "resume the newest run", "dir": a.cfg.Env.Dir})
+		if err != nil {
+			return // texts and times have a form in JSON
+		}
+		line = string(b)
+	}
+	_, _ = fmt.Fprintln(c.Stderr, line) // a closed stderr is no reason to stop
+}
+
+// programName is what --package is called in the folder of its runs.
+func programName(pkg string) string {
+	if pkg == "main" {
+		pkg = "."
+	}
+	if _, err := os.Stat(pkg); err == nil {
+		if abs, err := filepath.Abs(pkg); err == nil {
+			return strings.TrimSuffix(filepath.Base(abs), ".exe")
+		}
+	}
+	return path.Base(pkg)
+}

@@ -1,0 +1,132 @@
+package rl_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/task"
+)
+
+// TestNStepReturnsEndAtAReplacedEnvironment: what was pending of the faulty one does not
+// lead to the first observation of the next, and its episode does not count.
+func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
+	bad := &walk{length: 10, fault: func(w *walk) {
+		if w.steps == 4 {
+			panic("broken")
+		}
+	}}
+	env := walks(envs.SameStep, bad).ReplaceFaulty(func(int, *envs.Error) envs.Env[int] { return &walk{length: 5, episodes: 5} })
+	q := tiny(1, func(cfg *dqn.Config) { cfg.NStep = 3 })
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	type span struct {
+		from, to float32
+		steps    int
+	}
+	var got []span
+	var episodes []envs.Episode
+	tk.Use(rl.Exchange(tk, q), rl.Collect(q, env), task.Step(func(_ context.Context, c *rl.Online) error {
+		b := &c.Collected.Batch
+		for i := range b.Len() {
+			e := b.At(i)
+			got = append(got, span{e.Obs[0], e.NextObs[0], e.Steps})
+		}
+		episodes = append(episodes, c.Collected.Episodes...)
+		return nil
+	}))
+	if err := tk.Run(t.Context(), task.MaxSteps(9)); err != nil {
+		t.Fatal(err)
+	}
+	want := []span{{100, 103, 3}, {600, 603, 3}, {601, 604, 3}, {602, 605, 3}, {603, 605, 2}, {604, 605, 1}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("transitions %v, want %v", got, want)
+	}
+	if len(episodes) != 1 || episodes[0] != (envs.Episode{Return: 5, Length: 5}) {
+		t.Errorf("episodes %v, want one of 5", episodes)
+	}
+	if c := tk.Context(); c.EnvSteps != 8 { // nine, but for the one that broke
+		t.Errorf("%d env steps, want 8", c.EnvSteps)
+	}
+}
+
+// TestCollectTakesSoManyVectorSteps: one trajectory has the transitions of all of them.
+func TestCollectTakesSoManyVectorSteps(t *testing.T) {
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	q := tiny(1)
+	tk.Use(rl.Exchange(tk, q), rl.Collect(q, walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}), rl.CollectConfig{VectorSteps: 5}),
+		task.Step(func(_ context.Context, c *rl.Online) error {
+			if tr := c.Collected; tr.Batch.Len() != 10 || tr.EnvSteps != 10 || tr.Collects != 1 {
+				t.Errorf("%d transitions, %d env steps, %d collects", tr.Batch.Len(), tr.EnvSteps, tr.Collects)
+			}
+			return nil
+		}))
+	if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
+		t.Fatal(err)
+	}
+	if c := tk.Context(); c.EnvSteps != 30 || c.Episodes != 6 {
+		t.Errorf("%d env steps, %d episodes; want 30 and 6", c.EnvSteps, c.Episodes)
+	}
+}
+
+// TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun, so that the weights stay as
+// they were evaluated.
+func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
+	q, buf := tiny(1), replay.New(replay.Config{Capacity: 100})
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	stop := false
+	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Stopped = stop; stop {
+			c.Collected = &rl.Trajectory{Collects: 1}
+			c.Collected.Batch.Init(2, 1)
+			c.Collected.Batch.Append(policies.Transition{Obs: []float32{1, 2}, NextObs: []float32{1, 2}, Action: []float32{0}, Steps: 1})
+		}
+		return nil
+	}), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}), task.Step(func(context.Context, *rl.Online) error {
+		stop = tk.Steps() >= 4
+		return nil
+	}))
+	if err := tk.Run(t.Context(), task.MaxSteps(10)); err != nil {
+		t.Fatal(err)
+	}
+	if c := tk.Context(); c.EnvSteps != 5 || buf.Len() != 5 || q.Version() != 4 {
+		t.Errorf("%d env steps, %d kept, %d updates; want 5, 5, 4", c.EnvSteps, buf.Len(), q.Version())
+	}
+}
+
+// TestRateScheduleReachesTheOptimiser: at a rate of 0 the weights do not change.
+func TestRateScheduleReachesTheOptimiser(t *testing.T) {
+	q, buf := tiny(1), replay.New(replay.Config{Capacity: 100})
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	rate := func(envSteps int) float64 {
+		if envSteps > 20 {
+			return 0
+		}
+		return float64(envSteps) / 1000
+	}
+	var before string
+	tk.Use(rl.Exchange(tk, q), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf),
+		rl.Learn(q, buf, rl.LearnConfig{Batch: 4, StartAt: 10, UpdatesPerCollect: 2, Rate: rate}),
+		task.Step(func(_ context.Context, c *rl.Online) error {
+			if c.EnvSteps < 10 {
+				return nil
+			}
+			if got, want := c.Trained.Metrics.Rate, rate(c.EnvSteps); math.Abs(got-want) > 1e-12 {
+				t.Errorf("rate %v at env step %d, want %v", got, c.EnvSteps, want)
+			}
+			now := fmt.Sprint(q.Weights().Tensors)
+			if changed := now != before; changed != (c.EnvSteps <= 20) {
+				t.Errorf("at env step %d the weights have changed: %v", c.EnvSteps, changed)
+			}
+			before = now
+			return nil
+		}))
+	if err := tk.Run(t.Context(), task.MaxSteps(25)); err != nil {
+		t.Fatal(err)
+	}
+}

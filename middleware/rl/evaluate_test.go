@@ -1,0 +1,109 @@
+package rl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// scored is a lone task that evaluates two episodes every 10 env steps, and confirms a
+// mean of 20 by three. lengths are those of the environment's episodes, from the second
+// on, as the first is that of the seed; each evaluation leaves one that it has begun.
+func scored(best *rl.Best, lengths ...int) (*task.Task[rl.Online], *dqn.DQN) {
+	q := tiny(1)
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	env := &walk{fault: func(w *walk) { w.length = lengths[w.episodes-2] }}
+	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+		if tk.Steps() == 0 {
+			c.Best = best
+		}
+		c.EnvSteps += 10
+		return q.Load(nn.State{Version: uint64(c.EnvSteps), Tensors: q.Weights().Tensors})
+	}), rl.Evaluate(q, walks(envs.SameStep, env), rl.EvalConfig{EverySteps: 10, Episodes: 2, StopAt: 20, Confirm: 3}))
+	return tk, q
+}
+
+// TestAnUnconfirmedScoreDoesNotEndTheRun, and the longer evaluation counts.
+func TestAnUnconfirmedScoreDoesNotEndTheRun(t *testing.T) {
+	tk, _ := scored(nil, 30, 30, 0, 6, 6, 9, 0, 20, 19, 0, 5, 6, 0)
+	var evals []rl.Evaluation
+	var best []float64
+	tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Stopped || c.Best.Reached {
+			t.Errorf("stopped with %+v", c.Eval)
+		}
+		evals, best = append(evals, c.Eval), append(best, c.Best.Mean)
+		return nil
+	}))
+	if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range evals {
+		got = append(got, fmt.Sprint(e.Version, " ", e.EnvSteps, " ", e.Episodes, " ", e.Mean, " ", e.Length))
+	}
+	if want := []string{"10 10 3 7 7", "20 20 2 19.5 19.5", "30 30 2 5.5 5.5"}; !slices.Equal(got, want) {
+		t.Errorf("evaluations %q, want %q", got, want)
+	}
+	if !slices.Equal(best, []float64{7, 19.5, 19.5}) {
+		t.Errorf("best %v", best)
+	}
+	if e := evals[1]; e.Std != 0.5 {
+		t.Errorf("standard deviation %v, want 0.5", e.Std)
+	}
+	if o := tk.Outcome(); o.Reason != "max steps" {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// TestBestIsWhatReachedTheScore, not what has had more luck in fewer episodes.
+func TestBestIsWhatReachedTheScore(t *testing.T) {
+	tk, q := scored(&rl.Best{Evaluation: rl.Evaluation{Mean: 100, Version: 1}}, 20, 20, 0, 20, 20, 20)
+	if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
+		t.Fatal(err)
+	}
+	b := tk.Context().Best
+	if b.Mean != 20 || !b.Reached || b.Version != 10 || b.Episodes != 3 || fmt.Sprint(b.Weights) != fmt.Sprint(q.Weights()) {
+		t.Errorf("best %+v, reached %v", b.Evaluation, b.Reached)
+	}
+	if o := tk.Outcome(); !strings.HasPrefix(o.Reason, "mean return 20.0 over 3 episodes reached 20") || tk.Steps() != 1 {
+		t.Errorf("outcome %+v after %d steps", o, tk.Steps())
+	}
+}
+
+// TestEqualEvaluationsKeepTheFirst: weights are not exchanged for others that are no
+// better.
+func TestEqualEvaluationsKeepTheFirst(t *testing.T) {
+	tk, _ := scored(nil, 5, 5, 0, 5, 5, 0)
+	if err := tk.Run(t.Context(), task.MaxSteps(2)); err != nil {
+		t.Fatal(err)
+	}
+	if b := tk.Context().Best; b.Version != 10 {
+		t.Errorf("best %+v, want that of version 10", b.Evaluation)
+	}
+}
+
+// TestEvaluationNamesItsFault: node, env step and environment.
+func TestEvaluationNamesItsFault(t *testing.T) {
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	q := tiny(1)
+	bad := &walk{length: 5, fault: func(*walk) { panic("broken") }}
+	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+		c.EnvSteps += 1000
+		return nil
+	}), rl.Evaluate(q, walks(envs.SameStep, bad), rl.EvalConfig{}))
+	err := tk.Run(t.Context(), task.MaxSteps(1))
+	var e *envs.Error
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "node 0: evaluate at env step 1000: step env Walk[0]: panic: broken") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,171 @@
+package rl_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// TestRestartedCollectorSendsAgain: the learner has taken more from the collector's
+// earlier run than this one has sent.
+func TestRestartedCollectorSendsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair()
+		defer close(p.letGo)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = p.learner.Run(ctx) })
+		wg.Go(func() { _ = p.collector.Run(ctx) })
+		settle()
+		// The newest progress before the restart was that of the earlier collector.
+		tell := func(taken uint64) int {
+			progress := rl.Progress{Run: 1, Nodes: []int{1}, Taken: []uint64{taken}}
+			if err := rl.Progressed.Emit(ctx, p.learner, progress, task.OnlyRemote()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return p.collector.Steps()
+		}
+		begun := tell(0)
+		if n := tell(1000); n != begun {
+			t.Errorf("%d steps after %d: the learner has taken nothing of this collector", n, begun)
+		}
+		if n := tell(uint64(begun)); n != begun+rl.Ahead {
+			t.Errorf("%d steps, want %d", n, begun+rl.Ahead)
+		}
+		cancel()
+		wg.Wait()
+		if err := p.release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestEvaluatorEndsAJobInLockstep: nodes with higher ids, which do not evaluate, do not
+// make the learner forget that the evaluator has asked for the end.
+func TestEvaluatorEndsAJobInLockstep(t *testing.T) {
+	const nodes = 4
+	made, release := nodesOf(nodes)
+	all := make([]*member, nodes)
+	for i := range all {
+		m := &member{node: made[i], q: tiny(1)}
+		m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+		m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
+		if m.tk.Has(rl.Evaluator) {
+			m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: 6.5, Confirm: 3}))
+		}
+		if m.tk.Has(rl.Collector) {
+			m.tk.Use(rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5})))
+		}
+		all[i] = m
+	}
+	if err := errors.Join(append(run(within(t), all, task.MaxSteps(200)), release())...); err != nil {
+		t.Fatal(err)
+	}
+	learner := all[0].tk
+	c := learner.Context()
+	if o := learner.Outcome(); o.Reason != "the evaluator reached a mean return of 7.0 over 3 episodes" {
+		t.Errorf("outcome %+v", o)
+	}
+	// Two collectors take a step in each turn: 40 env steps are there after 20 turns, and
+	// the evaluation is in the next one.
+	if c.EnvSteps != 42 || learner.Steps() != 21 || c.Best == nil || c.Best.Mean != 7 || !c.Best.Reached {
+		t.Errorf("%d env steps, %d steps, best %+v", c.EnvSteps, learner.Steps(), c.Best)
+	}
+}
+
+// stopped is a step that does not end by itself.
+func stopped() task.Middleware[rl.Online] {
+	return task.Step(func(ctx context.Context, _ *rl.Online) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+}
+
+// TestWeightsComeBeforeAnyoneWaits: the evaluator and the collector have the weights of
+// a learner that has not made its first step.
+func TestWeightsComeBeforeAnyoneWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, release := nodesOf(3)
+		roles := task.ByID(rl.Learner, rl.Evaluator, rl.Collector)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		policies := make([]*member, len(nodes))
+		for i, node := range nodes {
+			m := &member{node: node, q: tiny(uint64(i))}
+			m.tk = task.New[rl.Online](node, roles)
+			m.tk.Use(rl.Exchange(m.tk, m.q), stopped())
+			policies[i] = m
+		}
+		if err := policies[0].q.Load(nn.State{Version: 40, Tensors: policies[0].q.Weights().Tensors}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range policies {
+			wg.Go(func() { _ = m.tk.Run(ctx) })
+		}
+		settle()
+		cancel()
+		wg.Wait()
+		for i, m := range policies {
+			if v := m.q.Version(); v != 40 {
+				t.Errorf("node %d has weights of %d updates, want 40", i, v)
+			}
+		}
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNodeWithoutALearnerWarns: nobody else says why a job does not begin.
+func TestNodeWithoutALearnerWarns(t *testing.T) {
+	const want = "no node of this job has the role learner"
+	for name, c := range map[string]struct {
+		roles  []string // of node 0 and node 1
+		cfg    rl.ExchangeConfig
+		warned bool
+	}{
+		"collectors":             {[]string{rl.Collector, rl.Collector}, rl.ExchangeConfig{}, true},
+		"an evaluator":           {[]string{rl.Collector, rl.Evaluator}, rl.ExchangeConfig{}, true},
+		"lockstep":               {[]string{rl.Collector, rl.Collector}, rl.ExchangeConfig{Synchronous: 2}, true},
+		"a learner":              {[]string{rl.Learner, rl.Collector}, rl.ExchangeConfig{}, false},
+		"a learner, in lockstep": {[]string{rl.Learner, rl.Collector}, rl.ExchangeConfig{Synchronous: 2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, release := nodesOf(2)
+				ctx, cancel := context.WithCancel(t.Context())
+				var log bytes.Buffer
+				var wg sync.WaitGroup
+				for i, node := range nodes {
+					var n task.Node = node
+					if i == 1 {
+						n = logged{node, slog.New(slog.NewTextHandler(&log, nil))}
+					}
+					tk := task.New[rl.Online](n, task.ByID(c.roles...))
+					tk.Use(rl.Exchange(tk, tiny(1), c.cfg), stopped())
+					wg.Go(func() { _ = tk.Run(ctx) })
+				}
+				settle()
+				cancel()
+				wg.Wait()
+				if n := strings.Count(log.String(), want); n > 1 || (n == 1) != c.warned {
+					t.Errorf("log %s", log.String())
+				}
+				if err := release(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package rl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/task"
+)
+
+// leader is the exchange of the learner of nodes that go in lockstep.
+//
+// It publishes a Turn, in which every other node takes one step and sends one
+// trajectory with its state after it. When it has all of them, it takes its own step
+// and publishes the next Turn. So a checkpoint of its step holds the states of all
+// nodes at one moment. A node that is new to the run asks for its state and gets it
+// with the Turn.
+type leader struct {
+	t     *task.Task[Online]
+	q     policies.Model
+	peers int // nodes besides the learner
+	inbox inbox
+	run   uint64
+	began bool
+	turn  uint64       // steps of this run
+	asked map[int]bool // nodes that asked for their state in this turn
+}
+
+func newLeader(t *task.Task[Online], q policies.Model, cfg ExchangeConfig) *leader {
+	t.Context().job.lockstep = true
+	return &leader{t: t, q: q, peers: cfg.Synchronous - 1, inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
+}
+
+func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
+	if !x.began {
+		x.began = true
+		for node := range c.job.others {
+			x.asked[node] = true
+		}
+		if err := x.publish(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := x.gather(ctx, c); err != nil {
+		return err
+	}
+	c.PolicyVersion = x.q.Version()
+	if err := next(ctx); err != nil {
+		return err
+	}
+	c.PolicyVersion = x.q.Version()
+	if c.Stopped {
+		x.t.Finish(fmt.Sprintf("the evaluator reached a mean return of %.1f over %d episodes", c.Eval.Mean, c.Eval.Episodes))
+	}
+	x.turn++
+	clear(x.asked)
+	return x.publish(ctx, c)
+}
+
+// publish begins a turn of the others, or repeats it for those that asked for their
+// states.
+func (x *leader) publish(ctx context.Context, c *Online) error {
+	w, err := weightsOf(x.t, x.q)
+	if err != nil {
+		return err
+	}
+	turn := Turn{
+		Run: x.run, Number: x.turn, EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates, Eval: c.Eval, Weights: w,
+	}
+	for _, node := range slices.Sorted(maps.Keys(x.asked)) {
+		turn.Nodes, turn.States = append(turn.Nodes, node), append(turn.States, c.job.others[node])
+	}
+	if x.turn == 0 || len(turn.Nodes) > 0 {
+		turn.Best = c.Best
+	}
+	return emit(ctx, x.t, Turns, turn)
+}
+
+// gather takes one trajectory of every other node, in the order of their ids.
+func (x *leader) gather(ctx context.Context, c *Online) error {
+	got := make(map[int]arrival, x.peers)
+	var fault error
+	err := waitFor(ctx, x.t, "all nodes that go in lockstep", x.inbox.ch, func(a arrival) bool {
+		switch {
+		case a.tr.Asks:
+			x.asked[a.from] = true
+			fault = x.publish(ctx, c)
+		case a.tr.Run == x.run && a.tr.Seq == x.turn+1:
+			got[a.from] = a
+		} // else it is of an earlier run of the learner, or was sent twice by a node that was restarted
+		return fault != nil || len(got) == x.peers
+	})
+	if err != nil || fault != nil {
+		return cmp.Or(fault, err)
+	}
+	c.job.torn = true
+	for _, node := range slices.Sorted(maps.Keys(got)) {
+		a := got[node]
+		take(c, &a.tr)
+		c.job.others[node] = a.tr.State
+	}
+	return nil
+}
+
+// follower is the exchange of the other nodes that go in lockstep.
+type follower struct {
+	t      *task.Task[Online]
+	q      policies.Model
+	run    uint64 // of the learner that this node follows; 0: none yet
+	turn   uint64 // the newest turn that it has taken, plus 1
+	asked  uint64 // the run that it asked for its state
+	best   *Best  // the newest that was sent
+	warned bool
+	fresh  chan struct{} // 1: a turn was heard
+
+	mu    sync.Mutex
+	heard *Turn
+}
+
+func newFollower(t *task.Task[Online], q policies.Model) *follower {
+	t.Context().job.lockstep = true
+	x := &follower{t: t, q: q, fresh: make(chan struct{}, 1)}
+	Turns.On(t, x.hear)
+	return x
+}
+
+func (x *follower) hear(_ context.Context, turn Turn) error {
+	x.mu.Lock()
+	x.heard = &turn
+	x.mu.Unlock()
+	notify(x.fresh)
+	return nil
+}
+
+func (x *follower) newest() *Turn {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.heard
+}
+
+func (x *follower) step(ctx context.Context, c *Online, next task.Next) error {
+	turn, err := x.await(ctx, c)
+	if err != nil {
+		return err
+	}
+	c.PolicyVersion = x.q.Version()
+	x.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion)))
+	if err := next(ctx); err != nil {
+		return err
+	}
+	if err := x.deliver(ctx, c, turn); err != nil {
+		return err
+	}
+	// This step ends after the learner's, so that a node which ends the run by its
+	// number of steps does not cut the learner's short.
+	return x.wait(ctx, func(newest *Turn) bool { return newest.Run != x.run || newest.Number >= x.turn })
+}
+
+// await returns when there is a turn to take, and makes this node what it was when
+// that turn began.
+func (x *follower) await(ctx context.Context, c *Online) (*Turn, error) {
+	var turn *Turn
+	var fault error
+	if x.newest() == nil && !x.warned {
+		x.warned = true
+		warnWithoutLearner(x.t)
+	}
+	err := x.wait(ctx, func(newest *Turn) bool {
+		turn = newest
+		if newest.Run == x.run {
+			return newest.Number >= x.turn
+		}
+		// A new learner, or a new node.
+		if newest.Number == 0 || slices.Contains(newest.Nodes, x.t.NodeID()) {
+			return true
+		}
+		if x.asked != newest.Run {
+			x.asked = newest.Run
+			fault = x.ask(ctx, newest)
+		}
+		return fault != nil
+	})
+	if err != nil || fault != nil {
+		return nil, cmp.Or(fault, err)
+	}
+	if turn.Run != x.run {
+		if err := x.enter(c, turn); err != nil {
+			return nil, err
+		}
+	}
+	x.turn = turn.Number + 1
+	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
+	return turn, install(x.t, x.q, turn.Weights)
+}
+
+// ask has the learner repeat the turn with the state of this node.
+func (x *follower) ask(ctx context.Context, turn *Turn) error {
+	return emit(ctx, x.t, Transitions, Trajectory{Run: turn.Run, Asks: true}, Learner)
+}
+
+// enter makes this node what it was in the learner's checkpoint, or what a new one is
+// if the learner begins at 0: this node has been further than a learner that was
+// restarted.
+func (x *follower) enter(c *Online, turn *Turn) error {
+	state := ""
+	if i := slices.Index(turn.Nodes, x.t.NodeID()); i >= 0 && i < len(turn.States) {
+		state = turn.States[i]
+	}
+	if x.run != 0 {
+		x.t.Logger().Info("go back to where the restarted learner goes on", slog.Int("updates", turn.Updates), slog.Int("env_steps", turn.EnvSteps))
+	}
+	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
+	c.Best, x.best = turn.Best, turn.Best
+	x.run = turn.Run
+	return c.goBack(state)
+}
+
+// wait waits for a turn for which done is true.
+func (x *follower) wait(ctx context.Context, done func(*Turn) bool) error {
+	look := func(struct{}) bool {
+		newest := x.newest()
+		return newest != nil && done(newest)
+	}
+	if look(struct{}{}) {
+		return nil
+	}
+	return waitFor(ctx, x.t, "the learner's next step", x.fresh, look)
+}
+
+// deliver sends what this node did in its turn, and its state after it.
+func (x *follower) deliver(ctx context.Context, c *Online, turn *Turn) error {
+	tr := c.Collected
+	if tr == nil {
+		tr = new(Trajectory)
+	}
+	state, err := c.job.states()
+	if err != nil {
+		return onNode(x.t, err)
+	}
+	tr.Run, tr.Seq, tr.State = turn.Run, x.turn, state
+	if x.t.Has(Evaluator) {
+		tr.Eval, tr.Stopped = c.Eval, c.Stopped
+		if c.Best != x.best {
+			x.best, tr.Best = c.Best, c.Best
+		}
+	}
+	return emit(ctx, x.t, Transitions, *tr, Learner)
+}

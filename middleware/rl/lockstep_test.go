@@ -1,0 +1,183 @@
+package rl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/task"
+)
+
+// deadline is more than any of these tests takes on a machine that others share.
+const deadline = time.Minute
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// stepper assembles a node of a job in lockstep: node 0 learns, node 1 evaluates, the
+// others collect. dir is the folder of the learner's checkpoints.
+func stepper(t *testing.T, node task.Node, nodes int, dir string) *member {
+	t.Helper()
+	const seed = 7
+	m := &member{node: node}
+	m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
+	m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
+	if m.tk.Has(rl.Evaluator) {
+		m.tk.Use(rl.Evaluate(m.q, envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}))
+	}
+	if m.tk.Has(rl.Collector) {
+		m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0.1, 1000)), rl.Collect(m.q, envs.CartPole(2)))
+	}
+	if m.tk.Has(rl.Learner) {
+		m.buf = replay.New(replay.Config{Capacity: 300, Seed: seed})
+		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
+		m.tk.Use(rl.Checkpoint(m.q, dir, rl.CheckpointConfig{EveryUpdates: 7, Also: []policies.Saver{m.buf}}))
+	}
+	return m
+}
+
+// resume has the learner go on from its checkpoint.
+func (m *member) resume(t *testing.T, dir string, required bool) {
+	t.Helper()
+	found, err := rl.Resume(m.tk, dir, m.q, rl.ResumeConfig{Required: required, Also: []policies.Saver{m.buf}})
+	if err != nil || required && !found {
+		t.Fatal(found, err)
+	}
+}
+
+// until ends the learner's run after so many updates.
+func (m *member) until(updates int) {
+	m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Updates >= updates {
+			m.tk.Finish("enough")
+		}
+		return nil
+	}))
+}
+
+// result is all that must be equal at the end, of the learner.
+func (m *member) result() string {
+	c := m.tk.Context()
+	var best rl.Best
+	if c.Best != nil {
+		best = *c.Best
+	}
+	return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, best, m.q.Weights())
+}
+
+// lockstepJob runs a job in lockstep to so many updates.
+func lockstepJob(t *testing.T, dir string, resume bool, updates int) string {
+	t.Helper()
+	const nodes = 4
+	made, release := nodesOf(nodes)
+	all := make([]*member, nodes)
+	for i := range all {
+		all[i] = stepper(t, made[i], nodes, dir)
+	}
+	if resume {
+		all[0].resume(t, dir, true)
+	}
+	all[0].until(updates)
+	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
+		t.Fatal(err)
+	}
+	return all[0].result()
+}
+
+func TestP4LockstepGoesOnExactly(t *testing.T) {
+	const updates = 150
+	want := lockstepJob(t, t.TempDir(), false, updates)
+	for _, cut := range []int{0, 1, 40, 140} {
+		dir := t.TempDir()
+		lockstepJob(t, dir, false, cut)
+		if got := lockstepJob(t, dir, true, updates); got != want {
+			t.Errorf("after a cut at update %d the run ends with %.200s\nwithout with %.200s", cut, got, want)
+		}
+	}
+}
+
+// TestP4LockstepRecoversExactly crashes nodes of a running job and starts them again:
+// the learner from its last checkpoint, or from 0 if there is none.
+func TestP4LockstepRecoversExactly(t *testing.T) {
+	const updates = 60
+	want := lockstepJob(t, t.TempDir(), false, updates)
+	for _, c := range []struct{ node, at int }{{0, 0}, {0, 3}, {0, 30}, {1, 30}, {2, 0}, {3, 30}} {
+		t.Run(fmt.Sprintf("node %d at update %d", c.node, c.at), func(t *testing.T) {
+			if got := recovered(t, c.node, c.at, updates); got != want {
+				t.Errorf("the run ends with %.200s\nwithout a crash with %.200s", got, want)
+			}
+		})
+	}
+}
+
+// recovered is the result of a job in lockstep of which one node crashes in the middle
+// of the learner's step after so many updates, and is started again.
+func recovered(t *testing.T, victim, at, updates int) string {
+	t.Helper()
+	const nodes = 4
+	ctx, dir, sockets := within(t), t.TempDir(), t.TempDir()
+	all := make([]*member, nodes)
+	for i := range all {
+		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), nodes, dir)
+	}
+	dying, kill := context.WithCancel(ctx)
+	crashed := make(chan struct{})
+	var once sync.Once
+	all[0].tk.Use(task.Step(func(ctx context.Context, c *rl.Online) error {
+		if c.Updates < at || all[0].tk.Steps() < 2 {
+			return nil
+		}
+		once.Do(func() {
+			crash(t, all[victim].node)
+			kill()
+			close(crashed)
+		})
+		if victim == 0 {
+			<-ctx.Done() // the crash is now, before the step is over
+			return context.Cause(ctx)
+		}
+		return nil
+	}))
+	if victim != 0 {
+		all[0].until(updates)
+	}
+	errs := make([]error, nodes)
+	var wg sync.WaitGroup
+	for i, m := range all {
+		if i == victim {
+			wg.Go(func() { _ = m.tk.Run(dying) })
+			continue
+		}
+		wg.Go(func() { errs[i] = m.tk.Run(ctx) })
+	}
+	select {
+	case <-crashed:
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	again := stepper(t, restartable(t, sockets, nodes, victim, 2), nodes, dir)
+	if victim == 0 {
+		again.resume(t, dir, false)
+		again.until(updates)
+		all[0] = again
+	}
+	errs[victim] = again.tk.Run(ctx)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return all[0].result()
+}

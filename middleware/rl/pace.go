@@ -1,0 +1,298 @@
+package rl
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// paced is the exchange of nodes that go on at their own pace.
+type paced struct {
+	t                *task.Task[Online]
+	q                policies.Model
+	learns, sends    bool // sends trajectories to the learner
+	collects         bool
+	every            uint64 // updates between publications of weights
+	inbox            inbox
+	run              uint64
+	began            bool           // the first step has
+	taken            map[int]uint64 // of each collector, the newest sequence number
+	published        uint64         // version of the newest weights that were published
+	reported         Evaluation     // the newest that was sent
+	praised          *Best          // the newest best that was sent
+	warned           bool           // that there is no learner
+	changed, renewed chan struct{}  // 1: progress was heard; weights were heard
+
+	mu      sync.Mutex
+	sent    uint64 // trajectories
+	base    uint64 // of those, sent to an earlier run of the learner
+	heard   Progress
+	weights *nn.State
+	eval    *Evaluation
+	newBest *Best
+}
+
+func newPaced(t *task.Task[Online], q policies.Model, cfg ExchangeConfig) *paced {
+	x := &paced{
+		t: t, q: q, learns: t.Has(Learner), collects: t.Has(Collector), every: 10,
+		taken: map[int]uint64{}, run: rand.Uint64() | 1, changed: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
+	}
+	x.sends = x.collects && !x.learns
+	if cfg.EveryUpdates > 0 {
+		x.every = uint64(cfg.EveryUpdates)
+	}
+	if x.learns {
+		x.inbox = newInbox(t)
+		t.OnFinish(func(context.Context, task.Outcome) error {
+			x.hear(t.Context()) // such as the weights that ended the run
+			return nil
+		})
+		BestFound.On(t, x.hearBest)
+	} else {
+		Progressed.On(t, x.hearProgress)
+		Weights.On(t, x.hearWeights)
+	}
+	if !t.Has(Evaluator) {
+		Evaluated.On(t, x.hearEvaluation)
+	}
+	return x
+}
+
+func (x *paced) hearProgress(_ context.Context, p Progress) error {
+	x.mu.Lock()
+	if x.heard.Run != 0 && x.heard.Run != p.Run {
+		x.base = x.sent // the learner was restarted and will not take those
+	}
+	x.heard = p
+	x.mu.Unlock()
+	notify(x.changed)
+	return nil
+}
+
+func (x *paced) hearWeights(_ context.Context, s nn.State) error {
+	x.mu.Lock()
+	x.weights = &s
+	x.mu.Unlock()
+	notify(x.renewed)
+	return nil
+}
+
+func (x *paced) hearEvaluation(_ context.Context, e Evaluation) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.eval = &e
+	return nil
+}
+
+func (x *paced) hearBest(_ context.Context, b Best) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.newBest = &b
+	return nil
+}
+
+func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
+	if !x.began {
+		x.began = true
+		if err := x.begin(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := x.receive(ctx, c); err != nil {
+		return err
+	}
+	x.hear(c)
+	if err := x.install(ctx); err != nil {
+		return err
+	}
+	c.PolicyVersion = x.q.Version()
+	if !x.learns {
+		x.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion)))
+	}
+	if err := next(ctx); err != nil {
+		return err
+	}
+	c.PolicyVersion = x.q.Version()
+	return x.send(ctx, c)
+}
+
+// begin publishes what the learner begins with. The others send nothing before they
+// have heard of it: what they sent to a learner that has died does not count.
+func (x *paced) begin(ctx context.Context, c *Online) error {
+	if !x.learns {
+		return nil
+	}
+	if err := x.publish(ctx); err != nil {
+		return err
+	}
+	return emit(ctx, x.t, Progressed, x.report(c))
+}
+
+func (x *paced) publish(ctx context.Context) error {
+	s, err := weightsOf(x.t, x.q)
+	if err != nil {
+		return err
+	}
+	x.published = s.Version
+	return emit(ctx, x.t, Weights, s)
+}
+
+// hear takes over what has been heard since the last step.
+func (x *paced) hear(c *Online) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.learns {
+		c.EnvSteps = max(c.EnvSteps, x.heard.EnvSteps)
+		c.Episodes = max(c.Episodes, x.heard.Episodes)
+		c.Updates = max(c.Updates, x.heard.Updates)
+	}
+	if x.eval != nil {
+		c.Eval = *x.eval
+	}
+	// An evaluator that was restarted, or serves a resumed learner, does not know
+	// what the best was before.
+	if x.newBest != nil && !c.Best.better(x.newBest) {
+		c.Best = x.newBest
+	}
+	x.newBest = nil
+}
+
+// receive waits for what this node needs before it can do its step.
+func (x *paced) receive(ctx context.Context, c *Online) error {
+	if !x.learns {
+		x.warnWithoutLearner()
+		if x.sends {
+			return x.awaitRoom(ctx)
+		}
+		return nil
+	}
+	got := func(a arrival) bool {
+		x.taken[a.from] = a.tr.Seq
+		take(c, &a.tr)
+		return true
+	}
+	select {
+	case a := <-x.inbox.ch:
+		got(a)
+		return nil
+	default:
+	}
+	if x.collects {
+		return nil // it has its own
+	}
+	return waitFor(ctx, x.t, "transitions of the collectors", x.inbox.ch, got)
+}
+
+func (x *paced) warnWithoutLearner() {
+	x.mu.Lock()
+	known := x.heard.Run != 0
+	x.mu.Unlock()
+	if known || x.warned {
+		return
+	}
+	x.warned = true
+	warnWithoutLearner(x.t)
+}
+
+func (x *paced) awaitRoom(ctx context.Context) error {
+	if x.room() {
+		return nil
+	}
+	return waitFor(ctx, x.t, "the learner to take what was sent", x.changed, func(struct{}) bool { return x.room() })
+}
+
+// room reports whether there is a learner and it has taken enough of what was sent.
+// A number that was not sent yet was taken from an earlier run of this node.
+func (x *paced) room() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.heard.Run == 0 {
+		return false
+	}
+	taken := x.base
+	if i := slices.Index(x.heard.Nodes, x.t.NodeID()); i >= 0 && x.heard.Taken[i] <= x.sent {
+		taken = max(taken, x.heard.Taken[i])
+	}
+	return x.sent-taken < Ahead
+}
+
+// install makes the policy act with the newest weights heard, if there are new
+// ones. A node that only evaluates waits for them.
+func (x *paced) install(ctx context.Context) error {
+	if x.learns {
+		return nil
+	}
+	var s *nn.State
+	taken := func(struct{}) bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.weights != nil {
+			s, x.weights = x.weights, nil
+		}
+		return s != nil
+	}
+	if !taken(struct{}{}) && !x.collects {
+		if err := waitFor(ctx, x.t, "weights of the learner", x.renewed, taken); err != nil {
+			return err
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	return install(x.t, x.q, *s)
+}
+
+// send tells the others what happened in this step: weights first.
+func (x *paced) send(ctx context.Context, c *Online) error {
+	if x.sends && c.Collected != nil {
+		if err := x.deliver(ctx, c.Collected); err != nil {
+			return err
+		}
+	}
+	if x.learns {
+		if x.q.Version()-x.published >= x.every || x.t.Finished() {
+			if err := x.publish(ctx); err != nil {
+				return err
+			}
+		}
+		if err := emit(ctx, x.t, Progressed, x.report(c)); err != nil {
+			return err
+		}
+	}
+	if !x.t.Has(Evaluator) {
+		return nil
+	}
+	if c.Eval != x.reported {
+		x.reported = c.Eval
+		if err := emit(ctx, x.t, Evaluated, c.Eval); err != nil {
+			return err
+		}
+	}
+	if c.Best != x.praised {
+		x.praised = c.Best
+		return emit(ctx, x.t, BestFound, *c.Best, Learner)
+	}
+	return nil
+}
+
+// deliver sends what was collected to the learner.
+func (x *paced) deliver(ctx context.Context, tr *Trajectory) error {
+	x.mu.Lock()
+	x.sent++
+	tr.Seq = x.sent
+	x.mu.Unlock()
+	return Transitions.Emit(ctx, x.t, *tr, task.OnlyRemote(), task.To(Learner))
+}
+
+func (x *paced) report(c *Online) Progress {
+	p := Progress{Run: x.run, EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates}
+	for node, seq := range x.taken {
+		p.Nodes, p.Taken = append(p.Nodes, node), append(p.Taken, seq)
+	}
+	return p
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package rl_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ditask/ditask/internal/leak"
+	"github.com/ditask/ditask/middleware/rl"
+)
+
+// workers are the processes of a job in lockstep.
+const workers = 4
+
+// launcher runs testdata/lockstep through ditask.
+type launcher struct {
+	watch           *leak.Watch
+	ditask, program string
+	dir             string // of the run
+	updates         int    // of the whole run
+}
+
+// running is a job that has been started.
+type running struct {
+	cmd  *exec.Cmd
+	out  *bufio.Scanner
+	log  bytes.Buffer
+	pids map[int]int // of the nodes
+	at   int         // updates of the learner
+}
+
+func newLauncher(t *testing.T, updates int) *launcher {
+	t.Helper()
+	bin := t.TempDir()
+	l := &launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), updates: updates}
+	for name, pkg := range map[string]string{l.ditask: "../../ditask", l.program: "./testdata/lockstep"} {
+		if out, err := exec.CommandContext(within(t), "go", "build", "-o", name, pkg).CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", pkg, err, out)
+		}
+	}
+	return l
+}
+
+// start starts the job in the folder of the run.
+func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *running {
+	t.Helper()
+	args := append([]string{"--package", l.program, "-n", strconv.Itoa(workers), "--dir", l.dir}, flags...)
+	r := &running{cmd: exec.CommandContext(ctx, l.ditask, append(args, "--", strconv.Itoa(l.updates))...), pids: map[int]int{}}
+	r.cmd.Env, r.cmd.Stderr = l.watch.Environ(), &r.log
+	out, err := r.cmd.StdoutPipe()
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.out = bufio.NewScanner(out)
+	return r
+}
+
+// until reads what the job prints until the learner has made so many updates, and
+// reports whether it has. All nodes have begun then.
+func (r *running) until(updates int) bool {
+	for (len(r.pids) < workers || r.at < updates) && r.out.Scan() {
+		line := r.out.Text()
+		var node, pid int
+		if _, text, ok := strings.Cut(line, "node "); ok {
+			if _, err := fmt.Sscanf(text, "%d pid %d", &node, &pid); err == nil {
+				r.pids[node] = pid
+			}
+		}
+		if _, text, ok := strings.Cut(line, "updates "); ok {
+			_, _ = fmt.Sscan(text, &r.at) // another line leaves it
+		}
+	}
+	return len(r.pids) == workers && r.at >= updates
+}
+
+// end reads to the end of the job and returns its error.
+func (r *running) end() error {
+	for r.out.Scan() {
+	}
+	return r.cmd.Wait()
+}
+
+// kill sends SIGKILL to a process, which may have ended.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Fatal(err)
+	}
+}
+
+// interrupt ends a job in the middle: in order, by SIGTERM to its launcher, or by SIGKILL
+// to all of its processes.
+func (l *launcher) interrupt(t *testing.T, r *running, inOrder bool) {
+	t.Helper()
+	if inOrder {
+		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		kill(t, r.cmd.Process.Pid)
+		for _, pid := range r.pids {
+			kill(t, pid)
+		}
+	}
+	var exit *exec.ExitError
+	if err := r.end(); !errors.As(err, &exit) || inOrder && exit.ExitCode() != 75 {
+		t.Fatalf("in order %v: %v\n%s", inOrder, err, r.log.String())
+	}
+	l.removeSockets(t)
+}
+
+// removeSockets removes what a launcher that was killed leaves.
+func (l *launcher) removeSockets(t *testing.T) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(l.watch.Dir, "ditask-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// result is what the finished run has written.
+func (l *launcher) result(t *testing.T, r *running, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log.String())
+	}
+	text, err := os.ReadFile(filepath.Join(l.dir, "result"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// straight is the result of a run that nothing interrupts.
+func (l *launcher) straight(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	l.dir = t.TempDir()
+	r := l.start(ctx, t)
+	return l.result(t, r, r.end())
+}
+
+// TestP4KilledLockstepJobGoesOnExactly kills or preempts all processes of a job at
+// random moments, and resumes it each time, until it is done.
+func TestP4KilledLockstepJobGoesOnExactly(t *testing.T) {
+	l := newLauncher(t, 600)
+	ctx := within(t)
+	want := l.straight(ctx, t)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 2 {
+		l.dir = t.TempDir()
+		var moments []int
+		for at := 0; ; {
+			var flags []string
+			if _, err := os.Stat(filepath.Join(l.dir, rl.CheckpointFile)); err == nil {
+				flags = []string{"--resume"}
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			} else if at > 0 {
+				flags = []string{"--overwrite"} // it was killed before its first checkpoint
+			}
+			r := l.start(ctx, t, flags...)
+			at += rng.IntN(250)
+			if !r.until(at) || at >= l.updates {
+				if got := l.result(t, r, r.end()); got != want {
+					t.Errorf("killed at updates %v (seed %d), the run ends with %.200s\nand straight with %.200s", moments, seed, got, want)
+				}
+				break
+			}
+			l.interrupt(t, r, rng.IntN(3) == 0)
+			moments = append(moments, at)
+		}
+	}
+	if left := l.watch.Left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestP4RecoveringLockstepJobGoesOnExactly kills single nodes of one job at random
+// moments; the launcher starts them again.
+func TestP4RecoveringLockstepJobGoesOnExactly(t *testing.T) {
+	l := newLauncher(t, 600)
+	ctx := within(t)
+	want := l.straight(ctx, t)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	l.dir = t.TempDir()
+	r := l.start(ctx, t, "--auto-recover", "--max-retries", "9")
+	var victims, moments []int
+	for i := range 5 {
+		victim := rng.IntN(workers)
+		if i == 2 {
+			victim = 0 // the learner at least once
+		}
+		victims, moments = append(victims, victim), append(moments, r.at+rng.IntN(120))
+		if !r.until(moments[i]) {
+			t.Fatalf("the job ended before %v\n%s", moments, r.log.String())
+		}
+		pid := r.pids[victim]
+		delete(r.pids, victim) // until it is back
+		kill(t, pid)
+		if victim == 0 {
+			r.at = 0
+		}
+	}
+	if got := l.result(t, r, r.end()); got != want {
+		t.Errorf("nodes %v killed at updates %v (seed %d): the run ends with %.200s\nand straight with %.200s", victims, moments, seed, got, want)
+	}
+	if left := l.watch.Left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

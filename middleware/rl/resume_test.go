@@ -1,0 +1,284 @@
+package rl_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/task"
+)
+
+// logging is a lone node and its log.
+func logging() (task.Node, *bytes.Buffer) {
+	var log bytes.Buffer
+	return logged{task.Alone(), slog.New(slog.NewTextHandler(&log, nil))}, &log
+}
+
+// savingTrainer is a lone task that learns on walks with checkpoints in dir.
+func savingTrainer(node task.Node, dir string, cfg rl.CheckpointConfig) *trainer {
+	r := newTrainerOn(node, 1, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(rl.Checkpoint(r.q, dir, cfg))
+	return r
+}
+
+// TestResumeLogsWhatItGoesOnFrom, or that there is nothing, and why that is right.
+func TestResumeLogsWhatItGoesOnFrom(t *testing.T) {
+	dir := t.TempDir()
+	node, log := logging()
+	r := savingTrainer(node, dir, rl.CheckpointConfig{})
+	for _, required := range []bool{false, true} {
+		found, err := rl.Resume(r.tk, dir, r.q, rl.ResumeConfig{Required: required})
+		if found || required != errors.Is(err, rl.ErrNoCheckpoint) || !required && err != nil {
+			t.Fatalf("required %v: %v, %v", required, found, err)
+		}
+		if required && (!strings.Contains(err.Error(), "resume from folder "+dir+": ") || !strings.Contains(err.Error(), "--dir")) {
+			t.Errorf("%v: want the folder and what to do", err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "begin at 0: this run ended before its first checkpoint") != 1 || !strings.Contains(text, dir) {
+		t.Errorf("log %s", text)
+	}
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
+	}
+	node, log = logging()
+	again := savingTrainer(node, dir, rl.CheckpointConfig{})
+	if found, err := rl.Resume(again.tk, dir, again.q, rl.ResumeConfig{Required: true}); !found || err != nil {
+		t.Fatal(found, err)
+	}
+	want := fmt.Sprintf("level=INFO msg=resume file=%s updates=%d env_steps=30 version=%d\n", filepath.Join(dir, rl.CheckpointFile), r.q.Version(), r.q.Version())
+	if r.q.Version() == 0 || !strings.Contains(log.String(), want) {
+		t.Errorf("log %s\nwant %s", log, want)
+	}
+}
+
+// saves are the updates at which a run has made checkpoints.
+func saves(log *bytes.Buffer) (updates []int) {
+	for line := range strings.Lines(log.String()) {
+		var n int
+		if _, rest, ok := strings.Cut(line, "msg=checkpoint "); ok {
+			_, rest, _ = strings.Cut(rest, "updates=")
+			_, _ = fmt.Sscan(rest, &n)
+			updates = append(updates, n)
+		}
+	}
+	return updates
+}
+
+func TestCheckpointEverySoManyUpdates(t *testing.T) {
+	node, log := logging()
+	r := savingTrainer(node, t.TempDir(), rl.CheckpointConfig{EveryUpdates: 10, Every: -1})
+	if err := r.tk.Run(t.Context(), task.MaxSteps(33)); err != nil {
+		t.Fatal(err)
+	}
+	// The first update is in step 20; each step makes two, and the last save is at the end.
+	if got := saves(log); !slices.Equal(got, []int{10, 20, 28}) {
+		t.Errorf("checkpoints at %v updates, want at 10, 20 and 28", got)
+	}
+}
+
+// TestCheckpointEverySoMuchTime: a run that is killed loses little, however slow its
+// updates are.
+func TestCheckpointEverySoMuchTime(t *testing.T) {
+	for _, c := range []struct {
+		every time.Duration
+		want  []int // updates; each step takes a second
+	}{
+		{0, []int{24, 34}},
+		{10 * time.Second, []int{0, 4, 24, 34}},
+		{-1, []int{34}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			node, log := logging()
+			r := newTrainerOn(node, 1, walks(envs.SameStep, &walk{length: 5}))
+			r.tk.Use(func(ctx context.Context, _ *rl.Online, next task.Next) error {
+				<-time.After(time.Second)
+				return next(ctx)
+			}, rl.Checkpoint(r.q, t.TempDir(), rl.CheckpointConfig{Every: c.every}))
+			if err := r.tk.Run(t.Context(), task.MaxSteps(36)); err != nil {
+				t.Fatal(err)
+			}
+			if got := saves(log); !slices.Equal(got, c.want) {
+				t.Errorf("every %v: checkpoints at %v updates, want %v", c.every, got, c.want)
+			}
+		})
+	}
+}
+
+// TestFailedRunKeepsTheLastGoodCheckpoint: what a run has when it fails may be what it
+// failed of.
+func TestFailedRunKeepsTheLastGoodCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{EveryUpdates: 10, Every: -1})
+	broken := errors.New("broken")
+	r.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Updates == 16 {
+			return broken
+		}
+		return nil
+	}))
+	if err := r.tk.Run(t.Context()); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	again := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	if _, err := rl.Resume(again.tk, dir, again.q); err != nil || again.q.Version() != 10 {
+		t.Errorf("the checkpoint has %d updates, want 10: %v", again.q.Version(), err)
+	}
+}
+
+// TestP4CutEvaluationIsMadeAgain preempts a lone run in the middle of an evaluation: the
+// resumed run makes the whole of it.
+func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
+	const steps = 60
+	build := func(dir string, act func()) *trainer {
+		r := &trainer{
+			q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{8}}),
+			buf: replay.New(replay.Config{Capacity: 500}), tk: task.New[rl.Online](quiet{task.Alone()}),
+		}
+		r.tk.Use(rl.Exchange(r.tk, r.q), rl.Evaluate(cutter{r.q, act}, envs.CartPole(3), rl.EvalConfig{EverySteps: 40, Episodes: 4}),
+			rl.EpsGreedy(r.q, policies.Constant(0.3)), rl.Collect(r.q, envs.CartPole(2)),
+			rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 8, StartAt: 20}),
+			rl.Checkpoint(r.q, dir, rl.CheckpointConfig{Also: []policies.Saver{r.buf}}))
+		return r
+	}
+	result := func(r *trainer) string {
+		c := r.tk.Context()
+		return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Eval, c.Best, r.q.Weights())
+	}
+	straight := build(t.TempDir(), func() {})
+	if err := straight.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{1, 5, 30} { // actions in evaluations before the preemption
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		acts := 0
+		first := build(dir, func() {
+			if acts++; acts == cut {
+				cancel(&task.PreemptError{Reason: "test"})
+			}
+		})
+		if err := first.tk.Run(ctx, task.MaxSteps(steps)); !errors.Is(err, task.ErrPreempted) {
+			t.Fatal(err)
+		}
+		second := build(dir, func() {})
+		if _, err := rl.Resume(second.tk, dir, second.q, rl.ResumeConfig{Required: true, Also: []policies.Saver{second.buf}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.tk.Run(t.Context(), task.MaxSteps(steps-first.tk.Steps())); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := result(second), result(straight); got != want {
+			t.Errorf("cut at action %d of the evaluations: %.200s\nwant %.200s", cut, got, want)
+		}
+	}
+}
+
+// cutter is a policy that calls act before each choice of actions.
+type cutter struct {
+	*dqn.DQN
+	act func()
+}
+
+func (c cutter) Greedy(dst []int, obs []float32) error {
+	c.act()
+	return c.DQN.Greedy(dst, obs)
+}
+
+// evaluated is a task whose evaluations and best weights are as the test says.
+func evaluated(t *testing.T, dir string, resume bool, means ...float64) *rl.Best {
+	t.Helper()
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	if resume {
+		if _, err := rl.Resume(r.tk, dir, r.q, rl.ResumeConfig{Required: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if i := r.tk.Steps(); i < len(means) {
+			c.Best = &rl.Best{Evaluation: rl.Evaluation{Mean: means[i]}, Weights: r.q.Weights()}
+		}
+		return nil
+	}), rl.Checkpoint(r.q, dir))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(5)); err != nil {
+		t.Fatal(err)
+	}
+	best, err := rl.LoadBest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return best
+}
+
+// TestResumedRunKeepsABetterBest: the best that was found after the checkpoint stays in
+// its file until it is beaten.
+func TestResumedRunKeepsABetterBest(t *testing.T) {
+	dir := t.TempDir()
+	evaluated(t, dir, false, 3)
+	checkpoint, err := os.ReadFile(filepath.Join(dir, rl.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if best := evaluated(t, dir, true, 3, 9); best.Mean != 9 {
+		t.Errorf("best %v, want 9", best.Mean)
+	}
+	// The run was killed before the next checkpoint.
+	if err := os.WriteFile(filepath.Join(dir, rl.CheckpointFile), checkpoint, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if best := evaluated(t, dir, true, 4, 7); best.Mean != 9 {
+		t.Errorf("a resumed run has replaced the best of 9 by %v", best.Mean)
+	}
+	if best := evaluated(t, dir, true, 4, 10, 11); best.Mean != 11 {
+		t.Errorf("best %v, want 11", best.Mean)
+	}
+	// A run that is not resumed has a best that is none of the old one's.
+	if best := evaluated(t, dir, false, 2); best.Mean != 2 {
+		t.Errorf("best %v, want 2", best.Mean)
+	}
+}
+
+// TestResumeTakesTheBestOfTheCheckpoint, and writes it when the run was killed between
+// the two files.
+func TestResumeTakesTheBestOfTheCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	evaluated(t, dir, false, 3)
+	if err := os.Remove(filepath.Join(dir, rl.BestFile)); err != nil {
+		t.Fatal(err)
+	}
+	if best := evaluated(t, dir, true); best.Mean != 3 || len(best.Weights.Tensors) == 0 {
+		t.Errorf("best %+v, want that of the checkpoint", best.Evaluation)
+	}
+}
+
+// saver is a part of a checkpoint that cannot be saved.
+type saver struct{ policies.Saver }
+
+func (saver) Save(*nn.Archive) error { return errors.New("out of ink") }
+
+func TestCheckpointReportsWhatItCouldNotSave(t *testing.T) {
+	dir := t.TempDir()
+	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{EveryUpdates: 2, Also: []policies.Saver{saver{}}})
+	err := r.tk.Run(t.Context(), task.MaxSteps(100))
+	if err == nil || !strings.Contains(err.Error(), "node 0: checkpoint: out of ink") || r.q.Version() != 2 {
+		t.Errorf("after %d updates: %v", r.q.Version(), err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("files %v, %v", entries, err)
+	}
+}

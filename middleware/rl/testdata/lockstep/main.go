@@ -1,0 +1,67 @@
+// Lockstep is a job for tests: it learns in lockstep with so many nodes as it has, to so
+// many updates as its argument says, and writes what it has then to the file result.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/task"
+)
+
+func main() { parallel.Main(play) }
+
+func play(ctx context.Context, node *parallel.Node) error {
+	const seed = 7
+	updates, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		return err
+	}
+	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
+	q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
+	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	t.Use(rl.Exchange(t, q, rl.ExchangeConfig{Synchronous: node.Size()}))
+	if t.Has(rl.Evaluator) {
+		t.Use(rl.Evaluate(q, envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}))
+	}
+	if t.Has(rl.Collector) {
+		t.Use(rl.EpsGreedy(q, policies.Linear(1, 0.1, 1000)), rl.Collect(q, envs.CartPole(2)))
+	}
+	if !t.Has(rl.Learner) {
+		return t.Run(ctx)
+	}
+	buf := replay.New(replay.Config{Capacity: 300, Seed: seed})
+	also := []policies.Saver{buf}
+	t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}), task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Updates >= updates {
+			t.Finish("enough")
+		}
+		return nil
+	}), rl.Checkpoint(q, node.Dir(), rl.CheckpointConfig{EveryUpdates: 25, Every: time.Second, Also: also}))
+	t.Use(func(ctx context.Context, c *rl.Online, next task.Next) error {
+		err := next(ctx)
+		fmt.Printf("updates %d\n", c.Updates)
+		return err
+	})
+	if node.Resume() {
+		if _, err := rl.Resume(t, node.Dir(), q, rl.ResumeConfig{Required: node.MustResume(), Also: also}); err != nil {
+			return err
+		}
+	}
+	if err := t.Run(ctx); err != nil {
+		return err
+	}
+	c := t.Context()
+	text := fmt.Sprintln(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, c.Best.Evaluation, c.Best.Weights, q.Weights())
+	return os.WriteFile(filepath.Join(node.Dir(), "result"), []byte(text), 0o600)
+}
