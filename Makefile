@@ -6,7 +6,8 @@ MAKEFLAGS   += --no-print-directory
 GO        ?= go
 FUZZTIME  ?= 5s# of each fuzz test
 RACE      ?=# -race: the tests of k8s under the race detector
-TIME      ?= 2m# of chaos
+TIME      ?= 2m# of chaos, or of the soak
+CARRIER   ?=# of chaos: this one only
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?= .# which benchmarks
 BENCHTIME ?= 1s
@@ -87,7 +88,11 @@ smoke: ## the first command of README.md, word for word
 .PHONY: chaos
 chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
 	@$(GO) run ./internal/faultlab/clock .tools/clock
-	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.carrier='$(CARRIER)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+
+.PHONY: soak
+soak: ## a launcher and four busy nodes for TIME: what they hold must not grow
+	$(GO) test -count=1 -timeout 0 -v -run TestSoak ./internal/faultlab/chaos -args -soak.time=$(TIME) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 CONTROL_PLANE = $(CURDIR)/.tools/controlplane-$(shell cat k8s/internal/controlplane/{go.sum,main.go} | sha256sum | cut -c 1-12)
 KUBE_VERSION  = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' k8s/internal/controlplane/go.mod)

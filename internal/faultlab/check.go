@@ -119,6 +119,7 @@ type checker struct {
 	lost    map[[2]Peer]uint64          // sender, receiver; incarnation 0 where it is not known
 	lostAt  map[[2]Peer]int64           // the first report of it
 	all     bool                        // a grave fault was meant for everyone
+	asked   map[int]bool                // nodes that were told to leave
 	grave   map[int]int64               // nodes that a grave fault touched, and when the last one did
 	report  Report
 	faults  []string
@@ -131,7 +132,7 @@ func (c *checker) faultf(format string, args ...any) {
 func newChecker(rules Rules, records []Record) *checker {
 	c := &checker{
 		rules: rules, records: records, lives: map[Peer]*life{}, flows: map[flow][]*message{}, heard: map[Peer]map[flow][]*Record{},
-		lost: map[[2]Peer]uint64{}, lostAt: map[[2]Peer]int64{}, grave: map[int]int64{}, report: Report{Faults: map[string]int{}},
+		lost: map[[2]Peer]uint64{}, lostAt: map[[2]Peer]int64{}, asked: map[int]bool{}, grave: map[int]int64{}, report: Report{Faults: map[string]int{}},
 	}
 	for i := range records {
 		records[i].seq = i
@@ -204,6 +205,11 @@ func (c *checker) take(r *Record) {
 		if r.Event != "" {
 			c.report.Faults[r.Event]++
 		}
+		if r.Event == LeaveFault {
+			for _, n := range r.Nodes {
+				c.asked[n] = true
+			}
+		}
 		if r.Grave {
 			for _, n := range r.Nodes {
 				c.grave[n] = r.At
@@ -261,7 +267,7 @@ func (c *checker) ends() {
 			c.faultf("%v was killed, and no fault was meant for it", p)
 		case l.end.Out == Failure && !c.fits(p, l.end.Err):
 			c.faultf("%v failed, and nothing that was done explains it: %s", p, l.end.Err)
-		case l.end.Out == Preempted && !c.all:
+		case l.end.Out == Preempted && !c.all && !c.asked[p.Node]:
 			c.faultf("%v was preempted by nobody: %s", p, l.end.Err)
 		}
 	}
@@ -436,6 +442,7 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 			c.faultf("%v never heard %s/%d number %d of %v, and yet number %d: it was lost in silence", to, f.event, f.stream, m.Number, f.from, lastHeard)
 			return 0, 0
 		case c.rules.Exact && c.afterLoss(f.from, to, m):
+		case c.afterLeave(to, m):
 		default:
 			tail++
 		}
@@ -455,6 +462,19 @@ func (c *checker) afterLoss(from, to Peer, m *message) bool {
 	return ok && m.sent.At >= at
 }
 
+// dismissed says that the peer was told to leave, and did.
+func (c *checker) dismissed(p Peer) bool {
+	l := c.lives[p]
+	return !c.all && c.asked[p.Node] && l.end != nil && l.end.Out == Preempted
+}
+
+// afterLeave says that the emit had not returned when the peer, which was told to
+// leave, was about to: it need not be addressed any more.
+func (c *checker) afterLeave(to Peer, m *message) bool {
+	l := c.lives[to]
+	return c.dismissed(to) && (l.finishing == nil || m.sent.At >= l.finishing.At)
+}
+
 // tails judges whether what did not come to the end was reported.
 func (c *checker) tails(from, to Peer, missing int) {
 	if missing == 0 {
@@ -467,7 +487,7 @@ func (c *checker) tails(from, to Peer, missing int) {
 	l := c.lives[from]
 	switch {
 	case l.end != nil && l.end.Out == Killed: // it cannot report any more
-	case !c.rules.Exact && (!c.clean(from) || !c.clean(to)): // what waited for its listeners is gone with it
+	case !c.rules.Exact && (!c.clean(from) && !c.dismissed(from) || !c.clean(to) && !c.dismissed(to)): // what waited for its listeners is gone with it
 	case !c.rules.Exact && c.parted(from, to): // when it gave the other up is not known: what it emitted since is not owed
 	case uint64(missing) > reported: //nolint:gosec // not negative
 		c.faultf("%v never heard the last %d reliable messages of %v, which reported %d: they were lost in silence", to, missing, from, reported)

@@ -95,6 +95,11 @@ func at(r faultlab.Record, ns int64) faultlab.Record {
 // TestEachViolationIsFound forges one thing after another.
 func TestEachViolationIsFound(t *testing.T) {
 	grave := faultlab.Record{Kind: faultlab.Fault, Event: "cut", Nodes: []int{1}, Grave: true}
+	leave := faultlab.Record{Kind: faultlab.Fault, Event: faultlab.LeaveFault, Nodes: []int{1}}
+	leaves := func(r []faultlab.Record) []faultlab.Record {
+		r[len(r)-1].Out = faultlab.Preempted
+		return r
+	}
 	for _, c := range []struct {
 		name  string
 		forge func(r []faultlab.Record) []faultlab.Record
@@ -208,6 +213,19 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[len(r)-1].Out = faultlab.Preempted
 			return r
 		}, false, "node.1/1 was preempted by nobody"},
+		{"a node that was told to leave", func(r []faultlab.Record) []faultlab.Record { return append(leaves(r), leave) }, true, ""},
+		{"a node that left before it had all", func(r []faultlab.Record) []faultlab.Record {
+			return append(without(leaves(r), heard("r", 3)), leave)
+		}, true, "never heard the last 1 reliable messages of node.0/1"},
+		{"an emit while a node left", func(r []faultlab.Record) []faultlab.Record {
+			r = leaves(r)
+			r[where(r, faultlab.Finishing, "", 0)+1].At = r[where(r, faultlab.Sent, "r", 3)].At
+			return append(without(r, heard("r", 3)), leave)
+		}, true, ""},
+		{"a node that left, and whose last emits did not arrive", func(r []faultlab.Record) []faultlab.Record {
+			r[len(r)-2].Out = faultlab.Preempted
+			return append(without(r, heard("q", 2, 3)), faultlab.Record{Kind: faultlab.Fault, Event: faultlab.LeaveFault, Nodes: []int{0}})
+		}, true, "never heard the last 2 reliable messages of node.0/1"},
 		{"ready without the newest value", func(r []faultlab.Record) []faultlab.Record {
 			end := r[where(r, faultlab.Finishing, "", 0)].At
 			return slices.Insert(r, where(r, faultlab.Finishing, "", 0),

@@ -49,6 +49,10 @@ const (
 	Killed    = "killed" // by the laboratory
 )
 
+// LeaveFault is the name of a Fault that is none: its Nodes are told to leave. Each of
+// them may end as preempted for it, and the others lose nothing by that.
+const LeaveFault = "leave"
+
 // Record is one thing that a node did or was told. Fields that do not belong to
 // its Kind are zero.
 type Record struct {

@@ -107,7 +107,7 @@ internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
-internal/faultlab/chaos (test) -> internal/cli internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control router task
+internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control parallel/kube router task
 internal/deadline -> std
 internal/mutate -> std
 internal/layers -> std

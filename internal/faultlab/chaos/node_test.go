@@ -9,11 +9,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ditask/ditask/internal/cli"
+	"github.com/ditask/ditask/internal/cli/job"
 	"github.com/ditask/ditask/internal/faultlab"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
@@ -29,6 +32,7 @@ const (
 	varJump   = "CHAOS_JUMP"   // seconds by which the clock jumps
 	varRoutes = "CHAOS_ROUTES" // address=address ...: where this job's lines begin
 	varLoud   = "CHAOS_LOUD"   // lines of log after each emit
+	varSlow   = "CHAOS_SLOW"   // the longest time in ms that a node takes before parallel.Main
 )
 
 // Letter is what nodes send each other.
@@ -54,12 +58,27 @@ var rules = faultlab.Rules{Events: map[string]faultlab.Policy{
 func TestMain(m *testing.M) {
 	switch id := os.Getenv(control.VarNodeID); {
 	case id != "":
+		tellGauges("node " + id)
+		if os.Getenv(varSoak) != "" {
+			parallel.Main(soak)
+		}
 		reroute(id)
+		start()
 		parallel.Main(play)
 	case os.Getenv(varDir) != "": // ditask itself, whose clock can jump too
+		if !slices.Equal(os.Args[1:], job.WatchArgs()) {
+			tellGauges("launcher")
+		}
 		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
+}
+
+// start takes its time, as a program does that loads its data first.
+func start() {
+	if most, err := strconv.Atoi(os.Getenv(varSlow)); err == nil && most > 0 {
+		<-time.After(time.Duration(most/4+rand.IntN(most)) * time.Millisecond)
+	}
 }
 
 // reroute puts lines that can fail between this node and those that it dials. A
@@ -101,6 +120,9 @@ func (n *node) record(r faultlab.Record) {
 	}
 }
 
+// word is what the lines of a loud node are made of.
+const word = "a word and "
+
 func play(ctx context.Context, pn *parallel.Node) (err error) {
 	env, _, err := control.Parse(os.LookupEnv)
 	if err != nil {
@@ -140,7 +162,7 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 	loud := len(os.Getenv(varLoud)) > 0
 	n.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 		if loud {
-			fmt.Println(strings.Repeat("a word and ", 30))
+			fmt.Println(strings.Repeat(word, 30))
 		}
 		if _, err := os.Stat(filepath.Join(dir, "stop")); err == nil {
 			n.Finish("told to stop")

@@ -1,0 +1,148 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/internal/faultlab"
+)
+
+// carrier is what the messages of a round go over.
+type carrier struct {
+	name   string
+	flags  []string // of ditask
+	faults []string // what it can suffer, besides its nodes
+	root   bool     // it needs to be set up by root
+	own    bool     // each node has a launcher and a network of its own
+	lines  bool     // its nodes dial each other over the laboratory's lines
+	server func(t *testing.T) busServer
+}
+
+// carriers are what there is: one more is a line here, and a case in round.inject
+// for a fault that only it has.
+var carriers = []carrier{
+	{name: "unix"},
+	{name: "tcp", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
+	{name: "tls", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
+	{name: "nats", faults: serverFaults, server: newNATS},
+	{name: "nats in launcher", flags: []string{"--mq-type", "nats"}},
+	{name: "redis", faults: serverFaults, server: newRedis},
+	{name: "netns", flags: []string{"--protocol", "tcp"}, faults: netFaults, root: true, own: true},
+	{name: "pods", faults: netFaults, root: true, own: true}, // as in Kubernetes: the variables of a pod name all hosts
+}
+
+// The kinds of faults besides killing and stopping a node.
+var (
+	wireFaults = []string{"cut", "cut-close", "half-close", "reset", "stall", "stall-one-way", "flap"}
+	netFaults  = []string{"drop-one-way", "drop", "link-down"}
+	// The server is gone for a while, with all that it held.
+	serverFaults = []string{"server-restart"}
+	// What every carrier's nodes can suffer. Clocks jump where the program is built
+	// for it, see make chaos.
+	everyFaults = []string{"stop", "reader-pause"}
+)
+
+// plan is what follows from a seed.
+type plan struct {
+	seed    uint64
+	nodes   int
+	carrier carrier
+	star    bool
+	recover bool   // failed nodes are started again
+	end     string // stop, preempt, kill-launcher, kill-launcher-early, or kill-node where that ends the job
+	full    bool   // the log folder is full
+	reader  string // what the reader of the launcher's output does: reads, pauses before the end, or leaves
+	slow    int    // the longest time in ms that a node takes before parallel.Main
+	shape   faultlab.Shape
+	pace    time.Duration
+	big     int
+	jump    int // seconds by which a clock jumps, and back
+	faults  []fault
+}
+
+type fault struct {
+	kind  string
+	a, b  int
+	after time.Duration
+	lasts time.Duration
+	grave bool
+}
+
+// leave is the fault that is none: a node is told to leave, and made again.
+const leave = faultlab.LeaveFault
+
+// slowest is a start that is not over before a round ends, in ms.
+const slowest = 60_000
+
+func newPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
+	var have []carrier
+	for _, c := range carriers {
+		if (*onlyCarrier == "" || *onlyCarrier == c.name) && (!c.root || canNets() == nil) {
+			have = append(have, c)
+		}
+	}
+	p := plan{
+		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], carrier: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
+		end:  []string{"stop", "stop", "stop", "stop", "preempt", "kill-launcher", "kill-launcher-early"}[r.IntN(7)],
+		pace: ms(2, 20), big: []int{1000, 300 << 10, 3 << 20}[r.IntN(3)],
+		reader: []string{"reads", "reads", "reads", "pauses", "leaves"}[r.IntN(5)], slow: []int{0, 0, 2000}[r.IntN(3)],
+	}
+	if !p.recover && r.IntN(4) == 0 {
+		p.end = "kill-node"
+	}
+	if r.IntN(40) == 0 && !have[0].own {
+		p.nodes, p.pace, p.big, p.carrier, p.recover, p.star = 64, 2*time.Second, 1000, have[0], false, false
+	}
+	if p.carrier.own {
+		p.nodes, p.star = min(p.nodes, 4), false
+	}
+	if p.end == "kill-launcher-early" {
+		p.slow = slowest
+	}
+	p.full = r.IntN(8) == 0 && os.Getuid() == 0 && p.nodes <= 8
+	if r.IntN(4) > 0 {
+		p.shape = faultlab.Shape{Delay: ms(0, 30), Jitter: ms(1, 10), Piece: []int{0, 1, 1000}[r.IntN(3)], Read: 512 << 10}
+		p.big = min(p.big, 300<<10) // what is under way at the end must arrive within the grace period
+	}
+	p.jump = []int{-3000, -70, -5, 5, 70, 3000}[r.IntN(6)]
+	kinds := slices.Concat(p.carrier.faults, everyFaults)
+	for range 1 + r.IntN(4) {
+		f := fault{kind: kinds[r.IntN(len(kinds))], a: r.IntN(p.nodes), after: ms(0, 800), lasts: ms(100, 2000)}
+		f.b = (f.a + 1 + r.IntN(p.nodes-1)) % p.nodes
+		if f.kind == "stop" {
+			f.lasts = ms(100, 3000)
+		}
+		if p.recover && p.carrier.own && r.IntN(3) == 0 {
+			f.kind = leave
+		} else if p.recover && r.IntN(2) == 0 {
+			f.kind, f.grave = "kill", true
+		} else if p.recover && (p.carrier.lines || p.carrier.root) && r.IntN(6) == 0 { // for longer than nodes wait for each other
+			f.kind, f.grave, f.lasts = p.carrier.faults[0], true, ms(9000, 12000)
+		}
+		p.faults = append(p.faults, f)
+		if f.kind == "stop" && p.nodes == 64 {
+			break
+		}
+	}
+	return p
+}
+
+// canNets says whether networks can be made here.
+var canNets = sync.OnceValue(func() error {
+	if os.Getuid() != 0 {
+		return errors.New("not root")
+	}
+	name := fmt.Sprint("cx", os.Getpid()%10000)
+	err := errors.Join(ip("netns", "add", name), ip("link", "add", name+"v", "type", "veth", "peer", "name", "eth0", "netns", name))
+	return errors.Join(err, ip("netns", "del", name))
+})
