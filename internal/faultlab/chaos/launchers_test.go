@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -25,7 +26,11 @@ type launcher struct {
 // start starts the launcher. The one before, if there was one, has ended.
 func (l *launcher) start() error {
 	l.cmd = exec.Command(l.args[0], l.args[1:]...)
-	l.cmd.Env, l.cmd.Dir, l.cmd.Stdout, l.cmd.Stderr = l.env, l.dir, l.out.w, l.out.w
+	l.cmd.Env = slices.Clone(l.env)
+	if l.ended != nil {
+		l.cmd.Env = append(l.cmd.Env, varAgain+"=1")
+	}
+	l.cmd.Dir, l.cmd.Stdout, l.cmd.Stderr = l.dir, l.out.w, l.out.w
 	if err := l.cmd.Start(); err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ const (
 	varJump   = "CHAOS_JUMP"   // seconds by which the clock jumps
 	varRoutes = "CHAOS_ROUTES" // address=address ...: where this job's lines begin
 	varLoud   = "CHAOS_LOUD"   // lines of log after each emit
+	varAgain  = "CHAOS_AGAIN"  // this launcher is not the first of its node
 	varSlow   = "CHAOS_SLOW"   // the longest time in ms that a node takes before parallel.Main
 )
 
@@ -140,7 +141,7 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 	if _, err = fmt.Sscan(os.Getenv(varBig), &n.big); err != nil {
 		return err
 	}
-	n.record(faultlab.Record{Kind: faultlab.Begin, Founder: pn.Attempt() == 0, Count: uint64(os.Getpid())})
+	n.record(faultlab.Record{Kind: faultlab.Begin, Founder: pn.Attempt() == 0 && os.Getenv(varAgain) == "", Count: uint64(os.Getpid())})
 	defer func() {
 		end := faultlab.Record{Kind: faultlab.End, Out: faultlab.Success}
 		switch {
