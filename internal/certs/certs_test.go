@@ -239,3 +239,9 @@ func TestClient(t *testing.T) {
 		}
 	}
 }
+
+func TestHostThatNoCertificateCanHold(t *testing.T) {
+	if f, err := certs.Make([]string{"größe"}, now, now.Add(time.Hour)); err == nil || f != (certs.Files{}) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}

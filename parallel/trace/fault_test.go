@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -34,11 +35,11 @@ func TestFileThatCannotBeWrittenEndsTheRecording(t *testing.T) {
 	} {
 		r, _ := create(t, 0)
 		_ = r.file.Close()
+		size := r.size
 		write(r)
 		if name != "the end" && (!r.over || r.Full()) {
 			t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
 		}
-		size := r.size
 		r.Ready()
 		if name != "the end" && r.size != size {
 			t.Errorf("%s: it went on", name)
@@ -263,5 +264,25 @@ func TestPathMatchesThePattern(t *testing.T) {
 	}
 	if ok, err := filepath.Match(Pattern, filepath.Base(Path("", 3, 2))); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+// TestPayloadsThatAreNotAskedForTakeNoMemory reads a message of 16 MiB.
+func TestPayloadsThatAreNotAskedForTakeNoMemory(t *testing.T) {
+	file := raw("\x02\x00\x00{}", "\x04"+strings.Repeat("\x00", receivedHead)+strings.Repeat("x", 16<<20))
+	for payloads, enough := range map[bool]uint64{false: 1 << 20, true: 1 << 30} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := NewReader(bytes.NewReader(file))
+		r.Payloads = payloads
+		for _, kind := range []Kind{KindEvent, KindReceived} {
+			if rec, err := r.Next(); err != nil || rec.Kind != kind || kind == KindReceived && rec.Bytes != 16<<20 {
+				t.Fatalf("%+v, %v", rec.Kind, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > enough {
+			t.Errorf("payloads %v: it took %d bytes", payloads, took)
+		}
 	}
 }
