@@ -56,7 +56,7 @@ func crowded() *traceview.View {
 	return v
 }
 
-// TestPicturesAreThoseOfTestdata compares each picture with a file that somebody has looked at.
+// TestPicturesAreThoseOfTestdata compares each picture with the one in testdata.
 func TestPicturesAreThoseOfTestdata(t *testing.T) {
 	several := crowded()
 	several.Messages = several.Messages[:2]
