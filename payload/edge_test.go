@@ -36,7 +36,8 @@ func TestIntegersAtEachEndOfTheirHead(t *testing.T) {
 	} {
 		roundTrip(t, &n)
 		roundTrip(t, new(uint64(n)))
-		roundTrip(t, &fields{int8(n), int16(n), int32(n), n, int(n), uint8(n), uint16(n), uint32(n), uint64(n), uint(n), float32(n), float64(n), n%2 == 0, n})
+		roundTrip(t, &fields{int8(n), int16(n), int32(n), n, int(n), uint8(n), uint16(n), uint32(n), uint64(n), uint(n), float32(n),
+			float64(n), n%2 == 0, n})
 		roundTrip(t, &[]int64{n})
 		roundTrip(t, &map[int64]string{n: "x"})
 		roundTrip(t, new(any(n)))
@@ -54,6 +55,7 @@ func TestSpellingsAtTheirBounds(t *testing.T) {
 		"the next one in any":         {"1b 8000000000000000", new(any(uint64(1 << 63)))},
 		"the smallest int64 in any":   {"3b 7fffffffffffffff", new(any(int64(math.MinInt64)))},
 		"bytes of its own, described": {"d9d9f7 42 0102", &blob{[]byte{1, 2}}},
+		"such bytes within a list":    {"81 d9d9f7 42 0102", &[]blob{{[]byte{1, 2}}}},
 		"null over a map":             {"f6", &map[string]int{}},
 		"a wide head in a struct":     {"82 1a 00000005 18 07", &struct{ A, B int32 }{5, 7}},
 		"a wide head for an int64":    {"81 1b 0000000000000005", &struct{ A int64 }{5}},
@@ -85,9 +87,10 @@ func TestSpellingsBeyondTheirBounds(t *testing.T) {
 		"clamped bytes for int8":       {reflect.TypeFor[[]int8](), "d844 41 07", "tag 68 where a tensor of int8"},
 		"an integer below int64":       {reflect.TypeFor[any](), "3b 8000000000000000", "beyond the range of int64"},
 		"two fields for a struct of 3": {reflect.TypeFor[struct{ A, B, C int32 }](), "82 01 02", "2 fields where 3 belong"},
-		"a struct that is cut":         {reflect.TypeFor[struct{ A, B float64 }](), "82 fb0000000000000000 fb00000000000000", "ends too early"},
-		"a float that is cut":          {reflect.TypeFor[struct{ A, B float32 }](), "82 fa00000000 fa000000", "ends too early"},
-		"no boolean":                   {reflect.TypeFor[struct{ A, B bool }](), "82 f5 f6", "null where a boolean"},
+		"a struct that is cut": {reflect.TypeFor[struct{ A, B float64 }](), "82 fb0000000000000000 fb00000000000000",
+			"ends too early"},
+		"a float that is cut": {reflect.TypeFor[struct{ A, B float32 }](), "82 fa00000000 fa000000", "ends too early"},
+		"no boolean":          {reflect.TypeFor[struct{ A, B bool }](), "82 f5 f6", "null where a boolean"},
 	} {
 		err := mustPlan(t, c.typ).Decode(unhex(t, c.hex), reflect.New(c.typ).Interface(), false)
 		if err == nil || !strings.Contains(err.Error(), c.what) {
@@ -125,7 +128,8 @@ func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 		perLevel   int // of depth, for each open
 	}{
 		"slices": {reflect.TypeFor[list](), "81", "80", 1}, "maps": {reflect.TypeFor[table](), "a1 60", "a0", 1},
-		"arrays": {reflect.TypeFor[pair](), "81 81", "81 80", 2}, "any": {reflect.TypeFor[any](), "81", "80", 1}, "maps in any": {reflect.TypeFor[any](), "a1 60", "a0", 1},
+		"arrays": {reflect.TypeFor[pair](), "81 81", "81 80", 2}, "any": {reflect.TypeFor[any](), "81", "80",
+			1}, "maps in any": {reflect.TypeFor[any](), "a1 60", "a0", 1},
 	} {
 		p, err := c.Plan(v.typ)
 		if err != nil {

@@ -62,7 +62,8 @@ func TestPicturesAreThoseOfTestdata(t *testing.T) {
 	several.Messages = several.Messages[:2]
 	many := crowded()
 	for i := range 40 { // more events than the legend has, in lanes that have room for them
-		many.Messages = append(many.Messages, traceview.Message{Event: fmt.Sprint(i), From: i, To: i + 1, Sent: at(400_000 + i), Received: at(400_001 + i)})
+		many.Messages = append(many.Messages, traceview.Message{Event: fmt.Sprint(i), From: i, To: i + 1, Sent: at(400_000 + i),
+			Received: at(400_001 + i)})
 	}
 	for name, c := range map[string]struct {
 		v     *traceview.View
@@ -98,14 +99,17 @@ func TestTextOfEachFate(t *testing.T) {
 		Nodes: []traceview.Node{
 			{File: "d/node-0-0.trace", Head: trace.Head{Node: 0}, Last: at(9), Limit: true, Sent: 4},
 			{File: "d/node-1-0.trace", Head: trace.Head{Node: 1}, Last: at(2), Killed: true},
-			{File: "d/node-2-0.trace", Head: trace.Head{Node: 2}, Last: at(3)}, {File: "d/node-2-1.trace", Head: trace.Head{Node: 2, Attempt: 1}, Last: at(9)},
+			{File: "d/node-2-0.trace", Head: trace.Head{Node: 2}, Last: at(3)}, {File: "d/node-2-1.trace",
+				Head: trace.Head{Node: 2, Attempt: 1}, Last: at(9)},
 		},
 		Messages: []traceview.Message{
 			{Event: "name", From: 0, To: 1, Version: 1, Sent: at(2)}, {Event: "longer", From: 0, To: 1, Version: 2, Sent: at(3)},
 			{Event: "name", From: 0, To: 2, Version: 3, Sent: at(4)}, {Event: "name", From: 0, To: 3, Version: 4, Sent: at(5)},
-			{Event: "name", From: 0, To: 1, Version: 5, Sent: at(6), Received: at(5)}, {Event: "name", From: 0, To: 1, Version: 6, Sent: at(7), Received: at(7)},
+			{Event: "name", From: 0, To: 1, Version: 5, Sent: at(6), Received: at(5)}, {Event: "name", From: 0, To: 1, Version: 6,
+				Sent: at(7), Received: at(7)},
 		},
-		Changes: []traceview.Change{{At: at(2), Seen: 1, Peer: trace.Peer{Node: 0, Change: "left"}}, {At: at(8), Seen: 1, Peer: trace.Peer{Node: 2, Change: "lost", Error: "why\nmore"}}},
+		Changes: []traceview.Change{{At: at(2), Seen: 1, Peer: trace.Peer{Node: 0, Change: "left"}},
+			{At: at(8), Seen: 1, Peer: trace.Peer{Node: 2, Change: "lost", Error: "why\nmore"}}},
 	}
 	const want = `job j from 2026-01-02 03:04:05.000000 UTC
 node 0  node-0-0.trace: 4 sent, 0 received, to 0.000009 (the file has reached its limit: what came later is missing)
@@ -155,12 +159,14 @@ func TestFilterHasBothEndsAndTheChanges(t *testing.T) {
 		{traceview.Filter{Since: step}, 5, 3}, {traceview.Filter{Since: step + 1}, 4, 3},
 		{traceview.Filter{Until: 4 * step}, 4, 5}, {traceview.Filter{Until: 4*step - 1}, 3, 2},
 		{traceview.Filter{Since: 4 * step, Until: 4 * step}, 1, 3},
-		{traceview.Filter{Nodes: []int{0}}, 4, 3}, {traceview.Filter{Nodes: []int{1}}, 4, 2}, {traceview.Filter{Nodes: []int{1, 2}}, 5, 2}, {traceview.Filter{Nodes: []int{}}, 0, 0},
+		{traceview.Filter{Nodes: []int{0}}, 4, 3}, {traceview.Filter{Nodes: []int{1}}, 4, 2}, {traceview.Filter{Nodes: []int{1, 2}}, 5,
+			2}, {traceview.Filter{Nodes: []int{}}, 0, 0},
 		{traceview.Filter{Event: "a*", Nodes: []int{2}}, 1, 0},
 	} {
 		v := load(t, dir, tt.f)
 		if len(v.Messages) != tt.messages || v.Hidden != 5-tt.messages || len(v.Changes) != tt.changes {
-			t.Errorf("%+v: %d messages, %d hidden, %d changes; want %d and %d", tt.f, len(v.Messages), v.Hidden, len(v.Changes), tt.messages, tt.changes)
+			t.Errorf("%+v: %d messages, %d hidden, %d changes; want %d and %d", tt.f, len(v.Messages), v.Hidden, len(v.Changes),
+				tt.messages, tt.changes)
 		}
 	}
 }
