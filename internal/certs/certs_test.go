@@ -68,8 +68,10 @@ func TestLoadSaysWhichOfThemIsWrong(t *testing.T) {
 		{cert, key, ca, now, ""},
 		{good.Cert, key, good.CA, now, ""},
 		{cert, key, ca, now.Add(2 * time.Hour), "certificate " + cert + " has expired, on 2026-06-01 13:00 UTC: make a new one"},
-		{cert, key, ca, now.Add(-2 * time.Hour), "certificate " + cert + " does not hold before 2026-06-01 11:00 UTC: see whether the clock"},
-		{cert, key, put("other.pem", other.CA), now, "certificate " + cert + " is no node's certificate of authority " + filepath.Join(dir, "other.pem")},
+		{cert, key, ca, now.Add(-2 * time.Hour),
+			"certificate " + cert + " does not hold before 2026-06-01 11:00 UTC: see whether the clock"},
+		{cert, key, put("other.pem", other.CA), now,
+			"certificate " + cert + " is no node's certificate of authority " + filepath.Join(dir, "other.pem")},
 		{ca, put("other.key", other.Key), ca, now, "do not fit"},
 		{cert, put("other.key", other.Key), ca, now, "certificate " + cert + " and key " + filepath.Join(dir, "other.key") + " do not fit"},
 		{good.Cert, other.Key, good.CA, now, "certificate of the job and key of the job do not fit"},
@@ -98,7 +100,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add(good.Cert, good.Key, good.CA)
 	f.Add(good.CA, good.Key, good.Cert)
 	f.Add(good.Cert+good.CA, good.Key, good.CA+good.CA)
-	f.Add("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n", "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n", "-----BEGIN ")
+	f.Add("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
+		"-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n", "-----BEGIN ")
 	f.Fuzz(func(t *testing.T, cert, key, ca string) {
 		for _, s := range []string{cert, key, ca} {
 			if !certs.IsText(s) {
@@ -132,14 +135,16 @@ func TestAuthorityIsOneAndSignsNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !ca.IsCA || !ca.BasicConstraintsValid || !ca.MaxPathLenZero || ca.KeyUsage != x509.KeyUsageCertSign || ca.Subject.CommonName != "ditask job" {
+	if !ca.IsCA || !ca.BasicConstraintsValid || !ca.MaxPathLenZero || ca.KeyUsage != x509.KeyUsageCertSign ||
+		ca.Subject.CommonName != "ditask job" {
 		t.Errorf("authority: %+v", ca)
 	}
 	pair, pool, err := certs.Load(f.Cert, f.Key, f.CA, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := pair.Leaf; l.KeyUsage != x509.KeyUsageDigitalSignature || l.Subject.CommonName != "ditask node" || l.SerialNumber.Cmp(ca.SerialNumber) == 0 || l.SerialNumber.BitLen() < 64 {
+	if l := pair.Leaf; l.KeyUsage != x509.KeyUsageDigitalSignature || l.Subject.CommonName != "ditask node" ||
+		l.SerialNumber.Cmp(ca.SerialNumber) == 0 || l.SerialNumber.BitLen() < 64 {
 		t.Errorf("certificate: %+v", l)
 	}
 	if err := certs.Verify(pool, nil, x509.ExtKeyUsageAny, now); err == nil || err.Error() != "no certificate" {
@@ -152,10 +157,10 @@ func TestAuthorityIsOneAndSignsNoOther(t *testing.T) {
 
 // TestCertificateOfAnAuthorityBetween has a certificate whose authority is signed by the job's.
 func TestCertificateOfAnAuthorityBetween(t *testing.T) {
-	keys := [3]*ecdsa.PrivateKey{}
-	made := [3]*x509.Certificate{}
+	var parent *x509.Certificate
+	var signer *ecdsa.PrivateKey
 	var texts [3]string
-	for i := range made {
+	for i := range texts {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -164,20 +169,19 @@ func TestCertificateOfAnAuthorityBetween(t *testing.T) {
 			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: fmt.Sprint(i)}, NotBefore: now, NotAfter: now.Add(time.Hour),
 			IsCA: i < 2, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}
-		parent, signer := c, key
-		if i > 0 {
-			parent, signer = made[i-1], keys[i-1]
+		if i == 0 {
+			parent, signer = c, key
 		}
 		der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if made[i], err = x509.ParseCertificate(der); err != nil {
+		if parent, err = x509.ParseCertificate(der); err != nil {
 			t.Fatal(err)
 		}
-		keys[i], texts[i] = key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+		signer, texts[i] = key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(keys[2])
+	der, err := x509.MarshalPKCS8PrivateKey(signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,5 +241,11 @@ func TestClient(t *testing.T) {
 				t.Errorf("%s: other authorities", tt.name)
 			}
 		}
+	}
+}
+
+func TestHostThatNoCertificateCanHold(t *testing.T) {
+	if f, err := certs.Make([]string{"größe"}, now, now.Add(time.Hour)); err == nil || f != (certs.Files{}) {
+		t.Errorf("%+v, %v", f, err)
 	}
 }

@@ -59,7 +59,8 @@ func TestTestThatHangsEndsTheProcessWithAllStacks(t *testing.T) {
 		cmd.Env = append(os.Environ(), asPackage+"="+part)
 		out, err := cmd.CombinedOutput()
 		line, stacks, _ := strings.Cut(string(out), "\n\n")
-		if err == nil || !strings.HasPrefix(line, place+function) || !strings.Contains(line, " has run for more than 200ms") || strings.Count(stacks, "goroutine ") < 3 {
+		if err == nil || !strings.HasPrefix(line, place+function) || !strings.Contains(line, " has run for more than 200ms") ||
+			strings.Count(stacks, "goroutine ") < 3 {
 			t.Errorf("%s: %v\n%s", part, err, out)
 		}
 	}
@@ -98,7 +99,8 @@ func TestDeadlineIsOffWithoutATimeoutAndAfterTheTests(t *testing.T) {
 
 // TestEachTestHasItsOwnTime has a test that ended be forgotten, and one that runs be kept.
 func TestEachTestHasItsOwnTime(t *testing.T) {
-	d := &Tests{limit: time.Hour, timer: time.NewTimer(time.Hour), since: map[string]time.Time{"goroutine 0": time.Now().Add(-2 * time.Hour)}}
+	d := &Tests{limit: time.Hour, timer: time.NewTimer(time.Hour),
+		since: map[string]time.Time{"goroutine 0": time.Now().Add(-2 * time.Hour)}}
 	defer d.timer.Stop()
 	d.look()
 	first := maps.Clone(d.since)

@@ -220,7 +220,8 @@ func TestFaultsOfACallAreReported(t *testing.T) {
 	if out, err := mutate(t, "-h"); err != nil || !strings.Contains(out, "-seed") {
 		t.Errorf("help: %v\n%s", err, out)
 	}
-	if out, err := mutate(t, "-for", "-1s", write(t, "func p(a int) bool { return a < 1 }\n", "")); err != nil || !strings.Contains(out, "0 of 0") {
+	if out, err := mutate(t, "-for", "-1s", write(t, "func p(a int) bool { return a < 1 }\n", "")); err != nil ||
+		!strings.Contains(out, "0 of 0") {
 		t.Errorf("no time: %v\n%s", err, out)
 	}
 }

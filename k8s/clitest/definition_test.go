@@ -23,7 +23,8 @@ spec:
   names: {plural: things, singular: thing, kind: Thing}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `), 0o600))
-	w.Must(os.WriteFile(object, []byte("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: one, namespace: "+w.Namespace+"}\n"), 0o600))
+	w.Must(os.WriteFile(object, []byte("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: one, namespace: "+w.Namespace+"}\n"),
+		0o600))
 	for range 5 {
 		t.Run("", func(t *testing.T) {
 			w.Define(t, definition)

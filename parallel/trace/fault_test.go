@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -34,11 +35,11 @@ func TestFileThatCannotBeWrittenEndsTheRecording(t *testing.T) {
 	} {
 		r, _ := create(t, 0)
 		_ = r.file.Close()
+		size := r.size
 		write(r)
 		if name != "the end" && (!r.over || r.Full()) {
 			t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
 		}
-		size := r.size
 		r.Ready()
 		if name != "the end" && r.size != size {
 			t.Errorf("%s: it went on", name)
@@ -48,7 +49,8 @@ func TestFileThatCannotBeWrittenEndsTheRecording(t *testing.T) {
 		if name == "a record with a fault" {
 			want = "unsupported type"
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), "trace file: ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "close ") {
+		if err == nil || !strings.HasPrefix(err.Error(), "trace file: ") || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "close ") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := r.Close(); err != nil {
@@ -228,11 +230,11 @@ func TestRecordsThatAreNone(t *testing.T) {
 
 // TestLargestRecord has a record of the largest size, which is not there, and one that is larger.
 func TestLargestRecord(t *testing.T) {
-	for size, want := range map[uint32]error{maxRecord: io.EOF, maxRecord + 1: ErrFormat} {
+	for size, torn := range map[uint32]bool{maxRecord: true, maxRecord + 1: false} {
 		b := le.AppendUint32([]byte(magic), size+headBytes-4)
 		b = append(b, make([]byte, headBytes-4)...)
 		r := NewReader(bytes.NewReader(b))
-		if _, err := r.Next(); !errors.Is(err, want) || r.Torn() != (want == io.EOF) {
+		if _, err := r.Next(); errors.Is(err, io.EOF) != torn || errors.Is(err, ErrFormat) == torn || r.Torn() != torn {
 			t.Errorf("%d bytes: %v, torn %v", size, err, r.Torn())
 		}
 	}
@@ -263,5 +265,25 @@ func TestPathMatchesThePattern(t *testing.T) {
 	}
 	if ok, err := filepath.Match(Pattern, filepath.Base(Path("", 3, 2))); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+// TestPayloadsThatAreNotAskedForTakeNoMemory reads a message of 16 MiB.
+func TestPayloadsThatAreNotAskedForTakeNoMemory(t *testing.T) {
+	file := raw("\x02\x00\x00{}", "\x04"+strings.Repeat("\x00", receivedHead)+strings.Repeat("x", 16<<20))
+	for payloads, enough := range map[bool]uint64{false: 1 << 20, true: 1 << 30} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := NewReader(bytes.NewReader(file))
+		r.Payloads = payloads
+		for _, kind := range []Kind{KindEvent, KindReceived} {
+			if rec, err := r.Next(); err != nil || rec.Kind != kind || kind == KindReceived && rec.Bytes != 16<<20 {
+				t.Fatalf("%+v, %v", rec.Kind, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > enough {
+			t.Errorf("payloads %v: it took %d bytes", payloads, took)
+		}
 	}
 }

@@ -264,14 +264,9 @@ func (r *Recorder) write(payload []byte) {
 }
 
 func (r *Recorder) end(reason string) {
-	b, err := json.Marshal(End{reason})
-	if err != nil {
-		r.fail(err)
-		return
-	}
 	r.begin(KindEnd)
-	r.buf = append(r.buf, b...)
-	le.PutUint32(r.buf, uint32(len(r.buf)-4)) //nolint:gosec // some bytes
+	r.buf = fmt.Appendf(r.buf, `{"reason":%q}`, reason) // an End
+	le.PutUint32(r.buf, uint32(len(r.buf)-4))           //nolint:gosec // some bytes
 	r.over = true
 	if _, err := r.file.Write(r.buf); err != nil {
 		r.fail(err)

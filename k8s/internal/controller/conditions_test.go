@@ -18,7 +18,8 @@ func waiting(reason, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pending(pod)
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "node", Image: "ditask:test", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+			Name: "node", Image: "ditask:test", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason,
+				Message: message}},
 		}}
 	}
 }
@@ -65,28 +66,38 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 		},
 		{name: "a pod is missing", pods: changes{"collector-0": gone}, created: missing, running: starts, suspended: not, state: "Pending"},
 		{name: "a pod starts", pods: changes{"collector-0": pending}, created: exist, running: starts, suspended: not, state: "Pending"},
-		{name: "a pod has its machine", pods: changes{"collector-0": scheduled}, created: exist, running: starts, suspended: not, state: "Pending"},
-		{name: "a pod is being deleted", pods: changes{"collector-0": deleted}, created: exist, running: starts, suspended: not, state: "Pending"},
-		{name: "a container is being made", pods: changes{"collector-0": waiting("ContainerCreating", "")}, created: exist, running: starts, suspended: not, state: "Pending"},
-		{name: "a pod is being initialized", pods: changes{"collector-0": waiting("PodInitializing", "")}, created: exist, running: starts, suspended: not, state: "Pending"},
-		{name: "a container waits without a reason", pods: changes{"collector-0": waiting("", "")}, created: exist, running: starts, suspended: not, state: "Pending"},
+		{name: "a pod has its machine", pods: changes{"collector-0": scheduled}, created: exist, running: starts, suspended: not,
+			state: "Pending"},
+		{name: "a pod is being deleted", pods: changes{"collector-0": deleted}, created: exist, running: starts, suspended: not,
+			state: "Pending"},
+		{name: "a container is being made", pods: changes{"collector-0": waiting("ContainerCreating", "")}, created: exist,
+			running: starts, suspended: not, state: "Pending"},
+		{name: "a pod is being initialized", pods: changes{"collector-0": waiting("PodInitializing", "")}, created: exist,
+			running: starts, suspended: not, state: "Pending"},
+		{name: "a container waits without a reason", pods: changes{"collector-0": waiting("", "")}, created: exist, running: starts,
+			suspended: not, state: "Pending"},
 		{
 			name: "a pod has failed", pods: changes{"evaluator-0": failed, "collector-0": failed}, created: exist, suspended: not,
 			running: "False Restarting: 2 of 4 nodes run; dqn-evaluator-0 (evaluator, rank 1) is made again: PodFailed", state: "Restarting",
 			events: []event{
-				{true, "PodFailed", "dqn-evaluator-0 (evaluator, rank 1) failed: Error, exit code 3"}, {true, "PodFailed", "dqn-collector-0 (collector, rank 2) failed: Error, exit code 3"},
+				{true, "PodFailed", "dqn-evaluator-0 (evaluator, rank 1) failed: Error, exit code 3"}, {true, "PodFailed",
+					"dqn-collector-0 (collector, rank 2) failed: Error, exit code 3"},
 			},
 		},
 		{
-			name: "an image is not there", pods: changes{"collector-0": waiting("ErrImagePull", " not found\n"), "collector-1": waiting("ErrImagePull", "the second")},
+			name: "an image is not there", pods: changes{"collector-0": waiting("ErrImagePull", " not found\n"),
+				"collector-1": waiting("ErrImagePull", "the second")},
 			created: exist, suspended: not, state: "Pending",
 			running: "False ImageNotPulled: 2 of 4 nodes run; dqn-collector-0 (collector, rank 2): container node, image ditask:test: ErrImagePull: not found",
-			events:  say("ImageNotPulled", "dqn-collector-0 (collector, rank 2): container node, image ditask:test: ErrImagePull: not found"),
+			events: say("ImageNotPulled",
+				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: ErrImagePull: not found"),
 		},
 		{
-			name: "a container does not start", pods: changes{"collector-0": waiting("CreateContainerConfigError", "no secret")}, created: exist, suspended: not, state: "Pending",
+			name: "a container does not start", pods: changes{"collector-0": waiting("CreateContainerConfigError",
+				"no secret")}, created: exist, suspended: not, state: "Pending",
 			running: "False ContainerNotStarted: 3 of 4 nodes run; dqn-collector-0 (collector, rank 2): container node, image ditask:test: CreateContainerConfigError: no secret",
-			events:  say("ContainerNotStarted", "dqn-collector-0 (collector, rank 2): container node, image ditask:test: CreateContainerConfigError: no secret"),
+			events: say("ContainerNotStarted",
+				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: CreateContainerConfigError: no secret"),
 		},
 		{
 			name: "no machine has room", pods: changes{"collector-0": unschedulable}, created: exist, suspended: not, state: "Pending",
@@ -94,7 +105,8 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			events:  say("Unschedulable", "dqn-collector-0 (collector, rank 2): Unschedulable: 0/3 nodes are available"),
 		},
 		{
-			name: "what is worse is said, though it comes later", pods: changes{"evaluator-0": failed, "collector-0": unschedulable}, created: exist, suspended: not, state: "Pending",
+			name: "what is worse is said, though it comes later", pods: changes{"evaluator-0": failed,
+				"collector-0": unschedulable}, created: exist, suspended: not, state: "Pending",
 			running: "False Unschedulable: 2 of 4 nodes run; dqn-collector-0 (collector, rank 2): Unschedulable: 0/3 nodes are available",
 			events: []event{
 				{true, "PodFailed", "dqn-evaluator-0 (evaluator, rank 1) failed: Error, exit code 3"},
@@ -102,7 +114,8 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			},
 		},
 		{
-			name: "suspended, and pods are left", spec: suspend, pods: changes{"learner-0": gone, "evaluator-0": succeeded, "collector-1": deleted},
+			name: "suspended, and pods are left", spec: suspend, pods: changes{"learner-0": gone, "evaluator-0": succeeded,
+				"collector-1": deleted},
 			created: "False Suspended: spec.suspend is true", running: "False Suspended: spec.suspend is true",
 			suspended: "False Draining: spec.suspend is true; 2 pods are left", state: "Pending",
 		},
@@ -114,9 +127,11 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			events: nil,
 		},
 		{
-			name: "suspended", spec: suspend, pods: changes{"learner-0": gone, "evaluator-0": succeeded, "collector-0": gone, "collector-1": gone},
+			name: "suspended", spec: suspend, pods: changes{"learner-0": gone, "evaluator-0": succeeded, "collector-0": gone,
+				"collector-1": gone},
 			created: "False Suspended: spec.suspend is true", running: "False Suspended: spec.suspend is true",
-			suspended: "True Suspended: spec.suspend is true; no pod is left", state: "Suspended", events: []event{{false, "Suspended", "no pod is left"}},
+			suspended: "True Suspended: spec.suspend is true; no pod is left", state: "Suspended", events: []event{{false, "Suspended",
+				"no pod is left"}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,7 +193,8 @@ func TestSuccessorThatStartsIsNotMadeAgain(t *testing.T) {
 	}
 	// An entry without a pod is none.
 	job.Status.Replaced[0].UID = ""
-	if c := condition(new(decide(job, changed(job, changes{"collector-0": gone}), clock).status), v1alpha1.Running); c.Reason != "PodsStarting" {
+	if c := condition(new(decide(job, changed(job, changes{"collector-0": gone}), clock).status),
+		v1alpha1.Running); c.Reason != "PodsStarting" {
 		t.Errorf("no pod has failed: %s", c.Reason)
 	}
 }
@@ -212,12 +228,16 @@ func TestEventsOfAChange(t *testing.T) {
 		want   bool
 	}{
 		{"it is resumed", was(v1alpha1.Suspended, metav1.ConditionTrue, "Suspended"), nil, nil, "Resumed", true},
-		{"it drained, and is not suspended after all", was(v1alpha1.Suspended, metav1.ConditionFalse, "Draining"), nil, nil, "Resumed", false},
+		{"it drained, and is not suspended after all", was(v1alpha1.Suspended, metav1.ConditionFalse, "Draining"), nil, nil, "Resumed",
+			false},
 		{"it runs again", was(v1alpha1.Running, metav1.ConditionFalse, "Restarting"), nil, nil, "Running", true},
 		{"it runs as before", was(v1alpha1.Running, metav1.ConditionTrue, "NodesRunning"), nil, nil, "Running", false},
-		{"another trouble", was(v1alpha1.Running, metav1.ConditionFalse, "ImageNotPulled"), nil, changes{"learner-0": unschedulable}, "Unschedulable", true},
-		{"the same trouble", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": unschedulable}, "Unschedulable", false},
-		{"starting is no trouble", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": pending}, "PodsStarting", false},
+		{"another trouble", was(v1alpha1.Running, metav1.ConditionFalse, "ImageNotPulled"), nil, changes{"learner-0": unschedulable},
+			"Unschedulable", true},
+		{"the same trouble", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": unschedulable},
+			"Unschedulable", false},
+		{"starting is no trouble", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": pending},
+			"PodsStarting", false},
 	} {
 		job := dqnJob()
 		job.Status.Conditions = tt.before

@@ -25,12 +25,16 @@ func TestTasksAndNodesOfASpec(t *testing.T) {
 	}{
 		{"nothing", v1alpha1.DIJobSpec{Replicas: new(int32(3))}, nil},
 		{"tasks", v1alpha1.DIJobSpec{Tasks: two}, []string{"j-a-0 (learner, rank 0)", "j-a-1 (learner, rank 1)", "j-b-0 (b, rank 2)"}},
-		{"tasks, the last one of another size", v1alpha1.DIJobSpec{Tasks: two, Replicas: new(int32(0))}, []string{"j-a-0 (learner, rank 0)", "j-a-1 (learner, rank 1)"}},
+		{"tasks, the last one of another size", v1alpha1.DIJobSpec{Tasks: two, Replicas: new(int32(0))},
+			[]string{"j-a-0 (learner, rank 0)", "j-a-1 (learner, rank 1)"}},
 		{"a template", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}}, []string{"j-worker-0 (worker, rank 0)"}},
-		{"a template, at least none", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}, MinReplicas: new(int32(0))}, []string{"j-worker-0 (worker, rank 0)"}},
-		{"a template, at least 2", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}, MinReplicas: new(int32(2))}, []string{"j-worker-0 (worker, rank 0)", "j-worker-1 (worker, rank 1)"}},
+		{"a template, at least none", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}, MinReplicas: new(int32(0))},
+			[]string{"j-worker-0 (worker, rank 0)"}},
+		{"a template, at least 2", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}, MinReplicas: new(int32(2))},
+			[]string{"j-worker-0 (worker, rank 0)", "j-worker-1 (worker, rank 1)"}},
 		{
-			"a template of a size", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}, MinReplicas: new(int32(1)), Replicas: new(int32(2))},
+			"a template of a size", v1alpha1.DIJobSpec{Template: &v1alpha1.PodTemplate{}, MinReplicas: new(int32(1)),
+				Replicas: new(int32(2))},
 			[]string{"j-worker-0 (worker, rank 0)", "j-worker-1 (worker, rank 1)"},
 		},
 	} {
@@ -69,7 +73,8 @@ func TestJobIDIsMadeOfNameAndUID(t *testing.T) {
 // belongs checks that an object goes with the job, and that labels find it.
 func belongs(t *testing.T, job *v1alpha1.DIJob, o metav1.Object) {
 	t.Helper()
-	want := map[string]string{"ditask.dev/job": "dqn", "ditask.dev/job-id": "dqn-01234567", "app.kubernetes.io/managed-by": "ditask-operator"}
+	want := map[string]string{"ditask.dev/job": "dqn", "ditask.dev/job-id": "dqn-01234567",
+		"app.kubernetes.io/managed-by": "ditask-operator"}
 	got := maps.Clone(o.GetLabels())
 	maps.DeleteFunc(got, func(key, _ string) bool { return want[key] == "" })
 	if diff := cmp.Diff(want, got); diff != "" || !metav1.IsControlledBy(o, job) {
@@ -119,23 +124,29 @@ func TestPodOfANode(t *testing.T) {
 	job, pod := podOf(func(p *v1alpha1.PodTemplate) {
 		p.Annotations = map[string]string{"note": "a"}
 		p.Labels = map[string]string{"app": "b", labelRank: "99", labelJobID: "another"}
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "beside", Image: "i", TerminationMessagePolicy: corev1.TerminationMessageReadFile})
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "beside", Image: "i",
+			TerminationMessagePolicy: corev1.TerminationMessageReadFile})
 		p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "i"}}
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DI_RANK", Value: "99"}, {Name: "MINE", Value: "$(DI_RANK)"}, {Name: "DITASK_TOKEN", Value: "x"}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "DI_RANK", Value: "99"}, {Name: "MINE", Value: "$(DI_RANK)"},
+			{Name: "DITASK_TOKEN", Value: "x"}}
 	})
 	belongs(t, job, pod)
-	if pod.Name != "dqn-collector-1" || pod.Namespace != "here" || pod.Spec.Hostname != "dqn-collector-1" || pod.Spec.Subdomain != "dqn" || pod.Spec.RestartPolicy != "Never" {
+	if pod.Name != "dqn-collector-1" || pod.Namespace != "here" || pod.Spec.Hostname != "dqn-collector-1" ||
+		pod.Spec.Subdomain != "dqn" || pod.Spec.RestartPolicy != "Never" {
 		t.Errorf("pod: %+v", pod)
 	}
-	if pod.Annotations["note"] != "a" || pod.Labels["app"] != "b" || pod.Labels[labelTask] != "collector" || pod.Labels[labelType] != "collector" || pod.Labels[labelRank] != "3" {
+	if pod.Annotations["note"] != "a" || pod.Labels["app"] != "b" || pod.Labels[labelTask] != "collector" ||
+		pod.Labels[labelType] != "collector" || pod.Labels[labelRank] != "3" {
 		t.Errorf("annotations %v, labels %v", pod.Annotations, pod.Labels)
 	}
 	all := "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-0.dqn,dqn-collector-1.dqn"
 	token := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "dqn-01234567-token"}, Key: "token"}}
 	ours := []corev1.EnvVar{
 		{Name: "DI_JOB_ID", Value: "dqn-01234567"}, {Name: "DI_RANK", Value: "3"}, {Name: "DI_NODES", Value: all},
-		{Name: "DI_TASK_NAME", Value: "collector"}, {Name: "DI_TASK_TYPE", Value: "collector"}, {Name: "DI_LEARNER_NODES", Value: "dqn-learner-0.dqn"},
-		{Name: "DI_EVALUATOR_NODES", Value: "dqn-evaluator-0.dqn"}, {Name: "DI_COLLECTOR_NODES", Value: "dqn-collector-0.dqn,dqn-collector-1.dqn"},
+		{Name: "DI_TASK_NAME", Value: "collector"}, {Name: "DI_TASK_TYPE", Value: "collector"}, {Name: "DI_LEARNER_NODES",
+			Value: "dqn-learner-0.dqn"},
+		{Name: "DI_EVALUATOR_NODES", Value: "dqn-evaluator-0.dqn"}, {Name: "DI_COLLECTOR_NODES",
+			Value: "dqn-collector-0.dqn,dqn-collector-1.dqn"},
 		{Name: "DITASK_TOKEN", ValueFrom: token},
 	}
 	node, beside := pod.Spec.Containers[0], pod.Spec.Containers[1]
@@ -145,13 +156,15 @@ func TestPodOfANode(t *testing.T) {
 	if diff := cmp.Diff(ours, beside.Env); diff != "" {
 		t.Errorf("environment of the second container (-want +got):\n%s", diff)
 	}
-	if node.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError || beside.TerminationMessagePolicy != corev1.TerminationMessageReadFile {
+	if node.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError ||
+		beside.TerminationMessagePolicy != corev1.TerminationMessageReadFile {
 		t.Errorf("messages: %s, %s", node.TerminationMessagePolicy, beside.TerminationMessagePolicy)
 	}
 	if pod.Spec.InitContainers[0].SecurityContext == nil || beside.SecurityContext == nil {
 		t.Error("an init container, or the second one, is not restricted")
 	}
-	if template := job.Spec.Tasks[2].Template; template.Spec.Containers[0].SecurityContext != nil || template.Labels[labelRank] != "99" || len(template.Spec.Containers[0].Env) != 3 {
+	if template := job.Spec.Tasks[2].Template; template.Spec.Containers[0].SecurityContext != nil || template.Labels[labelRank] != "99" ||
+		len(template.Spec.Containers[0].Env) != 3 {
 		t.Error("the job's template was changed")
 	}
 }
@@ -172,7 +185,8 @@ func TestTokenOfTheAPIServerIsMountedOnlyOnRequest(t *testing.T) {
 		account string
 		want    *bool
 	}{
-		{"nothing", nil, "", new(false)}, {"an account", nil, "mine", nil}, {"a wish", new(true), "", new(true)}, {"both", new(false), "mine", new(false)},
+		{"nothing", nil, "", new(false)}, {"an account", nil, "mine", nil}, {"a wish", new(true), "", new(true)}, {"both", new(false),
+			"mine", new(false)},
 	} {
 		_, pod := podOf(func(p *v1alpha1.PodTemplate) {
 			p.Spec.AutomountServiceAccountToken, p.Spec.ServiceAccountName = tt.set, tt.account
@@ -203,7 +217,8 @@ func TestSecurityOfPods(t *testing.T) {
 		{
 			name: "a profile, and not privileged", pod: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}},
 			wantPod: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}},
-			own:     &corev1.SecurityContext{Privileged: new(false)}, wantOwn: &corev1.SecurityContext{Privileged: new(false), AllowPrivilegeEscalation: new(false), Capabilities: none},
+			own:     &corev1.SecurityContext{Privileged: new(false)}, wantOwn: &corev1.SecurityContext{Privileged: new(false),
+				AllowPrivilegeEscalation: new(false), Capabilities: none},
 		},
 		{
 			name: "privileged", own: &corev1.SecurityContext{Privileged: new(true)}, wantOwn: &corev1.SecurityContext{Privileged: new(true)},

@@ -31,7 +31,8 @@ func TestEndOfAPod(t *testing.T) {
 		}
 	}
 	failure := func(code int32, reason, message string, when metav1.Time) v1alpha1.NodeFailure {
-		return v1alpha1.NodeFailure{Pod: "p", Task: "learner", Type: v1alpha1.Learner, Rank: 4, ExitCode: code, Reason: reason, Message: message, Time: when}
+		return v1alpha1.NodeFailure{Pod: "p", Task: "learner", Type: v1alpha1.Learner, Rank: 4, ExitCode: code, Reason: reason,
+			Message: message, Time: when}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -45,16 +46,21 @@ func TestEndOfAPod(t *testing.T) {
 		{name: "running", status: corev1.PodStatus{Phase: corev1.PodRunning}},
 		{name: "pending", status: corev1.PodStatus{Phase: corev1.PodPending}},
 		{name: "succeeded", status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
-		{name: "succeeded while it was disrupted", deleted: true, status: corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: disrupted(corev1.ConditionTrue)}},
-		{name: "running, and about to be disrupted", status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: disrupted(corev1.ConditionTrue)}},
+		{name: "succeeded while it was disrupted", deleted: true,
+			status: corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: disrupted(corev1.ConditionTrue)}},
+		{name: "running, and about to be disrupted", status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: disrupted(corev1.ConditionTrue)}},
 		{name: "running, and deleted", deleted: true, status: corev1.PodStatus{Phase: corev1.PodRunning}},
-		{name: "failed, and deleted", deleted: true, status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)}}},
+		{name: "failed, and deleted", deleted: true, status: corev1.PodStatus{Phase: corev1.PodFailed,
+			ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)}}},
 		{
-			name: "failed without a container", status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError", Message: " no device\n"},
+			name: "failed without a container", status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError",
+				Message: " no device\n"},
 			ended: true, failure: failure(-1, "UnexpectedAdmissionError", "no device", at(-5)),
 		},
 		{
-			name: "failed", status: corev1.PodStatus{Phase: corev1.PodFailed, StartTime: new(at(0)), ContainerStatuses: []corev1.ContainerStatus{ended(3, "Error", 9)}},
+			name: "failed", status: corev1.PodStatus{Phase: corev1.PodFailed, StartTime: new(at(0)),
+				ContainerStatuses: []corev1.ContainerStatus{ended(3, "Error", 9)}},
 			ended: true, failure: failure(3, "Error", "the log of Error", at(9)), ran: 9 * time.Second,
 		},
 		{
@@ -72,7 +78,8 @@ func TestEndOfAPod(t *testing.T) {
 			status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{ended(75, "Error", 9)}},
 		},
 		{
-			name: "disrupted", ended: true, preempted: true, failure: failure(143, "EvictionByEvictionAPI", "drained", at(9)), ran: 9 * time.Second,
+			name: "disrupted", ended: true, preempted: true, failure: failure(143, "EvictionByEvictionAPI", "drained",
+				at(9)), ran: 9 * time.Second,
 			status: corev1.PodStatus{
 				Phase: corev1.PodFailed, StartTime: new(at(0)), Conditions: disrupted(corev1.ConditionTrue), ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)},
 			},
@@ -84,7 +91,8 @@ func TestEndOfAPod(t *testing.T) {
 		},
 		{
 			name: "not disrupted after all", ended: true, failure: failure(1, "Error", "the log of Error", at(9)),
-			status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: disrupted(corev1.ConditionFalse), ContainerStatuses: []corev1.ContainerStatus{ended(1, "Error", 9)}},
+			status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: disrupted(corev1.ConditionFalse),
+				ContainerStatuses: []corev1.ContainerStatus{ended(1, "Error", 9)}},
 		},
 		{
 			name: "evicted by its kubelet", ended: true, preempted: true, failure: failure(-1, "Evicted", "low on memory", at(-5)),
@@ -94,7 +102,8 @@ func TestEndOfAPod(t *testing.T) {
 			name: "its machine shut down", ended: true, preempted: true, failure: failure(-1, "NodeShutdown", "", at(-5)),
 			status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeShutdown"},
 		},
-		{name: "running, with the word of an eviction", deleted: true, status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}},
+		{name: "running, with the word of an eviction", deleted: true,
+			status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", CreationTimestamp: at(-5)}, Status: tt.status}
@@ -124,7 +133,8 @@ func TestTroubleOfInitContainersIsSaidFirst(t *testing.T) {
 	pod := &corev1.Pod{}
 	waiting("CrashLoopBackOff", "again and again")(pod)
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
-		{Name: "runs"}, {Name: "load", Image: "data:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}}},
+		{Name: "runs"}, {Name: "load", Image: "data:1",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}}},
 	}
 	if reason, message := trouble(pod); reason != "ImageNotPulled" || message != "container load, image data:1: InvalidImageName: " {
 		t.Errorf("%s: %s", reason, message)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +50,8 @@ func newTable(t *testing.T, calls interceptor.Funcs, objects ...client.Object) *
 		t.Fatal(err)
 	}
 	recorder := events.NewFakeRecorder(100)
-	r := &Reconciler{Client: interceptor.NewClient(c, calls), Live: c, Events: recorder, Metrics: metrics, Now: func() time.Time { return clock }}
+	r := &Reconciler{Client: interceptor.NewClient(c, calls), Live: c, Events: recorder, Metrics: metrics,
+		Now: func() time.Time { return clock }}
 	return &table{t, c, r, recorder, registry, ctx}
 }
 
@@ -159,7 +161,8 @@ func TestReconcileCountsEventsAndLooksAgainAfterTheDelay(t *testing.T) {
 		t.Errorf("told: %q, want %q", told, want)
 	}
 	families, err := w.registry.Gather()
-	if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetCounter().GetValue() != 1 || families[0].GetMetric()[0].GetLabel()[0].GetValue() != "PodFailed" {
+	if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetCounter().GetValue() != 1 ||
+		families[0].GetMetric()[0].GetLabel()[0].GetValue() != "PodFailed" {
 		t.Errorf("metrics: %v, %v", families, err)
 	}
 	// At the next look the delay is over, and the pod goes.
@@ -217,7 +220,8 @@ func TestReconcileStopsAtAStaleStatus(t *testing.T) {
 		"broken":   {apierrors.NewInternalError(errors.New("no")), true},
 	} {
 		w := newTable(t, interceptor.Funcs{
-			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
+				...client.SubResourcePatchOption) error {
 				return tt.err
 			},
 		}, dqnJob())
@@ -270,7 +274,8 @@ func TestWhatAnotherOwnsIsLeftAlone(t *testing.T) {
 				t.Errorf("%s: %v", want, err)
 			}
 			c := condition(&w.job().Status, v1alpha1.Created)
-			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "NameTaken" || c.Message != message || c.ObservedGeneration != w.job().Generation {
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "NameTaken" || c.Message != message ||
+				c.ObservedGeneration != w.job().Generation {
 				t.Errorf("%s: %+v", want, c)
 			}
 			// It is told once.
@@ -329,7 +334,8 @@ func TestRefusalsOfTheAPIServer(t *testing.T) {
 			},
 		}, dqnJob())
 		_, err := w.reconcile()
-		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) || !strings.HasPrefix(err.Error(), "create Pod dqn-learner-0: ")) {
+		if (err != nil) != tt.fails || tt.fails && (!errors.Is(err, tt.err) ||
+			!strings.HasPrefix(err.Error(), "create Pod dqn-learner-0: ")) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c := condition(&w.job().Status, v1alpha1.Created); c == nil || c.Reason != tt.reason {
@@ -347,8 +353,14 @@ func TestErrorsOfTheAPIServerAreReturned(t *testing.T) {
 		"broken": {Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return broken
 		}},
-		" broken":                            {List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken }},
-		"delete pod dqn-collector-1: broken": {Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return broken }},
+		" broken": {List: func(context.Context, client.WithWatch, client.ObjectList,
+			...client.ListOption) error {
+			return broken
+		}},
+		"delete pod dqn-collector-1: broken": {Delete: func(context.Context, client.WithWatch, client.Object,
+			...client.DeleteOption) error {
+			return broken
+		}},
 	} {
 		w := newTable(t, calls, job.DeepCopy(), pods[0].DeepCopy(), pods[1].DeepCopy(), pods[2].DeepCopy(), pods[3].DeepCopy())
 		if _, err := w.reconcile(); !errors.Is(err, broken) || err.Error() != strings.TrimSpace(want) {
@@ -357,13 +369,63 @@ func TestErrorsOfTheAPIServerAreReturned(t *testing.T) {
 	}
 	// A pod that has gone, or was replaced, is as good as deleted.
 	for name, err := range map[string]error{
-		"gone": apierrors.NewNotFound(schema.GroupResource{}, "p"), "replaced": apierrors.NewConflict(schema.GroupResource{}, "p", errors.New("uid")),
+		"gone": apierrors.NewNotFound(schema.GroupResource{}, "p"), "replaced": apierrors.NewConflict(schema.GroupResource{}, "p",
+			errors.New("uid")),
 	} {
 		w := newTable(t, interceptor.Funcs{
 			Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return err },
 		}, job.DeepCopy(), pods[0].DeepCopy(), pods[1].DeepCopy(), pods[2].DeepCopy(), pods[3].DeepCopy())
 		if _, err := w.reconcile(); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestErrorsAboutTheServiceAreReturned(t *testing.T) {
+	broken := errors.New("broken")
+	for want, calls := range map[string]interceptor.Funcs{
+		"broken": {Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*corev1.Service); ok {
+				return broken
+			}
+			return c.Get(ctx, key, o, opts...)
+		}},
+		"create Service dqn: broken": {Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return broken }},
+	} {
+		w := newTable(t, calls, dqnJob())
+		if _, err := w.reconcile(); !errors.Is(err, broken) || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if pods := w.names(&corev1.PodList{}); len(pods) != 0 {
+			t.Errorf("%s: made %v", want, pods)
+		}
+	}
+}
+
+// TestRefusalIsNotWrittenIntoAnotherJob has a job that was deleted and made again, while its pod was refused.
+func TestRefusalIsNotWrittenIntoAnotherJob(t *testing.T) {
+	refuse := interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ok := o.(*corev1.Pod); ok {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("a quota"))
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	}
+	for uid, reason := range map[types.UID]string{"01234567-89ab": "Refused", "another": "PodsMissing"} {
+		w := newTable(t, refuse, dqnJob())
+		w.r.Live = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				err := c.Get(ctx, key, o, opts...)
+				o.SetUID(uid)
+				return err
+			},
+		})
+		if _, err := w.reconcile(); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", uid, err)
+		}
+		if c := condition(&w.job().Status, v1alpha1.Created); c == nil || c.Reason != reason {
+			t.Errorf("%s: %+v", uid, c)
 		}
 	}
 }

@@ -101,7 +101,8 @@ func TestPodsToRemoveAndToMake(t *testing.T) {
 		{name: "a pod has failed and its delay is over", pods: changes{"collector-0": failed}, seen: true, remove: "collector-0"},
 		{name: "a pod that failed is being deleted", pods: changes{"collector-0": failedWhileDeleted}},
 		{name: "a pod was preempted and its delay is over", pods: changes{"learner-0": preempted}, seen: true, remove: "learner-0"},
-		{name: "one has failed and one is missing", pods: changes{"learner-0": failed, "collector-1": gone}, make: "collector-1", after: time.Second},
+		{name: "one has failed and one is missing", pods: changes{"learner-0": failed, "collector-1": gone}, make: "collector-1",
+			after: time.Second},
 		{
 			name: "the last task has shrunk", spec: func(s *v1alpha1.DIJobSpec) { s.Replicas = new(int32(0)) },
 			remove: "collector-1 collector-0",
@@ -197,11 +198,16 @@ func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 		event                 event
 	}{
 		{"failed", nil, failed, 1, 0, event{true, "PodFailed", "dqn-collector-0 (collector, rank 2) failed: Error, exit code 3"}},
-		{"exit code 75", nil, preempted, 0, 1, event{false, "PodPreempted", "dqn-collector-0 (collector, rank 2) was preempted: Error, exit code 75"}},
-		{"evicted", nil, evicted, 0, 1, event{false, "PodPreempted", "dqn-collector-0 (collector, rank 2) was preempted: Evicted: low on memory"}},
-		{"exit code 75, preemptible", new(true), preempted, 0, 1, event{false, "PodPreempted", "dqn-collector-0 (collector, rank 2) was preempted: Error, exit code 75"}},
-		{"exit code 75, not preemptible", new(false), preempted, 1, 0, event{true, "PodFailed", "dqn-collector-0 (collector, rank 2) failed: Error, exit code 75"}},
-		{"evicted, not preemptible", new(false), evicted, 1, 0, event{true, "PodFailed", "dqn-collector-0 (collector, rank 2) failed: Evicted: low on memory"}},
+		{"exit code 75", nil, preempted, 0, 1, event{false, "PodPreempted",
+			"dqn-collector-0 (collector, rank 2) was preempted: Error, exit code 75"}},
+		{"evicted", nil, evicted, 0, 1, event{false, "PodPreempted",
+			"dqn-collector-0 (collector, rank 2) was preempted: Evicted: low on memory"}},
+		{"exit code 75, preemptible", new(true), preempted, 0, 1,
+			event{false, "PodPreempted", "dqn-collector-0 (collector, rank 2) was preempted: Error, exit code 75"}},
+		{"exit code 75, not preemptible", new(false), preempted, 1, 0,
+			event{true, "PodFailed", "dqn-collector-0 (collector, rank 2) failed: Error, exit code 75"}},
+		{"evicted, not preemptible", new(false), evicted, 1, 0,
+			event{true, "PodFailed", "dqn-collector-0 (collector, rank 2) failed: Evicted: low on memory"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			job := dqnJob()
@@ -229,7 +235,8 @@ func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 				t.Errorf("at the second look: %+v", d.status)
 			}
 			pods[2].UID = "another"
-			if d = decide(job, pods, clock.Add(time.Minute)); d.status.Restarts != 2*tt.restarts || d.status.Preemptions != 2*tt.preemptions {
+			if d = decide(job, pods, clock.Add(time.Minute)); d.status.Restarts != 2*tt.restarts ||
+				d.status.Preemptions != 2*tt.preemptions {
 				t.Errorf("after the second pod: %+v", d.status)
 			}
 		})
@@ -283,10 +290,12 @@ func TestJobIsOver(t *testing.T) {
 	}{
 		{name: "all run"},
 		{name: "a collector succeeds", pods: changes{"collector-0": succeeded}},
-		{name: "the learner succeeds", pods: changes{"learner-0": succeeded}, kind: v1alpha1.Succeeded, reason: "LearnerSucceeded", message: "the learner succeeded"},
+		{name: "the learner succeeds", pods: changes{"learner-0": succeeded}, kind: v1alpha1.Succeeded, reason: "LearnerSucceeded",
+			message: "the learner succeeded"},
 		{name: "the learner has gone", pods: changes{"learner-0": gone}},
 		{
-			name: "the learner succeeds and a collector fails for the last time", spec: limit(0), pods: changes{"learner-0": succeeded, "collector-0": failed},
+			name: "the learner succeeds and a collector fails for the last time", spec: limit(0), pods: changes{"learner-0": succeeded,
+				"collector-0": failed},
 			kind: v1alpha1.Succeeded, reason: "LearnerSucceeded", message: "the learner succeeded",
 		},
 		{name: "one of two learners succeeds", spec: twoLearners, pods: changes{"learner-0": succeeded}},
@@ -295,10 +304,13 @@ func TestJobIsOver(t *testing.T) {
 			kind: v1alpha1.Succeeded, reason: "LearnerSucceeded", message: "all 2 learners succeeded",
 		},
 		{name: "the learner succeeds where all must", spec: allMust, pods: changes{"learner-0": succeeded}},
-		{name: "all but one succeed where all must", spec: allMust, pods: changes{"learner-0": succeeded, "evaluator-0": succeeded, "collector-0": succeeded}},
-		{name: "all succeed where all must", spec: allMust, pods: everyone, kind: v1alpha1.Succeeded, reason: "AllSucceeded", message: "all 4 nodes succeeded"},
+		{name: "all but one succeed where all must", spec: allMust,
+			pods: changes{"learner-0": succeeded, "evaluator-0": succeeded, "collector-0": succeeded}},
+		{name: "all succeed where all must", spec: allMust, pods: everyone, kind: v1alpha1.Succeeded, reason: "AllSucceeded",
+			message: "all 4 nodes succeeded"},
 		{name: "the learner succeeds where no task is a learner's", spec: noLearner, pods: changes{"learner-0": succeeded}},
-		{name: "all succeed where no task is a learner's", spec: noLearner, pods: everyone, kind: v1alpha1.Succeeded, reason: "AllSucceeded", message: "all 4 nodes succeeded"},
+		{name: "all succeed where no task is a learner's", spec: noLearner, pods: everyone, kind: v1alpha1.Succeeded,
+			reason: "AllSucceeded", message: "all 4 nodes succeeded"},
 		{name: "a job without nodes", spec: func(s *v1alpha1.DIJobSpec) { s.Tasks = nil }, pods: nil},
 
 		{name: "the third failure of 3", restarts: 2, pods: changes{"learner-0": failed}},
@@ -329,7 +341,8 @@ func TestJobIsOver(t *testing.T) {
 			job.Status.Restarts = tt.restarts
 			d := decide(job, changed(job, tt.pods), clock)
 			if tt.kind == "" {
-				if d.status.CompletionTime != nil || isTrue(d.status.Conditions, v1alpha1.Succeeded) || isTrue(d.status.Conditions, v1alpha1.Failed) {
+				if d.status.CompletionTime != nil || isTrue(d.status.Conditions, v1alpha1.Succeeded) ||
+					isTrue(d.status.Conditions, v1alpha1.Failed) {
 					t.Fatalf("it is over: %+v", d.status)
 				}
 				return

@@ -42,7 +42,8 @@ func (c *Cluster) Define(t testing.TB, file string) {
 // define installs the definitions of a file or a folder, and waits until discovery lists them.
 func define(config *rest.Config, path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	// InstallCRDs looks at one group and version; kubectl looks at the list of all.
-	definitions, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{path}, ErrorIfPathMissing: true, MaxTime: patience})
+	definitions, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{path}, ErrorIfPathMissing: true,
+		MaxTime: patience})
 	if err == nil && len(definitions) == 0 {
 		err = errors.New("it has none")
 	}
@@ -67,7 +68,10 @@ func untilListed(config *rest.Config, definitions []*apiextensionsv1.CustomResou
 		if _, lists, last = client.ServerGroupsAndResources(); last != nil {
 			return false, nil //nolint:nilerr // a group that has just gone is an error for a moment
 		}
-		return !slices.ContainsFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool { return serves(lists, d) != listed }), nil
+		return !slices.ContainsFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool {
+			return serves(lists,
+				d) != listed
+		}), nil
 	})
 	if err != nil && last != nil {
 		return fmt.Errorf("discovery: %w", last)

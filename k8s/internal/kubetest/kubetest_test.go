@@ -48,7 +48,8 @@ func TestTestsWithoutAControlPlaneAreSkippedInOneLineAndFailOnCI(t *testing.T) {
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestNeed$")
 		cmd.Env = append(os.Environ(), asPackage+"=1", "KUBEBUILDER_ASSETS=", "CI="+ci)
 		out, err := cmd.CombinedOutput()
-		if (err == nil) != (ci == "") || !strings.Contains(string(out), want) || strings.Contains(string(out), "were skipped") != (ci == "") {
+		if (err == nil) != (ci == "") || !strings.Contains(string(out), want) ||
+			strings.Contains(string(out), "were skipped") != (ci == "") {
 			t.Errorf("CI=%q: %v\n%s", ci, err, out)
 		}
 		if n := strings.Count(string(out), "--- FAIL: TestNeed/"); ci != "" && n != 3 {
@@ -91,7 +92,8 @@ func (s *slowServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/apis/example.com/v1" && s.alone.Add(1) >= 3:
 		answer = ofThings
 	default:
-		code, answer = http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+		code, answer = http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure",
+			"reason": "NotFound", "code": 404}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
