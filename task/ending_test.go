@@ -319,7 +319,7 @@ func TestAListenerThatHasWaitedIsHeardToTheEnd(t *testing.T) {
 func TestEmitToOthersAfterTheDrainIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got error
-		tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
+		tks := jobOf(t, 2, func(_ int, tk *Task[empty]) {
 			evB.On(tk, func(context.Context, int) error { return nil })
 			evA.On(tk, func(ctx context.Context, _ int) error {
 				time.Sleep(500 * time.Millisecond)
