@@ -365,6 +365,8 @@ func TestT6AsyncKeepsTheErrorOfAnyMember(t *testing.T) {
 					ms[at] = bad
 					if err := runOnce(t, New[empty](Alone(), Async()), ms...); !errors.Is(err, boom) || strings.Count(err.Error(), "boom") != 1 {
 						t.Errorf("%s at %d: %v", name, at, err)
+					} else if name == "step" && strings.Contains(err.Error(), "TestT6") {
+						t.Errorf("%s at %d: it names those that passed it on: %v", name, at, err)
 					}
 				}
 			}
