@@ -55,6 +55,13 @@ func TestAFailureEndsTheContextOfListenersAtOnce(t *testing.T) {
 			must(t, tk.Start(t.Context()))
 			must(t, evA.Emit(t.Context(), tk, 1))
 			synctest.Wait()
+			select {
+			case <-ended:
+			default:
+				if before {
+					t.Error("the context goes on after the start")
+				}
+			}
 			tk.Use(Step(func(context.Context, *empty) error { tk.Fail(boom); <-ended; return nil }))
 			if err := tk.Run(t.Context()); !errors.Is(err, boom) {
 				t.Errorf("error %v", err)
@@ -71,6 +78,7 @@ func TestAFinishOfAnotherNodeEndsTheStepAtOnce(t *testing.T) {
 		_, errs := runJob(t, 2, func(i int, tk *Task[empty]) {
 			tk.Use(Step(func(ctx context.Context, _ *empty) error {
 				if i == 0 {
+					synctest.Wait() // for the step of the other node
 					tk.Finish("done")
 					return nil
 				}
