@@ -93,7 +93,8 @@ func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 
 // one and they have acknowledged all that was sent.
 func (n *Node) hasTold() bool { return n.bus != nil && !n.bus.Recovers() && n.bus.drained.Load() }
 
-// Unsent is what the router has counted, with all peers that there were.
+// Unsent is what the router has counted, with all peers that there were. It makes the
+// bus a task.Counter.
 func (b *bus) Unsent() []task.Unsent {
 	var all []task.Unsent
 	for _, s := range b.r.Stats().Streams {

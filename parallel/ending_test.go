@@ -65,7 +65,7 @@ func TestListenersAtTheEndHearWhatWasEmittedBefore(t *testing.T) {
 		err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 			tk := task.New[struct{}](node)
 			small.On(tk, func(context.Context, int) error {
-				time.Sleep(2 * time.Second)
+				<-time.After(2 * time.Second)
 				heard[node.ID()]++
 				return nil
 			})

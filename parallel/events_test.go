@@ -342,7 +342,7 @@ func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
 				tk := task.New[struct{}](node)
 				tasks[node.ID()] = tk
 				if node.ID() == 1 {
-					ev.On(tk, func(context.Context, int) error { heard++; time.Sleep(time.Second / 4); return nil })
+					ev.On(tk, func(context.Context, int) error { heard++; <-time.After(time.Second / 4); return nil })
 				}
 				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 					if node.ID() == 0 {

@@ -355,9 +355,6 @@ func (r *replayer) Close() error {
 	return nil
 }
 
-// Unsent is nothing: a replay sends to no node.
-func (r *replayer) Unsent() []task.Unsent { return nil }
-
 // Recovers is false: a node that is replayed is not started again.
 func (r *replayer) Recovers() bool { return false }
 

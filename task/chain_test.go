@@ -353,19 +353,23 @@ func TestNamedMiddleware(t *testing.T) {
 // TestT6AsyncKeepsTheErrorOfAnyMember puts the failing one first, in the middle and
 // last, as a step and as an onion that fails in its backward half.
 func TestT6AsyncKeepsTheErrorOfAnyMember(t *testing.T) {
-	boom := errors.New("boom")
-	pass := func(ctx context.Context, _ *empty, next Next) error { return next(ctx) }
-	late := func(ctx context.Context, _ *empty, next Next) error { return errors.Join(next(ctx), boom) }
-	nop := Step(func(context.Context, *empty) error { return nil })
-	for at := range 5 {
-		for name, bad := range map[string]Middleware[empty]{"step": failing(boom, 0), "backward": late} {
-			for _, good := range []Middleware[empty]{nop, pass} {
-				ms := []Middleware[empty]{good, good, good, good, good}
-				ms[at] = bad
-				if err := runOnce(t, New[empty](Alone(), Async()), ms...); !errors.Is(err, boom) || strings.Count(err.Error(), "boom") != 1 {
-					t.Errorf("%s at %d: %v", name, at, err)
+	synctest.Test(t, func(t *testing.T) {
+		boom := errors.New("boom")
+		pass := func(ctx context.Context, _ *empty, next Next) error { return next(ctx) }
+		late := func(ctx context.Context, _ *empty, next Next) error { return errors.Join(next(ctx), boom) }
+		nop := Step(func(context.Context, *empty) error { return nil })
+		for at := range 5 {
+			for name, bad := range map[string]Middleware[empty]{"step": failing(boom, 0), "backward": late} {
+				for _, good := range []Middleware[empty]{nop, pass} {
+					ms := []Middleware[empty]{good, good, good, good, good}
+					ms[at] = bad
+					if err := runOnce(t, New[empty](Alone(), Async()), ms...); !errors.Is(err, boom) || strings.Count(err.Error(), "boom") != 1 {
+						t.Errorf("%s at %d: %v", name, at, err)
+					} else if name == "step" && strings.Contains(err.Error(), "TestT6") {
+						t.Errorf("%s at %d: it names those that passed it on: %v", name, at, err)
+					}
 				}
 			}
 		}
-	}
+	})
 }

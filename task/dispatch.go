@@ -133,8 +133,8 @@ type runner struct {
 	left   int          // messages of it that have not been run
 	owning bool         // it is slow and runs what it owns, without a claim
 
-	// Emits to other nodes by its listeners, in all.
-	sendsBegun, sendsEnded atomic.Uint64
+	sending atomic.Int64  // emits to other nodes in which its listener is now
+	moves   atomic.Uint64 // emits and waits of its listeners that have begun or ended
 
 	// Written under dispatcher.mu.
 	claim     []ticket

@@ -38,7 +38,7 @@ type lateBox struct {
 // sighting is what the watch saw of a runner, and when it saw it first.
 type sighting struct {
 	progress
-	sends uint64
+	moves uint64
 	since time.Duration
 }
 
@@ -90,8 +90,8 @@ func (d *dispatcher) blocked(e *ending) []lateBox {
 	seen := map[*runner]sighting{}
 	var late []lateBox
 	for _, r := range d.calling() {
-		s := sighting{progress{r, r.batch, r.pos.Load()}, r.sendsBegun.Load(), now}
-		if old := e.seen[r]; old.progress == s.progress && old.sends == s.sends {
+		s := sighting{progress{r, r.batch, r.pos.Load()}, r.moves.Load(), now}
+		if old := e.seen[r]; old.progress == s.progress && old.moves == s.moves {
 			s.since = old.since
 		}
 		seen[r] = s
@@ -138,7 +138,7 @@ func (r *runner) claimed() *mailbox {
 
 // waits says whether r's listener waits in this package. d.mu is held.
 func (r *runner) waits() bool {
-	return r.waiting > 0 || r.blockedOn != nil || r.sendsBegun.Load() != r.sendsEnded.Load()
+	return r.waiting > 0 || r.blockedOn != nil || r.sending.Load() > 0
 }
 
 // heard is, for each mailbox, whether a runner calls its listeners now. d.mu is held.

@@ -175,9 +175,196 @@ func TestAListenerThatIgnoresItsContextIsNamedAtTheEnd(t *testing.T) {
 		if err == nil || strings.Count(err.Error(), `event "a": 1 not heard to the end, in listener deaf`) != 2 {
 			t.Errorf("error %v", err)
 		}
-		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") || !strings.Contains(s, "in listener deaf") {
+		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") || !strings.Contains(s, "in listener deaf") || strings.Count(s, "blocks the end") != 1 {
 			t.Errorf("log:\n%s", s)
 		}
 		close(stuck)
+	})
+}
+
+// TestProgressAtTheEndIsNoBlock has a listener that takes long over one message, but
+// emits all the time.
+func TestProgressAtTheEndIsNoBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
+			if i == 1 {
+				evB.On(tk, func(context.Context, int) error { return nil })
+				return
+			}
+			evA.On(tk, func(ctx context.Context, _ int) error {
+				for v := range 10 {
+					time.Sleep(600 * time.Millisecond)
+					must(t, evB.Emit(ctx, tk, v, OnlyRemote()))
+				}
+				if ctx.Err() != nil {
+					t.Errorf("the context of a listener that goes on has ended: %v", context.Cause(ctx))
+				}
+				return nil
+			})
+		})
+		drainAfter(tks[0], 10*time.Second)
+		must(t, evA.Emit(t.Context(), tks[0], 1, OnlyLocal()))
+		must(t, tks[0].Close(t.Context()))
+	})
+}
+
+// drainAfter makes the bus of a task take that long to drain.
+func drainAfter(tk *Task[empty], d time.Duration) {
+	tk.en.bus.(*fakeNode).onDrain = func(context.Context) error { time.Sleep(d); return nil }
+}
+
+// TestABlockedEmitAtTheEndIsNotCutOff lets listeners wait for room for five seconds, in
+// a mailbox of the same node and at another one.
+func TestABlockedEmitAtTheEndIsNotCutOff(t *testing.T) {
+	for _, where := range []EmitOption{OnlyLocal(), OnlyRemote()} {
+		synctest.Test(t, func(t *testing.T) {
+			const n = mailboxBound + 2 // more than the window too
+			emitted, heard := 0, 0
+			tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
+				if (i == 0) == (where.where == onlyLocal) {
+					evB.On(tk, func(context.Context, int) error {
+						if heard++; heard == 1 {
+							time.Sleep(5 * time.Second)
+						}
+						return nil
+					})
+				}
+				if i == 0 {
+					evA.On(tk, func(ctx context.Context, _ int) error {
+						for v := range n {
+							if err := evB.Emit(ctx, tk, v, where); err != nil {
+								return err
+							}
+							emitted++
+						}
+						return nil
+					})
+				}
+			})
+			drainAfter(tks[0], 10*time.Second)
+			must(t, evA.Emit(t.Context(), tks[0], 1, OnlyLocal()))
+			must(t, tks[0].Close(t.Context()))
+			synctest.Wait()
+			if emitted != n {
+				t.Errorf("%d of %d emits went through", emitted, n)
+			}
+			must(t, tks[1].Close(t.Context()))
+			if heard != n {
+				t.Errorf("%d of %d were heard", heard, n)
+			}
+		})
+	}
+}
+
+// TestOnlyTheBlockedEventIsCutOff claims a quick message and the one that blocks in one go.
+func TestOnlyTheBlockedEventIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tk := jobOf(t, 1, nil)[0]
+		gate := make(chan struct{})
+		evText.On(tk, func(context.Context, string) error { <-gate; return nil })
+		evB.On(tk, func(context.Context, int) error { return nil })
+		evA.On(tk, handOver(make(chan int), context.Cause))
+		must(t, evText.Emit(t.Context(), tk, "gate"))
+		synctest.Wait()
+		must(t, evB.Emit(t.Context(), tk, 1))
+		must(t, evA.Emit(t.Context(), tk, 1))
+		close(gate)
+		synctest.Wait()
+		p, err := evB.port(tk.en)
+		must(t, err)
+		tk.en.d.watchEnd(time.Second, time.Minute, func(b *mailbox, _ time.Duration) {
+			if b == &p.mailbox {
+				t.Error("the context of the quick listener has ended")
+			}
+		})
+		begin := time.Now()
+		must(t, tk.Close(t.Context()))
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}
+
+// TestAListenerThatHasWaitedIsHeardToTheEnd: its wait does not count any more, whether
+// the answer came right before the end or during it.
+func TestAListenerThatHasWaitedIsHeardToTheEnd(t *testing.T) {
+	for _, after := range []time.Duration{0, 8 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			tk := jobOf(t, 1, nil)[0]
+			ended := true
+			evA.On(tk, func(ctx context.Context, _ int) error {
+				if _, err := evB.WaitFor(ctx, tk); err != nil {
+					return err
+				}
+				time.Sleep(900 * time.Millisecond)
+				ended = ctx.Err() != nil
+				return nil
+			})
+			must(t, evA.Emit(t.Context(), tk, 1))
+			synctest.Wait()
+			if after == 0 {
+				must(t, evB.Emit(t.Context(), tk, 1))
+			} else {
+				drainAfter(tk, after+time.Second)
+				time.AfterFunc(after, func() { must(t, evB.Emit(t.Context(), tk, 1)) })
+			}
+			must(t, tk.Close(t.Context()))
+			if ended {
+				t.Errorf("after %v: the context has ended before its time", after)
+			}
+		})
+	}
+}
+
+func TestEmitToOthersAfterTheDrainIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got error
+		tks := jobOf(t, 2, func(_ int, tk *Task[empty]) {
+			evB.On(tk, func(context.Context, int) error { return nil })
+			evA.On(tk, func(ctx context.Context, _ int) error {
+				time.Sleep(500 * time.Millisecond)
+				got = evB.Emit(ctx, tk, 1, OnlyRemote())
+				return got
+			})
+		})
+		must(t, evA.Emit(t.Context(), tks[0], 1, OnlyLocal()))
+		must(t, tks[0].Close(t.Context()))
+		if !errors.Is(got, ErrClosed) || !strings.Contains(got.Error(), "to other nodes") {
+			t.Errorf("error %v", got)
+		}
+	})
+}
+
+// TestAFailedTaskDoesNotHearWhatIsLeft, nor drain for long.
+func TestAFailedTaskDoesNotHearWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFakeJob(1).node(0)
+		node.onDrain = func(ctx context.Context) error { <-ctx.Done(); return nil }
+		tk := New[empty](node)
+		heard := 0
+		evA.On(tk, func(context.Context, int) error { heard++; time.Sleep(time.Second); return nil })
+		tk.Use(Step(func(ctx context.Context, _ *empty) error {
+			for v := range 100 {
+				must(t, evA.Emit(ctx, tk, v))
+			}
+			return errors.New("boom")
+		}))
+		begin := time.Now()
+		err := tk.Run(t.Context())
+		if took := time.Since(begin); err == nil || took < failDrain || took > failDrain+2*time.Second || heard > 7 {
+			t.Errorf("%v after %v, %d heard", err, took, heard)
+		}
+	})
+}
+
+func TestAListenerThatFailsDuringTheDrainIsTheError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tk := New[empty](Alone())
+		boom := errors.New("boom")
+		evA.On(tk, func(context.Context, int) error { time.Sleep(500 * time.Millisecond); return boom })
+		tk.Use(Step(func(ctx context.Context, _ *empty) error { return evA.Emit(ctx, tk, 1) }))
+		if err := tk.Run(t.Context(), MaxSteps(1)); !errors.Is(err, boom) || strings.Contains(err.Error(), "drain mailboxes") {
+			t.Errorf("error %v", err)
+		}
 	})
 }

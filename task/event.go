@@ -113,7 +113,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if len(opts) > 0 {
 		local, remote, match = route(en, remote, opts)
 	}
-	heard := !local
+	heard := false
 	if local && p.listened.Load() {
 		heard = true
 		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, head: head}); err != nil {
@@ -222,23 +222,4 @@ func (e *Event[T]) listen(h Host, fn func(context.Context, T) error, once bool, 
 	}
 	p.add(l)
 	return &l.Listener
-}
-
-// waitInListener makes way for other listeners if ctx is that of a listener's
-// call, and returns what is to be called after the wait.
-func (d *dispatcher) waitInListener(ctx context.Context) func() {
-	r := runnerOf(ctx, d)
-	if r == nil {
-		return func() {}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.handOff(r)
-	r.waiting++
-	d.note()
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		r.waiting--
-	}
 }

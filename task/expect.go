@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,6 +19,8 @@ type Expectation[T any] struct {
 	v       T
 	stopped chan struct{} // closed by Stop
 	once    sync.Once
+
+	waiters []*runner // whose listeners are in Wait; guarded by dispatcher.mu
 }
 
 // errStopped is the cause of a wait that ended by Stop.
@@ -60,7 +63,7 @@ func (p *port[T]) expect(match []func(context.Context, T) bool) *Expectation[T] 
 		}
 		if w.l.gone.CompareAndSwap(false, true) {
 			w.v = v
-			close(w.got)
+			w.arrived()
 			p.remove(w.l)
 		}
 		return nil
@@ -84,7 +87,8 @@ func (w *Expectation[T]) Wait(ctx context.Context) (T, error) {
 	if err := en.usable("wait for", w.p.core.name); err != nil {
 		return zero, err
 	}
-	defer en.d.waitInListener(ctx)()
+	r := w.enter(ctx)
+	defer w.leave(r)
 	say := newLate(func(waited time.Duration) {
 		en.log.Warn("still waiting for an event", "event", w.p.core.name, "waited", waited, "from", senders(en.id, en.peerIDs()))
 	})
@@ -106,6 +110,62 @@ func (w *Expectation[T]) Wait(ctx context.Context) (T, error) {
 	default:
 		return zero, &WaitError{Event: w.p.core.name, Node: en.id, Peers: en.peerIDs(), Err: cause}
 	}
+}
+
+// enter makes way for other listeners if ctx is that of a listener's call, which then
+// counts as one that waits. It returns its runner, or nil.
+func (w *Expectation[T]) enter(ctx context.Context) *runner {
+	d := w.p.en.d
+	r := runnerOf(ctx, d)
+	if r == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-w.got:
+		return nil
+	default:
+	}
+	d.handOff(r)
+	r.waiting++
+	w.waiters = append(w.waiters, r)
+	d.note()
+	return r
+}
+
+// leave ends what enter began, unless the message has.
+func (w *Expectation[T]) leave(r *runner) {
+	if r == nil {
+		return
+	}
+	d := w.p.en.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(w.waiters, r); i >= 0 {
+		w.waiters = slices.Delete(w.waiters, i, i+1)
+		r.endWait()
+	}
+}
+
+// arrived lets all waits go on. From now on their listeners do not count as waiting,
+// even if they have not gone on yet: at the end of a run they are not cut off as those
+// whose wait is in vain.
+func (w *Expectation[T]) arrived() {
+	d := w.p.en.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range w.waiters {
+		r.endWait()
+	}
+	w.waiters = nil
+	close(w.got)
+}
+
+// endWait takes note that a wait of r's listener is over. d.mu is held.
+func (r *runner) endWait() {
+	r.waiting--
+	r.moves.Add(1)
 }
 
 // Stop ends the wait: no message is taken after it. A message that is here can still

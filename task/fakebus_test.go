@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -47,6 +48,7 @@ type fakeNode struct {
 	onDrain   func(context.Context) error
 	unsent    []Unsent
 	abandoned bool
+	waited    bool // Drain has waited for the others
 }
 
 type fakeChannel struct {
@@ -172,7 +174,7 @@ func (n *fakeNode) tell(c PeerChange) {
 func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 	j := n.job
 	j.mu.Lock()
-	j.drained[n.id] = true
+	j.drained[n.id], n.waited = true, waitPeers
 	j.note()
 	j.mu.Unlock()
 	if n.onDrain != nil {
@@ -323,7 +325,7 @@ func (f *fakeCredit) Return(messages, _ int) {
 	j.note()
 }
 
-// fakeCodec writes ints as varints and all else as JSON.
+// fakeCodec writes ints as varints, bytes as they are and all else as JSON.
 type fakeCodec struct{}
 
 type fakePayload struct{ t reflect.Type }
@@ -339,11 +341,20 @@ func (p fakePayload) Append(dst []byte, v any) ([]byte, error) {
 	if i, ok := v.(*int); ok {
 		return binary.AppendVarint(dst, int64(*i)), nil
 	}
+	if b, ok := v.(*[]byte); ok {
+		return append(dst, *b...), nil
+	}
 	b, err := json.Marshal(v)
 	return append(dst, b...), err
 }
 
-func (p fakePayload) Decode(src []byte, v any, _ bool) error {
+func (p fakePayload) Decode(src []byte, v any, owned bool) error {
+	if b, ok := v.(*[]byte); ok {
+		if *b = src; !owned {
+			*b = slices.Clone(src)
+		}
+		return nil
+	}
 	if i, ok := v.(*int); ok {
 		x, n := binary.Varint(src)
 		if n <= 0 {

@@ -111,6 +111,10 @@ type Bus interface {
 	Recovers() bool
 	// Abandon is Close for that case: no leave is taken.
 	Abandon() error
+}
+
+// Counter is what a Bus may be besides: it counts what the task cannot see.
+type Counter interface {
 	// Unsent counts the messages of this node that were given up before they were on
 	// their way to a peer, by event and peer. It may be called after Close.
 	Unsent() []Unsent

@@ -244,6 +244,7 @@ func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 		d.mu.Lock()
 		if r != nil {
 			r.blockedOn = nil
+			r.moves.Add(1)
 		}
 		if err != nil {
 			p.emitted.Add(1)
@@ -452,8 +453,12 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 // which takes long in here is not stuck in something else.
 func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bool) error {
 	if r := runnerOf(ctx, p.en.d); r != nil {
-		r.sendsBegun.Add(1)
-		defer r.sendsEnded.Add(1)
+		r.sending.Add(1)
+		r.moves.Add(1)
+		defer func() {
+			r.sending.Add(-1)
+			r.moves.Add(1)
+		}()
 	}
 	_, err := p.channel.Send(ctx, payload, match)
 	return err

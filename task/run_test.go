@@ -140,6 +140,9 @@ func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
 			t.Errorf("error %v, heard %d", err, heard)
 		}
 		must(t, <-done)
+		if node.waited {
+			t.Error("the others were waited for, though they go on")
+		}
 	})
 }
 

@@ -89,10 +89,11 @@ func (e *engine) stats() []EventStats {
 
 // unsent adds to stats what the bus has dropped.
 func (e *engine) unsent(stats []EventStats) {
-	if e.bus == nil {
+	bus, ok := e.bus.(Counter)
+	if !ok {
 		return
 	}
-	for _, u := range e.bus.Unsent() {
+	for _, u := range bus.Unsent() {
 		i, ok := slices.BinarySearchFunc(stats, u.Event, func(s EventStats, name string) int { return cmp.Compare(s.Event, name) })
 		if ok {
 			stats[i].Unsent = append(stats[i].Unsent, u)

@@ -13,32 +13,34 @@ import (
 // TestVersionsRiseForConcurrentEmits lets emitters race for the mailbox of a listener
 // that checks the numbers.
 func TestVersionsRiseForConcurrentEmits(t *testing.T) {
-	const emitters, each = 8, 2000
-	for _, ev := range []*Event[int]{NewEvent[int]("reliable"), NewEvent[int]("dropping", DropOldest(64)), NewEvent[int]("latest", Latest())} {
-		var last uint64
-		tk := New[empty](Alone())
-		ev.On(tk, func(ctx context.Context, _ int) error {
-			if v := Version(ctx); v <= last {
-				t.Errorf("%s: version %d after %d", ev.Name(), v, last)
-			}
-			last = Version(ctx)
-			return nil
-		})
-		must(t, tk.Start(t.Context()))
-		var wg sync.WaitGroup
-		for range emitters {
-			wg.Go(func() {
-				for i := range each {
-					must(t, ev.Emit(t.Context(), tk, i))
+	synctest.Test(t, func(t *testing.T) {
+		const emitters, each = 8, 2000
+		for _, ev := range []*Event[int]{NewEvent[int]("reliable"), NewEvent[int]("dropping", DropOldest(64)), NewEvent[int]("latest", Latest())} {
+			var last uint64
+			tk := New[empty](Alone())
+			ev.On(tk, func(ctx context.Context, _ int) error {
+				if v := Version(ctx); v <= last {
+					t.Errorf("%s: version %d after %d", ev.Name(), v, last)
 				}
+				last = Version(ctx)
+				return nil
 			})
+			must(t, tk.Start(t.Context()))
+			var wg sync.WaitGroup
+			for range emitters {
+				wg.Go(func() {
+					for i := range each {
+						must(t, ev.Emit(t.Context(), tk, i))
+					}
+				})
+			}
+			wg.Wait()
+			must(t, tk.Close(t.Context()))
+			if s := tk.Stats()[0]; last != emitters*each && s.Dropped[DropReasonOldest] == 0 || s.Emitted != emitters*each {
+				t.Errorf("%s: the last version is %d; %+v", ev.Name(), last, s)
+			}
 		}
-		wg.Wait()
-		must(t, tk.Close(t.Context()))
-		if s := tk.Stats()[0]; last != emitters*each && s.Dropped[DropReasonOldest] == 0 || s.Emitted != emitters*each {
-			t.Errorf("%s: the last version is %d; %+v", ev.Name(), last, s)
-		}
-	}
+	})
 }
 
 // TestVersionsRiseForBlockedEmits lets emitters wait for room, and go on in any order.
