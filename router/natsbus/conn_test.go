@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,43 +187,6 @@ func TestCloseOfACarrierLetsTheOthersKnow(t *testing.T) {
 		if n, err := k.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Fatalf("connection %d: %d, %v", i, n, err)
 		}
-	}
-}
-
-// TestCloseDoesNotWaitForAServerThatTakesNothing stops the server's process, and
-// closes a connection while a write through it, and all of package nats, is blocked.
-func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {
-	s := startProcess(t)
-	l, err := open(t, natsbus.Config{URL: s.url}).Listen(soon(t), "bus://node.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := open(t, natsbus.Config{URL: s.url})
-	c.SetWriteTime(time.Hour)
-	k, err := c.Dial(soon(t), "bus://node.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.Process.Signal(syscall.SIGSTOP)
-	blocked := natsbus.Block(t.Context(), k)
-	select {
-	case err := <-blocked:
-		t.Fatalf("what is written is not held back: %v", err)
-	default:
-	}
-	closed := make(chan struct{})
-	go func() { _ = k.Close(); close(closed) }()
-	select {
-	case <-closed:
-	case <-soon(t).Done():
-		t.Error("Close waits")
-	}
-	_ = s.Process.Kill()
-	if err := <-blocked; err == nil {
-		t.Error("a write to a server that was killed goes well")
 	}
 }
 

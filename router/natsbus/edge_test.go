@@ -3,6 +3,7 @@ package natsbus_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // spy is a client of the server that is no carrier, and hears a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
-	nc, err := nats.Connect(s.ClientURL())
+	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,22 +139,44 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 	_ = l.Close()
 }
 
+// TestStrangersDoNotAccept: nor is the answer to a dial taken from elsewhere.
+func TestStrangersDoNotAccept(t *testing.T) {
+	s := plain(t, server.Options{})
+	nc, dials := spy(t, s, "ditask.job.dial.5")
+	c := open(t, natsbus.Config{URL: s.ClientURL()})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Dial(soon(t), "bus://node.5")
+		ended <- err
+	}()
+	if err := nc.PublishRequest(next(t, dials).Reply, "elsewhere", natsbus.AcceptMessage()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), `accepted by "elsewhere"`) {
+		t.Error(err)
+	}
+}
+
 func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 	s := plain(t, server.Options{})
 	l, err := open(t, natsbus.Config{URL: s.ClientURL()}).Listen(soon(t), "bus://node.0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	nc, dials := spy(t, s, "ditask.job.dial.0")
 	c := open(t, natsbus.Config{URL: s.ClientURL()})
-	var first net.Conn
-	for i := range natsbus.Backlog {
-		k, err := c.Dial(soon(t), "bus://node.0")
-		if err != nil {
-			t.Fatalf("connection %d: %v", i, err)
+	first, err := c.Dial(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := next(t, dials).Data
+	for i := range natsbus.Backlog - 1 {
+		if err := nc.PublishRequest("ditask.job.dial.0", fmt.Sprint("ditask.job.conn.spy.", i), raw); err != nil {
+			t.Fatal(err)
 		}
-		if i == 0 {
-			first = k
-		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := c.Dial(soon(t), "bus://node.0"); err == nil || !strings.Contains(err.Error(), "connection refused: too many wait to be accepted") {
 		t.Fatalf("one more than the backlog: %v", err)
