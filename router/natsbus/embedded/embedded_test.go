@@ -168,6 +168,20 @@ func TestWarningsAndErrorsAreLogged(t *testing.T) {
 	}
 }
 
+func TestLevelsOfTheServersLog(t *testing.T) {
+	var log logtest.Buffer
+	l := embedded.Logger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	l.Noticef("a %d", 1)
+	l.Warnf("b %d", 2)
+	l.Errorf("c %d", 3)
+	got := log.String()
+	for _, want := range []string{`level=DEBUG msg="NATS server: a 1"`, `level=WARN msg="NATS server: b 2"`, `level=ERROR msg="NATS server: c 3"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want %s in:\n%s", want, got)
+		}
+	}
+}
+
 func TestClientsAreCounted(t *testing.T) {
 	s := start(t, embedded.Config{})
 	if n := s.Clients(); n != 0 {
