@@ -3,6 +3,7 @@ package natsbus_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // spy is a client of the server that is no carrier, and hears a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
-	nc, err := nats.Connect(s.ClientURL())
+	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,29 +139,52 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 	_ = l.Close()
 }
 
+// TestStrangersDoNotAccept: nor is the answer to a dial taken from elsewhere.
+func TestStrangersDoNotAccept(t *testing.T) {
+	s := plain(t, server.Options{})
+	nc, _ := spy(t, s, "ditask.job.dial.6")
+	_, err := nc.Subscribe("ditask.job.dial.5", func(m *nats.Msg) {
+		_ = nc.PublishRequest(m.Reply, "elsewhere", natsbus.AcceptMessage())
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = open(t, natsbus.Config{URL: s.ClientURL()}).Dial(soon(t), "bus://node.5")
+	if err == nil || !strings.Contains(err.Error(), `accepted by "elsewhere"`) {
+		t.Error(err)
+	}
+}
+
 func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 	s := plain(t, server.Options{})
 	l, err := open(t, natsbus.Config{URL: s.ClientURL()}).Listen(soon(t), "bus://node.0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	nc, dials := spy(t, s, "ditask.job.dial.0")
 	c := open(t, natsbus.Config{URL: s.ClientURL()})
-	var first net.Conn
-	for i := range natsbus.Backlog {
-		k, err := c.Dial(soon(t), "bus://node.0")
-		if err != nil {
-			t.Fatalf("connection %d: %v", i, err)
+	first, err := c.Dial(soon(t), "bus://node.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := next(t, dials).Data
+	for i := range natsbus.Backlog - 1 {
+		if err := nc.PublishRequest("ditask.job.dial.0", fmt.Sprint("ditask.job.conn.spy.", i), raw); err != nil {
+			t.Fatal(err)
 		}
-		if i == 0 {
-			first = k
-		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := c.Dial(soon(t), "bus://node.0"); err == nil || !strings.Contains(err.Error(), "connection refused: too many wait to be accepted") {
 		t.Fatalf("one more than the backlog: %v", err)
 	}
 	_ = l.Close()
 	_ = first.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if _, err := first.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a connection that nobody has accepted, after the end of the listener: %v", err)
 	}
 }

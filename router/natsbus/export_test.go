@@ -91,3 +91,8 @@ func IsAck(raw []byte) bool {
 
 // Backlog is how many connections wait for Accept.
 const Backlog = backlog
+
+// AcceptMessage is the answer to a dial.
+func AcceptMessage() []byte {
+	return appendHello(appendHead(nil, head{kind: kindAccept}), minWindow, "")
+}

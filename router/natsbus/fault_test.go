@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -314,17 +313,6 @@ func startProcess(t *testing.T) process {
 
 func TestExternalServer(t *testing.T) {
 	routertest.Run(t, setup(natsbus.Config{URL: startProcess(t).url}, router.Mesh))
-}
-
-// TestLossIsReportedWhileTheServerIsGone ends the server's process, or stops it, so
-// that its connections stay and take nothing more.
-func TestLossIsReportedWhileTheServerIsGone(t *testing.T) {
-	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
-		t.Run(name, func(t *testing.T) {
-			s := startProcess(t)
-			routertest.RunOutage(t, setup(natsbus.Config{URL: s.url}, router.Mesh), func() { _ = s.Process.Signal(sig) })
-		})
-	}
 }
 
 // varServer makes this test program a server with that token, until its standard

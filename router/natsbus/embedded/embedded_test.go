@@ -2,10 +2,15 @@ package embedded_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,7 +18,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/deadline"
+	"github.com/ditask/ditask/internal/freeport"
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
@@ -90,4 +98,102 @@ func TestCloseWaitsForClientsAndForItsContext(t *testing.T) {
 	}()
 	other.Close()
 	<-closed
+}
+
+func TestServerListensWhereItIsToldTo(t *testing.T) {
+	dial := func(host string, port int) error {
+		var d net.Dialer
+		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	s := start(t, embedded.Config{})
+	if err := dial("127.0.0.1", s.Port()); err != nil {
+		t.Error(err)
+	}
+	if err := dial("127.0.0.2", s.Port()); err == nil && runtime.GOOS == "linux" {
+		t.Error("it listens on more than one address without being asked to")
+	}
+	all := start(t, embedded.Config{Host: "0.0.0.0"})
+	if want := "nats://127.0.0.1:" + strconv.Itoa(all.Port()); all.URL() != want {
+		t.Errorf("URL %s, want %s", all.URL(), want)
+	}
+	fixed := freeport.Get(t, 1)
+	if s := start(t, embedded.Config{Port: fixed}); s.Port() != fixed {
+		t.Errorf("port %d, want %d", s.Port(), fixed)
+	}
+}
+
+func TestClientsWithoutACertificateAreNotServed(t *testing.T) {
+	f := certtest.New(t)
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := os.ReadFile(f.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	s := start(t, embedded.Config{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}})
+	client := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13, ServerName: "localhost"}
+	if nc, err := nats.Connect(s.URL(), nats.Secure(client)); err == nil {
+		nc.Close()
+		t.Error("a client without a certificate is served")
+	}
+	client.Certificates = []tls.Certificate{pair}
+	nc, err := nats.Connect(s.URL(), nats.Secure(client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+}
+
+// TestWarningsAndErrorsAreLogged, and nothing else, at those levels.
+func TestWarningsAndErrorsAreLogged(t *testing.T) {
+	var log logtest.Buffer
+	s, err := embedded.Start(t.Context(), embedded.Config{Token: "word", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nc, err := nats.Connect(s.URL()); err == nil {
+		nc.Close()
+	}
+	s.Close(t.Context())
+	got := log.String()
+	if !strings.HasPrefix(strings.SplitN(got, "level=", 2)[1], "ERROR msg=\"NATS server: ") || !strings.Contains(got, "authentication error") || strings.Count(got, "\n") != 1 {
+		t.Errorf("log:\n%s", got)
+	}
+}
+
+func TestLevelsOfTheServersLog(t *testing.T) {
+	var log logtest.Buffer
+	l := embedded.Logger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	l.Noticef("a %d", 1)
+	l.Warnf("b %d", 2)
+	l.Errorf("c %d", 3)
+	got := log.String()
+	for _, want := range []string{`level=DEBUG msg="NATS server: a 1"`, `level=WARN msg="NATS server: b 2"`, `level=ERROR msg="NATS server: c 3"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want %s in:\n%s", want, got)
+		}
+	}
+}
+
+func TestClientsAreCounted(t *testing.T) {
+	s := start(t, embedded.Config{})
+	if n := s.Clients(); n != 0 {
+		t.Errorf("%d clients", n)
+	}
+	nc, err := nats.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if n := s.Clients(); n != 1 {
+		t.Errorf("%d clients, want 1", n)
+	}
 }
