@@ -18,13 +18,14 @@ import (
 )
 
 // description is the last part of the help.
-const description = `ditask runs PACKAGE in N processes of one job: the nodes. Each is told by its
-environment who it is; the program's main calls parallel.Main.
+const description = `ditask runs PACKAGE in N processes of one job: the nodes. Each reads its id and
+the addresses of the others from its environment; the program's main calls
+parallel.Main.
 
 PACKAGE is a folder or an import path of a main package, or of a library package
 together with --main Func; the word main, for the main package in the current
-folder or in ./main; or a program that is already built. What comes after -- is
-handed to the program.
+folder or in ./main; or a program that is already built. The arguments after
+-- are those of the program.
 
    ditask --package ./examples/hello --parallel-workers 4
    ditask --package ./agents --main Play --topology star -- --lr 1e-3

@@ -4,8 +4,8 @@
 //	func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }
 //
 // "ditask doctor" checks the machine, "ditask tls" makes certificates, "ditask trace"
-// shows what a job has recorded; "ditask version" and "ditask completion" say what
-// their names say. The others have rooms below this one:
+// shows what a job has recorded; "ditask version" prints the version, and "ditask
+// completion" the completion script of a shell. The others are packages below this one:
 //
 //	job     runs a job, which is "ditask" itself, and plans one: "ditask plan"
 //	build   builds the program of a job, and has "ditask build"

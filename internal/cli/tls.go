@@ -98,7 +98,7 @@ func hostList(list string) ([]string, error) {
 // it is forced to.
 func writeCerts(dir string, files map[string]string, force bool) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return fmt.Errorf("%w: give a folder in which you can write", err)
 	}
 	for path := range files {
 		if _, err := os.Lstat(path); err == nil && !force {
@@ -108,7 +108,7 @@ func writeCerts(dir string, files map[string]string, force bool) error {
 	for path, text := range files {
 		f, err := os.CreateTemp(dir, ".new-*") // with mode 0600
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: give a folder in which you can write", err)
 		}
 		_, err = f.WriteString(text)
 		if err = errors.Join(err, f.Close()); err == nil {

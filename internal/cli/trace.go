@@ -60,7 +60,7 @@ func (c command) traceCommand() *urfave.Command {
 	}
 	return &urfave.Command{
 		Name: "trace", Usage: "show, draw or replay what a job with --trace has recorded", Subcommands: cmds, Action: func(ctx *urfave.Context) error {
-			return call.Usage("ditask trace %s: want show, svg or replay: see ditask trace --help", ctx.Args().First())
+			return call.Usage("%s: want show, svg or replay: see ditask trace --help", strings.TrimSpace("ditask trace "+ctx.Args().First()))
 		},
 	}
 }

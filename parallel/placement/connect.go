@@ -53,7 +53,7 @@ func (p *planner) listenTCP() {
 			n.Listen, n.Advertise = p.meeting(), p.meeting()
 		}
 		if other, taken := seen[n.Advertise]; taken && ports[i] != 0 {
-			p.faultf("%s is given to node %d and to node %d", n.Advertise, other, n.ID)
+			p.faultf("%s is given to node %d and to node %d: give each its own port", n.Advertise, other, n.ID)
 		}
 		seen[n.Advertise] = n.ID
 	}

@@ -104,12 +104,20 @@ func words(s string) []string {
 	return out
 }
 
+// nodes is a number of nodes in words.
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return strconv.Itoa(n) + " nodes"
+}
+
 // series is count numbers from a list of one, which counts up, or of count.
 // name is the flag or path, noun what is counted, and limit the largest.
 func series(name, noun, list string, count, least, limit int) ([]int, error) {
 	parts := words(list)
 	if len(parts) != 1 && len(parts) != count {
-		return nil, fmt.Errorf("%s %s: %d %s for %d nodes; give one for each, or the first", name, list, len(parts), noun, count)
+		return nil, fmt.Errorf("%s %s: %d %s for %s; give one for each, or the first", name, list, len(parts), noun, nodes(count))
 	}
 	out := make([]int, 0, count)
 	for _, part := range parts {

@@ -179,13 +179,14 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		want string
 	}{
 		{placement.Flags{Workers: 3, Ports: "1,2"}, "", "--ports 1,2: 2 ports for 3 nodes; give one for each, or the first"},
+		{placement.Flags{Ports: "1,2"}, "", "--ports 1,2: 2 ports for 1 node; give one for each, or the first"},
 		{placement.Flags{Workers: 2, NodeIDs: "1,2,3"}, "", "--node-ids 1,2,3: 3 ids for 2 nodes; give one for each, or the first"},
 		{placement.Flags{Workers: 2, NodeIDs: "4,4", RunDir: "/r"}, "", "--node-ids 4,4: node id 4 is given twice: every node of the job needs its own"},
 		{placement.Flags{NodeIDs: "x"}, "", `--node-ids "x": want a number from 0 to 2147483647`},
 		{placement.Flags{Ports: "70000"}, "", `--ports "70000": want a number from 1 to 65535`},
 		{placement.Flags{Ports: "0"}, "", `--ports "0": want a number from 1 to 65535`},
 		{placement.Flags{Workers: 2, Ports: "65535"}, "", `--ports 65535: counting up for 2 nodes goes past 65535`},
-		{placement.Flags{Workers: 2, Ports: "6000,6000"}, "", "tcp://127.0.0.1:6000 is given to node 0 and to node 1"},
+		{placement.Flags{Workers: 2, Ports: "6000,6000"}, "", "tcp://127.0.0.1:6000 is given to node 0 and to node 1: give each its own port"},
 		{placement.Flags{Workers: -1}, "", "--parallel-workers -1: want a number from 1 to 4096"},
 		{placement.Flags{Workers: 4096}, `{"tasks":[{},{}]}`, "more than 4096 nodes"},
 		{placement.Flags{Topology: "ring", Protocol: "udp", MQType: "zmq", Job: "a/b"}, "", lines(
@@ -260,7 +261,7 @@ func TestAddressesThatCannotServeSeveralHostsAreRefused(t *testing.T) {
 	}{
 		{placement.Flags{Address: "127.0.0.1"}, "", at(0, "h0", "h1"), "--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
 		{placement.Flags{Address: "localhost"}, "", meeting(3, 0), "--address localhost: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
-		{placement.Flags{Topology: "star"}, `{"tasks":[{"address":"10.0.0.1"},{"address":"10.0.0.1"}]}`, at(1, "h0", "h1"), "tcp://10.0.0.1:50515 is given to node 0 and to node 1"},
+		{placement.Flags{Topology: "star"}, `{"tasks":[{"address":"10.0.0.1"},{"address":"10.0.0.1"}]}`, at(1, "h0", "h1"), "tcp://10.0.0.1:50515 is given to node 0 and to node 1: give each its own port"},
 		{placement.Flags{AttachTo: "tcp://h1:50515"}, "", at(1, "h0", "h1"), "--attach-to tcp://h1:50515: node 1 listens there itself: leave this address out"},
 	} {
 		if c.spec != "" {

@@ -280,6 +280,8 @@ func firstFault(out string) string {
 		indented := strings.TrimLeft(line, " \t") != line
 		switch {
 		case text == "" || strings.HasPrefix(text, "finding ") || strings.HasPrefix(text, "downloading "):
+		case fault == "" && strings.HasPrefix(text, "go.mod file not found"):
+			return "it is in no module: give a folder below a go.mod, or a built program"
 		case fault == "":
 			fault = text
 		case !indented:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -47,7 +48,10 @@ func toFile(c *call.Call, ctx *urfave.Context) error {
 		c.Warn("text", fmt.Sprintf("--main %s: %s is a main package, which is given --main when it starts: give it to the job too", prog.Main, ctx.String("package")))
 	}
 	if err := copyProgram(prog.Path, to); err != nil {
-		return fmt.Errorf("--output: %w", err)
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			err = path.Err // the path is that of a temporary file
+		}
+		return fmt.Errorf("--output %s: %w: give a file in a folder in which you can write", to, err)
 	}
 	return nil
 }

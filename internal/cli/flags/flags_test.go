@@ -135,3 +135,20 @@ func TestFlagsAreMadeAnew(t *testing.T) {
 		t.Errorf("labels %q, %d workers", ctx.String("labels"), ctx.Int("parallel-workers"))
 	}
 }
+
+func TestDefaultsAndVariables(t *testing.T) {
+	for _, name := range []string{"token", "token-file", "seed", "resume", "tls-cert", "tls-key", "tls-ca", "redis-url"} {
+		t.Setenv("DITASK_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")), "1")
+	}
+	ctx := parse(t)
+	for name, want := range map[string]string{
+		"token": "1", "token-file": "1", "seed": "1", "resume": "true", "tls-cert": "1", "tls-key": "1", "tls-ca": "1", "redis-url": "1",
+		"platform": "", "topology": "mesh", "protocol": "", "mq-type": "mesh", "redis-host": "127.0.0.1", "redis-port": "6379", "local_rank": "-1",
+		"max-retries": "3", "grace": "10s", "peer-timeout": "8s", "join-timeout": "0s", "startup-interval": "0", "log-format": "text",
+		"parallel-workers": "1", "auto-recover": "false", "trace-limit": "256",
+	} {
+		if got := ctx.String(name); got != want {
+			t.Errorf("--%s: %q, want %q", name, got, want)
+		}
+	}
+}

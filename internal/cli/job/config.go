@@ -42,12 +42,19 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 	}
 	if u := flags.RedisServer(ctx); u != "" {
 		if err := redisbus.CheckURL(u); err != nil {
-			faults = append(faults, fmt.Errorf("--redis-url: %w", err))
+			name := "--redis-url"
+			if ctx.String("redis-url") == "" {
+				name = "--redis-host " + strconv.Quote(ctx.String("redis-host"))
+			}
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 		}
 		f.RedisURL = redisbus.Public(u)
 	}
 	if p := ctx.Int("redis-port"); p < 1 || p > 65535 {
 		faults = append(faults, fmt.Errorf("--redis-port %d: want a number from 1 to 65535", p))
+	}
+	if ctx.String("redis-host") == "" {
+		faults = append(faults, errors.New("--redis-host is empty: give the name or the address of a host"))
 	}
 	faults = append(faults, flags.Idle(ctx)...)
 	if f.Workers < 1 {

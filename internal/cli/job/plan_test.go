@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	urfave "github.com/urfave/cli/v2"
+
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/parallel/placement"
 )
@@ -12,6 +14,7 @@ import (
 func TestWritePlan(t *testing.T) {
 	with(t)
 	meet := placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}, {}}, Meet: &placement.Meeting{Host: "a"}}
+	site := placement.Site{Rank: 1, Open: true, Launchers: []placement.Launcher{{}, {Slot: 1}}}
 	for _, c := range []struct {
 		line string
 		site placement.Site
@@ -33,6 +36,11 @@ func TestWritePlan(t *testing.T) {
 			"0     0         0      a     tcp://a:50515         -      -",
 			"1     1 (this)  0      b     tcp://0.0.0.0:(free)  0      -",
 			"2     2         0      -     -                     0      -"}},
+		{"--topology alone", site, []string{
+			"job j: an unknown number of nodes, topology alone, over tcp",
+			"NODE  LAUNCHER  LOCAL  HOST   LISTEN                 DIALS  LABELS",
+			"0     0         0      local  tcp://127.0.0.1:50515  -      -",
+			"1     1 (this)  0      local  tcp://127.0.0.1:50516  -      -"}},
 		{"-n 2 --redis-url redis://u:p@r:1 --topology star", placement.Site{}, []string{
 			"job j: 2 nodes, topology star, over Redis",
 			"bus redis://r:1: an external server",
@@ -52,6 +60,32 @@ func TestWritePlan(t *testing.T) {
 	}
 	if got := sockets(placement.Plan{Carrier: placement.CarrierNATS}); got != "NATS" {
 		t.Error(got)
+	}
+}
+
+func TestPlanCommand(t *testing.T) {
+	with(t)
+	for line, want := range map[string]string{
+		"--job-id j":                          "job j: 1 node, topology mesh, over unix sockets\n",
+		"--job-id j --json":                   "{\n  \"job\": \"j\",",
+		"--join-timeout 1m":                   "--join-timeout: has no effect, as the job has one node: leave it out",
+		"--platform slurm":                    "SLURM_JOB_ID is not set",
+		"--job-id a/b":                        "--job-id: job id",
+		"--topology ring":                     "--topology \"ring\"",
+		"extra":                               "plan: unknown argument \"extra\": see",
+		"--job-id j --seed 1 --":              "job j: 1 node",
+		"--job-id j --local_rank 1 --ports 7": "job j: an unknown number of nodes, topology mesh, over tcp\n",
+	} {
+		var out strings.Builder
+		app := &urfave.App{Writer: &out, ErrWriter: &out, ExitErrHandler: func(*urfave.Context, error) {}, Commands: []*urfave.Command{PlanCommand(&call.Call{Stdout: &out})}}
+		err := app.Run(append([]string{"ditask", "plan"}, strings.Fields(line)...))
+		got := out.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", line, got)
+		}
 	}
 }
 

@@ -49,8 +49,8 @@ type assignment struct {
 	metrics string         // where to listen for questions of metrics; empty: nowhere
 }
 
-// assign reads the flags: what is wrong with them is said before anything is
-// built or made.
+// assign reads the flags. The error joins all their faults, before anything is built
+// or made.
 func assign(ctx *urfave.Context) (a assignment, err error) {
 	if a.at, err = placeOf(ctx); err != nil {
 		return a, err
@@ -70,7 +70,7 @@ func assign(ctx *urfave.Context) (a assignment, err error) {
 	return a, err
 }
 
-// caution says what is worth a word at the start, once for the whole job.
+// caution writes the warnings of a job, by its first launcher alone.
 func (c command) caution(a assignment) {
 	if !a.at.first() {
 		return

@@ -142,3 +142,34 @@ func TestTheEndDoesNotWaitForAPausedTerminal(t *testing.T) {
 		close(terminal.release)
 	})
 }
+
+func TestNumbersAreShort(t *testing.T) {
+	for in, want := range map[uint64]string{0: "0", 99_999: "99999", 100_000: "100k", 99_999_999: "99999k", 100_000_000: "100M"} {
+		if got := count(in); got != want {
+			t.Errorf("%d: %s", in, got)
+		}
+	}
+	for in, want := range map[float64]string{0: "0", 3: "3", 0.25: "0.25", 9.99: "9.99", 10.25: "10.2", 99.94: "99.9", 100.4: "100", 1234.5: "1234"} {
+		if got := number(in); got != want {
+			t.Errorf("%v: %s", in, got)
+		}
+	}
+	for in, want := range map[time.Duration]string{
+		200 * time.Microsecond: "0.2ms", 9900 * time.Microsecond: "9.9ms", 10 * time.Millisecond: "10ms", 999 * time.Millisecond: "999ms", time.Second: "1.0s",
+	} {
+		if got := short(in); got != want {
+			t.Errorf("%v: %s", in, got)
+		}
+	}
+}
+
+func TestRowsAreSafeAndFit(t *testing.T) {
+	for in, want := range map[string]string{"ab": "ab", "abcd": "abc", "a\x1b[J": "a [", "a\x7f": "a", "äöüß": "äöü", "a\tb  ": "a b"} {
+		if got := fit(in, 4); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+	if got := fit("a", 0); got != "" {
+		t.Errorf("%q", got)
+	}
+}

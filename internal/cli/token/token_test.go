@@ -92,3 +92,26 @@ func TestKeyThatOthersCanReadIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestKeysHaveALength(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slurm.key")
+	for size, want := range map[int]bool{0: false, 31: false, 32: true} {
+		if err := os.WriteFile(path, []byte(" "+strings.Repeat("x", size)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if key, err := readKey(path); (err == nil) != want || want && len(key) != size {
+			t.Errorf("%d: %q, %v", size, key, err)
+		}
+	}
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("SLURM_CLUSTER_NAME", "a")
+	one, _, err := OfStep(slurm.Step{JobID: 7})
+	t.Setenv("SLURM_CLUSTER_NAME", "b")
+	other, _, err2 := OfStep(slurm.Step{JobID: 7})
+	if one == other || err != nil || err2 != nil {
+		t.Errorf("two clusters: %s, %s, %v, %v", one, other, err, err2)
+	}
+	if a, b := Random(4), Random(4); len(a) != 8 || a == b {
+		t.Errorf("random: %s, %s", a, b)
+	}
+}
