@@ -708,6 +708,17 @@ func TestSnapshotFollowsTheNodes(t *testing.T) {
 	}
 }
 
+func TestSnapshotTellsAFailureFromAnEnd(t *testing.T) {
+	j := newJob(t, 2, "0=meet,1=crashmet")
+	l := j.launcher(t)
+	if _, err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Snapshot(); got[0].Phase != launch.Ended || got[1].Phase != launch.Failed {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestMetricsAreGatheredFromWhoAnswers has two nodes that count and one that does
 // not answer.
 func TestMetricsAreGatheredFromWhoAnswers(t *testing.T) {

@@ -61,7 +61,8 @@ const (
 	Starting Phase = "starting" // has not said that it is ready
 	Running  Phase = "running"
 	Backoff  Phase = "back-off" // failed, and will be started again
-	Ended    Phase = "ended"
+	Ended    Phase = "ended"    // with success, told to end, or never started
+	Failed   Phase = "failed"   // for the last time
 )
 
 // State is how a node is doing.
@@ -229,7 +230,11 @@ func (l *Launcher) do(actions []action) {
 		case restart:
 			l.change(a.node, func(s *State) { s.Phase = Backoff })
 		case retire:
-			l.change(a.node, func(s *State) { s.Phase = Ended })
+			phase := Ended
+			if l.core.nodes[a.node].verdict == control.Failure {
+				phase = Failed
+			}
+			l.change(a.node, func(s *State) { s.Phase = phase })
 			if s := l.nodes[a.node].socket; s != nil {
 				s.close()
 				l.nodes[a.node].socket = nil
