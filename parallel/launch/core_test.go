@@ -388,6 +388,18 @@ func TestRulesL12TheLastFailureIsToldToOtherLaunchers(t *testing.T) {
 	}
 }
 
+// The job hears of its end once: a node that fails while it ends says nothing more.
+func TestRulesL12OnlyTheFailureThatEndsTheJobIsToldToOtherLaunchers(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.c.shared, s.c.maxRetries = true, 0
+	s.wait(0, "start0 start1")
+	s.exit(1, killedBy(syscall.SIGKILL), "terminated0")
+	s.exit(0, exit{code: 4}, "retire0")
+	s.wait(0, "start1")
+	s.exit(1, won, "retire1")
+	s.end(control.Failure, 137)
+}
+
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")

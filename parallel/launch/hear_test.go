@@ -1,0 +1,47 @@
+package launch
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+)
+
+// Every message of a node that was ready counts as a sign of life; before, a node may
+// be silent for long.
+func TestEveryMessageIsASignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := NewStream(io.Discard, "text")
+		log := (&output{now: time.Now, stdout: silent, stderr: silent}).open(0, 0, "gpu")
+		l := &Launcher{
+			ready: make(chan struct{}), waits: map[int]bool{0: true}, states: make([]State, 1), heard: make([]time.Time, 1), asks: make([]ask, 1),
+			core: newCore(Config{}, []int{0}, false),
+		}
+		for _, m := range []control.Message{
+			{Type: control.TypeHello}, {Type: control.TypeStatus, Status: &control.Status{Role: "learner", Step: 7}}, {Type: control.TypeReady}, {Type: control.TypeAlive},
+			{Type: control.TypeStatus, Status: &control.Status{}}, {Type: control.TypeMetrics, Metrics: &control.Metrics{}}, {Type: "of a newer version"},
+		} {
+			<-time.After(time.Second)
+			was := l.heard[0]
+			l.hear(0, log, m)
+			l.tellHeard()
+			ready := m.Type == control.TypeReady || !was.IsZero()
+			if ready != l.heard[0].Equal(time.Now()) || !l.core.nodes[0].heardAt.Equal(l.heard[0]) {
+				t.Errorf("%s: heard at %v, the rules at %v, now %v", m.Type, l.heard[0], l.core.nodes[0].heardAt, time.Now())
+			}
+			if m.Type == control.TypeStatus && m.Status.Step == 7 && (log.Role() != "learner" || l.states[0].Status.Step != 7 || !l.states[0].StatusAt.Equal(time.Now())) {
+				t.Errorf("status: role %s, %+v", log.Role(), l.states[0])
+			}
+		}
+		if log.Role() != "learner" || l.states[0].Phase != Running {
+			t.Errorf("role %s, phase %s", log.Role(), l.states[0].Phase)
+		}
+		select {
+		case <-l.ready:
+		default:
+			t.Error("not ready")
+		}
+	})
+}
