@@ -55,6 +55,7 @@ type job struct {
 
 func newJob(t *testing.T, workers int, script string) *job {
 	t.Helper()
+	deadline(t)
 	j := &job{signals: make(chan os.Signal, 4), watch: leak.Check(t)}
 	j.flags = placement.Flags{Job: "test", Workers: workers, RunDir: filepath.Join(j.watch.Dir, "run")}
 	j.cfg = launch.Config{
@@ -378,7 +379,6 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 }
 
 func TestAWatcherThatEndsIsSaid(t *testing.T) {
-	deadline(t)
 	j := newJob(t, 1, "*=wait")
 	j.cfg.Watcher = []string{"/bin/true"}
 	j.err.found = func(line string) {
@@ -490,7 +490,6 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 		{"*=chatter", []os.Signal{syscall.SIGTERM}, control.Preempted, 75},
 		{"0=chatter,1=stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, control.Preempted, 130},
 	} {
-		deadline(t)
 		j := newJob(t, 2, c.script)
 		j.cfg.LogDir, j.cfg.Env.Grace = t.TempDir(), time.Hour
 		out := stuck{make(chan struct{})}
@@ -518,7 +517,6 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 
 // The death of a node ends the job, though nothing reads stderr either.
 func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
-	deadline(t)
 	j := newJob(t, 2, "0=meet,1=crashmet")
 	out := stuck{make(chan struct{})}
 	defer close(out.release)
@@ -528,7 +526,6 @@ func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
 
 // A reader that is gone ends nothing, and is named at the end.
 func TestAReaderThatIsGoneEndsNothing(t *testing.T) {
-	deadline(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
