@@ -136,6 +136,7 @@ func (n *node) greet() {
 	if err != nil {
 		panic(err)
 	}
+	go func() { <-n.client.Gone(); _ = l.Close() }()
 	c, err := l.Accept()
 	if err != nil {
 		panic(err)
@@ -186,8 +187,12 @@ func (n *node) act(what string) int {
 		fmt.Fprintln(os.Stderr, "all is written")
 		return n.wait()
 	case "hear": // of the end of another node
-		for _, l := range <-n.client.Lost() {
-			fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)
+		select {
+		case lost := <-n.client.Lost():
+			for _, l := range lost {
+				fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)
+			}
+		case <-n.client.Gone():
 		}
 		return n.act("ok")
 	case "crashmet": // once node 0 is there
