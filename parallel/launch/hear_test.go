@@ -45,3 +45,20 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 		}
 	})
 }
+
+// How often a node is still restarted is counted from its attempt, and is never 0 where
+// the launcher itself is started again.
+func TestANodeKnowsItsRestarts(t *testing.T) {
+	for _, c := range []struct {
+		recovering, replaced bool
+		attempt, want        int
+	}{{false, false, 0, 0}, {true, false, 0, 3}, {true, false, 2, 1}, {true, false, 3, 0}, {true, false, 4, 0}, {true, true, 3, 1}, {true, true, 0, 3}} {
+		l := &Launcher{cfg: Config{MaxRetries: 3, Replaced: c.replaced, Env: control.Env{AutoRecover: c.recovering}}}
+		n := &node{incarnation: 7}
+		n.ID, n.LocalID = 5, 1
+		e := l.env(n, c.attempt)
+		if e.Retries != c.want || e.Attempt != c.attempt || e.NodeID != 5 || e.LocalID != 1 || e.Incarnation != 7 {
+			t.Errorf("%+v: %+v", c, e)
+		}
+	}
+}
