@@ -80,7 +80,7 @@ func TestANodeThatDoesNotEndInTimeReportsIt(t *testing.T) {
 // A process that gets a signal preempts its function.
 func TestASignalPreemptsTheFunction(t *testing.T) {
 	p := launch(t, control.Env{NodeID: 7})
-	code := p.run(func(ctx context.Context, n *Node) error {
+	code := p.run(func(ctx context.Context, _ *Node) error {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			return err
 		}
