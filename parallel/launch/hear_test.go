@@ -2,6 +2,7 @@ package launch
 
 import (
 	"io"
+	"os/exec"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,9 +57,31 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 		l := &Launcher{cfg: Config{MaxRetries: 3, Replaced: c.replaced, Env: control.Env{AutoRecover: c.recovering}}}
 		n := &node{incarnation: 7}
 		n.ID, n.LocalID = 5, 1
-		e := l.env(n, c.attempt)
-		if e.Retries != c.want || e.Attempt != c.attempt || e.NodeID != 5 || e.LocalID != 1 || e.Incarnation != 7 {
+		e := l.env(n, c.attempt, "out of luck")
+		if e.Farewell != "out of luck" || e.Retries != c.want || e.Attempt != c.attempt || e.NodeID != 5 || e.LocalID != 1 || e.Incarnation != 7 {
 			t.Errorf("%+v: %+v", c, e)
 		}
+	}
+}
+
+// From the end of its process on, the lines of a node wait for nothing.
+func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
+	path, err := exec.LookPath("echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := NewStream(io.Discard, "text")
+	log := (&output{now: time.Now, stdout: silent, stderr: silent}).open(0, 0, "gpu")
+	p, err := startProc(spec{command: []string{path, "last words"}}, log, func(control.Message) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := p.wait(); e.code != 0 || e.spoke || e.outcome != nil || len(e.lines) != 1 || e.lines[0] != "last words" || e.role != "gpu" {
+		t.Errorf("%+v", e)
+	}
+	select {
+	case <-log.ended:
+	default:
+		t.Error("they may wait")
 	}
 }

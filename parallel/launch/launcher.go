@@ -266,9 +266,9 @@ func (l *Launcher) start(i int) {
 	l.mu.Lock()
 	l.heard[i] = time.Time{}
 	l.mu.Unlock()
-	env, out := l.env(n, attempt), l.out
-	if text := l.core.nodes[i].farewell; text != "" {
-		env.Farewell = text
+	farewell := l.core.nodes[i].farewell
+	env, out := l.env(n, attempt, farewell), l.out
+	if farewell != "" {
 		silent := NewStream(io.Discard, "text")
 		out = &output{now: time.Now, stdout: silent, stderr: silent} // it has said all that there is to say
 	}
@@ -296,12 +296,12 @@ func (l *Launcher) start(i int) {
 }
 
 // env is what one attempt of a node is told, but for its file descriptors.
-func (l *Launcher) env(n *node, attempt int) control.Env {
+func (l *Launcher) env(n *node, attempt int, farewell string) control.Env {
 	e := l.cfg.Env
 	e.JobID, e.Topology, e.Nodes = l.cfg.Plan.Job, l.cfg.Plan.Topology, l.cfg.Plan.Expected
 	e.NodeID, e.LocalID = n.ID, n.LocalID
 	e.Listen, e.Advertise, e.Attach, e.Labels = n.Listen, n.Advertise, n.Attach, n.Labels
-	e.Attempt, e.Incarnation = attempt, n.incarnation
+	e.Attempt, e.Incarnation, e.Farewell = attempt, n.incarnation, farewell
 	if e.AutoRecover {
 		e.Retries = max(l.cfg.MaxRetries-attempt, 0)
 		if l.cfg.Replaced {
