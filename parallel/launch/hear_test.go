@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"testing"
 	"testing/synctest"
@@ -72,7 +74,11 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	}
 	silent := NewStream(io.Discard, "text")
 	log := (&output{now: time.Now, stdout: silent, stderr: silent}).open(0, 0, "gpu")
-	p, err := startProc(spec{command: []string{path, "last words"}}, log, func(control.Message) {})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := startProc(spec{command: []string{path, "last words"}, watcher: &watcher{pipe: w}}, log, func(control.Message) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,4 +90,10 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	default:
 		t.Error("they may wait")
 	}
+	_ = w.Close()
+	pid := p.cmd.Process.Pid
+	if b, err := io.ReadAll(r); err != nil || string(b) != fmt.Sprintf("start %d\nend %d\n", pid, pid) {
+		t.Errorf("the watcher hears %q, %v", b, err)
+	}
+	_ = r.Close()
 }
