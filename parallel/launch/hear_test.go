@@ -97,3 +97,17 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	}
 	_ = r.Close()
 }
+
+// A watcher takes no number whose group would be its own, or every process.
+func TestTheWatcherTakesOnlyGroupsOfNodes(t *testing.T) {
+	w := watched{groups: map[int]bool{}}
+	for _, line := range []string{"start 7", "start 8", "end 7", "start 0", "start 1", "start -9", "start x", "start", "stop 9", "", "socket unix:///run/s"} {
+		w.hear(line)
+	}
+	if fmt.Sprint(w.groups) != "map[8:true]" || fmt.Sprint(w.sockets) != "[unix:///run/s]" || w.done {
+		t.Errorf("%+v", w)
+	}
+	if w.hear("done "); !w.done {
+		t.Error("not done")
+	}
+}
