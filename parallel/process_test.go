@@ -139,10 +139,10 @@ func TestEndReportsTheOutcomeOfAJoinedNode(t *testing.T) {
 	_ = launcher.Close()
 }
 
-// The launcher reports that the process of a peer has ended: the peer is lost at once.
-func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
+// pairOfRouters makes two routers of incarnation 5; join starts them.
+func pairOfRouters(t *testing.T) (nodes [2]*router.Router, join func()) {
+	t.Helper()
 	network := memory.New()
-	var nodes [2]*router.Router
 	for id := range nodes {
 		cfg := router.Config{Job: "j", Node: id, Expect: 2, Carrier: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 		if id == 1 {
@@ -153,17 +153,25 @@ func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return nodes, func() {
+		var starting sync.WaitGroup
+		for _, r := range nodes {
+			starting.Go(func() {
+				if err := r.Start(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		starting.Wait()
+	}
+}
+
+// The launcher reports that the process of a peer has ended: the peer is lost at once.
+func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
+	nodes, joined := pairOfRouters(t)
 	changes := make(chan router.Change, 4) // more than there are
 	nodes[0].Watch(func(c router.Change) { changes <- c })
-	var starting sync.WaitGroup
-	for _, r := range nodes {
-		starting.Go(func() {
-			if err := r.Start(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	starting.Wait()
+	joined()
 	if c := <-changes; c.Kind != router.Joined {
 		t.Fatalf("%+v", c)
 	}

@@ -221,6 +221,17 @@ func TestClientWithoutLauncherDoesNothing(t *testing.T) {
 	}
 }
 
+func TestStatusSendsNumbersThatAreNotFiniteAsZero(t *testing.T) {
+	launcher, c := pair(t)
+	if err := c.Status(control.Status{Step: 7, Rate: math.NaN(), Lag: math.Inf(-1)}); err != nil {
+		t.Error(err)
+	}
+	_ = launcher.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if m, err := control.NewReader(launcher).Next(); err != nil || m.Status == nil || *m.Status != (control.Status{Step: 7}) {
+		t.Errorf("%+v, %v", m.Status, err)
+	}
+}
+
 func TestLostNodesAreKeptUntilTheyAreTaken(t *testing.T) {
 	launcher, c := pair(t)
 	say := func(m control.Message) {

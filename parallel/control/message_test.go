@@ -19,6 +19,8 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 		{Type: control.TypeStatus, Status: &control.Status{Role: "learner", Step: 12, Rate: 3.5, Queue: 4, Lag: 0.5, Peers: 2, Note: "n\n"}},
 		{Type: control.TypeOutcome, Outcome: &control.Outcome{Kind: control.Failure, Node: 2, Error: "a\nb"}},
 		{Type: control.TypeInterval, Interval: time.Second},
+		{Type: control.TypeLost, Lost: &control.Lost{Node: 3, Incarnation: math.MaxUint64, Reason: "exit code 3: a\nb"}},
+		{Type: control.TypeHello},
 		{Type: "of a later version"},
 	}
 	var wire []byte
@@ -41,7 +43,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 
 func TestReaderSkipsMalformedLines(t *testing.T) {
 	bad := []string{
-		"", "x", `{}`, `{"type":"status"}`, `{"type":"outcome"}`, `{"type":"interval"}`,
+		"", "x", `{}`, `{"type":"status"}`, `{"type":"outcome"}`, `{"type":"interval"}`, `{"type":"metrics"}`, `{"type":"lost"}`,
 		`{"type":"outcome","outcome":{"kind":"so so"}}`,
 		strings.Repeat("x", control.MaxLine), strings.Repeat("x", 3*control.MaxLine),
 	}
@@ -69,6 +71,7 @@ func TestLongTextsAreCutBelowMaxLine(t *testing.T) {
 	for _, m := range []control.Message{
 		{Type: control.TypeOutcome, Outcome: &control.Outcome{Kind: control.Failure, Error: long}},
 		{Type: control.TypeStatus, Status: &control.Status{Role: long, Note: long}},
+		{Type: control.TypeLost, Lost: &control.Lost{Node: 3, Reason: long}},
 	} {
 		line, err := m.Append(nil)
 		if err != nil || len(line) > control.MaxLine {

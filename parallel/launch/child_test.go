@@ -137,6 +137,7 @@ func (n *node) greet() {
 	if err != nil {
 		panic(err)
 	}
+	go func() { <-n.client.Gone(); _ = l.Close() }()
 	c, err := l.Accept()
 	if err != nil {
 		panic(err)
@@ -186,39 +187,13 @@ func (n *node) act(what string) int {
 		}
 		fmt.Fprintln(os.Stderr, "all is written")
 		return n.wait()
-	case "hear": // of the end of another node
-		for _, l := range <-n.client.Lost() {
-			fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)
-		}
-		return n.act("ok")
-	case "crashmet": // once node 0 is there
-		n.awaitNode0()
-		return n.act("crash")
-	case "meet":
-		n.greet()
-		return n.act("hear")
 	case "exit0": // in the middle of its work
 		return 0
-	case "stubbornmet": // and whoever dials it knows that it is
-		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
-		n.greet()
-		<-n.client.Gone()
-		return 0
-	case "failafter": // once node 0 is there, and does what it does
-		n.awaitNode0()
-		return n.fail(n.env.NodeID, "out of luck", 3)
 	case "fail":
 		return n.fail(n.env.NodeID, "out of luck", 3)
 	case "blame0":
 		<-n.signals
 		return n.fail(0, "node 0 is lost", 1)
-	case "blamefirst": // once node 0 is there to be told
-		n.awaitNode0()
-		return n.fail(0, "node 0 is lost", 1)
-	case "failtold":
-		n.greet()
-		<-n.signals
-		return n.fail(n.env.NodeID, "my own fault", 9)
 	case "crash":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		<-n.signals
@@ -243,6 +218,43 @@ func (n *node) act(what string) int {
 		return n.lines()
 	case "env":
 		return n.show()
+	}
+	return n.actWithOthers(what)
+}
+
+// actWithOthers does what depends on another node.
+func (n *node) actWithOthers(what string) int {
+	switch what {
+	case "stubbornmet": // and whoever dials it knows that it is
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		n.greet()
+		<-n.client.Gone()
+		return 0
+	case "failafter": // once node 0 is there, and does what it does
+		n.awaitNode0()
+		return n.fail(n.env.NodeID, "out of luck", 3)
+	case "blamefirst": // once node 0 is there to be told
+		n.awaitNode0()
+		return n.fail(0, "node 0 is lost", 1)
+	case "failtold":
+		n.greet()
+		<-n.signals
+		return n.fail(n.env.NodeID, "my own fault", 9)
+	case "crashmet": // once node 0 is there
+		n.awaitNode0()
+		return n.act("crash")
+	case "meet":
+		n.greet()
+		return n.act("hear")
+	case "hear": // of the end of another node
+		select {
+		case lost := <-n.client.Lost():
+			for _, l := range lost {
+				fmt.Printf("lost node %d, of this job's incarnations %v: %s\n", l.Node, l.Incarnation > 0, l.Reason)
+			}
+		case <-n.client.Gone():
+		}
+		return n.act("ok")
 	}
 	panic("unknown act " + what)
 }

