@@ -261,19 +261,25 @@ func (r *Router) listening(in *inStream, on bool) {
 // to those that have just begun. They are targets before that: a value that is
 // sent meanwhile finds them, or is the newest. The mutex is held.
 func (r *Router) retarget(c *channel) {
-	var targets, begun []*outStream
+	var begun []*outStream
+	to := &audience{}
 	for _, s := range r.peers {
 		in := s.remote[c.spec.Name]
 		o, began := s.aim(c, in != nil && in.ch.Load() == c && in.listens && !s.withdrawn)
 		if o != nil {
-			targets = append(targets, o)
+			to.out = append(to.out, o)
 		}
 		if began {
 			begun = append(begun, o)
 		}
 	}
-	slices.SortFunc(targets, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
-	c.targets.Store(&targets)
+	slices.SortFunc(to.out, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
+	for id, a := range c.absences {
+		if !a.over && !slices.ContainsFunc(to.out, func(o *outStream) bool { return o.s.peer.ID == id }) {
+			to.away = append(to.away, a)
+		}
+	}
+	c.targets.Store(to)
 	if c.spec.Delivery == Latest {
 		for _, o := range begun {
 			o.offerNewest()

@@ -299,12 +299,8 @@ func (st *stream) emit(k, size int, to []int) {
 			return true
 		}
 	}
-	sent, err := n.ch[k].Send(n.ctx, b, match)
-	switch {
-	case err != nil:
+	if _, err := n.ch[k].Send(n.ctx, b, match); err != nil {
 		r.Err, r.Failed = err.Error(), blamed(err)
-	case match != nil && sent < len(r.Exact) && n.s.leaver > 0: // it was about to be, and has said that it leaves
-		r.Err, r.Failed = "not sent to the node that leaves", []int{n.s.leaver}
 	}
 	n.s.record(r)
 }
@@ -413,6 +409,7 @@ func (n *simNode) run(founder bool) {
 	if closed := n.Close(); closed != nil {
 		n.report(closed)
 	}
+	n.reportMissed()
 	n.consumers.Wait()
 	if err != nil {
 		end.Out, end.Err = faultlab.Failure, err.Error()
@@ -431,6 +428,25 @@ func (n *simNode) report(err error) {
 			for _, p := range n.s.incarnations(gone.Node) {
 				n.s.record(faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: p, Count: uint64(gone.Undelivered), Err: gone.Error()})
 			}
+		}
+	}
+}
+
+// reportMissed records what was not sent as its receiver was gone.
+func (n *simNode) reportMissed() {
+	for _, e := range flatten(n.Losses()) {
+		if gone, ok := errors.AsType[*router.PeerError](e); ok && errors.Is(e, router.ErrAway) {
+			n.s.record(faultlab.Record{
+				Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: gone.Node, Incarnation: gone.Incarnation},
+				Count: uint64(gone.Undelivered), Err: gone.Error(), //nolint:gosec // a count of messages
+			})
+		}
+	}
+	for _, st := range n.Stats().Streams { // a node that leaves does so once
+		if st.Away > 0 {
+			n.s.record(faultlab.Record{
+				Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: st.Peer, Incarnation: 1}, Count: st.Away, Err: "it had left",
+			})
 		}
 	}
 }
