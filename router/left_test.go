@@ -20,5 +20,8 @@ func TestCallToANodeThatLeftIsNoFault(t *testing.T) {
 		if s, no := r.find(hello{Node: node, Incarnation: 8}); s != nil || no != nil {
 			t.Errorf("node.%d, started again: %v, %+v", node, s, no)
 		}
+		if s, no := r.find(hello{Node: node, Incarnation: 6}); s != nil || no == nil || no.Code != RefuseStale {
+			t.Errorf("node.%d, an older incarnation than the one that is gone: %v, %+v, want %s", node, s, no, RefuseStale)
+		}
 	}
 }
