@@ -92,3 +92,25 @@ func TestBarrierIsNotPassedBeforeItIsEntered(t *testing.T) {
 		t.Errorf("passed: %v", err)
 	}
 }
+
+func TestR7AnEventThatIsDeclaredTwiceEndsThePeer(t *testing.T) {
+	g := meet(t, nil)
+	g.say(t, appendFrame(nil, frameDeclare, flagOn, 1, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)))
+	if why := g.lost(); !strings.Contains(why, `event "e" is declared twice`) {
+		t.Error(why)
+	}
+}
+
+// An answer for an event that this node does not have, and one that was not asked for.
+func TestR7AnswersToListenAreChecked(t *testing.T) {
+	g := meet(t, nil)
+	g.say(t, appendU64(nil, frameListening, 0, 0)) // not asked for: nothing is held back by it
+	g.say(t, data(1))
+	g.say(t, appendU64(nil, frameListening, 9, 0))
+	if why := g.lost(); !strings.Contains(why, "an answer for event number 9") {
+		t.Error(why)
+	}
+	if n := g.r.channels[0].unfed.Load(); n != 0 {
+		t.Errorf("%d messages were dropped", n)
+	}
+}

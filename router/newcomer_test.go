@@ -2,6 +2,8 @@ package router_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +92,26 @@ func TestHubEndsWithPipesOpen(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Error("it waits for its leaves")
 			j.each(func(_ int, r *router.Router) error { _ = r.Abandon(); return nil }, 1, 2)
+		}
+	})
+}
+
+// The error of a Drain that ends too soon names the nodes that have not acknowledged the end,
+// or have not finished.
+func TestDrainNamesTheOthersWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		j.start()
+		synctest.Wait()
+		defer j.gates.hold(2, 0)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := j.nodes[0].Drain(ctx, true)
+		for _, want := range []string{"node.1: has not finished", "node.2: has not acknowledged the end"} {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
 		}
 	})
 }
