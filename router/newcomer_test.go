@@ -88,7 +88,10 @@ func TestHubEndsWithPipesOpen(t *testing.T) {
 		ended := make(chan error, 1) // one result
 		go func() { ended <- j.nodes[0].Abandon() }()
 		select {
-		case <-ended:
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
 		case <-time.After(time.Minute):
 			t.Error("it waits for its leaves")
 			j.each(func(_ int, r *router.Router) error { _ = r.Abandon(); return nil }, 1, 2)

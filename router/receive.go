@@ -123,15 +123,21 @@ func (s *session) receiveControl(h header, body []byte) error {
 			r.note(func() { s.quiet = true })
 		}
 	case frameRelay:
-		if r.cfg.Topology != Star || r.hubAddr() == "" {
-			return fmt.Errorf("%w: a call of the hub to a node that is no leaf of a star", errBadFrame)
-		}
-		var m relayMsg
-		if err := json.Unmarshal(body, &m); err != nil {
-			return fmt.Errorf("%w: relay: %w", errBadFrame, err)
-		}
-		r.answerRelay(m)
+		return r.receiveRelay(body)
 	}
+	return nil
+}
+
+// receiveRelay takes the hub's request to call it back.
+func (r *Router) receiveRelay(body []byte) error {
+	if r.cfg.Topology != Star || r.hubAddr() == "" {
+		return fmt.Errorf("%w: a call of the hub to a node that is no leaf of a star", errBadFrame)
+	}
+	var m relayMsg
+	if err := json.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("%w: relay: %w", errBadFrame, err)
+	}
+	r.answerRelay(m)
 	return nil
 }
 

@@ -439,7 +439,7 @@ func (n *simNode) reportMissed() {
 		if gone, ok := errors.AsType[*router.PeerError](e); ok && errors.Is(e, router.ErrAway) {
 			n.s.record(faultlab.Record{
 				Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: gone.Node, Incarnation: gone.Incarnation},
-				Count: uint64(gone.Undelivered), Err: gone.Error(), //nolint:gosec // a count of messages
+				Count: uint64(gone.Undelivered), Err: gone.Error(),
 			})
 		}
 	}
