@@ -90,7 +90,7 @@ func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
 			return number.Emit(ctx, tk, 1, task.OnlyRemote())
 		})
 	}()
-	err = run(0, 1, func(ctx context.Context, _ *task.Task[struct{}], stop context.CancelCauseFunc) error {
+	err = run(0, 1, func(_ context.Context, _ *task.Task[struct{}], stop context.CancelCauseFunc) error {
 		stop(&task.PreemptError{Node: 0, Reason: "SIGTERM"})
 		return nil
 	})

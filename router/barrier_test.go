@@ -263,3 +263,27 @@ func TestR6BarrierFailsAtOnceForADoneNode(t *testing.T) {
 		cancel()
 	})
 }
+
+// A node that is about to leave, and one that ends without having been done, are not waited
+// for.
+func TestDoneDoesNotWaitForNodesThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		j.start()
+		done := make(chan error, 1) // one result
+		go func() { done <- j.nodes[0].Done(t.Context()) }()
+		if err := j.nodes[1].Leave(t.Context()); err != nil { // and stays a while
+			t.Error(err)
+		}
+		if err := returned(done); !errors.Is(err, errWaits) {
+			t.Errorf("node.2 is not done: %v", err)
+		}
+		if err := errors.Join(j.nodes[2].Drain(t.Context(), false), j.nodes[2].Close()); err != nil {
+			t.Error(err)
+		}
+		if err := returned(done); err != nil {
+			t.Error(err)
+		}
+	})
+}

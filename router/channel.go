@@ -16,11 +16,13 @@ type channel struct {
 	deliver func(*Message) error
 
 	version atomic.Uint64
-	targets atomic.Pointer[[]*outStream] // of the peers that listen
-	unfed   atomic.Uint64                // messages that came while this node did not listen
+	targets atomic.Pointer[audience]
+	unfed   atomic.Uint64 // messages that came while this node did not listen
 
 	listens  atomic.Bool // this node listens
 	listened atomic.Bool // a peer listens, or has listened
+
+	absences map[int]*absence // by node id; the router's mutex guards it
 
 	mu     sync.Mutex
 	newest pending // under Latest: what late joiners receive
@@ -54,8 +56,8 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	if len(r.channels) == maxChannels {
 		return nil, fmt.Errorf("event %q: a node can declare %d events", spec.Name, maxChannels)
 	}
-	c := &channel{r: r, id: uint16(len(r.channels)), spec: spec, deliver: deliver} //nolint:gosec // bounded above
-	c.targets.Store(new([]*outStream))
+	c := &channel{r: r, id: uint16(len(r.channels)), spec: spec, deliver: deliver, absences: map[int]*absence{}} //nolint:gosec // bounded above
+	c.targets.Store(new(audience))
 	r.channels = append(r.channels, c)
 	r.byName[spec.Name] = c
 	for _, s := range r.peers {
@@ -130,9 +132,11 @@ func (s *session) answered(id uint16, floor uint64) error {
 	return nil
 }
 
-// Listened reports whether any peer listens to the event now.
+// Listened reports whether any peer listens to the event now, or did when it was lost or
+// left.
 func (c *Channel) Listened() bool {
-	return len(*c.c.targets.Load()) > 0 || c.c.spec.Delivery == Latest
+	to := c.c.targets.Load()
+	return len(to.out) > 0 || len(to.away) > 0 || c.c.spec.Delivery == Latest
 }
 
 // EverListened reports whether any peer has listened to the event.
@@ -141,7 +145,9 @@ func (c *Channel) EverListened() bool { return c.c.listened.Load() }
 // Send hands payload to every listening peer that match accepts (nil accepts
 // all) and returns the number of peers addressed. payload may be reused when
 // Send returns and its references are released. Under Reliable it blocks while a
-// peer's window is full; one peer's full window does not delay the others. The
+// peer's window is full; one peer's full window does not delay the others. A peer that
+// listened and is gone is sent nothing, and keeps nobody waiting: the message is counted
+// for it, see [StreamStats], until it is back. The
 // error joins a *[PeerError] for each peer that was lost meanwhile, and the
 // cause of ctx if it ended first, in which case some peers have the message and
 // the error names those that do not.
@@ -159,7 +165,13 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 	}
 	n := 0
 	var full []*outStream
-	for _, o := range *ch.targets.Load() {
+	to := ch.targets.Load()
+	for _, a := range to.away {
+		if match == nil || match(a.peer) {
+			a.missed.Add(1)
+		}
+	}
+	for _, o := range to.out {
 		if match != nil && !match(o.s.peer) {
 			continue
 		}
@@ -172,6 +184,7 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 		case noRoom:
 			full = append(full, o)
 		case notSent:
+			o.miss()
 		}
 	}
 	if len(full) > 0 {
@@ -196,6 +209,8 @@ func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint6
 	for i := range full {
 		if sends[i] == sent || errs[i] != nil {
 			n++
+		} else {
+			full[i].miss()
 		}
 	}
 	return n, errors.Join(errs...)

@@ -128,7 +128,7 @@ func (g *gates) cut(id int) {
 	defer g.mu.Unlock()
 	for _, c := range g.conns {
 		if c.from == id || c.to == id {
-			_ = c.Conn.Close()
+			_ = c.Close()
 		}
 	}
 }

@@ -54,6 +54,7 @@ func (r *Router) peerLeaves(s *session) {
 	r.log.Info("a node leaves", "peer", fmt.Sprintf("node.%d", s.peer.ID))
 	r.note(func() {
 		s.withdrawn = true
+		r.setOff(s, true)
 		for _, c := range r.channels {
 			r.retarget(c)
 		}
@@ -121,9 +122,9 @@ func (r *Router) undrained(waitPeers bool) error {
 		s.mu.Unlock()
 		switch {
 		case !done:
-			errs = append(errs, &PeerError{s.peer.ID, n, errors.New("has not acknowledged the end")})
+			errs = append(errs, &PeerError{s.peer.ID, s.peer.Incarnation, n, errors.New("has not acknowledged the end")})
 		case waitPeers && !s.fin:
-			errs = append(errs, &PeerError{s.peer.ID, 0, errors.New("has not finished")})
+			errs = append(errs, &PeerError{s.peer.ID, s.peer.Incarnation, 0, errors.New("has not finished")})
 		}
 	}
 	return errors.Join(errs...)
@@ -203,11 +204,13 @@ func (r *Router) end(leave bool) error {
 		}
 	}
 	r.wg.Wait()
+	r.reportAway()
 	return errors.Join(errs...)
 }
 
 // Losses joins a *[PeerError] for each peer that had not acknowledged everything
-// when it was lost or left, before Drain or during it.
+// when it was lost or left, before Drain or during it, and one that wraps [ErrAway] for what
+// was sent while a peer was lost: from its return on, or from Close on.
 func (r *Router) Losses() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,9 +1,11 @@
 package router
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 // A node that was called twice may leave in order between the two calls: the
@@ -20,5 +22,22 @@ func TestCallToANodeThatLeftIsNoFault(t *testing.T) {
 		if s, no := r.find(hello{Node: node, Incarnation: 8}); s != nil || no != nil {
 			t.Errorf("node.%d, started again: %v, %+v", node, s, no)
 		}
+		if s, no := r.find(hello{Node: node, Incarnation: 6}); s != nil || no == nil || no.Code != RefuseStale {
+			t.Errorf("node.%d, an older incarnation than the one that is gone: %v, %+v, want %s", node, s, no, RefuseStale)
+		}
+	}
+}
+
+// A node of an older version, which does not know that nodes leave, is not waited for.
+func TestLeaveDoesNotWaitForAnOlderVersion(t *testing.T) {
+	r := openRouter(t, Config{Node: 1})
+	r.started.Store(true)
+	if _, err := r.admit(hello{Node: 2, Incarnation: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := r.Leave(ctx); err != nil {
+		t.Error(err)
 	}
 }

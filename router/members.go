@@ -219,6 +219,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	}
 	r.was[s.peer.ID] = f
 	r.keepCounts(s, kind)
+	r.setOff(s, kind == Left || s.withdrawn)
 	r.takeBack(s)
 	for _, c := range r.channels {
 		r.retarget(c)
@@ -249,6 +250,7 @@ func (r *Router) peerReady(s *session, before bool) {
 	s.seenDue = true
 	s.signal()
 	s.mu.Unlock()
+	r.isBack(s.peer.ID, s.peer.Incarnation)
 	r.note(func() {
 		r.running = r.running || before
 		if !s.ready {

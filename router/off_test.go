@@ -48,6 +48,9 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 					t.Errorf("heard %q, want 1 4 7", got)
 				}
 				<-time.After(5 * time.Second) // the sender is told once a second what was consumed
+				if st := out[1].Stats(); st.Unfed != 2 {
+					t.Errorf("the listener has dropped %d messages, want 2", st.Unfed)
+				}
 				if st := out[0].Stats(); st.Sent != 7 || st.Consumed != 5 || st.Queued != 0 {
 					t.Errorf("%+v", st)
 				}
@@ -164,6 +167,30 @@ func TestE4OffAndOnDuringALargeMessage(t *testing.T) {
 		<-j.after()
 		if got := in[1].all(); got != "first" {
 			t.Errorf("heard %d bytes", len(got))
+		}
+	})
+}
+
+// A newest value that a node has heard already, and is sent again after On, is dropped and
+// takes no room.
+func TestE11LatestIsHeardOnceOverOffAndOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, nil)
+		defer j.close()
+		out, in := j.channels(router.Spec{Name: "e", Delivery: router.Latest})
+		j.start()
+		for i := range 3 {
+			if _, err := out[0].Send(t.Context(), router.Bytes(fmt.Sprint(i)), nil); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			for _, on := range []bool{false, true} {
+				out[1].Listen(on)
+				<-j.after()
+			}
+		}
+		if got := in[1].all(); got != "0 1 2" {
+			t.Errorf("heard %q, want 0 1 2", got)
 		}
 	})
 }

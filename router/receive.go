@@ -123,15 +123,21 @@ func (s *session) receiveControl(h header, body []byte) error {
 			r.note(func() { s.quiet = true })
 		}
 	case frameRelay:
-		if r.cfg.Topology != Star || r.hubAddr() == "" {
-			return fmt.Errorf("%w: a call of the hub to a node that is no leaf of a star", errBadFrame)
-		}
-		var m relayMsg
-		if err := json.Unmarshal(body, &m); err != nil {
-			return fmt.Errorf("%w: relay: %w", errBadFrame, err)
-		}
-		r.answerRelay(m)
+		return r.receiveRelay(body)
 	}
+	return nil
+}
+
+// receiveRelay takes the hub's request to call it back.
+func (r *Router) receiveRelay(body []byte) error {
+	if r.cfg.Topology != Star || r.hubAddr() == "" {
+		return fmt.Errorf("%w: a call of the hub to a node that is no leaf of a star", errBadFrame)
+	}
+	var m relayMsg
+	if err := json.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("%w: relay: %w", errBadFrame, err)
+	}
+	r.answerRelay(m)
 	return nil
 }
 
@@ -261,20 +267,26 @@ func (r *Router) listening(in *inStream, on bool) {
 // to those that have just begun. They are targets before that: a value that is
 // sent meanwhile finds them, or is the newest. The mutex is held.
 func (r *Router) retarget(c *channel) {
-	var targets, begun []*outStream
+	var begun []*outStream
+	to := &audience{}
 	for _, s := range r.peers {
 		in := s.remote[c.spec.Name]
 		o, began := s.aim(c, in != nil && in.ch.Load() == c && in.listens && !s.withdrawn)
 		if o != nil {
-			targets = append(targets, o)
+			to.out = append(to.out, o)
 		}
 		if began {
 			begun = append(begun, o)
 		}
 	}
-	slices.SortFunc(targets, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
-	c.targets.Store(&targets)
-	if len(targets) > 0 {
+	slices.SortFunc(to.out, func(a, b *outStream) int { return a.s.peer.ID - b.s.peer.ID })
+	for id, a := range c.absences {
+		if !a.over && !slices.ContainsFunc(to.out, func(o *outStream) bool { return o.s.peer.ID == id }) {
+			to.away = append(to.away, a)
+		}
+	}
+	c.targets.Store(to)
+	if len(to.out) > 0 {
 		c.listened.Store(true)
 	}
 	if c.spec.Delivery == Latest {

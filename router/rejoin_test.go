@@ -159,3 +159,59 @@ func TestNodeThatIsAloneSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// A node is found by a lower one, which it does not dial, while the node that it dials is
+// away.
+func TestR2LowerNodeTakesAHigherOneBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, func(c *router.Config) { c.Elastic = true; c.Attach = c.Attach[:min(len(c.Attach), 1)] })
+		defer j.close()
+		j.start()
+		j.leave(0)
+		j.leave(2)
+		<-time.After(time.Minute)
+		j.make(2, 2)
+		j.start(2)
+		synctest.Wait()
+		j.together(1, 2)
+	})
+}
+
+// The address of a node that has left goes to another node. The first one comes back
+// elsewhere, and is reached there.
+func TestR2AddressThatGoesToAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := func(c *router.Config) { c.Elastic = true; c.Attach = c.Attach[:min(len(c.Attach), 1)] }
+		j := newJob(t, 5, func(c *router.Config) { first(c); c.Expect = 4 })
+		defer j.close()
+		j.start(0, 1, 2, 3)
+		j.leave(1)
+		j.edit = func(c *router.Config) { first(c); c.Listen = "mem://1" }
+		j.make(4, 1)
+		j.start(4)
+		<-time.After(time.Minute)
+		j.edit = func(c *router.Config) { first(c); c.Listen = "mem://11" }
+		j.make(1, 2)
+		j.start(1)
+		<-time.After(time.Minute)
+		j.together(0, 1, 2, 3, 4)
+	})
+}
+
+// Where nodes that leave are not called, one that comes back is still reached by the nodes
+// that hear of it.
+func TestR2NodeIsReachedAgainWhenItIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] })
+		defer j.close()
+		j.start()
+		for incarnation := range uint64(2) {
+			j.leave(1)
+			<-time.After(time.Second)
+			j.make(1, incarnation+2)
+			j.start(1)
+			<-time.After(time.Second)
+			j.together(0, 1, 2)
+		}
+	})
+}

@@ -99,3 +99,21 @@ func TestR3ALeafAnswersTheHubAgain(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// TestR3LeavesStayConnected: the deadlines of the handshakes that make a pipe between two
+// leaves do not end the pipe.
+func TestR3LeavesStayConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 4, func(c *router.Config) { c.Topology, c.Attach = router.Star, c.Attach[:min(len(c.Attach), 1)] })
+		defer j.close()
+		j.start()
+		<-time.After(time.Minute)
+		for id, r := range j.nodes {
+			for _, p := range r.Stats().Peers {
+				if p.State != router.LinkUp || p.Reconnects > 0 {
+					t.Errorf("node.%d: %+v", id, p)
+				}
+			}
+		}
+	})
+}

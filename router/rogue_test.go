@@ -66,7 +66,11 @@ func (g *rogue) say(t *testing.T, frame []byte) {
 
 // lost waits until the node has given the rogue up, and returns why.
 func (g *rogue) lost() string {
-	<-g.link.ended
+	select {
+	case <-g.link.ended:
+	case <-time.After(10 * time.Second): // only a fault takes that long
+		return "it is not given up"
+	}
 	g.r.mu.Lock()
 	defer g.r.mu.Unlock()
 	return fmt.Sprint(g.r.was[7].err)

@@ -339,7 +339,7 @@ func (s *session) end(reason error) (*PeerError, bool) {
 		return nil, false
 	}
 	lost := s.log.undelivered()
-	perr := &PeerError{Node: s.peer.ID, Err: reason}
+	perr := &PeerError{Node: s.peer.ID, Incarnation: s.peer.Incarnation, Err: reason}
 	for _, o := range s.outs {
 		lost += o.end()
 	}

@@ -58,7 +58,7 @@ type PeerStats struct {
 }
 
 // StreamStats counts what passes of one event between this node and one peer. At
-// any moment Sent = Delivered + Replaced + Oldest + Newest + Abandoned + Lost +
+// any moment Sent = Delivered + Replaced + Oldest + Newest + Abandoned + Lost + Away +
 // Queued + InFlight.
 type StreamStats struct {
 	Event string
@@ -70,7 +70,8 @@ type StreamStats struct {
 	Oldest                    uint64 // dropped under DropOldest
 	Newest                    uint64 // dropped under DropNewest
 	Abandoned                 uint64 // waited for room under a policy that may drop, when the peer was gone
-	Lost                      uint64 // on their way when the peer was gone: delivered or not, nobody knows
+	Lost                      uint64 // on their way when the peer was gone, delivered or not; or sent while it was lost
+	Away                      uint64 // sent after the peer had left, and before it was back
 	Queued                    int    // wait for room
 	InFlight, InFlightBytes   int    // on their way to the peer's listeners
 
@@ -109,6 +110,9 @@ func (r *Router) Stats() Stats {
 		p, now := peers[id], s.stats(streams)
 		p.add(now)
 		peers[id] = p
+	}
+	for _, c := range r.channels {
+		c.missing(streams)
 	}
 	r.mu.Unlock()
 	st.Peers = slices.SortedFunc(maps.Values(peers), func(a, b PeerStats) int { return cmp.Compare(a.Node, b.Node) })
@@ -213,6 +217,7 @@ func (s *StreamStats) Add(t StreamStats) {
 	s.Newest += t.Newest
 	s.Abandoned += t.Abandoned
 	s.Lost += t.Lost
+	s.Away += t.Away
 	s.Queued += t.Queued
 	s.InFlight += t.InFlight
 	s.InFlightBytes += t.InFlightBytes
@@ -228,7 +233,7 @@ type ChannelStats struct {
 	Sent      uint64 // versions handed to Send
 	Consumed  uint64 // by peers' listeners, summed over peers
 	Dropped   uint64 // given up here under a policy that may, summed over peers
-	Lost      uint64 // sent, and not known to be consumed, when the peer left or was lost
+	Lost      uint64 // sent, and not known to be consumed, when the peer left or was lost; or sent while it was gone
 	Queued    int    // waiting or on their way now, summed over peers
 	Unfed     uint64 // received while this node did not listen
 	Listeners int    // peers that listen now
@@ -237,12 +242,12 @@ type ChannelStats struct {
 // Stats returns the counters of the event.
 func (c *Channel) Stats() ChannelStats {
 	ch := c.c
-	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(*ch.targets.Load())}
+	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(ch.targets.Load().out)}
 	for _, s := range ch.r.Stats().Streams {
 		if s.Event == ch.spec.Name {
 			st.Consumed += s.Delivered
 			st.Dropped += s.Dropped()
-			st.Lost += s.Lost
+			st.Lost += s.Lost + s.Away
 			st.Queued += s.Queued + s.InFlight
 		}
 	}

@@ -195,6 +195,7 @@ var (
 // PeerError says what was not delivered to one peer, and why.
 type PeerError struct {
 	Node        int
+	Incarnation uint64
 	Undelivered int // messages that the peer did not acknowledge
 	Err         error
 }

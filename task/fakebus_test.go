@@ -276,6 +276,10 @@ func (c *fakeChannel) Send(ctx context.Context, buf *Buffer, match func(Peer) bo
 	payload := buf.Bytes()
 	j := c.node.job
 	j.mu.Lock()
+	if j.drained[c.node.id] {
+		j.mu.Unlock()
+		return 0, ErrClosed
+	}
 	c.sent++
 	version := c.sent
 	if c.spec.Delivery == DeliverLatest {

@@ -153,10 +153,10 @@ func (e *engine) awaitAll(ctx context.Context) {
 	e.settle = nil
 	e.mu.Unlock()
 	switch {
-	case !mine:
+	case !mine || err == nil:
 	case ctx.Err() != nil:
 		e.interrupted(context.Cause(ctx))
-	case err != nil:
+	default:
 		e.fail(fmt.Errorf("run: %w", err))
 	}
 	e.mu.Lock()

@@ -70,7 +70,7 @@ type PayloadCodec interface {
 
 // Bus carries encoded events between the nodes of a job. All methods are safe
 // for concurrent use.
-type Bus interface {
+type Bus interface { //nolint:interfacebloat // all that a task needs of the other nodes
 	// Channel declares an event. deliver is called for every message of it that
 	// arrives from another node: in order per sender, never concurrently for
 	// one sender. deliver must not block, nor keep the Inbound. An error from

@@ -57,6 +57,7 @@ type plan struct {
 	slow     int // one of so many messages is consumed later; 0: all at once
 	barriers int
 	faults   []fault
+	grave    bool // there may be faults that cost a node its part in the job
 	early    bool // nodes finish when they are done, while there are faults
 	leaver   int  // this node leaves, and the others go on; 0: none does
 	stays    time.Duration
@@ -92,8 +93,8 @@ func newPlan(seed uint64) plan {
 	} else if r.IntN(4) == 0 {
 		p.members, p.nodes = true, 3+r.IntN(3)
 	}
-	grave := r.IntN(3) == 0 && !p.members
-	if !grave {
+	p.grave = r.IntN(3) == 0 && !p.members
+	if !p.grave {
 		p.barriers = r.IntN(4)
 		p.early = r.IntN(3) == 0 && !p.members
 		if p.nodes > 2 && !p.early && !p.members && r.IntN(2) == 0 {
@@ -103,7 +104,7 @@ func newPlan(seed uint64) plan {
 	for range r.IntN(6) {
 		f := fault{after: ms(2000), lasts: ms(4000), how: faultlab.How(r.IntN(2)), twoWay: r.IntN(2) == 0}
 		f.kind = kinds[r.IntN(7)]
-		if grave && r.IntN(2) == 0 {
+		if p.grave && r.IntN(2) == 0 {
 			f.kind = kinds[7+r.IntN(2)]
 		}
 		f.a = r.IntN(p.nodes)
@@ -299,12 +300,8 @@ func (st *stream) emit(k, size int, to []int) {
 			return true
 		}
 	}
-	sent, err := n.ch[k].Send(n.ctx, b, match)
-	switch {
-	case err != nil:
+	if _, err := n.ch[k].Send(n.ctx, b, match); err != nil {
 		r.Err, r.Failed = err.Error(), blamed(err)
-	case match != nil && sent < len(r.Exact) && n.s.leaver > 0: // it was about to be, and has said that it leaves
-		r.Err, r.Failed = "not sent to the node that leaves", []int{n.s.leaver}
 	}
 	n.s.record(r)
 }
@@ -413,6 +410,7 @@ func (n *simNode) run(founder bool) {
 	if closed := n.Close(); closed != nil {
 		n.report(closed)
 	}
+	n.reportMissed()
 	n.consumers.Wait()
 	if err != nil {
 		end.Out, end.Err = faultlab.Failure, err.Error()
@@ -431,6 +429,25 @@ func (n *simNode) report(err error) {
 			for _, p := range n.s.incarnations(gone.Node) {
 				n.s.record(faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: p, Count: uint64(gone.Undelivered), Err: gone.Error()})
 			}
+		}
+	}
+}
+
+// reportMissed records what was not sent as its receiver was gone.
+func (n *simNode) reportMissed() {
+	for _, e := range flatten(n.Losses()) {
+		if gone, ok := errors.AsType[*router.PeerError](e); ok && errors.Is(e, router.ErrAway) {
+			n.s.record(faultlab.Record{
+				Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: gone.Node, Incarnation: gone.Incarnation},
+				Count: uint64(gone.Undelivered), Err: gone.Error(),
+			})
+		}
+	}
+	for _, st := range n.Stats().Streams { // a node that leaves does so once
+		if st.Away > 0 {
+			n.s.record(faultlab.Record{
+				Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: st.Peer, Incarnation: 1}, Count: st.Away, Err: "it had left",
+			})
 		}
 	}
 }
@@ -480,6 +497,11 @@ func (n *simNode) live() error {
 	if n.ctx.Err() != nil {
 		return context.Cause(n.ctx)
 	}
+	if !s.early && !s.grave && !leaver { // else there may be nodes that are never done
+		if err := n.allDone(); err != nil {
+			return err
+		}
+	}
 	s.record(faultlab.Record{Kind: faultlab.Finishing, Who: n.who})
 	if err := n.Drain(n.ctx, !leaver); err != nil {
 		return err
@@ -491,6 +513,13 @@ func (n *simNode) live() error {
 		}})
 	}
 	return nil
+}
+
+// allDone waits until all nodes have emitted what they will.
+func (n *simNode) allDone() error {
+	ctx, cancel := context.WithTimeout(n.ctx, time.Minute)
+	defer cancel()
+	return n.Done(ctx)
 }
 
 // start begins the life of a node.

@@ -96,7 +96,7 @@ func Table() []Desc {
 		{EventsDelivered, Counter, stream, "Messages that the peer's listeners have had. The peer tells at least once a second."},
 		{EventsDeliveredBytes, Counter, stream, "Payload bytes of them."},
 		{EventsDropped, Counter, []string{"event", "peer", "reason"}, "Messages for the peer that were dropped by the event's policy; reason is replaced (Latest), oldest, newest, or peer_gone."},
-		{EventsLost, Counter, stream, "Messages that were on their way when the peer was gone: delivered or not, nobody knows."},
+		{EventsLost, Counter, stream, "Messages that were on their way when the peer was gone, delivered or not, or that were emitted while it was lost."},
 		{EventsQueued, Gauge, stream, "Messages that wait for room at the peer."},
 		{EventsInFlight, Gauge, stream, "Messages on their way to the peer's listeners, or in its mailbox."},
 		{EventsInFlightBytes, Gauge, stream, "Payload bytes of them."},

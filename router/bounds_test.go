@@ -1,0 +1,116 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func openRouter(t *testing.T, cfg Config) *Router {
+	t.Helper()
+	if cfg.Carrier == nil {
+		cfg.Carrier = noCarrier{}
+	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// The hub of a star makes so many pipes at a time, and a leaf answers to so many.
+func TestR7PipesInTheMakingAreBounded(t *testing.T) {
+	hub := openRouter(t, Config{Topology: Star, HandshakeTimeout: time.Minute})
+	for i := range maxTickets {
+		hub.tickets[fmt.Sprint(i)] = nil
+	}
+	ours, theirs := net.Pipe()
+	_ = theirs.Close()
+	if kept, err := hub.relay(ours, hello{Node: 1, Target: 2}); kept || err != nil || len(hub.tickets) != maxTickets {
+		t.Errorf("%v, %v, %d tickets", kept, err, len(hub.tickets))
+	}
+	_, _ = hub.admit(hello{Node: 2, Incarnation: 1})
+	done := make(chan struct{})
+	go func() { _, _ = hub.relay(ours, hello{Node: 1, Target: 2}); close(done) }()
+	select {
+	case <-done: // and does not wait for node 2 to call back
+	case <-time.After(10 * time.Second):
+		t.Error("one more pipe is in the making")
+	}
+
+	dialed := make(chan net.Conn, 1)
+	leaf := openRouter(t, Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Carrier: deafCarrier{dialed: dialed}})
+	leaf.answering.Store(maxTickets)
+	leaf.answerRelay(relayMsg{Ticket: "t", From: 2})
+	if n := leaf.answering.Load(); n != maxTickets {
+		t.Errorf("%d answers are under way", n)
+	}
+	leaf.answering.Store(maxTickets - 1)
+	leaf.answerRelay(relayMsg{Ticket: "t", From: 2})
+	select {
+	case <-dialed:
+	case <-time.After(10 * time.Second):
+		t.Error("the last one that is allowed is not made")
+	}
+}
+
+func TestR7PeersAreBounded(t *testing.T) {
+	r := openRouter(t, Config{Node: maxPeers + 7, Topology: Alone})
+	for id := range maxPeers {
+		if _, err := r.admit(hello{Node: id, Incarnation: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.admit(hello{Node: maxPeers, Incarnation: 1}); err == nil || !strings.Contains(err.Error(), "takes no more") {
+		t.Error(err)
+	}
+}
+
+// A peer that says that all have entered a round, in which this node is not, is no reason to
+// pass it later.
+func TestBarrierIsNotPassedBeforeItIsEntered(t *testing.T) {
+	g := meet(t, nil)
+	g.say(t, appendFrame(nil, frameReady, 0, 0, nil))
+	g.say(t, appendFrame(nil, frameBarrier, flagOn, 0, []byte(`{"name":"b","round":1}`)))
+	g.say(t, appendFrame(nil, frameBarrier, flagOn, 0, []byte(`{"name":"b","round":2}`)))
+	g.say(t, data(1)[:4]) // read only when all before it has been taken
+	g.r.mu.Lock()
+	g.r.peers[8] = newSession(g.r, Peer{ID: 8, Incarnation: 1}, nil) // another one, which has not entered
+	g.r.peers[8].ready = true
+	g.r.rounds["b"] = 0
+	g.r.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.r.Barrier(ctx, "b"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "waits for node.8") {
+		t.Errorf("passed: %v", err)
+	}
+}
+
+func TestR7AnEventThatIsDeclaredTwiceEndsThePeer(t *testing.T) {
+	g := meet(t, nil)
+	g.say(t, appendFrame(nil, frameDeclare, flagOn, 1, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)))
+	if why := g.lost(); !strings.Contains(why, `event "e" is declared twice`) {
+		t.Error(why)
+	}
+}
+
+// An answer for an event that this node does not have, and one that was not asked for.
+func TestR7AnswersToListenAreChecked(t *testing.T) {
+	g := meet(t, nil)
+	g.say(t, appendU64(nil, frameListening, 0, 0)) // not asked for: nothing is held back by it
+	g.say(t, data(1))
+	g.say(t, appendU64(nil, frameListening, 9, 0))
+	if why := g.lost(); !strings.Contains(why, "an answer for event number 9") {
+		t.Error(why)
+	}
+	if n := g.r.channels[0].unfed.Load(); n != 0 {
+		t.Errorf("%d messages were dropped", n)
+	}
+}
