@@ -44,8 +44,8 @@ type fakeNode struct {
 
 	recovers  bool // set before the task is made
 	elastic   bool
-	onLeave   func() // what the others still send
-	onDrain   func(context.Context) error
+	onLeave   func()                      // what the others still send
+	onDrain   func(context.Context) error // what Drain waits for, before the bus takes nothing more
 	unsent    []Unsent
 	abandoned bool
 	waited    bool // Drain has waited for the others
@@ -173,15 +173,16 @@ func (n *fakeNode) tell(c PeerChange) {
 
 func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 	j := n.job
+	var err error
+	if n.onDrain != nil {
+		err = n.onDrain(ctx)
+	}
 	j.mu.Lock()
 	j.drained[n.id], n.waited = true, waitPeers
 	j.note()
 	j.mu.Unlock()
-	if n.onDrain != nil {
-		return n.onDrain(ctx)
-	}
-	if !waitPeers {
-		return nil
+	if n.onDrain != nil || !waitPeers {
+		return err
 	}
 	return j.await(ctx, func() bool {
 		for id, p := range j.nodes {
