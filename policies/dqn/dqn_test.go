@@ -386,3 +386,28 @@ func FuzzRestore(f *testing.F) {
 		_, _ = q.Update(batch(rand.New(rand.NewPCG(1, 1)), 4, 2))
 	})
 }
+
+// TestSetRateReachesTheOptimiser: the rate that is set is the one that weights move by,
+// and that Update reports.
+func TestSetRateReachesTheOptimiser(t *testing.T) {
+	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
+	update := func(configured, set float64) (*DQN, policies.Metrics) {
+		q := tiny(Config{Adam: nn.AdamConfig{Rate: configured}}, [2]float32{1, 2}, [2]float32{0, 0})
+		if set != configured {
+			q.SetRate(set)
+		}
+		m, err := q.Update(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q, m
+	}
+	want, _ := update(0.25, 0.25)
+	got, m := update(1e-3, 0.25)
+	if !slices.Equal(got.online.Weights(), want.online.Weights()) || m.Rate != 0.25 || got.Config().Adam.Rate != 0.25 {
+		t.Errorf("weights %v and rate %v, want %v and 0.25", got.online.Weights(), m.Rate, want.online.Weights())
+	}
+	if still, _ := update(1e-3, 0); !slices.Equal(still.online.Weights()[:2], []float32{1, 2}) {
+		t.Errorf("at a rate of 0 the weights are %v", still.online.Weights())
+	}
+}
