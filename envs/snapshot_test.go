@@ -86,3 +86,26 @@ func FuzzRestoreSnapshot(f *testing.F) {
 		}
 	})
 }
+
+// TestRestoredVectorHasItsObservations: ResetSome returns those of the environments that
+// it does not reset, too.
+func TestRestoredVectorHasItsObservations(t *testing.T) {
+	v, again := envs.CartPole(3, envs.Disabled), envs.CartPole(3, envs.Disabled)
+	_, _ = v.Reset(7)
+	if _, err := v.Step([]int{0, 1, 1}); err != nil {
+		t.Fatal(err)
+	}
+	state, err := v.AppendSnapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.RestoreSnapshot(state); err != nil {
+		t.Fatal(err)
+	}
+	mask := []bool{false, true, false}
+	want, err1 := v.ResetSome(mask)
+	got, err2 := again.ResetSome(mask)
+	if err := errors.Join(err1, err2); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got[0] == 0 {
+		t.Errorf("observations %v, want %v: %v", got, want, err)
+	}
+}

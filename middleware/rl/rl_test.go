@@ -444,7 +444,7 @@ func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
 }
 
 func TestP4LoneRunGoesOnExactly(t *testing.T) {
-	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep} {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
 		build := func(seed uint64) *trainer {
 			r := &trainer{
 				q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50}),
