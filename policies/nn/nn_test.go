@@ -408,3 +408,101 @@ func ExampleNew() {
 	}
 	// Output: 4.0 1.0 0.0 1.0 4.0
 }
+
+// TestSetRateCountsFromTheNextStep, for both optimisers.
+func TestSetRateCountsFromTheNextStep(t *testing.T) {
+	type optimizer interface {
+		Step(weights, grad []float32)
+		SetRate(rate float64)
+	}
+	for name, o := range map[string]optimizer{
+		"adam": nn.NewAdam(nn.AdamConfig{Rate: 0.1}, 1), "sgd": nn.NewSGD(0.1, 0, 1),
+	} {
+		w := []float32{1}
+		o.SetRate(0.25)
+		o.Step(w, []float32{1})
+		if math.Abs(float64(w[0])-0.75) > 1e-6 {
+			t.Errorf("%s: %v, want 0.75", name, w[0])
+		}
+		o.SetRate(0)
+		before := w[0]
+		if o.Step(w, []float32{1}); w[0] != before {
+			t.Errorf("%s: at a rate of 0 the weight moves from %v to %v", name, before, w[0])
+		}
+	}
+}
+
+// TestOptimizersCountTheirSteps, over a save and a load.
+func TestOptimizersCountTheirSteps(t *testing.T) {
+	type optimizer interface {
+		Step(weights, grad []float32)
+		State() nn.State
+		Load(s nn.State) error
+	}
+	for name, build := range map[string]func() optimizer{
+		"adam": func() optimizer { return nn.NewAdam(nn.AdamConfig{}, 2) },
+		"sgd":  func() optimizer { return nn.NewSGD(0.1, 0.9, 2) },
+	} {
+		first, again := build(), build()
+		first.Step([]float32{1, 2}, []float32{3, 4})
+		first.Step([]float32{1, 2}, []float32{3, 4})
+		state := first.State()
+		if err := again.Load(state); err != nil {
+			t.Fatal(err)
+		}
+		again.Step([]float32{1, 2}, []float32{3, 4})
+		if a, b := state.Version, again.State().Version; a != 2 || b != 3 {
+			t.Errorf("%s: %d steps, %d after a load and one more", name, a, b)
+		}
+		first.Step([]float32{1, 2}, []float32{30, 40})
+		if got := first.State(); slices.Equal(got.Tensors[0].Data, state.Tensors[0].Data) {
+			t.Errorf("%s: the state changes with the optimiser, or not at all", name)
+		}
+	}
+}
+
+// TestAdamDefaults are those of the paper.
+func TestAdamDefaults(t *testing.T) {
+	a, b := nn.NewAdam(nn.AdamConfig{}, 1), nn.NewAdam(nn.AdamConfig{Rate: 1e-3, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}, 1)
+	x, y := []float32{0.5}, []float32{0.5}
+	for _, g := range []float32{1e-7, -3, 2e-4, 1e-8} {
+		a.Step(x, []float32{g})
+		b.Step(y, []float32{g})
+	}
+	if x[0] != y[0] {
+		t.Errorf("%v with the defaults, %v with the paper's", x[0], y[0])
+	}
+}
+
+// TestApproachGoesAFractionOfTheWay, whatever the weights were.
+func TestApproachGoesAFractionOfTheWay(t *testing.T) {
+	a, b := nn.New(2, 1, nn.Dense(2, nn.Glorot)), nn.New(2, 2, nn.Dense(2, nn.Glorot))
+	before := slices.Clone(a.Weights())
+	a.Approach(b, 0.25)
+	for i, w := range a.Weights() {
+		if want := 0.75*before[i] + 0.25*b.Weights()[i]; math.Abs(float64(w-want)) > 1e-6 {
+			t.Errorf("weight %d is %v, want %v between %v and %v", i, w, want, before[i], b.Weights()[i])
+		}
+	}
+}
+
+// TestClipLeavesWhatHasNoNorm as it is: the caller names it.
+func TestClipLeavesWhatHasNoNorm(t *testing.T) {
+	inf := float32(math.Inf(1))
+	g := []float32{1, inf, -3}
+	if n := nn.ClipNorm(g, 1); !math.IsInf(n, 1) || !slices.Equal(g, []float32{1, inf, -3}) {
+		t.Errorf("norm %v, gradients %v", n, g)
+	}
+}
+
+// TestBackwardNeedsTheRowsOfForward: other rows would meet old activations.
+func TestBackwardNeedsTheRowsOfForward(t *testing.T) {
+	n := nn.New(2, 1, nn.Dense(3, nn.Glorot))
+	n.Forward(nn.Matrix{Rows: 4, Cols: 2, Data: make([]float32, 8)})
+	defer func() {
+		if p := fmt.Sprint(recover()); p != "nn: backward of 3 rows after forward of 4" {
+			t.Errorf("panic %q", p)
+		}
+	}()
+	n.Backward(nn.Matrix{Rows: 3, Cols: 3, Data: make([]float32, 9)})
+}
