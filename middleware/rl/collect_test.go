@@ -87,7 +87,8 @@ func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
 			c.Collected.Batch.Append(policies.Transition{Obs: []float32{1, 2}, NextObs: []float32{1, 2}, Action: []float32{0}, Steps: 1})
 		}
 		return nil
-	}), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}), task.Step(func(context.Context, *rl.Online) error {
+	}), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
+	tk.Use(task.Step(func(context.Context, *rl.Online) error {
 		stop = tk.Steps() >= 4
 		return nil
 	}))
@@ -142,7 +143,8 @@ func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
 				c.EnvSteps = envSteps
 			}
 			return nil
-		}), rl.EpsGreedy(q, policies.Constant(epsilon)), rl.Collect(q, envs.CartPole(1, envs.SameStep)), task.Step(func(_ context.Context, c *rl.Online) error {
+		}), rl.EpsGreedy(q, policies.Constant(epsilon)), rl.Collect(q, envs.CartPole(1, envs.SameStep)))
+		tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 			e := c.Collected.Batch.At(0)
 			if epsilon == 0 {
 				text += fmt.Sprint(e.Obs)
@@ -157,7 +159,8 @@ func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
 		return text
 	}
 	for _, epsilon := range []float64{0, 1} { // observations, then random actions
-		if collect(0, epsilon) == collect(1000, epsilon) || collect(1000, epsilon) != collect(1000, epsilon) {
+		first, later, again := collect(0, epsilon), collect(1000, epsilon), collect(1000, epsilon)
+		if first == later || later != again {
 			t.Errorf("epsilon %v: a run that begins at env step 1,000 repeats the first steps, or not itself", epsilon)
 		}
 	}

@@ -1,6 +1,10 @@
 package rl
 
-import "testing"
+import (
+	"context"
+	"testing"
+	"time"
+)
 
 // TestLearnerKeepsTheBest: an evaluator that was restarted, or that evaluates for a
 // resumed learner, sends the best of its own first evaluations.
@@ -23,5 +27,29 @@ func TestLearnerKeepsTheBest(t *testing.T) {
 	kept := c.Best
 	if x.hear(c); c.Best != kept {
 		t.Error("a best was taken over twice")
+	}
+}
+
+// TestLeaderTakesOnlyItsTurn: what a node sent to an earlier learner, or in an earlier
+// turn before it was restarted, is not taken.
+func TestLeaderTakesOnlyItsTurn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	x := &leader{run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
+	of := func(run, seq uint64, envSteps int, state string) Trajectory {
+		return Trajectory{Run: run, Seq: seq, Collects: 1, EnvSteps: envSteps, State: state}
+	}
+	for _, a := range []arrival{
+		{2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {2, of(5, 5, 1000, "no turn")},
+		{2, of(5, 4, 1, "first")}, {2, of(5, 4, 10, "second")}, {2, of(4, 4, 1000, "old run")}, {1, of(5, 4, 100, "one")},
+	} {
+		x.inbox.ch <- a
+	}
+	c := &Online{job: &job{others: map[int]string{}}}
+	if err := x.gather(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if c.EnvSteps != 110 || c.Collected.Collects != 2 || len(c.job.others) != 2 || c.job.others[1] != "one" || c.job.others[2] != "second" || !c.job.torn {
+		t.Errorf("%d env steps, %+v, states %v", c.EnvSteps, c.Collected, c.job.others)
 	}
 }

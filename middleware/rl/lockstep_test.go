@@ -26,15 +26,18 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// steppers are the nodes of these jobs.
+const steppers = 4
+
 // stepper assembles a node of a job in lockstep: node 0 learns, node 1 evaluates, the
 // others collect. dir is the folder of the learner's checkpoints.
-func stepper(t *testing.T, node task.Node, nodes int, dir string) *member {
+func stepper(t *testing.T, node task.Node, dir string) *member {
 	t.Helper()
 	const seed = 7
 	m := &member{node: node}
 	m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
 	m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
+	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: steppers}))
 	if m.tk.Has(rl.Evaluator) {
 		m.tk.Use(rl.Evaluate(m.q, envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}))
 	}
@@ -105,11 +108,11 @@ func (m *member) result() result {
 // lockstepJob runs a job in lockstep to so many updates.
 func lockstepJob(t *testing.T, dir string, resume bool, updates int) result {
 	t.Helper()
-	const nodes = 4
+	const nodes = steppers
 	made, release := nodesOf(nodes)
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = stepper(t, made[i], nodes, dir)
+		all[i] = stepper(t, made[i], dir)
 	}
 	if resume {
 		all[0].resume(t, dir, true)
@@ -147,11 +150,11 @@ func TestP4LockstepRecoversExactly(t *testing.T) {
 // of the learner's step after so many updates, and is started again.
 func recovered(t *testing.T, victim, at, updates int) result {
 	t.Helper()
-	const nodes = 4
+	const nodes = steppers
 	ctx, dir, sockets := within(t), t.TempDir(), t.TempDir()
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), nodes, dir)
+		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), dir)
 	}
 	dying, kill := context.WithCancel(ctx)
 	crashed := make(chan struct{})
@@ -188,7 +191,7 @@ func recovered(t *testing.T, victim, at, updates int) result {
 	case <-ctx.Done():
 		t.Fatal(ctx.Err())
 	}
-	again := stepper(t, restartable(t, sockets, nodes, victim, 2), nodes, dir)
+	again := stepper(t, restartable(t, sockets, nodes, victim, 2), dir)
 	if victim == 0 {
 		again.resume(t, dir, false)
 		again.until(updates)
@@ -205,7 +208,7 @@ func recovered(t *testing.T, victim, at, updates int) result {
 // TestP4LockstepSavesWholeSteps preempts the learner in the middle of a step, and between
 // two steps: the checkpoint is that of a whole one.
 func TestP4LockstepSavesWholeSteps(t *testing.T) {
-	const nodes, updates = 4, 60
+	const nodes, updates = steppers, 60
 	want := lockstepJob(t, t.TempDir(), false, updates)
 	for name, saved := range map[string]int{"rl.Push": 24, "rl.Learn": 24, "rl.Checkpoint": 24, "rl.Exchange": 30} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +217,7 @@ func TestP4LockstepSavesWholeSteps(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(within(t))
 			all := make([]*member, nodes)
 			for i := range all {
-				all[i] = stepper(t, made[i], nodes, dir)
+				all[i] = stepper(t, made[i], dir)
 			}
 			learner := all[0].tk
 			learner.Wrap(func(n string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {

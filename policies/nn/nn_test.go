@@ -2,6 +2,7 @@ package nn_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -505,4 +506,64 @@ func TestBackwardNeedsTheRowsOfForward(t *testing.T) {
 		}
 	}()
 	n.Backward(nn.Matrix{Rows: 3, Cols: 3, Data: make([]float32, 9)})
+}
+
+func TestFindNonFinite(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct {
+		v    []float32
+		want int
+	}{
+		{nil, -1},
+		{[]float32{0, 1, -1, 1.5, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32}, -1},
+		{[]float32{0, nan}, 1}, {[]float32{inf, 0}, 0}, {[]float32{0, 0, -inf}, 2}, {[]float32{1, nan, inf}, 1},
+	} {
+		if got := nn.FindNonFinite(c.v); got != c.want {
+			t.Errorf("%v: %d, want %d", c.v, got, c.want)
+		}
+	}
+}
+
+func TestSeedChoosesTheWeights(t *testing.T) {
+	build := func(seed uint64) []float32 { return nn.New(3, seed, nn.Dense(4, nn.Kaiming)).Weights() }
+	if slices.Equal(build(1), build(2)) || !slices.Equal(build(2), build(2)) {
+		t.Error("two seeds give the same weights, or one gives two")
+	}
+}
+
+// TestHuberIsClippedFromOne: its gradient is, and its value goes on in a straight line.
+func TestHuberIsClippedFromOne(t *testing.T) {
+	for _, c := range []struct{ d, loss, grad float32 }{{0.5, 0.125, 0.5}, {1, 0.5, 1}, {1.5, 1, 1}, {-1.5, 1, -1}, {4, 3.5, 1}} {
+		grad := []float32{9}
+		if loss := nn.Huber([]float32{c.d}, []float32{0}, grad); loss != c.loss || grad[0] != c.grad {
+			t.Errorf("at %v: %v with gradient %v, want %v and %v", c.d, loss, grad[0], c.loss, c.grad)
+		}
+	}
+}
+
+// TestArchiveIsWhatOthersRead: values begin at a multiple of 8, and what is not of
+// 32 bits or no number is refused.
+func TestArchiveIsWhatOthersRead(t *testing.T) {
+	for n := range 8 {
+		var a nn.Archive
+		a.SetText("pad", "xxxxxxxx"[:n])
+		a.Put("w", nn.State{Version: 12, Tensors: []nn.Tensor{{Name: "t", Shape: []int{2}, Data: []float32{1, 2}}}})
+		file, err := a.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head := binary.LittleEndian.Uint64(file); head%8 != 0 || int(head)+16 != len(file) {
+			t.Errorf("a header of %d bytes in a file of %d", head, len(file))
+		}
+		half := bytes.Replace(file, []byte(`"F32"`), []byte(`"F16"`), 1)
+		if err := new(nn.Archive).UnmarshalBinary(half); !errors.Is(err, nn.ErrArchive) {
+			t.Errorf("F16: %v", err)
+		}
+		for _, text := range []string{"12x", "012", "+12", " 12", ""} {
+			a.SetText("w/version", text)
+			if v, err := a.Number("w/version"); err == nil {
+				t.Errorf("%q is the number %d", text, v)
+			}
+		}
+	}
 }
