@@ -41,13 +41,17 @@ func TestTimeLimitCountsEachEpisode(t *testing.T) {
 	}
 	// A new episode in the middle of one counts anew.
 	for range 2 {
-		_, _, _ = e.Reset()
+		if _, _, err := e.Reset(); err != nil {
+			t.Fatal(err)
+		}
 		if step(t, e, 0); step(t, e, 0).Truncated {
 			t.Error("two steps reach a limit of 3")
 		}
 	}
 	short := envs.TimeLimit[int](&count{length: 2}, 3)
-	_, _, _ = short.Reset()
+	if _, _, err := short.Reset(); err != nil {
+		t.Fatal(err)
+	}
 	step(t, short, 0)
 	if s := step(t, short, 0); !s.Terminated || s.Truncated {
 		t.Errorf("%+v, want the end of the environment", s)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
 )
 
 // TestLearnerKeepsTheBest: an evaluator that was restarted, or that evaluates for a
@@ -41,7 +44,7 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	}
 	for _, a := range []arrival{
 		{2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {2, of(5, 5, 1000, "no turn")},
-		{2, of(5, 4, 1, "first")}, {2, of(5, 4, 10, "second")}, {2, of(4, 4, 1000, "old run")}, {1, of(5, 4, 100, "one")},
+		{2, of(5, 4, 1, "first")}, {2, of(5, 4, 10, "second")}, {2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {1, of(5, 4, 100, "one")},
 	} {
 		x.inbox.ch <- a
 	}
@@ -51,5 +54,39 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	}
 	if c.EnvSteps != 110 || c.Collected.Collects != 2 || len(c.job.others) != 2 || c.job.others[1] != "one" || c.job.others[2] != "second" || !c.job.torn {
 		t.Errorf("%d env steps, %+v, states %v", c.EnvSteps, c.Collected, c.job.others)
+	}
+}
+
+// model is a policy without weights.
+type model struct{}
+
+func (model) Version() uint64     { return 0 }
+func (model) Weights() nn.State   { return nn.State{} }
+func (model) Load(nn.State) error { return nil }
+
+// TestTheBestGoesBackWithTheLearner: the evaluator has the best of the checkpoint again,
+// and sends what it finds from then on.
+func TestTheBestGoesBackWithTheLearner(t *testing.T) {
+	best := new(Best)
+	x := &leader{q: model{}, asked: map[int]bool{}}
+	c := &Online{Best: best, job: &job{others: map[int]string{}}}
+	for number, want := range []*Best{best, nil} { // in later turns only with states
+		x.turn = uint64(number)
+		if turn, err := x.now(c); err != nil || turn.Best != want {
+			t.Errorf("turn %d has %v, want %v: %v", number, turn.Best, want, err)
+		}
+	}
+	x.asked[0] = true
+	c.job.others[0] = "{}"
+	turn, err := x.now(c)
+	if err != nil || turn.Best != best || len(turn.States) != 1 || turn.States[0] != "{}" {
+		t.Fatalf("%+v, %v", turn, err)
+	}
+	turn.Run, turn.EnvSteps = 3, 40
+	f := &follower{t: task.New[Online](task.Alone())}
+	e := &Online{Best: new(Best), EnvSteps: 90, job: &job{t: f.t}}
+	f.best = e.Best
+	if err := f.enter(e, &turn); err != nil || e.Best != best || f.best != best || e.EnvSteps != 40 || f.run != 3 {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
