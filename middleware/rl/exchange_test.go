@@ -13,6 +13,7 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -166,5 +167,31 @@ func TestNodeWithoutALearnerWarns(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLastWeightsArePublished, however few updates they are after those before.
+func TestLastWeightsArePublished(t *testing.T) {
+	nodes, release := nodesOf(2)
+	roles := task.ByID(rl.Learner, rl.Collector)
+	all := []*member{{node: nodes[0], q: tiny(1)}, {node: nodes[1], q: tiny(1)}}
+	for _, m := range all {
+		m.tk = task.New[rl.Online](m.node, roles)
+		m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{EveryUpdates: 1000}))
+	}
+	buf := replay.New(replay.Config{Capacity: 100})
+	all[0].tk.Use(rl.Push(buf), rl.Learn(all[0].q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
+	all[0].until(20)
+	all[1].tk.Use(rl.Collect(all[1].q, walks(envs.SameStep, &walk{length: 5})))
+	var versions []uint64
+	rl.Weights.On(all[1].tk, func(_ context.Context, s nn.State) error {
+		versions = append(versions, s.Version)
+		return nil
+	})
+	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(versions); n == 0 || versions[n-1] != 20 || n > 2 {
+		t.Errorf("weights of %v updates were heard, want the first and those of 20", versions)
 	}
 }
