@@ -2,6 +2,8 @@ package rl
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,5 +90,25 @@ func TestTheBestGoesBackWithTheLearner(t *testing.T) {
 	f.best = e.Best
 	if err := f.enter(e, &turn); err != nil || e.Best != best || f.best != best || e.EnvSteps != 40 || f.run != 3 {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// recorder is a part that records how it was begun.
+type recorder struct{ begun []string }
+
+func (r *recorder) fresh(*Online) error      { r.begun = append(r.begun, "fresh"); return nil }
+func (r *recorder) state() (any, error)      { return len(r.begun), nil }
+func (r *recorder) resume(text []byte) error { r.begun = append(r.begun, string(text)); return nil }
+
+// TestPartsGoBack to what the newest states say, and to the beginning without any.
+func TestPartsGoBack(t *testing.T) {
+	c := &Online{job: new(job)}
+	first, second := new(recorder), new(recorder)
+	err := errors.Join(c.join("part", first), c.join("part", second), c.goBack(`{"part":"1","part.2":"2"}`), c.goBack(`{"part":"3"}`), c.goBack(""))
+	if err != nil || !slices.Equal(first.begun, []string{"fresh", "1", "3", "fresh"}) || !slices.Equal(second.begun, []string{"fresh", "2", "fresh", "fresh"}) {
+		t.Errorf("%v, %v: %v", first.begun, second.begun, err)
+	}
+	if states, err := c.job.states(); err != nil || states != `{"part":"4","part.2":"4"}` {
+		t.Errorf("states %s, %v", states, err)
 	}
 }
