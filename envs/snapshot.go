@@ -133,9 +133,13 @@ func (r *recordStatistics[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 	return s.RestoreSnapshot(rest)
 }
 
-// AppendSnapshot appends the state of all environments.
+// AppendSnapshot appends the state of all environments, and their last observations,
+// which ResetSome returns for those that it does not reset.
 func (v *Sync[A]) AppendSnapshot(dst []byte) ([]byte, error) {
 	dst = appendWords(dst, uint64(len(v.envs)), flags(v.started))
+	for _, x := range v.res.Obs {
+		dst = appendWords(dst, uint64(math.Float32bits(x)))
+	}
 	for i, e := range v.envs {
 		s, err := snapshotOf(e)
 		if err != nil {
@@ -158,6 +162,13 @@ func (v *Sync[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 	}
 	if w[0] != uint64(len(v.envs)) {
 		return nil, fmt.Errorf("snapshot of %d environments for a vector of %d", w[0], len(v.envs))
+	}
+	obs, rest, err := words(rest, len(v.res.Obs))
+	if err != nil {
+		return nil, err
+	}
+	for i, x := range obs {
+		v.res.Obs[i] = math.Float32frombits(uint32(x))
 	}
 	v.started = w[1]&1 != 0
 	for i, e := range v.envs {

@@ -86,3 +86,75 @@ func FuzzRestoreSnapshot(f *testing.F) {
 		}
 	})
 }
+
+// TestRestoredVectorHasItsObservations: ResetSome returns those of the environments that
+// it does not reset, too.
+func TestRestoredVectorHasItsObservations(t *testing.T) {
+	v, again := envs.CartPole(3, envs.Disabled), envs.CartPole(3, envs.Disabled)
+	_, _ = v.Reset(7)
+	if _, err := v.Step([]int{0, 1, 1}); err != nil {
+		t.Fatal(err)
+	}
+	state, err := v.AppendSnapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.RestoreSnapshot(state); err != nil {
+		t.Fatal(err)
+	}
+	mask := []bool{false, true, false}
+	want, err1 := v.ResetSome(mask)
+	got, err2 := again.ResetSome(mask)
+	if err := errors.Join(err1, err2); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got[0] == 0 {
+		t.Errorf("observations %v, want %v: %v", got, want, err)
+	}
+}
+
+// TestRestoredEpisodeEndsWhereItWould: by its limit, and what is over stays over.
+func TestRestoredEpisodeEndsWhereItWould(t *testing.T) {
+	restored := func(e envs.Env[int]) envs.Env[int] {
+		t.Helper()
+		again := envs.TimeLimit(envs.NewCartPole(), 3)
+		from, ok1 := e.(envs.Snapshotter)
+		to, ok2 := again.(envs.Snapshotter)
+		if !ok1 || !ok2 {
+			t.Fatal("no snapshot")
+		}
+		state, err := from.AppendSnapshot(nil)
+		if err == nil {
+			_, err = to.RestoreSnapshot(state)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	e := envs.TimeLimit(envs.NewCartPole(), 3)
+	if _, _, err := e.Reset(1); err != nil {
+		t.Fatal(err)
+	}
+	step(t, e, 0)
+	step(t, e, 1)
+	again := restored(e)
+	if !step(t, again, 0).Truncated {
+		t.Error("the third step of a restored episode is not its last")
+	}
+	if _, err := restored(again).Step(0); !errors.Is(err, envs.ErrEpisodeOver) {
+		t.Errorf("a step after a restored end: %v", err)
+	}
+}
+
+func TestVectorNeedsAReset(t *testing.T) {
+	if _, err := counts(envs.SameStep, 3).Step([]int{0}); !errors.Is(err, envs.ErrNotReset) {
+		t.Errorf("a step before the first reset: %v", err)
+	}
+}
+
+func TestWatchdogNeedsALimit(t *testing.T) {
+	defer func() {
+		if p := fmt.Sprint(recover()); p != "envs: watchdog of 0s" {
+			t.Errorf("panic %q", p)
+		}
+	}()
+	envs.Watchdog[int](&count{}, 0)
+}

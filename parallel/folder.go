@@ -17,7 +17,8 @@ import (
 // The first call makes it; on node 0 it also marks the folder with a file run.json, and
 // logs it. A folder that cannot be made is an error where something is written there.
 func (n *Node) Dir() string {
-	if n.env.Dir != "" { // empty: of Run, without Config.Dir
+	// The folder is empty in Run without Config.Dir. The one to resume from is there.
+	if n.env.Dir != "" && !n.env.Resume {
 		n.claim.Do(n.claimDir)
 	}
 	return n.env.Dir

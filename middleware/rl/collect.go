@@ -164,7 +164,6 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	if act == nil {
 		act = k.q.Greedy
 	}
-	c.job.torn = true
 	k.out.Batch.Init(k.q.ObsDim(), 1)
 	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Epsilon: c.Epsilon}
 	for range k.times {

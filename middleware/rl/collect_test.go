@@ -87,7 +87,8 @@ func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
 			c.Collected.Batch.Append(policies.Transition{Obs: []float32{1, 2}, NextObs: []float32{1, 2}, Action: []float32{0}, Steps: 1})
 		}
 		return nil
-	}), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}), task.Step(func(context.Context, *rl.Online) error {
+	}), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
+	tk.Use(task.Step(func(context.Context, *rl.Online) error {
 		stop = tk.Steps() >= 4
 		return nil
 	}))
@@ -128,5 +129,39 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 		}))
 	if err := tk.Run(t.Context(), task.MaxSteps(25)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestResumedRunWithoutStatesDoesNotRepeatItself: what a node begins anew depends on how
+// far the job is.
+func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
+	collect := func(envSteps int, epsilon float64) (text string) {
+		q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{8}})
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+			if tk.Steps() == 0 {
+				c.EnvSteps = envSteps
+			}
+			return nil
+		}), rl.EpsGreedy(q, policies.Constant(epsilon)), rl.Collect(q, envs.CartPole(1, envs.SameStep)))
+		tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+			e := c.Collected.Batch.At(0)
+			if epsilon == 0 {
+				text += fmt.Sprint(e.Obs)
+			} else {
+				text += fmt.Sprint(e.Action)
+			}
+			return nil
+		}))
+		if err := tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for _, epsilon := range []float64{0, 1} { // observations, then random actions
+		first, later, again := collect(0, epsilon), collect(1000, epsilon), collect(1000, epsilon)
+		if first == later || later != again {
+			t.Errorf("epsilon %v: a run that begins at env step 1,000 repeats the first steps, or not itself", epsilon)
+		}
 	}
 }

@@ -13,39 +13,39 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
-// TestRestartedCollectorSendsAgain: the learner has taken more from the collector's
-// earlier run than this one has sent.
+// TestRestartedCollectorSendsAgain: the first that it hears is that the learner has
+// taken more from its earlier run than it has sent.
 func TestRestartedCollectorSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPair()
-		defer close(p.letGo)
+		nodes, release := nodesOf(2)
 		ctx, cancel := context.WithCancel(t.Context())
+		roles := task.ByID(rl.Learner, rl.Collector)
+		learner, collector := task.New[rl.Online](nodes[0], roles), task.New[rl.Online](nodes[1], roles)
+		q := tiny(1)
+		learner.Use(stopped())
+		rl.Transitions.On(learner, func(context.Context, rl.Trajectory) error { return nil })
+		collector.Use(rl.Exchange(collector, q), rl.Collect(q, walks(envs.SameStep, &walk{length: 5})))
 		var wg sync.WaitGroup
-		wg.Go(func() { _ = p.learner.Run(ctx) })
-		wg.Go(func() { _ = p.collector.Run(ctx) })
+		wg.Go(func() { _ = learner.Run(ctx) })
+		wg.Go(func() { _ = collector.Run(ctx) })
 		settle()
-		// The newest progress before the restart was that of the earlier collector.
-		tell := func(taken uint64) int {
-			progress := rl.Progress{Run: 1, Nodes: []int{1}, Taken: []uint64{taken}}
-			if err := rl.Progressed.Emit(ctx, p.learner, progress, task.OnlyRemote()); err != nil {
+		for _, c := range []struct{ taken, want int }{{1000, rl.Ahead}, {1001, rl.Ahead}, {2, 2 + rl.Ahead}} {
+			progress := rl.Progress{Run: 1, Nodes: []int{1}, Taken: []uint64{uint64(c.taken)}}
+			if err := rl.Progressed.Emit(ctx, learner, progress, task.OnlyRemote()); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			return p.collector.Steps()
-		}
-		begun := tell(0)
-		if n := tell(1000); n != begun {
-			t.Errorf("%d steps after %d: the learner has taken nothing of this collector", n, begun)
-		}
-		if n := tell(uint64(begun)); n != begun+rl.Ahead {
-			t.Errorf("%d steps, want %d", n, begun+rl.Ahead)
+			if n := collector.Steps(); n != c.want {
+				t.Errorf("%d steps when the learner has taken up to %d, want %d", n, c.taken, c.want)
+			}
 		}
 		cancel()
 		wg.Wait()
-		if err := p.release(); err != nil {
+		if err := release(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -167,5 +167,31 @@ func TestNodeWithoutALearnerWarns(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLastWeightsArePublished, however few updates they are after those before.
+func TestLastWeightsArePublished(t *testing.T) {
+	nodes, release := nodesOf(2)
+	roles := task.ByID(rl.Learner, rl.Collector)
+	all := []*member{{node: nodes[0], q: tiny(1)}, {node: nodes[1], q: tiny(1)}}
+	for _, m := range all {
+		m.tk = task.New[rl.Online](m.node, roles)
+		m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{EveryUpdates: 1000}))
+	}
+	buf := replay.New(replay.Config{Capacity: 100})
+	all[0].tk.Use(rl.Push(buf), rl.Learn(all[0].q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
+	all[0].until(20)
+	all[1].tk.Use(rl.Collect(all[1].q, walks(envs.SameStep, &walk{length: 5})))
+	var versions []uint64
+	rl.Weights.On(all[1].tk, func(_ context.Context, s nn.State) error {
+		versions = append(versions, s.Version)
+		return nil
+	})
+	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(versions); n == 0 || versions[n-1] != 20 || n > 2 {
+		t.Errorf("weights of %v updates were heard, want the first and those of 20", versions)
 	}
 }

@@ -1,6 +1,15 @@
 package rl
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
 
 // TestLearnerKeepsTheBest: an evaluator that was restarted, or that evaluates for a
 // resumed learner, sends the best of its own first evaluations.
@@ -23,5 +32,83 @@ func TestLearnerKeepsTheBest(t *testing.T) {
 	kept := c.Best
 	if x.hear(c); c.Best != kept {
 		t.Error("a best was taken over twice")
+	}
+}
+
+// TestLeaderTakesOnlyItsTurn: what a node sent to an earlier learner, or in an earlier
+// turn before it was restarted, is not taken.
+func TestLeaderTakesOnlyItsTurn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	x := &leader{run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
+	of := func(run, seq uint64, envSteps int, state string) Trajectory {
+		return Trajectory{Run: run, Seq: seq, Collects: 1, EnvSteps: envSteps, State: state}
+	}
+	for _, a := range []arrival{
+		{2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {2, of(5, 5, 1000, "no turn")},
+		{2, of(5, 4, 1, "first")}, {2, of(5, 4, 10, "second")}, {2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {1, of(5, 4, 100, "one")},
+	} {
+		x.inbox.ch <- a
+	}
+	c := &Online{job: &job{others: map[int]string{}}}
+	if err := x.gather(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if c.EnvSteps != 110 || c.Collected.Collects != 2 || len(c.job.others) != 2 || c.job.others[1] != "one" || c.job.others[2] != "second" || !c.job.torn {
+		t.Errorf("%d env steps, %+v, states %v", c.EnvSteps, c.Collected, c.job.others)
+	}
+}
+
+// model is a policy without weights.
+type model struct{}
+
+func (model) Version() uint64     { return 0 }
+func (model) Weights() nn.State   { return nn.State{} }
+func (model) Load(nn.State) error { return nil }
+
+// TestTheBestGoesBackWithTheLearner: the evaluator has the best of the checkpoint again,
+// and sends what it finds from then on.
+func TestTheBestGoesBackWithTheLearner(t *testing.T) {
+	best := new(Best)
+	x := &leader{q: model{}, asked: map[int]bool{}}
+	c := &Online{Best: best, job: &job{others: map[int]string{}}}
+	for number, want := range []*Best{best, nil} { // in later turns only with states
+		x.turn = uint64(number)
+		if turn, err := x.now(c); err != nil || turn.Best != want {
+			t.Errorf("turn %d has %v, want %v: %v", number, turn.Best, want, err)
+		}
+	}
+	x.asked[0] = true
+	c.job.others[0] = "{}"
+	turn, err := x.now(c)
+	if err != nil || turn.Best != best || len(turn.States) != 1 || turn.States[0] != "{}" {
+		t.Fatalf("%+v, %v", turn, err)
+	}
+	turn.Run, turn.EnvSteps = 3, 40
+	f := &follower{t: task.New[Online](task.Alone())}
+	e := &Online{Best: new(Best), EnvSteps: 90, job: &job{t: f.t}}
+	f.best = e.Best
+	if err := f.enter(e, &turn); err != nil || e.Best != best || f.best != best || e.EnvSteps != 40 || f.run != 3 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// recorder is a part that records how it was begun.
+type recorder struct{ begun []string }
+
+func (r *recorder) fresh(*Online) error      { r.begun = append(r.begun, "fresh"); return nil }
+func (r *recorder) state() (any, error)      { return len(r.begun), nil }
+func (r *recorder) resume(text []byte) error { r.begun = append(r.begun, string(text)); return nil }
+
+// TestPartsGoBack to what the newest states say, and to the beginning without any.
+func TestPartsGoBack(t *testing.T) {
+	c := &Online{job: new(job)}
+	first, second := new(recorder), new(recorder)
+	err := errors.Join(c.join("part", first), c.join("part", second), c.goBack(`{"part":"1","part.2":"2"}`), c.goBack(`{"part":"3"}`), c.goBack(""))
+	if err != nil || !slices.Equal(first.begun, []string{"fresh", "1", "3", "fresh"}) || !slices.Equal(second.begun, []string{"fresh", "2", "fresh", "fresh"}) {
+		t.Errorf("%v, %v: %v", first.begun, second.begun, err)
+	}
+	if states, err := c.job.states(); err != nil || states != `{"part":"4","part.2":"4"}` {
+		t.Errorf("states %s, %v", states, err)
 	}
 }

@@ -28,6 +28,8 @@ type member struct {
 	tk   *task.Task[rl.Online]
 	q    *dqn.DQN
 	buf  *replay.Buffer
+
+	episodes map[int]string // see stepper
 }
 
 // jobOf assembles n nodes as the example does: node 0 learns, node 1

@@ -66,10 +66,16 @@ func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
 // publish begins a turn of the others, or repeats it for those that asked for their
 // states.
 func (x *leader) publish(ctx context.Context, c *Online) error {
-	w, err := weightsOf(x.t, x.q)
+	turn, err := x.now(c)
 	if err != nil {
 		return err
 	}
+	return emit(ctx, x.t, Turns, turn)
+}
+
+// now is the turn that the others are to take.
+func (x *leader) now(c *Online) (Turn, error) {
+	w, err := weightsOf(x.t, x.q)
 	turn := Turn{
 		Run: x.run, Number: x.turn, EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates, Eval: c.Eval, Weights: w,
 	}
@@ -79,7 +85,7 @@ func (x *leader) publish(ctx context.Context, c *Online) error {
 	if x.turn == 0 || len(turn.Nodes) > 0 {
 		turn.Best = c.Best
 	}
-	return emit(ctx, x.t, Turns, turn)
+	return turn, err
 }
 
 // gather takes one trajectory of every other node, in the order of their ids.

@@ -26,15 +26,18 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// steppers are the nodes of these jobs.
+const steppers = 4
+
 // stepper assembles a node of a job in lockstep: node 0 learns, node 1 evaluates, the
 // others collect. dir is the folder of the learner's checkpoints.
-func stepper(t *testing.T, node task.Node, nodes int, dir string) *member {
+func stepper(t *testing.T, node task.Node, dir string) *member {
 	t.Helper()
 	const seed = 7
 	m := &member{node: node}
 	m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
 	m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
+	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: steppers}))
 	if m.tk.Has(rl.Evaluator) {
 		m.tk.Use(rl.Evaluate(m.q, envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}))
 	}
@@ -42,6 +45,11 @@ func stepper(t *testing.T, node task.Node, nodes int, dir string) *member {
 		m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0.1, 1000)), rl.Collect(m.q, envs.CartPole(2)))
 	}
 	if m.tk.Has(rl.Learner) {
+		m.episodes = map[int]string{}
+		m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+			m.episodes[c.EnvSteps] = fmt.Sprint(c.Collected.Episodes, c.Epsilon)
+			return nil
+		}))
 		m.buf = replay.New(replay.Config{Capacity: 300, Seed: seed})
 		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
 		m.tk.Use(rl.Checkpoint(m.q, dir, rl.CheckpointConfig{EveryUpdates: 7, Also: []policies.Saver{m.buf}}))
@@ -69,23 +77,42 @@ func (m *member) until(updates int) {
 }
 
 // result is all that must be equal at the end, of the learner.
-func (m *member) result() string {
+type result struct {
+	text     string
+	episodes map[int]string // that were collected, by the env steps after them
+}
+
+// equal reports an error unless the run that ended with got, or the part of it that got
+// has, is the one that ended with want.
+func (want result) equal(t *testing.T, got result) {
+	t.Helper()
+	if got.text != want.text {
+		t.Errorf("the run ends with %.200s\nand straight with %.200s", got.text, want.text)
+	}
+	for envSteps, e := range got.episodes {
+		if e != want.episodes[envSteps] {
+			t.Errorf("at env step %d the run has collected %s, and straight %s", envSteps, e, want.episodes[envSteps])
+		}
+	}
+}
+
+func (m *member) result() result {
 	c := m.tk.Context()
 	var best rl.Best
 	if c.Best != nil {
 		best = *c.Best
 	}
-	return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, best, m.q.Weights())
+	return result{fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, best, m.q.Weights()), m.episodes}
 }
 
 // lockstepJob runs a job in lockstep to so many updates.
-func lockstepJob(t *testing.T, dir string, resume bool, updates int) string {
+func lockstepJob(t *testing.T, dir string, resume bool, updates int) result {
 	t.Helper()
-	const nodes = 4
+	const nodes = steppers
 	made, release := nodesOf(nodes)
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = stepper(t, made[i], nodes, dir)
+		all[i] = stepper(t, made[i], dir)
 	}
 	if resume {
 		all[0].resume(t, dir, true)
@@ -103,9 +130,7 @@ func TestP4LockstepGoesOnExactly(t *testing.T) {
 	for _, cut := range []int{0, 1, 40, 140} {
 		dir := t.TempDir()
 		lockstepJob(t, dir, false, cut)
-		if got := lockstepJob(t, dir, true, updates); got != want {
-			t.Errorf("after a cut at update %d the run ends with %.200s\nwithout with %.200s", cut, got, want)
-		}
+		want.equal(t, lockstepJob(t, dir, true, updates))
 	}
 }
 
@@ -116,22 +141,20 @@ func TestP4LockstepRecoversExactly(t *testing.T) {
 	want := lockstepJob(t, t.TempDir(), false, updates)
 	for _, c := range []struct{ node, at int }{{0, 0}, {0, 3}, {0, 30}, {1, 30}, {2, 0}, {3, 30}} {
 		t.Run(fmt.Sprintf("node %d at update %d", c.node, c.at), func(t *testing.T) {
-			if got := recovered(t, c.node, c.at, updates); got != want {
-				t.Errorf("the run ends with %.200s\nwithout a crash with %.200s", got, want)
-			}
+			want.equal(t, recovered(t, c.node, c.at, updates))
 		})
 	}
 }
 
 // recovered is the result of a job in lockstep of which one node crashes in the middle
 // of the learner's step after so many updates, and is started again.
-func recovered(t *testing.T, victim, at, updates int) string {
+func recovered(t *testing.T, victim, at, updates int) result {
 	t.Helper()
-	const nodes = 4
+	const nodes = steppers
 	ctx, dir, sockets := within(t), t.TempDir(), t.TempDir()
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), nodes, dir)
+		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), dir)
 	}
 	dying, kill := context.WithCancel(ctx)
 	crashed := make(chan struct{})
@@ -168,7 +191,7 @@ func recovered(t *testing.T, victim, at, updates int) string {
 	case <-ctx.Done():
 		t.Fatal(ctx.Err())
 	}
-	again := stepper(t, restartable(t, sockets, nodes, victim, 2), nodes, dir)
+	again := stepper(t, restartable(t, sockets, nodes, victim, 2), dir)
 	if victim == 0 {
 		again.resume(t, dir, false)
 		again.until(updates)
@@ -180,4 +203,45 @@ func recovered(t *testing.T, victim, at, updates int) string {
 		t.Fatal(err)
 	}
 	return all[0].result()
+}
+
+// TestP4LockstepSavesWholeSteps preempts the learner in the middle of a step, and between
+// two steps: the checkpoint is that of a whole one.
+func TestP4LockstepSavesWholeSteps(t *testing.T) {
+	const nodes, updates = steppers, 60
+	want := lockstepJob(t, t.TempDir(), false, updates)
+	for name, saved := range map[string]int{"rl.Push": 24, "rl.Learn": 24, "rl.Checkpoint": 24, "rl.Exchange": 30} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			made, release := nodesOf(nodes)
+			ctx, cancel := context.WithCancelCause(within(t))
+			all := make([]*member, nodes)
+			for i := range all {
+				all[i] = stepper(t, made[i], dir)
+			}
+			learner := all[0].tk
+			learner.Wrap(func(n string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {
+				return func(ctx context.Context, c *rl.Online, next task.Next) error {
+					if n == name && c.Updates >= 30 {
+						cancel(&task.PreemptError{Reason: "test"})
+						return context.Cause(ctx)
+					}
+					return m(ctx, c, next)
+				}
+			})
+			errs := append(run(ctx, all), release())
+			for i, err := range errs[:nodes] {
+				if !errors.Is(err, task.ErrPreempted) {
+					t.Fatalf("node %d: %v", i, err)
+				}
+			}
+			fresh := tiny(1, func(c *dqn.Config) { *c = all[0].q.Config() })
+			probe := task.New[rl.Online](quiet{task.Alone()})
+			probe.Use(rl.Exchange(probe, fresh))
+			if _, err := rl.Resume(probe, dir, fresh, rl.ResumeConfig{Required: true}); err != nil || probe.Context().Updates != saved {
+				t.Errorf("the checkpoint has %d updates, want %d: %v", probe.Context().Updates, saved, err)
+			}
+			want.equal(t, lockstepJob(t, dir, true, updates))
+		})
+	}
 }

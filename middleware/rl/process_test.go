@@ -22,14 +22,12 @@ import (
 	"github.com/ditask/ditask/middleware/rl"
 )
 
-// workers are the processes of a job in lockstep.
-const workers = 4
-
 // launcher runs testdata/lockstep through ditask.
 type launcher struct {
 	watch           *leak.Watch
 	ditask, program string
 	dir             string // of the run
+	workers         int    // nodes
 	updates         int    // of the whole run
 }
 
@@ -39,26 +37,34 @@ type running struct {
 	out  *bufio.Scanner
 	log  bytes.Buffer
 	pids map[int]int // of the nodes
+	all  int         // nodes
 	at   int         // updates of the learner
 }
 
-func newLauncher(t *testing.T, updates int) *launcher {
-	t.Helper()
+// TestProcesses runs jobs in lockstep as processes.
+func TestProcesses(t *testing.T) {
 	bin := t.TempDir()
-	l := &launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), updates: updates}
-	for name, pkg := range map[string]string{l.ditask: "../../ditask", l.program: "./testdata/lockstep"} {
-		if out, err := exec.CommandContext(within(t), "go", "build", "-o", name, pkg).CombinedOutput(); err != nil {
+	for name, pkg := range map[string]string{"ditask": "../../ditask", "lockstep": "./testdata/lockstep"} {
+		if out, err := exec.CommandContext(within(t), "go", "build", "-o", filepath.Join(bin, name), pkg).CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", pkg, err, out)
 		}
 	}
-	return l
+	for name, test := range map[string]func(*testing.T, *launcher){
+		"P4/killed jobs go on exactly":               killedJobs,
+		"P4/a recovering job goes on exactly":        recoveringJob,
+		"resuming without a checkpoint is a failure": resumeWithoutACheckpoint,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, &launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), workers: 4, updates: 600})
+		})
+	}
 }
 
 // start starts the job in the folder of the run.
 func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *running {
 	t.Helper()
-	args := append([]string{"--package", l.program, "-n", strconv.Itoa(workers), "--dir", l.dir}, flags...)
-	r := &running{cmd: exec.CommandContext(ctx, l.ditask, append(args, "--", strconv.Itoa(l.updates))...), pids: map[int]int{}}
+	args := append([]string{"--package", l.program, "-n", strconv.Itoa(l.workers), "--dir", l.dir}, flags...)
+	r := &running{cmd: exec.CommandContext(ctx, l.ditask, append(args, "--", strconv.Itoa(l.updates))...), pids: map[int]int{}, all: l.workers}
 	r.cmd.Env, r.cmd.Stderr = l.watch.Environ(), &r.log
 	out, err := r.cmd.StdoutPipe()
 	if err == nil {
@@ -74,7 +80,7 @@ func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *ru
 // until reads what the job prints until the learner has made so many updates, and
 // reports whether it has. All nodes have begun then.
 func (r *running) until(updates int) bool {
-	for (len(r.pids) < workers || r.at < updates) && r.out.Scan() {
+	for (len(r.pids) < r.all || r.at < updates) && r.out.Scan() {
 		line := r.out.Text()
 		var node, pid int
 		if _, text, ok := strings.Cut(line, "node "); ok {
@@ -86,7 +92,7 @@ func (r *running) until(updates int) bool {
 			_, _ = fmt.Sscan(text, &r.at) // another line leaves it
 		}
 	}
-	return len(r.pids) == workers && r.at >= updates
+	return len(r.pids) == r.all && r.at >= updates
 }
 
 // end reads to the end of the job and returns its error.
@@ -160,10 +166,9 @@ func (l *launcher) straight(ctx context.Context, t *testing.T) string {
 	return l.result(t, r, r.end())
 }
 
-// TestP4KilledLockstepJobGoesOnExactly kills or preempts all processes of a job at
+// killedJobs kills or preempts all processes of a job at
 // random moments, and resumes it each time, until it is done.
-func TestP4KilledLockstepJobGoesOnExactly(t *testing.T) {
-	l := newLauncher(t, 600)
+func killedJobs(t *testing.T, l *launcher) {
 	ctx := within(t)
 	want := l.straight(ctx, t)
 	seed := rand.Uint64()
@@ -197,10 +202,9 @@ func TestP4KilledLockstepJobGoesOnExactly(t *testing.T) {
 	}
 }
 
-// TestP4RecoveringLockstepJobGoesOnExactly kills single nodes of one job at random
+// recoveringJob kills single nodes of one job at random
 // moments; the launcher starts them again.
-func TestP4RecoveringLockstepJobGoesOnExactly(t *testing.T) {
-	l := newLauncher(t, 600)
+func recoveringJob(t *testing.T, l *launcher) {
 	ctx := within(t)
 	want := l.straight(ctx, t)
 	seed := rand.Uint64()
@@ -209,7 +213,7 @@ func TestP4RecoveringLockstepJobGoesOnExactly(t *testing.T) {
 	r := l.start(ctx, t, "--auto-recover", "--max-retries", "9")
 	var victims, moments []int
 	for i := range 5 {
-		victim := rng.IntN(workers)
+		victim := rng.IntN(l.workers)
 		if i == 2 {
 			victim = 0 // the learner at least once
 		}
@@ -229,5 +233,32 @@ func TestP4RecoveringLockstepJobGoesOnExactly(t *testing.T) {
 	}
 	if left := l.watch.Left(); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// resumeWithoutACheckpoint: a wrong --dir is no reason to begin at 0. A node
+// that is restarted before its first checkpoint begins there, and logs it.
+func resumeWithoutACheckpoint(t *testing.T, l *launcher) {
+	l.workers, l.updates = 1, 200
+	ctx := within(t)
+	l.dir = t.TempDir()
+	r := l.start(ctx, t, "--resume")
+	var exit *exec.ExitError
+	if err := r.end(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%v, want exit code 1\n%s", err, r.log.String())
+	}
+	if want := "resume from folder " + l.dir + ": there is no checkpoint"; !strings.Contains(r.log.String(), want) {
+		t.Errorf("no %q in\n%s", want, r.log.String())
+	}
+	r = l.start(ctx, t, "--auto-recover")
+	if !r.until(0) {
+		t.Fatal(r.log.String())
+	}
+	kill(t, r.pids[0])
+	if err := r.end(); err != nil {
+		t.Errorf("%v\n%s", err, r.log.String())
+	}
+	if want := "begin at 0: this run ended before its first checkpoint"; !strings.Contains(r.log.String(), want) {
+		t.Errorf("no %q in\n%s", want, r.log.String())
 	}
 }

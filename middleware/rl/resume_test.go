@@ -266,6 +266,31 @@ func TestResumeTakesTheBestOfTheCheckpoint(t *testing.T) {
 	}
 }
 
+// TestBestIsWrittenWhenItChanges, and not in every step.
+func TestBestIsWrittenWhenItChanges(t *testing.T) {
+	dir := t.TempDir()
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		switch r.tk.Steps() {
+		case 1, 4:
+			c.Best = &rl.Best{Evaluation: rl.Evaluation{Mean: float64(r.tk.Steps())}, Weights: r.q.Weights()}
+		}
+		return nil
+	}), func(ctx context.Context, _ *rl.Online, next task.Next) error {
+		if err := next(ctx); err != nil {
+			return err
+		}
+		err := os.Remove(filepath.Join(dir, rl.BestFile))
+		if step := r.tk.Steps(); (err == nil) != (step == 1 || step == 4) {
+			t.Errorf("step %d: %v", step, err)
+		}
+		return nil
+	}, rl.Checkpoint(r.q, dir))
+	if err := r.tk.Run(t.Context(), task.MaxSteps(7)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // saver is a part of a checkpoint that cannot be saved.
 type saver struct{ policies.Saver }
 

@@ -444,7 +444,7 @@ func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
 }
 
 func TestP4LoneRunGoesOnExactly(t *testing.T) {
-	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep} {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
 		build := func(seed uint64) *trainer {
 			r := &trainer{
 				q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50}),
@@ -466,14 +466,16 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 			return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, c.Best, r.q.Weights())
 		}
 		want := run(build(1), 300, t.TempDir())
-		dir := t.TempDir()
-		run(build(1), 137, dir)
-		second := build(1)
-		if found, err := rl.Resume(second.tk, dir, second.q, rl.ResumeConfig{Also: []policies.Saver{second.buf}}); !found || err != nil {
-			t.Fatal(found, err)
-		}
-		if got := run(second, 163, dir); got != want {
-			t.Errorf("%v: 137 + 163 steps end with %.200s\n300 steps with %.200s", mode, got, want)
+		for cut := 135; cut < 147; cut++ { // at the end of some episode, too
+			dir := t.TempDir()
+			run(build(1), cut, dir)
+			second := build(1)
+			if found, err := rl.Resume(second.tk, dir, second.q, rl.ResumeConfig{Also: []policies.Saver{second.buf}}); !found || err != nil {
+				t.Fatal(found, err)
+			}
+			if got := run(second, 300-cut, dir); got != want {
+				t.Errorf("%v: a run cut at step %d ends with %.200s\n300 steps with %.200s", mode, cut, got, want)
+			}
 		}
 	}
 }

@@ -386,3 +386,100 @@ func FuzzRestore(f *testing.F) {
 		_, _ = q.Update(batch(rand.New(rand.NewPCG(1, 1)), 4, 2))
 	})
 }
+
+// TestSetRateReachesTheOptimiser: the rate that is set is the one that weights move by,
+// and that Update reports.
+func TestSetRateReachesTheOptimiser(t *testing.T) {
+	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
+	update := func(configured, set float64) (*DQN, policies.Metrics) {
+		q := tiny(Config{Adam: nn.AdamConfig{Rate: configured}}, [2]float32{1, 2}, [2]float32{0, 0})
+		if set != configured {
+			q.SetRate(set)
+		}
+		m, err := q.Update(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q, m
+	}
+	want, _ := update(0.25, 0.25)
+	got, m := update(1e-3, 0.25)
+	if !slices.Equal(got.online.Weights(), want.online.Weights()) || m.Rate != 0.25 || got.Config().Adam.Rate != 0.25 {
+		t.Errorf("weights %v and rate %v, want %v and 0.25", got.online.Weights(), m.Rate, want.online.Weights())
+	}
+	if still, _ := update(1e-3, 0); !slices.Equal(still.online.Weights()[:2], []float32{1, 2}) {
+		t.Errorf("at a rate of 0 the weights are %v", still.online.Weights())
+	}
+}
+
+// TestDoubleTakesTheOnlineNetworksBest, whichever action that is.
+func TestDoubleTakesTheOnlineNetworksBest(t *testing.T) {
+	var b policies.Batch
+	b.Init(1, 1)
+	b.Append(policies.Transition{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{0}, Reward: 1, Steps: 1})
+	// At 2 the online network has 6, 8; the target network 20, 10.
+	for double, want := range map[bool]float32{true: 1 + 0.5*10, false: 1 + 0.5*20} {
+		q := tiny(Config{Gamma: 0.5, Double: double}, [2]float32{3, 4}, [2]float32{10, 5})
+		if _, err := q.Update(&b); err != nil || q.targets[0] != want {
+			t.Errorf("double %v: target %v, want %v: %v", double, q.targets[0], want, err)
+		}
+	}
+}
+
+func TestOfEqualValuesTheFirstWins(t *testing.T) {
+	q := tiny(Config{}, [2]float32{2, 2}, [2]float32{0, 0})
+	actions := []int{7, 7}
+	if err := q.Greedy(actions, []float32{1, 3}); err != nil || !slices.Equal(actions, []int{0, 0}) {
+		t.Errorf("actions %v, %v", actions, err)
+	}
+}
+
+// TestGradientsAreClippedOnRequest: a negative limit does not clip, and does not turn
+// the gradients round.
+func TestGradientsAreClippedOnRequest(t *testing.T) {
+	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
+	after := func(limit float64) []float32 {
+		q := tiny(Config{MaxGradNorm: limit, Adam: nn.AdamConfig{Epsilon: 1}}, [2]float32{1, 2}, [2]float32{0, 0})
+		if _, err := q.Update(b); err != nil {
+			t.Fatal(err)
+		}
+		return q.online.Weights()
+	}
+	if free, wide := after(-1), after(1e9); !slices.Equal(free, wide) {
+		t.Errorf("without a limit %v, with one that is far %v", free, wide)
+	}
+	if narrow, wide := after(1e-3), after(1e9); slices.Equal(narrow, wide) {
+		t.Error("a narrow limit changes nothing")
+	}
+}
+
+func TestConfigBoundsAndDefaults(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Config)
+		ok     bool
+	}{
+		{func(c *Config) { c.NStep = 255 }, true},
+		{func(c *Config) { c.NStep = 256 }, false},
+		{func(c *Config) { c.NStep = -1 }, false},
+		{func(c *Config) { c.Gamma = 1 }, true},
+		{func(c *Config) { c.Gamma = 1.01 }, false},
+		{func(c *Config) { c.Gamma = -0.1 }, false},
+		{func(c *Config) { c.Actions = 1 }, false},
+		{func(c *Config) { c.Tau = 1 }, true},
+		{func(c *Config) { c.Tau = 1.01 }, false},
+		{func(c *Config) { c.Tau, c.TargetEvery = 0.5, 3 }, false},
+		{func(c *Config) { c.Hidden = []int{3, 0} }, false},
+		{func(c *Config) { c.Loss = MSE + 1 }, false},
+	} {
+		cfg := Config{Obs: 1, Actions: 2}
+		c.change(&cfg)
+		if err := cfg.Validate(); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	got := New(Config{Obs: 1, Actions: 2}).Config()
+	want := Config{Obs: 1, Actions: 2, Hidden: []int{128, 128}, NStep: 1, Gamma: 0.99, Adam: nn.AdamConfig{Rate: 1e-3}, MaxGradNorm: 10, TargetEvery: 500}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("defaults %+v, want %+v", got, want)
+	}
+}

@@ -2,6 +2,7 @@ package nn_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -407,4 +408,162 @@ func ExampleNew() {
 		fmt.Printf("%.1f ", math.Abs(float64(y)))
 	}
 	// Output: 4.0 1.0 0.0 1.0 4.0
+}
+
+// TestSetRateCountsFromTheNextStep, for both optimisers.
+func TestSetRateCountsFromTheNextStep(t *testing.T) {
+	type optimizer interface {
+		Step(weights, grad []float32)
+		SetRate(rate float64)
+	}
+	for name, o := range map[string]optimizer{
+		"adam": nn.NewAdam(nn.AdamConfig{Rate: 0.1}, 1), "sgd": nn.NewSGD(0.1, 0, 1),
+	} {
+		w := []float32{1}
+		o.SetRate(0.25)
+		o.Step(w, []float32{1})
+		if math.Abs(float64(w[0])-0.75) > 1e-6 {
+			t.Errorf("%s: %v, want 0.75", name, w[0])
+		}
+		o.SetRate(0)
+		before := w[0]
+		if o.Step(w, []float32{1}); w[0] != before {
+			t.Errorf("%s: at a rate of 0 the weight moves from %v to %v", name, before, w[0])
+		}
+	}
+}
+
+// TestOptimizersCountTheirSteps, over a save and a load.
+func TestOptimizersCountTheirSteps(t *testing.T) {
+	type optimizer interface {
+		Step(weights, grad []float32)
+		State() nn.State
+		Load(s nn.State) error
+	}
+	for name, build := range map[string]func() optimizer{
+		"adam": func() optimizer { return nn.NewAdam(nn.AdamConfig{}, 2) },
+		"sgd":  func() optimizer { return nn.NewSGD(0.1, 0.9, 2) },
+	} {
+		first, again := build(), build()
+		first.Step([]float32{1, 2}, []float32{3, 4})
+		first.Step([]float32{1, 2}, []float32{3, 4})
+		state := first.State()
+		if err := again.Load(state); err != nil {
+			t.Fatal(err)
+		}
+		again.Step([]float32{1, 2}, []float32{3, 4})
+		if a, b := state.Version, again.State().Version; a != 2 || b != 3 {
+			t.Errorf("%s: %d steps, %d after a load and one more", name, a, b)
+		}
+		first.Step([]float32{1, 2}, []float32{30, 40})
+		if got := first.State(); slices.Equal(got.Tensors[0].Data, state.Tensors[0].Data) {
+			t.Errorf("%s: the state changes with the optimiser, or not at all", name)
+		}
+	}
+}
+
+// TestAdamDefaults are those of the paper.
+func TestAdamDefaults(t *testing.T) {
+	a, b := nn.NewAdam(nn.AdamConfig{}, 1), nn.NewAdam(nn.AdamConfig{Rate: 1e-3, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}, 1)
+	x, y := []float32{0.5}, []float32{0.5}
+	for _, g := range []float32{1e-7, -3, 2e-4, 1e-8} {
+		a.Step(x, []float32{g})
+		b.Step(y, []float32{g})
+	}
+	if x[0] != y[0] {
+		t.Errorf("%v with the defaults, %v with the paper's", x[0], y[0])
+	}
+}
+
+// TestApproachGoesAFractionOfTheWay, whatever the weights were.
+func TestApproachGoesAFractionOfTheWay(t *testing.T) {
+	a, b := nn.New(2, 1, nn.Dense(2, nn.Glorot)), nn.New(2, 2, nn.Dense(2, nn.Glorot))
+	before := slices.Clone(a.Weights())
+	a.Approach(b, 0.25)
+	for i, w := range a.Weights() {
+		if want := 0.75*before[i] + 0.25*b.Weights()[i]; math.Abs(float64(w-want)) > 1e-6 {
+			t.Errorf("weight %d is %v, want %v between %v and %v", i, w, want, before[i], b.Weights()[i])
+		}
+	}
+}
+
+// TestClipLeavesWhatHasNoNorm as it is: the caller names it.
+func TestClipLeavesWhatHasNoNorm(t *testing.T) {
+	inf := float32(math.Inf(1))
+	g := []float32{1, inf, -3}
+	if n := nn.ClipNorm(g, 1); !math.IsInf(n, 1) || !slices.Equal(g, []float32{1, inf, -3}) {
+		t.Errorf("norm %v, gradients %v", n, g)
+	}
+}
+
+// TestBackwardNeedsTheRowsOfForward: other rows would meet old activations.
+func TestBackwardNeedsTheRowsOfForward(t *testing.T) {
+	n := nn.New(2, 1, nn.Dense(3, nn.Glorot))
+	n.Forward(nn.Matrix{Rows: 4, Cols: 2, Data: make([]float32, 8)})
+	defer func() {
+		if p := fmt.Sprint(recover()); p != "nn: backward of 3 rows after forward of 4" {
+			t.Errorf("panic %q", p)
+		}
+	}()
+	n.Backward(nn.Matrix{Rows: 3, Cols: 3, Data: make([]float32, 9)})
+}
+
+func TestFindNonFinite(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct {
+		v    []float32
+		want int
+	}{
+		{nil, -1},
+		{[]float32{0, 1, -1, 1.5, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32}, -1},
+		{[]float32{0, nan}, 1}, {[]float32{inf, 0}, 0}, {[]float32{0, 0, -inf}, 2}, {[]float32{1, nan, inf}, 1},
+	} {
+		if got := nn.FindNonFinite(c.v); got != c.want {
+			t.Errorf("%v: %d, want %d", c.v, got, c.want)
+		}
+	}
+}
+
+func TestSeedChoosesTheWeights(t *testing.T) {
+	build := func(seed uint64) []float32 { return nn.New(3, seed, nn.Dense(4, nn.Kaiming)).Weights() }
+	if slices.Equal(build(1), build(2)) || !slices.Equal(build(2), build(2)) {
+		t.Error("two seeds give the same weights, or one gives two")
+	}
+}
+
+// TestHuberIsClippedFromOne: its gradient is, and its value goes on in a straight line.
+func TestHuberIsClippedFromOne(t *testing.T) {
+	for _, c := range []struct{ d, loss, grad float32 }{{0.5, 0.125, 0.5}, {1, 0.5, 1}, {1.5, 1, 1}, {-1.5, 1, -1}, {4, 3.5, 1}} {
+		grad := []float32{9}
+		if loss := nn.Huber([]float32{c.d}, []float32{0}, grad); loss != c.loss || grad[0] != c.grad {
+			t.Errorf("at %v: %v with gradient %v, want %v and %v", c.d, loss, grad[0], c.loss, c.grad)
+		}
+	}
+}
+
+// TestArchiveIsWhatOthersRead: values begin at a multiple of 8, and what is not of
+// 32 bits or no number is refused.
+func TestArchiveIsWhatOthersRead(t *testing.T) {
+	for n := range 8 {
+		var a nn.Archive
+		a.SetText("pad", "xxxxxxxx"[:n])
+		a.Put("w", nn.State{Version: 12, Tensors: []nn.Tensor{{Name: "t", Shape: []int{2}, Data: []float32{1, 2}}}})
+		file, err := a.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head := binary.LittleEndian.Uint64(file); head%8 != 0 || int(head)+16 != len(file) {
+			t.Errorf("a header of %d bytes in a file of %d", head, len(file))
+		}
+		half := bytes.Replace(file, []byte(`"F32"`), []byte(`"F16"`), 1)
+		if err := new(nn.Archive).UnmarshalBinary(half); !errors.Is(err, nn.ErrArchive) {
+			t.Errorf("F16: %v", err)
+		}
+		for _, text := range []string{"12x", "012", "+12", " 12", ""} {
+			a.SetText("w/version", text)
+			if v, err := a.Number("w/version"); err == nil {
+				t.Errorf("%q is the number %d", text, v)
+			}
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -264,4 +265,150 @@ func FuzzRestore(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestSamplesAreOfWhatWasAdded: the rest of a buffer that is not full is never drawn,
+// and all that was added is.
+func TestSamplesAreOfWhatWasAdded(t *testing.T) {
+	b := New(Config{Capacity: 1000})
+	if err := b.Add(numbered(1, 5)); err != nil {
+		t.Fatal(err)
+	}
+	var got policies.Batch
+	seen := map[float32]bool{}
+	for range 100 {
+		if err := b.Sample(&got, 5); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range got.Rewards {
+			seen[r] = true
+		}
+	}
+	for i := range 5 {
+		if !seen[float32(i+1)] {
+			t.Errorf("transition %d was not drawn", i+1)
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("drawn: %v", seen)
+	}
+	for _, n := range []int{0, -1} {
+		if err := b.Sample(&got, n); !errors.Is(err, ErrTooFew) {
+			t.Errorf("a sample of %d: %v", n, err)
+		}
+	}
+}
+
+func TestP6PriceAtTheLimitIsAllowed(t *testing.T) {
+	price := Price(10, 2, 1)
+	if err := New(Config{Capacity: 10, LimitBytes: price}).Reserve(2, 1); err != nil {
+		t.Error(err)
+	}
+	if err := New(Config{Capacity: 10, LimitBytes: price - 1}).Reserve(2, 1); !errors.Is(err, ErrMemory) {
+		t.Errorf("a byte less: %v", err)
+	}
+}
+
+// TestRestoreForgetsWhatWasThere, and refuses what does not fit.
+func TestRestoreForgetsWhatWasThere(t *testing.T) {
+	src := New(Config{Capacity: 10})
+	if err := src.Add(numbered(100, 3)); err != nil {
+		t.Fatal(err)
+	}
+	var a nn.Archive
+	if err := src.Save(&a); err != nil {
+		t.Fatal(err)
+	}
+	b := New(Config{Capacity: 10})
+	if err := errors.Join(b.Add(numbered(1, 8)), b.Restore(&a)); err != nil {
+		t.Fatal(err)
+	}
+	var got policies.Batch
+	if err := b.Sample(&got, 3); err != nil || b.Len() != 3 || slices.Min(got.Rewards) < 100 {
+		t.Errorf("%d transitions, sampled %v: %v", b.Len(), got.Rewards, err)
+	}
+	for key, value := range map[string]uint64{"replay/next": 10, "replay/capacity": 11, "replay/version": 11} {
+		was := a.Meta[key]
+		a.Set(key, value)
+		if err := New(Config{Capacity: 10}).Restore(&a); err == nil {
+			t.Errorf("%s of %d passes", key, value)
+		}
+		a.Meta[key] = was
+	}
+}
+
+// TestSeedChoosesTheSamples: another seed gives others.
+func TestSeedChoosesTheSamples(t *testing.T) {
+	sample := func(seed uint64) []float32 {
+		b := New(Config{Capacity: 100, Seed: seed})
+		var got policies.Batch
+		if err := errors.Join(b.Add(numbered(1, 100)), b.Sample(&got, 50)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(got.Rewards)
+	}
+	if !slices.Equal(sample(1), sample(1)) || slices.Equal(sample(1), sample(2)) {
+		t.Error("one seed gives two samples, or two seeds give one")
+	}
+}
+
+func TestBufferRefuses(t *testing.T) {
+	func() {
+		defer func() {
+			if p := fmt.Sprint(recover()); p != "replay: capacity of -1 transitions" {
+				t.Errorf("panic %q", p)
+			}
+		}()
+		New(Config{Capacity: -1})
+	}()
+	b, bad := New(Config{Capacity: 10}), numbered(1, 3)
+	bad.Rewards = bad.Rewards[:2]
+	if err := b.Add(bad); err == nil || !strings.Contains(err.Error(), "add to replay buffer") || b.Len() != 0 {
+		t.Errorf("a batch without its last reward: %v, %d kept", err, b.Len())
+	}
+}
+
+// TestRestoreKeepsEveryField, and refuses an archive of which a column is of another
+// size.
+func TestRestoreKeepsEveryField(t *testing.T) {
+	src := New(Config{Capacity: 10})
+	want := numbered(1, 10)
+	var a nn.Archive
+	if err := errors.Join(src.Add(want), src.Save(&a)); err != nil {
+		t.Fatal(err)
+	}
+	b := New(Config{Capacity: 10})
+	if err := b.Restore(&a); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if got := fmt.Sprint(b.ring.At(i)); got != fmt.Sprint(want.At(i)) {
+			t.Errorf("transition %d is %s, want %v", i, got, want.At(i))
+		}
+	}
+	for i := range a.Tensors {
+		whole := a.Tensors[i]
+		for _, shape := range [][]int{{9, 1}, {10, 3}} {
+			part := nn.Tensor{Name: whole.Name, Shape: shape[:len(whole.Shape)], Data: make([]float32, shape[0]*shape[1])}
+			if len(whole.Shape) == 1 {
+				part.Data = part.Data[:shape[0]]
+			}
+			if slices.Equal(part.Shape, whole.Shape) || whole.Name == "replay/actions" && shape[0] == 10 {
+				continue // it fits, with actions of another dimension
+			}
+			a.Tensors[i] = part
+			if err := New(Config{Capacity: 10}).Restore(&a); err == nil {
+				t.Errorf("%s of shape %v passes", whole.Name, part.Shape)
+			}
+		}
+		a.Tensors[i] = whole
+	}
+}
+
+func TestP6LimitOfTheRuntimeCounts(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 40))
+	root := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 4294967296 kB\n")}}
+	if limit, from := memoryLimit(root); limit != 1<<40 || from != "GOMEMLIMIT" {
+		t.Errorf("%d by %s, want GOMEMLIMIT", limit, from)
+	}
 }
