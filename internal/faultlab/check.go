@@ -202,21 +202,24 @@ func (c *checker) take(r *Record) {
 		c.lost[key] += r.Count
 		c.report.Reported += int(r.Count) //nolint:gosec // a count of messages
 	case Fault:
-		if r.Event != "" {
-			c.report.Faults[r.Event]++
-		}
+		c.harmed(r)
+	}
+}
+
+// harmed files a fault.
+func (c *checker) harmed(r *Record) {
+	if r.Event != "" {
+		c.report.Faults[r.Event]++
+	}
+	for _, n := range r.Nodes {
 		if r.Event == LeaveFault {
-			for _, n := range r.Nodes {
-				c.asked[n] = true
-			}
+			c.asked[n] = true
 		}
 		if r.Grave {
-			for _, n := range r.Nodes {
-				c.grave[n] = r.At
-			}
-			c.all = c.all || len(r.Nodes) == 0
+			c.grave[n] = r.At
 		}
 	}
+	c.all = c.all || r.Grave && len(r.Nodes) == 0
 }
 
 // returned files the result of an emit.

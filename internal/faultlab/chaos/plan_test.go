@@ -122,11 +122,13 @@ func newPlan(seed uint64) plan {
 		if f.kind == "stop" {
 			f.lasts = ms(100, 3000)
 		}
-		if p.recover && p.carrier.own && r.IntN(3) == 0 {
+		switch {
+		case !p.recover:
+		case p.carrier.own && r.IntN(3) == 0:
 			f.kind = leave
-		} else if p.recover && r.IntN(2) == 0 {
+		case r.IntN(2) == 0:
 			f.kind, f.grave = "kill", true
-		} else if p.recover && (p.carrier.lines || p.carrier.root) && r.IntN(6) == 0 { // for longer than nodes wait for each other
+		case (p.carrier.lines || p.carrier.root) && r.IntN(6) == 0: // for longer than nodes wait for each other
 			f.kind, f.grave, f.lasts = p.carrier.faults[0], true, ms(9000, 12000)
 		}
 		p.faults = append(p.faults, f)
