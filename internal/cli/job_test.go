@@ -100,7 +100,7 @@ func (j *job) start(t *testing.T) []int {
 	}
 	const n = 3
 	pids, running := make([]int, n), 0
-	re := regexp.MustCompile(`^\[([0-2])\b.*pid=(\d+)`)
+	re := regexp.MustCompile(`^(?:\[|.*"node":)([0-2])\b.*pid=(\d+)`)
 	lines := bufio.NewScanner(out)
 	for running < n && lines.Scan() {
 		if m := re.FindStringSubmatch(lines.Text()); m != nil {
@@ -167,13 +167,16 @@ func TestAReaderThatHasGoneEndsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = r.Close()
+	defer func() { _ = w.Close() }()
 	j := newJob(t, hello, "-n", "2")
 	j.Stdout = w
 	j.expect(t, j.Run(), 0)
-	_ = w.Close()
 	if !strings.Contains(j.log.String(), "lines were not written, as its reader has gone") {
 		t.Errorf("log:\n%s", j.log.String())
 	}
+	j = newJob(t, hello, "-n", "2", "--protocol", "tcp", "--token", "short", "--address", "0.0.0.0") // with cautions at the start
+	j.Stdout, j.Stderr = w, w
+	j.expect(t, j.Run(), 0)
 }
 
 // TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet: sleep stands for a program that

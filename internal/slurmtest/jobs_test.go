@@ -551,7 +551,7 @@ func TestSubmitFollowsTheJob(t *testing.T) {
 	if code != 0 || strings.Count(out, "run 1 of node") != 2 || !strings.Contains(out, ": completed") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	out, code = j.Run(t, j.watch.Environ(), j.path("ditask"), append(submit, "--", "1=fail")...)
+	out, code = j.Run(t, j.watch.Environ(), j.path("ditask"), append(submit, "--overwrite", "--", "1=fail")...)
 	if code != 1 || !strings.Contains(out, ": failed: exit code 1") || !strings.Contains(out, "out of luck") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}

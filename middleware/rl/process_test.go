@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/middleware/rl"
@@ -197,7 +198,7 @@ func killedJobs(t *testing.T, l *launcher) {
 			moments = append(moments, at)
 		}
 	}
-	if left := l.watch.Left(); len(left) > 0 {
+	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 { // a watcher outlives its launcher
 		t.Errorf("left: %v", left)
 	}
 }
@@ -231,7 +232,7 @@ func recoveringJob(t *testing.T, l *launcher) {
 	if got := l.result(t, r, r.end()); got != want {
 		t.Errorf("nodes %v killed at updates %v (seed %d): the run ends with %.200s\nand straight with %.200s", victims, moments, seed, got, want)
 	}
-	if left := l.watch.Left(); len(left) > 0 {
+	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 { // a watcher outlives its launcher
 		t.Errorf("left: %v", left)
 	}
 }

@@ -95,6 +95,9 @@ func (c command) run(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	// A reader of the output that has gone ends nothing: without this, a write to a closed
+	// pipe would kill the process. Nodes start with the signal's default action.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c.caution(a)
 	c.sayResumed(ctx, a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
@@ -103,9 +106,6 @@ func (c command) run(ctx *urfave.Context) error {
 		signal.Notify(signals, warnings()...)
 	}
 	defer signal.Stop(signals)
-	// A reader of the output that has gone ends nothing: without this, a write to a closed
-	// pipe would kill the process. Nodes start with the signal's default action.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
