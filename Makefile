@@ -6,7 +6,7 @@ MAKEFLAGS   += --no-print-directory
 GO        ?= go
 FUZZTIME  ?= 5s# of each fuzz test
 RACE      ?=# -race: the tests of k8s under the race detector
-TIME      ?= 2m# of chaos, or of the soak
+TIME      ?= 2m# of chaos, of each way of chaos-lockstep, or of the soak
 CARRIER   ?=# of chaos: this one only
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?= .# which benchmarks
@@ -89,6 +89,10 @@ smoke: ## the first command of README.md, word for word
 chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
 	@$(GO) run ./internal/faultlab/clock .tools/clock
 	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.carrier='$(CARRIER)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+
+.PHONY: chaos-lockstep
+chaos-lockstep: ## kill jobs that train in lockstep, and resume them, each way for TIME
+	$(GO) test -count=1 -timeout 0 -v -run TestProcesses ./middleware/rl -args -lockstep.time=$(TIME) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 .PHONY: soak
 soak: ## a launcher and four busy nodes for TIME: what they hold must not grow

@@ -102,7 +102,9 @@ func TestEachViolationIsFound(t *testing.T) {
 	}
 	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // in place of node.1, which it never heard
 		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.Hear || r.Who == b1 })
-		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.BarrierIn || r.Kind == faultlab.BarrierOut || r.Event != "" && r.Event != "r" })
+		r = without(r, func(r faultlab.Record) bool {
+			return r.Kind == faultlab.BarrierIn || r.Kind == faultlab.BarrierOut || r.Event != "" && r.Event != "r"
+		})
 		add := func(x faultlab.Record) {
 			i := slices.IndexFunc(r, func(o faultlab.Record) bool { return o.At > x.At })
 			r = slices.Insert(r, max(i, 0), x)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -30,6 +31,7 @@ type launcher struct {
 	dir             string // of the run
 	workers         int    // nodes
 	updates         int    // of the whole run
+	rarely          bool   // no checkpoint before the end
 }
 
 // running is a job that has been started.
@@ -41,6 +43,8 @@ type running struct {
 	all  int         // nodes
 	at   int         // updates of the learner
 }
+
+var lockstepTime = flag.Duration("lockstep.time", 0, "how long jobs in lockstep are killed and resumed; 0: once each")
 
 // TestProcesses runs jobs in lockstep as processes.
 func TestProcesses(t *testing.T) {
@@ -56,7 +60,13 @@ func TestProcesses(t *testing.T) {
 		"resuming without a checkpoint is a failure": resumeWithoutACheckpoint,
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(t, &launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), workers: 4, updates: 600})
+			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), workers: 4, updates: 600}
+			rounds := 0
+			for began := time.Now(); rounds == 0 || !t.Failed() && time.Since(began) < *lockstepTime; rounds++ {
+				one := l
+				test(t, &one)
+			}
+			t.Logf("%d rounds", rounds)
 		})
 	}
 }
@@ -65,7 +75,11 @@ func TestProcesses(t *testing.T) {
 func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *running {
 	t.Helper()
 	args := append([]string{"--package", l.program, "-n", strconv.Itoa(l.workers), "--dir", l.dir}, flags...)
-	r := &running{cmd: exec.CommandContext(ctx, l.ditask, append(args, "--", strconv.Itoa(l.updates))...), pids: map[int]int{}, all: l.workers}
+	args = append(args, "--", strconv.Itoa(l.updates))
+	if l.rarely {
+		args = append(args, "rarely")
+	}
+	r := &running{cmd: exec.CommandContext(ctx, l.ditask, args...), pids: map[int]int{}, all: l.workers}
 	r.cmd.Env, r.cmd.Stderr = l.watch.Environ(), &r.log
 	out, err := r.cmd.StdoutPipe()
 	if err == nil {
@@ -240,7 +254,7 @@ func recoveringJob(t *testing.T, l *launcher) {
 // resumeWithoutACheckpoint: a wrong --dir is no reason to begin at 0. A node
 // that is restarted before its first checkpoint begins there, and logs it.
 func resumeWithoutACheckpoint(t *testing.T, l *launcher) {
-	l.workers, l.updates = 1, 200
+	l.workers, l.updates, l.rarely = 1, 5000, true
 	ctx := within(t)
 	l.dir = t.TempDir()
 	r := l.start(ctx, t, "--resume")

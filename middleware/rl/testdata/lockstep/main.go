@@ -1,5 +1,6 @@
-// Lockstep is a job for tests: it learns in lockstep with so many nodes as it has, to so
-// many updates as its argument says, and writes what it has then to the file result.
+// Lockstep is a job for tests: its nodes learn in lockstep up to the number of updates that
+// is its first argument, and write what they have then to the file result. With the second
+// argument, rarely, there is no checkpoint before the end.
 package main
 
 import (
@@ -27,6 +28,10 @@ func play(ctx context.Context, node *parallel.Node) error {
 	if err != nil {
 		return err
 	}
+	saves := rl.CheckpointConfig{EveryUpdates: 25, Every: time.Second}
+	if len(os.Args) > 2 && os.Args[2] == "rarely" {
+		saves = rl.CheckpointConfig{EveryUpdates: updates, Every: -1}
+	}
 	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
 	q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
 	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
@@ -42,12 +47,13 @@ func play(ctx context.Context, node *parallel.Node) error {
 	}
 	buf := replay.New(replay.Config{Capacity: 300, Seed: seed})
 	also := []policies.Saver{buf}
+	saves.Also = also
 	t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}), task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Updates >= updates {
 			t.Finish("enough")
 		}
 		return nil
-	}), rl.Checkpoint(q, node.Dir(), rl.CheckpointConfig{EveryUpdates: 25, Every: time.Second, Also: also}))
+	}), rl.Checkpoint(q, node.Dir(), saves))
 	t.Use(func(ctx context.Context, c *rl.Online, next task.Next) error {
 		err := next(ctx)
 		fmt.Printf("updates %d\n", c.Updates)
