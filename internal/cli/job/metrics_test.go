@@ -132,8 +132,8 @@ func TestReportIsWrittenOnce(t *testing.T) {
 		code                 int
 	}{
 		{launch.Result{Kind: control.Success}, "text", "", "", 0},
-		{failed, "text", "", "ditask: node 2 failed: exit code 4: out of luck\n", 4},
-		{failed, "text", "do this", "ditask: do this\nditask: node 2 failed: exit code 4: out of luck\n", 4},
+		{failed, "text", "", "ditask: the job failed because of node 2: exit code 4\n", 4},
+		{failed, "text", "do this", "ditask: do this\nditask: the job failed because of node 2: exit code 4\n", 4},
 	} {
 		var stderr strings.Builder
 		err := command{&call.Call{Stderr: &stderr}}.report(c.r, c.format, func(launch.Result) string { return c.advice })
@@ -145,7 +145,7 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	var stderr strings.Builder
 	_ = command{&call.Call{Stderr: &stderr}}.report(failed, "json", func(launch.Result) string { return "" })
 	var line map[string]any
-	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil || line["level"] != "ERROR" || line["msg"] != "node 2 failed: exit code 4: out of luck" ||
+	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil || line["level"] != "ERROR" || line["msg"] != "the job failed because of node 2: exit code 4" ||
 		line["node"] != 2.0 || line["code"] != 4.0 {
 		t.Errorf("%s, %v", stderr.String(), err)
 	}

@@ -203,7 +203,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	return c.report(result, cfg.Env.LogFormat, advice)
 }
 
-// report says at the end whose the first failure was.
+// report writes the line that closes the log of a job that failed.
 func (c command) report(r launch.Result, format string, advice func(launch.Result) string) error {
 	if text := advice(r); text != "" {
 		c.Warn(format, text)
@@ -213,7 +213,7 @@ func (c command) report(r launch.Result, format string, advice func(launch.Resul
 		return err
 	}
 	if s := strings.TrimSpace(text.String()); s != "" && format == "json" {
-		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "ERROR", "msg": s, "node": r.First.Node, "code": r.ExitCode()})
+		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "ERROR", "msg": s, "node": r.First.Cause, "code": r.ExitCode()})
 		if err != nil {
 			return err
 		}
