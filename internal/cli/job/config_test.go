@@ -89,10 +89,10 @@ func TestConfigOfAPlatform(t *testing.T) {
 		t.Errorf("a pod with a join timeout: %v", cfg.Env.JoinTimeout)
 	}
 	cfg = config(t, place{step: &slurm.Step{Tasks: 1, CPUs: 3}, restarts: 1}, "")
-	if cfg.Processors != 3 || !cfg.Env.Resume || cfg.Replaced || cfg.Env.JoinTimeout != 0 {
+	if cfg.Processors != 3 || !cfg.Env.Continue || cfg.Replaced || cfg.Env.JoinTimeout != 0 {
 		t.Errorf("a requeued step: %+v", cfg)
 	}
-	if cfg := config(t, place{restarts: 1}, "--resume=false"); cfg.Env.Resume {
+	if cfg := config(t, place{restarts: 1}, "--resume=false"); cfg.Env.Resume || cfg.Env.Continue {
 		t.Error("--resume=false does not win")
 	}
 }
