@@ -436,7 +436,7 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 	if len(heard) > 0 {
 		lastHeard = heard[len(heard)-1].Number
 	}
-	first := len(heard) == 0 // what came before a newcomer's first message was not for it, unless that is known
+	first := false // what came before a newcomer's first message was not for it, unless that is known
 	for _, m := range list {
 		may, must := c.addressed(m, to)
 		if may {
@@ -447,7 +447,7 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 			first = true
 		case may && !must:
 			failed++
-		case !must, !first && !c.rules.Exact && !c.founders(f.from, to):
+		case !must, !first && !c.rules.Exact && !c.founders(f.from, to) && !c.present(f.from, to, m):
 		case m.Number < lastHeard:
 			c.faultf("%v never heard %s/%d number %d of %v, and yet number %d: it was lost in silence", to, f.event, f.stream, m.Number, f.from, lastHeard)
 			return 0, 0
@@ -462,6 +462,13 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 // founders says that both were there from the start.
 func (c *checker) founders(a, b Peer) bool {
 	return c.lives[a].begin != nil && c.lives[a].begin.Founder && c.lives[b].begin != nil && c.lives[b].begin.Founder
+}
+
+// present says that the emit began when the peer, a newcomer, was ready, and that no
+// grave fault kept the two apart.
+func (c *checker) present(from, to Peer, m *message) bool {
+	l := c.lives[to]
+	return l.ready != nil && m.At >= l.ready.At && !c.all && !c.between(from, to)
 }
 
 // dismissed says that the peer was told to leave, and did.

@@ -100,6 +100,17 @@ func TestEachViolationIsFound(t *testing.T) {
 		r[len(r)-1].Out = faultlab.Preempted
 		return r
 	}
+	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // in place of node.1, which it never heard
+		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.Hear || r.Who == b1 })
+		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.BarrierIn || r.Kind == faultlab.BarrierOut || r.Event != "" && r.Event != "r" })
+		add := func(x faultlab.Record) {
+			i := slices.IndexFunc(r, func(o faultlab.Record) bool { return o.At > x.At })
+			r = slices.Insert(r, max(i, 0), x)
+		}
+		add(faultlab.Record{Kind: faultlab.Begin, Who: b2, At: at})
+		add(faultlab.Record{Kind: faultlab.Ready, Who: b2, At: at})
+		return append(r, faultlab.Record{Kind: faultlab.End, Who: b2, At: r[len(r)-1].At + 1, Out: faultlab.Success})
+	}
 	for _, c := range []struct {
 		name  string
 		forge func(r []faultlab.Record) []faultlab.Record
@@ -226,6 +237,12 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[len(r)-2].Out = faultlab.Preempted
 			return append(without(r, heard("q", 2, 3)), faultlab.Record{Kind: faultlab.Fault, Event: faultlab.LeaveFault, Nodes: []int{0}})
 		}, true, "never heard the last 2 reliable messages of node.0/1"},
+		{"a newcomer that is sent nothing", func(r []faultlab.Record) []faultlab.Record {
+			return newcomer(r, r[where(r, faultlab.Emit, "r", 2)].At-1)
+		}, true, "node.1/2 never heard the last 2 reliable messages of node.0/1"},
+		{"a newcomer that comes when all has been sent", func(r []faultlab.Record) []faultlab.Record {
+			return newcomer(r, r[where(r, faultlab.Finishing, "", 0)].At-1)
+		}, true, ""},
 		{"ready without the newest value", func(r []faultlab.Record) []faultlab.Record {
 			end := r[where(r, faultlab.Finishing, "", 0)].At
 			return slices.Insert(r, where(r, faultlab.Finishing, "", 0),
