@@ -328,14 +328,24 @@ func (p *process) ended(err error) int {
 		fmt.Fprintln(p.stderr, err)
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
-		text := o.Error
-		if o.Node != p.node.ID() { // that node says it all
-			text, _, _ = strings.Cut(text, "\n")
-		}
-		fmt.Fprintln(p.stderr, strings.TrimRight(text, "\n"))
+		fmt.Fprintln(p.stderr, p.lastWords(err, o))
 	}
 	_ = p.client.Outcome(o)
 	return code
+}
+
+// lastWords is what a node writes of its failure. Where another node has failed, the log
+// has its error already: that node, or else the launcher of this one, writes it.
+func (p *process) lastWords(err error, o control.Outcome) string {
+	_, remote := errors.AsType[*task.RemoteError](err)
+	switch {
+	case o.Node == p.node.ID():
+		return strings.TrimRight(o.Error, "\n")
+	case remote && p.node.env.ControlFD != 0:
+		return fmt.Sprintf("%s: ended, because node %d failed", p.node.name(), o.Node)
+	}
+	head, _, _ := strings.Cut(o.Error, "\n")
+	return head
 }
 
 // cause is the node that an error of node own comes from.

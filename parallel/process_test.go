@@ -84,7 +84,7 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		{
 			fmt.Errorf("run: %w\nits stack", &task.RemoteError{Node: 2, Reason: "out of luck"}),
 			control.Outcome{Kind: control.Failure, Node: 2, Over: true, Error: "run: " + (&task.RemoteError{Node: 2, Reason: "out of luck"}).Error() + "\nits stack"},
-			ExitFailure, "run: " + (&task.RemoteError{Node: 2, Reason: "out of luck"}).Error() + "\n",
+			ExitFailure, "node.7: ended, because node 2 failed\n",
 		},
 	} {
 		p := launch(t, control.Env{NodeID: 7})
@@ -97,6 +97,15 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		if p.stderr.String() != c.stderr {
 			t.Errorf("%v: it writes %q, want %q", c.err, p.stderr.String(), c.stderr)
 		}
+	}
+}
+
+// Without a launcher nothing else writes the error of another node.
+func TestLastWordsWithoutALauncherHaveTheReason(t *testing.T) {
+	err := fmt.Errorf("run: %w\nits stack", &task.RemoteError{Node: 2, Reason: "out of luck"})
+	p := &process{node: newNode(control.Env{NodeID: 7}, nil, slog.New(slog.DiscardHandler))}
+	if got := p.lastWords(err, control.Outcome{Node: 2, Error: err.Error()}); got != "run: node 2 failed: out of luck" {
+		t.Errorf("it writes %q", got)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestL12FirstNodeComesBackToTheNATSServer(t *testing.T) {
 func TestL11FailureOverNATSIsTheNodes(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--mq-type", "nats", "--", "0=fail")
 	j.expect(t, j.Run(), 1)
-	if log := j.log.String(); !strings.Contains(log, "ditask: node 0 failed: exit code 1, as it says above\n") || strings.Count(log, "] node.0: step 1: main.play: out of luck\n") != 1 {
+	if log := j.log.String(); !strings.Contains(log, "ditask: node 0 failed: exit code 1") || strings.Count(log, "] node.0: step 1: main.play: out of luck\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -203,13 +203,13 @@ func complete(t *testing.T, m map[string]*dto.MetricFamily) {
 
 // TestHealthzSaysWhoIsNotThere has a node that fails at once and waits for its
 // restart.
-func TestHealthzSaysWhoIsNotThere(t *testing.T) {
+func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--metrics-port", "127.0.0.1:0", "--auto-recover", "--", "0=lead", "1=fail")
 	url := j.startWatched(t)
 	deadline := time.After(30 * time.Second)
 	for {
 		status, body, _ := scrape(t, strings.TrimSuffix(url, "metrics")+"healthz")
-		if status == http.StatusServiceUnavailable && regexp.MustCompile(`(?m)^node 1 is (back-off|starting), after [1-3] restarts$`).MatchString(body) {
+		if status == http.StatusServiceUnavailable && regexp.MustCompile(`(?m)^node 1 (has failed and will be restarted|is starting), after [1-3] restarts?$`).MatchString(body) {
 			break
 		}
 		select {

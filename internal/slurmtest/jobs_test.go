@@ -399,7 +399,7 @@ func TestL8PortsThatSlurmHasReserved(t *testing.T) {
 func TestL13FailureEndsTheStep(t *testing.T) {
 	j := newJob(t)
 	out, code := j.srun("-N 4 -n 4", "--package "+j.path("program")+" --dir "+j.runs, "--", "2=fail")
-	if code != 1 || !strings.Contains(out, "node 2 failed: exit code 1, as it says above") || !strings.Contains(out, "node 0 failed because of node 2") {
+	if code != 1 || !strings.Contains(out, "node 2 failed: exit code 1") || !strings.Contains(out, "node 0 failed because of node 2") {
 		t.Errorf("exit code %d, or the first failure is not named:\n%s", code, out)
 	}
 	if got := j.saved(4); got != "- - - -" {
@@ -412,7 +412,7 @@ func TestL13FailureEndsTheStep(t *testing.T) {
 func TestL12TheLastFailureEndsTheStep(t *testing.T) {
 	j := newJob(t)
 	out, code := j.srun("-K0 -N 3 -n 3", "--auto-recover --max-retries 1 --package "+j.path("program")+" --dir "+j.runs, "--", "2=fail")
-	if code != 1 || strings.Count(out, "; restart 1 of 1") != 1 || !strings.Contains(out, "node 2, attempt 1, failed: exit code 1, as it says above") ||
+	if code != 1 || strings.Count(out, "; restart 1 of 1") != 1 || !strings.Contains(out, "node 2, attempt 1, failed: exit code 1") ||
 		!strings.Contains(out, "node 0 failed because of node 2") || !strings.Contains(out, "node 1 failed because of node 2") {
 		t.Errorf("exit code %d, or it is not said what has happened:\n%s", code, out)
 	}

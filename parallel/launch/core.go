@@ -263,8 +263,8 @@ func (c *core) lost(i int, e exit, said string) []action {
 	return []action{{do: lose, node: i, note: e.reason(said)}}
 }
 
-// reason describes an exit to the other nodes: as a signal or an exit code, and the
-// first line of what was said of it.
+// reason describes an exit to the other nodes: as a signal or an exit code, and said, if
+// the launcher has a reason of its own. The log has the node's reason once, without them.
 func (e exit) reason(said string) string {
 	how := fmt.Sprintf("exit code %d", e.code)
 	if e.signal != 0 {
@@ -318,7 +318,11 @@ func (c *core) preempted(now time.Time) []action {
 
 func (c *core) failed(now time.Time, i int, e exit) []action {
 	f := c.failure(i, e)
-	return append(c.lost(i, e, f.Error), c.afterFailure(now, i, e, f)...)
+	reason := ""
+	if f.ours { // the signal alone does not tell why
+		reason = f.Error
+	}
+	return append(c.lost(i, e, reason), c.afterFailure(now, i, e, f)...)
 }
 
 // failure describes the failure of a node.
@@ -328,13 +332,16 @@ func (c *core) failure(i int, e exit) Failure {
 	if e.code == 0 && e.outcome == nil && e.err == nil {
 		f.Error = c.unreported(e)
 	}
+	if f.Cause != f.Node { // the log has the reason from that node, if it is one of this launcher
+		f.told = f.told || slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.id == f.Cause })
+	}
 	switch {
 	case e.signal != syscall.SIGKILL:
 	case n.mute:
-		f.Error, f.ours = fmt.Sprintf("did not answer for %v and was killed", c.silence), true
+		f.Error, f.ours, f.told = fmt.Sprintf("did not answer for %v and was killed", c.silence), true, false
 	case n.killed:
 		// Only if nothing else went wrong is it worth a word.
-		f.Error, f.ours, f.late = "did not end in time and was killed", true, true
+		f.Error, f.ours, f.late, f.told = "did not end in time and was killed", true, true, false
 	}
 	return f
 }
@@ -347,7 +354,7 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 		return c.retired(i)
 	}
 	if c.finished && (f.ours || c.blamesSuccess(f)) {
-		return append(c.retired(i), action{do: say, note: f.Headline() + "; the job had succeeded before"})
+		return append(c.retired(i), action{do: say, note: f.line("; the job had succeeded before")})
 	}
 	over := e.outcome != nil && e.outcome.Over
 	if c.recover && c.phase == running && n.attempt < c.maxRetries && !over {
@@ -356,14 +363,17 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 		n.attempt++
 		return []action{
 			{do: restart, node: i},
-			{do: say, note: fmt.Sprintf("%s; restart %d of %d in %v", f.Headline(), n.attempt, c.maxRetries, delay)},
+			{do: say, note: f.line(fmt.Sprintf("; restart %d of %d in %v", n.attempt, c.maxRetries, delay))},
 		}
 	}
 	c.failures = append(c.failures, f)
 	last := c.recover && c.shared && c.phase == running && !over
 	var out []action
-	if c.phase < stopping {
-		out = c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.ending()+"; the job ends")
+	switch {
+	case c.phase < stopping:
+		out = c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.line("; the job ends"))
+	case f.Cause == f.Node && !f.late: // killAll has named those that were killed late
+		out = []action{{do: say, note: f.line("")}}
 	}
 	if last { // the others wait for the node, and would for ever
 		n.state, n.startAt, n.farewell = pending, now, f.Headline()

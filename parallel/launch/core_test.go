@@ -152,7 +152,7 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 	// It was stopped, and now finds node 0 gone, which has succeeded.
 	actions := s.c.exited(s.now, 1, said(control.Failure, 1, 0, "node.0: lost"))
 	s.expect("exit of 1", actions, "retire1")
-	if note := noted(actions); note != "node 1 failed because of node 0: exit code 1: node.0: lost; the job had succeeded before" {
+	if note := noted(actions); note != "node 1 failed because of node 0: exit code 1; the job had succeeded before" {
 		t.Error(note)
 	}
 	s.wait(10*time.Second, "kill2")
@@ -547,8 +547,8 @@ func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
 		{killedBy(syscall.SIGKILL), "1: killed by signal: killed"},
 		{killedBy(syscall.SIGSEGV), "1: killed by signal: segmentation fault"},
 		{exit{code: 3}, "1: exit code 3"},
-		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3: no memory"},
-		{exit{spoke: true}, "1: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3"},
+		{exit{spoke: true}, "1: exit code 0"},
 		{exit{code: 75}, "1: exit code 75"}, // without a report it has not drained
 		{exit{code: 1, err: errors.New("cannot start")}, ""},
 		{said(control.Preempted, 75, 1, ""), ""},
@@ -578,24 +578,75 @@ func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
 	}
 }
 
-func TestReportSaysTheFirstFailureOnce(t *testing.T) {
+func TestFailureHasItsReasonOnce(t *testing.T) {
+	outcome := &control.Outcome{Kind: control.Failure, Node: 2, Error: "no memory\nstack"}
 	for _, c := range []struct {
 		f    Failure
 		want string
 	}{
-		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"}, "node 2 (learner) failed: exit code 1: no memory\nstack\n"},
-		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: &control.Outcome{Kind: control.Failure, Node: 2, Error: "no memory\nstack"}, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}), "node 2 failed: exit code 1, as it says above\n"},
-		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, "node 2, attempt 3, failed: killed; its last lines:\n    a\n    b\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 4}, "node 2 failed: exit code 4\n"},
+		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"}, "node 2 (learner) failed: exit code 1: no memory; the job ends\nstack"},
+		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: outcome, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}), "node 2 failed: exit code 1; the job ends"},
+		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, "node 2, attempt 3, failed: killed; the job ends"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 4}, "node 2 failed: exit code 4; the job ends"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, ours: true, Error: "did not answer"}, "node 2: did not answer; the job ends"},
+	} {
+		if got := c.f.line("; the job ends"); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestReportIsOneLineWithTheExitCode(t *testing.T) {
+	one, two := []NodeResult{{ID: 2}}, []NodeResult{{ID: 2}, {ID: 3}}
+	for _, c := range []struct {
+		f     Failure
+		nodes []NodeResult
+		want  string
+	}{
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\n", Lines: []string{"a"}}, two, "the job failed because of node 2: exit code 1\n"},
+		{Failure{Node: 2, Cause: 9, ExitCode: 1, Error: "node 9 failed: no memory"}, two, "the job failed because of node 9: exit code 1\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, two, "the job failed because of node 2: exit code 137; the last lines of node 2:\n    a\n    b\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, one, "the job failed because of node 2: exit code 137\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 0, Error: "the program did not call parallel.Main"}, one, "the job failed because of node 2: exit code 1\n"},
 	} {
 		var b strings.Builder
-		if err := (Result{First: &c.f}).Report(&b); err != nil || b.String() != c.want {
+		if err := (Result{Kind: control.Failure, First: &c.f, Nodes: c.nodes}).Report(&b); err != nil || b.String() != c.want {
 			t.Errorf("got %q, want %q", b.String(), c.want)
 		}
 	}
 	var b strings.Builder
 	if err := (Result{}).Report(&b); err != nil || b.Len() > 0 {
 		t.Errorf("of a success: %q", b.String())
+	}
+}
+
+// The reason of one failure is in the notes once, whichever of its consequences comes
+// before it, and that of another launcher's node as well.
+func TestRulesSayEachFailureOnce(t *testing.T) {
+	s := newScript(t, 3, false, false)
+	s.wait(0, "start0 start1 start2")
+	var notes []string
+	for _, e := range []struct {
+		node int
+		exit exit
+	}{
+		{2, said(control.Failure, 1, 1, "node.2: node 1 failed: no memory")},
+		{1, said(control.Failure, 3, 1, "no memory")},
+		{0, said(control.Failure, 1, 1, "node.0: node 1 failed: no memory")},
+	} {
+		if note := noted(s.c.exited(s.now, e.node, e.exit)); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	want := []string{"node 2 failed because of node 1: exit code 1; the job ends", "node 1 failed: exit code 3: no memory"}
+	if !slices.Equal(notes, want) {
+		t.Errorf("got %q, want %q", notes, want)
+	}
+	s = newScript(t, 2, false, false)
+	s.wait(0, "start0 start1")
+	away := "node 1 failed because of node 9: exit code 1: node.1: node 9 failed: no memory; the job ends"
+	if note := noted(s.c.exited(s.now, 1, said(control.Failure, 1, 9, "node.1: node 9 failed: no memory"))); note != away {
+		t.Errorf("of another launcher: %q", note)
 	}
 }
 

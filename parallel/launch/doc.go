@@ -6,7 +6,7 @@
 //	plan, err := placement.New(placement.Flags{Job: "j1", Workers: 4, RunDir: dir}, placement.Site{})
 //	l, err := launch.New(launch.Config{Plan: plan, Command: []string{"./hello"}, Stdout: os.Stdout, Stderr: os.Stderr})
 //	result, err := l.Run(ctx)                       // err: could not start
-//	result.Report(os.Stderr)                        // whose the first failure was
+//	result.Report(os.Stderr)                        // which node ended the job, and the exit code
 //	os.Exit(result.ExitCode())
 //
 // # Life of a job

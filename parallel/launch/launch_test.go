@@ -141,7 +141,7 @@ func TestL11FirstFailureIsReportedWithItsCode(t *testing.T) {
 	r := j.run(t)
 	expect(t, r, control.Failure, 3)
 	var report strings.Builder
-	if err := r.Report(&report); err != nil || report.String() != "node 2 failed: exit code 3: out of luck\n" {
+	if err := r.Report(&report); err != nil || report.String() != "the job failed because of node 2: exit code 3\n" {
 		t.Errorf("report %q", report.String())
 	}
 	if n := strings.Count(j.err.String()+report.String(), "out of luck"); n != 1 {

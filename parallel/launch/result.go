@@ -42,9 +42,9 @@ type Failure struct {
 	Error    string   // what the node said of it; may be empty
 	Lines    []string // the last lines that it wrote
 
-	ours    bool // the launcher has killed the node: the exit code says nothing
-	late    bool // the same, at the end of the job
-	written bool // the node has written the error itself
+	ours bool // the launcher has killed the node: the exit code says nothing
+	late bool // the same, at the end of the job
+	told bool // the log has the error already
 }
 
 func newFailure(n coreNode, e exit) Failure {
@@ -59,7 +59,7 @@ func newFailure(n coreNode, e exit) Failure {
 		f.Cause, f.Error = e.outcome.Node, e.outcome.Error
 	}
 	head, _, _ := strings.Cut(f.Error, "\n")
-	f.written = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
+	f.told = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
 	f.Lines = f.Lines[max(len(f.Lines)-reportLines, 0):]
 	return f
 }
@@ -99,13 +99,19 @@ func (r Result) restarts() string {
 	return "restarts: " + strings.Join(out, ", ")
 }
 
-// Report writes to w whose the first failure was, if there was one: what the
-// node said of it, or else its last lines.
+// Report writes to w one line that closes the log of a job that failed: which node's
+// failure ended the job, and the exit code. The log has that failure, with its reason, at
+// the place where it happened. If the node gave no reason, its last lines follow, unless
+// it was the only node: the log ends with them then.
 func (r Result) Report(w io.Writer) error {
 	if r.First == nil {
 		return nil
 	}
-	_, err := io.WriteString(w, r.First.text())
+	text := fmt.Sprintf("the job failed because of node %d: exit code %d", r.First.Cause, r.ExitCode())
+	if f := r.First; f.Error == "" && len(f.Lines) > 0 && len(r.Nodes) > 1 {
+		text += fmt.Sprintf("; the last lines of node %d:\n    %s", f.Node, strings.Join(f.Lines, "\n    "))
+	}
+	_, err := io.WriteString(w, text+"\n")
 	return err
 }
 
@@ -138,26 +144,17 @@ func (f Failure) how() string {
 	return fmt.Sprintf("%s: exit code %d", s, f.ExitCode)
 }
 
-// ending is how, in words that stand alone.
-func (f Failure) ending() string {
-	if f.ours {
-		return f.Headline()
+// line is the failure as the log has it, once, followed by what becomes of the job. The
+// reason is left out where the log has it already. A stack and the like stand below.
+func (f Failure) line(then string) string {
+	if f.told {
+		return f.how() + then
 	}
-	return f.how()
-}
-
-// text is the whole report. What the node has written itself, just above in
-// the log, is not written again.
-func (f Failure) text() string {
-	switch {
-	case f.written:
-		return f.how() + ", as it says above\n"
-	case f.Error != "":
-		return f.how() + ": " + strings.TrimSuffix(f.Error, "\n") + "\n"
-	case len(f.Lines) == 0:
-		return f.how() + "\n"
+	text := f.Headline() + then
+	if _, rest, ok := strings.Cut(strings.TrimRight(f.Error, "\n"), "\n"); ok {
+		text += "\n" + rest
 	}
-	return f.how() + "; its last lines:\n    " + strings.Join(f.Lines, "\n    ") + "\n"
+	return text
 }
 
 // nodesText names nodes: "node 3", "nodes 1, 2".

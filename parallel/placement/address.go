@@ -56,9 +56,10 @@ func validHost(s string) bool {
 	return s != "" && !strings.ContainsAny(s, "/@[], \t\r\n\x00")
 }
 
-// checkHost reports whether s is a host alone, without a scheme and a port. form shows
-// how to write a host and its port instead, as two values.
-func checkHost(s, form string) error {
+// CheckHost reports whether s is the name or the address of a host alone, without a scheme
+// and a port. form is a format for a host and a port: the error shows by it how to write
+// them as two values.
+func CheckHost(s, form string) error {
 	if validHost(bareHost(s)) {
 		return nil
 	}

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,20 +29,21 @@ func (p *planner) listenBus() {
 	}
 }
 
-// serveNATS decides where the launcher of the first node runs the server.
+// serveNATS decides where the launcher of the first node runs the server. All launchers
+// compute the same URL: where the hosts are known it has the name of that launcher's
+// host, as --address is one of the host of this launcher alone.
 func (p *planner) serveNATS() {
 	if m := p.site.Meet; m != nil && m.Elsewhere != "" {
 		p.faultf("--mq-type nats: %s: the host of the first node, whose launcher runs the server, is not known: give --nats-url, or another distribution", m.Elsewhere)
 		return
 	}
-	first := slices.MinFunc(p.plan.Nodes, func(a, b Node) int { return a.ID - b.ID })
-	host, port := p.flags.Address, 0
-	if host == "" {
-		host = "127.0.0.1"
-		if p.site.several() && first.Host != "" {
-			host = "0.0.0.0"
+	i := 0
+	for k, n := range p.plan.Nodes {
+		if n.ID < p.plan.Nodes[i].ID {
+			i = k
 		}
 	}
+	first, port := p.plan.Nodes[i], 0
 	if list := words(p.flags.Ports); len(list) > 0 {
 		n, err := strconv.Atoi(list[0])
 		if err != nil || n < 1 || n > 65535 {
@@ -54,14 +54,10 @@ func (p *planner) serveNATS() {
 	} else if p.site.several() {
 		port = p.site.Port
 	}
-	a, err := ParseAddress("tcp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(port)))
-	if err != nil {
-		p.faultf("--address %q: %w", host, err)
-		return
-	}
+	a := Address{Scheme: "tcp", Host: p.host(i), Port: port}
 	p.plan.BusRank, p.plan.BusListen = first.Rank, a.String()
 	switch {
-	case a.Wildcard() && p.site.several() && first.Host != "":
+	case p.site.several() && first.Host != "":
 		a.Host = first.Host
 	case a.Wildcard():
 		a = a.Loopback()

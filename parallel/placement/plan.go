@@ -221,7 +221,7 @@ func (p *planner) defaults() {
 // checkHosts checks the addresses to listen on, which have no port.
 func (p *planner) checkHosts() {
 	if a := p.flags.Address; a != "" {
-		if err := checkHost(a, "--address %s --ports %d"); err != nil {
+		if err := CheckHost(a, "--address %s --ports %d"); err != nil {
 			p.faultf("--address %q: %w", a, err)
 		}
 	}
@@ -232,7 +232,7 @@ func (p *planner) checkHosts() {
 		if t.Address == "" {
 			continue
 		}
-		if err := checkHost(t.Address, "address %s, ports %d"); err != nil {
+		if err := CheckHost(t.Address, "address %s, ports %d"); err != nil {
 			p.faultf("platform spec: tasks[%d].address %q: %w", i, t.Address, err)
 		}
 	}

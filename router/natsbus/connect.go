@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,9 +38,12 @@ func CheckURL(list string) error {
 		u, err := url.Parse(strings.TrimSpace(part))
 		switch {
 		case err != nil: // the error holds the URL, and so perhaps a password
-			return fmt.Errorf("%s: not a URL: want nats://host:port", Public(part))
+			return fmt.Errorf("%s: not a URL: want nats://host:port or tls://host:port", Public(part))
 		case u.Scheme != "nats" && u.Scheme != "tls", u.Hostname() == "", u.Path != "" && u.Path != "/":
 			return fmt.Errorf("%s: want nats://host:port or tls://host:port", Public(part))
+		}
+		if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+			return fmt.Errorf("%s: port %s: want a number from 1 to 65535", Public(part), u.Port())
 		}
 	}
 	return nil

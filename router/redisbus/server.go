@@ -26,12 +26,12 @@ const (
 
 // options are go-redis's options for cfg, without the dialer.
 func options(cfg Config) (*redis.Options, error) {
-	opt, err := redis.ParseURL(cfg.URL)
-	if err != nil {
-		return nil, fmt.Errorf("want redis://user:password@host:port/database, or rediss:// for TLS: %w", withoutURL(err))
+	if err := checkURL(cfg.URL); err != nil {
+		return nil, fmt.Errorf("%s: %w", Public(cfg.URL), err)
 	}
-	if opt.Network != "tcp" {
-		return nil, errors.New("want redis://user:password@host:port/database, or rediss:// for TLS")
+	opt, err := redis.ParseURL(cfg.URL)
+	if err != nil { // an option after the question mark
+		return nil, fmt.Errorf("%s: %s", Public(cfg.URL), strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	if cfg.TLS != nil {
 		if opt.TLSConfig == nil {
@@ -54,13 +54,26 @@ func options(cfg Config) (*redis.Options, error) {
 	return opt, nil
 }
 
-// withoutURL takes what may be a part of the password out of an error of package
-// url.
-func withoutURL(err error) error {
-	if _, ok := errors.AsType[*url.Error](err); ok {
-		return errors.New("this is no URL (in a password, characters such as / @ : # % are written as %2F and so on)")
+// checkURL reports what is wrong with a URL but for its options. The error has no part
+// of it that may be a part of the password.
+func checkURL(s string) error {
+	const form = "want redis://user:password@host:port/database, or rediss:// for TLS"
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return errors.New("not a URL: " + form + " (in a password, characters such as / @ : # % are written as %2F and so on)")
+	case u.Scheme != "redis" && u.Scheme != "rediss", u.Opaque != "":
+		return errors.New(form)
 	}
-	return err
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		return fmt.Errorf("port %s: want a number from 1 to 65535", u.Port())
+	}
+	if db := strings.Trim(u.Path, "/"); db != "" {
+		if _, err := strconv.ParseUint(db, 10, 31); err != nil {
+			return fmt.Errorf("database %q: want a number", db)
+		}
+	}
+	return nil
 }
 
 // dialer connects to the server until ctx ends. It never fails: go-redis prints
@@ -197,9 +210,15 @@ func CheckURL(url string) error {
 
 // Public is the URL of a server without what is secret in it, to be shown.
 func Public(url string) string {
-	scheme, rest, _ := strings.Cut(url, "://")
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		scheme, rest = "", url
+	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		rest = rest[at+1:]
+	}
+	if !ok {
+		return rest
 	}
 	return scheme + "://" + rest
 }

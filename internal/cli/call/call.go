@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -110,18 +111,28 @@ func (c *Call) Exit(err error) int {
 	return ExitFailure
 }
 
-// Warn writes a line of the launcher, in the format of the job's log.
+// Warn writes a warning of the launcher, as a [Line].
 func (c *Call) Warn(format, text string) {
-	_, _ = c.Stderr.Write(Line(format, "WARN", text)) // nobody is left to tell
+	_, _ = c.Stderr.Write(Line(format, "WARN", text)) // there is no other place to report to
 }
 
-// Line is a line of the launcher, in the format of the job's log.
-func Line(format, level, text string) []byte {
+// Note writes what the user may want to know, as a [Line].
+func (c *Call) Note(format, text string, attrs ...slog.Attr) {
+	_, _ = c.Stderr.Write(Line(format, "INFO", text, attrs...)) // there is no other place to report to
+}
+
+// Line is a line of the launcher, in the format of the job's log: text or json. With json
+// it also has attrs, for programs that read it; text has to stand without them.
+func Line(format, level, text string, attrs ...slog.Attr) []byte {
 	line := []byte("ditask: " + text)
 	if format == "json" {
-		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": level, "msg": text})
+		fields := map[string]any{"time": time.Now(), "level": level, "msg": text}
+		for _, a := range attrs {
+			fields[a.Key] = a.Value.Any()
+		}
+		b, err := json.Marshal(fields)
 		if err != nil {
-			return nil // texts and times have a form in JSON
+			return nil // texts, numbers and times have a form in JSON
 		}
 		line = b
 	}

@@ -109,7 +109,7 @@ func RedisServer(ctx *urfave.Context) string {
 	if carrier != placement.CarrierRedis {
 		return ""
 	}
-	return "redis://" + net.JoinHostPort(ctx.String("redis-host"), strconv.Itoa(ctx.Int("redis-port")))
+	return "redis://" + net.JoinHostPort(strings.Trim(ctx.String("redis-host"), "[]"), strconv.Itoa(ctx.Int("redis-port")))
 }
 
 // Idle returns a fault for each flag that was given and has no effect, because the flag

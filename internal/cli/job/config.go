@@ -40,22 +40,9 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 		}
 		f.NATSURL = natsbus.Public(u)
 	}
-	if u := flags.RedisServer(ctx); u != "" {
-		if err := redisbus.CheckURL(u); err != nil {
-			name := "--redis-url"
-			if ctx.String("redis-url") == "" {
-				name = "--redis-host " + strconv.Quote(ctx.String("redis-host"))
-			}
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
-		f.RedisURL = redisbus.Public(u)
-	}
-	if p := ctx.Int("redis-port"); p < 1 || p > 65535 {
-		faults = append(faults, fmt.Errorf("--redis-port %d: want a number from 1 to 65535", p))
-	}
-	if ctx.String("redis-host") == "" {
-		faults = append(faults, errors.New("--redis-host is empty: give the name or the address of a host"))
-	}
+	redisURL, redisFaults := redisOf(ctx)
+	f.RedisURL = redisURL
+	faults = append(faults, redisFaults...)
 	faults = append(faults, flags.Idle(ctx)...)
 	if f.Workers < 1 {
 		faults = append(faults, fmt.Errorf("--parallel-workers %d: want at least 1", f.Workers))
@@ -75,6 +62,27 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 		f.Hostname = name
 	}
 	return f, errors.Join(faults...)
+}
+
+// redisOf is the URL of the Redis server that the flags name, without what is secret in it.
+func redisOf(ctx *urfave.Context) (shown string, faults []error) {
+	port, host := ctx.Int("redis-port"), ctx.String("redis-host")
+	if port < 1 || port > 65535 {
+		faults = append(faults, fmt.Errorf("--redis-port %d: want a number from 1 to 65535", port))
+	}
+	if host == "" {
+		faults = append(faults, errors.New("--redis-host is empty: give the name or the address of a host"))
+	} else if err := placement.CheckHost(host, "--redis-host %s --redis-port %d"); err != nil {
+		faults = append(faults, fmt.Errorf("--redis-host %q: %w", host, err))
+	}
+	u := flags.RedisServer(ctx)
+	if u == "" {
+		return "", faults
+	}
+	if err := redisbus.CheckURL(u); err != nil && len(faults) == 0 {
+		faults = append(faults, fmt.Errorf("--redis-url: %w", err))
+	}
+	return redisbus.Public(u), faults
 }
 
 // sameHost is the site of launchers that something else starts on one host: how

@@ -2,9 +2,9 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -67,32 +67,21 @@ func serveMetrics(l net.Listener, w watched, stderr io.Writer, format string) (s
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // until it is closed
-	sayMetrics(stderr, format, "http://"+l.Addr().String()+"/metrics")
+	url := "http://" + l.Addr().String() + "/metrics"
+	_, _ = stderr.Write(call.Line(format, "INFO", "metrics at "+url, slog.String("url", url))) // there is no other place to report to
 	return func() {
 		_ = server.Close()
 		serving.Wait()
 	}
 }
 
-// sayMetrics writes one line, in the format of the log.
-func sayMetrics(w io.Writer, format, url string) {
-	line := "ditask: metrics at " + url
-	if format == "json" {
-		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "INFO", "msg": "metrics at " + url, "url": url})
-		if err == nil {
-			line = string(b)
-		}
-	}
-	_, _ = fmt.Fprintln(w, line) // nobody is left to tell
-}
-
-// healthz is 200 while every node runs or has ended well, and 503 with the others'
-// names otherwise.
+// healthz is 200 while every node runs or has ended well, and 503 with a line for each of
+// the others otherwise.
 func healthz(w http.ResponseWriter, states []launch.State) {
 	var out strings.Builder
 	for _, s := range states {
-		if s.Phase != launch.Running && s.Phase != launch.Ended {
-			fmt.Fprintf(&out, "node %d is %s, after %d restarts\n", s.ID, s.Phase, s.Restarts)
+		if text := unhealthy(s.Phase); text != "" {
+			fmt.Fprintf(&out, "node %d %s%s\n", s.ID, text, afterRestarts(s.Restarts))
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -102,4 +91,32 @@ func healthz(w http.ResponseWriter, states []launch.State) {
 		return
 	}
 	_, _ = io.WriteString(w, "ok\n") // the caller has gone
+}
+
+// unhealthy is what /healthz says of a node in a phase, after its name; empty: all is well.
+func unhealthy(p launch.Phase) string {
+	switch p {
+	case launch.Running, launch.Ended:
+		return ""
+	case launch.Waiting:
+		return "waits for its first start"
+	case launch.Starting:
+		return "is starting"
+	case launch.Backoff:
+		return "has failed and will be restarted"
+	case launch.Failed:
+		return "has failed"
+	}
+	return "is " + string(p)
+}
+
+// afterRestarts is the number of restarts of a node, at the end of a sentence.
+func afterRestarts(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", after 1 restart"
+	}
+	return fmt.Sprintf(", after %d restarts", n)
 }

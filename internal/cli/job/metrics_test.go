@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,8 +51,10 @@ func TestHealthz(t *testing.T) {
 	}{
 		{nil, 200, "ok\n"},
 		{states(launch.Running, launch.Ended), 200, "ok\n"},
-		{states(launch.Running, launch.Backoff, launch.Starting), 503, "node 1 is back-off, after 2 restarts\nnode 2 is starting, after 4 restarts\n"},
-		{states(launch.Waiting), 503, "node 0 is waiting, after 0 restarts\n"},
+		{states(launch.Running, launch.Backoff, launch.Starting), 503, "node 1 has failed and will be restarted, after 2 restarts\nnode 2 is starting, after 4 restarts\n"},
+		{states(launch.Waiting), 503, "node 0 waits for its first start\n"},
+		{states(launch.Failed, launch.Failed), 503, "node 0 has failed\nnode 1 has failed, after 2 restarts\n"},
+		{[]launch.State{{ID: 4, Phase: launch.Failed, Restarts: 1}}, 503, "node 4 has failed, after 1 restart\n"},
 	} {
 		w := httptest.NewRecorder()
 		healthz(w, c.states)
@@ -115,12 +118,17 @@ func TestNoMetricsWithoutAnAddress(t *testing.T) {
 	}
 }
 
-func TestLinesAboutMetricsInJSON(t *testing.T) {
+func TestNotesInJSONHaveTheirAttributes(t *testing.T) {
 	var said strings.Builder
-	sayMetrics(&said, "json", "u")
+	(&call.Call{Stderr: &said}).Note("json", "metrics at u", slog.String("url", "u"))
 	var line map[string]any
 	if err := json.Unmarshal([]byte(said.String()), &line); err != nil || line["msg"] != "metrics at u" || line["url"] != "u" || line["level"] != "INFO" || line["time"] == nil {
 		t.Errorf("%s, %v", said.String(), err)
+	}
+	said.Reset()
+	(&call.Call{Stderr: &said}).Note("text", "metrics at u", slog.String("url", "u"))
+	if said.String() != "ditask: metrics at u\n" {
+		t.Errorf("as text: %q", said.String())
 	}
 }
 
@@ -132,8 +140,8 @@ func TestReportIsWrittenOnce(t *testing.T) {
 		code                 int
 	}{
 		{launch.Result{Kind: control.Success}, "text", "", "", 0},
-		{failed, "text", "", "ditask: node 2 failed: exit code 4: out of luck\n", 4},
-		{failed, "text", "do this", "ditask: do this\nditask: node 2 failed: exit code 4: out of luck\n", 4},
+		{failed, "text", "", "ditask: the job failed because of node 2: exit code 4\n", 4},
+		{failed, "text", "do this", "ditask: do this\nditask: the job failed because of node 2: exit code 4\n", 4},
 	} {
 		var stderr strings.Builder
 		err := command{&call.Call{Stderr: &stderr}}.report(c.r, c.format, func(launch.Result) string { return c.advice })
@@ -145,7 +153,7 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	var stderr strings.Builder
 	_ = command{&call.Call{Stderr: &stderr}}.report(failed, "json", func(launch.Result) string { return "" })
 	var line map[string]any
-	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil || line["level"] != "ERROR" || line["msg"] != "node 2 failed: exit code 4: out of luck" ||
+	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil || line["level"] != "ERROR" || line["msg"] != "the job failed because of node 2: exit code 4" ||
 		line["node"] != 2.0 || line["code"] != 4.0 {
 		t.Errorf("%s, %v", stderr.String(), err)
 	}

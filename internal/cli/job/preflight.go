@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -45,14 +46,23 @@ func preflight(ctx context.Context, cfg launch.Config, note func(string)) error 
 	return reach(ctx, cfg.Plan.Job, cfg.Env, note)
 }
 
-// writable makes a folder and a file in it, which it removes.
+// writable reports whether dir, or else the nearest folder above it that exists, takes a
+// new file. It leaves nothing there: the node or the launcher that writes to a folder makes
+// it, so a program that writes nothing has no empty folder of its run.
 func writable(dir string) error {
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		var f *os.File
-		if f, err = os.CreateTemp(dir, ".ditask-*"); err == nil {
-			return errors.Join(f.Close(), os.Remove(f.Name()))
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
 		}
+		dir = filepath.Dir(dir)
+	}
+	f, err := os.CreateTemp(dir, ".ditask-*")
+	if err == nil {
+		return errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err

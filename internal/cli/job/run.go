@@ -13,9 +13,9 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -203,7 +203,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	return c.report(result, cfg.Env.LogFormat, advice)
 }
 
-// report says at the end whose the first failure was.
+// report writes the line that closes the log of a job that failed.
 func (c command) report(r launch.Result, format string, advice func(launch.Result) string) error {
 	if text := advice(r); text != "" {
 		c.Warn(format, text)
@@ -212,14 +212,9 @@ func (c command) report(r launch.Result, format string, advice func(launch.Resul
 	if err := r.Report(&text); err != nil {
 		return err
 	}
-	if s := strings.TrimSpace(text.String()); s != "" && format == "json" {
-		line, err := json.Marshal(map[string]any{"time": time.Now(), "level": "ERROR", "msg": s, "node": r.First.Node, "code": r.ExitCode()})
-		if err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintf(c.Stderr, "%s\n", line) // nobody is left to tell
-	} else if s != "" {
-		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", s)
+	if s := strings.TrimSpace(text.String()); s != "" {
+		line := call.Line(format, "ERROR", s, slog.Int("node", r.First.Cause), slog.Int("code", r.ExitCode()))
+		_, _ = c.Stderr.Write(line) // there is no other place to report to
 	}
 	return call.ExitError(r.ExitCode())
 }

@@ -1,8 +1,7 @@
 package job
 
 import (
-	"encoding/json"
-	"fmt"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -58,20 +57,11 @@ func clearFolder(ctx *urfave.Context, a assignment) error {
 	return rundir.Clear(a.cfg.Env.Dir)
 }
 
-// sayResumed writes which run is resumed, if the user did not say.
+// sayResumed writes which run is resumed, unless the user has named it.
 func (c command) sayResumed(ctx *urfave.Context, a assignment) {
-	if !a.cfg.Env.Resume || ctx.Path("dir") != "" || !a.at.first() {
-		return
+	if dir := a.cfg.Env.Dir; a.cfg.Env.Resume && ctx.Path("dir") == "" && a.at.first() {
+		c.Note(a.cfg.Env.LogFormat, "resuming the newest run, "+dir, slog.String("dir", dir))
 	}
-	line := "ditask: resume the newest run, " + a.cfg.Env.Dir
-	if a.cfg.Env.LogFormat == "json" {
-		b, err := json.Marshal(map[string]any{"time": time.Now(), "level": "INFO", "msg": "resume the newest run", "dir": a.cfg.Env.Dir})
-		if err != nil {
-			return // texts and times have a form in JSON
-		}
-		line = string(b)
-	}
-	_, _ = fmt.Fprintln(c.Stderr, line) // a closed stderr is no reason to stop
 }
 
 // programName is what --package is called in the folder of its runs.
