@@ -130,6 +130,15 @@ func (e *engine) preempt(err *PreemptError) bool {
 	return e.decide(Outcome{Kind: Preempted, Node: e.id, Reason: err.Reason}, err, err, 0)
 }
 
+// waitForAll puts the run under [WaitForAll]. Listeners run before the run's start has
+// returned, so this node may have finished already.
+func (e *engine) waitForAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waitAll = e.bus != nil
+	e.partly = e.waitAll && e.outcome.Kind == Success && e.outcome.Node == e.id
+}
+
 // awaitAll waits until the other nodes are done, if this one is and is to wait for them.
 // It ends as well with whatever replaces the outcome, and with ctx.
 func (e *engine) awaitAll(ctx context.Context) {

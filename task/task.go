@@ -238,14 +238,14 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 	}
 	t.max = int64(cfg.max)
 	t.build()
+	if cfg.all {
+		t.en.waitForAll()
+	}
 	if t.en.state.Load() == fresh || t.en.state.Load() == closed {
 		if err := t.Start(ctx); err != nil {
 			return err
 		}
 	}
-	t.en.mu.Lock()
-	t.en.waitAll = cfg.all && t.en.bus != nil
-	t.en.mu.Unlock()
 	tell := cfg.all || len(t.ms) > 0
 	defer t.exit(ctx, tell)
 	t.loop(ctx)

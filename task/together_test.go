@@ -85,6 +85,36 @@ func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
 	})
 }
 
+// A node waits for the others if it finishes before its run has begun, as a listener may
+// while the node starts.
+func TestWaitForAllOfANodeThatFinishesBeforeItsFirstStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ev := NewEvent[int]("ev")
+		var heard, steps atomic.Int32
+		outcomes, errs := together(t, newFakeJob(3), 3, func(id int, tk *Task[empty]) []RunOption {
+			ev.On(tk, func(context.Context, int) error { heard.Add(1); return nil })
+			tk.Use(Step(func(ctx context.Context, _ *empty) error {
+				<-time.After(time.Second)
+				steps.Add(1)
+				return ev.Emit(ctx, tk, 1, OnlyRemote())
+			}))
+			if id > 0 {
+				tk.Finish("early")
+			}
+			return []RunOption{MaxSteps(3), WaitForAll()}
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+		if steps.Load() != 3 || heard.Load() != 6 {
+			t.Errorf("%d steps and %d events heard, want 3 and 6", steps.Load(), heard.Load())
+		}
+		if want := (Outcome{Success, 1, "early"}); outcomes[1] != want {
+			t.Errorf("outcome %+v, want %+v", outcomes[1], want)
+		}
+	})
+}
+
 // What another node does ends the wait of a node that is done.
 func TestWaitForAllEndsWithTheJob(t *testing.T) {
 	broken := errors.New("broken")
