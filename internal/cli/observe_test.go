@@ -201,7 +201,7 @@ func complete(t *testing.T, m map[string]*dto.MetricFamily) {
 	}
 }
 
-// TestHealthzSaysWhoIsNotThere has a node that fails at once and waits for its
+// TestHealthzNamesTheNodesThatDoNotRun has a node that fails at once and waits for its
 // restart.
 func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--metrics-port", "127.0.0.1:0", "--auto-recover", "--", "0=lead", "1=fail")

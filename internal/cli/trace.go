@@ -23,7 +23,7 @@ import (
 	"github.com/ditask/ditask/parallel/trace"
 )
 
-// pictured is how many messages a picture has if nobody says else.
+// pictured is how many messages a picture has by default.
 const pictured = 400
 
 // traceCommand has the commands for what --trace has recorded.
@@ -31,14 +31,14 @@ func (c command) traceCommand() *urfave.Command {
 	filter := []urfave.Flag{
 		&urfave.StringFlag{Name: "event", Usage: "only events whose name matches `GLOB`"},
 		&urfave.IntSliceFlag{Name: "node", Usage: "only what node `N` sends or receives; may be given more than once"},
-		&urfave.DurationFlag{Name: "since", Usage: "only from so long after the beginning on, such as 1.5s"},
-		&urfave.DurationFlag{Name: "until", Usage: "only up to so long after the beginning"},
+		&urfave.DurationFlag{Name: "since", Usage: "only messages from this time after the beginning, such as 1.5s"},
+		&urfave.DurationFlag{Name: "until", DefaultText: "the end", Usage: "only messages up to this time after the beginning"},
 	}
 	const where = "FOLDER or FILES"
 	cmds := []*urfave.Command{
-		{Name: "show", Usage: "print who sent what to whom when", ArgsUsage: where, Flags: filter, Action: c.traceShow},
+		{Name: "show", Usage: "print the recorded messages: time, sender, receiver and event", ArgsUsage: where, Flags: filter, Action: c.traceShow},
 		{
-			Name: "svg", Usage: "draw who sent what to whom when, as a picture for a browser", ArgsUsage: where, Action: c.traceSVG,
+			Name: "svg", Usage: "draw the recorded messages as a picture for a browser", ArgsUsage: where, Action: c.traceSVG,
 			Flags: slices.Concat(filter, []urfave.Flag{
 				&urfave.PathFlag{Name: "out", Aliases: []string{"o"}, Usage: "`FILE` to write (default: standard output)"},
 				&urfave.IntFlag{Name: "limit", Value: pictured, Usage: "number of messages to draw, the first ones"},

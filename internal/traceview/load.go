@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -77,6 +78,9 @@ func Files(args []string) ([]string, error) {
 	var files []string
 	for _, a := range args {
 		info, err := os.Stat(a)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: no such file or folder: give the folder of --trace, or files of it", a)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -182,7 +182,7 @@ func (c *core) tick(now time.Time) []action {
 	switch c.phase {
 	case finishing:
 		out = append(out, c.stop(now, syscall.SIGTERM, c.grace,
-			fmt.Sprintf("%s still running %v after the first success: told to end", c.aliveIDs(), c.grace))...)
+			fmt.Sprintf("%s still running %v after the first success: SIGTERM", c.aliveIDs(), c.grace))...)
 	case stopping:
 		out = append(out, c.killAll(fmt.Sprintf("%s did not end in time: killed", c.aliveIDs()))...)
 	}

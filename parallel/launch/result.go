@@ -174,7 +174,7 @@ func signalName(sig syscall.Signal) string {
 	case syscall.SIGINT:
 		return "interrupted"
 	case syscall.SIGTERM:
-		return "told to end"
+		return "SIGTERM"
 	default:
 		return sig.String()
 	}

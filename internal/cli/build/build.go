@@ -282,6 +282,8 @@ func firstFault(out string) string {
 		case text == "" || strings.HasPrefix(text, "finding ") || strings.HasPrefix(text, "downloading "):
 		case fault == "" && strings.HasPrefix(text, "go.mod file not found"):
 			return "it is in no module: give a folder below a go.mod, or a built program"
+		case fault == "" && strings.Contains(text, " is not in std ("):
+			return "no folder, program or package has this name"
 		case fault == "":
 			fault = text
 		case !indented:

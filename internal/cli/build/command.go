@@ -19,7 +19,7 @@ import (
 // Command is the command that only builds.
 func Command(of *call.Call) *urfave.Command {
 	action := func(ctx *urfave.Context) error { return toFile(of, ctx) }
-	return &urfave.Command{Name: "build", Usage: "build the program that a job would run into a file", Action: action, Flags: []urfave.Flag{
+	return &urfave.Command{Name: "build", Usage: "build the program of a job into a file", Action: action, Flags: []urfave.Flag{
 		flags.Text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
 		flags.Text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
 		&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},

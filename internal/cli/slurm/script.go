@@ -31,7 +31,7 @@ func scriptFlags() []urfave.Flag {
 		flags.Text(groupSlurm, "gres", "", "`RESOURCES` on each host, such as gpu:2"),
 		flags.Text(groupSlurm, "array", "", "`NUMBERS` of an array of such jobs, such as 1-4"),
 		flags.Text(groupSlurm, "job-name", "", "`NAME` of the job (default: that of the package)"),
-		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue", Usage: "let a job that was told to end, or whose host has failed, wait in the queue again; it resumes by itself"},
+		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue", Usage: "queue a job again that was preempted, or whose host has failed; it resumes by itself"},
 		flags.Text(groupSlurm, "signal", "", "`SIGNAL` that tells the nodes to save and end, and how many seconds before the time is up (default: USR1@60 with --time)"),
 		&urfave.PathFlag{Category: groupSlurm, Name: "slurm-logs", Value: "logs", Usage: "`FOLDER` for the output of the job"},
 		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch", Usage: "`OPTION` of sbatch besides, such as --sbatch=--exclusive; may be given several times"},
@@ -214,7 +214,7 @@ func (b *batch) text() string {
 	}
 	line("set -euo pipefail")
 	if !b.ownToken {
-		line("\n# What the tasks of this job, and nobody else, know; srun hands it on to them.")
+		line("\n# The secret of this job's tasks; srun passes it on to them.")
 		line(`export DITASK_TOKEN="${DITASK_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"`)
 	}
 	line("\n# What the job writes: its own folder, in which it finds its checkpoints when it goes on.")
@@ -239,7 +239,7 @@ func (b *batch) text() string {
 	}
 	b.steps(line, strings.Join(append([]string{"srun", "--export=ALL"}, b.srun...), " ")+" \\\n  "+command)
 	if b.requeue {
-		line("\n# 75: the nodes were told to end, and have saved. The job waits for its next turn, and resumes. Slurm")
+		line("\n# 75: the nodes were preempted, and have saved. The job waits for its next turn, and resumes. Slurm")
 		line("# ends this script then; if it ended by itself meanwhile, the job would be over.")
 		line(`if [ "$code" = 75 ] && scontrol requeue "$SLURM_JOB_ID"; then sleep 60; fi`)
 	}
