@@ -21,6 +21,7 @@ type bus struct {
 	below   func() // closes what the router runs on
 	once    sync.Once
 	drained atomic.Bool
+	ended   atomic.Bool // the task has closed or abandoned it
 }
 
 func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) (task.Channel, error) {
@@ -115,6 +116,7 @@ func (b *bus) Unsent() []task.Unsent {
 func (b *bus) Abandon() error { return b.end(b.r.Abandon) }
 
 func (b *bus) end(leave func() error) error {
+	b.ended.Store(true)
 	err := leave()
 	if b.rec != nil {
 		b.rec.done()

@@ -31,6 +31,31 @@ func TestANodeThatReturnsBeforeItJoinedFails(t *testing.T) {
 	})
 }
 
+// A function that returns nil while its task is neither run nor closed is a failure.
+func TestANodeThatReturnsBeforeItsTaskHasEndedFails(t *testing.T) {
+	for name, end := range map[string]func(context.Context, *task.Task[struct{}]) error{
+		"neither run nor closed": func(context.Context, *task.Task[struct{}]) error { return nil },
+		"closed":                 func(ctx context.Context, tk *task.Task[struct{}]) error { return tk.Close(ctx) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var started *task.Task[struct{}] // of node 1
+			err := parallel.Run(t.Context(), parallel.Config{Nodes: 3}, func(ctx context.Context, n *parallel.Node) error {
+				tk := task.New[struct{}](n)
+				if err := tk.Start(ctx); err != nil || n.ID() != 1 {
+					return errors.Join(err, tk.Close(ctx))
+				}
+				started = tk
+				return end(ctx, tk)
+			})
+			_ = started.Close(t.Context()) // its runners must not outlive the bubble
+			failed := err != nil && strings.Contains(err.Error(), "node.1: returned before its task had ended")
+			if failed != (name != "closed") {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
 // A node that was told to end before it joined has been preempted.
 func TestANodeThatWasToldToEndBeforeItJoinedIsPreempted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
