@@ -28,5 +28,5 @@ func writeRun(ctx context.Context, node *parallel.Node) error {
 		}
 		return nil
 	}))
-	return t.Run(ctx, task.MaxSteps(1))
+	return t.Run(ctx, task.MaxSteps(1), task.WaitForAll())
 }
