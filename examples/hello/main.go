@@ -24,7 +24,7 @@ func greet(ctx context.Context, node *parallel.Node) error {
 	t.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 		return Greeting.Emit(ctx, t, fmt.Sprintf("hello from node %d", node.ID()), task.OnlyRemote())
 	}))
-	// All nodes do the same, so the job ends when all are done. What was emitted before
-	// the end is heard before the end.
+	// All nodes do the same, so the job ends when all are done. Events emitted before the
+	// end are received before the end.
 	return t.Run(ctx, task.MaxSteps(1), task.WaitForAll())
 }
