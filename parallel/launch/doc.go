@@ -54,8 +54,8 @@
 // that. The watcher, a process beside the launcher (Config.Watcher), kills after 3.5 s
 // what is left of the process groups of the nodes, whatever that does: programs that
 // have not reached parallel.Main, that are stopped or ignore signals, and their
-// children. What has left its group is not found, nor is a process that was started in
-// the very moment before the launcher was killed, as the watcher has not heard of it.
+// children. A process that was started in the moment before the launcher was killed is
+// found by its environment, on Linux only. What has left its group is not found.
 //
 // # Processors
 //

@@ -78,7 +78,7 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := startProc(spec{command: []string{path, "last words"}, watcher: &watcher{pipe: w}}, log, func(control.Message) {})
+	p, err := startProc(spec{command: []string{path, "last words"}, env: control.Env{Incarnation: 7}, watcher: &watcher{pipe: w}}, log, func(control.Message) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	}
 	_ = w.Close()
 	pid := p.cmd.Process.Pid
-	if b, err := io.ReadAll(r); err != nil || string(b) != fmt.Sprintf("start %d\nend %d\n", pid, pid) {
+	if b, err := io.ReadAll(r); err != nil || string(b) != fmt.Sprintf("begin 7\nstart %d\nend %d\n", pid, pid) {
 		t.Errorf("the watcher hears %q, %v", b, err)
 	}
 	_ = r.Close()

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -337,16 +338,20 @@ func TestL13KilledLauncherLeavesNothing(t *testing.T) {
 func TestWatchKillsWhatIsLeft(t *testing.T) {
 	w := leak.Check(t)
 	addr := filepath.Join(w.Dir, "s")
+	begun := fmt.Sprint(time.Now().UnixNano())
 	for _, c := range []struct {
-		lines string // PID stands for a process
+		lines string // PID stands for a process, BEGUN for its incarnation
 		kills bool
 	}{
 		{"start PID\nsocket unix://" + addr + "\n", true},
+		{"begin 77\nstart 99999999\nend 99999999\nbegin BEGUN\nsocket unix://" + addr + "\n", runtime.GOOS == "linux"}, // it was killed before it could write the pid
+		{"begin BEGUN\nstart PID\nend PID\n", false},
+		{"begin 1\n", false},
 		{"start PID\nend PID\n", false},
 		{"start PID\ndone \n", false},
 	} {
 		cmd := exec.Command("sleep", "1000")
-		cmd.Env, cmd.SysProcAttr = w.Environ(), &syscall.SysProcAttr{Setpgid: true}
+		cmd.Env, cmd.SysProcAttr = append(w.Environ(), "DITASK_INCARNATION="+begun), &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -358,16 +363,14 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 		_ = l.Close()
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		launch.Watch(strings.NewReader(strings.ReplaceAll(c.lines, "PID", fmt.Sprint(cmd.Process.Pid))))
+		launch.Watch(strings.NewReader(strings.NewReplacer("PID", fmt.Sprint(cmd.Process.Pid), "BEGUN", begun).Replace(c.lines)))
 		if _, err := os.Stat(addr); os.IsNotExist(err) != c.kills {
 			t.Errorf("%q: the socket: %v", c.lines, err)
 		}
 		_ = os.Remove(addr)
 		_ = os.Mkdir(w.Dir, 0o700) // it goes with its last socket
-		if !c.kills {
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Errorf("%q: the process has gone: %v", c.lines, err)
-			}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !c.kills {
+			t.Errorf("%q: the process has gone: %v", c.lines, err)
 		}
 		if err, want := <-ended, map[bool]string{true: "signal: killed", false: "signal: terminated"}[c.kills]; err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", c.lines, err, want)

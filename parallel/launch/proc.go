@@ -70,6 +70,7 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 	}
 	p.cmd.Env = slices.Concat(control.Strip(s.environ), s.env.Encode())
 	p.cmd.SysProcAttr = sysProcAttr()
+	p.watcher.tell(watchBegin, s.env.Incarnation)
 	if err := p.cmd.Start(); err != nil {
 		p.closePipes()
 		return nil, err

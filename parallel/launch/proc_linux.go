@@ -1,8 +1,12 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,4 +31,22 @@ func reap(cmd *exec.Cmd, before func()) error {
 	}
 	before()
 	return cmd.Wait()
+}
+
+// leadersWith returns the pids of the processes that lead their process groups and have
+// the environment variable that is given as NAME=value, of those that this user may look
+// at.
+func leadersWith(variable string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is well-formed
+	for _, file := range files {
+		environ, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00")) {
+			continue // it may have ended
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))) // its name is digits
+		if group, err := unix.Getpgid(pid); err == nil && group == pid {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }

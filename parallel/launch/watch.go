@@ -33,6 +33,7 @@ func Watch(r io.Reader) {
 	if w.done {
 		return
 	}
+	w.find()
 	groups := w.left()
 	for deadline := time.Now().Add(watchGrace); len(groups) > 0 && time.Now().Before(deadline); groups = w.left() {
 		<-time.After(50 * time.Millisecond) // they are not our children: there is nothing to wait on
@@ -47,7 +48,8 @@ func Watch(r io.Reader) {
 
 // The lines that a launcher writes to its watcher.
 const (
-	watchStart  = "start"  // and the pid of a process that leads a group
+	watchBegin  = "begin"  // and the incarnation of a node that is about to be started
+	watchStart  = "start"  // and the pid of that process, which leads a group
 	watchEnd    = "end"    // and a pid: nothing of its group is left
 	watchSocket = "socket" // and the address of a node's socket
 	watchDone   = "done"   // the launcher has ended in order
@@ -55,6 +57,7 @@ const (
 
 // watched is what a watcher knows.
 type watched struct {
+	begun   string // incarnation of a node whose pid has not come yet; empty: none
 	groups  map[int]bool
 	sockets []string
 	done    bool
@@ -68,11 +71,25 @@ func (w *watched) hear(line string) {
 		w.done = true
 	case what == watchSocket:
 		w.sockets = append(w.sockets, rest)
+	case what == watchBegin:
+		w.begun = rest
 	case err != nil || pid <= 1: // the group 0 is our own, and 1 is everything
 	case what == watchStart:
-		w.groups[pid] = true
+		w.begun, w.groups[pid] = "", true
 	case what == watchEnd:
 		delete(w.groups, pid)
+	}
+}
+
+// find adds the process that the launcher was starting when it ended, of which it could
+// not write the pid any more. The pipe stays open until that process runs its program,
+// so it has its environment by now.
+func (w *watched) find() {
+	if w.begun == "" {
+		return
+	}
+	for _, pid := range leadersWith(control.VarIncarnation + "=" + w.begun) {
+		w.groups[pid] = true
 	}
 }
 
