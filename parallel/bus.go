@@ -131,7 +131,7 @@ func (b *bus) end(leave func() error) error {
 // peerGone gives up a peer whose process has ended.
 func (n *Node) peerGone(l control.Lost) {
 	if n.bus != nil {
-		n.bus.r.Gone(l.Node, l.Incarnation, l.Reason)
+		n.bus.r.Gone(router.Farewell{Node: l.Node, Incarnation: l.Incarnation, Reason: l.Reason})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
 )
 
@@ -219,7 +220,7 @@ func TestALostPeerIsFatalUnlessTheJobRecovers(t *testing.T) {
 		})
 		joined()
 		_ = nodes[1].Abandon() // nothing was sent
-		nodes[0].Gone(1, 5, "exit code 3")
+		nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		if got := <-fatal; got == recovering {
 			t.Errorf("recovering %v: fatal %v", recovering, got)
 		}

@@ -187,10 +187,21 @@ var (
 	ErrNotStarted = errors.New("the router has not started")
 	// ErrLost is wrapped by a PeerError for a peer that stayed away too long.
 	ErrLost = errors.New("lost")
+	// ErrFailed is wrapped by a PeerError for a peer that is lost and not started again,
+	// so that the job has failed. It wraps ErrLost, and has its text.
+	ErrFailed = error(failedError{})
 	// ErrReplaced is wrapped by a PeerError for a peer that came back as a new
 	// incarnation: what the old one had not acknowledged is gone with it.
 	ErrReplaced = errors.New("restarted")
 )
+
+type failedError struct{}
+
+// Error is that of [ErrLost].
+func (failedError) Error() string { return ErrLost.Error() }
+
+// Unwrap returns [ErrLost].
+func (failedError) Unwrap() error { return ErrLost }
 
 // PeerError says what was not delivered to one peer, and why.
 type PeerError struct {
