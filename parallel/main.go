@@ -10,12 +10,12 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ditask/ditask/parallel/connect"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
@@ -168,13 +168,13 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, c, err := newRouter(env, rec, log)
+	r, below, err := newRouter(env, rec, log)
 	if err != nil {
 		return nil, err
 	}
 	n := newNode(env, r, log)
 	n.bus.rec = rec
-	n.bus.below = c.close
+	n.bus.below = below
 	return n, nil
 }
 
@@ -212,36 +212,17 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// newRouter makes the router that env asks for, and what is to be closed after it.
-func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, *connector, error) {
-	token, err := env.Secret()
+// newRouter makes the router that env asks for, and what is to be called after it.
+func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, func(), error) {
+	if rec == nil {
+		return connect.Router(env, nil, log)
+	}
+	r, below, err := connect.Router(env, rec, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	topology, err := router.ParseTopology(env.Topology)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := newConnector(env, token, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := router.Config{
-		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
-		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Elastic: env.AutoRecover, Logger: log,
-	}
-	if rec != nil {
-		cfg.Tap = rec
-	}
-	r, err := router.New(cfg)
-	if err != nil {
-		c.close()
-		return nil, nil, err
-	}
-	if rec != nil {
-		r.Watch(rec.changed)
-	}
-	return r, c, nil
+	r.Watch(rec.changed)
+	return r, below, nil
 }
 
 // process is this process as a node.
@@ -435,21 +416,4 @@ func (p *process) hearLosses() (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-ended }
-}
-
-// version is the version of ditask that is built into this program.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	if info.Main.Path == "github.com/ditask/ditask" {
-		return info.Main.Version
-	}
-	for _, d := range info.Deps {
-		if d.Path == "github.com/ditask/ditask" {
-			return d.Version
-		}
-	}
-	return ""
 }

@@ -59,7 +59,8 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory router/mesh router/natsbus router/redisbus internal/certs payload parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel -> std task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
 parallel/rundir -> std
 parallel/trace -> std
 parallel/metrics -> std
