@@ -17,7 +17,7 @@ const goneWithin = time.Second
 // as it arrives within a second. The watchers hear of a peer that is Lost, with an
 // error that has the reason. A peer that has left in order, or was lost before, is not
 // lost again; but if f.Final is set, a loss is reported in any case, with an error that
-// wraps [ErrFailed], and a Start that waits for other nodes fails with that error. Gone
+// wraps a [FailedError], and a Start that waits for other nodes fails with that error. Gone
 // does not block. See [SayFarewell] for the nodes that the caller cannot tell itself.
 func (r *Router) Gone(f Farewell) {
 	r.mu.Lock()
@@ -31,7 +31,7 @@ func (r *Router) Gone(f Farewell) {
 func (r *Router) giveUp(f Farewell) {
 	err := fmt.Errorf("%w: %s", ErrLost, f.Reason)
 	if f.Final {
-		err = fmt.Errorf("%w: %s", ErrFailed, f.Reason)
+		err = &FailedError{f.Reason}
 	}
 	r.wg.Go(func() {
 		unlock := r.lockPeer(f.Node) // a handshake that it had begun is over

@@ -187,21 +187,22 @@ var (
 	ErrNotStarted = errors.New("the router has not started")
 	// ErrLost is wrapped by a PeerError for a peer that stayed away too long.
 	ErrLost = errors.New("lost")
-	// ErrFailed is wrapped by a PeerError for a peer that is lost and not started again,
-	// so that the job has failed. It wraps ErrLost, and has its text.
-	ErrFailed = error(failedError{})
 	// ErrReplaced is wrapped by a PeerError for a peer that came back as a new
 	// incarnation: what the old one had not acknowledged is gone with it.
 	ErrReplaced = errors.New("restarted")
 )
 
-type failedError struct{}
+// FailedError is wrapped by a PeerError for a peer that is lost and not started again, so
+// that the job has failed: see [Farewell]. It wraps ErrLost.
+type FailedError struct {
+	Reason string // that of the farewell
+}
 
-// Error is that of [ErrLost].
-func (failedError) Error() string { return ErrLost.Error() }
+// Error says that the peer is lost, and the reason.
+func (e *FailedError) Error() string { return fmt.Sprintf("%v: %s", ErrLost, e.Reason) }
 
 // Unwrap returns [ErrLost].
-func (failedError) Unwrap() error { return ErrLost }
+func (*FailedError) Unwrap() error { return ErrLost }
 
 // PeerError says what was not delivered to one peer, and why.
 type PeerError struct {

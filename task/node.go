@@ -237,7 +237,9 @@ const (
 type PeerChange struct {
 	Peer  Peer
 	Event PeerEvent
-	Err   error // why, for PeerLost and BusFailed; it names the peer
+	// Err is why, for PeerLost and BusFailed; it names the peer. A [RemoteError] of PeerLost
+	// is the failure of that peer, of which all nodes know.
+	Err error
 	// Fatal says that the job does not go on without this peer: the task fails,
 	// unless the job has succeeded already.
 	Fatal bool
