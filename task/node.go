@@ -46,6 +46,13 @@ type Claimer interface {
 	Claim() bool
 }
 
+// Exiter is what a Node may be besides: it takes the error of a Run that does not return,
+// as a step or a hook has ended its goroutine by runtime.Goexit.
+type Exiter interface {
+	// RunExited takes the error. If it reports false, the task logs the error.
+	RunExited(err error) bool
+}
+
 // Codec prepares the encoding of payload types.
 type Codec interface {
 	// Payload prepares the encoding of one type. It fails for a type that
