@@ -64,7 +64,11 @@ func (b *bus) Watch(fn func(task.PeerChange)) {
 		router.Joined: task.PeerJoined, router.Left: task.PeerLeft, router.Lost: task.PeerLost, router.Failed: task.BusFailed,
 	}
 	b.r.Watch(func(c router.Change) {
-		fn(task.PeerChange{Peer: task.Peer(c.Peer), Event: kinds[c.Kind], Err: c.Err, Fatal: c.Kind == router.Lost && !b.n.env.AutoRecover})
+		ch := task.PeerChange{Peer: task.Peer(c.Peer), Event: kinds[c.Kind], Err: c.Err, Fatal: c.Kind == router.Lost && !b.n.env.AutoRecover}
+		if failed, ok := errors.AsType[*router.FailedError](c.Err); ok && c.Kind == router.Lost {
+			ch.Err, ch.Fatal = &task.RemoteError{Node: c.Peer.ID, Reason: failed.Reason}, true
+		}
+		fn(ch)
 	})
 }
 
@@ -131,7 +135,7 @@ func (b *bus) end(leave func() error) error {
 // peerGone gives up a peer whose process has ended.
 func (n *Node) peerGone(l control.Lost) {
 	if n.bus != nil {
-		n.bus.r.Gone(l.Node, l.Incarnation, l.Reason)
+		n.bus.r.Gone(router.Farewell{Node: l.Node, Incarnation: l.Incarnation, Reason: l.Reason, Final: l.Final})
 	}
 }
 

@@ -206,22 +206,25 @@ func TestRecoveryFollowsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// A lost peer ends the task, unless the job recovers.
+// A lost peer ends the task, unless the job recovers; one that is not started again always
+// does, and all nodes know that.
 func TestALostPeerIsFatalUnlessTheJobRecovers(t *testing.T) {
-	for _, recovering := range []bool{false, true} {
+	for _, c := range []struct{ recovering, final bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		recovering := c.recovering
 		nodes, joined := pairOfRouters(t)
 		n := newNode(control.Env{Nodes: 2, AutoRecover: recovering}, nodes[0], slog.New(slog.DiscardHandler))
-		fatal := make(chan bool, 4) // more than there are changes
+		lost := make(chan task.PeerChange, 4) // more than there are changes
 		n.bus.Watch(func(c task.PeerChange) {
 			if c.Event == task.PeerLost {
-				fatal <- c.Fatal
+				lost <- c
 			}
 		})
 		joined()
 		_ = nodes[1].Abandon() // nothing was sent
-		nodes[0].Gone(1, 5, "exit code 3")
-		if got := <-fatal; got == recovering {
-			t.Errorf("recovering %v: fatal %v", recovering, got)
+		n.peerGone(control.Lost{Node: 1, Incarnation: 5, Reason: "exit code 3", Final: c.final})
+		got := <-lost
+		if got.Fatal != (!recovering || c.final) || failedElsewhere(got.Err) != c.final || !strings.HasSuffix(got.Err.Error(), "exit code 3") {
+			t.Errorf("%+v: fatal %v: %v", c, got.Fatal, got.Err)
 		}
 		_ = nodes[0].Close()
 	}

@@ -10,12 +10,11 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ditask/ditask/parallel/connect"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
@@ -45,9 +44,6 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		fmt.Fprintf(stderr, "ditask: bad environment: %v\n", err)
 		return ExitUsage
 	}
-	if env.Farewell != "" {
-		return sayFarewell(env, launched)
-	}
 	fn, err := pick(env.Main, fns)
 	if err != nil {
 		fmt.Fprintf(stderr, "ditask: %v\n", err)
@@ -68,49 +64,6 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 	return p.run(fn)
 }
 
-// sayFarewell tells the job that this node has failed for the last time.
-func sayFarewell(env control.Env, launched bool) int {
-	ctx, cancel := context.WithTimeout(context.Background(), farewellWithin)
-	defer cancel()
-	client, err := control.Open(env)
-	if err != nil {
-		return ExitUsage
-	}
-	defer func() { _ = client.Close() }() // it was told nothing
-	env.Retries, env.Trace = 0, ""        // its failure is everybody's
-	n, err := join(env, launched, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return ExitUsage
-	}
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-client.Gone():
-			control.RemoveSocket(env.Listen)
-			os.Exit(ExitFailure)
-		case <-ctx.Done():
-		}
-	})
-	err = call(ctx, n, func(ctx context.Context, n *Node) error {
-		t := task.New[struct{}](n)
-		t.Use(task.Step(func(context.Context, *struct{}) error {
-			t.Fail(errors.New(env.Farewell))
-			return nil
-		}))
-		return t.Run(ctx, task.MaxSteps(1))
-	})
-	said := ctx.Err() == nil && err != nil
-	cancel()
-	watch.Wait()
-	if !said {
-		return ExitFailure
-	}
-	return ExitSuccess
-}
-
-// farewellWithin is less than a launcher gives the other nodes after a failure.
-const farewellWithin = 8 * time.Second
-
 // Join makes the node that the environment describes, read through lookup, which
 // is os.LookupEnv in a program; without one, a lone node. It is for programs that
 // cannot leave their process to [Main]: they answer to signals themselves, and end
@@ -119,10 +72,6 @@ func Join(lookup func(string) (string, bool), log *slog.Logger) (*Node, error) {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
 		return nil, err
-	}
-	if env.Farewell != "" {
-		sayFarewell(env, launched)
-		return nil, fmt.Errorf("node.%d has failed for the last time, and has told the job so: it does not run again", env.NodeID)
 	}
 	return join(env, launched, log)
 }
@@ -168,13 +117,13 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, c, err := newRouter(env, rec, log)
+	r, below, err := newRouter(env, rec, log)
 	if err != nil {
 		return nil, err
 	}
 	n := newNode(env, r, log)
 	n.bus.rec = rec
-	n.bus.below = c.close
+	n.bus.below = below
 	return n, nil
 }
 
@@ -212,36 +161,17 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// newRouter makes the router that env asks for, and what is to be closed after it.
-func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, *connector, error) {
-	token, err := env.Secret()
+// newRouter makes the router that env asks for, and what is to be called after it.
+func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router, func(), error) {
+	if rec == nil {
+		return connect.Router(env, nil, log)
+	}
+	r, below, err := connect.Router(env, rec, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	topology, err := router.ParseTopology(env.Topology)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := newConnector(env, token, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := router.Config{
-		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
-		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Elastic: env.AutoRecover, Logger: log,
-	}
-	if rec != nil {
-		cfg.Tap = rec
-	}
-	r, err := router.New(cfg)
-	if err != nil {
-		c.close()
-		return nil, nil, err
-	}
-	if rec != nil {
-		r.Watch(rec.changed)
-	}
-	return r, c, nil
+	r.Watch(rec.changed)
+	return r, below, nil
 }
 
 // process is this process as a node.
@@ -319,8 +249,7 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 
 // ended says how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
-	_, told := errors.AsType[*task.RemoteError](err)
-	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: told || p.node.hasTold()}
+	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: failedElsewhere(err) || p.node.hasTold()}
 	code := ExitSuccess
 	switch {
 	case errors.Is(err, task.ErrPreempted):
@@ -337,15 +266,21 @@ func (p *process) ended(err error) int {
 // lastWords is what a node writes of its failure. Where another node has failed, the log
 // has its error already: that node, or else the launcher of this one, writes it.
 func (p *process) lastWords(err error, o control.Outcome) string {
-	_, remote := errors.AsType[*task.RemoteError](err)
 	switch {
 	case o.Node == p.node.ID():
 		return strings.TrimRight(o.Error, "\n")
-	case remote && p.node.env.ControlFD != 0:
+	case failedElsewhere(err) && p.node.env.ControlFD != 0:
 		return fmt.Sprintf("%s: ended, because node %d failed", p.node.name(), o.Node)
 	}
 	head, _, _ := strings.Cut(o.Error, "\n")
 	return head
+}
+
+// failedElsewhere reports whether an error is that of another node, and all nodes know it.
+func failedElsewhere(err error) bool {
+	_, remote := errors.AsType[*task.RemoteError](err)
+	_, lost := errors.AsType[*router.FailedError](err)
+	return remote || lost
 }
 
 // cause is the node that an error of node own comes from.
@@ -435,21 +370,4 @@ func (p *process) hearLosses() (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-ended }
-}
-
-// version is the version of ditask that is built into this program.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	if info.Main.Path == "github.com/ditask/ditask" {
-		return info.Main.Version
-	}
-	for _, d := range info.Deps {
-		if d.Path == "github.com/ditask/ditask" {
-			return d.Version
-		}
-	}
-	return ""
 }

@@ -30,6 +30,8 @@ type Node struct {
 	replay *replayer // instead of a bus, in a replay
 
 	claimed atomic.Bool // a task was made on it
+	called  atomic.Bool // call runs its function, and takes the error of a Run that does not return
+	exits   chan error  // 1: such errors; there is one task
 
 	runID string    // names the run in its folder, if the job's id does not
 	claim sync.Once // of the folder
@@ -44,7 +46,7 @@ type Node struct {
 
 // newNode makes a node of env; r is nil for a lone one.
 func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
-	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{})}
+	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{}), exits: make(chan error, 1)}
 	if r == nil && env.Replay == "" {
 		close(n.ready)
 		n.labels = append([]string{"standalone"}, env.Labels...)
@@ -129,6 +131,19 @@ func (n *Node) Barrier(ctx context.Context, name string) error {
 
 // Claim is called by task.New, and is true for the first task of the node only.
 func (n *Node) Claim() bool { return !n.claimed.Swap(true) }
+
+// RunExited is called by the node's task with the error of a Run that does not return.
+func (n *Node) RunExited(err error) bool {
+	if !n.called.Load() {
+		return false
+	}
+	select {
+	case n.exits <- err:
+		return true
+	default: // a hook has exited too, after a step
+		return false
+	}
+}
 
 // Observe is called by the node's task: fn says how it is doing.
 func (n *Node) Observe(fn func() task.Snapshot) {

@@ -95,9 +95,42 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Valu
 // errExited is the error of a function that neither returned nor panicked.
 var errExited = errors.New("the node's function ended its goroutine (runtime.Goexit, as FailNow of a test does): return an error instead")
 
+// exitWithin is how soon the function of a node ends if its goroutine has run the task
+// whose Run does not return.
+const exitWithin = time.Second
+
+// await returns the error of a node's function from done. Where its goroutine was ended in
+// Run, that is the error of Run, which names what has ended it. A function that goes on, as
+// Run was in another goroutine, may wait for it in vain: the log says why.
+func (n *Node) await(done <-chan error) error {
+	var err, exit error
+	select {
+	case err = <-done:
+		select {
+		case exit = <-n.exits:
+		default:
+			return err
+		}
+	case exit = <-n.exits:
+		late := time.NewTimer(exitWithin)
+		defer late.Stop()
+		select {
+		case err = <-done:
+		case <-late.C:
+			n.log.Error("run does not return", "err", exit)
+			return <-done
+		}
+	}
+	if errors.Is(err, errExited) {
+		return exit
+	}
+	return errors.Join(err, exit)
+}
+
 // call runs fn, in a goroutine that it may end, and leaves nothing of the node open.
 func call(ctx context.Context, n *Node, fn Func) error {
 	done := make(chan error, 1) // one result
+	n.called.Store(true)
 	go func() {
 		err := errExited
 		defer func() {
@@ -108,7 +141,7 @@ func call(ctx context.Context, n *Node, fn Func) error {
 		}()
 		err = n.returned(ctx, fn(ctx, n))
 	}()
-	err := <-done
+	err := n.await(done)
 	if n.bus != nil {
 		leave := n.bus.Close
 		if err != nil && !errors.Is(err, task.ErrPreempted) && n.bus.Recovers() {

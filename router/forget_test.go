@@ -45,12 +45,12 @@ func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() { failed <- r.Barrier(ctx, "b") }()
 		synctest.Wait()
-		r.Gone(1, 5, "exit code 3")
+		r.Gone(Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		if err := <-failed; err == nil || !strings.Contains(err.Error(), "exit code 3") {
 			t.Error(err)
 		}
 		_ = r.Close()
-		r.Gone(2, 5, "after Close")
+		r.Gone(Farewell{Node: 2, Incarnation: 5, Reason: "after Close"})
 		synctest.Wait()
 		if was, ok := r.was[2]; ok {
 			t.Errorf("after Close: %+v", was)

@@ -28,6 +28,7 @@ const (
 	frameLeave                          // flag 0: send no more messages, I leave; 1: no more messages come
 	frameDone                           // the sender has done its part of the job
 	frameListening                      // u64: the receiver's event is sent to it from the message after this number on
+	frameFarewell                       // JSON Farewell: the process of a node has ended
 	frameSequencedEnd
 )
 
@@ -116,7 +117,7 @@ func parseHeader(b []byte, chunkBytes int) (header, error) {
 		least, limit = 1, MaxHeaderBytes
 	case frameListen, frameReady, frameSeen, frameFin, frameLeave, frameDone:
 		limit = 0
-	case frameDeclare, frameMembers, frameBarrier, frameRelay, frameBye:
+	case frameDeclare, frameMembers, frameBarrier, frameRelay, frameFarewell, frameBye:
 	default:
 		return h, fmt.Errorf("%w: type %d", errBadFrame, b[4])
 	}

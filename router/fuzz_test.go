@@ -55,7 +55,7 @@ func FuzzMessages(f *testing.F) {
 	for _, text := range []string{
 		`{"protocol":1,"job":"j","node":1,"incarnation":"5","addrs":["mem://1"],"labels":["a"],"nonce":"AAEC","purpose":"relay","target":2,"ticket":"x","limits":{"window_messages":16384,"window_bytes":8388608,"chunk_bytes":262144}}`,
 		`{"hello":{"protocol":1},"proof":"AAEC"}`, `{"refuse":{"code":"token","reason":"no"}}`, `{"proof":"AAEC","known":true,"got":"7"}`,
-		`{"got":"18446744073709551615"}`, `[[[[[[[[[[[[[[[[`, `{"got":"-1"}`, `{"node":1e999}`,
+		`{"node":1,"incarnation":"5","purpose":"farewell","farewell":{"reason":"killed","final":true}}`, `{"got":"18446744073709551615"}`, `[[[[[[[[[[[[[[[[`, `{"got":"-1"}`, `{"node":1e999}`,
 	} {
 		f.Add([]byte(text))
 	}

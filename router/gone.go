@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -11,37 +12,55 @@ import (
 const goneWithin = time.Second
 
 // Gone gives a peer up because its process is known to have ended: so nothing waits
-// for Config.PeerTimeout. incarnation is that of the process, and older ones are gone
+// for Config.PeerTimeout. f.Incarnation is that of the process, and older ones are gone
 // with it; a newer one stays. What the peer had sent before is still delivered, as far
 // as it arrives within a second. The watchers hear of a peer that is Lost, with an
 // error that has the reason. A peer that has left in order, or was lost before, is not
-// lost again. Gone does not block.
-func (r *Router) Gone(id int, incarnation uint64, reason string) {
-	err := fmt.Errorf("%w: %s", ErrLost, reason)
+// lost again; but if f.Final is set, a loss is reported in any case, with an error that
+// wraps a [FailedError], and a Start that waits for other nodes fails with that error. Gone
+// does not block. See [SayFarewell] for the nodes that the caller cannot tell itself.
+func (r *Router) Gone(f Farewell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || id == r.cfg.Node {
-		return
+	if !r.closed && f.Node != r.cfg.Node {
+		r.giveUp(f)
+	}
+}
+
+// giveUp does what Gone says, by a goroutine. The mutex is held.
+func (r *Router) giveUp(f Farewell) {
+	err := fmt.Errorf("%w: %s", ErrLost, f.Reason)
+	if f.Final {
+		err = &FailedError{f.Reason}
 	}
 	r.wg.Go(func() {
-		unlock := r.lockPeer(id) // a handshake that it had begun is over
-		s := r.forget(id, incarnation, err)
+		unlock := r.lockPeer(f.Node) // a handshake that it had begun is over
+		s := r.forget(f.Node, f.Incarnation, err)
 		unlock()
-		if s == nil {
-			return
-		}
-		if l := s.current(); l != nil {
-			late := time.NewTimer(goneWithin)
-			defer late.Stop()
-			select {
-			case <-l.ended:
-			case <-late.C:
-			case <-r.ctx.Done():
+		if s != nil {
+			if l := s.current(); l != nil && !r.heardOut(l) {
 				return
 			}
+			r.lose(s, err)
 		}
-		r.lose(s, err)
+		if f.Final {
+			r.hasFailed(f, s == nil, err)
+		}
 	})
+}
+
+// heardOut waits until what a peer that is gone had sent has been read. It reports false
+// if this router is closed meanwhile.
+func (r *Router) heardOut(l *link) bool {
+	late := time.NewTimer(goneWithin)
+	defer late.Stop()
+	select {
+	case <-l.ended:
+	case <-late.C:
+	case <-r.ctx.Done():
+		return false
+	}
+	return true
 }
 
 // forget returns the session with a node in this incarnation, or in an older one. If
@@ -63,4 +82,24 @@ func (r *Router) forget(id int, incarnation uint64, err error) *session {
 		return nil
 	}
 	return s
+}
+
+// hasFailed reports a node that is not started again, unless it has left in order or a
+// newer incarnation of it is known: as a loss, if there was no session whose loss is
+// reported, and as the failure of a Start that waits.
+func (r *Router) hasFailed(f Farewell, unmet bool, err error) {
+	r.mu.Lock()
+	was, s := r.was[f.Node], r.peers[f.Node]
+	if s == nil && was.incarnation <= f.Incarnation && !errors.Is(was.err, errLeft) {
+		perr := &PeerError{Node: f.Node, Incarnation: f.Incarnation, Err: err}
+		if unmet {
+			r.changes = append(r.changes, Change{Kind: Lost, Peer: Peer{ID: f.Node, Incarnation: f.Incarnation}, Err: perr})
+		}
+		if !r.beenReady {
+			r.failed(perr)
+		}
+	}
+	r.mu.Unlock()
+	r.changed.broadcast()
+	r.tell()
 }

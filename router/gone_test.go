@@ -48,7 +48,7 @@ func TestR5AGonePeerIsLostAtOnce(t *testing.T) {
 					wire.Cut()
 				}
 				began := time.Now()
-				nodes[0].Gone(1, 5, "killed by signal: killed")
+				nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "killed by signal: killed"})
 				got := <-changes
 				after(t, began, c.within)
 				if got.Kind != router.Lost || !errors.Is(got.Err, router.ErrLost) || got.Err.Error() != "node.1: lost: killed by signal: killed" {
@@ -96,7 +96,7 @@ func TestR5AGonePeerIsHeardToItsEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		_ = nodes[1].Abandon() // it reports what was not acknowledged
-		nodes[0].Gone(1, 5, "exit code 3")
+		nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		synctest.Wait()
 		if len(changes) > 0 || heard > 0 {
 			t.Errorf("before it was heard: %d changes, %d messages", len(changes), heard)
@@ -126,7 +126,7 @@ func TestR5ASendToAGonePeerEnds(t *testing.T) {
 		synctest.Wait()
 		wire.Cut()
 		began := time.Now()
-		nodes[0].Gone(1, 5, "exit code 3")
+		nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		if err := <-blocked; err == nil || !strings.Contains(err.Error(), "node.1: lost: exit code 3: 16 messages not acknowledged") {
 			t.Error(err)
 		}
@@ -144,7 +144,7 @@ func TestR6ABarrierEndsWithAGonePeer(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() { failed <- nodes[0].Barrier(t.Context(), "b") }()
 		wire.Cut()
-		nodes[0].Gone(1, 5, "exit code 3")
+		nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		if err := <-failed; err == nil || !strings.Contains(err.Error(), "exit code 3") {
 			t.Error(err)
 		}
@@ -159,14 +159,14 @@ func TestGoneIsAboutAnIncarnation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			nodes, _ := two(t, memory.New(), incarnated)
 			changes := changesOf(nodes[0])
-			nodes[0].Gone(1, incarnation, "exit code 3")
-			nodes[0].Gone(0, 9, "itself")
+			nodes[0].Gone(router.Farewell{Node: 1, Incarnation: incarnation, Reason: "exit code 3"})
+			nodes[0].Gone(router.Farewell{Node: 0, Incarnation: 9, Reason: "itself"})
 			<-time.After(2 * time.Second)
 			if (len(changes) == 1) != lost {
 				t.Errorf("incarnation %d of 5: %d changes", incarnation, len(changes))
 			}
 			_, _ = nodes[0].Close(), nodes[1].Close()
-			nodes[0].Gone(1, 9, "after Close")
+			nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 9, Reason: "after Close"})
 		})
 	}
 }
@@ -179,7 +179,7 @@ func TestGoneAfterALeaveIsNoLoss(t *testing.T) {
 		if err := nodes[1].Close(); err != nil {
 			t.Error(err)
 		}
-		nodes[0].Gone(1, 5, "exit code 3")
+		nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		<-time.After(2 * time.Second)
 		if c := <-changes; c.Kind != router.Left || len(changes) > 0 {
 			t.Errorf("%+v, and %d more", c, len(changes))
@@ -210,7 +210,7 @@ func TestGoneBeforeItWasMet(t *testing.T) {
 		}
 		waits, met := start(0, 5)
 		synctest.Wait()
-		waits.Gone(1, 5, "exit code 3")
+		waits.Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		synctest.Wait()
 		dead, refused := start(1, 5)
 		if err := <-refused; err == nil || !strings.Contains(err.Error(), "exit code 3") {

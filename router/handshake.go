@@ -35,6 +35,7 @@ const (
 	RefuseDuplicate = "duplicate" // the two are connected, or about to be
 	RefuseRelay     = "relay"     // the hub cannot reach the target
 	RefuseClosed    = "closed"    // the node is closing
+	RefuseGone      = "gone"      // the process of the other node has ended, as its farewell says
 )
 
 // helloBytes bounds what is read from a stranger.
@@ -42,9 +43,10 @@ const helloBytes = 16 << 10
 
 // Purposes of a connection.
 const (
-	purposeJoin   = "join"   // a session between the two
-	purposeRelay  = "relay"  // connect me to Target through you
-	purposeAnswer = "answer" // this is what you asked for with Ticket
+	purposeJoin     = "join"     // a session between the two
+	purposeRelay    = "relay"    // connect me to Target through you
+	purposeAnswer   = "answer"   // this is what you asked for with Ticket
+	purposeFarewell = "farewell" // the process of the node has ended
 )
 
 // hello is what each side says of itself.
@@ -62,6 +64,8 @@ type hello struct {
 	Ticket      string   `json:"ticket,omitempty"`
 	Limits      limits   `json:"limits"`
 	Features    []string `json:"features,omitempty"` // what this side understands besides the protocol
+
+	Farewell *Farewell `json:"farewell,omitempty"` // the process of the node has ended, and another one says this hello
 }
 
 // limits are what both ends of a connection count by, and must have in common.
@@ -132,7 +136,7 @@ func (r *Router) hello(purpose string) hello {
 	_, _ = rand.Read(nonce) // never fails
 	h := hello{
 		Protocol: Protocol, Version: r.cfg.Version, Job: r.cfg.Job, Node: r.cfg.Node, Incarnation: r.cfg.Incarnation,
-		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(), Features: r.features,
+		Labels: r.labels, Nonce: nonce, Purpose: purpose, Limits: r.limits(), Features: r.features, Farewell: r.farewell,
 	}
 	if r.advertise != "" {
 		h.Addrs = []string{r.advertise}
@@ -236,7 +240,13 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	if err := r.acceptable(other); err != nil {
 		return hello{}, nil, &strangerError{&RefusedError{err.Code, err.Reason, addr}}
 	}
-	return other, r.prove("dial", both), nil
+	pr := r.prove("dial", both)
+	if other.Farewell != nil {
+		r.hearFarewell(other.Farewell.of(other), other.Node)
+		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseGone, "the farewell was heard"}})
+		return hello{}, nil, fmt.Errorf("node.%d: %w", other.Node, errHeard)
+	}
+	return other, pr, nil
 }
 
 // notHeard explains an answer that did not come, where that may be because only
@@ -444,9 +454,14 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 		return r.say(conn, &refusal{RefuseToken, "wrong token"})
 	}
 	r.strangers.leave(n)
+	if r.farewell != nil {
+		return r.say(conn, r.wasHeard(h, p))
+	}
 	switch h.Purpose {
 	case purposeJoin:
 		return r.answerJoin(conn, h, p)
+	case purposeFarewell:
+		return r.answerFarewell(conn, h)
 	case purposeRelay:
 		return r.relay(conn, h)
 	case purposeAnswer:

@@ -80,6 +80,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.leaves = slices.Contains(h.Features, featureLeave)
 	s.knowsDone = slices.Contains(h.Features, featureDone)
 	s.answers = slices.Contains(h.Features, featureListening)
+	s.hearsFarewells = slices.Contains(h.Features, featureFarewell)
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -124,6 +124,8 @@ func (s *session) receiveControl(h header, body []byte) error {
 		}
 	case frameRelay:
 		return r.receiveRelay(body)
+	case frameFarewell:
+		return s.receiveFarewell(body)
 	}
 	return nil
 }

@@ -28,6 +28,9 @@ type Router struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of this router
 
+	farewell *Farewell // what this router says, which is no node; nil: it is one
+	heardBy  *hearers  // of the farewell; nil without one
+
 	strangers strangers
 	labels    []string // set by Start
 	advertise string   // set by Start
@@ -53,6 +56,7 @@ type Router struct {
 	tickets   map[string]chan net.Conn
 	known     map[int]uint64    // incarnations of the nodes that others told of
 	reached   map[int]Member    // those that keepReaching calls
+	farewells map[int]uint64    // newest incarnation of a node whose farewell was heard, by node id
 	attached  map[string]int    // attach address -> node id that answered there
 	trouble   map[string]string // address -> why it cannot be reached
 	noted     map[string]int    // refusals by reason
@@ -92,8 +96,8 @@ func New(cfg Config) (*Router, error) {
 	r := &Router{
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
-		features: []string{featureHeader, featureLeave, featureDone, featureListening},
-		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
+		features: []string{featureHeader, featureLeave, featureDone, featureListening, featureFarewell},
+		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, farewells: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}

@@ -24,6 +24,8 @@ type session struct {
 	knowsDone bool // the peer understands frameDone
 	answers   bool // the peer answers frameListen with frameListening
 
+	hearsFarewells bool // the peer understands frameFarewell
+
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
 	link    *link     // nil while there is no connection

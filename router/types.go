@@ -192,6 +192,18 @@ var (
 	ErrReplaced = errors.New("restarted")
 )
 
+// FailedError is wrapped by a PeerError for a peer that is lost and not started again, so
+// that the job has failed: see [Farewell]. It wraps ErrLost.
+type FailedError struct {
+	Reason string // that of the farewell
+}
+
+// Error says that the peer is lost, and the reason.
+func (e *FailedError) Error() string { return fmt.Sprintf("%v: %s", ErrLost, e.Reason) }
+
+// Unwrap returns [ErrLost].
+func (*FailedError) Unwrap() error { return ErrLost }
+
 // PeerError says what was not delivered to one peer, and why.
 type PeerError struct {
 	Node        int

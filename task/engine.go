@@ -133,7 +133,7 @@ func (e *engine) peerChanged(c PeerChange) {
 		// Once the job has succeeded it does not fail for who is gone: what that one had
 		// not received is in the error of the bus's Close.
 		if c.Fatal && !e.succeeded() {
-			e.fail(c.Err)
+			e.failFor(c.Err)
 			return
 		}
 		e.log.Warn("node lost", "peer", c.Peer.ID, "err", c.Err)

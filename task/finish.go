@@ -115,6 +115,16 @@ func (e *engine) fail(err error) {
 	e.decide(Outcome{Kind: Failure, Node: e.id, Reason: err.Error()}, err, err, 0)
 }
 
+// failFor is fail for the loss of a peer. If that is the failure of a node of which all
+// nodes know, they are not told of it again.
+func (e *engine) failFor(err error) {
+	if remote, ok := errors.AsType[*RemoteError](err); ok {
+		e.decide(Outcome{Kind: Failure, Node: remote.Node, Reason: remote.Reason}, err, err, 0)
+		return
+	}
+	e.fail(err)
+}
+
 // failAlso is fail, but adds err to the error of a failure that came before.
 func (e *engine) failAlso(err error) {
 	e.fail(err)

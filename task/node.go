@@ -46,6 +46,13 @@ type Claimer interface {
 	Claim() bool
 }
 
+// Exiter is what a Node may be besides: it takes the error of a Run that does not return,
+// as a step or a hook has ended its goroutine by runtime.Goexit.
+type Exiter interface {
+	// RunExited takes the error. If it reports false, the task logs the error.
+	RunExited(err error) bool
+}
+
 // Codec prepares the encoding of payload types.
 type Codec interface {
 	// Payload prepares the encoding of one type. It fails for a type that
@@ -237,7 +244,9 @@ const (
 type PeerChange struct {
 	Peer  Peer
 	Event PeerEvent
-	Err   error // why, for PeerLost and BusFailed; it names the peer
+	// Err is why, for PeerLost and BusFailed; it names the peer. A [RemoteError] of PeerLost
+	// is the failure of that peer, of which all nodes know.
+	Err error
 	// Fatal says that the job does not go on without this peer: the task fails,
 	// unless the job has succeeded already.
 	Fatal bool

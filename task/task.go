@@ -260,13 +260,16 @@ func (t *Task[C]) finish(ctx context.Context, tell bool) error {
 }
 
 // exit finishes a Run whose goroutine a step or a hook has ended. The error has no
-// caller that it could be returned to.
+// caller that it could be returned to: the node takes it, or else the log.
 func (t *Task[C]) exit(ctx context.Context, tell bool) {
 	if !t.en.exits.Swap(false) {
 		return
 	}
 	defer t.exit(ctx, tell) // one of the remaining hooks may do the same
-	t.en.log.Error("run does not return", "node", t.en.id, "err", t.finish(ctx, tell))
+	err := t.finish(ctx, tell)
+	if x, ok := t.en.node.(Exiter); !ok || !x.RunExited(err) {
+		t.en.log.Error("run does not return", "node", t.en.id, "err", err)
+	}
 }
 
 func (t *Task[C]) build() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/job"
 	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/slurm"
+	"github.com/ditask/ditask/parallel/connect"
 	"github.com/ditask/ditask/parallel/launch"
 )
 
@@ -44,9 +46,12 @@ type command struct{ *call.Call }
 // exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
 	c := command{&call.Call{Stdout: stdout, Stderr: stderr}}
-	if slices.Equal(args, job.WatchArgs()) {
+	switch {
+	case slices.Equal(args, job.WatchArgs()):
 		launch.Watch(os.Stdin)
 		return call.ExitSuccess
+	case slices.Equal(args, job.FarewellArgs()):
+		return c.Exit(connect.Farewell(context.Background(), os.LookupEnv, os.Stdin))
 	}
 	if at := slices.Index(args, "--"); at >= 0 {
 		args, c.Args = args[:at], args[at+1:]

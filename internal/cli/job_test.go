@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/internal/leak"
 )
 
@@ -292,32 +291,6 @@ func BenchmarkReady(b *testing.B) {
 				if out, err := exec.Command(c.cmd[0], c.cmd[1:]...).CombinedOutput(); err != nil {
 					b.Fatalf("%v: %s", err, out)
 				}
-			}
-		})
-	}
-}
-
-// Two launchers on one job that recovers. A node of the second fails for the last
-// time, in words, without one, or before the others have met it: the nodes of the first
-// end with that, and are not started again.
-func TestL12TheLastFailureIsThatOfAllLaunchers(t *testing.T) {
-	for what, reason := range map[string]string{"fail": "out of luck", "die": "node 2, attempt 1, failed: killed", "early": "out of luck before it began"} {
-		t.Run(what, func(t *testing.T) {
-			port := freeport.Get(t, 2)
-			launcher := func(args ...string) *job {
-				args = append(args, "--job-id", "two", "--token", "0123456789abcdef0123456789abcdef", "--protocol", "tcp", "--auto-recover", "--peer-timeout", "5s", "--", "2="+what)
-				j := newJob(t, nodes, args...)
-				if err := j.Start(); err != nil {
-					t.Fatal(err)
-				}
-				return j
-			}
-			a := launcher("-n", "2", "--ports", fmt.Sprint(port))
-			b := launcher("-n", "1", "--node-ids", "2", "--attach-to", fmt.Sprint("tcp://127.0.0.1:", port), "--max-retries", "1")
-			b.expect(t, b.Wait(), map[string]int{"fail": 1, "die": 137, "early": 1}[what])
-			a.expect(t, a.Wait(), 1)
-			if log := a.log.String(); !strings.Contains(log, "failed because of node 2") || !strings.Contains(log, reason) || strings.Contains(log, "restart 1 of") {
-				t.Errorf("the first launcher says:\n%s", log)
 			}
 		})
 	}

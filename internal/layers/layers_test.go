@@ -59,7 +59,8 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory router/mesh router/natsbus router/redisbus internal/certs payload parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel -> std task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
 parallel/rundir -> std
 parallel/trace -> std
 parallel/metrics -> std
@@ -84,7 +85,7 @@ internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch
 internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags
 internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token parallel/control parallel/placement parallel/kube
 internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus
-internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
+internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
 internal/traceview -> std parallel/trace
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
@@ -126,8 +127,10 @@ middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware router/natsbus/embedded github.com/nats-io/nats-server
+parallel/connect | task payload policies envs middleware
 parallel/control parallel/metrics parallel/rundir parallel/trace parallel/placement parallel/slurm parallel/kube parallel/launch | task router payload policies envs middleware
-internal/cli ditask | task router payload policies envs middleware
+internal/cli ditask | task payload policies envs middleware
+internal/cli/job internal/cli/build internal/cli/slurm internal/cli/k8s internal/cli/flags internal/cli/screen internal/cli/token internal/cli/call | router
 `
 
 func TestImportsFollowTheArrows(t *testing.T) {

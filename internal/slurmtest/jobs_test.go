@@ -423,7 +423,7 @@ func TestL13KilledNodeEndsTheStep(t *testing.T) {
 	cmd := j.start(4, "-N 4 -n 4")
 	_ = syscall.Kill(j.pid(1), syscall.SIGKILL)
 	j.end(cmd, 137)
-	if out := j.out.String(); !strings.Contains(out, "node 1 failed: killed") || strings.Count(out, "node.1: lost: ") < 3 {
+	if out := j.out.String(); !strings.Contains(out, "node 1 failed: killed;") || strings.Count(out, "node 1 failed: killed by signal: killed") < 3 {
 		t.Errorf("the first failure is not named:\n%s", out)
 	}
 }

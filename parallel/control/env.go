@@ -32,7 +32,6 @@ const (
 	VarMain        = "DITASK_MAIN"
 	VarAutoRecover = "DITASK_AUTO_RECOVER"
 	VarRetries     = "DITASK_RETRIES"
-	VarFarewell    = "DITASK_FAREWELL"
 	VarResume      = "DITASK_RESUME"
 	VarContinue    = "DITASK_CONTINUE"
 	VarOverwrite   = "DITASK_OVERWRITE"
@@ -83,7 +82,6 @@ type Env struct {
 	Main        string        // name of the function to run; empty: the first
 	AutoRecover bool          // a node that crashes is started again
 	Retries     int           // how often this one still is
-	Farewell    string        // this node has failed for the last time, so: it tells the job, and does nothing else
 	Resume      bool          // the user asked to go on from the job's checkpoints, which must exist
 	Continue    bool          // the job may have run before: it goes on from its checkpoints if there are any
 	Overwrite   bool          // the run may replace the one in Dir; for a node without a launcher
@@ -143,7 +141,6 @@ func variables() []variable {
 		text(VarMain, func(e *Env) *string { return &e.Main }),
 		yes(VarAutoRecover, func(e *Env) *bool { return &e.AutoRecover }),
 		number(VarRetries, 0, false, func(e *Env) *int { return &e.Retries }),
-		text(VarFarewell, func(e *Env) *string { return &e.Farewell }),
 		yes(VarResume, func(e *Env) *bool { return &e.Resume }),
 		mark(VarContinue, func(e *Env) *bool { return &e.Continue }),
 		mark(VarOverwrite, func(e *Env) *bool { return &e.Overwrite }),

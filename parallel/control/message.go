@@ -48,12 +48,13 @@ type Message struct {
 	Lost     *Lost         `json:"lost,omitempty"`        // with TypeLost
 }
 
-// Lost tells a node that the process of another node of the same launcher has ended
-// without taking leave of the job.
+// Lost tells that the process of a node has ended without taking leave of the job: to the
+// other nodes of its launcher, and to the process that says the node's farewell.
 type Lost struct {
 	Node        int    `json:"node"`
 	Incarnation uint64 `json:"incarnation,string"` // of the process
 	Reason      string `json:"reason"`             // such as "killed by signal: killed"
+	Final       bool   `json:"final,omitempty"`    // the node is not started again: the job has failed
 }
 
 // Metrics is a launcher's request for what a node counts, without samples, or a

@@ -30,7 +30,7 @@ func TestNodesMeetAtTheServerOfTheFirstLauncher(t *testing.T) {
 		if err := l.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		e := l.env(l.nodes[0], 0, "")
+		e := l.env(l.nodes[0], 0)
 		if e.Bus != "nats://127.0.0.1:7" || e.BusAuth != control.BusAuthJob || strings.Contains(strings.Join(e.Encode(), " "), "BUS_LISTEN") {
 			t.Errorf("launcher %d: %q", rank, e.Encode())
 		}

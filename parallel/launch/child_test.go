@@ -23,13 +23,16 @@ import (
 
 // TestMain runs the tests or, as "child", a node: what the argument after it
 // says of the node's id, "0=ok,*=wait"; or, as "launcher", a launcher of such
-// nodes, to be killed, or its "watcher".
+// nodes, to be killed, or its "watcher"; or, as "farewell", what tells other launchers.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "child" {
 		os.Exit(child(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "launcher" {
 		os.Exit(launcher(os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "farewell" {
+		os.Exit(farewell(os.Args[2]))
 	}
 	if len(os.Args) == 2 && os.Args[1] == "watcher" {
 		launch.Watch(os.Stdin)

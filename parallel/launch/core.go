@@ -28,7 +28,8 @@ type core struct {
 	silence     time.Duration // how long a ready node may say nothing
 	independent bool          // a success does not end the others
 	main        string        // the function that the user asked for; empty: none
-	shared      bool          // other launchers have nodes in the job, which nobody else tells of a last failure
+	shared      bool          // other launchers have nodes in the job, which are to be told of the end of a process
+	replaced    bool          // no failure of a node is its last: the launcher is started again
 
 	nodes    []coreNode
 	phase    phase
@@ -63,8 +64,6 @@ type coreNode struct {
 	mute    bool      // the same, because it did not answer
 	verdict control.Kind
 	code    int
-
-	farewell string // how it has failed for the last time, once it is started to tell the job so
 }
 
 type nodeState int
@@ -91,7 +90,8 @@ type action struct {
 	do     verb
 	node   int            // index in nodes
 	signal syscall.Signal // with tell
-	note   string         // with say; the reason, with lose
+	note   string         // with say; the reason, with lose and part
+	final  bool           // with lose and part: the job has failed
 }
 
 type verb int
@@ -104,6 +104,7 @@ const (
 	say                 // tell the user
 	restart             // the node will be started again later
 	lose                // tell the other nodes that the process of this one has ended
+	part                // tell the nodes of other launchers so
 )
 
 func newCore(cfg Config, ids []int, independent bool) *core {
@@ -169,9 +170,7 @@ func (c *core) tick(now time.Time) []action {
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == pending && !n.startAt.After(now) {
 			n.state, n.heardAt = alive, time.Time{}
-			if n.farewell == "" {
-				n.starts++
-			}
+			n.starts++
 			out = append(out, action{do: start, node: i})
 		}
 	}
@@ -238,29 +237,44 @@ func (c *core) received(now time.Time, sig syscall.Signal) []action {
 func (c *core) exited(now time.Time, i int, e exit) []action {
 	n := &c.nodes[i]
 	n.state = ended
-	if n.farewell != "" {
-		return c.retired(i)
-	}
 	n.code = e.code
 	n.verdict = c.judge(n, e)
 	switch n.verdict {
 	case control.Success:
 		return append(c.retired(i), c.succeeded(now)...)
 	case control.Preempted:
-		return slices.Concat(c.lost(i, e, ""), c.retired(i), c.preempted(now))
+		here, elsewhere := e.reason(""), ""
+		if c.tells(e) {
+			elsewhere = here
+		}
+		return slices.Concat(c.lost(i, e, here, elsewhere, false), c.retired(i), c.preempted(now))
 	default:
 		return c.failed(now, i, e)
 	}
 }
 
-// lost tells the other nodes of an end without a leave, before they are told anything
-// else: they would wait for the node until it has been silent for long. A node that
-// has reported its success or its preemption has taken leave.
-func (c *core) lost(i int, e exit, said string) []action {
-	if e.err != nil || e.outcome != nil && e.outcome.Kind != control.Failure {
+// lost tells of an end without a leave, before anything else is done: the other nodes, and
+// those of other launchers unless elsewhere, the reason for them, is empty. They would wait
+// for the node until it has been silent for long. A node that has reported its success or
+// its preemption has taken leave.
+func (c *core) lost(i int, e exit, here, elsewhere string, final bool) []action {
+	if e.outcome != nil && e.outcome.Kind != control.Failure {
 		return nil
 	}
-	return []action{{do: lose, node: i, note: e.reason(said)}}
+	var out []action
+	if e.err == nil {
+		out = append(out, action{do: lose, node: i, note: here, final: final})
+	}
+	if elsewhere != "" && (e.err == nil || final) {
+		out = append(out, action{do: part, node: i, note: elsewhere, final: final})
+	}
+	return out
+}
+
+// tells reports whether the nodes of other launchers are to be told of an end now: not
+// where they know that the job has failed, nor after the nodes of this one were told to end.
+func (c *core) tells(e exit) bool {
+	return c.shared && c.phase < stopping && (e.outcome == nil || !e.outcome.Over)
 }
 
 // reason describes an exit to the other nodes: as a signal or an exit code, and said, if
@@ -317,12 +331,23 @@ func (c *core) preempted(now time.Time) []action {
 }
 
 func (c *core) failed(now time.Time, i int, e exit) []action {
-	f := c.failure(i, e)
-	reason := ""
+	f, tells, before := c.failure(i, e), c.tells(e), len(c.failures)
+	then := c.afterFailure(now, i, e, f)
+	final := len(c.failures) > before && !c.replaced
+	here, elsewhere := e.reason(""), ""
 	if f.ours { // the signal alone does not tell why
-		reason = f.Error
+		here = e.reason(f.Error)
 	}
-	return append(c.lost(i, e, reason), c.afterFailure(now, i, e, f)...)
+	switch {
+	case !tells:
+	case final: // their logs do not have the error of the node
+		elsewhere = e.reason(f.Error) + f.after()
+	case c.nodes[i].state == pending:
+		elsewhere = here + ", and will be restarted"
+	default:
+		elsewhere = here
+	}
+	return append(c.lost(i, e, here, elsewhere, final), then...)
 }
 
 // failure describes the failure of a node.
@@ -367,19 +392,14 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 		}
 	}
 	c.failures = append(c.failures, f)
-	last := c.recover && c.shared && c.phase == running && !over
-	var out []action
+	out := c.retired(i)
 	switch {
 	case c.phase < stopping:
-		out = c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.line("; the job ends"))
+		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.line("; the job ends"))...)
 	case f.Cause == f.Node && !f.late: // killAll has named those that were killed late
-		out = []action{{do: say, note: f.line("")}}
+		out = append(out, action{do: say, note: f.line("")})
 	}
-	if last { // the others wait for the node, and would for ever
-		n.state, n.startAt, n.farewell = pending, now, f.Headline()
-		return out
-	}
-	return append(c.retired(i), out...)
+	return out
 }
 
 // unreported describes an exit with code 0 that no outcome explains.

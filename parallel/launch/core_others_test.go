@@ -2,6 +2,8 @@ package launch
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,33 +25,80 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	}
 }
 
-func TestRulesL12TheLastFailureIsToldToOtherLaunchers(t *testing.T) {
-	s := newScript(t, 2, true, false)
-	s.c.shared, s.c.maxRetries = true, 1
-	s.wait(0, "start0 start1")
-	s.exit(1, killedBy(syscall.SIGKILL), "restart1")
-	s.wait(time.Second, "start1")
-	s.exit(1, killedBy(syscall.SIGKILL), "terminated0")
-	if got, want := s.c.nodes[1].farewell, "node 1, attempt 1, failed: killed"; got != want {
-		t.Errorf("the job is told %q, want %q", got, want)
+// parts is what the actions tell the nodes of other launchers: "1: exit code 3", with a "!"
+// if the job has failed.
+func parts(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		if a.do == part {
+			mark := ""
+			if a.final {
+				mark = "!"
+			}
+			out = append(out, fmt.Sprintf("%d: %s%s", a.node, a.note, mark))
+		}
 	}
-	s.wait(0, "start1")
-	s.exit(0, exit{code: 75}, "retire0")
-	s.exit(1, won, "retire1")
-	if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
-		t.Errorf("%+v", r)
+	return strings.Join(out, "; ")
+}
+
+func TestRulesL12OtherLaunchersHearOfAnEndWithoutALeave(t *testing.T) {
+	over := said(control.Failure, 3, 1, "no memory")
+	over.outcome.Over = true
+	const killed = "1: killed by signal: killed"
+	for _, c := range []struct {
+		e               exit
+		fails, restarts string // where the job fails with it, and where the node is restarted
+	}{
+		{killedBy(syscall.SIGKILL), killed + "!", killed + ", and will be restarted"},
+		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3: no memory!", "1: exit code 3, and will be restarted"},
+		{over, "", ""},
+		{exit{code: 75}, "1: exit code 75", "1: exit code 75"},
+		{exit{code: 1, err: errors.New("cannot start")}, "1: exit code 1: cannot start!", ""},
+		{said(control.Preempted, 75, 1, ""), "", ""},
+		{won, "", ""},
+	} {
+		for _, recovering := range []bool{true, false} {
+			for _, shared := range []bool{true, false} {
+				s := newScript(t, 2, recovering, false)
+				s.c.shared = shared
+				s.wait(0, "start0 start1")
+				want := c.fails
+				if recovering {
+					want = c.restarts
+				}
+				if !shared {
+					want = ""
+				}
+				if got := parts(s.c.exited(s.now, 1, c.e)); got != want {
+					t.Errorf("recovering %v, shared %v, %+v: other launchers hear %q, want %q", recovering, shared, c.e, got, want)
+				}
+			}
+		}
 	}
 }
 
-func TestRulesL12OnlyTheFailureThatEndsTheJobIsToldToOtherLaunchers(t *testing.T) {
-	s := newScript(t, 2, true, false)
-	s.c.shared, s.c.maxRetries = true, 0
-	s.wait(0, "start0 start1")
-	s.exit(1, killedBy(syscall.SIGKILL), "terminated0")
-	s.exit(0, exit{code: 4}, "retire0")
-	s.wait(0, "start1")
-	s.exit(1, won, "retire1")
-	s.end(control.Failure, 137)
+func TestRulesL12TheLastFailureIsFinal(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		s := newScript(t, 2, true, false)
+		s.c.shared, s.c.replaced, s.c.maxRetries = true, replaced, 1
+		s.wait(0, "start0 start1")
+		s.exit(1, killedBy(syscall.SIGKILL), "restart1")
+		s.wait(time.Second, "start1")
+		actions := s.c.exited(s.now, 1, killedBy(syscall.SIGKILL))
+		want := "1: killed by signal: killed (attempt 1)!"
+		if replaced {
+			want = "1: killed by signal: killed"
+		}
+		if got := parts(actions); got != want || words(actions) != "retire1 terminated0" || actions[0].do != lose || actions[0].final == replaced {
+			t.Errorf("replaced %v: other launchers hear %q, want %q; %s; %+v", replaced, got, want, words(actions), actions[0])
+		}
+		if got := parts(s.c.exited(s.now, 0, killedBy(syscall.SIGSEGV))); got != "" {
+			t.Errorf("of a node that was told to end they hear %q", got)
+		}
+		if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
+			t.Errorf("%+v", r)
+		}
+	}
 }
 
 func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {

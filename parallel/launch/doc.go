@@ -31,11 +31,15 @@
 //
 // When the process of a node ends without leave (a crash, a failure), the launcher tells
 // its other nodes at once, before anything else: they give the peer up with that reason.
+// The nodes of other launchers are told by a process that the launcher starts
+// (Config.Farewell), with the environment and the socket of the node, while it goes on: a
+// restart ends that process, as the new incarnation is news enough, and Run returns when
+// it has ended, after 3 s at most. They learn too whether the node is started again, or
+// has failed for the last time, which fails the job on all launchers; with
+// Config.Replaced no time is the last. Without Config.Farewell they notice the end by the
+// silence of the node, and do not learn that it is not started again.
 //
-// A node that ended because the job has failed elsewhere is not started again. One
-// that has failed for the last time, and has not told the nodes of other launchers, is
-// started once more with control.Env.Farewell, to do that; with Config.Replaced no
-// time is the last.
+// A node that ended because the job has failed elsewhere is not started again.
 //
 // A node that has been ready and then is silent on its control socket for 10 s
 // (Config.Silence; a node speaks every 2 s) is killed: it hangs, or was stopped, and that is its failure. A long step is no

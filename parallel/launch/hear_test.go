@@ -59,8 +59,8 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 		l := &Launcher{cfg: Config{MaxRetries: 3, Replaced: c.replaced, Env: control.Env{AutoRecover: c.recovering}}}
 		n := &node{incarnation: 7}
 		n.ID, n.LocalID = 5, 1
-		e := l.env(n, c.attempt, "out of luck")
-		if e.Farewell != "out of luck" || e.Retries != c.want || e.Attempt != c.attempt || e.NodeID != 5 || e.LocalID != 1 || e.Incarnation != 7 {
+		e := l.env(n, c.attempt)
+		if e.Retries != c.want || e.Attempt != c.attempt || e.NodeID != 5 || e.LocalID != 1 || e.Incarnation != 7 {
 			t.Errorf("%+v: %+v", c, e)
 		}
 	}

@@ -3,8 +3,8 @@ package launch
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,6 +25,8 @@ type Launcher struct {
 	core    *core
 	nodes   []*node // in order of local id
 	exits   chan exited
+	parted  chan parted   // ends of farewells
+	saying  int           // farewells that have not ended
 	ready   chan struct{} // closed when all nodes have been ready
 	began   time.Time
 	waiters sync.WaitGroup
@@ -44,7 +46,9 @@ type node struct {
 	placement.Node
 	socket      *socket // nil: none
 	incarnation uint64
-	proc        *proc // while it runs
+	proc        *proc     // while it runs
+	farewell    *exec.Cmd // of its last process, while that is said; nil: none is
+	retired     bool      // it is not started again
 }
 
 type exited struct {
@@ -84,10 +88,11 @@ func New(cfg Config) (*Launcher, error) {
 		return nil, err
 	}
 	l := &Launcher{
-		cfg:   cfg,
-		exits: make(chan exited),
-		ready: make(chan struct{}),
-		waits: map[int]bool{},
+		cfg:    cfg,
+		exits:  make(chan exited),
+		parted: make(chan parted),
+		ready:  make(chan struct{}),
+		waits:  map[int]bool{},
 		out: &output{
 			format: cfg.Env.LogFormat, now: time.Now, dir: cfg.LogDir,
 			stdout: asStream(cfg.Stdout, cfg.Env.LogFormat), stderr: asStream(cfg.Stderr, cfg.Env.LogFormat),
@@ -103,7 +108,8 @@ func New(cfg Config) (*Launcher, error) {
 	l.heard = make([]time.Time, len(ids))
 	l.asks = make([]ask, len(ids))
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
-	l.core.shared = cfg.Plan.Shared() && cfg.Plan.Topology != placement.Alone && !cfg.Replaced
+	l.core.shared = cfg.Plan.Shared() && cfg.Plan.Topology != placement.Alone
+	l.core.replaced = cfg.Replaced && cfg.Env.AutoRecover
 	return l, nil
 }
 
@@ -124,6 +130,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	l.began = time.Now()
 	l.core.begin(l.began, l.cfg.StartupInterval)
 	l.loop(ctx)
+	l.endFarewells()
 	l.waiters.Wait()
 	result := l.core.result()
 	if text := result.restarts(); text != "" {
@@ -194,6 +201,8 @@ func (l *Launcher) loop(ctx context.Context) {
 			l.nodes[e.index].proc = nil
 			l.reached(e.index, nil)
 			l.do(l.core.exited(time.Now(), e.index, e.exit))
+		case p := <-l.parted:
+			l.hasParted(p)
 		case sig := <-l.cfg.Signals:
 			if s, ok := sig.(syscall.Signal); ok {
 				l.do(l.core.received(time.Now(), s))
@@ -235,24 +244,23 @@ func (l *Launcher) do(actions []action) {
 				phase = Failed
 			}
 			l.change(a.node, func(s *State) { s.Phase = phase })
-			if s := l.nodes[a.node].socket; s != nil {
-				s.close()
-				l.nodes[a.node].socket = nil
-			}
+			l.nodes[a.node].retired = true
+			l.nodes[a.node].free()
 		case say:
 			l.out.say("WARN", a.note)
 		case lose:
-			l.lose(a.node, a.note)
+			l.lose(a.node, a.note, a.final)
+		case part:
+			l.sayFarewell(a.node, a.note, a.final)
 		}
 	}
 }
 
 // lose tells the other nodes that the process of one has ended.
-func (l *Launcher) lose(i int, reason string) {
-	n := l.nodes[i]
+func (l *Launcher) lose(i int, reason string, final bool) {
 	for _, other := range l.nodes {
 		if p := other.proc; p != nil {
-			p.write(control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason}}, promptly)
+			p.write(l.nodes[i].lost(reason, final), promptly)
 		}
 	}
 }
@@ -261,21 +269,16 @@ func (l *Launcher) lose(i int, reason string) {
 // send on exits.
 func (l *Launcher) start(i int) {
 	n := l.nodes[i]
+	l.cutFarewell(n)
 	attempt := l.core.nodes[i].attempt
 	n.incarnation = control.NextIncarnation(n.incarnation, time.Now())
 	l.mu.Lock()
 	l.heard[i] = time.Time{}
 	l.mu.Unlock()
-	farewell := l.core.nodes[i].farewell
-	env, out := l.env(n, attempt, farewell), l.out
-	if farewell != "" {
-		silent := NewStream(io.Discard, "text")
-		out = &output{now: time.Now, stdout: silent, stderr: silent} // it has said all that there is to say
-	}
-	log := out.open(n.ID, attempt, strings.Join(n.Labels, ","))
+	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
-		env: env, socket: n.socket, watcher: l.watcher,
+		env: l.env(n, attempt), socket: n.socket, watcher: l.watcher,
 	}, log, func(m control.Message) { l.hear(i, log, m) })
 	if err != nil {
 		log.close()
@@ -296,12 +299,12 @@ func (l *Launcher) start(i int) {
 }
 
 // env is what one attempt of a node is told, but for its file descriptors.
-func (l *Launcher) env(n *node, attempt int, farewell string) control.Env {
+func (l *Launcher) env(n *node, attempt int) control.Env {
 	e := l.cfg.Env
 	e.JobID, e.Topology, e.Nodes = l.cfg.Plan.Job, l.cfg.Plan.Topology, l.cfg.Plan.Expected
 	e.NodeID, e.LocalID = n.ID, n.LocalID
 	e.Listen, e.Advertise, e.Attach, e.Labels = n.Listen, n.Advertise, n.Attach, n.Labels
-	e.Attempt, e.Incarnation, e.Farewell = attempt, n.incarnation, farewell
+	e.Attempt, e.Incarnation = attempt, n.incarnation
 	if e.AutoRecover {
 		e.Retries = max(l.cfg.MaxRetries-attempt, 0)
 		if l.cfg.Replaced {

@@ -144,6 +144,14 @@ func (f Failure) how() string {
 	return fmt.Sprintf("%s: exit code %d", s, f.ExitCode)
 }
 
+// after names the attempt that has failed, if it is not the first: " (attempt 1)".
+func (f Failure) after() string {
+	if f.Attempt == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (attempt %d)", f.Attempt)
+}
+
 // line is the failure as the log has it, once, followed by what becomes of the job. The
 // reason is left out where the log has it already. A stack and the like stand below.
 func (f Failure) line(then string) string {

@@ -141,7 +141,7 @@ func (e *endpoint) dial(ctx context.Context, w string) (*conn, error) {
 func (e *endpoint) find(ctx context.Context, w string) (string, error) {
 	inbox, err := e.rdb.Get(ctx, e.key("at", w)).Result()
 	if errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("%w: nobody of job %q listens there", errRefused, e.cfg.Job)
+		return "", fmt.Errorf("%w: no node of job %q has this address: start the node, with the same Redis server", errRefused, e.cfg.Job)
 	}
 	if err != nil {
 		return "", explain(e.server, err)
@@ -163,7 +163,7 @@ func (e *endpoint) awaitAnswer(ctx context.Context, c *conn, w, called string) e
 			case c.err != nil:
 				return c.err
 			case !c.answer:
-				return fmt.Errorf("%w: nobody listens there any more", errRefused)
+				return fmt.Errorf("%w: the node there has ended: start it again", errRefused)
 			}
 			return nil
 		case <-ctx.Done():
@@ -175,7 +175,7 @@ func (e *endpoint) awaitAnswer(ctx context.Context, c *conn, w, called string) e
 		case err != nil:
 			return err
 		case inbox != called:
-			return fmt.Errorf("%w: who listened there has gone", errRefused)
+			return fmt.Errorf("%w: the node there has ended: start it again", errRefused)
 		}
 	}
 }

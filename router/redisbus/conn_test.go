@@ -203,7 +203,7 @@ func TestLeftoversOfACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := <-dialled; err == nil || !strings.Contains(err.Error(), "has gone") {
+	if err := <-dialled; err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("a call to one who has crashed: %v", err)
 	}
 	a, err := dial.Dial(t.Context(), "bus://x")

@@ -80,17 +80,8 @@ func (s Setup) lab(t testing.TB, n int, edit func(*router.Config)) *lab {
 func (l *lab) node(id, expect int) *node {
 	l.t.Helper()
 	n := &node{lab: l, id: id}
-	cfg := router.Config{
-		Job: "lab", Token: []byte("secret"), Node: id, Expect: expect, Topology: l.setup.Topology,
-		Carrier: l.wire, Listen: l.setup.Addr(l.t, id), Logger: slog.New(slog.NewTextHandler(&n.log, nil)),
-	}
-	lower := id
-	if l.setup.Topology == router.Star {
-		lower = min(id, 1)
-	}
-	for k := range lower {
-		cfg.Attach = append(cfg.Attach, l.setup.Addr(l.t, k))
-	}
+	cfg := l.config(id, expect)
+	cfg.Logger = slog.New(slog.NewTextHandler(&n.log, nil))
 	if l.edit != nil {
 		l.edit(&cfg)
 	}
@@ -110,6 +101,22 @@ func (l *lab) node(id, expect int) *node {
 		}
 	})
 	return n
+}
+
+// config is how node id is reached, and reaches the others.
+func (l *lab) config(id, expect int) router.Config {
+	cfg := router.Config{
+		Job: "lab", Token: []byte("secret"), Node: id, Expect: expect, Topology: l.setup.Topology,
+		Carrier: l.wire, Listen: l.setup.Addr(l.t, id), Logger: slog.New(slog.DiscardHandler),
+	}
+	lower := id
+	if l.setup.Topology == router.Star {
+		lower = min(id, 1)
+	}
+	for k := range lower {
+		cfg.Attach = append(cfg.Attach, l.setup.Addr(l.t, k))
+	}
+	return cfg
 }
 
 // start starts all nodes at once and waits until they are ready.

@@ -38,6 +38,7 @@ func Run(t *testing.T, s Setup) {
 		{"R2JoinLeaveRestart", testMembership},
 		{"R4CutAndHeal", testCut},
 		{"R5LostPeerIsNamed", testLost},
+		{"R5FarewellIsHeardByAllNodes", testFarewell},
 		{"R6Barrier", testBarrier},
 		{"R6BarrierNamesMissingAndDead", testBarrierFaults},
 		{"R8JobsDoNotMeet", testJobs},

@@ -2,14 +2,17 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
@@ -50,9 +53,24 @@ func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 	var cfg net.ListenConfig
 	l, err := cfg.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("--metrics-port: %w: choose another one, or 0 for a free one", err)
+		return nil, metricsFault(addr, err)
 	}
 	return l, nil
+}
+
+// metricsFault is why nothing can listen on addr, and what to do.
+func metricsFault(addr string, err error) error {
+	if _, unknown := errors.AsType[*net.DNSError](err); unknown {
+		return call.Usage("--metrics-port %s: no address has this name: give an address of this machine, or a port alone", addr)
+	}
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return call.Usage("--metrics-port %s: this machine does not have the address: give an address of this machine, or a port alone", addr)
+	}
+	cause := err
+	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
+		cause = sys.Err
+	}
+	return fmt.Errorf("--metrics-port %s: %w: choose another one, or 0 for a free one", addr, cause)
 }
 
 // serveMetrics serves /metrics and /healthz on l until stop is called, and says

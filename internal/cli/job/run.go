@@ -130,7 +130,7 @@ func (c command) run(ctx *urfave.Context) error {
 	}
 	cfg.Signals, cfg.Env.Main = signals, prog.Main
 	cfg.Command = append([]string{prog.Path}, c.Args...)
-	if cfg.Watcher, err = watcher(); err != nil {
+	if cfg.Watcher, cfg.Farewell, err = helpers(); err != nil {
 		return err
 	}
 	note := func(text string) { c.Warn(cfg.Env.LogFormat, text) }
@@ -144,13 +144,18 @@ func (c command) run(ctx *urfave.Context) error {
 // [launch.Watch]. They are no command of the user's.
 func WatchArgs() []string { return []string{"watch-launcher"} }
 
-// watcher is this program as the watcher of a launcher.
-func watcher() ([]string, error) {
+// FarewellArgs are the arguments of ditask as the process that says the farewell of a node:
+// see connect.Farewell in parallel/connect. They are no command of the user's.
+func FarewellArgs() []string { return []string{"say-farewell"} }
+
+// helpers are this program as the watcher of a launcher, and as the process that says the
+// farewell of a node.
+func helpers() (watcher, farewell []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find the program of ditask: %w", err)
+		return nil, nil, fmt.Errorf("find the program of ditask: %w", err)
 	}
-	return append([]string{self}, WatchArgs()...), nil
+	return append([]string{self}, WatchArgs()...), append([]string{self}, FarewellArgs()...), nil
 }
 
 // needsRunDir reports whether a node of this launcher listens on a unix socket.

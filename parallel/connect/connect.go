@@ -1,10 +1,22 @@
-package parallel
+// Package connect makes the router of a node as its environment says: over sockets, or
+// through a NATS or Redis server.
+//
+//	env, _, err := control.Parse(os.LookupEnv)
+//	r, below, err := connect.Router(env, nil, log)
+//	err = r.Start(ctx, labels)
+//	...
+//	err = r.Close()
+//	below()
+//
+// Package parallel makes nodes with it.
+package connect
 
 import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -15,6 +27,43 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
+
+// Router makes the router of the node that env describes, which has done nothing yet, and
+// the function that is to be called once, after the router has been closed. tap is told of
+// every message; nil: nobody is. The error says which variable is wrong.
+func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router, below func(), err error) {
+	cfg, below, err := configOf(env, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Tap = tap
+	if r, err = router.New(cfg); err != nil {
+		below()
+		return nil, nil, err
+	}
+	return r, below, nil
+}
+
+// configOf is the configuration of a node's router, and what is to be called after it.
+func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) {
+	token, err := env.Secret()
+	if err != nil {
+		return router.Config{}, nil, err
+	}
+	topology, err := router.ParseTopology(env.Topology)
+	if err != nil {
+		return router.Config{}, nil, err
+	}
+	c, err := newConnector(env, token, log)
+	if err != nil {
+		return router.Config{}, nil, err
+	}
+	return router.Config{
+		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
+		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach,
+		JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Elastic: env.AutoRecover, Logger: log,
+	}, c.close, nil
+}
 
 // connector is how a node reaches the others: a carrier, and what runs below it.
 type connector struct {
@@ -159,4 +208,21 @@ func beyondLoopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip == nil || !ip.IsLoopback()
+}
+
+// version is the version of ditask that is built into this program.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if info.Main.Path == "github.com/ditask/ditask" {
+		return info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == "github.com/ditask/ditask" {
+			return d.Version
+		}
+	}
+	return ""
 }

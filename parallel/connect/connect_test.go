@@ -1,4 +1,4 @@
-package parallel
+package connect
 
 import (
 	"log/slog"

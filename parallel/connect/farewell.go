@@ -1,0 +1,62 @@
+package connect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/router"
+)
+
+const (
+	// farewellWithin bounds a farewell: nodes that are there hear it within a few round trips.
+	farewellWithin = 2 * time.Second
+	// farewellCalls bounds the nodes that are called through a server. Each that hears the
+	// farewell tells the others.
+	farewellCalls = 64
+)
+
+// Farewell is the main function of the process that launch.Config.Farewell names: it tells
+// the other nodes of the job that the process of a node has ended without taking leave. It
+// reads the environment of that node through lookup, which is os.LookupEnv in a program,
+// and from r how the process has ended, as a line of a control socket (control.TypeLost). It
+// returns when they know, and fails after 2 s if none has heard it.
+func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Reader) error {
+	env, launched, err := control.Parse(lookup)
+	if err != nil {
+		return err
+	}
+	m, err := control.NewReader(r).Next()
+	if err != nil || m.Type != control.TypeLost || !launched {
+		return fmt.Errorf("a farewell is said by a launcher, for one of its nodes: %w", err)
+	}
+	cfg, below, err := configOf(env, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer below()
+	if env.Bus != "" {
+		cfg.Attach = onServer(env)
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellWithin)
+	defer cancel()
+	return router.SayFarewell(ctx, cfg, m.Lost.Reason, m.Lost.Final)
+}
+
+// onServer are the addresses of the other nodes on the server of the job. Those that dialled
+// the node do not all dial it again at once: through a server they do not see that its
+// process has ended.
+func onServer(env control.Env) []string {
+	out := slices.Clone(env.Attach)
+	for id := range env.Nodes {
+		addr := fmt.Sprintf("bus://node.%d", id)
+		if len(out) < farewellCalls && id != env.NodeID && !slices.Contains(out, addr) {
+			out = append(out, addr)
+		}
+	}
+	return out
+}

@@ -1,0 +1,221 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Farewell says that the process of a node has ended without taking leave of the job.
+type Farewell struct {
+	Node        int    `json:"node"`
+	Incarnation uint64 `json:"incarnation,string"` // of the process that has ended
+	Reason      string `json:"reason"`             // such as "killed by signal: killed"
+	Final       bool   `json:"final,omitempty"`    // the node is not started again: the job has failed
+}
+
+// featureFarewell says that a node understands frameFarewell. A node that does not say it
+// is sent none.
+const featureFarewell = "farewell"
+
+const (
+	// maxReason bounds the reason of a farewell in bytes.
+	maxReason = 1 << 10
+	// farewellRest is how long SayFarewell goes on after a node has heard it: the other
+	// ones that call the address of the node do that at once.
+	farewellRest = 300 * time.Millisecond
+)
+
+// SayFarewell tells the job that the process of node cfg.Node, in incarnation
+// cfg.Incarnation, has ended without taking leave. It is for another process, such as one
+// that the node's supervisor starts: it takes the place of the node, with the same Config,
+// dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
+// again. Each node that hears the farewell does what [Router.Gone] says, and tells its own
+// peers. A newer incarnation of the node is not concerned.
+//
+// SayFarewell returns nil when all of cfg.Expect nodes have heard it, or 300 ms after the
+// last one that did. When ctx ends before one has, the error says what was tried.
+func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) error {
+	r, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Abandon() }() // it has no session
+	r.farewell = &Farewell{Node: cfg.Node, Incarnation: cfg.Incarnation, Reason: cutReason(reason), Final: final}
+	r.heardBy = &hearers{ids: map[int]bool{}, more: make(chan struct{}, 1)}
+	r.started.Store(true)
+	if err := r.listen(ctx); err != nil && len(cfg.Attach) == 0 {
+		return err
+	}
+	for _, addr := range cfg.Attach {
+		r.wg.Go(func() { r.keepTelling(addr) })
+	}
+	for others := cfg.Expect - 1; ; {
+		n := r.heardBy.count()
+		if n > 0 && n >= others && others > 0 {
+			return nil
+		}
+		rest := make(<-chan time.Time)
+		if n > 0 {
+			rest = time.After(farewellRest)
+		}
+		select {
+		case <-r.heardBy.more:
+		case <-rest:
+			return nil
+		case <-ctx.Done():
+			if n > 0 {
+				return nil
+			}
+			return fmt.Errorf("no node has heard the farewell of node.%d%s: %w", cfg.Node, r.troubles(), context.Cause(ctx))
+		}
+	}
+}
+
+// hearers are the nodes that have heard a farewell.
+type hearers struct {
+	mu   sync.Mutex
+	ids  map[int]bool
+	more chan struct{} // 1: somebody has been added
+}
+
+func (h *hearers) add(id int) {
+	h.mu.Lock()
+	h.ids[id] = true
+	h.mu.Unlock()
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hearers) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ids)
+}
+
+// troubles says why addresses cannot be reached.
+func (r *Router) troubles() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.troubleLocked()
+}
+
+// keepTelling says the farewell to the node at addr, until that has heard it.
+func (r *Router) keepTelling(addr string) {
+	var wait backoff
+	for {
+		err := r.tellFarewell(addr)
+		if err == nil {
+			return
+		}
+		r.note(func() { r.trouble[addr] = err.Error() })
+		if !r.pause(wait.next()) {
+			return
+		}
+	}
+}
+
+// tellFarewell says the farewell once.
+func (r *Router) tellFarewell(addr string) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+	defer cancel()
+	conn, err := r.dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer func() { stop(); _ = conn.Close() }()
+	h, pr, err := r.callHello(conn, r.hello(purposeFarewell), binding(conn))
+	if err != nil {
+		return err
+	}
+	if _, err := writeMsg(conn, nil, proof{Proof: pr}); err != nil {
+		return err
+	}
+	var w welcome
+	if _, err := readMsg(conn, &w); err != nil {
+		return err
+	}
+	if w.Refuse != nil {
+		return &RefusedError{w.Refuse.Code, w.Refuse.Reason, conn.RemoteAddr().String()}
+	}
+	r.heardBy.add(h.Node)
+	return nil
+}
+
+// wasHeard ends the handshake of a node that has dialled the address of the one whose
+// farewell this is. A node that understands the farewell refuses to go on.
+func (r *Router) wasHeard(h hello, p proof) *refusal {
+	if p.Refuse != nil && p.Refuse.Code == RefuseGone {
+		r.heardBy.add(h.Node)
+	}
+	return &refusal{RefuseClosed, fmt.Sprintf("the process of node.%d has ended: %s", r.cfg.Node, r.farewell.Reason)}
+}
+
+// errHeard says that the farewell of a node has answered, and not the node.
+var errHeard = errors.New("its process has ended")
+
+// hearFarewell takes note that the process of another node has ended, as a third one
+// reports, and tells the peers but from, which has told of it. It reports whether this
+// node is not closing.
+func (r *Router) hearFarewell(f Farewell, from int) bool {
+	f.Reason = cutReason(f.Reason)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	newest, known := r.farewells[f.Node]
+	if f.Node == r.cfg.Node || f.Node < 0 || f.Node > maxNode || newest >= f.Incarnation || !known && len(r.farewells) >= r.mostPeers() {
+		return true
+	}
+	r.farewells[f.Node] = f.Incarnation
+	for id, s := range r.peers {
+		if id != f.Node && id != from && s.hearsFarewells {
+			s.controlJSON(frameFarewell, 0, f)
+		}
+	}
+	r.giveUp(f)
+	return true
+}
+
+// answerFarewell is the listening side's end of the handshake for a farewell.
+func (r *Router) answerFarewell(conn net.Conn, h hello) (bool, error) {
+	if h.Farewell == nil {
+		return r.say(conn, &refusal{RefuseProtocol, "a farewell without a reason"})
+	}
+	if !r.hearFarewell(h.Farewell.of(h), h.Node) {
+		return r.say(conn, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)})
+	}
+	_, err := writeMsg(conn, nil, welcome{})
+	return false, err
+}
+
+// receiveFarewell takes a farewell that the peer has heard.
+func (s *session) receiveFarewell(body []byte) error {
+	var f Farewell
+	if err := json.Unmarshal(body, &f); err != nil {
+		return fmt.Errorf("%w: farewell: %w", errBadFrame, err)
+	}
+	s.r.hearFarewell(f, s.peer.ID)
+	return nil
+}
+
+// of is the farewell in the hello of its node.
+func (f *Farewell) of(h hello) Farewell {
+	return Farewell{Node: h.Node, Incarnation: h.Incarnation, Reason: f.Reason, Final: f.Final}
+}
+
+func cutReason(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxReason], "") + "..."
+}
