@@ -489,7 +489,7 @@ func (p *port[T]) newOutbox() any {
 // caller's goroutine and outside the lock, so a large one does not stop others.
 func (p *port[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
-		p.noOne.Add(1)
+		p.refused.Add(1)
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return nil
 	}
