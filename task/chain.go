@@ -137,9 +137,7 @@ func (f *frame[C]) run(ctx context.Context, i int) error {
 		f.at = i
 		err := l.m(ctx, f.c, l.next)
 		if err != nil {
-			if f.origin < i {
-				f.origin = i
-			}
+			f.origin = max(f.origin, i)
 			return err
 		}
 		if l.called {
@@ -157,7 +155,7 @@ func (f *frame[C]) run(ctx context.Context, i int) error {
 // named puts the name of the middleware that err came from before it, unless it
 // came from what follows the frame or has the name already.
 func (f *frame[C]) named(err error) error {
-	if err == nil || f.origin < 0 || f.origin >= len(f.links) {
+	if err == nil || f.origin == len(f.links) {
 		return err
 	}
 	return withName(f.links[f.origin].name, err)

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -303,7 +304,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			func(ctx context.Context, _ *kept, next Next) error { return next(ctx) })
 	}
 	tk.Use(Serial(Step(func(_ context.Context, c *kept) error { c.Count++; return nil })))
-	tk.max = -1
+	tk.max = math.MaxInt64
 	tk.build()
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() { must(t, tk.step(ctx)) }); n != 0 && !race.Enabled {

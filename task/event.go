@@ -137,7 +137,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 // reportUnheard logs once that nobody listens to the event. It does not if there was
 // a listener before, such as a Once that has fired.
 func (p *port[T]) reportUnheard() {
-	if p.core.internal || p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
+	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
 		return
 	}
 	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)

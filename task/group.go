@@ -24,7 +24,6 @@ func Serial[C any](m ...Middleware[C]) Middleware[C] {
 		f.c, f.rest, f.origin = c, next, -1
 		defer catch(ctx, func() string { return f.links[f.at].name }, &err, nil, nil)
 		err = f.named(f.run(ctx, 0))
-		f.c, f.rest = nil, nil
 		frames.Put(f)
 		return err
 	}
@@ -124,7 +123,7 @@ func runMember[C any](ctx context.Context, f *fan, m *member, l *link[C], c *C) 
 			return m.rest
 		})
 	}()
-	passedOn := m.waiting && m.rest != nil && errors.Is(m.err, m.rest)
+	passedOn := m.waiting && errors.Is(m.err, m.rest)
 	if m.err != nil && !passedOn {
 		m.err = withName(l.name, m.err)
 	}
@@ -210,7 +209,7 @@ func (f *fan) join(rest error, errs []error) error {
 	for _, err := range errs {
 		switch {
 		case err == nil:
-		case rest != nil && (errors.Is(err, rest) || errors.Is(rest, err)):
+		case errors.Is(err, rest) || errors.Is(rest, err):
 		case !same(err, first) && (errors.Is(err, first) || errors.Is(err, context.Canceled)):
 		default:
 			out = append(out, err)
@@ -228,5 +227,5 @@ func same(a, b error) bool {
 	if reflect.TypeOf(a).Comparable() {
 		return a == b //nolint:errorlint // the question is whether they are one value
 	}
-	return b != nil && a.Error() == b.Error()
+	return a.Error() == b.Error()
 }

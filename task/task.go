@@ -19,7 +19,7 @@ type Task[C any] struct {
 	wrappers []Wrapper[C]
 	ran      atomic.Bool
 	steps    atomic.Int64
-	max      int64 // total steps at which the run ends; negative: none
+	max      int64 // total steps at which the run ends
 	frame    *frame[C]
 }
 
@@ -232,7 +232,7 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 	if !t.ran.CompareAndSwap(false, true) {
 		return errRan
 	}
-	cfg := runConfig{max: -1}
+	cfg := runConfig{max: math.MaxInt}
 	for _, o := range opts {
 		o(&cfg)
 	}
@@ -285,7 +285,7 @@ func (t *Task[C]) build() {
 
 // turn is the innermost point of a step: all forwards have run, no backward has.
 func (t *Task[C]) turn(context.Context) error {
-	if t.max >= 0 && t.steps.Load()+1 >= t.max {
+	if t.steps.Load()+1 >= t.max {
 		t.en.succeed("max steps")
 	}
 	return nil
