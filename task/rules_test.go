@@ -188,11 +188,11 @@ func TestASlowListenerAloneIsNotHandedOff(t *testing.T) {
 
 // ledger is a credit that notes what it gets back.
 type ledger struct {
-	returned, bytes int
-	recycled        [][]byte
+	returned, bytes, calls int
+	recycled               [][]byte
 }
 
-func (l *ledger) Return(messages, bytes int) { l.returned += messages; l.bytes += bytes }
+func (l *ledger) Return(messages, bytes int) { l.returned += messages; l.bytes += bytes; l.calls++ }
 func (l *ledger) Recycle(b []byte)           { l.recycled = append(l.recycled, b) }
 
 func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
