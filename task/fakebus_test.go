@@ -47,6 +47,7 @@ type fakeNode struct {
 	onLeave   func()                      // what the others still send
 	onDrain   func(context.Context) error // what Drain waits for, before the bus takes nothing more
 	unsent    []Unsent
+	closeErr  error
 	abandoned bool
 	waited    bool // Drain has waited for the others
 }
@@ -235,7 +236,7 @@ func (n *fakeNode) Close() error {
 	defer n.job.mu.Unlock()
 	n.left = true
 	n.job.note()
-	return nil
+	return n.closeErr
 }
 
 func (c *fakeChannel) Listen(on bool) {

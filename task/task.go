@@ -198,8 +198,9 @@ func (t *Task[C]) abort(ctx context.Context, err error) error {
 	t.en.busDown.Store(true) // there is nobody to tell
 	if pe, ok := errors.AsType[*PreemptError](context.Cause(ctx)); ok {
 		t.en.preempt(pe)
+	} else {
+		t.en.fail(err)
 	}
-	t.en.fail(err)
 	return t.en.end(ctx, false)
 }
 
