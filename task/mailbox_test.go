@@ -287,7 +287,7 @@ func TestConcurrentFirstUseOfAnEvent(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				<-begin
-				if err := evA.Emit(t.Context(), tk, 1); err != nil {
+				if err := evA.Emit(t.Context(), tk, 1, OnlyLocal()); err != nil {
 					t.Error(err)
 				}
 			})
