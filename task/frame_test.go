@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,7 @@ func TestABackwardHalfThatPanicsIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, before := range [][]Middleware[empty]{nil, {Step(quiet)}, {passOn}} {
-				ms := append(append(before[:len(before):len(before)], backwardPanic), rest...)
+				ms := slices.Concat(before, []Middleware[empty]{backwardPanic}, rest)
 				err := runOnce(t, New[empty](Alone()), ms...)
 				if pe, ok := errors.AsType[*PanicError](err); !ok || pe.Name != "task.backwardPanic" {
 					t.Errorf("after %d others: %v", len(before), err)

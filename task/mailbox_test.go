@@ -169,7 +169,7 @@ func TestAMailboxThatDropsStaysSmall(t *testing.T) {
 
 // TestValuesThatAreDoneWithAreFreed: heard, dropped or replaced.
 func TestValuesThatAreDoneWithAreFreed(t *testing.T) {
-	type big struct{ data [1 << 10]byte }
+	type big [1 << 10]byte
 	for _, ev := range []*Event[*big]{
 		NewEvent[*big]("reliable"), NewEvent[*big]("latest", Latest()),
 		NewEvent[*big]("oldest", DropOldest(2)), NewEvent[*big]("newest", DropNewest(2)),

@@ -31,8 +31,7 @@ func describe[C any](m Middleware[C]) (name string, lock *Lock) {
 // ownFile says whether the function at pc was written in this package, so that
 // it knows a probe. Tests are not.
 func ownFile(pc uintptr) bool {
-	_, here, _, _ := runtime.Caller(0)
-	file, _ := runtime.FuncForPC(pc).FileLine(pc)
+	file, here := fileOf(pc), fileOf(reflect.ValueOf(ownFile).Pointer())
 	return path.Dir(file) == path.Dir(here) && !strings.HasSuffix(file, "_test.go")
 }
 
@@ -40,9 +39,13 @@ func ownFile(pc uintptr) bool {
 func funcName(fn any) string { return pcName(reflect.ValueOf(fn).Pointer()) }
 
 func pcName(pc uintptr) string {
-	fn := runtime.FuncForPC(pc)
-	file, _ := fn.FileLine(pc)
-	return trimName(fn.Name(), file)
+	return trimName(runtime.FuncForPC(pc).Name(), fileOf(pc))
+}
+
+// fileOf returns the source file of the function at pc.
+func fileOf(pc uintptr) string {
+	file, _ := runtime.FuncForPC(pc).FileLine(pc)
+	return file
 }
 
 // trimName shortens a symbol such as "a.b/c/rl.Collect[...].func1" to
