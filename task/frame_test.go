@@ -181,3 +181,37 @@ func TestKeepManyTimes(t *testing.T) {
 	}()
 	tk.Keep("Seed")
 }
+
+// TestContextsEndWithWhatTheyWereMadeFor: what a middleware has started ends with it.
+func TestContextsEndWithWhatTheyWereMadeFor(t *testing.T) {
+	for name, opts := range map[string][]Option{"in turn": nil, "async": {Async()}} {
+		var step, member, hook, listener context.Context
+		tk := New[empty](Alone(), opts...)
+		keep := func(to *context.Context) Middleware[empty] { //nolint:gocritic // a place for it
+			return Step(func(ctx context.Context, _ *empty) error { *to = ctx; return nil })
+		}
+		evA.On(tk, func(ctx context.Context, _ int) error { listener = ctx; return nil })
+		tk.Use(keep(&step), Parallel(keep(&member)), Step(func(ctx context.Context, _ *empty) error {
+			return evA.Emit(ctx, tk, 1)
+		}))
+		tk.OnFinish(func(ctx context.Context, _ Outcome) error { hook = ctx; return nil })
+		must(t, tk.Run(t.Context(), MaxSteps(1)))
+		for i, ctx := range []context.Context{step, member, hook, listener} {
+			if ctx.Err() == nil {
+				t.Errorf("%s: context %d goes on after the run", name, i)
+			}
+		}
+	}
+}
+
+// TestAPanicOfTheRestIsAnErrorForMembers, whose backward halves run.
+func TestAPanicOfTheRestIsAnErrorForMembers(t *testing.T) {
+	var got [2]error
+	member := func(i int) Middleware[empty] {
+		return func(ctx context.Context, _ *empty, next Next) error { got[i] = next(ctx); return nil }
+	}
+	err := runOnce(t, New[empty](Alone()), Parallel(member(0), member(1)), Step(panicking))
+	if pe, ok := errors.AsType[*PanicError](err); !ok || got[0] == nil || got[1] == nil {
+		t.Errorf("%v; the members got %v", pe, got)
+	}
+}

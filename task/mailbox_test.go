@@ -351,3 +351,34 @@ func TestOutsideOfListenersThereIsNoSender(t *testing.T) {
 		t.Errorf("sender %d, version %d", s, v)
 	}
 }
+
+// TestOffHoldsForTheMessageThatIsBeingHeard.
+func TestOffHoldsForTheMessageThatIsBeingHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tk := jobOf(t, 1, nil)[0]
+		var second *Listener
+		calls := 0
+		evA.On(tk, func(context.Context, int) error { second.Off(); return nil })
+		second = evA.On(tk, func(context.Context, int) error { calls++; return nil })
+		must(t, evA.Emit(t.Context(), tk, 1))
+		synctest.Wait()
+		if calls != 0 {
+			t.Errorf("%d calls after Off", calls)
+		}
+	})
+}
+
+// TestRolesOfANodeThatHasAll are found by To, if an option names them.
+func TestRolesOfANodeThatHasAll(t *testing.T) {
+	tk := New[empty](Alone(), ByID("learner", "collector"), ByLabel("gpu", "evaluator"))
+	heard := 0
+	evA.On(tk, func(context.Context, int) error { heard++; return nil })
+	must(t, tk.Start(t.Context()))
+	for _, role := range []string{"learner", "collector", "evaluator", "other"} {
+		must(t, evA.Emit(t.Context(), tk, 1, To(role)))
+	}
+	must(t, tk.Close(t.Context()))
+	if heard != 3 {
+		t.Errorf("%d of 3 roles are found", heard)
+	}
+}
