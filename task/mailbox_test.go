@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -170,33 +171,51 @@ func TestAMailboxThatDropsStaysSmall(t *testing.T) {
 // TestValuesThatAreDoneWithAreFreed: heard, dropped or replaced.
 func TestValuesThatAreDoneWithAreFreed(t *testing.T) {
 	type big [1 << 10]byte
-	for _, ev := range []*Event[*big]{
-		NewEvent[*big]("reliable"), NewEvent[*big]("latest", Latest()),
-		NewEvent[*big]("oldest", DropOldest(2)), NewEvent[*big]("newest", DropNewest(2)),
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			tk := New[empty](Alone())
-			gate := make(chan struct{})
+	synctest.Test(t, func(t *testing.T) {
+		tk := jobOf(t, 1, nil)[0]
+		gate := make(chan struct{})
+		values := map[string][]weak.Pointer[big]{}
+		for _, ev := range []*Event[*big]{
+			NewEvent[*big]("reliable"), NewEvent[*big]("latest", Latest()),
+			NewEvent[*big]("oldest", DropOldest(2)), NewEvent[*big]("newest", DropNewest(2)),
+		} {
 			gated(t, tk, ev, gate)
-			must(t, tk.Start(t.Context()))
-			var values []weak.Pointer[big]
 			for range 7 {
 				v := new(big)
-				values = append(values, weak.Make(v))
-				must(t, ev.Emit(t.Context(), tk, v))
+				values[ev.Name()] = append(values[ev.Name()], weak.Make(v))
+				must(t, ev.Emit(t.Context(), tk, v, OnlyLocal()))
 				synctest.Wait()
 			}
-			close(gate)
-			synctest.Wait()
-			runtime.GC()
-			for i, v := range values {
+		}
+		close(gate)
+		time.Sleep(time.Second)
+		runtime.GC()
+		for name, all := range values {
+			for i, v := range all {
 				if v.Value() != nil {
-					t.Errorf("%s: value %d is kept", ev.Name(), i)
+					t.Errorf("%s: value %d is kept", name, i)
 				}
 			}
-			must(t, tk.Close(t.Context()))
+		}
+	})
+}
+
+// TestAValueThatCannotBeEncodedIsNotSent.
+func TestAValueThatCannotBeEncodedIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		number := NewEvent[float64]("number")
+		heard := 0
+		tks := jobOf(t, 2, func(_ int, tk *Task[empty]) {
+			number.On(tk, func(context.Context, float64) error { heard++; return nil })
 		})
-	}
+		if err := number.Emit(t.Context(), tks[0], math.NaN(), OnlyRemote()); err == nil || !strings.HasPrefix(err.Error(), `emit "number": `) {
+			t.Errorf("error %v", err)
+		}
+		synctest.Wait()
+		if o := tks[1].Outcome(); heard != 0 || o.Kind != Running {
+			t.Errorf("%d heard, %+v", heard, o)
+		}
+	})
 }
 
 func TestStatsOfWhatDidNotHappenAreMissing(t *testing.T) {
@@ -279,7 +298,7 @@ func TestManyEvents(t *testing.T) {
 }
 
 func TestConcurrentFirstUseOfAnEvent(t *testing.T) {
-	for range 100 {
+	for range 50 {
 		tk := New[empty](Alone())
 		must(t, tk.Start(t.Context()))
 		var wg sync.WaitGroup
