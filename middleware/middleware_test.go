@@ -87,6 +87,8 @@ func TestRetry(t *testing.T) {
 		"defaults":     {fails: 2, calls: 3, took: 300 * time.Millisecond},
 		"too often":    {backoff: middleware.Backoff{Tries: 2, First: time.Second}, fails: 2, calls: 2, took: time.Second, err: "tried 2 times: boom\nboom"},
 		"bounded":      {backoff: middleware.Backoff{Tries: 9, First: time.Second, Most: 3 * time.Second}, fails: 4, calls: 5, took: 9 * time.Second},
+		"by default":   {fails: 9, calls: 3, took: 300 * time.Millisecond, err: "tried 3 times: boom\nboom\nboom"},
+		"worth it":     {backoff: middleware.Backoff{If: func(err error) bool { return errors.Is(err, errBoom) }}, fails: 1, calls: 2, took: 100 * time.Millisecond},
 		"not worth it": {backoff: middleware.Backoff{If: func(error) bool { return false }}, fails: 2, calls: 1, err: "boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,11 +136,13 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 }
 
 func TestEveryRunsInEveryNthStep(t *testing.T) {
-	n, got := 0, []int(nil)
-	err := run(t, 10, step(func(context.Context) error { n++; return nil }),
-		middleware.Every(3, step(func(context.Context) error { got = append(got, n); return nil })))
-	if err != nil || !slices.Equal(got, []int{3, 6, 9}) {
-		t.Errorf("%v, in steps %v", err, got)
+	for n, want := range map[int][]int{1: {1, 2, 3, 4, 5}, 2: {2, 4}, 3: {3}, 6: nil} {
+		steps, got := 0, []int(nil)
+		err := run(t, 5, step(func(context.Context) error { steps++; return nil }),
+			middleware.Every(n, step(func(context.Context) error { got = append(got, steps); return nil })))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("every %d: %v, in steps %v, want %v", n, err, got, want)
+		}
 	}
 }
 

@@ -87,19 +87,15 @@ func tried(errs []error) error {
 	return fmt.Errorf("tried %d times: %w", len(errs), errors.Join(errs...))
 }
 
-// pause waits for d and is false if ctx ended first.
+// pause waits for d, or until ctx ends, and reports whether ctx goes on.
 func pause(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }
 
 func panicError(err error) (*task.PanicError, bool) { return errors.AsType[*task.PanicError](err) }

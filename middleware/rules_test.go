@@ -114,7 +114,13 @@ func TestStepTimerOfUnevenCalls(t *testing.T) {
 		tk := task.New[state](task.Alone())
 		tk.Wrap(timer.Wrap)
 		tk.Use(task.Name("twice", func(ctx context.Context, _ *state, next task.Next) error { return errors.Join(next(ctx), next(ctx)) }),
-			task.Name("uneven", step(func(context.Context) error { sleep(time.Duration(3-tk.Steps()) * time.Second); return nil })))
+			task.Name("uneven", step(func(context.Context) error {
+				if s := timer.Stats(); s[0].Calls != tk.Steps() {
+					t.Errorf("during step %d: %v", tk.Steps()+1, s[0])
+				}
+				sleep(time.Duration(3-tk.Steps()) * time.Second)
+				return nil
+			})))
 		if err := tk.Run(t.Context(), task.MaxSteps(2)); err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,6 @@ func (s *StepTimer[C]) Wrap(name string, m task.Middleware[C]) task.Middleware[C
 		begin := time.Now()
 		err := m(ctx, c, f.through)
 		took := time.Since(begin) - f.rest
-		f.next = nil
 		frames.Put(f)
 		s.add(st, took)
 		return err

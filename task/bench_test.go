@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,7 @@ func emptyChain(n int) *Task[empty] {
 	for range n {
 		t.Use(func(context.Context, *empty, Next) error { return nil })
 	}
-	t.max = -1
+	t.max = math.MaxInt64
 	t.build()
 	return t
 }
@@ -37,7 +38,7 @@ func BenchmarkStep(b *testing.B) {
 		for range 10 {
 			t.Use(func(ctx context.Context, _ *empty, next Next) error { return next(ctx) })
 		}
-		t.max = -1
+		t.max = math.MaxInt64
 		t.build()
 		b.ReportAllocs()
 		for b.Loop() {

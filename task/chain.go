@@ -83,6 +83,8 @@ type frame[C any] struct {
 	rest   Next // what comes after the last
 	at     int  // the middleware that runs now, for the name in an error
 	origin int  // index of the middleware that the present error came from; -1: none
+
+	err error // what that middleware returned
 }
 
 func newFrame[C any](links []link[C]) *frame[C] {
@@ -92,14 +94,16 @@ func newFrame[C any](links []link[C]) *frame[C] {
 		if i == len(f.links)-1 {
 			l.next = func(ctx context.Context) error {
 				l.called = true
-				return f.goOn(ctx, i)
+				err := f.run(ctx, i+1)
+				f.at = i
+				return err
 			}
 			continue
 		}
 		n := &f.links[i+1]
 		l.next = func(ctx context.Context) error { // what run does, for the common case
 			l.called, n.called = true, false
-			f.at = i + 1
+			f.origin, f.at = -1, i+1
 			err := n.m(ctx, f.c, n.next)
 			if err == nil && n.called {
 				f.origin, f.at = -1, i
@@ -115,16 +119,10 @@ func newFrame[C any](links []link[C]) *frame[C] {
 // was a plain step.
 func (f *frame[C]) after(ctx context.Context, i int, err error) error {
 	if err == nil {
-		return f.goOn(ctx, i+1)
+		err = f.run(ctx, i+2)
+	} else {
+		f.failed(i+1, err)
 	}
-	f.origin = max(f.origin, i+1)
-	f.at = i
-	return err
-}
-
-// goOn runs what follows the i-th middleware, for it.
-func (f *frame[C]) goOn(ctx context.Context, i int) error {
-	err := f.run(ctx, i+1)
 	f.at = i
 	return err
 }
@@ -137,9 +135,7 @@ func (f *frame[C]) run(ctx context.Context, i int) error {
 		f.at = i
 		err := l.m(ctx, f.c, l.next)
 		if err != nil {
-			if f.origin < i {
-				f.origin = i
-			}
+			f.failed(i, err)
 			return err
 		}
 		if l.called {
@@ -149,15 +145,23 @@ func (f *frame[C]) run(ctx context.Context, i int) error {
 	}
 	err := f.rest(ctx)
 	if err != nil {
-		f.origin = len(f.links)
+		f.failed(len(f.links), err)
 	}
 	return err
+}
+
+// failed notes that the i-th middleware has returned err. If it only passes on the error
+// of a later one, that stays the origin.
+func (f *frame[C]) failed(i int, err error) {
+	if f.origin < i || !carries(err, f.err) {
+		f.origin, f.err = i, err
+	}
 }
 
 // named puts the name of the middleware that err came from before it, unless it
 // came from what follows the frame or has the name already.
 func (f *frame[C]) named(err error) error {
-	if err == nil || f.origin < 0 || f.origin >= len(f.links) {
+	if err == nil || f.origin == len(f.links) {
 		return err
 	}
 	return withName(f.links[f.origin].name, err)

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -255,7 +256,10 @@ func quiet(context.Context, *empty) error { return nil }
 func TestTrimName(t *testing.T) {
 	for _, tc := range []struct{ symbol, file, want string }{
 		{"github.com/x/y/rl.Collect[...].func1", "/src/rl/collect.go", "rl.Collect"},
-		{"github.com/x/y/rl.Collect[go.shape.struct { a/b.C }].func1.2", "/src/rl/collect.go", "rl.Collect"},
+		{"github.com/x/y/rl.(*Pool[...]).Step.gowrap2.1", "/src/rl/pool.go", "rl.(*Pool).Step"},
+		{"main.play.play.Values[...].func3.play-range1.func4", "/src/dqn/main.go", "dqn.play"},
+		{"a/b.glob..func1", "/src/b/x.go", "b.glob"},
+		{"a/b.func1", "/src/b/x.go", "b.func1"},
 		{"main.play.Collect.func3", "/src/rl/collect.go", "rl.Collect"},
 		{"main.play.func1", "/src/dqn/main.go", "main.play"},
 		{"a/b.(*T).Step-fm", "/src/b/t.go", "b.(*T).Step"},
@@ -300,7 +304,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			func(ctx context.Context, _ *kept, next Next) error { return next(ctx) })
 	}
 	tk.Use(Serial(Step(func(_ context.Context, c *kept) error { c.Count++; return nil })))
-	tk.max = -1
+	tk.max = math.MaxInt64
 	tk.build()
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() { must(t, tk.step(ctx)) }); n != 0 && !race.Enabled {

@@ -12,7 +12,6 @@ func (q *deque) empty() bool { return q.n == 0 }
 func (q *deque) front() *ticket { return &q.ring[q.head] }
 
 func (q *deque) pop() {
-	q.ring[q.head] = ticket{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 }

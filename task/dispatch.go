@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,11 +128,10 @@ type progress struct {
 type runner struct {
 	d *dispatcher
 
-	pos    atomic.Int64 // messages of the claim that have been run; negative: claim lost
-	n      int64        // the runner's own copy of pos
-	at     int          // index of the ticket that runs
-	left   int          // messages of it that have not been run
-	owning bool         // it is slow and runs what it owns, without a claim
+	pos  atomic.Int64 // messages of the claim that have been run; negative: claim lost
+	n    int64        // the runner's own copy of pos
+	at   int          // index of the ticket that runs
+	left int          // messages of it that have not been run
 
 	sending atomic.Int64  // emits to other nodes in which its listener is now
 	moves   atomic.Uint64 // emits and waits of its listeners that have begun or ended
@@ -200,7 +200,7 @@ func (d *dispatcher) check() {
 	defer d.mu.Unlock()
 	d.armed = false
 	r := d.current
-	if d.stopped || d.idle {
+	if d.stopped {
 		return
 	}
 	pos := r.pos.Load()
@@ -216,7 +216,7 @@ func (d *dispatcher) check() {
 // handOff makes r slow if it is the current runner and is calling a listener.
 // d.mu is held.
 func (d *dispatcher) handOff(r *runner) {
-	if r == nil || r != d.current || d.idle || d.stopped {
+	if r != d.current || d.stopped {
 		return
 	}
 	pos := r.pos.Load()
@@ -232,8 +232,8 @@ func (d *dispatcher) handOff(r *runner) {
 	r.box = box
 	box.owner = r
 	box.void = box.tickets
-	for i := len(r.claim) - 1; i > k; i-- {
-		if t := r.claim[i]; t.box != box {
+	for _, t := range slices.Backward(r.claim[k:]) {
+		if t.box != box {
 			d.tickets.unpop(t)
 			t.box.tickets += t.n
 			t.box.avail += t.n
@@ -316,11 +316,10 @@ func (d *dispatcher) claim(r *runner) {
 	for r.total < claimMax && !d.tickets.empty() {
 		t := d.tickets.front()
 		b := t.box
-		if s := min(t.n, b.void); s > 0 {
-			b.void -= s
-			b.tickets -= s
-			t.n -= s
-		}
+		gone := min(t.n, b.void)
+		b.void -= gone
+		b.tickets -= gone
+		t.n -= gone
 		if t.n == 0 {
 			d.tickets.pop()
 			continue
@@ -377,12 +376,10 @@ func (r *runner) runClaim() (ended bool) {
 	}
 }
 
-// advance counts a message that was run, and is false if the claim was lost.
+// advance counts a message that was run. It is false if the claim was lost, as it is for
+// a runner that runs what it owns.
 func (r *runner) advance() bool {
 	r.left--
-	if r.owning {
-		return true
-	}
 	r.n++
 	return r.pos.CompareAndSwap(r.n-1, r.n)
 }
@@ -393,7 +390,6 @@ func (r *runner) own() {
 	d.mu.Lock() // the hand-off has ended: box is set
 	b := r.box
 	d.mu.Unlock()
-	r.owning = true
 	r.claim = append(r.claim[:0], ticket{box: b, n: 1})
 	for {
 		b.returnCredits()

@@ -56,7 +56,7 @@ func (d *dispatcher) equip(b *mailbox, r *runner) {
 func (d *dispatcher) watchEnd(within, waitWithin time.Duration, report func(*mailbox, time.Duration)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopped || d.ending != nil {
+	if d.ending != nil {
 		return
 	}
 	e := &ending{within: within, waitWithin: waitWithin, report: report, seen: map[*runner]sighting{}}
@@ -118,7 +118,7 @@ func (d *dispatcher) calling() []*runner {
 	for r := range d.slow {
 		all = append(all, r)
 	}
-	if r := d.current; r != nil && !d.idle && r.claimed() != nil {
+	if r := d.current; r.claimed() != nil {
 		all = append(all, r)
 	}
 	return all

@@ -46,7 +46,6 @@ type engine struct {
 	partly     bool                    // the outcome is a success of this node, and others are not done
 	settle     context.CancelCauseFunc // ends the wait for them; nil outside of it
 	err        error                   // of a Failure or Preempted outcome
-	cutCause   error
 	cancelRun  context.CancelCauseFunc // nil outside the step loop
 	cancelBase context.CancelCauseFunc // nil before start
 	graceTimer *time.Timer
@@ -190,11 +189,9 @@ func (e *engine) latestHeard() bool {
 
 // sayLate logs what, if the function that it returns is not called for long.
 func (e *engine) sayLate(what string) (stop func()) {
-	l := newLate(func(waited time.Duration) {
+	return newLate(func(waited time.Duration) {
 		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs(), "events", e.backlog())
-	})
-	l.start()
-	return l.stop
+	}).stop
 }
 
 // sayBlocked logs that a listener holds the end of the run.
@@ -274,7 +271,7 @@ func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	var errs []error
 	together := tell && (o.Kind == Success || o.Kind == Preempted)
 	switch {
-	case !tell || o.Node != e.id || o.Kind == Running || e.willBeBack():
+	case !tell || o.Node != e.id || e.willBeBack():
 	case e.waitAll && o.Kind == Success: // the others are done too
 	case e.leaves.Load():
 		together = false

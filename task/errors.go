@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -115,6 +116,12 @@ func senders(self int, peers []int) string {
 		s += ", node " + strconv.Itoa(p)
 	}
 	return s
+}
+
+// carries says whether err is target or wraps it. Errors of types that cannot be compared,
+// such as slices, are told apart by text. An err that is not nil carries no nil.
+func carries(err, target error) bool {
+	return errors.Is(err, target) || target != nil && !reflect.TypeOf(target).Comparable() && err.Error() == target.Error()
 }
 
 // panicValue turns a recovered value into an error, keeping what it wraps.

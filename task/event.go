@@ -113,9 +113,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if len(opts) > 0 {
 		local, remote, match = route(en, remote, opts)
 	}
-	heard := false
 	if local && p.listened.Load() {
-		heard = true
 		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, head: head}); err != nil {
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
@@ -123,21 +121,19 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 		p.emitted.Add(1)
 	}
 	if remote && p.channel.Listened() {
-		heard = true
 		if err := p.send(ctx, &v, head, match); err != nil {
 			return fmt.Errorf("emit %q: %w", e.core.name, err)
 		}
-	}
-	if !heard && len(opts) == 0 {
+	} else if len(opts) == 0 {
 		p.reportUnheard()
 	}
 	return nil
 }
 
-// reportUnheard logs once that nobody listens to the event. It does not if there was
-// a listener before, such as a Once that has fired.
+// reportUnheard logs once that nobody listens to the event. It does not if there is
+// a listener, or was one before, such as a Once that has fired.
 func (p *port[T]) reportUnheard() {
-	if p.core.internal || p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
+	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
 		return
 	}
 	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)

@@ -354,8 +354,13 @@ func TestE10BlockedEmitEndsWithItsContext(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("enough"))
 			var err error
-			for err == nil {
+			calls := 0
+			for ; err == nil; calls++ {
 				err = evA.Emit(ctx, tks[0], 1)
+			}
+			p, _ := evA.port(tks[0].en)
+			if n := p.emitted.Load(); n != uint64(calls) {
+				t.Errorf("%d nodes: %d emits are counted of %d", nodes, n, calls)
 			}
 			if !strings.Contains(err.Error(), "enough") || !strings.Contains(err.Error(), fmt.Sprintf("node %d", nodes-1)) {
 				t.Errorf("error %v", err)

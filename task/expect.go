@@ -92,7 +92,6 @@ func (w *Expectation[T]) Wait(ctx context.Context) (T, error) {
 	say := newLate(func(waited time.Duration) {
 		en.log.Warn("still waiting for an event", "event", w.p.core.name, "waited", waited, "from", senders(en.id, en.peerIDs()))
 	})
-	say.start()
 	defer say.stop()
 	var cause error
 	select {

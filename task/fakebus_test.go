@@ -47,6 +47,9 @@ type fakeNode struct {
 	onLeave   func()                      // what the others still send
 	onDrain   func(context.Context) error // what Drain waits for, before the bus takes nothing more
 	unsent    []Unsent
+	closeErr  error
+	doneErr   error
+	leaveErr  error
 	abandoned bool
 	waited    bool // Drain has waited for the others
 }
@@ -196,6 +199,9 @@ func (n *fakeNode) Drain(ctx context.Context, waitPeers bool) error {
 
 func (n *fakeNode) Done(ctx context.Context) error {
 	j := n.job
+	if n.doneErr != nil {
+		return n.doneErr
+	}
 	j.mu.Lock()
 	j.done[n.id] = true
 	j.note()
@@ -220,7 +226,7 @@ func (n *fakeNode) Leave(context.Context) error {
 	if n.onLeave != nil {
 		n.onLeave()
 	}
-	return nil
+	return n.leaveErr
 }
 
 func (n *fakeNode) Abandon() error {
@@ -235,7 +241,7 @@ func (n *fakeNode) Close() error {
 	defer n.job.mu.Unlock()
 	n.left = true
 	n.job.note()
-	return nil
+	return n.closeErr
 }
 
 func (c *fakeChannel) Listen(on bool) {

@@ -72,10 +72,9 @@ func (e *engine) decide(o Outcome, err error, cut error, after time.Duration) bo
 	return true
 }
 
-// cut ends the context of the step that runs, or of the one that would come.
+// cut ends the context of the step that runs.
 // e.mu is held.
 func (e *engine) cut(cause error, after time.Duration) {
-	e.cutCause = cause
 	if e.cancelRun == nil {
 		return
 	}
@@ -87,14 +86,12 @@ func (e *engine) cut(cause error, after time.Duration) {
 	e.graceTimer = time.AfterFunc(after, func() { cancel(cause) })
 }
 
-// attach names the function that ends the run's context.
+// attach names the function that ends the run's context. Where the task has finished
+// before, no step runs.
 func (e *engine) attach(cancel context.CancelCauseFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancelRun = cancel
-	if e.finished.Load() {
-		cancel(e.cutCause)
-	}
 }
 
 // detach stops what attach and cut have started.
@@ -224,9 +221,7 @@ func (e *engine) stopped(ctx context.Context, stepErr error) {
 	if e.finished.Load() {
 		return
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		e.interrupted(cause)
-	}
+	e.interrupted(context.Cause(ctx))
 }
 
 // interrupted settles the outcome when the caller has ended the run.

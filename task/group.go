@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +23,6 @@ func Serial[C any](m ...Middleware[C]) Middleware[C] {
 		f.c, f.rest, f.origin = c, next, -1
 		defer catch(ctx, func() string { return f.links[f.at].name }, &err, nil, nil)
 		err = f.named(f.run(ctx, 0))
-		f.c, f.rest = nil, nil
 		frames.Put(f)
 		return err
 	}
@@ -124,7 +122,7 @@ func runMember[C any](ctx context.Context, f *fan, m *member, l *link[C], c *C) 
 			return m.rest
 		})
 	}()
-	passedOn := m.waiting && m.rest != nil && errors.Is(m.err, m.rest)
+	passedOn := m.waiting && carries(m.err, m.rest)
 	if m.err != nil && !passedOn {
 		m.err = withName(l.name, m.err)
 	}
@@ -210,8 +208,8 @@ func (f *fan) join(rest error, errs []error) error {
 	for _, err := range errs {
 		switch {
 		case err == nil:
-		case rest != nil && (errors.Is(err, rest) || errors.Is(rest, err)):
-		case !same(err, first) && (errors.Is(err, first) || errors.Is(err, context.Canceled)):
+		case carries(err, rest) || errors.Is(rest, err):
+		case err != first && (carries(err, first) || errors.Is(err, context.Canceled)): //nolint:errorlint // first is reported
 		default:
 			out = append(out, err)
 		}
@@ -220,13 +218,4 @@ func (f *fan) join(rest error, errs []error) error {
 		return out[0]
 	}
 	return errors.Join(out...)
-}
-
-// same says whether two errors are one value; errors of types that cannot be
-// compared never are, and are then told apart by text.
-func same(a, b error) bool {
-	if reflect.TypeOf(a).Comparable() {
-		return a == b //nolint:errorlint // the question is whether they are one value
-	}
-	return b != nil && a.Error() == b.Error()
 }

@@ -9,28 +9,21 @@ import (
 const lateAfter = 10 * time.Second
 
 // late reports something that blocks for long: after lateAfter, then each time
-// twice as long as before. It may be started and stopped many times.
+// twice as long as before, until stop.
 type late struct {
 	say func(waited time.Duration)
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	waited time.Duration // when it speaks next; 0 while stopped
+	waited time.Duration // when it speaks next; 0 once stopped
 }
 
 func newLate(say func(waited time.Duration)) *late {
-	return &late{say: say}
-}
-
-func (l *late) start() {
+	l := &late{say: say, waited: lateAfter}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waited = lateAfter
-	if l.timer == nil {
-		l.timer = time.AfterFunc(lateAfter, l.fire)
-		return
-	}
-	l.timer.Reset(lateAfter)
+	l.timer = time.AfterFunc(lateAfter, l.fire)
+	return l
 }
 
 func (l *late) stop() {

@@ -92,11 +92,8 @@ func withPlace(ctx context.Context, l *Lock) context.Context {
 	return context.WithValue(ctx, placeKey{l}, l.enqueue())
 }
 
-// leavePlace gives up the place that withPlace took, if the member did not.
+// leavePlace gives up the place that withPlace took, if it did and the member did not.
 func leavePlace(ctx context.Context, l *Lock) {
-	if l == nil {
-		return
-	}
 	if p, ok := ctx.Value(placeKey{l}).(*place); ok {
 		l.leave(p)
 	}

@@ -22,9 +22,8 @@ func describe[C any](m Middleware[C]) (name string, lock *Lock) {
 	pc := reflect.ValueOf(m).Pointer()
 	if ownFile(pc) {
 		p := &probe{Context: context.Background()}
-		if m(p, nil, nil) == nil && p.name != "" {
-			return p.name, p.lock
-		}
+		_ = m(p, nil, nil) // fills p
+		return p.name, p.lock
 	}
 	return pcName(pc), nil
 }
@@ -32,12 +31,7 @@ func describe[C any](m Middleware[C]) (name string, lock *Lock) {
 // ownFile says whether the function at pc was written in this package, so that
 // it knows a probe. Tests are not.
 func ownFile(pc uintptr) bool {
-	fn := runtime.FuncForPC(pc)
-	_, here, _, ok := runtime.Caller(0)
-	if fn == nil || !ok {
-		return false
-	}
-	file, _ := fn.FileLine(pc)
+	file, here := fileOf(pc), fileOf(reflect.ValueOf(ownFile).Pointer())
 	return path.Dir(file) == path.Dir(here) && !strings.HasSuffix(file, "_test.go")
 }
 
@@ -45,12 +39,13 @@ func ownFile(pc uintptr) bool {
 func funcName(fn any) string { return pcName(reflect.ValueOf(fn).Pointer()) }
 
 func pcName(pc uintptr) string {
-	fn := runtime.FuncForPC(pc)
-	if fn == nil {
-		return "unknown"
-	}
-	file, _ := fn.FileLine(pc)
-	return trimName(fn.Name(), file)
+	return trimName(runtime.FuncForPC(pc).Name(), fileOf(pc))
+}
+
+// fileOf returns the source file of the function at pc.
+func fileOf(pc uintptr) string {
+	file, _ := runtime.FuncForPC(pc).FileLine(pc)
+	return file
 }
 
 // trimName shortens a symbol such as "a.b/c/rl.Collect[...].func1" to
@@ -58,25 +53,14 @@ func pcName(pc uintptr) string {
 // called "a.b/main.play.Collect.func2": then the file says whose it is.
 func trimName(symbol, file string) string {
 	s := symbol[strings.LastIndexByte(symbol, '/')+1:]
-	for { // the package path of a type argument has slashes too, so cut it first
-		i := strings.IndexByte(symbol, '[')
-		if i < 0 {
-			break
-		}
-		j := strings.IndexByte(symbol[i:], ']')
-		if j < 0 {
-			break
-		}
-		symbol = symbol[:i] + symbol[i+j+1:]
-		s = symbol[strings.LastIndexByte(symbol, '/')+1:]
-	}
-	s = strings.TrimSuffix(s, "-fm")
+	s = strings.TrimSuffix(strings.ReplaceAll(s, "[...]", ""), "-fm")
 	pkg, rest, ok := strings.Cut(s, ".")
 	if !ok {
 		return s
 	}
 	var kept []string
 	for part := range strings.SplitSeq(rest, ".") {
+		part, _, _ = strings.Cut(part, "-range") // the body of a range over a function
 		if part != "" && !isClosure(part) {
 			kept = append(kept, part)
 		}
@@ -94,5 +78,5 @@ func trimName(symbol, file string) string {
 // "func1", "gowrap2", "3".
 func isClosure(part string) bool {
 	digits := strings.TrimPrefix(strings.TrimPrefix(part, "func"), "gowrap")
-	return digits != "" && strings.Trim(digits, "0123456789") == "" || strings.HasPrefix(digits, "-range")
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }

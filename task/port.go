@@ -263,7 +263,6 @@ func (p *port[T]) awaitRoom(ctx context.Context, room <-chan struct{}) error {
 	say := newLate(func(waited time.Duration) {
 		p.en.log.Warn("emit still blocked by a listener of this node", "event", p.core.name, "waited", waited)
 	})
-	say.start()
 	defer say.stop()
 	select {
 	case <-room:
@@ -304,7 +303,7 @@ func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 			return creditSum{s.credit, 1, s.bytes}
 		}
 	}
-	if p.head > 0 && len(p.in) == cap(p.in) {
+	if len(p.in) == cap(p.in) {
 		n := copy(p.in, p.in[p.head:])
 		clear(p.in[n:])
 		p.in, p.head = p.in[:n], 0
@@ -489,7 +488,7 @@ func (p *port[T]) newOutbox() any {
 // caller's goroutine and outside the lock, so a large one does not stop others.
 func (p *port[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
-		p.noOne.Add(1)
+		p.refused.Add(1)
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
 		return nil
 	}

@@ -44,9 +44,9 @@ func (r *renewal[C]) keep(name string) {
 	if !ok {
 		panic(fmt.Sprintf("task: Keep(%q): context %v has no such field", name, t))
 	}
-	from, ok1 := fieldOf(reflect.ValueOf(r.c).Elem(), f)
-	to, ok2 := fieldOf(reflect.ValueOf(r.scratch).Elem(), f)
-	if !ok1 || !ok2 {
+	from, ok := fieldOf(reflect.ValueOf(r.c).Elem(), f)
+	to, _ := fieldOf(reflect.ValueOf(r.scratch).Elem(), f)
+	if !ok {
 		panic(fmt.Sprintf("task: Keep(%q): the field is reached through a pointer", name))
 	}
 	r.mu.Lock()

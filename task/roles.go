@@ -13,8 +13,8 @@ func matchAny(patterns, words []string) bool {
 	for _, p := range patterns {
 		for _, w := range words {
 			// To path.Match a slash is a border; in a label it is a letter.
-			ok, err := path.Match(strings.ReplaceAll(p, "/", "\x00"), strings.ReplaceAll(w, "/", "\x00"))
-			if ok && err == nil {
+			ok, _ := path.Match(strings.ReplaceAll(p, "/", "\x00"), strings.ReplaceAll(w, "/", "\x00"))
+			if ok {
 				return true
 			}
 		}
@@ -34,7 +34,7 @@ func (e *engine) assignRoles(c *config) {
 	}
 	given := len(c.roles) > 0
 	roles := slices.Clone(c.roles)
-	if e.bus != nil && !slices.Contains(e.labels, "standalone") {
+	if !slices.Contains(e.labels, "standalone") {
 		if len(c.byID) > 0 {
 			given = true
 			roles = append(roles, byID(e.id, c.byID))

@@ -188,11 +188,11 @@ func TestASlowListenerAloneIsNotHandedOff(t *testing.T) {
 
 // ledger is a credit that notes what it gets back.
 type ledger struct {
-	returned, bytes int
-	recycled        [][]byte
+	returned, bytes, calls int
+	recycled               [][]byte
 }
 
-func (l *ledger) Return(messages, bytes int) { l.returned += messages; l.bytes += bytes }
+func (l *ledger) Return(messages, bytes int) { l.returned += messages; l.bytes += bytes; l.calls++ }
 func (l *ledger) Recycle(b []byte)           { l.recycled = append(l.recycled, b) }
 
 func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
@@ -206,9 +206,35 @@ func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
 		t.Errorf("%+v, %+v", l, s)
 	}
 	evA.On(tk, func(context.Context, int) error { return nil })
-	if err := p.deliver(&Inbound{From: 1, Version: 2, Payload: garbage, Credit: &l}); err == nil || l.returned != 2 {
+	if err := p.deliver(&Inbound{From: 1, Version: 2, Payload: garbage, Credit: &l}); err == nil || l.returned != 2 || l.bytes != 40 {
 		t.Errorf("garbage: %v, %+v", err, l)
 	}
+}
+
+// TestWhatNobodyHearsIsNotTakenOffTheDelivered counts messages that were heard, that wait
+// when their listener goes, and that arrive afterwards.
+func TestWhatNobodyHearsIsNotTakenOffTheDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var l *Listener
+		tks := jobOf(t, 1, func(_ int, tk *Task[empty]) {
+			l = evA.On(tk, func(context.Context, int) error { <-gate; return nil })
+		})
+		p, err := evA.port(tks[0].en)
+		must(t, err)
+		arrive := func() { must(t, p.deliver(&Inbound{From: 1, Version: 1, Payload: []byte{2}})) }
+		arrive()
+		synctest.Wait()
+		arrive()
+		l.Off()
+		arrive()
+		arrive()
+		close(gate)
+		synctest.Wait()
+		if s := tks[0].Stats()[0]; s.Delivered != 1 || s.Dropped[DropReasonNoOne] != 3 || s.Queued != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // TestBorrowedMemoryIsUsedAgain, and no other: neither what a listener may keep, nor
@@ -326,6 +352,7 @@ func TestE13AnEmitToSomeIsNotReported(t *testing.T) {
 	for _, o := range []EmitOption{OnlyLocal(), OnlyRemote(), To("node.0")} {
 		must(t, evA.Emit(t.Context(), tk, 1, o))
 	}
+	must(t, evLast.Emit(t.Context(), tk, 1)) // for nodes that join later
 	if log.Len() > 0 {
 		t.Errorf("log:\n%s", log.String())
 	}

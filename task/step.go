@@ -11,7 +11,7 @@ func (t *Task[C]) step(ctx context.Context) error {
 		return err
 	}
 	n := t.steps.Add(1)
-	if t.max >= 0 && n >= t.max {
+	if n >= t.max {
 		t.en.succeed("max steps") // an error that a middleware took has kept it from turn
 	}
 	t.renewal.renew()
@@ -24,7 +24,6 @@ func (t *Task[C]) runChain(ctx context.Context) (err error) {
 	if t.en.cfg.async {
 		err = fanOut(ctx, f.c, f.links, f.rest, true)
 	} else {
-		f.origin = -1
 		err = f.named(f.run(ctx, 0))
 	}
 	returned = true

@@ -19,7 +19,7 @@ type Task[C any] struct {
 	wrappers []Wrapper[C]
 	ran      atomic.Bool
 	steps    atomic.Int64
-	max      int64 // total steps at which the run ends; negative: none
+	max      int64 // total steps at which the run ends
 	frame    *frame[C]
 }
 
@@ -198,8 +198,9 @@ func (t *Task[C]) abort(ctx context.Context, err error) error {
 	t.en.busDown.Store(true) // there is nobody to tell
 	if pe, ok := errors.AsType[*PreemptError](context.Cause(ctx)); ok {
 		t.en.preempt(pe)
+	} else {
+		t.en.fail(err)
 	}
-	t.en.fail(err)
 	return t.en.end(ctx, false)
 }
 
@@ -232,7 +233,7 @@ func (t *Task[C]) Run(ctx context.Context, opts ...RunOption) error {
 	if !t.ran.CompareAndSwap(false, true) {
 		return errRan
 	}
-	cfg := runConfig{max: -1}
+	cfg := runConfig{max: math.MaxInt}
 	for _, o := range opts {
 		o(&cfg)
 	}
@@ -288,7 +289,7 @@ func (t *Task[C]) build() {
 
 // turn is the innermost point of a step: all forwards have run, no backward has.
 func (t *Task[C]) turn(context.Context) error {
-	if t.max >= 0 && t.steps.Load()+1 >= t.max {
+	if t.steps.Load()+1 >= t.max {
 		t.en.succeed("max steps")
 	}
 	return nil

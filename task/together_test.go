@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -236,4 +237,41 @@ func TestWaitForAllHearsWhatIsLeft(t *testing.T) {
 			t.Errorf("%d answers, want 2: %v", answers.Load(), err)
 		}
 	})
+}
+
+// A bus that cannot wait for the others, or cannot leave them, is in the error.
+func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
+	broken := errors.New("broken")
+	synctest.Test(t, func(t *testing.T) {
+		node := newFakeJob(1).node(0)
+		node.doneErr = broken
+		tk := New[empty](node)
+		if err := runOnceForAll(t, tk); !errors.Is(err, broken) || tk.Outcome().Kind != Failure {
+			t.Errorf("%v, %+v", err, tk.Outcome())
+		}
+	})
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{"it fails": {broken, "broken"}, "a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not heard to the end`}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newFakeJob(1).node(0)
+				node.elastic, node.leaveErr = true, tc.err
+				tk := New[empty](node, DrainTimeout(4*time.Second))
+				evA.On(tk, func(context.Context, int) error { time.Sleep(5 * time.Second); return nil })
+				tk.Use(Step(func(ctx context.Context, _ *empty) error { return errors.Join(evA.Emit(ctx, tk, 1), waitForEver(ctx)) }))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second/2, func() { cancel(&PreemptError{Reason: "SIGTERM"}) })
+				if err := tk.Run(ctx); !errors.Is(err, ErrPreempted) || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("error %v", err)
+				}
+			})
+		})
+	}
+}
+
+func runOnceForAll(t *testing.T, tk *Task[empty]) error {
+	tk.Use(Step(quiet))
+	return tk.Run(t.Context(), MaxSteps(1), WaitForAll())
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 )
 
 // fakeTracer sends the value of a context, and notes all that it is told.
@@ -25,6 +27,9 @@ func (f *fakeTracer) notef(format string, args ...any) {
 
 func (f *fakeTracer) Emit(ctx context.Context, event string) (header []byte, end func(error)) {
 	word, _ := ctx.Value(traceKey{}).(string)
+	if event == finishEvent.Name() {
+		f.notef("emitted %s", event)
+	}
 	if word == "" {
 		return nil, nil
 	}
@@ -32,7 +37,11 @@ func (f *fakeTracer) Emit(ctx context.Context, event string) (header []byte, end
 }
 
 func (f *fakeTracer) Hear(ctx context.Context, event, listener string, from int, header []byte) (heard context.Context, end func(error)) {
-	return context.WithValue(ctx, traceKey{}, string(header)+"+"), func(err error) {
+	ctx = context.WithValue(ctx, traceKey{}, string(header)+"+")
+	if listener == "unmarked" {
+		return ctx, nil
+	}
+	return ctx, func(err error) {
 		f.notef("%s heard %s of %d under %s: %v", listener, event, from, header, err)
 	}
 }
@@ -101,4 +110,54 @@ func TestTracerFollowsEventsToListeners(t *testing.T) {
 func waitForEver(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// TestTracerHearsOfFailures, of listeners that panic too, and needs no function for the end.
+func TestTracerHearsOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracer := &fakeTracer{}
+		tk := New[empty](Alone(), Trace(tracer), Isolate())
+		evA.On(tk, func(context.Context, int) error { panic("ouch") }, Named("panics"))
+		evA.On(tk, func(context.Context, int) error { return errors.New("boom") }, Named("fails"))
+		calls := 0
+		evA.On(tk, func(context.Context, int) error { calls++; return nil }, Named("unmarked"))
+		must(t, tk.Start(t.Context()))
+		ctx := context.WithValue(t.Context(), traceKey{}, "t")
+		must(t, evA.Emit(ctx, tk, 1, OnlyLocal()))
+		must(t, evA.Emit(t.Context(), tk, 2, OnlyLocal()))
+		must(t, tk.Close(t.Context()))
+		if err := evA.Emit(ctx, tk, 3); !errors.Is(err, ErrClosed) {
+			t.Errorf("error %v", err)
+		}
+		want := []string{
+			"emitted a under t: <nil>", "fails heard a of 0 under t: boom", "panics heard a of 0 under t: the listener panicked",
+		}
+		slices.Sort(tracer.log)
+		if !slices.Equal(tracer.log, want) || calls != 2 {
+			t.Errorf("%d calls, %q", calls, tracer.log)
+		}
+	})
+}
+
+// TestWhatIsNotTracedTravelsWithoutAHeader, although what was emitted before had one.
+func TestWhatIsNotTracedTravelsWithoutAHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		job := newFakeJob(2)
+		tracer := &fakeTracer{}
+		tks := []*Task[empty]{New[empty](job.node(0), Trace(&fakeTracer{})), New[empty](job.node(1), Trace(tracer))}
+		heard := 0
+		evA.On(tks[1], func(context.Context, int) error { heard++; return nil }, Named("listener"))
+		each(t, tks, func(tk *Task[empty]) error { return tk.Start(t.Context()) })
+		for v := range 10 {
+			ctx := t.Context()
+			if v%2 == 0 {
+				ctx = context.WithValue(ctx, traceKey{}, "t")
+			}
+			must(t, evA.Emit(ctx, tks[0], v))
+		}
+		each(t, tks, func(tk *Task[empty]) error { return tk.Close(t.Context()) })
+		if heard != 10 || len(tracer.log) != 5 {
+			t.Errorf("%d heard, of which traced %q", heard, tracer.log)
+		}
+	})
 }
