@@ -276,6 +276,10 @@ func TestWhatCannotTravelIsNamed(t *testing.T) {
 		netip.Addr
 		Port uint16
 	}
+	type pointing struct {
+		*netip.Addr
+		Port uint16
+	}
 	type tagged struct {
 		X int `payload:"x"`
 	}
@@ -296,6 +300,7 @@ func TestWhatCannotTravelIsNamed(t *testing.T) {
 		{reflect.TypeFor[oneSided](), "", "has no UnmarshalBinary"},
 		{reflect.TypeFor[otherSide](), "", "no AppendBinary or MarshalBinary"},
 		{reflect.TypeFor[mixed](), "", "name that field"},
+		{reflect.TypeFor[pointing](), "", "name that field"},
 		{reflect.TypeFor[tagged](), "X", "is not known"},
 		{nil, "", "nil is not a type"},
 	} {
