@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/router/mesh"
 )
 
@@ -27,7 +28,11 @@ type socket interface {
 // pair is a connection by way of a listener at addr.
 func pair(t *testing.T, addr string) (dialed, accepted socket) {
 	t.Helper()
-	c := mesh.New(mesh.Config{})
+	return connect(t, mesh.New(mesh.Config{}), addr)
+}
+
+func connect(t *testing.T, c *mesh.Carrier, addr string) (dialed, accepted socket) {
+	t.Helper()
 	l, err := c.Listen(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +149,19 @@ func TestBuffersAndCopiesArriveWhole(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
+	}
+}
+
+// Unix sockets have no TLS, which their folder makes needless.
+func TestUnixSocketsHaveNoTLS(t *testing.T) {
+	c, _ := secure(t, certtest.New(t))
+	a, b := connect(t, c, addresses(t)["unix"])
+	if n, err := a.TryWrite([]byte("plain")); n != 5 || err != nil {
+		t.Error(n, err)
+	}
+	_ = a.Close()
+	if got, err := io.ReadAll(b); string(got) != "plain" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
