@@ -206,3 +206,27 @@ func TestSendsThatWaitEnd(t *testing.T) {
 		})
 	}
 }
+
+// A peer without a connection is lost as soon as its process is known to have ended.
+func TestR5GonePeerWithoutAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, nil)
+		synctest.Wait()
+		_ = g.Close()
+		synctest.Wait()
+		if st := g.r.Stats().Peers[0].State; st != LinkDown {
+			t.Errorf("it is %s", st)
+		}
+		g.r.Gone(7, 1, "exit code 3")
+		synctest.Wait()
+		if st := g.r.Stats().Peers[0].State; st != LinkLost {
+			t.Errorf("it is %s", st)
+		}
+		g.r.Gone(7, 1, "exit code 3") // again
+		g.r.Gone(7, 0, "exit code 3") // an older one
+		synctest.Wait()
+		if n := g.r.Stats().Peers[0].Joins; n != 1 {
+			t.Errorf("%d incarnations", n)
+		}
+	})
+}
