@@ -64,7 +64,7 @@ func (s *structCoder) add(c coder, name string, offset uintptr) {
 	case float64Coder:
 		f.quick = quickFloat64
 	case *tensorArrayCoder:
-		if n := c.len * c.size; c.head != "" && len(c.head) <= word && n%word == 0 && n <= quickWords*word {
+		if n := c.len * c.size; c.head != "" && n%word == 0 && n <= quickWords*word {
 			f.quick, f.headBytes, f.words = quickArray, len(c.head), n/word
 			for i := range len(c.head) {
 				f.head |= uint64(c.head[i]) << (8 * i)

@@ -143,7 +143,13 @@ func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), "MaxDepth") {
 				t.Errorf("%s, %d levels: %v", name, levels, err)
 			}
-			if err != nil {
+			if err != nil { // what cannot be read is not written either
+				if err := deep(t, v.typ).Decode(src, got.Interface(), false); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := p.Append(nil, got.Interface()); err == nil {
+					t.Errorf("%s, %d levels: written", name, levels)
+				}
 				continue
 			}
 			deepest = levels + 1
@@ -156,6 +162,16 @@ func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 			t.Errorf("%s: %d levels of 5", name, deepest*v.perLevel)
 		}
 	}
+}
+
+// deep is a plan that nests more deeply than the test of that needs.
+func deep(t *testing.T, typ reflect.Type) *Plan {
+	t.Helper()
+	p, err := New(Limits{MaxDepth: 100}).Plan(typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // TestPathOfALongKeyIsCut is the table of how a key is shown in the path of an error.

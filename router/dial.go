@@ -63,9 +63,7 @@ func (r *Router) keepReaching(id int) {
 		if l != nil && l.s.peer.ID != id { // the address has gone to another node: no end to wait for
 			l, err = nil, fmt.Errorf("node.%d answers instead of node.%d", l.s.peer.ID, id)
 		}
-		if !r.afterCall(l, err, addr, &wait) && r.ctx.Err() != nil {
-			return
-		}
+		r.afterCall(l, err, addr, &wait) // whereIs says whether there is a next call
 	}
 }
 
@@ -95,7 +93,7 @@ func (r *Router) takesBack() bool {
 // takeBack calls a peer that is gone until it is back, if its attach address is not called
 // anyway. The mutex is held.
 func (r *Router) takeBack(s *session) {
-	if !r.takesBack() || r.closed || len(s.addrs) == 0 {
+	if !r.takesBack() || len(s.addrs) == 0 {
 		return
 	}
 	for _, id := range r.attached {

@@ -56,7 +56,7 @@ func (r *Router) find(h hello) (*session, *refusal) {
 	switch {
 	case s != nil && h.Incarnation == s.peer.Incarnation:
 		return s, nil
-	case s != nil && h.Incarnation < s.peer.Incarnation, wasHere && h.Incarnation < gone.incarnation:
+	case s != nil && h.Incarnation < s.peer.Incarnation, h.Incarnation < gone.incarnation:
 		return nil, &refusal{RefuseStale, fmt.Sprintf("a newer node.%d has joined", h.Node)}
 	case s != nil:
 		r.lose(s, ErrReplaced)

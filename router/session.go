@@ -311,10 +311,11 @@ func (s *session) messagesSent() bool {
 	return true
 }
 
-// newestSent reports whether every newest value is in the log whole.
+// newestSent reports whether every newest value is in the log whole, or waits behind an
+// older one that is.
 func (s *session) newestSent() bool {
 	for _, o := range s.outs {
-		if o.ch.spec.Delivery == Latest && (o.bulk != nil || len(o.queue) > 0 && o.messages == 0) {
+		if o.ch.spec.Delivery == Latest && o.bulk != nil {
 			return false
 		}
 	}

@@ -43,7 +43,7 @@ const socketBytes = 1 << 20
 // TryWrite writes what the system takes at once. It returns the bytes written,
 // which may be none. One call at a time, and none beside another write.
 func (s *socket) TryWrite(b []byte) (int, error) {
-	s.now.b = b
+	s.now.b, s.now.n, s.now.err = b, 0, 0 // a closed connection makes no attempt
 	err := s.raw.Write(s.now.write)
 	n, no := s.now.n, s.now.err
 	s.now.b = nil

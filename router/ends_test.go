@@ -1,0 +1,232 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The words of a long wait come after 10, 20 and 40 s, and none once it has been stopped.
+func TestLongWaitEndsWithItsWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRouter(t, Config{})
+		var said []time.Duration
+		hold := make(chan struct{})
+		stop := r.meanwhile(func(waited time.Duration) {
+			if said = append(said, waited); len(said) == 3 {
+				<-hold
+			}
+		})
+		<-time.After(100 * time.Second)
+		stopped := make(chan struct{})
+		go func() { stop(); close(stopped) }()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stopped while it still speaks")
+		default:
+		}
+		close(hold)
+		<-stopped
+		<-time.After(time.Hour)
+		if want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}; !reflect.DeepEqual(said, want) {
+			t.Errorf("%v, want %v", said, want)
+		}
+	})
+}
+
+// What has not started has nobody to take leave of.
+func TestLeaveAndDrainBeforeStart(t *testing.T) {
+	r := openRouter(t, Config{Expect: 3})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Leave(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := r.Done(ctx); !errors.Is(err, ErrNotStarted) {
+		t.Error(err)
+	}
+	if err := r.Drain(ctx, true); err != nil {
+		t.Error(err)
+	}
+	if err := r.Drain(ctx, true); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(r.Close(), r.Close(), r.Abandon()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Leave and Drain name the peers that have not answered when their context ends.
+func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, nil)
+		g.r.started.Store(true)
+		g.r.mu.Lock()
+		g.r.peers[7].leaves = true
+		g.r.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.r.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "leave: node.7 may still send: ") {
+			t.Error(err)
+		}
+		g.say(t, appendFrame(nil, frameLeave, flagOn, 0, nil))
+		if err := g.r.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := (&Channel{g.r.channels[0]}).Send(t.Context(), Bytes("x"), nil); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := g.r.Drain(ctx, true)
+		lost, ok := errors.AsType[*PeerError](err)
+		if !ok || lost.Node != 7 || lost.Undelivered != 1 || !strings.Contains(err.Error(), "has not acknowledged the end") {
+			t.Error(err)
+		}
+		g.r.mu.Lock()
+		s := g.r.peers[7]
+		g.r.mu.Unlock()
+		s.mu.Lock()
+		sent := s.log.sent
+		s.mu.Unlock()
+		g.say(t, appendU64(nil, frameAck, 0, sent))
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err = g.r.Drain(ctx, true); !strings.Contains(err.Error(), "node.7: has not finished") {
+			t.Error(err)
+		}
+		if err = g.r.Drain(t.Context(), false); err != nil {
+			t.Error(err)
+		}
+		g.say(t, appendFrame(nil, frameFin, 0, 0, nil))
+		if err = g.r.Drain(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		if _, err := (&Channel{g.r.channels[0]}).Send(t.Context(), Bytes("x"), nil); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A call of the hub is not answered when the hub is silent, has no such leaf or none that
+// calls back.
+func TestHubSaysWhyItMakesNoPipe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := openRouter(t, Config{Topology: Star})
+		if _, err := hub.admit(hello{Node: 2, Incarnation: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for target, want := range map[int]string{1: "node.1 is not connected to the hub, node.0", 2: "node.2 did not call back"} {
+			ours, theirs := net.Pipe()
+			heard := make(chan string, 1) // one result
+			go func() { b, _ := io.ReadAll(theirs); heard <- string(b) }()
+			kept, err := hub.relay(ours, hello{Node: 3, Target: target})
+			_ = ours.Close()
+			if got := <-heard; kept || err != nil || !strings.Contains(got, want) || !strings.Contains(got, RefuseRelay) {
+				t.Errorf("%v, %v, %q, want %q", kept, err, got, want)
+			}
+			if n := len(hub.tickets); n != 0 {
+				t.Errorf("%d tickets are left", n)
+			}
+		}
+	})
+}
+
+// A connection cannot take over a session that has ended, nor one of which the peer has more
+// than was sent.
+func TestConnectionsThatCannotTakeOver(t *testing.T) {
+	r := openRouter(t, Config{})
+	s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
+	mine, theirs := net.Pipe()
+	defer func() { _, _ = mine.Close(), theirs.Close() }()
+	if l, err := s.attach(mine, true, 1); l != nil || err == nil || !strings.Contains(err.Error(), "says it has received 1 frames, of 0 sent") {
+		t.Error(err)
+	}
+	if perr, first := s.end(ErrLost); !first || perr.Undelivered != 0 || s.current() != nil {
+		t.Error(perr, first)
+	}
+	if l, err := s.attach(mine, true, 0); l != nil || !errors.Is(err, ErrLost) {
+		t.Error(err)
+	}
+	s.control(frameReady, 0, 0, nil)
+	if s.log.sent != 0 {
+		t.Error("a session that has ended takes frames")
+	}
+	if perr, first := s.end(ErrClosed); first || perr != nil {
+		t.Error("it ends twice")
+	}
+}
+
+// A send that waits for room ends with Drain and with Close, and with the cause of its
+// context.
+func TestSendsThatWaitEnd(t *testing.T) {
+	enough := errors.New("enough")
+	for name, c := range map[string]struct {
+		end  func(r *Router, cancel context.CancelCauseFunc)
+		want error
+	}{
+		"drain":   {func(r *Router, _ context.CancelCauseFunc) { go func() { _ = r.Drain(context.Background(), false) }() }, ErrClosed},
+		"close":   {func(r *Router, _ context.CancelCauseFunc) { go func() { _ = r.Abandon() }() }, ErrClosed},
+		"context": {func(_ *Router, cancel context.CancelCauseFunc) { cancel(enough) }, enough},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := meet(t, func(c *Config) { c.WindowMessages = 4 })
+				g.r.started.Store(true)
+				synctest.Wait() // it has declared the event, and listens
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				sent := make(chan error, 1) // one result
+				go func() {
+					var err error
+					for err == nil {
+						_, err = (&Channel{g.r.channels[0]}).Send(ctx, Bytes("x"), nil)
+					}
+					sent <- err
+				}()
+				synctest.Wait()
+				began := time.Now()
+				c.end(g.r, cancel)
+				select {
+				case err := <-sent:
+					if !errors.Is(err, c.want) || !strings.Contains(err.Error(), `event "e" is not sent to node.7`) || time.Since(began) > 0 { // of virtual time
+						t.Error(err)
+					}
+				case <-time.After(time.Second):
+					t.Error("it still waits")
+				}
+			})
+		})
+	}
+}
+
+// A peer without a connection is lost as soon as its process is known to have ended.
+func TestR5GonePeerWithoutAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, nil)
+		synctest.Wait()
+		_ = g.Close()
+		synctest.Wait()
+		if st := g.r.Stats().Peers[0].State; st != LinkDown {
+			t.Errorf("it is %s", st)
+		}
+		g.r.Gone(7, 1, "exit code 3")
+		synctest.Wait()
+		if st := g.r.Stats().Peers[0].State; st != LinkLost {
+			t.Errorf("it is %s", st)
+		}
+		g.r.Gone(7, 1, "exit code 3") // again
+		g.r.Gone(7, 0, "exit code 3") // an older one
+		synctest.Wait()
+		if n := g.r.Stats().Peers[0].Joins; n != 1 {
+			t.Errorf("%d incarnations", n)
+		}
+	})
+}

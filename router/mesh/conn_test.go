@@ -1,0 +1,243 @@
+//go:build unix
+
+package mesh_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/internal/certtest"
+	"github.com/ditask/ditask/router/mesh"
+)
+
+// socket is what a connection of a mesh offers besides that of package net.
+type socket interface {
+	net.Conn
+	io.ReaderFrom
+	TryWrite(b []byte) (int, error)
+	WriteBuffers(bufs *net.Buffers) (int64, error)
+}
+
+// pair is a connection by way of a listener at addr.
+func pair(t *testing.T, addr string) (dialed, accepted socket) {
+	t.Helper()
+	return connect(t, mesh.New(mesh.Config{}), addr)
+}
+
+func connect(t *testing.T, c *mesh.Carrier, addr string) (dialed, accepted socket) {
+	t.Helper()
+	l, err := c.Listen(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		net.Conn
+		error
+	}
+	got := make(chan result, 1) // one connection
+	go func() { conn, err := l.Accept(); got <- result{conn, err} }()
+	conn, err := c.Dial(t.Context(), c.Advertise(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := <-got
+	if other.error != nil {
+		t.Fatal(other.error)
+	}
+	_ = l.Close()
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	t.Cleanup(func() { _, _ = conn.Close(), other.Close() })
+	return conn.(socket), other.Conn.(socket)
+}
+
+// addresses are one of each kind.
+func addresses(t *testing.T) map[string]string {
+	return map[string]string{"tcp": "tcp://127.0.0.1:0", "unix": "unix://" + filepath.Join(t.TempDir(), "s")}
+}
+
+// TryWrite writes what the system takes, and no byte of it is lost or written twice.
+func TestTryWriteDoesNotWait(t *testing.T) {
+	for name, addr := range addresses(t) {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t, addr)
+			rnd := rand.New(rand.NewPCG(1, 2))
+			data := make([]byte, 64<<10)
+			for i := range data {
+				data[i] = byte(rnd.Uint32())
+			}
+			var sent bytes.Buffer
+			for {
+				n, err := a.TryWrite(data)
+				if err != nil || n < 0 || n > len(data) {
+					t.Fatal(n, err)
+				}
+				sent.Write(data[:n])
+				if n == 0 { // the buffers are full
+					break
+				}
+			}
+			if sent.Len() < 64<<10 {
+				t.Errorf("full after %d bytes", sent.Len())
+			}
+			if name == "unix" && sent.Len() < 256<<10 { // as a whole chunk
+				t.Errorf("a unix socket takes %d bytes", sent.Len())
+			}
+			got := make([]byte, sent.Len())
+			if _, err := io.ReadFull(b, got); err != nil || !bytes.Equal(got, sent.Bytes()) {
+				t.Errorf("other bytes have come than were sent: %v", err)
+			}
+			if n, err := a.TryWrite([]byte("x")); n != 1 || err != nil {
+				t.Errorf("with room again: %d, %v", n, err)
+			}
+			_ = a.Close()
+			if n, err := a.TryWrite([]byte("x")); n != 0 || err == nil {
+				t.Errorf("after Close: %d, %v", n, err)
+			}
+			if got, err := io.ReadAll(b); string(got) != "x" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+// A write to a connection that the other side has closed fails in the end.
+func TestTryWriteToTheEnd(t *testing.T) {
+	for name, addr := range addresses(t) {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t, addr)
+			_ = b.Close()
+			if name == "tcp" { // the first write is answered by a reset, which a read waits for
+				_, _ = a.TryWrite([]byte("x"))
+				_, _ = io.ReadAll(a)
+			}
+			if n, err := a.TryWrite([]byte("x")); n != 0 || err == nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		})
+	}
+}
+
+func TestBuffersAndCopiesArriveWhole(t *testing.T) {
+	for name, addr := range addresses(t) {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t, addr)
+			c, d := pair(t, strings.TrimSuffix(addr, "/s")+map[bool]string{true: "/t"}[name == "unix"])
+			copied := make(chan error, 1) // one result
+			go func() {                   // from a by b and c to d
+				n, err := io.Copy(c, b)
+				if n != 6 {
+					t.Errorf("%d bytes were copied", n)
+				}
+				_ = c.Close()
+				copied <- err
+			}()
+			bufs := net.Buffers{[]byte("ab"), nil, []byte("cde"), []byte("f")}
+			if n, err := a.WriteBuffers(&bufs); n != 6 || err != nil {
+				t.Error(n, err)
+			}
+			_ = a.Close()
+			if got, err := io.ReadAll(d); string(got) != "abcdef" || err != nil || <-copied != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+// Unix sockets have no TLS, which their folder makes needless.
+func TestUnixSocketsHaveNoTLS(t *testing.T) {
+	c, _ := secure(t, certtest.New(t))
+	a, b := connect(t, c, addresses(t)["unix"])
+	if n, err := a.TryWrite([]byte("plain")); n != 5 || err != nil {
+		t.Error(n, err)
+	}
+	_ = a.Close()
+	if got, err := io.ReadAll(b); string(got) != "plain" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A socket file on which nobody listens is replaced, and another file is left alone.
+func TestWhatIsAtTheAddress(t *testing.T) {
+	c, dir := mesh.New(mesh.Config{}), t.TempDir()
+	stale := filepath.Join(dir, "stale")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	again, err := c.Listen(t.Context(), "unix://"+stale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = again.Close()
+	if _, err := os.Lstat(stale); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket file is left: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Listen(t.Context(), "unix://"+file); err == nil {
+		t.Error("listens at a file")
+	}
+	if got, err := os.ReadFile(file); string(got) != "mine" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := c.Dial(t.Context(), "unix://"+file); err == nil {
+		t.Error("connects to a file")
+	}
+}
+
+func TestAddressesAreSplitAndTold(t *testing.T) {
+	for addr, want := range map[string][2]string{
+		"unix:///run/x": {"unix", "/run/x"}, "unix://x": {"unix", "x"}, "tcp://h:1": {"tcp", "h:1"}, "tcp://[::1]:0": {"tcp", "[::1]:0"}, "tcp://:5": {"tcp", ":5"},
+	} {
+		if network, address, err := mesh.Split(addr); network != want[0] || address != want[1] || err != nil {
+			t.Errorf("%s: %s, %s, %v", addr, network, address, err)
+		}
+	}
+	c := mesh.New(mesh.Config{})
+	for _, bad := range []string{"tcp://host", "http://x:1"} {
+		if _, err := c.Dial(t.Context(), bad); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("dial %s: %v", bad, err)
+		}
+		if _, err := c.Listen(t.Context(), bad); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("listen on %s: %v", bad, err)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]string{"tcp://127.0.0.1:0": "tcp://127.0.0.1:", "tcp://0.0.0.0:0": "tcp://" + host + ":"} {
+		l, err := c.Listen(t.Context(), addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Advertise(l); !strings.HasPrefix(got, want) || strings.HasSuffix(got, ":0") {
+			t.Errorf("%s is told as %s", addr, got)
+		}
+		_ = l.Close()
+	}
+	t.Chdir(t.TempDir())
+	long := strings.Repeat("x", 100)
+	for path, fits := range map[string]bool{long: true, long + "x": false} {
+		l, err := c.Listen(t.Context(), "unix://"+path)
+		if (err == nil) != fits {
+			t.Errorf("%d bytes: %v", len(path), err)
+		}
+		if err == nil {
+			_ = l.Close()
+		}
+	}
+}
