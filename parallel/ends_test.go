@@ -104,7 +104,7 @@ func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
 		steps += 1000
 		return task.Snapshot{Role: "learner", Steps: steps}
 	})
-	p.tell(t, control.Message{Type: control.TypeInterval, Interval: time.Millisecond})
+	p.tellInterval(t, time.Millisecond)
 	stopStatus, stopMetrics := p.reportStatus(), p.tellMetrics()
 	defer stopMetrics()
 	defer stopStatus()
@@ -133,6 +133,25 @@ func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
 		if m.Type == control.TypeMetrics {
 			if last = m.Metrics.Last; m.Metrics.Seq != 5 {
 				t.Errorf("%+v", m.Metrics)
+			}
+		}
+	}
+}
+
+// The rate is that of the steps since the status before: a node that does none has none.
+func TestTheRateOfANodeThatDoesNoSteps(t *testing.T) {
+	p := launch(t, control.Env{})
+	p.node.Observe(func() task.Snapshot { return task.Snapshot{Steps: 1000} })
+	p.tellInterval(t, time.Millisecond)
+	defer p.reportStatus()()
+	for status := 0; status < 3; {
+		m, err := p.said.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Status != nil {
+			if status++; m.Status.Rate != 0 || m.Status.Step != 1000 {
+				t.Errorf("%+v", m.Status)
 			}
 		}
 	}
