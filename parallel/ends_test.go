@@ -95,6 +95,20 @@ func TestASignalPreemptsTheFunction(t *testing.T) {
 	}
 }
 
+// The context of the function ends with it, so that nothing that waits for it outlives it.
+func TestTheContextEndsWithTheFunction(t *testing.T) {
+	p := launch(t, control.Env{})
+	var ended <-chan struct{}
+	if code := p.run(func(ctx context.Context, _ *Node) error { ended = ctx.Done(); return nil }); code != ExitSuccess {
+		t.Errorf("exit code %d", code)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("the context goes on")
+	}
+}
+
 // The launcher hears that a node is ready, how it is doing as often as it asks, and
 // what it counts when it asks.
 func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {

@@ -270,3 +270,26 @@ func TestRecordThatIsFullIsLoggedOnce(t *testing.T) {
 		t.Errorf("%d records; node %d, version %d, header %s, %d bytes", len(all), r.Node, r.Version, r.Header, r.Bytes)
 	}
 }
+
+// A record has the events that the node declares, when it was ready, and an end.
+func TestRecordOfANodeThatStarts(t *testing.T) {
+	for name, end := range map[string]func(b *bus) error{"closed": (*bus).Close, "abandoned": (*bus).Abandon} {
+		rec, log, path := recorded(t, control.Env{})
+		nodes := startedPair(t, control.Env{}, func(nodes [2]*Node) {
+			nodes[0].bus.rec = rec
+			if _, err := nodes[0].bus.Channel(task.ChannelSpec{Name: "e"}, nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := errors.Join(end(nodes[0].bus), nodes[1].bus.Close()); err != nil || log.Len() > 0 {
+			t.Errorf("%s: %v, log %q", name, err, log)
+		}
+		var kinds []trace.Kind
+		for _, r := range recordsOf(t, path) {
+			kinds = append(kinds, r.Kind)
+		}
+		if want := []trace.Kind{trace.KindHead, trace.KindEvent, trace.KindReady, trace.KindEnd}; !slices.Equal(kinds, want) {
+			t.Errorf("%s: records of the kinds %v, want %v", name, kinds, want)
+		}
+	}
+}

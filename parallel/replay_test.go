@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ditask/ditask/parallel"
@@ -133,8 +134,17 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 		node := join(t, control.Env{
 			JobID: "j", NodeID: 1, Nodes: 2, Seed: 7, Labels: []string{"blue"}, Replay: trace.Path(dir, 1, 0), ReplayFast: fast,
 		}, slog.New(slog.DiscardHandler))
+		var joined atomic.Int64
+		node.Bus().Watch(func(c task.PeerChange) {
+			if c.Event == task.PeerJoined && c.Peer.ID == 0 {
+				joined.Add(1)
+			}
+		})
 		if err := crasher(&again)(t.Context(), node); !errors.Is(err, errCrash) {
 			t.Errorf("fast %v: %v", fast, err)
+		}
+		if joined.Load() != 1 {
+			t.Errorf("fast %v: node 0 joined %d times", fast, joined.Load())
 		}
 		// Events of one name keep their order; two names may change places, as a
 		// large payload takes its time.
