@@ -1,6 +1,7 @@
 package envs_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -107,6 +108,28 @@ func TestRestoredVectorHasItsObservations(t *testing.T) {
 	got, err2 := again.ResetSome(mask)
 	if err := errors.Join(err1, err2); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || got[0] == 0 {
 		t.Errorf("observations %v, want %v: %v", got, want, err)
+	}
+}
+
+// An environment that was never seeded is so again, whatever random numbers it had.
+func TestRestoredEnvironmentHasNoOtherRandomNumbers(t *testing.T) {
+	snapshot := func(e envs.Env[int]) []byte {
+		b, err := e.(envs.Snapshotter).AppendSnapshot(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	fresh, used := envs.NewCartPole(), envs.NewCartPole()
+	want := snapshot(fresh)
+	if _, _, err := used.Reset(7); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := used.(envs.Snapshotter).RestoreSnapshot(want); err != nil || len(rest) != 0 {
+		t.Fatalf("%v, %d bytes left", err, len(rest))
+	}
+	if got := snapshot(used); !bytes.Equal(got, want) {
+		t.Errorf("its snapshot is %x, want %x", got, want)
 	}
 }
 

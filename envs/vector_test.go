@@ -198,6 +198,16 @@ func TestVectorRefuses(t *testing.T) {
 	}
 }
 
+func TestVectorResetWithoutASeedStartsEpisodes(t *testing.T) {
+	v := counts(envs.NextStep, 9, 9)
+	for episode := 1; episode <= 2; episode++ {
+		obs, err := v.Reset()
+		if want := float32(100 * episode); err != nil || !slices.Equal(obs, []float32{want, want}) {
+			t.Errorf("reset %d: %v, %v", episode, obs, err)
+		}
+	}
+}
+
 func TestVectorSeedsCountUp(t *testing.T) {
 	v := envs.CartPole(3)
 	obs, err := v.Reset(40)

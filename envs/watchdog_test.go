@@ -41,6 +41,19 @@ func TestP8HangingEnvironmentIsNamed(t *testing.T) {
 	})
 }
 
+func TestWatchdogReturnsTheErrorOfAReset(t *testing.T) {
+	e := envs.Watchdog(envs.NewCartPole(), time.Hour)
+	if obs, _, err := e.Reset(1, 2); !errors.Is(err, envs.ErrSeeds) || obs != nil {
+		t.Errorf("two seeds: %v, %v", obs, err)
+	}
+	if s, err := e.Step(0); !errors.Is(err, envs.ErrNotReset) || s.Obs != nil {
+		t.Errorf("a step before the reset: %v, %v", s, err)
+	}
+	if obs, _, err := e.Reset(1); err != nil || len(obs) != 4 {
+		t.Errorf("one seed: %v, %v", obs, err)
+	}
+}
+
 func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		build := func(fault func(int) []float32) envs.Env[int] {

@@ -100,9 +100,12 @@ func (n *Node) hasTold() bool { return n.bus != nil && !n.bus.Recovers() && n.bu
 
 // Unsent is what the router has counted, with all peers that there were. It makes the
 // bus a task.Counter.
-func (b *bus) Unsent() []task.Unsent {
+func (b *bus) Unsent() []task.Unsent { return unsent(b.r.Stats().Streams) }
+
+// unsent are the streams of which something was given up, in the words of package task.
+func unsent(streams []router.StreamStats) []task.Unsent {
 	var all []task.Unsent
-	for _, s := range b.r.Stats().Streams {
+	for _, s := range streams {
 		u := task.Unsent{Event: s.Event, Peer: s.Peer, Dropped: map[string]uint64{}, Skipped: s.Replaced}
 		drops := map[string]uint64{task.DropReasonOldest: s.Oldest, task.DropReasonNewest: s.Newest, task.DropReasonGone: s.Abandoned}
 		for reason, n := range drops {
@@ -153,7 +156,7 @@ func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task
 		accept = func(p router.Peer) bool { return match(task.Peer(p)) }
 	}
 	n, err := c.c.Send(ctx, payload, accept)
-	if err != nil && errors.Is(err, router.ErrClosed) { // a listener that emits while the node drains: for the task no failure
+	if errors.Is(err, router.ErrClosed) { // a listener that emits while the node drains: for the task no failure
 		err = fmt.Errorf("%w: %w", task.ErrClosed, err)
 	}
 	return n, err

@@ -95,6 +95,20 @@ func TestASignalPreemptsTheFunction(t *testing.T) {
 	}
 }
 
+// The context of the function ends with it, so that nothing that waits for it outlives it.
+func TestTheContextEndsWithTheFunction(t *testing.T) {
+	p := launch(t, control.Env{})
+	var ended <-chan struct{}
+	if code := p.run(func(ctx context.Context, _ *Node) error { ended = ctx.Done(); return nil }); code != ExitSuccess {
+		t.Errorf("exit code %d", code)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("the context goes on")
+	}
+}
+
 // The launcher hears that a node is ready, how it is doing as often as it asks, and
 // what it counts when it asks.
 func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
@@ -104,7 +118,7 @@ func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
 		steps += 1000
 		return task.Snapshot{Role: "learner", Steps: steps}
 	})
-	p.tell(t, control.Message{Type: control.TypeInterval, Interval: time.Millisecond})
+	p.tellInterval(t, time.Millisecond)
 	stopStatus, stopMetrics := p.reportStatus(), p.tellMetrics()
 	defer stopMetrics()
 	defer stopStatus()
@@ -133,6 +147,25 @@ func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
 		if m.Type == control.TypeMetrics {
 			if last = m.Metrics.Last; m.Metrics.Seq != 5 {
 				t.Errorf("%+v", m.Metrics)
+			}
+		}
+	}
+}
+
+// The rate is that of the steps since the status before: a node that does none has none.
+func TestTheRateOfANodeThatDoesNoSteps(t *testing.T) {
+	p := launch(t, control.Env{})
+	p.node.Observe(func() task.Snapshot { return task.Snapshot{Steps: 1000} })
+	p.tellInterval(t, time.Millisecond)
+	defer p.reportStatus()()
+	for status := 0; status < 3; {
+		m, err := p.said.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Status != nil {
+			if status++; m.Status.Rate != 0 || m.Status.Step != 1000 {
+				t.Errorf("%+v", m.Status)
 			}
 		}
 	}

@@ -204,8 +204,7 @@ func (p *process) run(fn Func) int {
 		case s := <-signals:
 			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "signal: " + s.String()})
 			return p.within(p.grace(), signals, done)
-		case <-p.client.Gone():
-			control.RemoveSocket(p.node.env.Listen)
+		case <-p.client.Gone(): // the client has removed the socket
 			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "the launcher is gone"})
 			code := p.within(min(p.grace(), goneGrace), signals, done)
 			control.KillGroup()

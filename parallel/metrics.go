@@ -81,9 +81,10 @@ type stream struct {
 // bounded sums streams up where there are too many. They are in order of event.
 func bounded(streams []router.StreamStats, sumPeers bool) []stream {
 	var out []stream
-	events := 0
-	for i, s := range streams {
-		if i == 0 || s.Event != streams[i-1].Event {
+	event, events := "", 0
+	for _, s := range streams {
+		if s.Event != event {
+			event = s.Event
 			events++
 		}
 		if events > maxEvents {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/memory"
 	"github.com/ditask/ditask/task"
 )
 
@@ -55,6 +54,14 @@ func (p *launched) tell(t *testing.T, m control.Message) {
 	if _, err := p.launcher.Write(line); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// tellInterval asks for a status as often, and returns when the node knows it.
+func (p *launched) tellInterval(t *testing.T, every time.Duration) {
+	t.Helper()
+	p.tell(t, control.Message{Type: control.TypeInterval, Interval: every})
+	p.tell(t, control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: 1}})
+	<-p.client.Asked() // it reads in order
 }
 
 // outcome skips what the node says until it reports its outcome.
@@ -146,33 +153,6 @@ func TestEndReportsTheOutcomeOfAJoinedNode(t *testing.T) {
 	_, _ = launcher.WriteString("{\"type\":\"bye\"}\n")
 	ending.Wait()
 	_ = launcher.Close()
-}
-
-// pairOfRouters makes two routers of incarnation 5; join starts them.
-func pairOfRouters(t *testing.T) (nodes [2]*router.Router, join func()) {
-	t.Helper()
-	network := memory.New()
-	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Carrier: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
-		if id == 1 {
-			cfg.Attach = []string{"mem://0"}
-		}
-		var err error
-		if nodes[id], err = router.New(cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return nodes, func() {
-		var starting sync.WaitGroup
-		for _, r := range nodes {
-			starting.Go(func() {
-				if err := r.Start(t.Context(), nil); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		starting.Wait()
-	}
 }
 
 // The launcher reports that the process of a peer has ended: the peer is lost at once.

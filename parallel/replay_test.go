@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ditask/ditask/parallel"
@@ -70,11 +71,10 @@ type heard struct {
 	lines []string
 }
 
-func (h *heard) note(format string, args ...any) int {
+func (h *heard) notef(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, fmt.Sprintf(format, args...))
-	return len(h.lines)
 }
 
 var errCrash = errors.New("crashed on purpose")
@@ -84,16 +84,17 @@ func crasher(h *heard) func(ctx context.Context, n *parallel.Node) error {
 	return func(ctx context.Context, n *parallel.Node) error {
 		tk := task.New[struct{}](n)
 		small.On(tk, func(ctx context.Context, v int) error {
-			if h.note("small %d: %d from %d", task.Version(ctx), v, task.Sender(ctx)) == 100 {
+			h.notef("small %d: %d from %d", task.Version(ctx), v, task.Sender(ctx))
+			if task.Version(ctx) == 100 {
 				return errCrash
 			}
 			return reply.Emit(ctx, tk, v, task.To("node.0"))
 		})
 		weights.On(tk, func(ctx context.Context, v []float32) error {
-			h.note("weights %d: %d numbers, %v", task.Version(ctx), len(v), v[0])
+			h.notef("weights %d: %d numbers, %v", task.Version(ctx), len(v), v[0])
 			return nil
 		})
-		h.note("size %d, seed %d, labels %v", n.Size(), n.Seed(), n.Labels())
+		h.notef("size %d, seed %d, labels %v", n.Size(), n.Seed(), n.Labels())
 		tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { <-ctx.Done(); return context.Cause(ctx) }))
 		return tk.Run(ctx)
 	}
@@ -133,8 +134,17 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 		node := join(t, control.Env{
 			JobID: "j", NodeID: 1, Nodes: 2, Seed: 7, Labels: []string{"blue"}, Replay: trace.Path(dir, 1, 0), ReplayFast: fast,
 		}, slog.New(slog.DiscardHandler))
+		var joined atomic.Int64
+		node.Bus().Watch(func(c task.PeerChange) {
+			if c.Event == task.PeerJoined && c.Peer.ID == 0 {
+				joined.Add(1)
+			}
+		})
 		if err := crasher(&again)(t.Context(), node); !errors.Is(err, errCrash) {
 			t.Errorf("fast %v: %v", fast, err)
+		}
+		if joined.Load() != 1 {
+			t.Errorf("fast %v: node 0 joined %d times", fast, joined.Load())
 		}
 		// Events of one name keep their order; two names may change places, as a
 		// large payload takes its time.
@@ -142,7 +152,7 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 			pick := func(h *heard) []string {
 				return slices.DeleteFunc(slices.Clone(h.lines), func(s string) bool { return !strings.HasPrefix(s, event) })
 			}
-			if want, got := pick(&first), pick(&again); !slices.Equal(got[:min(len(got), len(want))], want[:min(len(got), len(want))]) || event == "small" && len(got) < 90 {
+			if want, got := pick(&first), pick(&again); !slices.Equal(got[:min(len(got), len(want))], want[:min(len(got), len(want))]) || event == "small" && len(got) < 100 {
 				t.Errorf("fast %v: heard\n%v\nwant\n%v", fast, got, want)
 			}
 		}

@@ -10,13 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/task"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 var number = task.NewEvent[int]("number")
 

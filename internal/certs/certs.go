@@ -37,21 +37,14 @@ const skew = time.Hour
 // P-256. hosts are names and addresses that go into it besides those of the
 // loopback interface. Both hold from an hour before now until end.
 func Make(hosts []string, now, end time.Time) (Files, error) {
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	caKey, caErr := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err := errors.Join(caErr, err); err != nil {
 		return Files{}, err
 	}
 	ca := template("ditask job", now, end)
 	ca.IsCA, ca.BasicConstraintsValid, ca.MaxPathLenZero = true, true, true
 	ca.KeyUsage = x509.KeyUsageCertSign
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
-	if err != nil {
-		return Files{}, err
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Files{}, err
-	}
 	leaf := template("ditask node", now, end)
 	leaf.KeyUsage = x509.KeyUsageDigitalSignature
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -64,12 +57,10 @@ func Make(hosts []string, now, end time.Time) (Files, error) {
 			leaf.DNSNames = append(leaf.DNSNames, h)
 		}
 	}
+	caDER, caErr := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
-	if err != nil {
-		return Files{}, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
+	keyDER, keyErr := x509.MarshalPKCS8PrivateKey(key)
+	if err := errors.Join(caErr, err, keyErr); err != nil {
 		return Files{}, err
 	}
 	return Files{CA: encode("CERTIFICATE", caDER), Cert: encode("CERTIFICATE", der), Key: encode("PRIVATE KEY", keyDER)}, nil

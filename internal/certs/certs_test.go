@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -247,5 +248,85 @@ func TestClient(t *testing.T) {
 func TestHostThatNoCertificateCanHold(t *testing.T) {
 	if f, err := certs.Make([]string{"größe"}, now, now.Add(time.Hour)); err == nil || f != (certs.Files{}) {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// greet connects two sides, and returns the error of each.
+func greet(t *testing.T, client, server *tls.Config) (clientErr, serverErr error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	done := make(chan error, 1) // one result
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			done <- err
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = tls.Server(conn, server).Read(make([]byte, 1)) // the client's certificate comes after its side of the handshake
+		done <- err
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_, clientErr = tls.Client(conn, client).Write([]byte("x"))
+	_ = conn.(*net.TCPConn).CloseWrite()
+	serverErr = <-done
+	_ = conn.Close()
+	return clientErr, serverErr
+}
+
+// Two sides with certificates of one authority accept each other, whatever names are in them.
+// A side of another authority, or with an older TLS, is refused.
+func TestMutualDemandsTheSameAuthority(t *testing.T) {
+	mutual := func(f certs.Files) *tls.Config {
+		c, err := certs.Mutual(f.Cert, f.Key, f.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	fresh := func() certs.Files {
+		f, err := certs.Make(nil, time.Now(), time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	ours := fresh()
+	if clientErr, serverErr := greet(t, mutual(ours), mutual(ours)); clientErr != nil || serverErr != nil {
+		t.Errorf("one authority: client %v, server %v", clientErr, serverErr)
+	}
+	stranger := mutual(fresh())
+	if clientErr, _ := greet(t, mutual(ours), stranger); clientErr == nil || !strings.Contains(clientErr.Error(), "tls: the other side's certificate is refused") {
+		t.Errorf("a server of another authority: %v", clientErr)
+	}
+	stranger.VerifyConnection = nil // it accepts any server
+	if _, serverErr := greet(t, stranger, mutual(ours)); serverErr == nil {
+		t.Error("a client of another authority is accepted")
+	}
+	stranger.Certificates = nil
+	if _, serverErr := greet(t, stranger, mutual(ours)); serverErr == nil {
+		t.Error("a client without a certificate is accepted")
+	}
+	old := mutual(ours)
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	if clientErr, serverErr := greet(t, old, mutual(ours)); clientErr == nil || serverErr == nil {
+		t.Error("TLS 1.2 is accepted")
+	}
+	if c, err := certs.Mutual(ours.Cert, ours.Key, ""); err == nil || c != nil {
+		t.Errorf("without an authority: %v", err)
+	}
+}
+
+func TestEndThatNoCertificateCanHold(t *testing.T) {
+	if f, err := certs.Make(nil, now, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)); err == nil || f != (certs.Files{}) {
+		t.Errorf("%v, %v", f, err)
 	}
 }

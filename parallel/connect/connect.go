@@ -129,23 +129,30 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	if err := checkBus(env, token); err != nil {
 		return nil, err
 	}
-	cfg := natsbus.Config{
-		URL: env.Bus, Job: env.JobID, CredsFile: env.BusCreds, NKeyFile: env.BusNKey,
-		Name: fmt.Sprintf("ditask %s node.%d", env.JobID, env.NodeID), Nodes: env.Nodes, ConnectTimeout: serverElsewhere, Logger: log,
-	}
 	tlsConfig, err := busTLS(env)
 	if err != nil {
 		return nil, err
 	}
-	cfg.TLS = tlsConfig
-	if env.BusAuth == control.BusAuthJob {
-		cfg.Token, cfg.ConnectTimeout = natsbus.JobToken(token), max(serverOfJob, env.JoinTimeout)
-	}
+	cfg := natsConfig(env, token)
+	cfg.TLS, cfg.Logger = tlsConfig, log
 	carrier, err := natsbus.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
 	}
 	return &connector{carrier: carrier, close: func() { _ = carrier.Close() }}, nil
+}
+
+// natsConfig is how a node meets the NATS server that env names. A server of the job
+// is waited for as long as its launcher may take, and is shown a token.
+func natsConfig(env control.Env, token string) natsbus.Config {
+	cfg := natsbus.Config{
+		URL: env.Bus, Job: env.JobID, CredsFile: env.BusCreds, NKeyFile: env.BusNKey,
+		Name: fmt.Sprintf("ditask %s node.%d", env.JobID, env.NodeID), Nodes: env.Nodes, ConnectTimeout: serverElsewhere,
+	}
+	if env.BusAuth == control.BusAuthJob {
+		cfg.Token, cfg.ConnectTimeout = natsbus.JobToken(token), max(serverOfJob, env.JoinTimeout)
+	}
+	return cfg
 }
 
 // connectRedis connects nodes through a Redis server.
@@ -216,6 +223,11 @@ func version() string {
 	if !ok {
 		return ""
 	}
+	return versionIn(info)
+}
+
+// versionIn is the version of ditask in a program; empty: it is not there.
+func versionIn(info *debug.BuildInfo) string {
 	if info.Main.Path == "github.com/ditask/ditask" {
 		return info.Main.Version
 	}

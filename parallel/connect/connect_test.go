@@ -1,19 +1,24 @@
 package connect
 
 import (
+	"bytes"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router/mesh"
 	"github.com/ditask/ditask/router/natsbus"
+	"github.com/ditask/ditask/router/redisbus"
 )
 
 func TestCarrierFollowsFromTheBus(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	c, err := newConnector(control.Env{}, "", log)
-	if _, ok := c.carrier.(*mesh.Carrier); err != nil || !ok {
+	if _, ok := c.carrier.(*mesh.Carrier); err != nil || !ok || c.listener != nil {
 		t.Errorf("no bus: %T, %v", c.carrier, err)
 	}
 	for _, bus := range []string{"nats://h:1", "tls://h:1,tls://i:2"} {
@@ -26,19 +31,144 @@ func TestCarrierFollowsFromTheBus(t *testing.T) {
 		}
 		c.close()
 	}
+	for _, bus := range []string{"redis://h:1", "rediss://h:1"} {
+		c, err := newConnector(control.Env{Bus: bus, JobID: "j", Attach: []string{"bus://node.1"}}, "secret", log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := c.carrier.(*redisbus.Carrier); !ok {
+			t.Errorf("%s: %T", bus, c.carrier)
+		}
+		c.close()
+	}
 }
 
 func TestConnectorFaults(t *testing.T) {
+	const local = "nats://127.0.0.1:1"
 	for want, env := range map[string]control.Env{
 		"DITASK_BUS: no carrier for ftp://h: want nats://, tls://, redis:// or rediss://host:port": {Bus: "ftp://u:secret@h"},
-		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`:                          {Bus: "nats://127.0.0.1:1", JobID: "j", Listen: "tcp://h:1"},
-		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:                                  {Bus: "nats://127.0.0.1:1", JobID: "j", Attach: []string{"x"}},
-		"the job has no token, and other users can reach the server":                               {Bus: "nats://u:secret@h:1", JobID: "j"},
+		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`:                          {Bus: local, JobID: "j", Listen: "tcp://h:1"},
+		`DITASK_LISTEN: address "tcp://h:2": want bus://node.<id>, since`:                          {Bus: "redis://127.0.0.1:1", JobID: "j", Listen: "tcp://h:2"},
+		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:                                  {Bus: local, JobID: "j", Attach: []string{"x"}},
+		`DITASK_ATTACH: address "y"`:                                                               {Attach: []string{"unix:///s", "y"}},
+		"the job has no token, and other users can reach":                                          {Bus: "nats://u:secret@h:1", JobID: "j"},
+		"no token, and other users can reach the server at nats":                                   {Bus: local, JobID: "j", BusAuth: control.BusAuthJob},
+		"no token, and other users can reach the server at redis":                                  {Bus: "redis://h:1", JobID: "j"},
 		"open to other machines and the job has no token":                                          {Listen: "tcp://0.0.0.0:1"},
-		"tls: a certificate, its key and an authority go together":                                 {TLSCert: "c"},
+		"tls: a certificate, its key and an authority":                                             {TLSCert: "c"},
+		"open missing.key":           {Bus: local, JobID: "j", TLSCert: "missing.pem", TLSKey: "missing.key"},
+		"tls: open missing.pem":      {Bus: "redis://127.0.0.1:1", JobID: "j", TLSCA: "missing.pem"},
+		"DITASK_BUS: nats":           {Bus: local},
+		"DITASK_BUS: redis":          {Bus: "redis://127.0.0.1:1/x", JobID: "j"},
+		"open DITASK_LISTEN_FD=9999": {Listen: "unix:///s", ListenFD: 9999},
 	} {
 		if _, err := newConnector(env, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("want %s: %v", want, err)
+		}
+	}
+}
+
+// A server that only this machine reaches needs no token.
+func TestLocalServerNeedsNoToken(t *testing.T) {
+	for _, bus := range []string{"nats://localhost:1", "redis://[::1]:1"} {
+		c, err := newConnector(control.Env{Bus: bus, JobID: "j"}, "", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("%s: %v", bus, err)
+			continue
+		}
+		c.close()
+	}
+}
+
+func TestOnlyLoopbackIsClosedToOtherMachines(t *testing.T) {
+	for address, open := range map[string]bool{
+		"localhost:1": false, "127.0.0.1:1": false, "127.9.9.9:1": false, "[::1]:1": false,
+		"0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, "gpu1:1": true, ":1": true, "localhost": true, "h:1,localhost:2": true,
+	} {
+		if got := beyondLoopback(address); got != open {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
+// A server of the job is waited for as long as its launcher may take, and gets a token
+// that follows from the job's.
+func TestNATSServerOfTheJobIsWaitedForLonger(t *testing.T) {
+	env := control.Env{Bus: "nats://h:1", JobID: "j", NodeID: 3, Nodes: 5, BusCreds: "creds", BusNKey: "nkey", JoinTimeout: time.Hour}
+	c := natsConfig(env, "secret")
+	if c.URL != "nats://h:1" || c.Job != "j" || c.Name != "ditask j node.3" || c.Nodes != 5 || c.CredsFile != "creds" || c.NKeyFile != "nkey" {
+		t.Errorf("%+v", c)
+	}
+	if c.Token != "" || c.ConnectTimeout != 10*time.Second {
+		t.Errorf("a server elsewhere: token %q, %v", c.Token, c.ConnectTimeout)
+	}
+	env.BusAuth = control.BusAuthJob
+	for joinTimeout, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour} {
+		env.JoinTimeout = joinTimeout
+		if c := natsConfig(env, "secret"); c.Token != natsbus.JobToken("secret") || c.ConnectTimeout != want {
+			t.Errorf("the job's server, join timeout %v: token %q, %v", joinTimeout, c.Token, c.ConnectTimeout)
+		}
+	}
+}
+
+// A server elsewhere must have the name of its host in its certificate. Nodes, and a
+// server that a launcher runs, need only one of the job's authority.
+func TestTLSFollowsFromTheEnvironment(t *testing.T) {
+	f := certtest.New(t)
+	all := control.Env{TLSCert: f.Cert, TLSKey: f.Key, TLSCA: f.CA}
+	ofJob := all
+	ofJob.BusAuth = control.BusAuthJob
+	for _, c := range []struct {
+		name  string
+		env   control.Env
+		none  bool
+		named bool // the server's name counts
+	}{
+		{"none", control.Env{}, true, false},
+		{"none of the job", control.Env{BusAuth: control.BusAuthJob}, true, false},
+		{"elsewhere", all, false, true},
+		{"elsewhere, an authority", control.Env{TLSCA: f.CA}, false, true},
+		{"elsewhere, a certificate", control.Env{TLSCert: f.Cert, TLSKey: f.Key}, false, true},
+		{"of the job", ofJob, false, false},
+	} {
+		cfg, err := busTLS(c.env)
+		if err != nil || (cfg == nil) != c.none || cfg != nil && cfg.InsecureSkipVerify == c.named {
+			t.Errorf("%s: %v, %v", c.name, cfg, err)
+		}
+	}
+	if cfg, err := jobTLS(all); err != nil || cfg == nil || !cfg.InsecureSkipVerify {
+		t.Errorf("between nodes: %v, %v", cfg, err)
+	}
+	for _, env := range []control.Env{{TLSCert: f.Cert}, {TLSKey: f.Key}, {TLSCA: f.CA}} {
+		if _, err := jobTLS(env); err == nil {
+			t.Errorf("between nodes, %+v: no error", env)
+		}
+	}
+}
+
+// A launcher warns for its nodes that there is no TLS.
+func TestNodeOfALauncherDoesNotWarnOfNoTLS(t *testing.T) {
+	for fd, want := range map[int]bool{0: true, 3: false} {
+		var log bytes.Buffer
+		if _, err := newConnector(control.Env{Listen: "tcp://0.0.0.0:0", ControlFD: fd}, "secret", slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(log.String(), "there is no TLS") != want {
+			t.Errorf("control socket %d: log %q", fd, log.String())
+		}
+	}
+}
+
+func TestVersionIsThatOfTheModule(t *testing.T) {
+	const path = "github.com/ditask/ditask"
+	other := &debug.Module{Path: "example.com/other", Version: "v1"}
+	for want, info := range map[string]*debug.BuildInfo{
+		"v2": {Main: debug.Module{Path: path, Version: "v2"}, Deps: []*debug.Module{other}},
+		"v3": {Main: *other, Deps: []*debug.Module{other, {Path: path, Version: "v3"}, other}},
+		"":   {Main: *other, Deps: []*debug.Module{other}},
+	} {
+		if got := versionIn(info); got != want {
+			t.Errorf("version %q, want %q", got, want)
 		}
 	}
 }

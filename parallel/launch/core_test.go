@@ -465,6 +465,17 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		{told: true, e: exit{code: 1}, want: control.Failure},
 		{e: killedBy(syscall.SIGTERM), want: control.Failure},
 		{told: true, e: killedBy(syscall.SIGTERM), want: control.Preempted},
+		{told: true, e: exit{signal: syscall.SIGTERM, code: 1}, want: control.Preempted},
+		{told: true, e: killedBy(syscall.SIGINT), want: control.Preempted},
+		{told: true, e: exit{signal: syscall.SIGINT, code: 1}, want: control.Preempted},
+		{told: true, e: killedBy(syscall.SIGHUP), want: control.Preempted},
+		{told: true, e: exit{signal: syscall.SIGKILL}, want: control.Failure},
+		{told: true, e: said(control.Success, 0, 0, ""), want: control.Success},
+		{e: killedBy(syscall.SIGHUP), want: control.Failure},
+		{e: said(control.Preempted, 0, 0, ""), want: control.Preempted},
+		{e: said(control.Preempted, 130, 0, ""), want: control.Preempted},
+		{e: said(control.Failure, 75, 0, ""), want: control.Failure},
+		{told: true, e: exit{err: errors.New("wait")}, want: control.Failure},
 		{told: true, e: killedBy(syscall.SIGSEGV), want: control.Failure},
 		{e: exit{err: errors.New("start")}, want: control.Failure},
 	} {
@@ -472,6 +483,18 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		if got := (&core{}).judge(n, c.e); got != c.want {
 			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
 		}
+	}
+}
+
+// What is read late does not make a node silent for longer.
+func TestRulesALaterSignOfLifeCounts(t *testing.T) {
+	s := newScript(t, 1, false, false)
+	s.wait(0, "start0")
+	for _, at := range []time.Duration{2 * time.Second, time.Second} {
+		s.c.heard(0, s.now.Add(at))
+	}
+	if got := s.c.nodes[0].heardAt.Sub(s.now); got != 2*time.Second {
+		t.Errorf("heard last after %v", got)
 	}
 }
 

@@ -111,7 +111,7 @@ func newest(program string) (string, error) {
 	var started time.Time
 	for _, e := range entries {
 		m, err := read(filepath.Join(under, e.Name()))
-		if err == nil && (dir == "" || !m.Started.Before(started)) {
+		if err == nil && !m.Started.Before(started) {
 			dir, started = filepath.Join(under, e.Name()), m.Started
 		}
 	}

@@ -157,8 +157,30 @@ func TestClearRemovesTheRun(t *testing.T) {
 	claim(t, dir, "new", began)
 }
 
+func TestClearReportsWhatItCannotRemove(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "a.safetensors"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "a.safetensors", "file"))
+	if err := rundir.Clear(dir); err == nil || !strings.HasPrefix(err.Error(), "--overwrite: ") {
+		t.Errorf("%v", err)
+	}
+}
+
 func ExampleChoose() {
 	dir, err := rundir.Choose(rundir.Request{Program: "dqn", Job: "5f2c", Now: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)})
 	fmt.Println(filepath.ToSlash(dir), err)
 	// Output: runs/dqn/20260102-150405-5f2c <nil>
+}
+
+func TestAMarkThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	made, err := rundir.Claim(dir, rundir.Mark{Started: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}) // JSON has no such year
+	if made || err == nil || !strings.HasPrefix(err.Error(), "run folder "+dir+": ") {
+		t.Errorf("made %v: %v", made, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, rundir.MarkFile)); err == nil {
+		t.Error("the folder is marked")
+	}
 }

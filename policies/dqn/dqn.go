@@ -256,11 +256,10 @@ func (q *DQN) resize(n int) {
 
 // bootstrap fills q.targets.
 func (q *DQN) bootstrap(b *policies.Batch) {
+	next := q.target.Forward(nn.Matrix{Rows: b.Len(), Cols: q.cfg.Obs, Data: b.NextObs})
 	if q.cfg.Double {
 		argmax(q.best, q.Values(b.NextObs))
-	}
-	next := q.target.Forward(nn.Matrix{Rows: b.Len(), Cols: q.cfg.Obs, Data: b.NextObs})
-	if !q.cfg.Double {
+	} else {
 		argmax(q.best, next)
 	}
 	for i, r := range b.Rewards {

@@ -201,6 +201,46 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	}
 }
 
+// one is a batch of transitions that terminate, each of one observed value and a reward.
+func one(pairs ...[2]float32) *policies.Batch {
+	var b policies.Batch
+	b.Init(1, 1)
+	for _, p := range pairs {
+		b.Append(policies.Transition{Obs: p[:1], NextObs: []float32{0}, Action: []float32{0}, Reward: p[1], Steps: 1, Terminated: true})
+	}
+	return &b
+}
+
+// Beyond an error of 1 the Huber loss is linear and the squared one is not.
+func TestLossIsTheOneOfTheConfig(t *testing.T) {
+	for loss, want := range map[Loss]float64{Huber: 9.5, MSE: 100} {
+		q := tiny(Config{Loss: loss}, [2]float32{}, [2]float32{})
+		if m, err := q.Update(one([2]float32{1, 10})); err != nil || math.Abs(m.Loss-want) > 1e-5 {
+			t.Errorf("loss %v: %v, want %v: %v", loss, m.Loss, want, err)
+		}
+	}
+}
+
+// A gradient may be infinite, or no number, where the loss is finite.
+func TestP7NonFiniteGradientIsNamed(t *testing.T) {
+	const large = 3e38
+	for name, b := range map[string]*policies.Batch{
+		"infinite":  one([2]float32{large, 10}),
+		"no number": one([2]float32{large, 10}, [2]float32{large, -10}),
+	} {
+		q := tiny(Config{Loss: MSE}, [2]float32{}, [2]float32{})
+		_, err := q.Update(b)
+		var e *Error
+		var where *nn.NonFiniteError
+		if !errors.As(err, &e) || !errors.As(err, &where) || !strings.HasSuffix(where.Tensor, ".grad") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if w := q.online.Params()[0].Value; w[0] != 0 || w[1] != 0 || q.Version() != 0 {
+			t.Errorf("%s: the refused update changed the weights: %v", name, w)
+		}
+	}
+}
+
 func TestUpdateRefuses(t *testing.T) {
 	q := New(full)
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
@@ -93,6 +94,20 @@ func TestAdamKernelsAgreeToTheBit(t *testing.T) {
 			t.Errorf("%d weights: the kernels differ", n)
 		}
 	}
+}
+
+func TestMatrixOfAnotherSizeIsRefused(t *testing.T) {
+	for name, m := range map[string]Matrix{"columns": {1, 3, make([]float32, 3)}, "values": {2, 2, make([]float32, 3)}} {
+		func() {
+			defer func() {
+				if p := fmt.Sprint(recover()); !strings.HasPrefix(p, "nn: input of ") || !strings.HasSuffix(p, "want 2 columns") {
+					t.Errorf("%s: panic %q", name, p)
+				}
+			}()
+			m.check("input", 2)
+		}()
+	}
+	Matrix{2, 2, make([]float32, 4)}.check("input", 2)
 }
 
 func TestProductRefusesOtherSizes(t *testing.T) {

@@ -359,6 +359,19 @@ func TestArchiveRefuses(t *testing.T) {
 	if err := new(nn.Archive).UnmarshalBinary(append(file, 0)); !errors.Is(err, nn.ErrArchive) {
 		t.Errorf("a byte too much: %v", err)
 	}
+	other := nn.Archive{Tensors: []nn.Tensor{{Name: "a", Shape: []int{2}, Data: []float32{1}}}}
+	if _, err := other.AppendBinary(nil); err == nil {
+		t.Error("data that does not fit its shape passes")
+	}
+	for _, shape := range []string{"-1", "1,-1", "4294967296,4294967296", "1"} {
+		text := fmt.Sprintf(`{"a":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}}`, shape)
+		if err := new(nn.Archive).UnmarshalBinary(binaryHeader(text)); !errors.Is(err, nn.ErrArchive) {
+			t.Errorf("shape %s without values: %v", shape, err)
+		}
+	}
+	if err := new(nn.Archive).UnmarshalBinary(binaryHeader(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`)); err != nil {
+		t.Errorf("a tensor of no values: %v", err)
+	}
 	if _, err := a.State("y"); err == nil || err.Error() != "archive: y/version is missing" {
 		t.Errorf("an unknown prefix: %v", err)
 	}

@@ -135,6 +135,9 @@ func TestP6LimitIsTheLeastOfGroupAndMachine(t *testing.T) {
 			5000, "the control group (sys/fs/cgroup/a/memory.max)"},
 		{"v1", files("proc/self/cgroup", "7:memory:/x\n3:cpu:/y\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes", "777\n"),
 			777, "the control group (sys/fs/cgroup/memory/x/memory.limit_in_bytes)"},
+		{"other units", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1 MB\nMemTotal: 2\nSwapTotal: 3 kB\nMemTotal: 4 kB\n")}}, 4 << 10, "the machine"},
+		{"no number", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: x kB\n")}}, math.MaxUint64, "nothing"},
+		{"a number that is too large", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 18014398509481984 kB\n")}}, math.MaxUint64, "nothing"},
 		{"garbage", files("proc/self/cgroup", "what\n", "sys/fs/cgroup/memory.max", "-3"), 4 << 20, "the machine"},
 	} {
 		if got, from := memoryLimit(c.root); got != c.want || from != c.from {
@@ -349,6 +352,38 @@ func TestSeedChoosesTheSamples(t *testing.T) {
 	}
 	if !slices.Equal(sample(1), sample(1)) || slices.Equal(sample(1), sample(2)) {
 		t.Error("one seed gives two samples, or two seeds give one")
+	}
+}
+
+func TestBufferWithoutACapacityHasTheDefault(t *testing.T) {
+	if got := New(Config{}).Capacity(); got != 100_000 {
+		t.Errorf("a capacity of %d", got)
+	}
+}
+
+// A buffer has transitions of one kind, also those that it restores.
+func TestRestoreRefusesOtherDimensions(t *testing.T) {
+	var a nn.Archive
+	from, to := New(Config{Capacity: 4}), New(Config{Capacity: 4})
+	if err := errors.Join(from.Add(numbered(0, 2)), from.Save(&a), to.Reserve(3, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Restore(&a); err == nil || !strings.HasPrefix(err.Error(), "restore replay buffer: ") {
+		t.Errorf("%v", err)
+	}
+	for _, column := range []string{"obs", "actions"} {
+		s, err := a.State("replay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.Tensors {
+			if tensor := &s.Tensors[i]; tensor.Name == column {
+				tensor.Shape = []int{2, len(tensor.Data) / 2, 1}
+			}
+		}
+		if _, err := batch(s, 2); err == nil || !strings.Contains(err.Error(), "tensors of shapes") {
+			t.Errorf("%s of three dimensions: %v", column, err)
+		}
 	}
 }
 

@@ -1,0 +1,111 @@
+//go:build unix
+
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/internal/leak"
+)
+
+// ownGroup starts a process that waits, in a process group of its own.
+func ownGroup(t *testing.T, own bool, environ ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "300")
+	cmd.Env = append(leak.Check(t).Environ(), environ...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: own}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
+}
+
+// signalled is the signal that has ended a process.
+func signalled(t *testing.T, cmd *exec.Cmd) syscall.Signal {
+	t.Helper()
+	_ = cmd.Wait()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		t.Fatalf("it ends with %v", cmd.ProcessState)
+	}
+	return status.Signal()
+}
+
+// The number of a node that has been waited for may be that of another process, which
+// gets no signal.
+func TestAProcessThatWasWaitedForGetsNoSignal(t *testing.T) {
+	for name, c := range map[string]struct {
+		reaped bool
+		send   func(p *proc)
+		want   syscall.Signal
+	}{
+		"told":                 {false, func(p *proc) { p.tell(syscall.SIGINT) }, syscall.SIGINT},
+		"told after the end":   {true, func(p *proc) { p.tell(syscall.SIGINT) }, syscall.SIGTERM},
+		"killed":               {false, (*proc).kill, syscall.SIGKILL},
+		"killed after the end": {true, (*proc).kill, syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := ownGroup(t, true)
+			c.send(&proc{cmd: cmd, reaped: c.reaped})
+			if c.reaped {
+				_ = cmd.Process.Signal(syscall.SIGTERM)
+			}
+			if got := signalled(t, cmd); got != c.want {
+				t.Errorf("it ends by %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Of the processes with a variable, those that lead their groups are found.
+func TestLeadersAreFoundByTheirEnvironment(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("read from /proc")
+	}
+	mark := "DITASK_TEST_LEADER=" + filepath.Base(t.TempDir()) + t.Name()
+	leader, member, other := ownGroup(t, true, mark), ownGroup(t, false, mark), ownGroup(t, true, mark+"x")
+	var got []int
+	leak.Await(func() []string { // the environment of a process is empty in the middle of its exec
+		if got = leadersWith(mark); len(got) == 0 {
+			return []string{"no leader"}
+		}
+		return nil
+	}, 10*time.Second)
+	if !slices.Equal(got, []int{leader.Process.Pid}) {
+		t.Errorf("found %v, want %d; %d is no leader, and %d has another value", got, leader.Process.Pid, member.Process.Pid, other.Process.Pid)
+	}
+}
+
+// A launcher that ends in order tells its watcher so, which then kills nothing.
+func TestTheWatcherHearsThatTheLauncherIsDone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "heard")
+	w, err := startWatcher([]string{"/bin/sh", "-c", `cat >"$0"`, file}, os.Environ(), func() { t.Error("it has ended before") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.tell(watchEnd, 7)
+	w.finish()
+	if heard, err := os.ReadFile(file); err != nil || string(heard) != "end 7\ndone \n" {
+		t.Errorf("%q, %v", heard, err)
+	}
+}
+
+func TestAWatcherIsOptional(t *testing.T) {
+	w, err := startWatcher(nil, nil, nil)
+	if w != nil || err != nil {
+		t.Errorf("%v, %v", w, err)
+	}
+	w.tell(watchEnd, 7)
+	w.finish()
+	if _, err := startWatcher([]string{"/nonexistent"}, nil, nil); err == nil {
+		t.Error("a program that is not there is started")
+	}
+}
