@@ -321,6 +321,7 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 func (p *process) ended(err error) int {
 	_, told := errors.AsType[*task.RemoteError](err)
 	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: told || p.node.hasTold()}
+	o.All = err == nil && p.node.bus != nil && p.node.bus.all.Load()
 	code := ExitSuccess
 	switch {
 	case errors.Is(err, task.ErrPreempted):
