@@ -141,6 +141,7 @@ func (n *Node) End(err error) (code int) {
 		client = &control.Client{}
 	}
 	defer func() { _ = client.Close() }() // the outcome has been told
+	defer n.releaseFolder()
 	p := &process{node: n, client: client, stderr: os.Stderr}
 	return p.ended(err)
 }
@@ -149,7 +150,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if !launched {
 		env.JobID, env.Nodes = "local", 1
 	}
-	run, err := ownFolder(&env, launched)
+	run, lock, err := ownFolder(&env, launched, log)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 			log.Warn("nothing is recorded: a lone node has no other to hear from")
 		}
 		n := newNode(env, nil, log)
-		n.runID = run
+		n.runID, n.lock = run, lock
 		return n, nil
 	}
 	rec, err := record(env, log)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/rundir"
 	"github.com/ditask/ditask/payload"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
@@ -33,8 +34,9 @@ type Node struct {
 
 	claimed atomic.Bool // a task was made on it
 
-	runID string    // names the run in its folder, if the job's id does not
-	claim sync.Once // of the folder
+	runID string       // names the run in its folder, if the job's id does not
+	claim sync.Once    // of the folder
+	lock  *rundir.Lock // of the folder of a run without a launcher; nil: none yet
 
 	began time.Time
 	ready chan struct{} // closed when the node is connected to those that it expects

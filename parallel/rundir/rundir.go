@@ -6,7 +6,9 @@
 //	made, err := rundir.Claim(dir, rundir.Mark{Job: "5f2c", Started: time.Now()})
 //
 // A folder holds a run if it has the file run.json, which Claim writes, or a checkpoint.
-// Choose changes nothing on disk. Errors name the folder and what to do.
+// Choose changes nothing on disk. Errors name the folder and what to do. Take locks a folder
+// for the time that a job runs in it, with flock on the file run.lock, which the kernel
+// frees when its holder dies.
 package rundir
 
 import (
