@@ -96,6 +96,7 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 		switch {
 		case a.tr.Asks:
 			x.asked[a.from] = true
+			delete(got, a.from) // it takes the turn again, and sees it only as long as no other follows
 			fault = x.publish(ctx, c)
 		case a.tr.Run == x.run && a.tr.Seq == x.turn+1:
 			got[a.from] = a
