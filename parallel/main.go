@@ -229,7 +229,9 @@ func newRouter(env control.Env, rec *recorder, log *slog.Logger) (*router.Router
 	}
 	cfg := router.Config{
 		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
-		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach, JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Elastic: env.AutoRecover, Logger: log,
+		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen,
+		Advertise: env.Advertise, Attach: env.Attach, JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout,
+		Elastic: env.AutoRecover, Logger: log,
 	}
 	if rec != nil {
 		cfg.Tap = rec

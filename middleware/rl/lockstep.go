@@ -220,7 +220,8 @@ func (x *follower) enter(c *Online, turn *Turn) error {
 		state = turn.States[i]
 	}
 	if x.run != 0 {
-		x.t.Logger().Info("go back to where the restarted learner goes on", slog.Int("updates", turn.Updates), slog.Int("env_steps", turn.EnvSteps))
+		x.t.Logger().Info("go back to where the restarted learner goes on",
+			slog.Int("updates", turn.Updates), slog.Int("env_steps", turn.EnvSteps))
 	}
 	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
 	c.Best, x.best = turn.Best, turn.Best

@@ -383,7 +383,8 @@ func (c *core) unreported(e exit) string {
 	case e.spoke:
 		return "the program ended before its function returned: return from the function instead of calling os.Exit"
 	case c.main != "":
-		return fmt.Sprintf("the program did not call parallel.Main, so --main %s had no effect: pass the function to parallel.Main", c.main) + helper
+		return fmt.Sprintf("the program did not call parallel.Main, so --main %s had no effect: "+
+			"pass the function to parallel.Main", c.main) + helper
 	}
 	return "the program did not call parallel.Main: pass the node's function to parallel.Main" + helper
 }

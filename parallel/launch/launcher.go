@@ -250,9 +250,10 @@ func (l *Launcher) do(actions []action) {
 // lose tells the other nodes that the process of one has ended.
 func (l *Launcher) lose(i int, reason string) {
 	n := l.nodes[i]
+	lost := &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason}
 	for _, other := range l.nodes {
 		if p := other.proc; p != nil {
-			p.write(control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason}}, promptly)
+			p.write(control.Message{Type: control.TypeLost, Lost: lost}, promptly)
 		}
 	}
 }

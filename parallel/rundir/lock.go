@@ -31,7 +31,8 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	by := "a job that runs"
 	if e.By.PID != 0 {
-		by = fmt.Sprintf("job %s, which runs (process %d on host %s, started %s)", e.By.Job, e.By.PID, e.By.Host, e.By.Started.Format(time.DateTime))
+		by = fmt.Sprintf("job %s, which runs (process %d on host %s, started %s)",
+			e.By.Job, e.By.PID, e.By.Host, e.By.Started.Format(time.DateTime))
 	}
 	return fmt.Sprintf("folder %s is in use by %s: wait for its end, or choose another --dir (DITASK_DIR)", absolute(e.Dir), by)
 }
