@@ -22,6 +22,7 @@ type bus struct {
 	once    sync.Once
 	drained atomic.Bool
 	ended   atomic.Bool // the task has closed or abandoned it
+	all     atomic.Bool // the node was done, and so were all others that it knew
 }
 
 func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) (task.Channel, error) {
@@ -90,7 +91,11 @@ func (b *bus) Elastic() bool {
 
 func (b *bus) Leave(ctx context.Context) error { return b.r.Leave(ctx) }
 
-func (b *bus) Done(ctx context.Context) error { return b.r.Done(ctx) }
+func (b *bus) Done(ctx context.Context) error {
+	err := b.r.Done(ctx)
+	b.all.Store(err == nil)
+	return err
+}
 
 func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 0 }
 

@@ -2,6 +2,7 @@ package parallel_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -83,4 +84,44 @@ func TestListenersAtTheEndHearWhatWasEmittedBefore(t *testing.T) {
 			t.Errorf("%v; heard %v, want %d each", err, heard, 3*n)
 		}
 	})
+}
+
+// TestBarrierOfAListenerAtTheEndIsNoFailure enters a barrier at a time when the other node
+// has nothing more to do but end.
+func TestBarrierOfAListenerAtTheEndIsNoFailure(t *testing.T) {
+	all := []task.RunOption{task.WaitForAll()}
+	for name, tt := range map[string]struct {
+		topology string
+		opts     []task.RunOption
+	}{"mesh": {"mesh", nil}, "star": {"star", nil}, "mesh, all": {"mesh", all}, "star, all": {"star", all}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got error
+				cfg := parallel.Config{Nodes: 2, Topology: tt.topology, Logger: slog.New(slog.DiscardHandler)}
+				err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
+					tk := task.New[struct{}](node)
+					small.On(tk, func(ctx context.Context, _ int) error {
+						if node.ID() == 0 {
+							got = node.Barrier(context.WithoutCancel(ctx), "late")
+						}
+						return got
+					})
+					tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
+						if node.ID() == 1 {
+							<-time.After(time.Second) // node 0 is done, or waits
+							return small.Emit(ctx, tk, 1, task.OnlyRemote())
+						}
+						if tt.opts == nil {
+							<-ctx.Done()
+						}
+						return nil
+					}))
+					return tk.Run(ctx, append(tt.opts, task.MaxSteps(1))...)
+				})
+				if err != nil || !errors.Is(got, task.ErrClosed) {
+					t.Errorf("the job: %v; the barrier: %v", err, got)
+				}
+			})
+		})
+	}
 }

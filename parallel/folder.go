@@ -3,6 +3,7 @@ package parallel
 import (
 	"cmp"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -29,9 +30,14 @@ func (n *Node) Dir() string {
 func (n *Node) claimDir() {
 	var made bool
 	var err error
-	if n.env.NodeID == 0 {
+	if n.runID != "" && n.lock == nil { // of a run without a launcher; its folder is new
+		n.lock, err = lockFolder(n.env.Dir, n.runID, n.log)
+	}
+	switch {
+	case err != nil:
+	case n.env.NodeID == 0:
 		made, err = rundir.Claim(n.env.Dir, rundir.Mark{Job: cmp.Or(n.runID, n.env.JobID), Started: time.Now()})
-	} else {
+	default:
 		err = os.MkdirAll(n.env.Dir, 0o755)
 	}
 	switch {
@@ -50,10 +56,12 @@ func (n *Node) Resume() bool { return n.env.Resume || n.env.Continue || n.env.At
 // an error. Otherwise a node without a checkpoint begins at 0.
 func (n *Node) MustResume() bool { return n.env.Resume }
 
-// ownFolder decides the folder of a run that has no launcher to decide it.
-func ownFolder(env *control.Env, launched bool) (run string, err error) {
+// ownFolder decides the folder of a run that has no launcher to decide it, and locks it if
+// the user has named it or resumes what is there. A launcher locks it for its nodes. run is
+// empty for a node of a launcher.
+func ownFolder(env *control.Env, launched bool, log *slog.Logger) (run string, lock *rundir.Lock, err error) {
 	if launched && env.Dir != "" {
-		return "", nil
+		return "", nil, nil
 	}
 	r := rundir.Request{
 		Dir: env.Dir, Program: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Job: env.JobID, Now: time.Now(), Derived: launched,
@@ -62,8 +70,40 @@ func ownFolder(env *control.Env, launched bool) (run string, err error) {
 	if !launched {
 		r.Job = strings.ToLower(rand.Text()[:8])
 	}
-	if env.Dir, err = rundir.Choose(r); err == nil && env.Overwrite {
-		err = rundir.Clear(env.Dir)
+	if env.Dir, err = rundir.Choose(r); err != nil {
+		return "", nil, err
 	}
-	return r.Job, err
+	if launched { // the nodes of the job have it together
+		return "", nil, nil
+	}
+	if env.Replay == "" && (r.Dir != "" || r.Resume) {
+		if lock, err = lockFolder(env.Dir, r.Job, log); err != nil {
+			return "", nil, err
+		}
+	}
+	if env.Overwrite {
+		if err = rundir.Clear(env.Dir); err != nil {
+			lock.Release()
+			return "", nil, err
+		}
+	}
+	return r.Job, lock, nil
+}
+
+// releaseFolder lets other jobs have the folder that this node has locked.
+func (n *Node) releaseFolder() {
+	n.claim.Do(func() {}) // it is not locked any more after this
+	n.lock.Release()
+}
+
+// lockFolder keeps other jobs out of a folder, as far as its file system can.
+func lockFolder(dir, job string, log *slog.Logger) (*rundir.Lock, error) {
+	l, err := rundir.Take(dir, rundir.Self(job))
+	if _, held := errors.AsType[*rundir.HeldError](err); held {
+		return nil, err
+	}
+	if errors.Is(err, rundir.ErrNoLock) {
+		log.Warn("the run folder is not locked: start no other job in it", slog.Any("err", err))
+	}
+	return l, nil // a folder that cannot be written is an error where something is
 }

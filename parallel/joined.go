@@ -32,7 +32,8 @@ func (n *Node) returned(ctx context.Context, err error) error {
 	if joined {
 		return errUnended
 	}
-	return fmt.Errorf("returned before it joined the job of %d nodes, which wait for it: run a task (task.New, then Run) in every node", n.env.Nodes)
+	return fmt.Errorf("returned before it joined the job of %d nodes, which wait for it: "+
+		"run a task (task.New, then Run) in every node", n.env.Nodes)
 }
 
 var errUnended = errors.New("returned before its task had ended: return after Run, or after Close for a task that is not run")

@@ -90,6 +90,7 @@ func (n *Node) End(err error) (code int) {
 		client = &control.Client{}
 	}
 	defer func() { _ = client.Close() }() // the outcome has been told
+	defer n.releaseFolder()
 	p := &process{node: n, client: client, stderr: os.Stderr}
 	return p.ended(err)
 }
@@ -98,7 +99,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	if !launched {
 		env.JobID, env.Nodes = "local", 1
 	}
-	run, err := ownFolder(&env, launched)
+	run, lock, err := ownFolder(&env, launched, log)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 			log.Warn("nothing is recorded: a lone node has no other to hear from")
 		}
 		n := newNode(env, nil, log)
-		n.runID = run
+		n.runID, n.lock = run, lock
 		return n, nil
 	}
 	rec, err := record(env, log)
@@ -249,6 +250,7 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 // ended says how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
 	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: failedElsewhere(err) || p.node.hasTold()}
+	o.All = err == nil && p.node.bus != nil && p.node.bus.all.Load()
 	code := ExitSuccess
 	switch {
 	case errors.Is(err, task.ErrPreempted):

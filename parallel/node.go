@@ -2,6 +2,8 @@ package parallel
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/parallel/rundir"
 	"github.com/ditask/ditask/payload"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/task"
@@ -33,8 +36,9 @@ type Node struct {
 	called  atomic.Bool // call runs its function, and takes the error of a Run that does not return
 	exits   chan error  // 1: such errors; there is one task
 
-	runID string    // names the run in its folder, if the job's id does not
-	claim sync.Once // of the folder
+	runID string       // names the run in its folder, if the job's id does not
+	claim sync.Once    // of the folder
+	lock  *rundir.Lock // of the folder of a run without a launcher; nil: none yet
 
 	began time.Time
 	ready chan struct{} // closed when the node is connected to those that it expects
@@ -122,11 +126,19 @@ func (n *Node) Bus() task.Bus {
 // often as this one. It fails at once if a node is lost, and names those that
 // are missing when ctx ends first. The task must have started. In a replay of one
 // node it returns at once.
+//
+// A listener that enters a barrier at the end of the job may wait for a node that does not
+// enter it any more. The error then wraps [task.ErrClosed], and a listener that returns it
+// does not fail the job.
 func (n *Node) Barrier(ctx context.Context, name string) error {
 	if n.bus == nil {
 		return nil
 	}
-	return n.bus.r.Barrier(ctx, name)
+	err := n.bus.r.Barrier(ctx, name)
+	if errors.Is(err, router.ErrClosed) {
+		err = fmt.Errorf("%w: %w", task.ErrClosed, err)
+	}
+	return err
 }
 
 // Claim is called by task.New, and is true for the first task of the node only.

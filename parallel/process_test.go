@@ -182,3 +182,32 @@ func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
 	}
 	_ = nodes[0].Close()
 }
+
+// The launcher hears whether a success is that of one node, which ends the job, or of all.
+func TestTheOutcomeSaysWhetherAllNodesAreDone(t *testing.T) {
+	for _, opts := range [][]task.RunOption{{task.MaxSteps(1)}, {task.MaxSteps(1), task.WaitForAll()}} {
+		routers, _ := pairOfRouters(t)
+		var nodes [2]*Node
+		var running sync.WaitGroup
+		for id, r := range routers {
+			nodes[id] = newNode(control.Env{NodeID: id, Nodes: 2}, r, slog.New(slog.DiscardHandler))
+			running.Go(func() {
+				err := call(t.Context(), nodes[id], func(ctx context.Context, n *Node) error {
+					tk := task.New[struct{}](n)
+					tk.Use(task.Step(func(context.Context, *struct{}) error { return nil }))
+					return tk.Run(ctx, opts...)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		p := launch(t, control.Env{})
+		p.node = nodes[0]
+		p.ended(nil)
+		if got := p.outcome(t); got.Kind != control.Success || got.All != (len(opts) == 2) {
+			t.Errorf("%d options: %+v", len(opts), got)
+		}
+	}
+}

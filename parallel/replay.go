@@ -51,7 +51,10 @@ type replayChannel struct {
 }
 
 func newReplayer(n *Node, path string, fast bool, log *slog.Logger) *replayer {
-	r := &replayer{n: n, path: path, fast: fast, log: log, given: make(chan struct{}), channels: map[string]*replayChannel{}, peers: map[int]task.Peer{}}
+	r := &replayer{
+		n: n, path: path, fast: fast, log: log,
+		given: make(chan struct{}), channels: map[string]*replayChannel{}, peers: map[int]task.Peer{},
+	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }

@@ -152,6 +152,7 @@ func call(ctx context.Context, n *Node, fn Func) error {
 	if n.replay != nil {
 		err = errors.Join(err, n.replay.Close())
 	}
+	n.releaseFolder()
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.name(), err)
 	}

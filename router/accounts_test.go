@@ -109,7 +109,7 @@ func TestBarrierOfAJobOfUnknownSize(t *testing.T) {
 				t.Errorf("peers: %+v", p)
 			}
 			_ = g.Close()
-			g.r.Gone(7, 1, "exit code 3")
+			g.r.Gone(Farewell{Node: 7, Incarnation: 1, Reason: "exit code 3"})
 			<-time.After(2 * time.Second)
 			if err := g.r.Barrier(t.Context(), "lost"); (err != nil) != fails || fails && !strings.Contains(err.Error(), "node.7 will not enter it: lost: exit code 3") {
 				t.Errorf("%v: %v", topology, err)

@@ -21,7 +21,8 @@ type barrierMsg struct {
 // often as this one. It fails at once when one of them is lost, has ended or is done
 // (see [Router.Done]) without having entered, and names those that are missing when
 // ctx ends first. After an error the rounds of that name no longer match: use another
-// name. A node that is restarted takes the rounds over from its peers. One that has
+// name. Once this node drains, or is done itself, a node that does not enter any more is no
+// fault: the error then wraps [ErrClosed]. A node that is restarted takes the rounds over from its peers. One that has
 // left, see [Router.Leave], is not waited for.
 //
 // When Barrier has returned nil on one node, and a message that this node sends
@@ -50,7 +51,7 @@ func (r *Router) Barrier(ctx context.Context, name string) error {
 		for _, id := range wanted {
 			entered, err := r.entered(id, name, round)
 			if err != nil && r.passed[name] < round {
-				return false, fmt.Errorf("barrier %q: node.%d will not enter it: %w", name, id, err)
+				return false, r.inVain(name, id, err)
 			}
 			if !entered {
 				missing = append(missing, fmt.Sprintf("node.%d", id))
@@ -63,6 +64,15 @@ func (r *Router) Barrier(ctx context.Context, name string) error {
 	})
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("barrier %q waits for %s: %w", name, strings.Join(missing, ", "), err)
+	}
+	return err
+}
+
+// inVain is the error of a barrier that a node will not enter. The mutex is held.
+func (r *Router) inVain(name string, id int, err error) error {
+	err = fmt.Errorf("barrier %q: node.%d will not enter it: %w", name, id, err)
+	if r.done || r.inDrain.Load() {
+		return fmt.Errorf("the job ends: %w: %w", err, ErrClosed)
 	}
 	return err
 }

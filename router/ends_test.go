@@ -217,13 +217,13 @@ func TestR5GonePeerWithoutAConnection(t *testing.T) {
 		if st := g.r.Stats().Peers[0].State; st != LinkDown {
 			t.Errorf("it is %s", st)
 		}
-		g.r.Gone(7, 1, "exit code 3")
+		g.r.Gone(Farewell{Node: 7, Incarnation: 1, Reason: "exit code 3"})
 		synctest.Wait()
 		if st := g.r.Stats().Peers[0].State; st != LinkLost {
 			t.Errorf("it is %s", st)
 		}
-		g.r.Gone(7, 1, "exit code 3") // again
-		g.r.Gone(7, 0, "exit code 3") // an older one
+		g.r.Gone(Farewell{Node: 7, Incarnation: 1, Reason: "exit code 3"}) // again
+		g.r.Gone(Farewell{Node: 7, Incarnation: 0, Reason: "exit code 3"}) // an older one
 		synctest.Wait()
 		if n := g.r.Stats().Peers[0].Joins; n != 1 {
 			t.Errorf("%d incarnations", n)

@@ -97,7 +97,8 @@ func New(cfg Config) (*Router, error) {
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
 		features: []string{featureHeader, featureLeave, featureDone, featureListening, featureFarewell},
-		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, known: map[int]uint64{}, farewells: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
+		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{},
+		known: map[int]uint64{}, farewells: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}

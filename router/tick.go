@@ -65,7 +65,8 @@ func (r *Router) remind(now int64) {
 	}
 	r.mu.Unlock()
 	if alone {
-		r.log.Warn("no other node of the job is connected", "expected", r.cfg.Expect-1, "for", time.Duration(now-r.aloneAt).Round(time.Second))
+		r.log.Warn("no other node of the job is connected",
+			"expected", r.cfg.Expect-1, "for", time.Duration(now-r.aloneAt).Round(time.Second))
 	}
 	for id, long := range away {
 		r.log.Warn("still without a node that was lost", "peer", fmt.Sprintf("node.%d", id), "for", long.Round(time.Second))

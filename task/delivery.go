@@ -74,7 +74,7 @@ func (r *runner) recovered(v any) {
 // failed reports what a listener returned or panicked with. An isolated listener
 // is dropped, and failed returns true; any other ends the task.
 func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
-	if e.closing.Load() && (errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled)) {
+	if e.cutOff(err) {
 		e.log.Debug("listener cut off at the end of the run", "event", l.event, "listener", l.name, "err", err)
 		return false
 	}
@@ -86,4 +86,13 @@ func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
 	}
 	e.fail(le)
 	return false
+}
+
+// cutOff reports whether a listener has returned err because the run ends. A node that is
+// done and waits for the others cuts nothing off, but a wait for them may be in vain.
+func (e *engine) cutOff(err error) bool {
+	if errors.Is(err, ErrClosed) && e.succeededAlone() {
+		return true
+	}
+	return e.closing.Load() && (errors.Is(err, ErrFinished) || errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled))
 }

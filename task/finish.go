@@ -188,6 +188,13 @@ func (e *engine) succeeded() bool {
 	return e.outcome.Kind == Success && !e.partly
 }
 
+// succeededAlone reports whether this node is done and others are not, under [WaitForAll].
+func (e *engine) succeededAlone() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.partly
+}
+
 // heardFinish ends this task as another node says.
 func (e *engine) heardFinish(_ context.Context, m finishMessage) error {
 	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}

@@ -106,8 +106,8 @@ func MaxSteps(n int) RunOption {
 // Finish and MaxSteps then mean that this node is done: its steps end, and its listeners
 // go on, and may emit, until every other node is done too or has left. A node without
 // middleware is done at once, and so only listens. Listeners then have the [FinishGrace] to
-// hear and answer what is left, the OnFinish hooks run, and all nodes end in order. A failure or a preemption of any node ends all of them as usual, and
-// so does the success of a node that runs without this option. A node that is restarted
-// after it was done is waited for again. The log names the nodes that are not done after
-// 10 s.
+// hear and answer what is left, the OnFinish hooks run, and all nodes end in order. A
+// failure or a preemption of any node ends all of them as usual, and so does the success of
+// a node that runs without this option. A node that is restarted after it was done is
+// waited for again. The log names the nodes that are not done after 10 s.
 func WaitForAll() RunOption { return func(c *runConfig) { c.all = true } }

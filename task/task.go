@@ -29,7 +29,8 @@ type Task[C any] struct {
 // one task, by step or by role, or run two jobs.
 func New[C any](node Node, opts ...Option) *Task[C] {
 	if c, ok := node.(Claimer); ok && !c.Claim() {
-		panic(fmt.Sprintf("task: New: node.%d carries one task, and has had it: do all in one task, by step or by role, or run a second job", node.ID()))
+		panic(fmt.Sprintf("task: New: node.%d carries one task, and has had it: "+
+			"do all in one task, by step or by role, or run a second job", node.ID()))
 	}
 	t := &Task[C]{en: newEngine(node, opts), renewal: newRenewal[C]()}
 	t.en.steps = &t.steps

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -56,9 +57,23 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if at := slices.Index(args, "--"); at >= 0 {
 		args, c.Args = args[:at], args[at+1:]
 	}
+	if err := forgetEmpty(); err != nil {
+		return c.Exit(err)
+	}
 	app := c.app()
 	err := app.Run(append([]string{"ditask"}, flagsFirst(app.Commands, args)...))
 	return c.Exit(err)
+}
+
+// forgetEmpty removes the variables of ditask that are empty: to the flags they would be set.
+func forgetEmpty() error {
+	var faults []error
+	for _, kv := range os.Environ() {
+		if name, value, _ := strings.Cut(kv, "="); value == "" && strings.HasPrefix(name, "DITASK_") {
+			faults = append(faults, os.Unsetenv(name))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // app declares the commands.

@@ -13,7 +13,8 @@ import (
 )
 
 // writeRun prints what a node is to go on from and writes its checkpoint. In a folder
-// with a file fail it fails then, once.
+// with a file fail it fails then, once. With a pipe here it says there that it runs, and goes
+// on when the pipe stay says so.
 func writeRun(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	t.Use(task.Step(func(context.Context, *struct{}) error {
@@ -22,6 +23,14 @@ func writeRun(ctx context.Context, node *parallel.Node) error {
 		fmt.Printf("node %d: resume=%v must=%v found=%v dir=%s\n", node.ID(), node.Resume(), node.MustResume(), err == nil, node.Dir())
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			return err
+		}
+		if _, err := os.Stat("here"); err == nil {
+			if err := os.WriteFile("here", nil, 0o600); err != nil {
+				return err
+			}
+			if _, err := os.ReadFile("stay"); err != nil {
+				return err
+			}
 		}
 		if os.Remove("fail") == nil {
 			return fmt.Errorf("node %d was asked to fail", node.ID())

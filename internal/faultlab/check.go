@@ -132,7 +132,8 @@ func (c *checker) faultf(format string, args ...any) {
 func newChecker(rules Rules, records []Record) *checker {
 	c := &checker{
 		rules: rules, records: records, lives: map[Peer]*life{}, flows: map[flow][]*message{}, heard: map[Peer]map[flow][]*Record{},
-		lost: map[[2]Peer]uint64{}, lostAt: map[[2]Peer]int64{}, asked: map[int]bool{}, grave: map[int]int64{}, report: Report{Faults: map[string]int{}},
+		lost: map[[2]Peer]uint64{}, lostAt: map[[2]Peer]int64{}, asked: map[int]bool{},
+		grave: map[int]int64{}, report: Report{Faults: map[string]int{}},
 	}
 	for i := range records {
 		records[i].seq = i
@@ -302,7 +303,8 @@ func (c *checker) touched(node int) bool {
 // losses: who is reported as lost was cut off, or has failed.
 func (c *checker) losses() {
 	for _, r := range c.records {
-		if r.Kind == Lost && r.Count > 0 && !c.leaves(r.Peer) && !c.touched(r.Who.Node) && !c.touched(r.Peer.Node) && !c.unclean(r.Peer) && !c.unclean(r.Who) {
+		if r.Kind == Lost && r.Count > 0 && !c.leaves(r.Peer) && !c.touched(r.Who.Node) && !c.touched(r.Peer.Node) &&
+			!c.unclean(r.Peer) && !c.unclean(r.Who) {
 			c.faultf("%v reports %d messages lost to %v, and neither had a fault that is grave enough: %s", r.Who, r.Count, r.Peer, r.Err)
 		}
 	}
@@ -496,7 +498,8 @@ func (c *checker) tails(from, to Peer, missing int) {
 	l := c.lives[from]
 	switch {
 	case l.end != nil && l.end.Out == Killed: // it cannot report any more
-	case !c.rules.Exact && (!c.clean(from) && !c.dismissed(from) || !c.clean(to) && !c.dismissed(to)): // what waited for its listeners is gone with it
+	// What waited for its listeners is gone with it.
+	case !c.rules.Exact && (!c.clean(from) && !c.dismissed(from) || !c.clean(to) && !c.dismissed(to)):
 	case !c.rules.Exact && c.parted(from, to): // when it gave the other up is not known: what it emitted since is not owed
 	case uint64(missing) > reported: //nolint:gosec // not negative
 		c.faultf("%v never heard the last %d reliable messages of %v, which reported %d: they were lost in silence", to, missing, from, reported)

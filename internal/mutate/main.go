@@ -184,7 +184,8 @@ func (s *session) try(ctx context.Context, all []mutation) error {
 		}
 	}
 	caught := counts[failed] + counts[timedOut]
-	_, err := fmt.Fprintf(s.out, "%s: %d of %d mutations were caught, %d of them by the time limit (%d possible; %d more do not compile; seed %d)\n",
+	_, err := fmt.Fprintf(s.out, "%s: %d of %d mutations were caught, %d of them by the time limit "+
+		"(%d possible; %d more do not compile; seed %d)\n",
 		s.folder, caught, caught+counts[survived], counts[timedOut], len(all), counts[notBuilt], s.seed)
 	return err
 }

@@ -59,6 +59,31 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	}
 }
 
+// TestLeaderWaitsForANodeThatAsks: a node that was restarted after it had sent its trajectory
+// takes the turn again. If the leader went on without it, the node might never see the
+// turn that has its state.
+func TestLeaderWaitsForANodeThatAsks(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tk := task.New[Online](task.Alone())
+	if err := tk.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tk.Close(ctx) }()
+	x := &leader{t: tk, q: model{}, run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
+	c := &Online{job: &job{others: map[int]string{2: "before"}}}
+	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Seq: 4, Collects: 1, State: "crashed"}}
+	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Asks: true}}
+	x.inbox.ch <- arrival{1, Trajectory{Run: 5, Seq: 4, Collects: 1, State: "one"}}
+	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Seq: 4, Collects: 1, State: "again"}}
+	if err := x.gather(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if c.job.others[2] != "again" || len(x.inbox.ch) > 0 {
+		t.Errorf("states %v; %d not taken", c.job.others, len(x.inbox.ch))
+	}
+}
+
 // model is a policy without weights.
 type model struct{}
 

@@ -96,6 +96,7 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 		switch {
 		case a.tr.Asks:
 			x.asked[a.from] = true
+			delete(got, a.from) // it takes the turn again, and sees it only as long as no other follows
 			fault = x.publish(ctx, c)
 		case a.tr.Run == x.run && a.tr.Seq == x.turn+1:
 			got[a.from] = a
@@ -219,7 +220,8 @@ func (x *follower) enter(c *Online, turn *Turn) error {
 		state = turn.States[i]
 	}
 	if x.run != 0 {
-		x.t.Logger().Info("go back to where the restarted learner goes on", slog.Int("updates", turn.Updates), slog.Int("env_steps", turn.EnvSteps))
+		x.t.Logger().Info("go back to where the restarted learner goes on",
+			slog.Int("updates", turn.Updates), slog.Int("env_steps", turn.EnvSteps))
 	}
 	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
 	c.Best, x.best = turn.Best, turn.Best

@@ -66,7 +66,10 @@ func Open(env Env) (*Client, error) {
 // NewClient is a Client over one file of a Pair, which it owns from then on. listen is
 // the address of the node's socket; empty: it has none.
 func NewClient(file *os.File, listen string) *Client {
-	c := &Client{file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}), beating: make(chan struct{}), halted: make(chan struct{}), asked: make(chan uint64, 1), lost: make(chan []Lost, 1)}
+	c := &Client{
+		file: file, listen: listen, gone: make(chan struct{}), bye: make(chan struct{}),
+		beating: make(chan struct{}), halted: make(chan struct{}), asked: make(chan uint64, 1), lost: make(chan []Lost, 1),
+	}
 	c.sayBye = sync.OnceFunc(func() { close(c.bye) })
 	c.beat = sync.OnceFunc(func() { close(c.beating) })
 	c.halt = sync.OnceFunc(func() { close(c.halted) })

@@ -161,7 +161,8 @@ func variables() []variable {
 		text(VarReplay, func(e *Env) *string { return &e.Replay }),
 		mark(VarReplayFast, func(e *Env) *bool { return &e.ReplayFast }),
 		text(VarBus, func(e *Env) *string { return &e.Bus }),
-		removed("DITASK_BUS_LISTEN", "a node runs no NATS server: start the job with ditask --mq-type nats, which runs one, or start a server and set "+VarBus+" to its URL"),
+		removed("DITASK_BUS_LISTEN", "a node runs no NATS server: start the job with ditask --mq-type nats, "+
+			"which runs one, or start a server and set "+VarBus+" to its URL"),
 		choice(VarBusAuth, func(e *Env) *string { return &e.BusAuth }, BusAuthJob),
 		text(VarBusCreds, func(e *Env) *string { return &e.BusCreds }),
 		text(VarBusNKey, func(e *Env) *string { return &e.BusNKey }),

@@ -97,6 +97,7 @@ type Outcome struct {
 	Node  int    `json:"node"`            // the node that caused it; its own id unless another failed
 	Error string `json:"error,omitempty"` // for Failure
 	Over  bool   `json:"over,omitempty"`  // the job has failed, and not this node alone, and the other nodes know
+	All   bool   `json:"all,omitempty"`   // with Success: the job ends when all nodes are done, and not with this one
 }
 
 // Reader reads messages from one end of a control socket, in bounded memory.

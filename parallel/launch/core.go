@@ -37,6 +37,7 @@ type core struct {
 	ticked   time.Time      // the last tick; zero: none
 	signal   syscall.Signal // the first signal that was received; 0: none
 	finished bool           // a node had succeeded before anything went wrong
+	all      bool           // a node has succeeded whose job ends when all nodes are done
 	forced   bool           // the user wanted the nodes killed
 	failures []Failure      // in order of time, restarted ones left out
 }
@@ -64,6 +65,7 @@ type coreNode struct {
 	mute    bool      // the same, because it did not answer
 	verdict control.Kind
 	code    int
+	last    Failure // after which it is started again
 }
 
 type nodeState int
@@ -241,7 +243,7 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 	n.verdict = c.judge(n, e)
 	switch n.verdict {
 	case control.Success:
-		return append(c.retired(i), c.succeeded(now)...)
+		return slices.Concat(c.retired(i), c.succeeded(now, e.outcome.All), c.forsake())
 	case control.Preempted:
 		here, elsewhere := e.reason(""), ""
 		if c.tells(e) {
@@ -249,7 +251,7 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 		}
 		return slices.Concat(c.lost(i, e, here, elsewhere, false), c.retired(i), c.preempted(now))
 	default:
-		return c.failed(now, i, e)
+		return append(c.failed(now, i, e), c.forsake()...)
 	}
 }
 
@@ -310,14 +312,6 @@ func (c *core) judge(n *coreNode, e exit) control.Kind {
 		return control.Preempted
 	}
 	return control.Failure
-}
-
-func (c *core) succeeded(now time.Time) []action {
-	if c.phase != running || c.independent {
-		return nil
-	}
-	c.phase, c.deadline, c.finished = finishing, now.Add(c.grace), true
-	return c.cancelStarts()
 }
 
 // preempted ends the job as SIGTERM would: a node that nobody told to end was
@@ -384,7 +378,7 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 	over := e.outcome != nil && e.outcome.Over
 	if c.recover && c.phase == running && n.attempt < c.maxRetries && !over {
 		delay := c.delay(n.attempt)
-		n.state, n.startAt, n.mute = pending, now.Add(delay), false
+		n.state, n.startAt, n.mute, n.last = pending, now.Add(delay), false, f
 		n.attempt++
 		return []action{
 			{do: restart, node: i},
@@ -409,7 +403,8 @@ func (c *core) unreported(e exit) string {
 	case e.spoke:
 		return "the program ended before its function returned: return from the function instead of calling os.Exit"
 	case c.main != "":
-		return fmt.Sprintf("the program did not call parallel.Main, so --main %s had no effect: pass the function to parallel.Main", c.main) + helper
+		return fmt.Sprintf("the program did not call parallel.Main, so --main %s had no effect: "+
+			"pass the function to parallel.Main", c.main) + helper
 	}
 	return "the program did not call parallel.Main: pass the node's function to parallel.Main" + helper
 }

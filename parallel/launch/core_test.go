@@ -361,10 +361,51 @@ func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
 	s.exit(1, exit{code: 1}, "restart1")
-	s.exit(0, won, "retire0 retire1")
+	actions := s.c.exited(s.now, 0, won)
+	s.expect("exit of 0", actions, "retire0 retire1")
+	if note := noted(actions); note != "node 1 is not started again: the job has succeeded" {
+		t.Error(note)
+	}
 	if r := s.end(control.Success, 0); r.Restarts != 0 || r.restarts() != "" {
 		t.Errorf("%d restarts, %q", r.Restarts, r.restarts())
 	}
+}
+
+// wonWithAll is the end of a node that has succeeded under task.WaitForAll.
+var wonWithAll = exit{outcome: &control.Outcome{Kind: control.Success, All: true}}
+
+func TestRulesASuccessUnderWaitForAllCancelsNoRestart(t *testing.T) {
+	s := newScript(t, 3, true, false)
+	s.wait(0, "start0 start1 start2")
+	s.exit(1, exit{code: 1}, "restart1")
+	s.exit(0, wonWithAll, "retire0") // it had never met node 1; node 2 has
+	s.wait(time.Second, "start1")
+	s.wait(time.Minute, "") // nor does the success end the others
+	s.exit(2, wonWithAll, "retire2")
+	s.exit(1, wonWithAll, "retire1")
+	s.end(control.Success, 0)
+}
+
+// A node that is started again when all others are done meets nobody.
+func TestRulesAFailureAfterAllAreDoneIsThatOfTheJob(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		s := newScript(t, 2, true, false)
+		s.wait(0, "start0 start1")
+		if first {
+			s.exit(1, exit{code: 3}, "restart1")
+			s.exit(0, wonWithAll, "retire0 retire1")
+		} else {
+			s.exit(0, wonWithAll, "retire0")
+			s.exit(1, exit{code: 3}, "restart1 retire1")
+		}
+		s.end(control.Failure, 3)
+	}
+	s := newScript(t, 2, true, false) // but there may be nodes elsewhere
+	s.c.shared = true
+	s.wait(0, "start0 start1")
+	s.exit(1, exit{code: 3}, "restart1")
+	s.exit(0, wonWithAll, "retire0")
+	s.wait(time.Second, "start1")
 }
 
 func TestRulesBackoffIsBounded(t *testing.T) {
@@ -651,7 +692,7 @@ func (w *walker) end(i int) error {
 	delete(w.alive, i)
 	n := w.c.nodes[i]
 	exits := []exit{
-		won, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
+		won, wonWithAll, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
 		said(control.Success, 0, n.id, ""), said(control.Failure, 1, n.id, "own"), said(control.Failure, 1, 10+w.rnd.IntN(5), "blames"),
 		said(control.Preempted, 75, n.id, ""), {code: 1, err: errors.New("cannot start")},
 	}

@@ -258,9 +258,10 @@ func (l *Launcher) do(actions []action) {
 
 // lose tells the other nodes that the process of one has ended.
 func (l *Launcher) lose(i int, reason string, final bool) {
+	m := l.nodes[i].lost(reason, final)
 	for _, other := range l.nodes {
 		if p := other.proc; p != nil {
-			p.write(l.nodes[i].lost(reason, final), promptly)
+			p.write(m, promptly)
 		}
 	}
 }

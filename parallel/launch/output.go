@@ -105,8 +105,10 @@ func (o *output) reportDropped(name string, s *Stream) {
 	n, why := s.Dropped()
 	switch {
 	case n == 0:
-	case why != nil:
+	case isGone(why):
 		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as its reader has gone: %v", name, n, why))
+	case why != nil:
+		o.say("WARN", fmt.Sprintf("%s: %d lines could not be written: %v", name, n, why))
 	default:
 		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as nothing read them", name, n))
 	}

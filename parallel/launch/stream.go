@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,14 +37,21 @@ type Stream struct {
 	format string // of the launcher's own lines
 
 	mu      sync.Mutex
-	lines   [][]byte      // to be written, in order; the first one is being written
+	lines   []queued      // to be written, in order; the first one is being written
 	bytes   int           // of lines
 	writing bool          // the goroutine runs
 	since   time.Time     // when the current write began
 	room    chan struct{} // closed when half of the room is free; nil: nothing waits for it
 	dropped int           // lines since the last that said so
 	lost    int           // lines that were dropped in all
+	failed  error         // why the last line was lost; nil: the reader was paused
 	gone    error         // why the reader will not come back
+}
+
+// queued is a line, or several, that waits to be written.
+type queued struct {
+	text    []byte
+	missing int // not 0: it says how many lines were dropped, and is none that counts itself
 }
 
 // NewStream returns a Stream over w. format is that of the lines that the Stream adds:
@@ -70,7 +78,7 @@ func (s *Stream) Say(lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone != nil || !s.fits(lines, streamBytes+streamReserve) {
-		s.drop(1)
+		s.drop(nil)
 		return
 	}
 	s.accept(lines)
@@ -84,13 +92,13 @@ func (s *Stream) put(lines []byte, hurry <-chan struct{}) {
 	for hurried := false; ; hurried = s.await(hurry, nil) {
 		switch {
 		case s.gone != nil:
-			s.drop(1)
+			s.drop(nil)
 			return
 		case s.fits(lines, streamBytes), hurried && !s.paused():
 			s.accept(lines)
 			return
 		case s.paused():
-			s.drop(1)
+			s.drop(nil)
 			return
 		}
 	}
@@ -104,10 +112,12 @@ func (s *Stream) fits(lines []byte, limit int) bool {
 // paused reports whether the current write has lasted too long. The mutex is held.
 func (s *Stream) paused() bool { return s.writing && time.Since(s.since) >= streamPatience }
 
-// drop counts lines that are not written. The mutex is held.
-func (s *Stream) drop(n int) {
-	s.dropped += n
-	s.lost += n
+// drop counts a line that is not written, because of err or because the reader is paused.
+// The mutex is held.
+func (s *Stream) drop(err error) {
+	s.dropped++
+	s.lost++
+	s.failed = err
 }
 
 // accept appends lines, after the note of those that were dropped before. The mutex is
@@ -116,19 +126,24 @@ func (s *Stream) accept(lines []byte) {
 	if s.dropped > 0 && !s.paused() {
 		s.note()
 	}
-	s.add(append([]byte(nil), lines...))
+	s.add(queued{text: append([]byte(nil), lines...)})
 }
 
 // note appends the line that says what was dropped. The mutex is held.
 func (s *Stream) note() {
-	text := fmt.Sprintf("%d lines are missing here, as nothing read them for %v; the files of --log-dir have all lines", s.dropped, streamPatience)
+	why := fmt.Sprintf("nothing read them for %v", streamPatience)
+	if s.failed != nil {
+		why = fmt.Sprintf("they could not be written: %v", s.failed)
+	}
+	text := fmt.Sprintf("%d lines are missing here, as %s; the files of --log-dir have all lines", s.dropped, why)
+	line := queued{ownLine(s.format, time.Now(), "WARN", text), s.dropped}
 	s.dropped = 0
-	s.add(ownLine(s.format, time.Now(), "WARN", text))
+	s.add(line)
 }
 
-func (s *Stream) add(line []byte) {
+func (s *Stream) add(line queued) {
 	s.lines = append(s.lines, line)
-	s.bytes += len(line)
+	s.bytes += len(line.text)
 	if !s.writing {
 		s.writing, s.since = true, time.Now()
 		go s.write()
@@ -143,31 +158,43 @@ func (s *Stream) write() {
 		line := s.lines[0]
 		s.since = time.Now()
 		s.mu.Unlock()
-		_, err := s.w.Write(line)
+		_, err := s.w.Write(line.text)
 		s.mu.Lock()
-		s.lines[0] = nil
+		s.lines[0] = queued{}
 		s.lines = s.lines[1:]
-		s.bytes -= len(line)
-		s.wrote(err)
+		s.bytes -= len(line.text)
+		s.wrote(line, err)
 	}
 	s.writing = false
 	s.wake()
 }
 
-// wrote takes note of how a write ended. The mutex is held.
-func (s *Stream) wrote(err error) {
+// wrote takes note of how the write of a line ended. The mutex is held.
+func (s *Stream) wrote(line queued, err error) {
 	switch {
 	case isGone(err):
 		s.gone = err
-		s.drop(1 + len(s.lines))
+		s.unwritten(err, append(s.lines, line)...)
 		s.lines, s.bytes = nil, 0
 	case err != nil: // such as a full disk, which may have room again
-		s.drop(1)
+		s.unwritten(err, line)
 	case s.dropped > 0 && len(s.lines) == 0:
 		s.note()
 	}
 	if s.bytes <= streamBytes/2 {
 		s.wake()
+	}
+}
+
+// unwritten counts lines that could not be written. The mutex is held.
+func (s *Stream) unwritten(err error, lines ...queued) {
+	s.failed = err
+	for _, line := range lines {
+		if line.missing > 0 {
+			s.dropped += line.missing
+		} else {
+			s.drop(err)
+		}
 	}
 }
 
@@ -222,12 +249,18 @@ func (s *Stream) Flush(stop <-chan os.Signal) {
 }
 
 // Dropped is how many lines were not written, with those that wait while the reader is
-// paused, and why not: nil if the reader was only paused.
+// paused, and why the last one was not: nil if the reader was only paused.
 func (s *Stream) Dropped() (lines int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paused() {
-		return s.lost + len(s.lines), nil
+		n := s.lost
+		for _, line := range s.lines {
+			if line.missing == 0 {
+				n++
+			}
+		}
+		return n, nil
 	}
-	return s.lost, s.gone
+	return s.lost, cmp.Or(s.gone, s.failed)
 }

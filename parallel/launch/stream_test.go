@@ -261,8 +261,31 @@ func TestStreamGoesOnAfterAnError(t *testing.T) {
 		r.err = nil
 		_, _ = s.Write(kib(1))
 		s.Flush(nil)
-		if n, why := s.Dropped(); n != 1 || why != nil || len(r.lines) != 2 || !strings.HasPrefix(r.lines[0], "ditask: 1 lines are missing here") {
+		if n, why := s.Dropped(); n != 1 || !errors.Is(why, syscall.ENOSPC) || len(r.lines) != 2 ||
+			!strings.HasPrefix(r.lines[0], "ditask: 1 lines are missing here, as they could not be written: no space left on device;") {
 			t.Errorf("%d dropped, %v, %.100q", n, why, r.lines)
+		}
+	})
+}
+
+// The line that says how many are missing counts for nothing itself, and what it says is
+// not forgotten when it cannot be written.
+func TestStreamCountsWhatIsMissingOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reader{err: syscall.ENOSPC}
+		s := NewStream(r, "text")
+		for i := range 10 {
+			_, _ = s.Write(kib(i))
+			s.Flush(nil)
+		}
+		if n, _ := s.Dropped(); n != 10 {
+			t.Errorf("%d dropped, want 10", n)
+		}
+		r.err = nil
+		_, _ = s.Write(kib(10))
+		s.Flush(nil)
+		if len(r.lines) != 2 || !strings.HasPrefix(r.lines[0], "ditask: 10 lines are missing here") {
+			t.Errorf("%.100q", r.lines)
 		}
 	})
 }

@@ -34,7 +34,8 @@ func (p *planner) listenBus() {
 // host, as --address is one of the host of this launcher alone.
 func (p *planner) serveNATS() {
 	if m := p.site.Meet; m != nil && m.Elsewhere != "" {
-		p.faultf("--mq-type nats: %s: the host of the first node, whose launcher runs the server, is not known: give --nats-url, or another distribution", m.Elsewhere)
+		p.faultf("--mq-type nats: %s: the host of the first node, whose launcher runs the server, is not known: "+
+			"give --nats-url, or another distribution", m.Elsewhere)
 		return
 	}
 	i := 0

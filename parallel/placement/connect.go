@@ -111,7 +111,8 @@ func (p *planner) ports() []int {
 		return nil
 	}
 	if inSpec && p.site.Meet != nil && p.site.Meet.Elsewhere != "" {
-		p.faultf("platform spec: ports: %s: the hosts of the tasks are not known: use --ports, or another distribution", p.site.Meet.Elsewhere)
+		p.faultf("platform spec: ports: %s: the hosts of the tasks are not known: use --ports, or another distribution",
+			p.site.Meet.Elsewhere)
 		return nil
 	}
 	for rank, launcher := range p.site.Launchers {
@@ -223,7 +224,8 @@ func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 			p.faultf("%s %s: node %d would dial itself", name, word, id)
 			return
 		case !p.located(slices.IndexFunc(p.plan.Nodes, func(m Node) bool { return m.ID == id })):
-			p.faultf("%s %s: the host of node %d is not known before it joins: leave it out with --topology mesh, in which all nodes meet, or give the task of node %d an address and ports in --platform-spec", name, word, id, id)
+			p.faultf("%s %s: the host of node %d is not known before it joins: leave it out with --topology mesh, "+
+				"in which all nodes meet, or give the task of node %d an address and ports in --platform-spec", name, word, id, id)
 			return
 		case !slices.Contains(n.Dials, id):
 			n.Dials = append(n.Dials, id)

@@ -6,7 +6,9 @@
 //	made, err := rundir.Claim(dir, rundir.Mark{Job: "5f2c", Started: time.Now()})
 //
 // A folder holds a run if it has the file run.json, which Claim writes, or a checkpoint.
-// Choose changes nothing on disk. Errors name the folder and what to do.
+// Choose changes nothing on disk. Errors name the folder and what to do. Take locks a folder
+// for the time that a job runs in it, with flock on the file run.lock, which the kernel
+// frees when its holder dies.
 package rundir
 
 import (
@@ -80,7 +82,8 @@ func Choose(r Request) (string, error) {
 		return dir, nil
 	}
 	if who, used := holder(dir); used && !r.Overwrite {
-		return "", fmt.Errorf("folder %s holds %s: go on from it with --resume (DITASK_RESUME=true), replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir (DITASK_DIR)",
+		return "", fmt.Errorf("folder %s holds %s: go on from it with --resume (DITASK_RESUME=true), "+
+			"replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir (DITASK_DIR)",
 			absolute(dir), who)
 	}
 	return dir, nil

@@ -110,7 +110,8 @@ func checkMain(name string) error {
 	case name == "" || token.IsIdentifier(name):
 		return nil
 	case at >= 0 && token.IsIdentifier(function) && !strings.ContainsFunc(module, unicode.IsSpace):
-		return call.Usage("--main %q: want a function without its module: name the package of %s with --package, and give --main %s", name, module, function)
+		return call.Usage("--main %q: want a function without its module: name the package of %s with --package, and give --main %s",
+			name, module, function)
 	}
 	return call.Usage("--main %q: want the name of a function", name)
 }

@@ -45,7 +45,8 @@ func toFile(c *call.Call, ctx *urfave.Context) error {
 	}
 	defer prog.Release()
 	if prog.Main != "" { // the generated program of a library has it in it
-		c.Warn("text", fmt.Sprintf("--main %s: %s is a main package, which is given --main when it starts: give it to the job too", prog.Main, ctx.String("package")))
+		c.Warn("text", fmt.Sprintf("--main %s: %s is a main package, which is given --main when it starts: give it to the job too",
+			prog.Main, ctx.String("package")))
 	}
 	if err := copyProgram(prog.Path, to); err != nil {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {

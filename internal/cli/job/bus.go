@@ -144,7 +144,8 @@ func newLines(w io.Writer, format string) *lines {
 			_, _ = w.Write(line) // there is no other place to report to
 		}
 		if n := l.dropped.Load(); n > 0 {
-			_, _ = w.Write(call.Line(format, "WARN", fmt.Sprintf("NATS server: %d of its lines could not be written in time, and were dropped", n)))
+			text := fmt.Sprintf("NATS server: %d of its lines could not be written in time, and were dropped", n)
+			_, _ = w.Write(call.Line(format, "WARN", text))
 		}
 	}()
 	return l

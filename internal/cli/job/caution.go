@@ -35,10 +35,12 @@ func cautions(env control.Env, plan placement.Plan) []string {
 		}
 	}
 	if open != "" && env.TLSCert == "" {
-		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send: see ditask tls", open))
+		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: "+
+			"anybody on the network path can read and change what the nodes send: see ditask tls", open))
 	}
 	if token, err := env.Secret(); err == nil && open != "" && len(token) < shortToken {
-		out = append(out, fmt.Sprintf("the token has %d bytes: anybody who can reach a node can guess it: give at least %d random ones", len(token), shortToken))
+		out = append(out, fmt.Sprintf("the token has %d bytes: anybody who can reach a node can guess it: give at least %d random ones",
+			len(token), shortToken))
 	}
 	for _, f := range [][2]string{{"token-file", env.TokenFile}, {"tls-key", env.TLSKey}} {
 		if loose(f[1]) {

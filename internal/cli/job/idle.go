@@ -59,7 +59,8 @@ func overridden(ctx *urfave.Context, spec *placement.Spec) []error {
 		{"address", "address", func(t placement.TaskSpec) bool { return t.Address == "" }},
 	} {
 		if ctx.IsSet(rule.flag) && !slices.ContainsFunc(spec.Tasks, rule.missing) {
-			faults = append(faults, fmt.Errorf("--%s: has no effect, as every task of the platform spec has %s: leave it out", rule.flag, rule.key))
+			faults = append(faults, fmt.Errorf("--%s: has no effect, as every task of the platform spec has %s: leave it out",
+				rule.flag, rule.key))
 		}
 	}
 	return faults

@@ -62,7 +62,8 @@ func placeOf(ctx *urfave.Context) (place, error) {
 // byTorchrun reports whether the variables of torchrun say where this launcher runs.
 // torch.distributed.launch gives --local_rank besides them.
 func byTorchrun(platform string) bool {
-	return (platform == "" || platform == "kubernetes") && slurm.Where(os.LookupEnv) != slurm.Task && kube.Where(os.LookupEnv) == kube.Torchrun
+	return (platform == "" || platform == "kubernetes") && slurm.Where(os.LookupEnv) != slurm.Task &&
+		kube.Where(os.LookupEnv) == kube.Torchrun
 }
 
 // torchPlace is the place that the variables of torchrun and --local_rank say.
@@ -73,7 +74,8 @@ func torchPlace(rank int) (place, error) {
 	}
 	value := os.Getenv(kube.VarTorchLocalRank)
 	if rank < 0 || rank > maxLocalRank || value != "" && rank != p.pod.Local {
-		return place{}, call.Usage("--local_rank %d: want the number that %s=%s gives, or leave --local_rank out", rank, kube.VarTorchLocalRank, value)
+		return place{}, call.Usage("--local_rank %d: want the number that %s=%s gives, or leave --local_rank out",
+			rank, kube.VarTorchLocalRank, value)
 	}
 	p.pod.Local = rank
 	p.site = p.pod.Site()

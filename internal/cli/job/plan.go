@@ -50,7 +50,8 @@ func (c command) plan(ctx *urfave.Context) error {
 // writePlan prints a plan as a table. Nodes of other launchers have their host
 // in it.
 func writePlan(w io.Writer, plan placement.Plan) error {
-	if _, err := fmt.Fprintf(w, "job %s: %s, topology %s, over %s\n", plan.Job, nodes(plan.Expected), plan.Topology, sockets(plan)); err != nil {
+	head := fmt.Sprintf("job %s: %s, topology %s, over %s\n", plan.Job, nodes(plan.Expected), plan.Topology, sockets(plan))
+	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}
 	if plan.Bus != "" {

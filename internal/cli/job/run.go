@@ -95,6 +95,11 @@ func (c command) run(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	lock, err := c.lockFolder(a)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
 	// A reader of the output that has gone ends nothing: without this, a write to a closed
 	// pipe would kill the process. Nodes start with the signal's default action.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -109,6 +114,11 @@ func (c command) run(ctx *urfave.Context) error {
 	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
+	return c.start(ctx, a, signals)
+}
+
+// start builds the program, checks what can be checked once for all nodes, and launches.
+func (c command) start(ctx *urfave.Context, a assignment, signals <-chan os.Signal) error {
 	prog, err := build.FromFlags(ctx, signals)
 	if err != nil {
 		return err
@@ -121,9 +131,6 @@ func (c command) run(ctx *urfave.Context) error {
 		}
 		defer func() { _ = os.RemoveAll(runDir) }()
 	}
-	if err := clearFolder(ctx, a); err != nil {
-		return err
-	}
 	cfg := a.cfg
 	if cfg.Plan, err = planOf(ctx, a.at.site, a.job, runDir); err != nil {
 		return err
@@ -135,6 +142,9 @@ func (c command) run(ctx *urfave.Context) error {
 	}
 	note := func(text string) { c.Warn(cfg.Env.LogFormat, text) }
 	if err := call.UntilSignal(ctx.Context, signals, func(ctx context.Context) error { return preflight(ctx, cfg, note) }); err != nil {
+		return err
+	}
+	if err := clearFolder(ctx, a); err != nil { // nothing but a start can fail any more
 		return err
 	}
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)

@@ -1,6 +1,8 @@
 package job
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path"
@@ -47,6 +49,25 @@ func runFolder(ctx *urfave.Context, at place, plan placement.Plan) (string, erro
 		return "", call.UsageError{Err: err}
 	}
 	return filepath.Abs(dir)
+}
+
+// lockFolder keeps other jobs out of the folder of the run, until the lock is released. The
+// launcher of node 0 does it for all of its job. One that the platform starts again may
+// find a lock that a network file system has not freed yet: that is a warning.
+func (c command) lockFolder(a assignment) (*rundir.Lock, error) {
+	dir := a.cfg.Env.Dir
+	if !slices.ContainsFunc(a.plan.Local(), func(n placement.Node) bool { return n.ID == 0 }) {
+		return nil, nil
+	}
+	l, err := rundir.Take(dir, rundir.Self(a.plan.Job))
+	_, held := errors.AsType[*rundir.HeldError](err)
+	switch {
+	case held && !a.at.again():
+		return nil, call.UsageError{Err: err}
+	case err != nil && writable(dir) == nil: // preflight reports one that is not
+		c.Warn(a.cfg.Env.LogFormat, fmt.Sprintf("the run folder is not locked: %v: start no other job in it", err))
+	}
+	return l, nil
 }
 
 // clearFolder removes the run that --overwrite replaces; a requeued job keeps its own.
