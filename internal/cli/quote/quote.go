@@ -73,3 +73,13 @@ func Helm(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }
 
 // HelmString returns text as a string in an expression of a template of Helm.
 func HelmString(text string) string { return strconv.Quote(text) }
+
+// Arguments returns texts as arguments of a container, in which Kubernetes replaces no
+// variable.
+func Arguments(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = strings.ReplaceAll(text, "$", "$$")
+	}
+	return out
+}
