@@ -62,10 +62,10 @@ func (c command) doctor(ctx *urfave.Context) error {
 	defer cancel()
 	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.LookupEnv), checkKubernetes(os.LookupEnv)}
 	files := [3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}
-	if u := ctx.String("nats-url"); u != "" {
+	if u := flags.URL(ctx, "nats-url"); u != "" {
 		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")}, files))
 	}
-	if u := ctx.String("redis-url"); u != "" {
+	if u := flags.URL(ctx, "redis-url"); u != "" {
 		findings = append(findings, checkRedis(limited, u, files))
 	}
 	if ctx.Bool("json") {

@@ -79,11 +79,14 @@ parallel/kube (test) -> std
 # The command.
 internal/cli/call -> std github.com/urfave/cli
 internal/cli/flags -> std github.com/urfave/cli parallel/control parallel/placement parallel/trace
+internal/cli/quote -> std
+internal/cli/quote (test) -> go.yaml.in/yaml
 internal/cli/token -> std parallel/control parallel/slurm
 internal/cli/build -> std github.com/urfave/cli internal/cli/call internal/cli/flags
 internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch
-internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags
-internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token parallel/control parallel/placement parallel/kube
+internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote
+internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube
+internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
 internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus
 internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
 internal/traceview -> std parallel/trace

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,6 +42,36 @@ func (u *user) podOf(job, index string) (name string) {
 	return name
 }
 
+// secret is a text that ditask, or a command which it prints, has put into a Secret.
+func (u *user) secret(name, key string) string {
+	u.Helper()
+	var secret corev1.Secret
+	u.Must(u.Client.Get(u.Ctx, client.ObjectKey{Namespace: u.Namespace, Name: name}, &secret))
+	text := string(secret.Data[key])
+	if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(text) {
+		u.Errorf("secret %s has %d bytes under the key %s", name, len(text), key)
+	}
+	return text
+}
+
+// The commands in the comment of a manifest make the Secrets of its pods.
+func TestCommandsOfAManifestMakeItsSecrets(t *testing.T) {
+	u := newUser(t)
+	text := u.expect(u.run("manifest", "--name", "dqn", "--image", "i", "--bus", "nats"), 0).stdout
+	for line := range strings.Lines(text) {
+		if command, found := strings.CutPrefix(line, "#   "); found {
+			cmd := exec.CommandContext(u.Ctx, "sh", "-c", command)
+			cmd.Env = u.command().Env
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", command, err, out)
+			}
+		}
+	}
+	if u.secret("dqn-token", "token") == u.secret("dqn-bus", "password") {
+		t.Error("the token is the password")
+	}
+}
+
 // A Job from its submission to its failure: what the commands say of it meanwhile,
 // and the exit code of the node that failed first.
 func TestIndexedJobFromSubmitToDelete(t *testing.T) {
@@ -52,13 +84,11 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	follow := u.start(u.Changed, "submit", "--name", "dqn", "--image", "dqn:1", "--pods", "2", "--bus", "redis", "--backoff-limit", "1", "--", "--lr", "1e-3")
 	u.says(follow, "job dqn: running, 2 of 2 pods ready")
 	u.says(follow, "secret/dqn-token created, with a new token")
+	u.says(follow, "secret/dqn-bus created, with a new password")
 	u.says(follow, "job.batch/dqn created")
-	var secret corev1.Secret
-	u.Must(u.Client.Get(u.Ctx, client.ObjectKey{Namespace: u.Namespace, Name: "dqn-token"}, &secret))
-	if token := string(secret.Data["token"]); len(token) != 64 {
-		t.Errorf("the token has %d bytes", len(token))
-	} else if text, _ := follow.output(); strings.Contains(text, token) {
-		t.Errorf("the token is told:\n%s", text)
+	token, password := u.secret("dqn-token", "token"), u.secret("dqn-bus", "password")
+	if text, _ := follow.output(); strings.Contains(text, token) || strings.Contains(text, password) || token == password {
+		t.Errorf("the token or the password is told, or they are one:\n%s", text)
 	}
 	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1, "ditask: submit dqn: job/dqn is there already: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
 
@@ -100,7 +130,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	}
 	u.expect(u.run("status", "dqn"), 0, "Failed", "why: Job has reached the specified backoff limit")
 
-	u.expect(u.run("delete", "dqn"), 0, "deleted job.batch/dqn", "deleted service/dqn\n", "deleted service/dqn-bus", "deleted deployment.apps/dqn-bus", "deleted secret/dqn-token")
+	u.expect(u.run("delete", "dqn"), 0, "deleted job.batch/dqn", "deleted service/dqn\n", "deleted service/dqn-bus", "deleted deployment.apps/dqn-bus", "deleted secret/dqn-token", "deleted secret/dqn-bus")
 	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: not found: there is no job of this name")
 	u.Until("the pods are gone", func() (bool, any) { return len(u.Pods()) == 0, u.Pods() })
 	if left := u.names("jobs,services,deployments,replicasets,secrets"); left != "" {

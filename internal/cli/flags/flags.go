@@ -10,7 +10,6 @@ package flags
 import (
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +90,7 @@ func Job() []urfave.Flag {
 // Servers are the flags of servers elsewhere that carry messages, for a job and for doctor.
 func Servers() []urfave.Flag {
 	return []urfave.Flag{
-		&urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas"},
+		&urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas; with a password or token prefer its variable", EnvVars: []string{VarNATSURL}},
 		&urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user"},
 		&urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"},
 		&urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{VarRedisURL}},
@@ -102,8 +101,8 @@ func Servers() []urfave.Flag {
 // of its variable does not count where the command line names another carrier.
 func RedisServer(ctx *urfave.Context) string {
 	carrier := ctx.String("mq-type")
-	other := ctx.String("nats-url") != "" || ctx.IsSet("mq-type") && carrier != placement.CarrierRedis
-	if u := ctx.String("redis-url"); u != "" && (!other || FromCommandLine(ctx, "redis-url")) {
+	other := NATSServer(ctx) != "" || ctx.IsSet("mq-type") && carrier != placement.CarrierRedis
+	if u := URL(ctx, "redis-url"); u != "" && (!other || FromCommandLine(ctx, "redis-url")) {
 		return u
 	}
 	if carrier != placement.CarrierRedis {
@@ -124,7 +123,7 @@ func Idle(ctx *urfave.Context) []error {
 	}{
 		{ctx.Bool("auto-recover"), "--auto-recover", []string{"max-retries"}},
 		{ctx.Path("trace") != "", "--trace", []string{"trace-limit"}},
-		{ctx.String("nats-url") != "", "--nats-url", []string{"nats-creds", "nats-nkey"}},
+		{NATSServer(ctx) != "", "--nats-url", []string{"nats-creds", "nats-nkey"}},
 		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis", []string{"redis-host", "redis-port"}},
 	} {
 		for _, name := range rule.names {
@@ -152,9 +151,6 @@ func twoServers(ctx *urfave.Context) []error {
 	return faults
 }
 
-// VarRedisURL is the variable of --redis-url.
-const VarRedisURL = "DITASK_REDIS_URL"
-
 // Certs are the flags of certificates, for a job and for doctor.
 func Certs() []urfave.Flag {
 	return []urfave.Flag{
@@ -177,13 +173,16 @@ func Platform(ctx *urfave.Context) string {
 func JSON() urfave.Flag { return &urfave.BoolFlag{Name: "json", Usage: "print JSON"} }
 
 // Given are the flags of the job that were given, as arguments, but for those
-// to leave out.
+// to leave out. Values of variables that may be secrets are left out as well.
 func Given(ctx *urfave.Context, leave ...string) []string {
 	given := ctx.LocalFlagNames()
 	var out []string
 	for _, f := range Job() {
 		name := f.Names()[0]
 		if slices.Contains(leave, name) || !slices.ContainsFunc(f.Names(), func(n string) bool { return slices.Contains(given, n) }) {
+			continue
+		}
+		if slices.Contains(guarded, name) && !FromCommandLine(ctx, name) {
 			continue
 		}
 		value := fmt.Sprint(ctx.Value(name))
@@ -194,15 +193,4 @@ func Given(ctx *urfave.Context, leave ...string) []string {
 		out = append(out, "--"+name, value)
 	}
 	return out
-}
-
-// FromCommandLine reports whether a flag was given on the command line, and not
-// by its variable. A flag with the value of its variable counts as given by the variable.
-func FromCommandLine(ctx *urfave.Context, name string) bool {
-	variable := os.Getenv("DITASK_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
-	value := ctx.String(name)
-	if on, err := strconv.ParseBool(variable); err == nil && (value == "true" || value == "false") {
-		variable = strconv.FormatBool(on) // a switch
-	}
-	return slices.Contains(ctx.LocalFlagNames(), name) && variable != value
 }

@@ -2,6 +2,7 @@ package flags_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -79,6 +80,58 @@ func TestRedisServer(t *testing.T) {
 		t.Setenv(flags.VarRedisURL, c.env)
 		if got := flags.RedisServer(parse(t, strings.Fields(c.args)...)); got != c.want {
 			t.Errorf("%s, variable %q: %q, want %q", c.args, c.env, got, c.want)
+		}
+	}
+}
+
+func TestNATSServer(t *testing.T) {
+	for _, c := range []struct{ args, env, redis, want, wantRedis string }{
+		{"--nats-url nats://f:1", "nats://e:1", "", "nats://f:1", ""},
+		{"", "nats://e:1\n", "", "nats://e:1", ""},
+		{"--mq-type nats", "nats://e:1", "redis://r", "nats://e:1", ""},
+		{"", "nats://e:1", "redis://r", "nats://e:1", ""},
+		// The command line wins over the variable.
+		{"--mq-type mesh", "nats://e:1", "redis://r", "", ""},
+		{"--mq-type redis", "nats://e:1", "", "", "redis://127.0.0.1:6379"},
+		{"--redis-url redis://f", "nats://e:1", "redis://r", "", "redis://f"},
+		{"--nats-url nats://f:1", "", "redis://r", "nats://f:1", ""},
+	} {
+		t.Setenv(flags.VarNATSURL, c.env)
+		t.Setenv(flags.VarRedisURL, c.redis)
+		ctx := parse(t, strings.Fields(c.args)...)
+		if got, redis := flags.NATSServer(ctx), flags.RedisServer(ctx); got != c.want || redis != c.wantRedis {
+			t.Errorf("%s, variable %q: %q and %q, want %q and %q", c.args, c.env, got, redis, c.want, c.wantRedis)
+		}
+	}
+}
+
+func TestValuesOfVariablesThatMayBeSecretsAreNotGiven(t *testing.T) {
+	const pem = "Bag Attributes\n-----BEGIN PRIVATE KEY-----\n"
+	for name, value := range map[string]string{
+		"TOKEN": "w", "TOKEN_FILE": "f", "TLS_CERT": pem, "TLS_KEY": pem, "TLS_CA": "ca.pem", "REDIS_URL": "redis://u:p@r", "NATS_URL": "",
+	} {
+		t.Setenv("DITASK_"+name, value)
+	}
+	ctx := parse(t, "--tls-cert", "c.pem")
+	if got := flags.Given(ctx); !slices.Equal(got, []string{"--tls-cert", "c.pem"}) {
+		t.Errorf("given: %q", got)
+	}
+	var got []string
+	for _, g := range flags.GuardedOf(ctx) {
+		got = append(got, fmt.Sprint(g, " ", g.Secret))
+	}
+	want := []string{"DITASK_TOKEN true", "DITASK_TOKEN_FILE false", "--tls-cert false", "DITASK_TLS_KEY true", "DITASK_TLS_CA false", "DITASK_REDIS_URL true"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for args, want := range map[string]bool{
+		"--nats-url nats://h:1": false, "--nats-url nats://h:1,nats://word@h:2": true, "--redis-url redis://:p@h": true, "--redis-url redis://h": false, "--tls-key k": false,
+	} {
+		name := strings.TrimPrefix(strings.Fields(args)[0], "--")
+		for _, g := range flags.GuardedOf(parse(t, strings.Fields(args)...)) {
+			if g.Name == name && (g.Secret != want || !g.ByFlag) {
+				t.Errorf("%s: %+v", args, g)
+			}
 		}
 	}
 }

@@ -34,7 +34,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 	if ctx.IsSet("mq-type") {
 		f.MQType = ctx.String("mq-type")
 	}
-	if u := ctx.String("nats-url"); u != "" {
+	if u := flags.NATSServer(ctx); u != "" {
 		if err := natsbus.CheckURL(u); err != nil {
 			faults = append(faults, fmt.Errorf("--nats-url: %w", err))
 		}
@@ -132,7 +132,7 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 			LogFormat: ctx.String("log-format"), Seed: ctx.Int64("seed"),
 			Trace:   ctx.Path("trace"),
 			TLSCert: ctx.String("tls-cert"), TLSKey: ctx.String("tls-key"), TLSCA: ctx.String("tls-ca"),
-			Bus: cmp.Or(ctx.String("nats-url"), flags.RedisServer(ctx)), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
+			Bus: cmp.Or(flags.NATSServer(ctx), flags.RedisServer(ctx)), BusCreds: ctx.Path("nats-creds"), BusNKey: ctx.Path("nats-nkey"),
 		},
 	}
 	if cfg.LogDir == "" && cfg.Env.Dir != "" {

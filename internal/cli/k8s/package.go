@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/cli/quote"
 )
 
 // kustomization is the text of kustomization.yaml, but for what it names.
@@ -41,33 +43,50 @@ func (c command) writeKustomization(m *manifest, dir string) error {
 	return c.writeFolder("--kustomize", dir, files)
 }
 
-// In a chart, the runes of private use stand for the braces of its expressions,
-// so that braces in what the flags say can be told from them.
-const (
-	openBraces  = "\uE000"
-	closeBraces = "\uE001"
-)
+// mark stands around the expressions of a chart in a text, until it is written. No flag
+// has it: the arguments and variables of a process hold no zero byte.
+const mark = "\x00"
 
-// expression puts the expression of a chart into a manifest.
-func expression(e, _ string) string {
-	if !strings.HasPrefix(e, "-") {
-		e = " " + e
+// expression is a text that a chart computes.
+func expression(e string) string { return mark + e + mark }
+
+// scalar writes a text of a manifest, or of a chart, as a scalar of YAML.
+func scalar(s string, chart bool) string {
+	pieces := strings.Split(s, mark)
+	switch {
+	case !chart:
+		return quote.YAML(s)
+	case len(pieces) == 1:
+		return quote.Helm(quote.YAML(s))
 	}
-	return openBraces + e + " " + closeBraces
+	format, args := "", ""
+	for i, piece := range pieces {
+		if i%2 == 0 {
+			format += strings.ReplaceAll(piece, "%", "%%")
+			continue
+		}
+		format, args = format+"%v", args+" ("+piece+")"
+	}
+	return "{{ printf " + quote.HelmString(format) + args + " | toJson }}"
 }
 
-// chartText is a text as a template of a chart.
-func chartText(s string) string {
-	return strings.NewReplacer("{{", "{{ `{{` }}", openBraces, "{{", closeBraces, "}}").Replace(s)
+// output is a number or a text of a manifest as it stands in a template of a chart,
+// outside of YAML's quotes. Names and numbers need none.
+func output(s string) string {
+	pieces := strings.Split(s, mark)
+	for i := 1; i < len(pieces); i += 2 {
+		pieces[i] = "{{ " + pieces[i] + " }}"
+	}
+	return strings.Join(pieces, "")
 }
 
 // writeChart writes a chart of Helm, with what is likely to change as its values.
 func (c command) writeChart(ctx *urfave.Context, dir string) error {
-	m, err := c.manifestOf(ctx, expression)
+	m, err := c.manifestOf(ctx, true)
 	if err != nil {
 		return err
 	}
-	said, err := c.manifestOf(ctx, plain)
+	said, err := c.manifestOf(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -80,17 +99,26 @@ func (c command) writeChart(ctx *urfave.Context, dir string) error {
 		return err
 	}
 	files := map[string]string{
-		"Chart.yaml":  "apiVersion: v2\nname: " + said.Name + "\ndescription: A job of ditask.\ntype: application\nversion: 0.1.0\n",
+		"Chart.yaml":  "apiVersion: v2\nname: " + quote.YAML(said.Name) + "\ndescription: A job of ditask.\ntype: application\nversion: 0.1.0\n",
 		"values.yaml": "# Written by ditask k8s manifest --helm: helm install " + said.Name + " . --set image=OTHER\n" + values,
 	}
 	for _, p := range parts[1:] {
-		files[filepath.Join("templates", p.name+".yaml")] = chartText(parts[0].text + p.text)
+		files[filepath.Join("templates", p.name+".yaml")] = "# Written by ditask k8s manifest --helm.\n" + p.text
 	}
-	if m.Secret != "" {
-		files[filepath.Join("templates", "NOTES.txt")] = chartText("The pods wait for their token:\n" +
-			"  kubectl create secret generic " + m.Secret + " --namespace " + expression(".Release.Namespace", "") + " --from-literal=token=$(openssl rand -hex 32)\n")
+	if notes := m.notes(); notes != "" {
+		files[filepath.Join("templates", "NOTES.txt")] = notes
 	}
 	return c.writeFolder("--helm", dir, files)
+}
+
+// notes are what Helm says after it has installed a chart: which Secrets the pods wait for.
+func (m *manifest) notes() string {
+	text := ""
+	for _, s := range m.Needs() {
+		s.Name, s.namespace = output(s.Name), cmp.Or(output(m.Namespace), "{{ .Release.Namespace }}")
+		text += "The pods wait for a " + s.Key + ":\n  " + s.Command() + "\n"
+	}
+	return text
 }
 
 // values are the values of a chart, each on a line.

@@ -18,7 +18,7 @@ func (c command) submit(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
 	}
-	m, err := c.manifestOf(ctx, plain)
+	m, err := c.manifestOf(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob,
 	if err != nil {
 		return nil, err
 	}
-	if m.Secret != "" {
-		if err := c.createToken(ctx, k, doing, m); err != nil {
+	for _, s := range m.Needs() {
+		if err := c.createSecret(ctx, k, doing, m, s); err != nil {
 			return nil, err
 		}
 	}
@@ -81,24 +81,46 @@ func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob,
 	return k.find(ctx, doing, m.Name, m.Kind)
 }
 
-// createToken creates the Secret with the token, if it is not there. It goes with
-// the job.
-func (c command) createToken(ctx context.Context, k *kubectl, doing string, m *manifest) error {
-	there, err := k.run(ctx, doing, "", "get", "secret", m.Secret, "--ignore-not-found", "--output=name")
+// needed is a Secret that the pods of a manifest need, with a random text under one key.
+type needed struct{ Name, Key, namespace string }
+
+// Needs are the Secrets that must be there before the pods: each with a text of its own.
+func (m *manifest) Needs() (all []needed) {
+	if m.Secret != "" {
+		all = append(all, needed{m.Secret, "token", m.Namespace})
+	}
+	if m.Bus != nil {
+		all = append(all, needed{m.Bus.Secret, "password", m.Namespace})
+	}
+	return all
+}
+
+// Command makes the Secret; none of its arguments is secret.
+func (n needed) Command() string {
+	namespace := ""
+	if n.namespace != "" {
+		namespace = " --namespace " + n.namespace
+	}
+	return `openssl rand -hex 32 | tr -d '\n' | kubectl create secret generic ` + n.Name + namespace + " --from-file=" + n.Key + "=/dev/stdin"
+}
+
+// createSecret creates a Secret, if it is not there. It goes with the job.
+func (c command) createSecret(ctx context.Context, k *kubectl, doing string, m *manifest, s needed) error {
+	there, err := k.run(ctx, doing, "", "get", "secret", s.Name, "--ignore-not-found", "--output=name")
 	if err != nil || len(there) > 0 {
 		return err
 	}
 	secret, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": m.Secret, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
-		"stringData": map[string]string{"token": token.Random(32)},
+		"metadata":   map[string]any{"name": s.Name, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
+		"stringData": map[string]string{s.Key: token.Random(32)},
 	})
 	if err != nil {
 		return err
 	}
 	out, err := k.run(ctx, doing, string(secret), "create", "--filename=-", "--output=name")
 	if err == nil {
-		c.Warn("text", strings.TrimSpace(string(out))+" created, with a new token")
+		c.Warn("text", strings.TrimSpace(string(out))+" created, with a new "+s.Key)
 	}
 	return err
 }

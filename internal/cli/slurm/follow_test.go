@@ -134,17 +134,6 @@ func TestOutputIsCopiedByWholeLines(t *testing.T) {
 	}
 }
 
-func TestQuotedWordsAreOneWord(t *testing.T) {
-	for in, want := range map[string]string{"": "''", "a-b_c.d/e:f=g,h@i%j+k": "a-b_c.d/e:f=g,h@i%j+k", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", "a\nb": "'a\nb'"} {
-		if got := quote(in); got != want {
-			t.Errorf("%q: %s", in, got)
-		}
-	}
-	if got := quoteAll([]string{"a", "b c"}); got != "a 'b c'" {
-		t.Error(got)
-	}
-}
-
 // script is the batch script that a command line makes, or its fault.
 func script(t *testing.T, line string) string {
 	t.Helper()

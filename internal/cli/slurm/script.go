@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/cli/quote"
 )
 
 // scriptFlags are the flags of a batch script: Slurm's own, under Slurm's names,
@@ -63,7 +65,8 @@ type batch struct {
 	trap       string   // the signal that Slurm sends to the batch script and not to the tasks; empty: none
 	requeue    bool
 	array      bool
-	ownToken   bool // the user sees to the token
+	ownToken   bool     // the user sees to the token
+	variables  []string // that sbatch must find, as their values may be secrets
 }
 
 // batchScript writes the script that the flags ask for.
@@ -73,16 +76,14 @@ func (c command) batchScript(ctx *urfave.Context) (string, error) {
 	}
 	pkg := ctx.String("package")
 	b := batch{
-		name: ctx.String("job-name"), dir: ctx.Path("dir"), args: c.Args, requeue: ctx.Bool("requeue"),
+		name: cmp.Or(ctx.String("job-name"), nameOf(pkg)), dir: ctx.Path("dir"), args: c.Args, requeue: ctx.Bool("requeue"),
 		array:    ctx.String("array") != "",
 		ownToken: ctx.IsSet("token-file"),
 	}
-	if b.name == "" {
-		abs, err := filepath.Abs(pkg)
-		if err != nil {
-			return "", err
+	for _, g := range flags.GuardedOf(ctx) {
+		if !g.ByFlag && g.Name != "token" { // the script takes a token over, or makes one
+			b.variables = append(b.variables, g.Variable)
 		}
-		b.name = regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(filepath.Base(abs), "-")
 	}
 	self := ownCommand()
 	if info, err := os.Stat(pkg); err == nil && !info.IsDir() {
@@ -111,17 +112,7 @@ func checkScript(ctx *urfave.Context) error {
 			faults = append(faults, fmt.Errorf("--%s %d: want at least 1", name, ctx.Int(name)))
 		}
 	}
-	// What follows a blank or a line's end in a directive is another option.
-	for _, name := range []string{"time", "partition", "account", "gres", "array", "job-name", "signal", "slurm-logs"} {
-		if v := ctx.String(name); strings.ContainsAny(v, " \t\r\n") {
-			faults = append(faults, fmt.Errorf("--%s %q: want a value without white space", name, v))
-		}
-	}
-	for _, v := range ctx.StringSlice("sbatch") {
-		if !strings.HasPrefix(v, "-") || strings.ContainsAny(v, "\r\n") {
-			faults = append(faults, fmt.Errorf("--sbatch %q: want an option of sbatch, such as --exclusive", v))
-		}
-	}
+	faults = append(faults, checkDirectives(ctx)...)
 	if s := ctx.String("signal"); s != "" && !regexp.MustCompile(`^(B:)?USR[12]@\d+$`).MatchString(s) {
 		faults = append(faults, fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 for the script alone: USR1 or USR2, and how many seconds before the end", s))
 	}
@@ -132,10 +123,55 @@ func checkScript(ctx *urfave.Context) error {
 	if p := flags.Platform(ctx); p != "" && p != "slurm" {
 		faults = append(faults, fmt.Errorf("--platform %q: want slurm, or leave it out", p))
 	}
-	if t := ctx.String("token"); t != "" && flags.FromCommandLine(ctx, "token") {
-		faults = append(faults, errors.New("--token: a script is no place for a secret: leave it out, and the script makes one for each job; or give --token-file"))
+	for _, g := range flags.GuardedOf(ctx) {
+		if !g.Secret || !g.ByFlag {
+			continue
+		}
+		what := "set " + g.Variable + " for sbatch instead, which passes it on"
+		switch {
+		case g.Name == "token":
+			what = "leave it out, and the script makes one for each job; or give --token-file"
+		case !strings.HasSuffix(g.Name, "-url"):
+			what = "give the path of a file"
+		}
+		faults = append(faults, fmt.Errorf("%v: a script is no place for a secret: %s", g, what))
 	}
 	return errors.Join(faults...)
+}
+
+// jobName is how a job may be called: its folder and the file of its output have the name.
+var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// nameOf is the name of a job that runs a package.
+func nameOf(pkg string) string {
+	if abs, err := filepath.Abs(pkg); err == nil {
+		pkg = abs
+	}
+	name := regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(filepath.Base(pkg), "-")
+	if !jobName.MatchString(name) {
+		name = "job-" + name[:min(len(name), 96)]
+	}
+	return name
+}
+
+// checkDirectives checks what goes into the #SBATCH lines.
+func checkDirectives(ctx *urfave.Context) (faults []error) {
+	for _, name := range []string{"time", "partition", "account", "gres", "array", "slurm-logs"} {
+		if err := quote.CheckDirective(ctx.String(name)); err != nil {
+			faults = append(faults, fmt.Errorf("--%s %w", name, err))
+		}
+	}
+	if name := ctx.String("job-name"); name != "" && !jobName.MatchString(name) {
+		faults = append(faults, fmt.Errorf("--job-name %q: want at most 100 letters, digits, dots, underscores and hyphens, the first a letter or digit", name))
+	}
+	for _, v := range ctx.StringSlice("sbatch") {
+		if err := quote.CheckDirective(v); err != nil {
+			faults = append(faults, fmt.Errorf("--sbatch %w; several options need one --sbatch each", err))
+		} else if !strings.HasPrefix(v, "-") {
+			faults = append(faults, fmt.Errorf("--sbatch %q: want an option of sbatch, such as --exclusive", v))
+		}
+	}
+	return faults
 }
 
 // ownCommand is how the script calls ditask: by its name where that is this
@@ -213,6 +249,12 @@ func (b *batch) text() string {
 		line("#SBATCH %s", d)
 	}
 	line("set -euo pipefail")
+	for i, name := range b.variables {
+		if i == 0 {
+			line("\n# What a script must not hold: sbatch passes it on, and srun.")
+		}
+		line(`: "${%s:?was set when this script was written: set it for sbatch}"`, name)
+	}
 	if !b.ownToken {
 		line("\n# The secret of this job's tasks; srun passes it on to them.")
 		line(`export DITASK_TOKEN="${DITASK_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"`)
@@ -220,22 +262,22 @@ func (b *batch) text() string {
 	line("\n# What the job writes: its own folder, in which it finds its checkpoints when it goes on.")
 	switch {
 	case b.dir != "" && b.array:
-		line(`dir=%s/"$SLURM_ARRAY_TASK_ID"`, quote(strings.TrimSuffix(b.dir, "/")))
+		line(`dir=%s/"$SLURM_ARRAY_TASK_ID"`, quote.Shell(strings.TrimSuffix(b.dir, "/")))
 	case b.dir != "":
-		line("dir=%s", quote(b.dir))
+		line("dir=%s", quote.Shell(b.dir))
 	default:
-		line(`dir="runs/%s-${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"`, b.name)
+		line(`dir=%s"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"`, quote.Shell("runs/"+b.name+"-"))
 	}
-	line(`mkdir -p "$dir"`)
-	run := b.ditask
+	line(`mkdir -p -- "$dir"`)
+	command := quote.Shell(b.ditask...)
 	if b.build != nil {
 		line("\n# Built once, before the tasks start; a job that goes on runs what it ran before.")
-		line(`[ -x "$dir/program" ] || %s --output "$dir/program"`, quoteAll(b.build))
-		run = append([]string{b.ditask[0], "--package", "\x00"}, b.ditask[1:]...)
+		line(`[ -x "$dir/program" ] || %s --output "$dir/program"`, quote.Shell(b.build...))
+		command = quote.Shell(b.ditask[0]) + ` --package "$dir/program" ` + quote.Shell(b.ditask[1:]...)
 	}
-	command := strings.ReplaceAll(quoteAll(run), quote("\x00"), `"$dir/program"`) + ` --dir "$dir"`
+	command += ` --dir "$dir"`
 	if len(b.args) > 0 {
-		command += " -- " + quoteAll(b.args)
+		command += " -- " + quote.Shell(b.args...)
 	}
 	b.steps(line, strings.Join(append([]string{"srun", "--export=ALL"}, b.srun...), " ")+" \\\n  "+command)
 	if b.requeue {
@@ -259,20 +301,4 @@ func (b *batch) steps(line func(string, ...any), srun string) {
 	line(`trap 'kill -%[1]s "$tasks"' %[1]s`, b.trap)
 	line("# A signal ends wait with 128 and its number; the tasks are still there.")
 	line(`while code=0; wait "$tasks" || code=$?; [ "$code" -gt 128 ] && kill -0 "$tasks" 2>/dev/null; do :; done`)
-}
-
-// quote makes one word for the shell.
-func quote(s string) string {
-	if s != "" && !regexp.MustCompile(`[^A-Za-z0-9_@%+=:,./-]`).MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-func quoteAll(words []string) string {
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = quote(w)
-	}
-	return strings.Join(out, " ")
 }

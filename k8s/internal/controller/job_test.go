@@ -41,12 +41,12 @@ func TestNodesKnowTheirPlace(t *testing.T) {
 		return append([]corev1.EnvVar{
 			{Name: "DI_JOB_ID", Value: id},
 			{Name: "DI_RANK", Value: rank},
-			{Name: "DI_NODES", Value: "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-0.dqn,dqn-collector-1.dqn"},
+			{Name: "DI_NODES", Value: "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-1].dqn"},
 			{Name: "DI_TASK_NAME", Value: task},
 			{Name: "DI_TASK_TYPE", Value: kind},
 			{Name: "DI_LEARNER_NODES", Value: "dqn-learner-0.dqn"},
 			{Name: "DI_EVALUATOR_NODES", Value: "dqn-evaluator-0.dqn"},
-			{Name: "DI_COLLECTOR_NODES", Value: "dqn-collector-0.dqn,dqn-collector-1.dqn"},
+			{Name: "DI_COLLECTOR_NODES", Value: "dqn-collector-[0-1].dqn"},
 			token,
 		}, more...)
 	}

@@ -1,0 +1,85 @@
+// Package quote writes text from outside, such as the values of flags, as text of another
+// language: a shell, a line of a batch script of Slurm, YAML, and the templates of Helm.
+//
+//	line := "exec " + quote.Shell("echo", name)
+//	line := "name: " + quote.YAML(name)
+//	file := quote.Helm("name: ") + "{{ .Values.name | toJson }}"
+//
+// All functions are pure. Each result stands for the text and for nothing else: whatever
+// the text holds, it is one word, one scalar or plain output, and nothing in it is run.
+package quote
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// plainWord are the words that mean themselves in every shell. A word with an equals sign
+// could be an assignment, unless it is an option.
+var plainWord = regexp.MustCompile(`^([A-Za-z0-9_@%+:,./-]+|-[A-Za-z0-9_@%+=:,./-]*)$`)
+
+// Shell returns words of a POSIX shell, separated by spaces: one for each argument. No
+// argument may hold a zero byte; arguments of a process never do.
+func Shell(words ...string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		if out[i] = w; !plainWord.MatchString(w) {
+			out[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// CheckDirective reports whether text can stand in an option of an #SBATCH line as it is:
+// it holds no white space, which would begin another option, no quote, backslash or
+// number sign, which sbatch reads in its own way, and nothing that is not printable.
+func CheckDirective(text string) error {
+	for _, r := range text {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) || r == unicode.ReplacementChar || strings.ContainsRune(`"'\#`, r) {
+			return fmt.Errorf("%q: want text without white space, quotes, backslashes and #", text)
+		}
+	}
+	return nil
+}
+
+// YAML returns text as a scalar of YAML, a string in double quotes on one line. Bytes that
+// are not UTF-8 become U+FFFD, as YAML cannot hold them. It can be a key of a mapping if it
+// has at most 1024 bytes.
+func YAML(text string) string {
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			out.WriteRune('\\')
+			out.WriteRune(r)
+		case r > 0xFFFF:
+			_, _ = fmt.Fprintf(&out, `\U%08X`, r) // to memory
+		case unicode.IsPrint(r):
+			out.WriteRune(r)
+		default:
+			_, _ = fmt.Fprintf(&out, `\u%04X`, r) // the same
+		}
+	}
+	return out.String() + `"`
+}
+
+// Helm returns text as a part of a template of Helm that prints the text. What follows it
+// in the template must not begin with a brace.
+func Helm(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
+
+// HelmString returns text as a string in an expression of a template of Helm.
+func HelmString(text string) string { return strconv.Quote(text) }
+
+// Arguments returns texts as arguments of a container, in which Kubernetes replaces no
+// variable.
+func Arguments(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = strings.ReplaceAll(text, "$", "$$")
+	}
+	return out
+}
