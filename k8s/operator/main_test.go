@@ -87,18 +87,21 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func startProcess(w *kubetest.World) *process {
+func startProcess(w *kubetest.World) *process { return startIn(w, "ditask-system") }
+
+// startIn starts an operator that is installed in a namespace.
+func startIn(w *kubetest.World, namespace string, args ...string) *process {
 	w.Helper()
 	config, err := w.WriteKubeconfig("operator", rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:ditask-system:ditask-operator",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:ditask-system", "system:authenticated"},
+		UserName: "system:serviceaccount:" + namespace + ":ditask-operator",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	})
 	w.Must(err)
 	self, err := os.Executable()
 	w.Must(err)
 	p := &process{health: freeAddress(w.T), metrics: freeAddress(w.T), ended: make(chan error, 1)}
-	p.cmd = exec.Command(self, "--leader-elect", "--leader-election-namespace", "ditask-system",
-		"--health-address", p.health, "--metrics-address", p.metrics, "--kubeconfig", config)
+	p.cmd = exec.Command(self, append(args, "--leader-elect", "--leader-election-namespace", namespace,
+		"--health-address", p.health, "--metrics-address", p.metrics, "--kubeconfig", config)...)
 	p.cmd.Env = append(os.Environ(), asOperator+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -321,13 +324,50 @@ func TestChartIsAccepted(t *testing.T) {
 	folder := filepath.Join(kubetest.Repository(), "chart")
 	text, err := charttest.Render(folder, w.Namespace, map[string]any{"watchNamespace": w.Namespace})
 	w.Must(err)
-	if !strings.Contains(text, "- --namespace="+w.Namespace+"\n") {
+	if !strings.Contains(text, `- "--namespace=`+w.Namespace+"\"\n") {
 		t.Errorf("watchNamespace is no argument of the operator:\n%s", text)
 	}
 	file := filepath.Join(t.TempDir(), "chart.yaml")
 	w.Must(os.WriteFile(file, []byte(text), 0o600))
 	if out, err := w.Kubectl(w.Ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file, "-f", filepath.Join(folder, "crds")); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// With watchNamespace, an operator has rights in that namespace and nowhere else, and they
+// are enough for its jobs.
+func TestOperatorOfOneNamespaceHasRightsThere(t *testing.T) {
+	w := kubetest.NewWorld(t, cluster)
+	folder := filepath.Join(kubetest.Repository(), "chart")
+	everywhere, err := charttest.Render(folder, w.Namespace, nil)
+	w.Must(err)
+	all, err := charttest.Objects(everywhere)
+	w.Must(err)
+	text, err := charttest.Render(folder, w.Namespace, map[string]any{"watchNamespace": w.Namespace})
+	w.Must(err)
+	chart, err := charttest.Objects(text)
+	w.Must(err)
+	if chart["ClusterRole/ditask-operator"] != nil || chart["ClusterRoleBinding/ditask-operator"] != nil {
+		t.Error("the operator of one namespace has rights in all of them")
+	}
+	role := chart["Role/ditask-operator"]
+	if diff := cmp.Diff(all["ClusterRole/ditask-operator"]["rules"], role["rules"]); role == nil || diff != "" {
+		t.Errorf("rules of all namespaces -, of one +:\n%s", diff)
+	}
+	file := filepath.Join(t.TempDir(), "chart.yaml")
+	w.Must(os.WriteFile(file, []byte(text), 0o600))
+	if out, err := w.Kubectl(w.Ctx, "apply", "-f", file); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	startIn(w, w.Namespace, "--namespace", w.Namespace)
+	apply(w, filepath.Join(kubetest.Repository(), "config", "samples", "dqn.yaml"))
+	w.UntilState("dqn", v1alpha1.Running)
+	w.UntilEvent("dqn", "Running")
+	for _, what := range []string{"secrets", "pods"} {
+		out, err := w.Kubectl(w.Ctx, "auth", "can-i", "create", what, "--namespace", "default", "--as", "system:serviceaccount:"+w.Namespace+":ditask-operator")
+		if err == nil || !strings.Contains(out, "no") {
+			t.Errorf("it may create %s in another namespace: %s", what, out)
+		}
 	}
 }
 

@@ -41,12 +41,12 @@ func TestNodesKnowTheirPlace(t *testing.T) {
 		return append([]corev1.EnvVar{
 			{Name: "DI_JOB_ID", Value: id},
 			{Name: "DI_RANK", Value: rank},
-			{Name: "DI_NODES", Value: "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-0.dqn,dqn-collector-1.dqn"},
+			{Name: "DI_NODES", Value: "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-1].dqn"},
 			{Name: "DI_TASK_NAME", Value: task},
 			{Name: "DI_TASK_TYPE", Value: kind},
 			{Name: "DI_LEARNER_NODES", Value: "dqn-learner-0.dqn"},
 			{Name: "DI_EVALUATOR_NODES", Value: "dqn-evaluator-0.dqn"},
-			{Name: "DI_COLLECTOR_NODES", Value: "dqn-collector-0.dqn,dqn-collector-1.dqn"},
+			{Name: "DI_COLLECTOR_NODES", Value: "dqn-collector-[0-1].dqn"},
 			token,
 		}, more...)
 	}
@@ -227,7 +227,7 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 		}
 	}
 	env := pods["dqn-collector-4"].Spec.Containers[0].Env
-	if env[1].Value != "6" || strings.Count(env[2].Value, ",") != 6 || !strings.HasPrefix(env[2].Value, "dqn-learner-0.dqn,") {
+	if env[1].Value != "6" || env[2].Value != "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-4].dqn" {
 		t.Errorf("the new node is told: %v", env[:3])
 	}
 	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.replicas: Invalid value: must be at most maxReplicas") {

@@ -74,6 +74,17 @@ func nodesOf(job *v1alpha1.DIJob) []node {
 // host is the name under which the other nodes of the job find this one.
 func (n node) host(job *v1alpha1.DIJob) string { return n.Pod + "." + job.Name }
 
+// hostsOf are the names under which the nodes of a task are found: one name, or a range.
+func hostsOf(job *v1alpha1.DIJob, task v1alpha1.Task) string {
+	switch task.Replicas {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%s-%s-0.%s", job.Name, task.Name, job.Name)
+	}
+	return fmt.Sprintf("%s-%s-[0-%d].%s", job.Name, task.Name, task.Replicas-1, job.Name)
+}
+
 // String says which node it is, for people: its pod, role and rank.
 func (n node) String() string {
 	role := string(n.Type)

@@ -113,6 +113,9 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
+		if i == 1 { // the first one is the node, and no other has to know the token
+			env = env[:len(env)-1]
+		}
 		secureContainer(c)
 		// The last lines of the log become the message of a failure.
 		if c.TerminationMessagePolicy == "" {
@@ -126,13 +129,15 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 	return pod
 }
 
-// environment is what a node is told of its job.
+// environment is what a node is told of its job, the token last. Hosts are told as ranges:
+// each node is told of all.
 func environment(job *v1alpha1.DIJob, n node) []corev1.EnvVar {
-	hosts := map[string][]string{}
+	hosts := map[string]string{}
 	var all []string
-	for _, other := range nodesOf(job) {
-		hosts[other.Task] = append(hosts[other.Task], other.host(job))
-		all = append(all, other.host(job))
+	for _, task := range tasksOf(job) {
+		if hosts[task.Name] = hostsOf(job, task); task.Replicas > 0 {
+			all = append(all, hosts[task.Name])
+		}
 	}
 	env := []corev1.EnvVar{
 		{Name: "DI_JOB_ID", Value: jobID(job)},
@@ -143,7 +148,7 @@ func environment(job *v1alpha1.DIJob, n node) []corev1.EnvVar {
 	}
 	for _, task := range tasksOf(job) {
 		name := strings.ToUpper(strings.ReplaceAll(task.Name, "-", "_"))
-		env = append(env, corev1.EnvVar{Name: "DI_" + name + "_NODES", Value: strings.Join(hosts[task.Name], ",")})
+		env = append(env, corev1.EnvVar{Name: "DI_" + name + "_NODES", Value: hosts[task.Name]})
 	}
 	return append(env, corev1.EnvVar{Name: "DITASK_TOKEN", ValueFrom: &corev1.EnvVarSource{
 		SecretKeyRef: &corev1.SecretKeySelector{

@@ -139,21 +139,21 @@ func TestPodOfANode(t *testing.T) {
 		pod.Labels[labelType] != "collector" || pod.Labels[labelRank] != "3" {
 		t.Errorf("annotations %v, labels %v", pod.Annotations, pod.Labels)
 	}
-	all := "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-0.dqn,dqn-collector-1.dqn"
+	all := "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-1].dqn"
 	token := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "dqn-01234567-token"}, Key: "token"}}
 	ours := []corev1.EnvVar{
 		{Name: "DI_JOB_ID", Value: "dqn-01234567"}, {Name: "DI_RANK", Value: "3"}, {Name: "DI_NODES", Value: all},
 		{Name: "DI_TASK_NAME", Value: "collector"}, {Name: "DI_TASK_TYPE", Value: "collector"}, {Name: "DI_LEARNER_NODES",
 			Value: "dqn-learner-0.dqn"},
 		{Name: "DI_EVALUATOR_NODES", Value: "dqn-evaluator-0.dqn"}, {Name: "DI_COLLECTOR_NODES",
-			Value: "dqn-collector-0.dqn,dqn-collector-1.dqn"},
+			Value: "dqn-collector-[0-1].dqn"},
 		{Name: "DITASK_TOKEN", ValueFrom: token},
 	}
 	node, beside := pod.Spec.Containers[0], pod.Spec.Containers[1]
 	if diff := cmp.Diff(append(slices.Clone(ours), corev1.EnvVar{Name: "MINE", Value: "$(DI_RANK)"}), node.Env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(ours, beside.Env); diff != "" {
+	if diff := cmp.Diff(ours[:len(ours)-1], beside.Env); diff != "" { // without the token
 		t.Errorf("environment of the second container (-want +got):\n%s", diff)
 	}
 	if node.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError ||
@@ -166,6 +166,37 @@ func TestPodOfANode(t *testing.T) {
 	if template := job.Spec.Tasks[2].Template; template.Spec.Containers[0].SecurityContext != nil || template.Labels[labelRank] != "99" ||
 		len(template.Spec.Containers[0].Env) != 3 {
 		t.Error("the job's template was changed")
+	}
+}
+
+// Only the node's container, the first one, has the job's token: not those beside it, nor
+// those that run before it.
+func TestTokenIsInTheNodesContainerAlone(t *testing.T) {
+	_, pod := podOf(func(p *v1alpha1.PodTemplate) {
+		always := corev1.ContainerRestartPolicyAlways
+		p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "i"}, {Name: "sidecar", Image: "i", RestartPolicy: &always}}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "i"}, corev1.Container{Name: "third", Image: "i"})
+	})
+	for i, c := range append(pod.Spec.Containers, pod.Spec.InitContainers...) {
+		has := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "DITASK_TOKEN" })
+		if has != (i == 0) {
+			t.Errorf("container %s has the token: %v", c.Name, has)
+		}
+	}
+}
+
+// What a node is told does not grow with the number of nodes, and names all of them: Linux
+// takes variables of 128 KiB, and there are as many pods.
+func TestEnvironmentOfALargeJobIsSmall(t *testing.T) {
+	job := dqnJob()
+	job.Spec.Tasks[0].Replicas, job.Spec.Tasks[1].Replicas, job.Spec.Tasks[2].Replicas = 1000, 0, 1000
+	size := 0
+	env := environment(job, nodesOf(job)[1999])
+	for _, e := range env {
+		size += len(e.Name) + len(e.Value)
+	}
+	if size > 512 || env[2].Value != "dqn-learner-[0-999].dqn,dqn-collector-[0-999].dqn" || env[6].Value != "" {
+		t.Errorf("%d bytes: %v", size, env)
 	}
 }
 
