@@ -84,8 +84,8 @@ func encode(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Load reads a certificate, its key and the authority, each from a file or, if it
-// begins as one does, from PEM text itself. It checks that the three belong
+// Load reads a certificate, its key and the authority, each from a file, or from PEM
+// text itself, which a description may precede. It checks that the three belong
 // together and that the certificate holds at the time now; the error says which
 // does not.
 func Load(cert, key, ca string, now time.Time) (tls.Certificate, *x509.CertPool, error) {
@@ -152,7 +152,7 @@ func Verify(pool *x509.CertPool, chain []*x509.Certificate, usage x509.ExtKeyUsa
 	return err
 }
 
-// begins is how PEM text begins, and no path does.
+// begins is in PEM text, perhaps after a description of what follows, and in no path.
 const begins = "-----BEGIN "
 
 // Mutual makes the TLS 1.3 of a side that demands a certificate of the same authority
@@ -210,7 +210,7 @@ func Client(cert, key, ca string) (*tls.Config, error) {
 }
 
 // IsText reports whether s is PEM text, and no path.
-func IsText(s string) bool { return strings.HasPrefix(s, begins) }
+func IsText(s string) bool { return strings.Contains(s, begins) }
 
 func read(s string) ([]byte, error) {
 	if IsText(s) {

@@ -249,3 +249,20 @@ func TestHostThatNoCertificateCanHold(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
+
+// Tools write a description, or an empty line, before the PEM text of a key. It is a key
+// all the same, and no path that an error could show.
+func TestPEMTextMayHaveADescription(t *testing.T) {
+	made, err := certs.Make(nil, now, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []string{"\n", "Bag Attributes\n    friendlyName: node\n"} {
+		if _, _, err := certs.Load(before+made.Cert, before+made.Key, before+made.CA, now); err != nil {
+			t.Errorf("after %q: %v", before, err)
+		}
+	}
+	if certs.IsText("certs/node.key") {
+		t.Error("a path is PEM text")
+	}
+}
