@@ -94,6 +94,8 @@ func TestL6EachPlatformGivesTheSameKindOfPlan(t *testing.T) {
 		{"JobSet", env("JOBSET_NAME=dqn", "REPLICATED_JOB_NAME=collector", "JOB_INDEX=1", "JOB_COMPLETION_INDEX=0",
 			"DI_NODES=dqn-learner-0-0.dqn,dqn-collector-[0-1]-[0-1].dqn"), placement.Flags{},
 			"3 tcp://0.0.0.0:50515 > tcp://dqn-learner-0-0.dqn:50515 tcp://dqn-collector-0-0.dqn:50515 tcp://dqn-collector-0-1.dqn:50515"},
+		{"DIJob", env("DI_NODES=dqn-learner-0.dqn,dqn-collector-[0-1].dqn", "DI_RANK=2", "DI_TASK_NAME=collector", "DI_COLLECTOR_NODES=dqn-collector-[0-1].dqn"),
+			placement.Flags{}, "2 tcp://0.0.0.0:50515 > tcp://dqn-learner-0.dqn:50515 tcp://dqn-collector-0.dqn:50515"},
 		{"LWS leader", lws(0), placement.Flags{}, "0 tcp://0.0.0.0:50515 >"},
 		{"LWS worker", lws(2), placement.Flags{}, "2 tcp://0.0.0.0:50515 > tcp://dqn-1.dqn.default:50515 tcp://dqn-1-1.dqn.default:50515"},
 		{"torchrun", torch(), placement.Flags{}, "2 tcp://0.0.0.0:0 > tcp://dqn-master-0:23456"},

@@ -48,7 +48,8 @@ func manifestFlags() []urfave.Flag {
 		flags.Text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: the name and -token)"),
 		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit", Usage: "failures of pods before the job fails; exit code 75 and evictions are none", DefaultText: "0, with --auto-recover --max-retries"},
 		flags.Text(groupK8s, "env-secret", "", "`SECRET` whose keys are variables of the pods, such as DITASK_REDIS_URL or DITASK_TLS_KEY"),
-		flags.Text(groupK8s, "bus", "", "server between the nodes, in a pod of its own: nats or redis, with the password of the Secret that has the name and -bus (default: none, nodes connect with each other)"),
+		flags.Text(groupK8s, "bus", "", "server between the nodes, in a pod of its own: nats or redis (default: none, nodes connect with each other). "+
+			"Its password is the key password of a Secret, the name and -bus"),
 		flags.Text(groupK8s, "bus-image", "", "`IMAGE` of that server, by its digest for one that cannot change (default: nats:2-alpine or redis:7-alpine)"),
 	}, flags.Job()...)
 }
@@ -128,7 +129,7 @@ func manifestTemplate(chart bool) *template.Template {
 	t := template.New("manifest")
 	t.Funcs(template.FuncMap{
 		"q": func(s string) string { return scalar(s, chart) },
-		"n": number,
+		"n": output,
 		"part": func(indent int, name string, data any) (string, error) {
 			var b strings.Builder
 			err := t.ExecuteTemplate(&b, name, data)
@@ -223,33 +224,18 @@ func (c command) manifestOf(ctx *urfave.Context, chart bool) (*manifest, error) 
 		Chart: chart, Kind: ctx.String("kind"), Name: name, Image: value(".Values.image", ctx.String("image")),
 		CPU: ctx.String("cpu"), Memory: ctx.String("memory"), GPUResource: ctx.String("gpu-resource"),
 		Volume: ctx.String("volume"), EnvSecret: ctx.String("env-secret"),
-		Backoff: ctx.Int("backoff-limit"),
 		// The launcher kills what is left after --grace, and then has to say so.
 		Grace: int((ctx.Duration("grace") + 10*time.Second + time.Second - 1) / time.Second),
 	}
 	if ns := ctx.String("namespace"); ns != "" {
 		m.Namespace = value(".Values.namespace", ns)
 	}
-	if ctx.IsSet("min-replicas") {
-		m.Min = value("int .Values.minReplicas", strconv.Itoa(ctx.Int("min-replicas")))
-	}
-	if ctx.IsSet("max-replicas") {
-		m.Max = value("int .Values.maxReplicas", strconv.Itoa(ctx.Int("max-replicas")))
-	}
 	m.NodeSelector, _ = selectors(ctx)  // checkManifest has seen them
 	m.Tolerations, _ = tolerations(ctx) // the same
 	if m.Kind != kindDIJob {
 		m.Secret = cmp.Or(ctx.String("token-secret"), name+"-token")
 	}
-	if !ctx.IsSet("backoff-limit") && ctx.Bool("auto-recover") {
-		m.Backoff = ctx.Int("max-retries")
-	}
-	switch m.Kind {
-	case kindJobSet:
-		m.Install = "The cluster must have JobSet: https://jobset.sigs.k8s.io/docs/installation/"
-	case kindDIJob:
-		m.Install = "The cluster must have the operator of DIJob, which makes the job's Service and token."
-	}
+	m.limit(ctx, value)
 	args := nodeArgs(ctx, m)
 	m.Bus = busOf(ctx, m.Name)
 	hosts := m.group(ctx, value)
@@ -264,6 +250,27 @@ func (c command) manifestOf(ctx *urfave.Context, chart bool) (*manifest, error) 
 		m.Nodes = strings.Join(hosts, ",")
 	}
 	return m, nil
+}
+
+// limit sets how many pods there may be, how often they may fail, and what the cluster
+// must have for this kind of job.
+func (m *manifest) limit(ctx *urfave.Context, value func(expression, said string) string) {
+	if ctx.IsSet("min-replicas") {
+		m.Min = value("int .Values.minReplicas", strconv.Itoa(ctx.Int("min-replicas")))
+	}
+	if ctx.IsSet("max-replicas") {
+		m.Max = value("int .Values.maxReplicas", strconv.Itoa(ctx.Int("max-replicas")))
+	}
+	m.Backoff = ctx.Int("backoff-limit")
+	if !ctx.IsSet("backoff-limit") && ctx.Bool("auto-recover") {
+		m.Backoff = ctx.Int("max-retries")
+	}
+	switch m.Kind {
+	case kindJobSet:
+		m.Install = "The cluster must have JobSet: https://jobset.sigs.k8s.io/docs/installation/"
+	case kindDIJob:
+		m.Install = "The cluster must have the operator of DIJob, which makes the job's Service and token."
+	}
 }
 
 // group makes the groups, and returns the names of their pods.

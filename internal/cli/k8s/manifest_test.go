@@ -117,7 +117,8 @@ func rendered(t *testing.T, dir string) string {
 // manifest and in what Helm makes of a chart, and changes nothing else.
 func FuzzManifest(f *testing.F) {
 	for _, s := range []string{
-		"a", "{{ .Values.image }}", "{{", "}}", `"`, "a\"\n  evil: x\n#", "\n---\nkind: Pod", "$(DITASK_TOKEN)", "$$(DITASK_TOKEN)", "$", "\\", "\ue000 .Values.image \ue001",
+		"a", "{{ .Values.image }}", "{{", "}}", `"`, "a\"\n  evil: x\n#", "\n---\nkind: Pod", "$(DITASK_TOKEN)", "$$(DITASK_TOKEN)", "$", "\\",
+		"\ue000 .Values.image \ue001",
 		"\u2028", "\x7f", "\u0085", "%v", `\u0000`, "{{- end }}", "'", "#", ": ", "yes",
 	} {
 		f.Add(s)
@@ -227,10 +228,12 @@ func start(t *testing.T, command []any, password string) (argv, config string) {
 // What Kubernetes would refuse, or what would be more than a name, is refused.
 func TestNamesAreNames(t *testing.T) {
 	for _, bad := range [][]string{
-		{"--token-secret", "a\nkind: Pod"}, {"--token-secret", "a;id"}, {"--token-secret", "A"}, {"--token-secret", "$(id)"}, {"--token-secret", strings.Repeat("a", 254)},
-		{"--env-secret", "a b"}, {"--volume", "a/b"}, {"--volume", "-a"}, {"--bus", "nats", "--bus-image", "a b"}, {"--gpu-resource", "a b"}, {"--gpu-resource", "a/b/c"},
-		{"--node-selector", "a b=c"}, {"--node-selector", "a=b c"}, {"--node-selector", "=c"}, {"--node-selector", "x/a\n=c"}, {"--node-selector", "a=" + strings.Repeat("b", 64)},
-		{"--tolerate", "a b"}, {"--tolerate", "a=b\nc"}, {"--namespace", "a\nb"}, {"--bus", "nats", "--token-secret", "dqn-bus"}, {"--bus-image", "i"},
+		{"--token-secret", "a\nkind: Pod"}, {"--token-secret", "a;id"}, {"--token-secret", "A"}, {"--token-secret", "$(id)"},
+		{"--token-secret", strings.Repeat("a", 254)}, {"--env-secret", "a b"}, {"--volume", "a/b"}, {"--volume", "-a"},
+		{"--bus", "nats", "--bus-image", "a b"}, {"--gpu-resource", "a b"}, {"--gpu-resource", "a/b/c"},
+		{"--node-selector", "a b=c"}, {"--node-selector", "a=b c"}, {"--node-selector", "=c"}, {"--node-selector", "x/a\n=c"},
+		{"--node-selector", "a=" + strings.Repeat("b", 64)}, {"--tolerate", "a b"}, {"--tolerate", "a=b\nc"}, {"--namespace", "a\nb"},
+		{"--bus", "nats", "--token-secret", "dqn-bus"}, {"--bus-image", "i"},
 		{"--kind", "dijob", "--bus", "nats", "--token-secret", "own"}, {"--token-file", "f"},
 	} {
 		if out, err := manifest(t, nil, bad...); err == nil || !errors.As(err, new(call.UsageError)) || strings.Contains(err.Error(), "\n") {
@@ -241,8 +244,8 @@ func TestNamesAreNames(t *testing.T) {
 		t.Error("an image of two lines is taken")
 	}
 	for _, good := range [][]string{
-		{"--token-secret", "own.secret-1"}, {"--node-selector", "example.com/a_b.c=", "--node-selector", "disk=ssd"}, {"--tolerate", "example.com/x=y:NoSchedule"},
-		{"--image", "[::1]:5000/a/b_c:1@sha256:0123"}, {"--gpu-resource", "amd.com/gpu"}, {"--bus", "redis", "--bus-image", "r/redis@sha256:01"},
+		{"--token-secret", "own.secret-1"}, {"--node-selector", "example.com/a_b.c=", "--node-selector", "disk=ssd"},
+		{"--tolerate", "example.com/x=y:NoSchedule"}, {"--image", "[::1]:5000/a/b_c:1@sha256:0123"}, {"--gpu-resource", "amd.com/gpu"}, {"--bus", "redis", "--bus-image", "r/redis@sha256:01"},
 	} {
 		if _, err := manifest(t, nil, good...); err != nil {
 			t.Errorf("%q: %v", good, err)
@@ -251,21 +254,26 @@ func TestNamesAreNames(t *testing.T) {
 }
 
 func TestSecretsAreNotWritten(t *testing.T) {
-	const say = ": a manifest is no place for a secret, and pods do not have the variables of this shell: write each value to a file, kubectl create secret generic "
+	const say = ": a manifest is no place for a secret, and pods do not have the variables of this shell: write each value to a file, " +
+		"kubectl create secret generic "
 	for name, c := range map[string]struct {
 		env, flags []string
 		want       string // empty: it is taken
 	}{
 		"flags": {nil, []string{"--redis-url", "redis://u:hunter@h", "--tls-key", "-----BEGIN hunter", "--namespace", "rl"},
-			"--tls-key, --redis-url" + say + "dqn-env --namespace rl --from-file=DITASK_TLS_KEY=FILE --from-file=DITASK_REDIS_URL=FILE, and give --env-secret dqn-env instead"},
+			"--tls-key, --redis-url" + say + "dqn-env --namespace rl --from-file=DITASK_TLS_KEY=FILE --from-file=DITASK_REDIS_URL=FILE, " +
+				"and give --env-secret dqn-env instead"},
 		"a token": {nil, []string{"--nats-url", "nats://hunter@h:1", "--env-secret", "mine"},
 			"--nats-url" + say + "mine --from-file=DITASK_NATS_URL=FILE, and give --env-secret mine instead"},
 		"variables": {[]string{"DITASK_REDIS_URL=redis://:hunter@h", "DITASK_TLS_CA=ca.pem"}, nil,
-			"DITASK_TLS_CA, DITASK_REDIS_URL" + say + "dqn-env --from-file=DITASK_TLS_CA=FILE --from-file=DITASK_REDIS_URL=FILE, and give --env-secret dqn-env instead; or unset the variables"},
-		"variables that the Secret has": {[]string{"DITASK_REDIS_URL=redis://:hunter@h", "DITASK_TOKEN=hunter", "DITASK_TLS_KEY=-----BEGIN hunter"}, []string{"--env-secret", "mine"}, ""},
-		"a variable that counts not":    {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--bus", "nats"}, ""},
-		"another carrier":               {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--mq-type", "mesh"}, ""},
-		"no secrets":                    {nil, []string{"--redis-url", "redis://h", "--tls-key", "/certs/key", "--tls-cert", "/certs/c", "--tls-ca", "/certs/ca"}, ""},
+			"DITASK_TLS_CA, DITASK_REDIS_URL" + say + "dqn-env --from-file=DITASK_TLS_CA=FILE --from-file=DITASK_REDIS_URL=FILE, " +
+				"and give --env-secret dqn-env instead; or unset the variables"},
+		"variables that the Secret has": {
+			[]string{"DITASK_REDIS_URL=redis://:hunter@h", "DITASK_TOKEN=hunter", "DITASK_TLS_KEY=-----BEGIN hunter"}, []string{"--env-secret", "mine"}, "",
+		},
+		"a variable that counts not": {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--bus", "nats"}, ""},
+		"another carrier":            {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--mq-type", "mesh"}, ""},
+		"no secrets":                 {nil, []string{"--redis-url", "redis://h", "--tls-key", "/k", "--tls-cert", "/c", "--tls-ca", "/ca"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kv := range c.env {

@@ -81,5 +81,6 @@ func checkSecrets(ctx *urfave.Context) error {
 		unset = "; or unset the variables"
 	}
 	return fmt.Errorf("%s: a manifest is no place for a secret, and pods do not have the variables of this shell: write each value to a file, "+
-		"kubectl create secret generic %s%s, and give --env-secret %s instead%s", strings.Join(given, ", "), secret, files, secret, unset)
+		"kubectl create secret generic %s%s, and give --env-secret %s instead%s",
+		strings.Join(given, ", "), secret, files, secret, unset)
 }

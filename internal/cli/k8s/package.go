@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,12 +70,14 @@ func scalar(s string, chart bool) string {
 	return "{{ printf " + quote.HelmString(format) + args + " | toJson }}"
 }
 
-// number writes a number of a manifest, or what a chart computes: a number too.
-func number(s string) string {
-	if e, found := strings.CutPrefix(s, mark); found {
-		return "{{ " + strings.TrimSuffix(e, mark) + " }}"
+// output is a number or a text of a manifest as it stands in a template of a chart,
+// outside of YAML's quotes. Names and numbers need none.
+func output(s string) string {
+	pieces := strings.Split(s, mark)
+	for i := 1; i < len(pieces); i += 2 {
+		pieces[i] = "{{ " + pieces[i] + " }}"
 	}
-	return s
+	return strings.Join(pieces, "")
 }
 
 // writeChart writes a chart of Helm, with what is likely to change as its values.
@@ -112,10 +115,7 @@ func (c command) writeChart(ctx *urfave.Context, dir string) error {
 func (m *manifest) notes() string {
 	text := ""
 	for _, s := range m.Needs() {
-		if e, found := strings.CutPrefix(s.Name, mark); found {
-			s.Name = "{{ " + strings.Replace(e, mark, " }}", 1)
-		}
-		s.namespace = "{{ .Release.Namespace }}"
+		s.Name, s.namespace = output(s.Name), cmp.Or(output(m.Namespace), "{{ .Release.Namespace }}")
 		text += "The pods wait for a " + s.Key + ":\n  " + s.Command() + "\n"
 	}
 	return text

@@ -14,7 +14,11 @@ func (c command) scale(ctx *urfave.Context) error {
 	if ctx.NArg() != 2 {
 		return call.Usage("%s: want the NAME of a job and a number of PODS: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
 	}
-	name, word := ctx.Args().Get(0), ctx.Args().Get(1)
+	name, err := checkedName(ctx, ctx.Args().Get(0))
+	if err != nil {
+		return err
+	}
+	word := ctx.Args().Get(1)
 	pods, err := strconv.Atoi(word)
 	if err != nil || pods < 0 {
 		return call.Usage("%s: %q: want a number of pods", ctx.Command.HelpName, word)

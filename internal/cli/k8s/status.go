@@ -152,7 +152,16 @@ func nameOf(ctx *urfave.Context) (string, error) {
 	if ctx.NArg() != 1 {
 		return "", call.Usage("%s: want the NAME of one job: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
 	}
-	return ctx.Args().First(), nil
+	return checkedName(ctx, ctx.Args().First())
+}
+
+// checkedName is a name that a job can have: it goes to kubectl as an argument, and into a
+// selector of what is deleted.
+func checkedName(ctx *urfave.Context, name string) (string, error) {
+	if !isObjectName(name) {
+		return "", call.Usage("%s: %q: want the NAME of a job: lower-case letters, digits, hyphens and dots", ctx.Command.HelpName, name)
+	}
+	return name, nil
 }
 
 // status prints how a job is, or all jobs.
