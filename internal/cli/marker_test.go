@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
@@ -109,6 +110,7 @@ func TestMarkerIsInNothingThatIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, record := recorders(t)
+	watch := leak.Check(t)
 	commands := map[string][]string{
 		"slurm script":  {"slurm", "script", "--package", p.nodes},
 		"slurm submit":  {"slurm", "submit", "--package", p.nodes, "--no-follow"},
@@ -133,7 +135,7 @@ func TestMarkerIsInNothingThatIsWritten(t *testing.T) {
 				_ = os.Remove(record) // there may be none
 				cmd := exec.CommandContext(t.Context(), p.ditask, append(args, w.flags...)...)
 				cmd.Dir = t.TempDir()
-				cmd.Env = append(append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")), w.env...)
+				cmd.Env = append(append(watch.Environ(), "PATH="+bin+":"+os.Getenv("PATH")), w.env...)
 				out, err := cmd.CombinedOutput() // some are refused
 				if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 					t.Fatal(err)

@@ -13,16 +13,22 @@ import (
 	"strings"
 	"testing"
 	"text/template"
+	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats-server/v2/conf"
 	urfave "github.com/urfave/cli/v2"
+	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/quote"
+	"github.com/ditask/ditask/internal/deadline"
+	"github.com/ditask/ditask/internal/leak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 // manifest is what ditask k8s manifest prints. The flags are those before the arguments of
 // the program.
@@ -193,7 +199,7 @@ func TestServerHasAPasswordOfItsOwn(t *testing.T) {
 // down. The result has these, and the configuration.
 func start(t *testing.T, command []any, password string) (argv, config string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir, watch := t.TempDir(), leak.Check(t)
 	for _, name := range []string{"nats-server", "redis-server"} {
 		stub := "#!/bin/sh\n[ -z \"${BUS_PASSWORD-}\" ] || exit 3\nprintf '%s ' \"${0##*/}\" \"$@\"\n"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(stub), 0o700); err != nil {
@@ -202,7 +208,7 @@ func start(t *testing.T, command []any, password string) (argv, config string) {
 	}
 	run := func(password string) ([]byte, error) {
 		cmd := exec.Command(command[0].(string), "-c", strings.ReplaceAll(command[2].(string), "/conf/", dir+"/"))
-		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "BUS_PASSWORD=" + password}
+		cmd.Env = append(watch.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "BUS_PASSWORD="+password)
 		return cmd.Output()
 	}
 	for _, bad := range []string{"", "a b", `"`, "a\n", "a$x"} {

@@ -6,12 +6,18 @@ import (
 	"strings"
 	"testing"
 	"text/template"
+	"time"
 	"unicode/utf8"
 
+	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v2"
 
 	"github.com/ditask/ditask/internal/cli/quote"
+	"github.com/ditask/ditask/internal/deadline"
+	"github.com/ditask/ditask/internal/leak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 // attacks are texts that mean something in one of the languages.
 var attacks = []string{
@@ -60,7 +66,7 @@ func FuzzShell(f *testing.F) {
 		}
 		cmd := exec.Command(bash, "-u")
 		cmd.Stdin = strings.NewReader("printf '%s\\0' " + quote.Shell(first, second))
-		cmd.Dir = t.TempDir()
+		cmd.Dir, cmd.Env = t.TempDir(), leak.Check(t).Environ()
 		out, err := cmd.CombinedOutput()
 		if want := first + "\x00" + second + "\x00"; err != nil || string(out) != want {
 			t.Errorf("%q, want %q (%v)", out, want, err)

@@ -8,7 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/internal/deadline"
+	"github.com/ditask/ditask/internal/leak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
 func TestNameOfAPackageIsOneOfAJob(t *testing.T) {
 	for in, want := range map[string]string{
@@ -35,7 +43,7 @@ func runs(t *testing.T, script string, env ...string) (calls [][]string, err err
 	file := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("bash")
 	cmd.Stdin, cmd.Dir = strings.NewReader(script), t.TempDir()
-	cmd.Env = append([]string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SLURM_JOB_ID=7", "CALLS=" + file}, env...)
+	cmd.Env = append(append(leak.Check(t).Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SLURM_JOB_ID=7", "CALLS="+file), env...)
 	out, err := cmd.CombinedOutput()
 	if len(out) > 0 {
 		t.Logf("%s", out)

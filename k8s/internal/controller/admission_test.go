@@ -35,14 +35,10 @@ func dryRun(t *testing.T, w *kubetest.World, name, spec string) error {
 	return w.Client.Create(w.Ctx, o, client.DryRunAll, client.FieldValidation("Strict"))
 }
 
-// manyTasks are so many tasks of so many nodes, the last one of another number.
-func manyTasks(tasks, nodes, last int) string {
+// largeTasks are four tasks of 819 nodes, and one of another number.
+func largeTasks(last int) string {
 	text := "tasks:\n"
-	for i := range tasks {
-		n := nodes
-		if i == tasks-1 {
-			n = last
-		}
+	for i, n := range []int{819, 819, 819, 819, last} {
 		text += fmt.Sprintf("- {name: t%d, replicas: %d, template: {spec: {containers: [{name: node, image: x}]}}}\n", i, n)
 	}
 	return text
@@ -78,7 +74,7 @@ tasks:
   name: "collector"
   type: collector
   template: {spec: {containers: [{name: pydi, image: x}]}}
-`, "4096 nodes": manyTasks(5, 819, 820), "4096 nodes by replicas": manyTasks(5, 819, 1000) + "replicas: 820"} {
+`, "4096 nodes": largeTasks(820), "4096 nodes by replicas": largeTasks(1000) + "replicas: 820"} {
 		if err := dryRun(t, w, "good", good); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -97,8 +93,8 @@ tasks:
 		{"no template", "tasks: [{name: learner}]", "spec.tasks[0].template: Required value"},
 		{"no node", strings.Replace(goodTasks, "replicas: 3", "replicas: 0", 1), "spec.tasks[1].replicas: Invalid value: 0: spec.tasks[1].replicas in body should be greater than or equal to 1"},
 		{"too many nodes", strings.Replace(goodTasks, "replicas: 3", "replicas: 1001", 1), "spec.tasks[1].replicas: Invalid value: 1001"},
-		{"too many nodes of all tasks", manyTasks(5, 819, 821), "spec.tasks: Invalid value: must have at most 4096 nodes together"},
-		{"too many nodes by replicas", manyTasks(5, 819, 1) + "replicas: 821", "spec.tasks: Invalid value: must have at most 4096 nodes together"},
+		{"too many nodes of all tasks", largeTasks(821), "spec.tasks: Invalid value: must have at most 4096 nodes together"},
+		{"too many nodes by replicas", largeTasks(1) + "replicas: 821", "spec.tasks: Invalid value: must have at most 4096 nodes together"},
 		{"text for a number", goodTasks + "backoffLimit: many", `spec.backoffLimit: Invalid value: "string"`},
 		{"negative budget", goodTasks + "backoffLimit: -1", "spec.backoffLimit: Invalid value: -1"},
 		{"clean", goodTasks + "cleanPodPolicy: Some", `spec.cleanPodPolicy: Unsupported value: "Some"`},

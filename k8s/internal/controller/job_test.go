@@ -227,7 +227,7 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 		}
 	}
 	env := pods["dqn-collector-4"].Spec.Containers[0].Env
-	if env[1].Value != "6" || strings.Count(env[2].Value, ",") != 6 || !strings.HasPrefix(env[2].Value, "dqn-learner-0.dqn,") {
+	if env[1].Value != "6" || env[2].Value != "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-4].dqn" {
 		t.Errorf("the new node is told: %v", env[:3])
 	}
 	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.replicas: Invalid value: must be at most maxReplicas") {
