@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -185,20 +186,27 @@ func TestKeepManyTimes(t *testing.T) {
 // TestContextsEndWithWhatTheyWereMadeFor: what a middleware has started ends with it.
 func TestContextsEndWithWhatTheyWereMadeFor(t *testing.T) {
 	for name, opts := range map[string][]Option{"in turn": nil, "async": {Async()}} {
-		var step, member, hook, listener context.Context
-		tk := New[empty](Alone(), opts...)
-		keep := func(to *context.Context) Middleware[empty] { //nolint:gocritic // a place for it
-			return Step(func(ctx context.Context, _ *empty) error { *to = ctx; return nil })
+		ended := map[string]<-chan struct{}{}
+		var mu sync.Mutex
+		keep := func(ctx context.Context, of string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ended[of] = ctx.Done()
+			return nil
 		}
-		evA.On(tk, func(ctx context.Context, _ int) error { listener = ctx; return nil })
-		tk.Use(keep(&step), Parallel(keep(&member)), Step(func(ctx context.Context, _ *empty) error {
-			return evA.Emit(ctx, tk, 1)
-		}))
-		tk.OnFinish(func(ctx context.Context, _ Outcome) error { hook = ctx; return nil })
+		step := func(of string) Middleware[empty] {
+			return Step(func(ctx context.Context, _ *empty) error { return keep(ctx, of) })
+		}
+		tk := New[empty](Alone(), opts...)
+		evA.On(tk, func(ctx context.Context, _ int) error { return keep(ctx, "listener") })
+		tk.Use(step("step"), Parallel(step("member")), Step(func(ctx context.Context, _ *empty) error { return evA.Emit(ctx, tk, 1) }))
+		tk.OnFinish(func(ctx context.Context, _ Outcome) error { return keep(ctx, "hook") })
 		must(t, tk.Run(t.Context(), MaxSteps(1)))
-		for i, ctx := range []context.Context{step, member, hook, listener} {
-			if ctx.Err() == nil {
-				t.Errorf("%s: context %d goes on after the run", name, i)
+		for _, of := range []string{"step", "member", "listener", "hook"} {
+			select {
+			case <-ended[of]:
+			default:
+				t.Errorf("%s: the context of a %s goes on after the run", name, of)
 			}
 		}
 	}
