@@ -223,3 +223,35 @@ func TestAPanicOfTheRestIsAnErrorForMembers(t *testing.T) {
 		t.Errorf("%v; the members got %v", pe, got)
 	}
 }
+
+// TestTheErrorOfALaterStepHasItsOwnName, although an earlier step had the same error.
+func TestTheErrorOfALaterStepHasItsOwnName(t *testing.T) {
+	boom := errors.New("boom")
+	for name, group := range map[string]func(...Middleware[empty]) Middleware[empty]{"": nil, "g: ": Serial[empty]} {
+		tk := New[empty](Alone())
+		steps := 0
+		failsIn := func(n int) Middleware[empty] {
+			return Step(func(context.Context, *empty) error {
+				if steps == n {
+					return boom
+				}
+				return nil
+			})
+		}
+		ms := []Middleware[empty]{Name("first", failsIn(2)), Name("last", failsIn(1))}
+		if group != nil {
+			ms = []Middleware[empty]{Name("g", group(ms...))}
+		}
+		tk.Use(func(ctx context.Context, _ *empty, next Next) error {
+			if steps++; steps == 1 {
+				_ = next(ctx)
+				return nil
+			}
+			return next(ctx)
+		})
+		tk.Use(ms...)
+		if err := tk.Run(t.Context()); err == nil || err.Error() != "step 2: "+name+"first: boom" {
+			t.Errorf("error %v", err)
+		}
+	}
+}
