@@ -227,7 +227,7 @@ func TestAPanicOfTheRestIsAnErrorForMembers(t *testing.T) {
 // TestTheErrorOfALaterStepHasItsOwnName, although an earlier step had the same error.
 func TestTheErrorOfALaterStepHasItsOwnName(t *testing.T) {
 	boom := errors.New("boom")
-	for name, group := range map[string]func(...Middleware[empty]) Middleware[empty]{"": nil, "g: ": Serial[empty]} {
+	for name, group := range map[string]func(...Middleware[empty]) Middleware[empty]{"": nil, "g:": Serial[empty]} {
 		tk := New[empty](Alone())
 		steps := 0
 		failsIn := func(n int) Middleware[empty] {
@@ -250,7 +250,7 @@ func TestTheErrorOfALaterStepHasItsOwnName(t *testing.T) {
 			return next(ctx)
 		})
 		tk.Use(ms...)
-		if err := tk.Run(t.Context()); err == nil || err.Error() != "step 2: "+name+"first: boom" {
+		if err := tk.Run(t.Context()); err == nil || err.Error() != strings.TrimSpace("step 2: "+name)+" first: boom" {
 			t.Errorf("error %v", err)
 		}
 	}

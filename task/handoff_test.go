@@ -261,6 +261,7 @@ func TestALateReportIsNotMadeOnceItIsStopped(t *testing.T) {
 		said := 0
 		l := newLate(func(time.Duration) { said++ })
 		time.Sleep(lateAfter + time.Second)
+		synctest.Wait()
 		l.stop()
 		if l.timer.Stop() {
 			t.Error("the timer goes on")
@@ -287,6 +288,7 @@ func TestABlockedEmitIsReported(t *testing.T) {
 			must(t, evA.Emit(t.Context(), tk, v))
 		}
 		must(t, tk.Close(t.Context()))
+		synctest.Wait()
 		if s := log.String(); strings.Count(s, "emit still blocked by a listener of this node") != 1 || strings.Contains(s, "never heard") {
 			t.Errorf("log:\n%s", s)
 		}
