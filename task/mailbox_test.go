@@ -301,7 +301,7 @@ func TestManyEvents(t *testing.T) {
 }
 
 func TestConcurrentFirstUseOfAnEvent(t *testing.T) {
-	for range 50 {
+	for range 20 {
 		tk := New[empty](Alone())
 		must(t, tk.Start(t.Context()))
 		var wg sync.WaitGroup
