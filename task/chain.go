@@ -82,9 +82,9 @@ type frame[C any] struct {
 	c      *C
 	rest   Next // what comes after the last
 	at     int  // the middleware that runs now, for the name in an error
-	origin int  // index of the middleware that the present error came from; -1: none
+	origin int  // index of the middleware that the newest error came from; -1: none in this run
 
-	err error // what that middleware returned
+	err error // what that middleware returned; of an earlier run if origin is -1
 }
 
 func newFrame[C any](links []link[C]) *frame[C] {
@@ -103,10 +103,10 @@ func newFrame[C any](links []link[C]) *frame[C] {
 		n := &f.links[i+1]
 		l.next = func(ctx context.Context) error { // what run does, for the common case
 			l.called, n.called = true, false
-			f.origin, f.at = -1, i+1
+			f.at = i + 1
 			err := n.m(ctx, f.c, n.next)
 			if err == nil && n.called {
-				f.origin, f.at = -1, i
+				f.at = i
 				return nil
 			}
 			return f.after(ctx, i, err)
@@ -139,7 +139,6 @@ func (f *frame[C]) run(ctx context.Context, i int) error {
 			return err
 		}
 		if l.called {
-			f.origin = -1
 			return nil
 		}
 	}

@@ -308,6 +308,8 @@ func TestAListenerThatHasWaitedIsHeardToTheEnd(t *testing.T) {
 				drainAfter(tk, after+time.Second)
 				time.AfterFunc(after, func() { must(t, evB.Emit(t.Context(), tk, 1)) })
 			}
+			evText.On(tk, func(context.Context, string) error { return nil }) // the end looks again when it is heard
+			time.AfterFunc(after+100*time.Millisecond, func() { must(t, evText.Emit(t.Context(), tk, "")) })
 			must(t, tk.Close(t.Context()))
 			if ended {
 				t.Errorf("after %v: the context has ended before its time", after)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -185,20 +186,27 @@ func TestKeepManyTimes(t *testing.T) {
 // TestContextsEndWithWhatTheyWereMadeFor: what a middleware has started ends with it.
 func TestContextsEndWithWhatTheyWereMadeFor(t *testing.T) {
 	for name, opts := range map[string][]Option{"in turn": nil, "async": {Async()}} {
-		var step, member, hook, listener context.Context
-		tk := New[empty](Alone(), opts...)
-		keep := func(to *context.Context) Middleware[empty] { //nolint:gocritic // a place for it
-			return Step(func(ctx context.Context, _ *empty) error { *to = ctx; return nil })
+		ended := map[string]<-chan struct{}{}
+		var mu sync.Mutex
+		keep := func(ctx context.Context, of string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ended[of] = ctx.Done()
+			return nil
 		}
-		evA.On(tk, func(ctx context.Context, _ int) error { listener = ctx; return nil })
-		tk.Use(keep(&step), Parallel(keep(&member)), Step(func(ctx context.Context, _ *empty) error {
-			return evA.Emit(ctx, tk, 1)
-		}))
-		tk.OnFinish(func(ctx context.Context, _ Outcome) error { hook = ctx; return nil })
+		step := func(of string) Middleware[empty] {
+			return Step(func(ctx context.Context, _ *empty) error { return keep(ctx, of) })
+		}
+		tk := New[empty](Alone(), opts...)
+		evA.On(tk, func(ctx context.Context, _ int) error { return keep(ctx, "listener") })
+		tk.Use(step("step"), Parallel(step("member")), Step(func(ctx context.Context, _ *empty) error { return evA.Emit(ctx, tk, 1) }))
+		tk.OnFinish(func(ctx context.Context, _ Outcome) error { return keep(ctx, "hook") })
 		must(t, tk.Run(t.Context(), MaxSteps(1)))
-		for i, ctx := range []context.Context{step, member, hook, listener} {
-			if ctx.Err() == nil {
-				t.Errorf("%s: context %d goes on after the run", name, i)
+		for _, of := range []string{"step", "member", "listener", "hook"} {
+			select {
+			case <-ended[of]:
+			default:
+				t.Errorf("%s: the context of a %s goes on after the run", name, of)
 			}
 		}
 	}
@@ -213,5 +221,37 @@ func TestAPanicOfTheRestIsAnErrorForMembers(t *testing.T) {
 	err := runOnce(t, New[empty](Alone()), Parallel(member(0), member(1)), Step(panicking))
 	if pe, ok := errors.AsType[*PanicError](err); !ok || got[0] == nil || got[1] == nil {
 		t.Errorf("%v; the members got %v", pe, got)
+	}
+}
+
+// TestTheErrorOfALaterStepHasItsOwnName, although an earlier step had the same error.
+func TestTheErrorOfALaterStepHasItsOwnName(t *testing.T) {
+	boom := errors.New("boom")
+	for name, group := range map[string]func(...Middleware[empty]) Middleware[empty]{"": nil, "g:": Serial[empty]} {
+		tk := New[empty](Alone())
+		steps := 0
+		failsIn := func(n int) Middleware[empty] {
+			return Step(func(context.Context, *empty) error {
+				if steps == n {
+					return boom
+				}
+				return nil
+			})
+		}
+		ms := []Middleware[empty]{Name("first", failsIn(2)), Name("last", failsIn(1))}
+		if group != nil {
+			ms = []Middleware[empty]{Name("g", group(ms...))}
+		}
+		tk.Use(func(ctx context.Context, _ *empty, next Next) error {
+			if steps++; steps == 1 {
+				_ = next(ctx)
+				return nil
+			}
+			return next(ctx)
+		})
+		tk.Use(ms...)
+		if err := tk.Run(t.Context()); err == nil || err.Error() != strings.TrimSpace("step 2: "+name)+" first: boom" {
+			t.Errorf("error %v", err)
+		}
 	}
 }

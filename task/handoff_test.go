@@ -1,9 +1,11 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -250,5 +252,45 @@ func TestTheEndNamesAllThatIsNotHeard(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		close(stuck)
+	})
+}
+
+// TestALateReportIsNotMadeOnceItIsStopped, even if it was just about to be made.
+func TestALateReportIsNotMadeOnceItIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := 0
+		l := newLate(func(time.Duration) { said++ })
+		time.Sleep(lateAfter + time.Second)
+		synctest.Wait()
+		l.stop()
+		if l.timer.Stop() {
+			t.Error("the timer goes on")
+		}
+		l.fire()
+		if said != 1 || l.timer.Stop() {
+			t.Errorf("%d reports", said)
+		}
+	})
+}
+
+// TestABlockedEmitIsReported, and a lone node reports no listener that hears nothing.
+func TestABlockedEmitIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		tk := New[empty](Alone())
+		tk.en.log = slog.New(slog.NewTextHandler(&log, nil))
+		gate := make(chan struct{})
+		gated(t, tk, evA, gate)
+		gated(t, tk, evB, gate)
+		must(t, tk.Start(t.Context()))
+		time.AfterFunc(lateAfter+time.Second, func() { close(gate) })
+		for v := range mailboxBound + 2 {
+			must(t, evA.Emit(t.Context(), tk, v))
+		}
+		must(t, tk.Close(t.Context()))
+		synctest.Wait()
+		if s := log.String(); strings.Count(s, "emit still blocked by a listener of this node") != 1 || strings.Contains(s, "never heard") {
+			t.Errorf("log:\n%s", s)
+		}
 	})
 }

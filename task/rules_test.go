@@ -22,6 +22,10 @@ func TestALockIsLeftByWhoGivesUp(t *testing.T) {
 	if err := l.wait(ctx, second); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
+	locked := Locked(&l, Step(func(context.Context, *empty) error { t.Error("it runs"); return nil }))
+	if err := locked(ctx, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
 	third := l.enqueue()
 	l.leave(first)
 	select {

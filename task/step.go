@@ -24,6 +24,7 @@ func (t *Task[C]) runChain(ctx context.Context) (err error) {
 	if t.en.cfg.async {
 		err = fanOut(ctx, f.c, f.links, f.rest, true)
 	} else {
+		f.origin = -1
 		err = f.named(f.run(ctx, 0))
 	}
 	returned = true
