@@ -230,3 +230,27 @@ func TestR5GonePeerWithoutAConnection(t *testing.T) {
 		}
 	})
 }
+
+// While there is no connection, a sender goes on up to its window. Over one it stays close to
+// the writer.
+func TestSenderIsAheadOfAConnectionByABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		s, l := linked(t, c)
+		fill := func() (bytes int) {
+			for s.send(s.outs[0], 1, make(Bytes, inlineBytes)) == sent {
+				bytes += inlineBytes
+			}
+			return bytes
+		}
+		if n := fill(); n < aheadBytes || n > aheadBytes+inlineBytes {
+			t.Errorf("%d bytes ahead of a connection", n)
+		}
+		l.close()
+		close(c.letGo)
+		<-l.ended
+		if fill(); s.outs[0].bytes != s.r.cfg.WindowBytes {
+			t.Errorf("%d bytes without a connection, of a window of %d", s.outs[0].bytes, s.r.cfg.WindowBytes)
+		}
+	})
+}
