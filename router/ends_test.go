@@ -109,6 +109,9 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 		if err = g.r.Drain(t.Context(), true); err != nil {
 			t.Error(err)
 		}
+		if err = g.r.undrained(true); err != nil { // would be named beside others
+			t.Error(err)
+		}
 		if _, err := (&Channel{g.r.channels[0]}).Send(t.Context(), Bytes("x"), nil); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
@@ -252,5 +255,25 @@ func TestSenderIsAheadOfAConnectionByABound(t *testing.T) {
 		if fill(); s.outs[0].bytes != s.r.cfg.WindowBytes {
 			t.Errorf("%d bytes without a connection, of a window of %d", s.outs[0].bytes, s.r.cfg.WindowBytes)
 		}
+	})
+}
+
+// A connection says nothing more when its session has ended, and takes no leave.
+func TestEndedSessionTakesNoLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		close(c.letGo)
+		s, l := linked(t, c)
+		synctest.Wait()
+		said := len(c.types(t))
+		if _, first := s.end(ErrLost); !first {
+			t.Error("it had ended")
+		}
+		synctest.Wait()
+		if types := c.types(t); len(types) != said {
+			t.Errorf("said after the end: %v", types[said:])
+		}
+		l.close()
+		<-l.ended
 	})
 }
