@@ -174,7 +174,8 @@ func TestStateEntriesThatBreak(t *testing.T) {
 // Close ends both directions: the other side reads what was written, and then the end.
 func TestStateClose(t *testing.T) {
 	a, b := pairOf()
-	_, _ = a.Write([]byte("last"))
+	last := strings.Repeat("x", window/2)
+	_, _ = a.Write([]byte(last))
 	if err := errors.Join(a.Close(), a.Close()); err != nil {
 		t.Error(err)
 	}
@@ -191,8 +192,8 @@ func TestStateClose(t *testing.T) {
 	if n, err := b.Write([]byte("x")); n != 0 || !errors.Is(err, errReset) {
 		t.Errorf("the other side writes: %d, %v", n, err)
 	}
-	if got, err := io.ReadAll(b); string(got) != "last" || err != nil || !b.broken() {
-		t.Errorf("%q, %v", got, err)
+	if got, err := io.ReadAll(b); string(got) != last || err != nil || !b.broken() || b.queued {
+		t.Errorf("%d bytes, %v, something is to be sent: %v", len(got), err, b.queued)
 	}
 	for _, c := range []*conn{a, b} {
 		_ = c.Close()
@@ -259,7 +260,8 @@ func TestStateAnswers(t *testing.T) {
 		a.answer, a.up = false, make(chan struct{})
 		hand(t, a, say(kindAccept, a, 0, 0, c.body))
 		<-a.up
-		if a.answer != c.ok || (a.err == nil) != c.ok || a.err != nil && !errors.Is(a.err, errBadEntry) {
+		hand(t, a, say(kindAccept, a, 0, 0, string(appendHello(nil, hello{9, minWindow, inbox})))) // too late
+		if a.peer.id == 9 || a.answer != c.ok || (a.err == nil) != c.ok || a.err != nil && !errors.Is(a.err, errBadEntry) {
 			t.Errorf("%s: %v, %v", name, a.answer, a.err)
 		}
 	}
