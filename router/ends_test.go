@@ -109,6 +109,9 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 		if err = g.r.Drain(t.Context(), true); err != nil {
 			t.Error(err)
 		}
+		if err = g.r.undrained(true); err != nil { // would be named beside others
+			t.Error(err)
+		}
 		if _, err := (&Channel{g.r.channels[0]}).Send(t.Context(), Bytes("x"), nil); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
@@ -228,5 +231,49 @@ func TestR5GonePeerWithoutAConnection(t *testing.T) {
 		if n := g.r.Stats().Peers[0].Joins; n != 1 {
 			t.Errorf("%d incarnations", n)
 		}
+	})
+}
+
+// While there is no connection, a sender goes on up to its window. Over one it stays close to
+// the writer.
+func TestSenderIsAheadOfAConnectionByABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		s, l := linked(t, c)
+		fill := func() (bytes int) {
+			for s.send(s.outs[0], 1, make(Bytes, inlineBytes)) == sent {
+				bytes += inlineBytes
+			}
+			return bytes
+		}
+		if n := fill(); n < aheadBytes || n > aheadBytes+inlineBytes {
+			t.Errorf("%d bytes ahead of a connection", n)
+		}
+		l.close()
+		close(c.letGo)
+		<-l.ended
+		if fill(); s.outs[0].bytes != s.r.cfg.WindowBytes {
+			t.Errorf("%d bytes without a connection, of a window of %d", s.outs[0].bytes, s.r.cfg.WindowBytes)
+		}
+	})
+}
+
+// A connection says nothing more when its session has ended, and takes no leave.
+func TestEndedSessionTakesNoLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		close(c.letGo)
+		s, l := linked(t, c)
+		synctest.Wait()
+		said := len(c.types(t))
+		if _, first := s.end(ErrLost); !first {
+			t.Error("it had ended")
+		}
+		synctest.Wait()
+		if types := c.types(t); len(types) != said {
+			t.Errorf("said after the end: %v", types[said:])
+		}
+		l.close()
+		<-l.ended
 	})
 }

@@ -421,7 +421,7 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 	if startsTLS(m[:]) {
 		return false, errSpeaksTLS
 	}
-	if m != magic && string(m[:7]) != string(magic[:7]) {
+	if string(m[:7]) != string(magic[:7]) {
 		return false, fmt.Errorf("%w: not a ditask node", errBadFrame)
 	}
 	var h hello

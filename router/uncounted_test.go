@@ -48,3 +48,18 @@ func TestSendToAPeerThatLeavesMeanwhileIsCounted(t *testing.T) {
 		}
 	})
 }
+
+// A peer that has stopped listening since the sender has looked is not addressed.
+func TestSendToAPeerThatListensNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		close(c.letGo)
+		s, l := linked(t, c)
+		s.outs[0].listens = false
+		if got := s.send(s.outs[0], 1, Bytes("x")); got != notSent || s.log.sent != 0 {
+			t.Errorf("%d, %d frames", got, s.log.sent)
+		}
+		l.close()
+		<-l.ended
+	})
+}

@@ -4,6 +4,8 @@ package mesh_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ditask/ditask/internal/certtest"
@@ -165,6 +168,46 @@ func TestUnixSocketsHaveNoTLS(t *testing.T) {
 	}
 }
 
+// The certificate of who listens is for the host that was dialled, or for the name that the
+// configuration asks for.
+func TestHostOfACertificate(t *testing.T) {
+	files := certtest.New(t) // for 127.0.0.1 and localhost
+	c, cfg := secure(t, files)
+	text, err := os.ReadFile(files.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	l, err := c.Listen(t.Context(), "tcp://127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_ = conn.Close()
+		}
+	})
+	for name, fits := range map[string]bool{"": true, "localhost": true, "example.com": false} {
+		dials := mesh.New(mesh.Config{TLS: &tls.Config{RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13}})
+		conn, err := dials.Dial(t.Context(), c.Advertise(l))
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	_ = l.Close()
+	served.Wait()
+}
+
 // A socket file on which nobody listens is replaced, and another file is left alone.
 func TestWhatIsAtTheAddress(t *testing.T) {
 	c, dir := mesh.New(mesh.Config{}), t.TempDir()
@@ -178,6 +221,9 @@ func TestWhatIsAtTheAddress(t *testing.T) {
 	again, err := c.Listen(t.Context(), "unix://"+stale)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := c.Listen(t.Context(), "unix://"+stale); err == nil || err.Error() != "socket "+stale+" is in use" {
+		t.Error(err)
 	}
 	_ = again.Close()
 	if _, err := os.Lstat(stale); !errors.Is(err, os.ErrNotExist) {
@@ -207,7 +253,7 @@ func TestAddressesAreSplitAndTold(t *testing.T) {
 		}
 	}
 	c := mesh.New(mesh.Config{})
-	for _, bad := range []string{"tcp://host", "http://x:1"} {
+	for _, bad := range []string{"tcp://host", "http://x:1", "tcp", "unix", "unix://"} {
 		if _, err := c.Dial(t.Context(), bad); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("dial %s: %v", bad, err)
 		}

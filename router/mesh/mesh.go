@@ -42,11 +42,11 @@ func New(cfg Config) *Carrier { return &Carrier{cfg} }
 // Split divides an address into the words that package net uses: "unix" and a
 // path, or "tcp" and host:port.
 func Split(addr string) (network, address string, err error) {
-	network, address, ok := strings.Cut(addr, "://")
+	network, address, _ = strings.Cut(addr, "://")
 	switch {
-	case ok && network == "unix" && address != "":
+	case network == "unix" && address != "":
 		return network, address, nil
-	case ok && network == "tcp":
+	case network == "tcp":
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return "", "", fmt.Errorf("address %q: %w", addr, err)
 		}
