@@ -54,6 +54,41 @@ func TestWatchdogReturnsTheErrorOfAReset(t *testing.T) {
 	}
 }
 
+// An environment that hangs, or whose observation has another length, is replaced. One that
+// refuses an action is not.
+func TestP8OnlyAFaultOfTheEnvironmentReplacesIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault    func(release chan struct{}) []float32
+		action   int
+		replaced bool
+	}{
+		"hangs":     {func(release chan struct{}) []float32 { <-release; return nil }, 0, true},
+		"length":    {func(chan struct{}) []float32 { return []float32{1, 2} }, 0, true},
+		"no fault":  {func(chan struct{}) []float32 { return nil }, 0, false},
+		"an action": {nil, 9, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			replaced := false
+			v := envs.NewSync(1, envs.NextStep, func(int) envs.Env[int] {
+				if c.fault == nil {
+					return envs.NewCartPole()
+				}
+				return envs.Watchdog[int](&count{length: 9, fault: func(int) []float32 { return c.fault(release) }}, time.Minute)
+			}).ReplaceFaulty(func(int, *envs.Error) envs.Env[int] {
+				replaced = true
+				return &count{length: 9}
+			})
+			_, _ = v.Reset(0)
+			_, err := v.Step([]int{c.action})
+			close(release)
+			if replaced != c.replaced || (err != nil) != (name == "an action") {
+				t.Errorf("%s: replaced %v: %v", name, replaced, err)
+			}
+		})
+	}
+}
+
 func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 	for _, guarded := range []bool{false, true} {
 		build := func(fault func(int) []float32) envs.Env[int] {

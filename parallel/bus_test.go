@@ -151,9 +151,10 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			b := &task.Buffer{}
-			if n, err := sender.Send(t.Context(), b, nil); n != 1 || err != nil {
-				t.Errorf("sent to %d: %v", n, err)
+			for want, match := range map[int]func(task.Peer) bool{1: func(p task.Peer) bool { return p.ID == 1 }, 0: func(p task.Peer) bool { return p.ID != 1 }} {
+				if n, err := sender.Send(t.Context(), &task.Buffer{}, match); n != want || err != nil {
+					t.Errorf("sent to %d, want %d: %v", n, want, err)
+				}
 			}
 			synctest.Wait()
 			_ = nodes[1].bus.Abandon()

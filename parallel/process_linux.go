@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -9,20 +10,13 @@ import (
 // processNumbers are this process' resident memory in bytes, open files, and user
 // and system time in seconds.
 func processNumbers() (memory, files, cpu float64, ok bool) {
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, 0, 0, false
-	}
+	b, readErr := os.ReadFile("/proc/self/statm")
 	var size, resident int
-	if _, err := fmt.Sscan(string(b), &size, &resident); err != nil {
-		return 0, 0, 0, false
-	}
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0, 0, 0, false
-	}
+	_, scanErr := fmt.Sscan(string(b), &size, &resident)
+	fds, dirErr := os.ReadDir("/proc/self/fd")
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	usageErr := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	if errors.Join(readErr, scanErr, dirErr, usageErr) != nil {
 		return 0, 0, 0, false
 	}
 	seconds := func(t syscall.Timeval) float64 { return float64(t.Nano()) / 1e9 }

@@ -120,13 +120,14 @@ func TestReplayWaitsForRoomInTheMailbox(t *testing.T) {
 		messages int // that there are
 		bytes    int // of each
 		room     int
+		used     int // messages that are in the mailbox already
 	}{
-		{task.ChannelSpec{Delivery: task.DeliverLatest}, 3, 1, 1},
-		{task.ChannelSpec{Delivery: task.DeliverDropOldest, Queue: 2}, 4, 1, 2},
-		{task.ChannelSpec{Delivery: task.DeliverDropNewest, Queue: 3}, 5, 1, 3},
-		{task.ChannelSpec{Delivery: task.DeliverDropNewest}, 3, 1, 1},
-		{task.ChannelSpec{}, 16386, 0, 16384},
-		{task.ChannelSpec{}, 10, 1 << 20, 8},
+		{task.ChannelSpec{Delivery: task.DeliverLatest}, 3, 1, 1, 0},
+		{task.ChannelSpec{Delivery: task.DeliverDropOldest, Queue: 2}, 4, 1, 2, 0},
+		{task.ChannelSpec{Delivery: task.DeliverDropNewest, Queue: 3}, 5, 1, 3, 0},
+		{task.ChannelSpec{Delivery: task.DeliverDropNewest}, 3, 1, 1, 0},
+		{task.ChannelSpec{}, 6, 0, 4, 16380},
+		{task.ChannelSpec{}, 10, 1 << 20, 8, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			path := recordOf(t, trace.Head{}, 0, func(rec *trace.Recorder) {
@@ -137,6 +138,7 @@ func TestReplayWaitsForRoomInTheMailbox(t *testing.T) {
 				}
 			})
 			r := replayOf(t, path, true, c.spec)
+			r.node.replay.channels["e"].messages = c.used
 			r.start(t)
 			for freed := range 2 {
 				synctest.Wait()

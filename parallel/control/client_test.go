@@ -223,12 +223,19 @@ func TestClientWithoutLauncherDoesNothing(t *testing.T) {
 
 func TestStatusSendsNumbersThatAreNotFiniteAsZero(t *testing.T) {
 	launcher, c := pair(t)
-	if err := c.Status(control.Status{Step: 7, Rate: math.NaN(), Lag: math.Inf(-1)}); err != nil {
-		t.Error(err)
-	}
 	_ = launcher.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if m, err := control.NewReader(launcher).Next(); err != nil || m.Status == nil || *m.Status != (control.Status{Step: 7}) {
-		t.Errorf("%+v, %v", m.Status, err)
+	said := control.NewReader(launcher)
+	for _, pair := range [][2]control.Status{
+		{{Step: 7, Rate: math.NaN(), Lag: math.Inf(-1)}, {Step: 7}},
+		{{Rate: math.Inf(1), Lag: math.NaN()}, {}},
+		{{Rate: 1.5, Lag: -2.5}, {Rate: 1.5, Lag: -2.5}},
+	} {
+		if err := c.Status(pair[0]); err != nil {
+			t.Error(err)
+		}
+		if m, err := said.Next(); err != nil || m.Status == nil || *m.Status != pair[1] {
+			t.Errorf("%+v, %v", m.Status, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package control_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"reflect"
@@ -79,6 +80,25 @@ func TestLongTextsAreCutBelowMaxLine(t *testing.T) {
 		}
 		if got, err := control.NewReader(bytes.NewReader(line)).Next(); err != nil || got.Type != m.Type {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A text is cut between two characters, and has how many bytes are missing.
+func TestCutTextsHaveWholeCharacters(t *testing.T) {
+	for offset := range 3 {
+		text := strings.Repeat("x", offset) + strings.Repeat("€", control.MaxLine)
+		line, err := control.Message{Type: control.TypeOutcome, Outcome: &control.Outcome{Kind: control.Failure, Error: text}}.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := control.NewReader(bytes.NewReader(line)).Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, note, ok := strings.Cut(m.Outcome.Error, "... (")
+		if !ok || kept == "" || !strings.HasPrefix(text, kept) || note != fmt.Sprintf("%d bytes more)", len(text)-len(kept)) {
+			t.Errorf("offset %d: %d bytes are kept, then %q", offset, len(kept), note)
 		}
 	}
 }

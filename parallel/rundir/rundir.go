@@ -97,10 +97,16 @@ func holder(dir string) (text string, used bool) {
 	if _, err := os.Stat(filepath.Join(dir, MarkFile)); err == nil {
 		return "a run already", true
 	}
-	if files, _ := filepath.Glob(filepath.Join(dir, checkpoints)); len(files) > 0 {
+	if len(checkpointsIn(dir)) > 0 {
 		return "the checkpoint of a run already", true
 	}
 	return "", false
+}
+
+// checkpointsIn are the names of the checkpoints in a folder, whose own name is no pattern.
+func checkpointsIn(dir string) []string {
+	names, _ := fs.Glob(os.DirFS(dir), checkpoints) // the pattern is well-formed
+	return names
 }
 
 // newest is the folder of the newest run of a program.
@@ -151,12 +157,8 @@ func Claim(dir string, m Mark) (made bool, err error) {
 // Clear removes the mark and the checkpoints of the run that dir holds, so that a
 // restarted node of the next run does not go on from them. Other files stay.
 func Clear(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, checkpoints))
-	if err != nil {
-		return fmt.Errorf("--overwrite: %w", err)
-	}
-	for _, f := range append(files, filepath.Join(dir, MarkFile)) {
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range append(checkpointsIn(dir), MarkFile) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("--overwrite: %w", err)
 		}
 	}

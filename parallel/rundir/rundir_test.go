@@ -184,3 +184,34 @@ func TestAMarkThatCannotBeWritten(t *testing.T) {
 		t.Error("the folder is marked")
 	}
 }
+
+// The name of a folder is no pattern.
+func TestFolderWithBracketsInItsName(t *testing.T) {
+	for _, name := range []string{"lr[1e-3]", "lr[", "a*"} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "a.safetensors"))
+		if _, err := rundir.Choose(rundir.Request{Dir: dir}); err == nil || !strings.Contains(err.Error(), "holds the checkpoint of a run already") {
+			t.Errorf("%s: its checkpoint is not found: %v", name, err)
+		}
+		if err := rundir.Clear(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+			t.Errorf("%s: left: %v, %v", name, entries, err)
+		}
+	}
+}
+
+func TestResumeReportsAFolderThatCannotBeRead(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir(rundir.Root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(rundir.Root, "dqn")) // a file
+	if _, err := rundir.Choose(rundir.Request{Program: "dqn", Resume: true}); err == nil || strings.Contains(err.Error(), "there is no run") {
+		t.Errorf("%v", err)
+	}
+}

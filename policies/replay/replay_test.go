@@ -387,6 +387,25 @@ func TestRestoreRefusesOtherDimensions(t *testing.T) {
 	}
 }
 
+// Rows that are not there have no length to make a buffer of.
+func TestRestoreRefusesColumnsOfOtherLengths(t *testing.T) {
+	var a nn.Archive
+	from := New(Config{Capacity: 4})
+	if err := errors.Join(from.Add(numbered(0, 2)), from.Save(&a)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		s, err := a.State("replay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Tensors[i].Shape, s.Tensors[i].Data = []int{0, 1 << 60}, nil
+		if _, err := batch(s, 2); err == nil || !strings.Contains(err.Error(), "of 2 transitions is missing") {
+			t.Errorf("tensor %s of no rows: %v", s.Tensors[i].Name, err)
+		}
+	}
+}
+
 func TestBufferRefuses(t *testing.T) {
 	func() {
 		defer func() {
