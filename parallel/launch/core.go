@@ -489,7 +489,7 @@ func (c *core) aliveIDs() string {
 
 // result is how the job went, once it is done.
 func (c *core) result() Result {
-	r := Result{First: first(c.failures), Deadline: c.deadline, signal: c.signal}
+	r := Result{First: first(c.failures), Deadline: c.deadline, signal: c.signal, forced: c.forced, leaves: c.recover && c.shared}
 	success := true
 	for _, n := range c.nodes {
 		restarts := max(n.starts-1, 0)
