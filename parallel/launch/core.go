@@ -261,11 +261,11 @@ func (c *core) lost(i int, e exit, here, elsewhere string, final bool) []action 
 	if e.outcome != nil && e.outcome.Kind != control.Failure {
 		return nil
 	}
-	var out []action
-	if e.err == nil {
-		out = append(out, action{do: lose, node: i, note: here, final: final})
+	if e.err != nil && !final { // there was no process, and there will be one
+		return nil
 	}
-	if elsewhere != "" && (e.err == nil || final) {
+	out := []action{{do: lose, node: i, note: here, final: final}}
+	if elsewhere != "" {
 		out = append(out, action{do: part, node: i, note: elsewhere, final: final})
 	}
 	return out

@@ -111,15 +111,18 @@ func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
 		{exit{code: 3}, "1: exit code 3"},
 		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3"},
 		{exit{spoke: true}, "1: exit code 0"},
-		{exit{code: 75}, "1: exit code 75"}, // without a report it has not drained
-		{exit{code: 1, err: errors.New("cannot start")}, ""},
+		{exit{code: 75}, "1: exit code 75"},                                // without a report it has not drained
+		{exit{code: 1, err: errors.New("cannot start")}, "1: exit code 1"}, // if it is not started again
 		{said(control.Preempted, 75, 1, ""), ""},
 		{won, ""},
 	} {
-		for _, recovering := range []bool{true, false} {
+		for _, recovering := range []bool{false, true} {
 			s := newScript(t, 2, recovering, false)
 			s.wait(0, "start0 start1")
 			actions := s.c.exited(s.now, 1, c.e)
+			if recovering && c.e.err != nil {
+				c.want = ""
+			}
 			if got := lost(actions); got != c.want {
 				t.Errorf("%+v: the others hear %q, want %q", c.e, got, c.want)
 			}
