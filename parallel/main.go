@@ -59,8 +59,8 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
 		return ExitUsage
 	}
-	defer func() { _ = client.Close() }() // the outcome has been told
 	p := &process{node: n, client: client, stderr: stderr}
+	defer p.close()
 	return p.run(fn)
 }
 
@@ -89,9 +89,9 @@ func (n *Node) End(err error) (code int) {
 		n.log.Error("no report to the launcher", "err", openErr)
 		client = &control.Client{}
 	}
-	defer func() { _ = client.Close() }() // the outcome has been told
 	defer n.releaseFolder()
 	p := &process{node: n, client: client, stderr: os.Stderr}
+	defer p.close()
 	return p.ended(err)
 }
 
@@ -180,6 +180,43 @@ type process struct {
 	node   *Node
 	client *control.Client
 	stderr io.Writer
+
+	preempted error         // how it ended, if it was preempted; it is written by close
+	failed    *control.Lost // the node whose failure ends the job, as far as the launcher has told; hearLosses sets it
+}
+
+// close ends the conversation with the launcher, which has been told the outcome. What it
+// had to say has been read then: if the job fails, that is why this node was preempted.
+func (p *process) close() {
+	_ = p.client.Close()
+	p.sayPreempted()
+}
+
+// sayPreempted writes once why a preempted node has ended.
+func (p *process) sayPreempted() {
+	select {
+	case lost := <-p.client.Lost():
+		p.hear(lost)
+	default:
+	}
+	switch {
+	case p.preempted == nil:
+	case p.failed != nil:
+		fmt.Fprintf(p.stderr, "%s: ended, because node %d failed\n", p.node.name(), p.failed.Node)
+	default:
+		fmt.Fprintln(p.stderr, p.preempted)
+	}
+	p.preempted = nil
+}
+
+// hear takes note of processes that have ended.
+func (p *process) hear(lost []control.Lost) {
+	for _, l := range lost {
+		p.node.peerGone(l)
+		if l.Final && p.failed == nil {
+			p.failed = &l
+		}
+	}
 }
 
 func (p *process) run(fn Func) int {
@@ -208,6 +245,9 @@ func (p *process) run(fn Func) int {
 		case <-p.client.Gone(): // the client has removed the socket
 			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "the launcher is gone"})
 			code := p.within(min(p.grace(), goneGrace), signals, done)
+			if p.preempted != nil {
+				fmt.Fprintln(p.stderr, p.preempted)
+			}
 			control.KillGroup()
 			return code
 		}
@@ -254,8 +294,7 @@ func (p *process) ended(err error) int {
 	code := ExitSuccess
 	switch {
 	case errors.Is(err, task.ErrPreempted):
-		o.Kind, code = control.Preempted, ExitPreempted
-		fmt.Fprintln(p.stderr, err)
+		o.Kind, code, p.preempted = control.Preempted, ExitPreempted, err
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
 		fmt.Fprintln(p.stderr, p.lastWords(err, o))
@@ -362,9 +401,7 @@ func (p *process) hearLosses() (stop func()) {
 		for {
 			select {
 			case lost := <-p.client.Lost():
-				for _, l := range lost {
-					p.node.peerGone(l)
-				}
+				p.hear(lost)
 			case <-quit:
 				return
 			}

@@ -101,8 +101,27 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		if got := p.outcome(t); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.err, got, c.want)
 		}
+		p.sayPreempted()
 		if p.stderr.String() != c.stderr {
 			t.Errorf("%v: it writes %q, want %q", c.err, p.stderr.String(), c.stderr)
+		}
+	}
+}
+
+// A node that is told to end, as the job has failed, says so, once.
+func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
+	for _, final := range []bool{false, true} {
+		p := launch(t, control.Env{NodeID: 7})
+		p.hear([]control.Lost{{Node: 3, Final: final}, {Node: 4, Final: final}})
+		p.ended(&task.PreemptError{Node: 7, Reason: "SIGTERM"})
+		p.sayPreempted()
+		p.sayPreempted()
+		want := "task is preempted on node 7: SIGTERM\n"
+		if final {
+			want = "node.7: ended, because node 3 failed\n"
+		}
+		if got := p.stderr.String(); got != want {
+			t.Errorf("final %v: it writes %q, want %q", final, got, want)
 		}
 	}
 }

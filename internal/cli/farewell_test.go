@@ -93,3 +93,23 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 		})
 	}
 }
+
+// In a job that fails, the other nodes end because of that, and say so: they are not
+// preempted.
+func TestL11NodesOfAFailedJobAreNotPreempted(t *testing.T) {
+	for _, args := range [][]string{{"--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=early"}} {
+		j := newJob(t, nodes, append([]string{"-n", "3", "--protocol", "tcp"}, args...)...)
+		if code := code(t, j.Run()); code != 137 && code != 1 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+		log := j.log.String()
+		if strings.Contains(log, "preempted") || strings.Contains(log, "signal: terminated") {
+			t.Errorf("%v:\n%s", args, log)
+		}
+		for _, id := range []int{0, 2} {
+			if n := strings.Count(log, fmt.Sprintf("node.%d: ended, because node ", id)); n != 1 {
+				t.Errorf("%v: node %d says it %d times:\n%s", args, id, n, log)
+			}
+		}
+	}
+}

@@ -263,11 +263,11 @@ func (c *core) lost(i int, e exit, here, elsewhere string, final bool) []action 
 	if e.outcome != nil && e.outcome.Kind != control.Failure {
 		return nil
 	}
-	var out []action
-	if e.err == nil {
-		out = append(out, action{do: lose, node: i, note: here, final: final})
+	if e.err != nil && !final { // there was no process, and there will be one
+		return nil
 	}
-	if elsewhere != "" && (e.err == nil || final) {
+	out := []action{{do: lose, node: i, note: here, final: final}}
+	if elsewhere != "" {
 		out = append(out, action{do: part, node: i, note: elsewhere, final: final})
 	}
 	return out
@@ -484,7 +484,7 @@ func (c *core) aliveIDs() string {
 
 // result is how the job went, once it is done.
 func (c *core) result() Result {
-	r := Result{First: first(c.failures), Deadline: c.deadline, signal: c.signal}
+	r := Result{First: first(c.failures), Deadline: c.deadline, signal: c.signal, forced: c.forced, leaves: c.recover && c.shared}
 	success := true
 	for _, n := range c.nodes {
 		restarts := max(n.starts-1, 0)

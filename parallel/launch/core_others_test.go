@@ -111,15 +111,18 @@ func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
 		{exit{code: 3}, "1: exit code 3"},
 		{said(control.Failure, 3, 1, "no memory\nstack"), "1: exit code 3"},
 		{exit{spoke: true}, "1: exit code 0"},
-		{exit{code: 75}, "1: exit code 75"}, // without a report it has not drained
-		{exit{code: 1, err: errors.New("cannot start")}, ""},
+		{exit{code: 75}, "1: exit code 75"},                                // without a report it has not drained
+		{exit{code: 1, err: errors.New("cannot start")}, "1: exit code 1"}, // if it is not started again
 		{said(control.Preempted, 75, 1, ""), ""},
 		{won, ""},
 	} {
-		for _, recovering := range []bool{true, false} {
+		for _, recovering := range []bool{false, true} {
 			s := newScript(t, 2, recovering, false)
 			s.wait(0, "start0 start1")
 			actions := s.c.exited(s.now, 1, c.e)
+			if recovering && c.e.err != nil {
+				c.want = ""
+			}
 			if got := lost(actions); got != c.want {
 				t.Errorf("%+v: the others hear %q, want %q", c.e, got, c.want)
 			}
@@ -137,5 +140,37 @@ func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
 	}
 	if got := lost(s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))); got != "0: killed by signal: killed: did not answer for 10s and was killed" {
 		t.Errorf("of a node that did not answer: %q", got)
+	}
+}
+
+// The log of a job that was told to end closes with how, and with the exit code.
+func TestRulesTheReportOfAJobThatWasToldToEnd(t *testing.T) {
+	for _, c := range []struct {
+		signals          []syscall.Signal
+		recovers, shared bool
+		want             string
+	}{
+		{[]syscall.Signal{syscall.SIGTERM}, false, false, "the job was preempted: exit code 75; --resume continues from its checkpoints\n"},
+		{[]syscall.Signal{syscall.SIGTERM}, true, false, "the job was preempted: exit code 75; --resume continues from its checkpoints\n"},
+		{[]syscall.Signal{syscall.SIGTERM}, true, true, "this launcher was preempted, and its nodes have left the job: exit code 75\n"},
+		{[]syscall.Signal{syscall.SIGINT}, false, true, "the job was interrupted: exit code 130; --resume continues from its checkpoints\n"},
+		{[]syscall.Signal{syscall.SIGINT}, true, true, "this launcher was interrupted, and its nodes have left the job: exit code 130\n"},
+		{[]syscall.Signal{syscall.SIGINT, syscall.SIGINT}, false, false, "the job was interrupted again, and its nodes were killed: exit code 130\n"},
+	} {
+		s := newScript(t, 1, c.recovers, false)
+		s.c.shared = c.shared
+		s.wait(0, "start0")
+		for _, sig := range c.signals {
+			s.c.received(s.now, sig)
+		}
+		e := exit{code: 75}
+		if len(c.signals) > 1 {
+			e = killedBy(syscall.SIGKILL)
+		}
+		s.c.exited(s.now, 0, e)
+		var b strings.Builder
+		if err := s.c.result().Report(&b); err != nil || b.String() != c.want {
+			t.Errorf("%+v: %q, want %q; %v", c, b.String(), c.want, err)
+		}
 	}
 }

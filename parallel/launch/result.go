@@ -21,6 +21,8 @@ type Result struct {
 	Deadline time.Time    // when nodes that had not ended would have been told to, or killed; zero: none were to end, or all were killed
 
 	signal syscall.Signal
+	forced bool // the user wanted the nodes killed
+	leaves bool // the job goes on with the nodes of other launchers
 }
 
 // NodeResult is how one node ended.
@@ -99,11 +101,15 @@ func (r Result) restarts() string {
 	return "restarts: " + strings.Join(out, ", ")
 }
 
-// Report writes to w one line that closes the log of a job that failed: which node's
-// failure ended the job, and the exit code. The log has that failure, with its reason, at
-// the place where it happened. If the node gave no reason, its last lines follow, unless
-// it was the only node: the log ends with them then.
+// Report writes to w one line that closes the log of a job that has not succeeded, with the
+// exit code: which node's failure ended the job, or that it was interrupted or preempted. The
+// log has that failure, with its reason, at the place where it happened. If the node gave no
+// reason, its last lines follow, unless it was the only node: the log ends with them then.
 func (r Result) Report(w io.Writer) error {
+	if r.Kind == control.Preempted {
+		_, err := fmt.Fprintf(w, "%s: exit code %d%s\n", r.given(), r.ExitCode(), r.advice())
+		return err
+	}
 	if r.First == nil {
 		return nil
 	}
@@ -113,6 +119,29 @@ func (r Result) Report(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text+"\n")
 	return err
+}
+
+// given says how a job ended that was told to end.
+func (r Result) given() string {
+	switch {
+	case r.forced:
+		return "the job was interrupted again, and its nodes were killed"
+	case r.signal == syscall.SIGINT && r.leaves:
+		return "this launcher was interrupted, and its nodes have left the job"
+	case r.signal == syscall.SIGINT:
+		return "the job was interrupted"
+	case r.leaves:
+		return "this launcher was preempted, and its nodes have left the job"
+	}
+	return "the job was preempted"
+}
+
+// advice says how a job that was told to end goes on.
+func (r Result) advice() string {
+	if r.forced || r.leaves {
+		return ""
+	}
+	return "; --resume continues from its checkpoints"
 }
 
 // Headline is the failure in one line: node, role, attempt, exit code or

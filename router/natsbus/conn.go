@@ -287,6 +287,15 @@ func (k *conn) fail(err error) error {
 	return k.err
 }
 
+// unheard is the error of a connection of which the server says that nobody is at its other
+// end: a dial, or one whose other end is gone.
+func (k *conn) unheard() error {
+	if k.other() == "" {
+		return errors.New("connection refused: no node has this address: start the node, with the same job id and NATS server")
+	}
+	return errors.New("the node at the other end has ended, or is no longer connected with the server")
+}
+
 // answeredNow ends the wait of a dial. The mutex is held.
 func (k *conn) answeredNow() {
 	select {

@@ -330,7 +330,7 @@ func (c *Carrier) deliver(m *nats.Msg) {
 	switch {
 	case m.Header.Get("Status") == "503":
 		if k != nil {
-			_ = k.fail(errors.New("connection refused: no node has this address: start the node, with the same job id and NATS server"))
+			_ = k.fail(k.unheard())
 		}
 	case k != nil:
 		k.receive(m)

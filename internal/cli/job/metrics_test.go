@@ -140,6 +140,7 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	}{
 		{launch.Result{Kind: control.Success}, "text", "", "", 0},
 		{failed, "text", "", "ditask: the job failed because of node 2: exit code 4\n", 4},
+		{launch.Result{Kind: control.Preempted}, "text", "", "ditask: the job was preempted: exit code 75; --resume continues from its checkpoints\n", 75},
 		{failed, "text", "do this", "ditask: do this\nditask: the job failed because of node 2: exit code 4\n", 4},
 	} {
 		var stderr strings.Builder

@@ -218,7 +218,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	return c.report(result, cfg.Env.LogFormat, advice)
 }
 
-// report writes the line that closes the log of a job that failed.
+// report writes the line that closes the log of a job that has not succeeded.
 func (c command) report(r launch.Result, format string, advice func(launch.Result) string) error {
 	if text := advice(r); text != "" {
 		c.Warn(format, text)
@@ -228,8 +228,11 @@ func (c command) report(r launch.Result, format string, advice func(launch.Resul
 		return err
 	}
 	if s := strings.TrimSpace(text.String()); s != "" {
-		line := call.Line(format, "ERROR", s, slog.Int("node", r.First.Cause), slog.Int("code", r.ExitCode()))
-		_, _ = c.Stderr.Write(line) // there is no other place to report to
+		level, attrs := "INFO", []slog.Attr{slog.Int("code", r.ExitCode())}
+		if r.First != nil {
+			level, attrs = "ERROR", append(attrs, slog.Int("node", r.First.Cause))
+		}
+		_, _ = c.Stderr.Write(call.Line(format, level, s, attrs...)) // there is no other place to report to
 	}
 	return call.ExitError(r.ExitCode())
 }
