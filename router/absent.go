@@ -29,6 +29,25 @@ type audience struct {
 	away []*absence   // of those that did and are gone
 }
 
+// only returns the part of the audience that match accepts; nil accepts all.
+func (a *audience) only(match func(Peer) bool) *audience {
+	if match == nil {
+		return a
+	}
+	to := &audience{}
+	for _, o := range a.out {
+		if match(o.s.peer) {
+			to.out = append(to.out, o)
+		}
+	}
+	for _, b := range a.away {
+		if match(b.peer) {
+			to.away = append(to.away, b)
+		}
+	}
+	return to
+}
+
 // absent takes note that a peer that listened is gone, or leaves. The mutex is held.
 func (c *channel) absent(s *session, left bool) *absence {
 	id := s.peer.ID

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // channel is an event that this node has declared.
@@ -15,7 +16,7 @@ type channel struct {
 	spec    Spec
 	deliver func(*Message) error
 
-	version atomic.Uint64
+	version atomic.Uint64 // of the newest message: taken under the mutexes of all sessions that it goes to
 	targets atomic.Pointer[audience]
 	unfed   atomic.Uint64 // messages that came while this node did not listen
 
@@ -24,8 +25,9 @@ type channel struct {
 
 	absences map[int]*absence // by node id; the router's mutex guards it
 
-	mu     sync.Mutex
-	newest pending // under Latest: what late joiners receive
+	mu     sync.Mutex // is taken before those of sessions, by all senders if serial
+	serial bool       // under Latest, or with a Tap: one message after the other
+	newest pending    // under Latest: what late joiners receive
 }
 
 // Channel is one declared event.
@@ -57,6 +59,7 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 		return nil, fmt.Errorf("event %q: a node can declare %d events", spec.Name, maxChannels)
 	}
 	c := &channel{r: r, id: uint16(len(r.channels)), spec: spec, deliver: deliver, absences: map[int]*absence{}} //nolint:gosec // bounded above
+	c.serial = spec.Delivery == Latest || r.cfg.Tap != nil
 	c.targets.Store(new(audience))
 	r.channels = append(r.channels, c)
 	r.byName[spec.Name] = c
@@ -144,8 +147,10 @@ func (c *Channel) EverListened() bool { return c.c.listened.Load() }
 
 // Send hands payload to every listening peer that match accepts (nil accepts
 // all) and returns the number of peers addressed. payload may be reused when
-// Send returns and its references are released. Under Reliable it blocks while a
-// peer's window is full; one peer's full window does not delay the others. A peer that
+// Send returns and its references are released. Concurrent calls are numbered one after the
+// other, and every peer receives their messages in that order. Under Reliable Send blocks
+// while a peer's window is full, or an earlier message waits for room in it; one peer's full
+// window does not delay the others. A peer that
 // listened and is gone is sent nothing, and keeps nobody waiting: the message is counted
 // for it, see [StreamStats], until it is back. The
 // error joins a *[PeerError] for each peer that was lost meanwhile, and the
@@ -159,73 +164,153 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 	if err := ch.r.sendable(); err != nil {
 		return 0, err
 	}
-	version := ch.version.Add(1)
-	if ch.spec.Delivery == Latest {
-		ch.retain(version, payload, match)
+	to := ch.targets.Load().only(match)
+	var p posting
+	if ch.serial {
+		to, p = ch.postSerially(to, match, payload)
+	} else {
+		p = ch.post(to, payload)
 	}
-	n := 0
-	var full []*outStream
-	to := ch.targets.Load()
-	for _, a := range to.away {
-		if match == nil || match(a.peer) {
-			a.missed.Add(1)
+	for i := 0; p.unwritten != 0; i++ {
+		if p.unwritten&1 != 0 {
+			to.out[i].s.flush()
 		}
+		p.unwritten >>= 1
 	}
-	for _, o := range to.out {
-		if match != nil && !match(o.s.peer) {
-			continue
-		}
-		if tap := ch.r.cfg.Tap; tap != nil {
-			tap.Sent(ch.spec.Name, o.s.peer.ID, version, payload.Bytes())
-		}
-		switch o.s.send(o, version, payload) {
-		case sent:
-			n++
-		case noRoom:
-			full = append(full, o)
-		case notSent:
-			o.miss()
-		}
+	if p.rest == nil {
+		return p.sent, nil
 	}
-	if len(full) > 0 {
-		more, err := ch.sendFull(ctx, full, version, payload)
-		return n + more, err
+	for _, o := range p.rest.missed {
+		o.miss()
 	}
-	return n, nil
+	n, err := ch.await(ctx, p.rest.waits)
+	return p.sent + n, err
 }
 
-// sendFull waits for room at each of the peers, all at once, and returns how many of
-// them were addressed.
-func (c *channel) sendFull(ctx context.Context, full []*outStream, version uint64, payload Buffer) (int, error) {
-	sends := make([]sending, len(full))
-	errs := make([]error, len(full))
-	var wg sync.WaitGroup
-	for i, o := range full[1:] {
-		wg.Go(func() { sends[i+1], errs[i+1] = o.s.sendWait(ctx, o, version, payload) })
+// posting is what has become of one message.
+type posting struct {
+	sent      int    // peers that it is on its way to
+	unwritten uint64 // bits: those of them, by index in the audience, that the sender may write to at once
+	rest      *unsent
+}
+
+// unsent is a message for the peers that it is not on its way to.
+type unsent struct {
+	waits  []*waiter    // for room
+	missed []*outStream // of peers that are gone, or do not listen any more
+}
+
+// post gives a message its number, and its place in the stream of each peer of the audience.
+// It takes the number when it has the mutexes of all of them, so that no other message with a
+// later number comes first in one of the streams. All senders take the mutexes in the order
+// of the peers' ids.
+func (c *channel) post(to *audience, payload Buffer) (p posting) {
+	for _, o := range to.out {
+		o.s.mu.Lock()
 	}
-	sends[0], errs[0] = full[0].s.sendWait(ctx, full[0], version, payload)
-	wg.Wait()
-	n := 0
-	for i := range full {
-		if sends[i] == sent || errs[i] != nil {
+	version := c.version.Add(1)
+	for i, o := range to.out {
+		was := o.post(version, payload)
+		if was == sent && o.s.goesOut(i < 64) {
+			p.unwritten |= 1 << i
+		}
+		if was == sent {
+			p.sent++
+		} else {
+			p.rest = p.rest.add(o, was, version, payload)
+		}
+		o.s.mu.Unlock()
+	}
+	for _, a := range to.away {
+		a.missed.Add(1)
+	}
+	return p
+}
+
+// add takes note of a peer that the message is not on its way to. The session's mutex is
+// held.
+func (u *unsent) add(o *outStream, was sending, version uint64, payload Buffer) *unsent {
+	if u == nil {
+		u = &unsent{}
+	}
+	if was == noRoom {
+		u.waits = append(u.waits, o.wait(version, payload))
+	} else {
+		u.missed = append(u.missed, o)
+	}
+	return u
+}
+
+// postSerially is post where a message is recorded, or kept for peers that join late, before
+// it is sent: no other one of the event is numbered meanwhile.
+func (c *channel) postSerially(to *audience, match func(Peer) bool, payload Buffer) (*audience, posting) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version := c.version.Load() + 1
+	if match == nil {
+		if c.spec.Delivery == Latest {
+			c.retain(version, payload)
+		}
+		to = c.targets.Load() // after that: who begins to listen later is given the newest value
+	}
+	if tap := c.r.cfg.Tap; tap != nil {
+		for _, o := range to.out {
+			tap.Sent(c.spec.Name, o.s.peer.ID, version, payload.Bytes())
+		}
+	}
+	return to, c.post(to, payload)
+}
+
+// await waits until no message of one Send waits for room any more, and returns how many of
+// the peers were addressed.
+func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
+	if len(waits) == 0 {
+		return 0, nil
+	}
+	say := time.NewTimer(sayAfter)
+	defer say.Stop()
+	began, n := time.Now(), 0
+	var errs []error
+	for i := 0; i < len(waits); {
+		w, peer := waits[i], waits[i].o.s.peer.ID
+		var why error
+		select {
+		case <-w.over:
+		case <-say.C:
+			waited := time.Since(began).Round(time.Second)
+			sayBlocked(waits[i:], waited)
+			say.Reset(waited)
+			continue
+		case <-c.r.draining:
+			why = fmt.Errorf("event %q is not sent to node.%d: %w", c.spec.Name, peer, ErrClosed)
+		case <-ctx.Done():
+			why = fmt.Errorf("event %q is not sent to node.%d, whose window is full: %w", c.spec.Name, peer, context.Cause(ctx))
+		}
+		was, err := w.end(why)
+		if was == sent || err != nil {
 			n++
 		} else {
-			full[i].miss()
+			w.o.miss()
 		}
+		errs = append(errs, err)
+		i++
 	}
 	return n, errors.Join(errs...)
 }
 
-// retain keeps the newest value for those who join late.
-func (c *channel) retain(version uint64, payload Buffer, match func(Peer) bool) {
-	if match != nil {
-		return
+// sayBlocked logs the peers that a Send waits for.
+func sayBlocked(waits []*waiter, waited time.Duration) {
+	for _, w := range waits {
+		select {
+		case <-w.over:
+		default:
+			w.o.s.r.log.Warn("still waiting for room", "event", w.o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", w.o.s.peer.ID), "waited", waited)
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if version < c.newest.version {
-		return
-	}
+}
+
+// retain keeps the newest value for those who join late. The mutex is held.
+func (c *channel) retain(version uint64, payload Buffer) {
 	if c.newest.payload != nil {
 		c.newest.payload.Release()
 	}

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -36,6 +37,10 @@ func (r *Router) keepCalling(addr string) {
 			r.note(func() { r.attached[addr] = l.s.peer.ID; delete(r.trouble, addr) })
 		}
 		if !r.afterCall(l, err, addr, &wait) {
+			return
+		}
+		wait.left = wait.left || r.hasLeft(addr)
+		if wait.left && !r.callsAgain() {
 			return
 		}
 	}
@@ -87,7 +92,7 @@ func (r *Router) whereIs(id int, wait *backoff) (addr string, relayTo int, ok bo
 // takesBack reports whether this node calls nodes that are gone, by the addresses that they
 // had. A leaf of a star comes back to the hub by itself.
 func (r *Router) takesBack() bool {
-	return r.cfg.Elastic && r.cfg.Topology == Mesh && !r.inDrain.Load()
+	return r.callsAgain() && r.cfg.Topology == Mesh
 }
 
 // takeBack calls a peer that is gone until it is back, if its attach address is not called
@@ -124,7 +129,7 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 			return !r.closed
 		}
 		wait.left = true
-		return r.cfg.Elastic && !r.inDrain.Load()
+		return r.callsAgain()
 	}
 	if no, ok := errors.AsType[*RefusedError](err); ok {
 		switch no.Code {
@@ -142,6 +147,22 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 	}
 	return r.pause(wait.next())
 }
+
+// hasLeft reports whether the node at an attach address has left and is not back, although
+// its connection came of another call, such as its own.
+func (r *Router) hasLeft(addr string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, was := range r.was {
+		if r.peers[id] == nil && errors.Is(was.err, errLeft) && slices.Contains(was.addrs, addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// callsAgain reports whether this node goes on calling the addresses of nodes that have left.
+func (r *Router) callsAgain() bool { return r.cfg.Elastic && !r.inDrain.Load() }
 
 // outlives reports whether a refusal is no reason to end: somebody who has not
 // proved to be of this job answers at the address of a peer that this node has been

@@ -28,7 +28,7 @@ func TestHeadersAreNotSentToWhoDoesNotKnowThem(t *testing.T) {
 		o := s.outs[0]
 		o.listens = true
 		for _, size := range []int{1, 100 << 10} {
-			if s.send(o, 1, headed{make(Bytes, size)}) != sent {
+			if send(o, headed{make(Bytes, size)}) != sent {
 				t.Fatal("not sent")
 			}
 		}

@@ -91,13 +91,25 @@ func linked(t *testing.T, conn net.Conn) (*session, *link) {
 	return s, l
 }
 
+// send is what a channel does to send one message to one peer.
+func send(o *outStream, payload Buffer) sending {
+	o.s.mu.Lock()
+	was := o.post(1, payload)
+	mine := was == sent && o.s.goesOut(true)
+	o.s.mu.Unlock()
+	if mine {
+		o.s.flush()
+	}
+	return was
+}
+
 // TestR4NextLinkWaitsForTheLastWrite closes a connection in the middle of a write
 // call that succeeds in the end: its bytes must not count for the next one.
 func TestR4NextLinkWaitsForTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
 		s, l := linked(t, c)
-		if s.send(s.outs[0], 1, Bytes("x")) != sent {
+		if send(s.outs[0], Bytes("x")) != sent {
 			t.Fatal("not sent")
 		}
 		synctest.Wait() // the writer is in its call
@@ -131,7 +143,7 @@ func TestR5FramesStayWholeAfterAPartialWrite(t *testing.T) {
 		s, l := linked(t, halfConn{c})
 		c.letGo <- struct{}{} // the first acknowledgement
 		synctest.Wait()
-		s.r.wg.Go(func() { _ = s.send(s.outs[0], 1, Bytes("a payload")) })
+		s.r.wg.Go(func() { _ = send(s.outs[0], Bytes("a payload")) })
 		synctest.Wait()
 		s.mu.Lock()
 		s.ackDue = true
@@ -153,7 +165,7 @@ func TestByeIsSaidAfterASendersOwnWrite(t *testing.T) {
 		s, l := linked(t, tryingConn{c})
 		c.letGo <- struct{}{} // the first acknowledgement
 		synctest.Wait()
-		s.r.wg.Go(func() { _ = s.send(s.outs[0], 1, Bytes("x")) })
+		s.r.wg.Go(func() { _ = send(s.outs[0], Bytes("x")) })
 		synctest.Wait()
 		l.sayBye("the end")
 		s.mu.Lock()
@@ -194,7 +206,7 @@ func TestEndedSessionKeepsNoPayload(t *testing.T) {
 		c := newSlowConn()
 		s, l := linked(t, c)
 		payload := &counted{b: make([]byte, inlineBytes+1)}
-		if s.send(s.outs[0], 1, payload) != sent {
+		if send(s.outs[0], payload) != sent {
 			t.Fatal("not sent")
 		}
 		synctest.Wait()

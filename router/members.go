@@ -213,7 +213,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	if r.peers[s.peer.ID] == s {
 		delete(r.peers, s.peer.ID)
 	}
-	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, barriers: r.unfinished(s), err: reason}
+	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, barriers: r.unfinished(s), addrs: s.addrs, err: reason}
 	if kind == Lost {
 		f.lostAt = r.clock()
 		f.sayAt = f.lostAt + int64(sayAfter)

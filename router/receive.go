@@ -309,16 +309,16 @@ func (s *session) aim(c *channel, on bool) (o *outStream, began bool) {
 	if on {
 		return o, began
 	}
-	o.wakeAll()
+	o.dismiss()
 	return nil, false
 }
 
 // offerNewest sends the newest value to a peer that has begun to listen.
 func (o *outStream) offerNewest() {
-	o.s.mu.Lock()
-	defer o.s.mu.Unlock()
 	o.ch.mu.Lock()
 	defer o.ch.mu.Unlock()
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
 	p := o.ch.newest
 	if p.payload != nil && p.version == o.version && len(o.queue) == 0 {
 		o.version-- // the peer may have dropped it, as it did not listen; if not, it drops it now

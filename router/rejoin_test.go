@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,26 @@ func TestNodeThatLeftIsNotCalledWhereNobodyComesBack(t *testing.T) {
 		before := j.nodes[2].Stats()
 		<-time.After(time.Minute)
 		if after := j.nodes[2].Stats(); after.DialsFailed != before.DialsFailed {
+			t.Errorf("%d calls", after.DialsFailed-before.DialsFailed)
+		}
+	})
+}
+
+// The same where the node that left had made the connection, and calls of it had failed.
+func TestNodeThatLeftIsNotCalledWhereItHadCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, func(c *router.Config) { c.Attach = []string{fmt.Sprint("mem://", 1-c.Node)} })
+		defer j.close()
+		var all sync.WaitGroup
+		all.Go(func() { j.start(1) })
+		synctest.Wait() // node 1 has called, and nobody was there
+		j.start(0)
+		all.Wait()
+		j.leave(0)
+		<-time.After(time.Second)
+		before := j.nodes[1].Stats()
+		<-time.After(time.Minute)
+		if after := j.nodes[1].Stats(); after.DialsFailed != before.DialsFailed {
 			t.Errorf("%d calls", after.DialsFailed-before.DialsFailed)
 		}
 	})

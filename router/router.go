@@ -82,6 +82,7 @@ type former struct {
 	ready       bool
 	withdrawn   bool              // it had said beforehand that it would leave
 	barriers    map[string]uint64 // rounds that it has entered and this node had not passed
+	addrs       []string          // where it could be dialled
 	err         error
 	lostAt      int64 // clock; 0: it was not lost
 	sayAt       int64 // clock at which the log says that it is still away

@@ -1,9 +1,7 @@
 package router
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -33,7 +31,7 @@ type session struct {
 	log     sendLog
 	outs    []*outStream // by this node's number of the event
 	bulks   []*outStream // whose chunks go out, in turn
-	waiting int          // streams that somebody waits for
+	waiting int          // messages that wait for room, under Reliable
 	burst   int          // sends since the peer was last heard
 	finSeq  uint64       // number of our Fin, or 0
 	told    uint64       // frames of the peer's that were acknowledged
@@ -129,75 +127,28 @@ type sending uint8
 const (
 	notSent sending = iota // the peer has gone, or does not listen any more: it is not addressed
 	noRoom                 // to send it would block
-	sent
+	sent                   // it is on its way
 )
 
-// send hands one message to the stream.
-func (s *session) send(o *outStream, version uint64, payload Buffer) sending {
-	s.mu.Lock()
-	if s.err != nil || !o.listens {
-		s.mu.Unlock()
-		return notSent
-	}
+// post gives one message its place in the stream, if there is room. The session's mutex is
+// held.
+func (o *outStream) post(version uint64, payload Buffer) sending {
 	switch {
+	case o.s.err != nil || !o.listens:
+		return notSent
 	case o.ch.spec.Delivery != Reliable:
 		o.offer(version, payload)
-	case !o.open():
-		s.mu.Unlock()
+	case len(o.line) > 0 || !o.open():
 		return noRoom
 	default:
 		o.put(version, payload)
 	}
-	s.flush()
 	return sent
 }
 
 // sayAfter is how long a send waits, or a lost peer is away, before the log says
 // for whom, or that it is.
 const sayAfter = 10 * time.Second
-
-// sendWait is send for a stream that was full: it waits for room.
-func (s *session) sendWait(ctx context.Context, o *outStream, version uint64, payload Buffer) (sending, error) {
-	say := time.NewTimer(sayAfter)
-	defer say.Stop()
-	began := time.Now()
-	for {
-		was, room, err := s.sendOr(o, version, payload)
-		if was != noRoom || err != nil {
-			return was, err
-		}
-		select {
-		case <-room:
-		case <-say.C:
-			waited := time.Since(began).Round(time.Second)
-			s.r.log.Warn("still waiting for room", "event", o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", s.peer.ID), "waited", waited)
-			say.Reset(waited)
-		case <-s.r.draining:
-			return noRoom, fmt.Errorf("event %q is not sent to node.%d: %w", o.ch.spec.Name, s.peer.ID, ErrClosed)
-		case <-ctx.Done():
-			return noRoom, fmt.Errorf("event %q is not sent to node.%d, whose window is full: %w", o.ch.spec.Name, s.peer.ID, context.Cause(ctx))
-		}
-	}
-}
-
-// sendOr hands one message to the stream, or returns what to wait for. The loss of a
-// peer is an error.
-func (s *session) sendOr(o *outStream, version uint64, payload Buffer) (was sending, room <-chan struct{}, err error) {
-	s.mu.Lock()
-	switch {
-	case s.err != nil && !errors.Is(s.err, errLeft):
-		err = fmt.Errorf("event %q: %w", o.ch.spec.Name, s.err)
-	case s.err != nil || !o.listens:
-	case o.open():
-		o.put(version, payload)
-		s.flush()
-		return sent, nil, nil
-	default:
-		was, room = noRoom, o.wait()
-	}
-	s.mu.Unlock()
-	return was, room, err
-}
 
 // burstSends is how many messages a sender writes to the connection by itself
 // before it leaves the writing to the writer, which then sends many at once.
@@ -210,16 +161,28 @@ const burstSends = 3
 // has.
 const flushBytes = 48 << 10
 
-// flush gets what was just appended on its way, and unlocks.
-func (s *session) flush() {
+// goesOut gets what was just appended on its way: by the writer, or by the sender if that
+// can and is not in a burst. Then it returns true, and flush is to be called. The mutex is
+// held.
+func (s *session) goesOut(bySender bool) bool {
 	l := s.link
 	s.burst++
-	if l == nil || l.writing || l.try == nil || s.burst > burstSends && (s.log.todo < flushBytes || l.full) {
+	if !bySender || l == nil || l.writing || l.try == nil || s.burst > burstSends && (s.log.todo < flushBytes || l.full) {
 		s.signal()
-	} else {
-		l.writeNow()
+		return false
 	}
-	s.mu.Unlock()
+	return true
+}
+
+// flush writes what was just appended, if nobody else does by now.
+func (s *session) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.link; l != nil && !l.writing && l.try != nil && s.log.unwritten() {
+		l.writeNow()
+	} else {
+		s.signal()
+	}
 }
 
 // signal wakes the writer. The mutex is held.
@@ -246,9 +209,7 @@ func (s *session) wakeWaiting() {
 		return
 	}
 	for _, o := range s.outs {
-		if o.room != nil && o.open() {
-			o.wakeAll()
-		}
+		o.admit()
 	}
 }
 

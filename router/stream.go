@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -19,7 +20,7 @@ type outStream struct {
 	sent     [2]uint64 // totals sent
 	queue    []pending // what waits for room, under the policies that do not block
 	bulk     *bulk     // the message whose chunks are going out
-	room     chan struct{}
+	line     []*waiter // what waits for room, under Reliable: in the order of versions
 
 	dropped     uint64 // given up here, under a policy that may
 	abandoned   uint64 // of them: because the session ended
@@ -109,20 +110,12 @@ func (o *outStream) chunkOut() bool {
 // is room, else into the queue, or not at all.
 func (o *outStream) offer(version uint64, payload Buffer) {
 	if len(o.queue) == 0 && o.open() {
-		if o.ch.spec.Delivery == Latest && version <= o.version {
-			o.dropped++ // a newer one has overtaken it
-			return
-		}
 		o.put(version, payload)
 		return
 	}
 	limit := o.ch.spec.Queue
 	switch o.ch.spec.Delivery {
 	case Latest:
-		if version <= o.newest() {
-			o.dropped++
-			return
-		}
 		limit = 1
 	case DropNewest:
 		if len(o.queue) >= limit {
@@ -148,8 +141,7 @@ func (o *outStream) newest() uint64 {
 	return o.version
 }
 
-// refill moves what waits into the room that has come, and wakes those who wait
-// for room.
+// refill moves what waits into the room that has come.
 func (o *outStream) refill() {
 	i := 0
 	for ; i < len(o.queue) && o.open(); i++ {
@@ -157,23 +149,8 @@ func (o *outStream) refill() {
 		o.put(p.version, p.payload)
 		p.payload.Release()
 	}
-	if i > 0 {
-		n := copy(o.queue, o.queue[i:])
-		clear(o.queue[n:])
-		o.queue = o.queue[:n]
-	}
-	if o.open() {
-		o.wakeAll()
-	}
-}
-
-// wakeAll wakes those who wait for room.
-func (o *outStream) wakeAll() {
-	if o.room != nil {
-		close(o.room)
-		o.room = nil
-		o.s.waiting--
-	}
+	o.queue = slices.Delete(o.queue, 0, i)
+	o.admit()
 }
 
 // credit takes note of what the peer has consumed. It reports false for totals
@@ -189,16 +166,7 @@ func (o *outStream) credit(messages, bytes uint64) bool {
 	return true
 }
 
-// wait returns a channel that is closed when there may be room.
-func (o *outStream) wait() <-chan struct{} {
-	if o.room == nil {
-		o.room = make(chan struct{})
-		o.s.waiting++
-	}
-	return o.room
-}
-
-// end wakes those who wait and drops what is held, under the policies that may; it
+// end sends those away that wait and drops what is held, under the policies that may; it
 // returns how many messages besides had not been handed to the log whole.
 func (o *outStream) end() int {
 	n := len(o.queue)
@@ -219,7 +187,7 @@ func (o *outStream) end() int {
 		o.bulk.payload.Release()
 		o.bulk = nil
 	}
-	o.wakeAll()
+	o.dismiss()
 	return n
 }
 

@@ -95,11 +95,11 @@ type Message struct {
 }
 
 // Tap is told of every message as it passes, for a record of it. Its methods are
-// called by senders and readers, at once for different peers, and may take their
+// called by senders and readers, at once for different events and peers, and may take their
 // time at the price of the messages' own. The arguments are valid during the call.
 type Tap interface {
 	// Sent is called for each peer that a message is addressed to, before it goes,
-	// or waits, or is dropped.
+	// or waits, or is dropped. Calls for one event follow each other in the order of versions.
 	Sent(event string, peer int, version uint64, payload []byte)
 	// Received is called for a message that this node listens to, before it is
 	// delivered.

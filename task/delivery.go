@@ -49,8 +49,9 @@ func Sender(ctx context.Context) int {
 
 // Version returns the number of the event being heard among those of its sender
 // and name, from 1, or 0 if ctx is not that of a listener's call. It is valid
-// during the call only. The numbers of this node's events rise. So do those of another
-// node's, but where several of its goroutines emitted at once two may be exchanged.
+// during the call only. On every node the numbers of one sender's events of one name rise
+// in the order in which they are heard, also where several goroutines of the sender emit at
+// once.
 func Version(ctx context.Context) uint64 {
 	if dv := deliveryOf(ctx); dv != nil {
 		return dv.version

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -194,6 +195,47 @@ func BenchmarkEmit(b *testing.B) {
 func BenchmarkEmitTo3(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("unix/"+size.name, func(b *testing.B) { benchEmit(b, "unix", 4, size.bytes, size.messages/2) })
+	}
+}
+
+// BenchmarkEmitFrom is an event of 64 bytes that so many goroutines of one process, which
+// has all processors, emit at once to a listener in another one.
+func BenchmarkEmitFrom(b *testing.B) {
+	const messages = 100_000
+	for _, goroutines := range []int{1, 2, 8} {
+		b.Run(fmt.Sprintf("unix/64B/%d", goroutines), func(b *testing.B) {
+			procs := runtime.GOMAXPROCS(0)
+			t := job(b, "unix", 2)
+			runtime.GOMAXPROCS(procs)
+			b.SetBytes(64 * messages)
+			answers := make(chan int, 1) // one answer to a burst
+			heard.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
+			run(b, t, func(ctx context.Context) {
+				for b.Loop() {
+					emitFrom(ctx, b, t, goroutines, messages)
+					<-answers
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/messages, "ns/msg")
+			})
+		})
+	}
+}
+
+// emitFrom emits a burst of messages from so many goroutines.
+func emitFrom(ctx context.Context, b *testing.B, t *task.Task[struct{}], goroutines, messages int) {
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range messages / goroutines {
+				if err := samples.Emit(ctx, t, Sample{Step: 1}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := burst.Emit(ctx, t, messages); err != nil {
+		b.Error(err)
 	}
 }
 

@@ -23,6 +23,7 @@ func Run(t *testing.T, s Setup) {
 		{"R1FirstEventAfterReadyReachesAll", testFirst},
 		{"E2OrderPerSender", testOrder},
 		{"E2OrderOverAllEvents", testOrderOverEvents},
+		{"E2VersionsRiseForConcurrentSends", testVersions},
 		{"E5EachListeningNodeOnce", testOnce},
 		{"E6OnlyWhomItNames", testMatch},
 		{"E9EmitAndCloseLosesNothing", testDrain},
