@@ -131,7 +131,7 @@ func TestConnectionThatASenderCannotWriteTo(t *testing.T) {
 		s, l := linked(t, failingConn{c})
 		c.letGo <- struct{}{} // the first acknowledgement
 		synctest.Wait()
-		if s.send(s.outs[0], 1, Bytes("x")) != sent {
+		if send(s.outs[0], Bytes("x")) != sent {
 			t.Fatal("not sent")
 		}
 		synctest.Wait()

@@ -56,7 +56,7 @@ func TestSendToAPeerThatListensNoMore(t *testing.T) {
 		close(c.letGo)
 		s, l := linked(t, c)
 		s.outs[0].listens = false
-		if got := s.send(s.outs[0], 1, Bytes("x")); got != notSent || s.log.sent != 0 {
+		if got := send(s.outs[0], Bytes("x")); got != notSent || s.log.sent != 0 {
 			t.Errorf("%d, %d frames", got, s.log.sent)
 		}
 		l.close()
