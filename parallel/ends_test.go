@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -113,11 +114,8 @@ func TestTheContextEndsWithTheFunction(t *testing.T) {
 // what it counts when it asks.
 func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
 	p := launch(t, control.Env{})
-	steps := int64(0)
-	p.node.Observe(func() task.Snapshot {
-		steps += 1000
-		return task.Snapshot{Role: "learner", Steps: steps}
-	})
+	var steps atomic.Int64 // the status and the metrics are made concurrently
+	p.node.Observe(func() task.Snapshot { return task.Snapshot{Role: "learner", Steps: steps.Add(1000)} })
 	p.tellInterval(t, time.Millisecond)
 	stopStatus, stopMetrics := p.reportStatus(), p.tellMetrics()
 	defer stopMetrics()
