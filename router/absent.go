@@ -48,11 +48,16 @@ func (a *audience) only(match func(Peer) bool) *audience {
 	return to
 }
 
-// absent takes note that a peer that listened is gone, or leaves. The mutex is held.
+// absent takes note that a peer that listened is gone, or leaves, and returns where its
+// messages are counted: with those of a newer incarnation if that is gone too. The mutex is
+// held.
 func (c *channel) absent(s *session, left bool) *absence {
 	id := s.peer.ID
 	a := c.absences[id]
-	if a == nil || a.peer.Incarnation != s.peer.Incarnation {
+	switch {
+	case a != nil && a.peer.Incarnation > s.peer.Incarnation:
+		return a
+	case a == nil || a.peer.Incarnation < s.peer.Incarnation:
 		if a != nil {
 			c.r.fold(c, a)
 		}

@@ -87,6 +87,14 @@ func TestMissesOfTwoIncarnations(t *testing.T) {
 	if st := r.Stats().Streams[0]; st.Sent != 8 || st.Lost != 3 || st.Away != 5 {
 		t.Errorf("it has left: %+v", st)
 	}
+	r.mu.Lock()
+	now := ch.c.absent(newer, true)         // as senders have it
+	ch.c.absent(older, false).missed.Add(1) // by one that has looked long ago
+	r.mu.Unlock()
+	now.missed.Add(1)
+	if st := r.Stats().Streams[0]; st.Sent != 10 || st.Lost != 3 || st.Away != 7 {
+		t.Errorf("after a late sender: %+v", st)
+	}
 }
 
 // A barrier of a job of unknown size waits for the peers that are connected and ready, and
