@@ -203,7 +203,7 @@ func putBest(a *nn.Archive, b *Best) error {
 }
 
 // writeArchive puts a file in the place of path: written beside it, synced, and
-// renamed.
+// renamed. What a process that was killed has left beside it is written over.
 func writeArchive(path string, a *nn.Archive) (err error) {
 	defer func() {
 		if err != nil {
@@ -215,7 +215,7 @@ func writeArchive(path string, a *nn.Archive) (err error) {
 		return err
 	}
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	f, err := os.OpenFile(filepath.Join(dir, "."+filepath.Base(path)+".new"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -64,6 +65,9 @@ func newPaced(t *task.Task[Online], q policies.Model, cfg ExchangeConfig) *paced
 }
 
 func (x *paced) hearProgress(_ context.Context, p Progress) error {
+	if len(p.Taken) != len(p.Nodes) {
+		return fmt.Errorf("progress of the learner: %d numbers for %d nodes", len(p.Taken), len(p.Nodes))
+	}
 	x.mu.Lock()
 	if x.heard.Run != 0 && x.heard.Run != p.Run {
 		x.base = x.sent // the learner was restarted and will not take those

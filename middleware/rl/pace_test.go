@@ -120,3 +120,27 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 		}
 	})
 }
+
+// A message that no learner sends ends the collector in words.
+func TestCollectorRefusesMalformedProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair()
+		defer close(p.letGo)
+		var errs [2]error
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() { errs[0] = p.learner.Run(ctx) })
+		wg.Go(func() { errs[1] = p.collector.Run(ctx) })
+		settle()
+		if err := rl.Progressed.Emit(ctx, p.learner, rl.Progress{Run: 1, Nodes: []int{1}}, task.OnlyRemote()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if err := errs[1]; err == nil || !strings.Contains(err.Error(), "progress of the learner: 0 numbers for 1 nodes") {
+			t.Error(err)
+		}
+		_ = p.release()
+	})
+}

@@ -296,6 +296,25 @@ type saver struct{ policies.Saver }
 
 func (saver) Save(*nn.Archive) error { return errors.New("out of ink") }
 
+// TestCheckpointLeavesNothingBesideIt: a process is killed in the middle of a write, and
+// another one writes.
+func TestCheckpointLeavesNothingBesideIt(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "."+rl.CheckpointFile+".new"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{})
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != rl.CheckpointFile {
+		t.Errorf("files %v, %v", files, err)
+	}
+	if found, err := rl.Resume(savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{}).tk, dir, r.q, rl.ResumeConfig{Required: true}); !found || err != nil {
+		t.Error(found, err)
+	}
+}
+
 func TestCheckpointReportsWhatItCouldNotSave(t *testing.T) {
 	dir := t.TempDir()
 	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{EveryUpdates: 2, Also: []policies.Saver{saver{}}})
