@@ -51,7 +51,7 @@ vet: ## go vet
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint, at the version that is pinned here
-	$(LINT) run ./...
+	$(LINT) run --allow-parallel-runners ./...
 
 $(LINT):
 	@mkdir -p .tools/install
