@@ -117,6 +117,7 @@ func TestSendsToANodeThatLeftAreCounted(t *testing.T) {
 		send()
 		j.leave(2)
 		send()
+		synctest.Wait() // node 0 has heard the last of node 2
 		if err := j.nodes[0].Losses(); err != nil {
 			t.Error(err)
 		}
