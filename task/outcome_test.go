@@ -359,6 +359,7 @@ func TestTheLogOfTheEnd(t *testing.T) {
 			func(ctx context.Context, tk *Task[empty]) error {
 				for v := range 3 {
 					must(t, evB.Emit(ctx, tk, v))
+					synctest.Wait() // the listener has the first one only
 				}
 				return errors.New("boom")
 			},
