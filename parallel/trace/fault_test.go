@@ -10,8 +10,16 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/internal/deadline"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, time.Minute)) }
 
 // create makes a file in a folder of the test.
 func create(t *testing.T, limit int64) (r *Recorder, path string) {
@@ -285,5 +293,44 @@ func TestPayloadsThatAreNotAskedForTakeNoMemory(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > enough {
 			t.Errorf("payloads %v: it took %d bytes", payloads, took)
 		}
+	}
+}
+
+// TestPayloadThatIsNotWrittenEndsTheRecording has the reader of a pipe go away within a payload, after its record's head.
+func TestPayloadThatIsNotWrittenEndsTheRecording(t *testing.T) {
+	r, _ := create(t, 0)
+	_ = r.file.Close()
+	var out *os.File
+	var err error
+	if out, r.file, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer out.Close()
+		if _, err := io.ReadFull(out, make([]byte, headBytes+receivedHead+1)); err != nil {
+			t.Error(err)
+		}
+	})
+	size := r.size
+	r.Received("e", 1, 1, nil, make([]byte, 4<<20)) // more than a pipe holds
+	reader.Wait()
+	if !r.over || r.Full() || r.size != size {
+		t.Errorf("over %v, full %v, %d bytes after %d", r.over, r.Full(), r.size, size)
+	}
+	if err := r.Close(); err == nil || !strings.HasPrefix(err.Error(), "trace file: write ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLargePayloadsAreNotCopied into the recorder's memory.
+func TestLargePayloadsAreNotCopied(t *testing.T) {
+	r, _ := create(t, 0)
+	r.Received("e", 1, 1, nil, make([]byte, 1<<20))
+	if n := cap(r.buf); n > 64<<10 {
+		t.Errorf("the recorder keeps %d bytes", n)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
