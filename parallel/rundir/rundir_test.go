@@ -215,3 +215,38 @@ func TestResumeReportsAFolderThatCannotBeRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A mark without a time is that of a run too, and of equal times the last name wins.
+func TestResumeOfRunsWithoutTimes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, job := range []string{"a", "b"} {
+		dir := filepath.Join(rundir.Root, "dqn", job)
+		claim(t, dir, job, time.Time{})
+		if got, err := rundir.Choose(rundir.Request{Program: "dqn", Resume: true}); err != nil || got != dir {
+			t.Errorf("%q, %v; want %q", got, err, dir)
+		}
+	}
+}
+
+func TestClaimOfAFolderThatCannotBeMarked(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "missing", "file"), filepath.Join(dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	if made, err := rundir.Claim(filepath.Join(dir, "link"), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
+		t.Errorf("a link to nothing: %v, %v", made, err)
+	}
+}
+
+// The mark is one line of JSON, which others read.
+func TestMarkIsWrittenOnce(t *testing.T) {
+	dir := t.TempDir()
+	claim(t, dir, "first", began)
+	if made, err := rundir.Claim(dir, rundir.Mark{Job: "second"}); made || err != nil {
+		t.Errorf("%v, %v", made, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, rundir.MarkFile))
+	if want := `{"job":"first","started":"2026-03-04T05:06:07Z"}` + "\n"; string(text) != want || err != nil {
+		t.Errorf("%q, want %q: %v", text, want, err)
+	}
+}
