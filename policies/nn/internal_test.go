@@ -139,8 +139,10 @@ func TestKernelsStayWithinTheirOperands(t *testing.T) {
 				ops[i][j] = 1
 			}
 		}
-		if !panicked(func() { kernel(k, ops[0], k, 1, ops[1], tileCols, ops[2], tileCols) }) {
-			t.Errorf("operand %d is short, and the kernel goes on", short)
+		for _, stride := range [][2]int{{k, 1}, {1, 4}} {
+			if !panicked(func() { kernel(k, ops[0], stride[0], stride[1], ops[1], tileCols, ops[2], tileCols) }) {
+				t.Errorf("operand %d is short, and the kernel goes on with the strides %v", short, stride)
+			}
 		}
 	}
 	for short := 1; short < 4; short++ {

@@ -165,6 +165,8 @@ func TestArchiveNamesWhatIsWrong(t *testing.T) {
 		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}`, values, "tensor a of shape [1] at [0 8], want a start at 0"},
 		{`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}`, values, "tensor a of shape [3] at [0 12], want a start at 0"},
 		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, values, "4 bytes after the last tensor"},
+		{`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,-4]}}`, values, "tensor a of shape [-1] at [0 -4], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[-1,-2],"data_offsets":[0,8]}}`, values, "tensor a of shape [-1 -2] at [0 8], want a start at 0"},
 		// The product is 2^64+2, which is the 2 values that there are if it wraps around.
 		{`{"a":{"dtype":"F32","shape":[239075442,77158673929],"data_offsets":[0,8]}}`, values, "tensor a of shape [239075442 77158673929]"},
 	} {
