@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,14 @@ func write(t *testing.T, name string) {
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// long is a folder below dir that fits into the 4095 bytes of a path of Linux, as its files do not.
+func long(dir string) string {
+	for len(dir) < 4090 {
+		dir += "/" + strings.Repeat("x", min(200, 4090-len(dir)-1))
+	}
+	return dir
 }
 
 func TestChoose(t *testing.T) {
@@ -235,6 +244,33 @@ func TestClaimOfAFolderThatCannotBeMarked(t *testing.T) {
 	}
 	if made, err := rundir.Claim(filepath.Join(dir, "link"), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
 		t.Errorf("a link to nothing: %v, %v", made, err)
+	}
+	if runtime.GOOS == "linux" {
+		if made, err := rundir.Claim(long(dir), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: open "+dir) {
+			t.Errorf("a path that is too long: %v, %v", made, err)
+		}
+	}
+}
+
+// Errors name folders so that they are found from any other.
+func TestErrorsNameTheWholePath(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	claim(t, "used", "j", began)
+	for _, c := range []struct {
+		r    rundir.Request
+		want string
+	}{
+		{rundir.Request{Dir: "used"}, "folder " + filepath.Join(root, "used") + " holds "},
+		{rundir.Request{Dir: "nope", Resume: true}, "there is no folder " + filepath.Join(root, "nope") + ":"},
+		{rundir.Request{Program: "dqn", Resume: true}, " in " + filepath.Join(root, "runs", "dqn") + ":"},
+	} {
+		if dir, err := rundir.Choose(c.r); dir != "" || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q, %v; want %q", dir, err, c.want)
+		}
 	}
 }
 
