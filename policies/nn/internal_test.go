@@ -111,13 +111,18 @@ func TestMatrixOfAnotherSizeIsRefused(t *testing.T) {
 }
 
 func TestProductRefusesOtherSizes(t *testing.T) {
-	defer func() {
-		if p := fmt.Sprint(recover()); p != "nn: product of 2 x 3 and 4 x 2 into 2 x 2" {
-			t.Errorf("panic %q", p)
-		}
-	}()
 	rng := rand.New(rand.NewPCG(1, 1))
-	new(workspace).mulAdd(random(rng, 2, 2), random(rng, 2, 3).view(), random(rng, 4, 2).view())
+	for _, s := range [][6]int{{2, 3, 4, 2, 2, 2}, {2, 3, 3, 2, 1, 2}, {2, 3, 3, 2, 2, 1}, {2, 3, 3, 2, 3, 2}, {2, 3, 3, 2, 2, 3}} {
+		func() {
+			defer func() {
+				want := fmt.Sprintf("nn: product of %d x %d and %d x %d into %d x %d", s[0], s[1], s[2], s[3], s[4], s[5])
+				if p := fmt.Sprint(recover()); p != want {
+					t.Errorf("panic %q, want %q", p, want)
+				}
+			}()
+			new(workspace).mulAdd(random(rng, s[4], s[5]), random(rng, s[0], s[1]).view(), random(rng, s[2], s[3]).view())
+		}()
+	}
 }
 
 // within returns n values in the middle of a larger array, of which they cannot become more.

@@ -198,3 +198,17 @@ func TestTensorsComeInTheOrderOfTheirPlaces(t *testing.T) {
 		t.Errorf("%+v, want %+v: %v", b.Tensors, a.Tensors, err)
 	}
 }
+
+// TestStateOfAPrefixHasItsTensorsOnly, and not those of a prefix that begins like it.
+func TestStateOfAPrefixHasItsTensorsOnly(t *testing.T) {
+	var a nn.Archive
+	for i, prefix := range []string{"net", "net2", "n"} {
+		a.Put(prefix, nn.State{Version: uint64(i + 1), Tensors: []nn.Tensor{{Name: "w", Shape: []int{1}, Data: []float32{float32(i)}}}})
+	}
+	for i, prefix := range []string{"net", "net2", "n"} {
+		s, err := a.State(prefix)
+		if err != nil || s.Version != uint64(i+1) || len(s.Tensors) != 1 || s.Tensors[0].Name != "w" || s.Tensors[0].Data[0] != float32(i) {
+			t.Errorf("%s: %+v, %v", prefix, s, err)
+		}
+	}
+}
