@@ -45,12 +45,13 @@ func TestFileThatCannotBeWrittenEndsTheRecording(t *testing.T) {
 		_ = r.file.Close()
 		size := r.size
 		write(r)
-		if name != "the end" && (!r.over || r.Full()) {
-			t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
-		}
-		r.Ready()
-		if name != "the end" && r.size != size {
-			t.Errorf("%s: it went on", name)
+		if name != "the end" {
+			if !r.over || r.Full() {
+				t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
+			}
+			if r.Ready(); r.size != size {
+				t.Errorf("%s: it went on", name)
+			}
 		}
 		err := r.Close()
 		want := os.ErrClosed.Error()
@@ -134,11 +135,28 @@ func TestLimitIsExact(t *testing.T) {
 	}
 }
 
+// TestSizeIsThatOfTheFile, from its first record on.
+func TestSizeIsThatOfTheFile(t *testing.T) {
+	r, path := create(t, 0)
+	for _, write := range []func(){
+		func() {}, r.Ready, func() { r.Declare(Event{Name: "e"}) }, func() { r.Sent("e", 1, 1, 1) },
+		func() { r.Received("e", 1, 1, []byte("h"), make([]byte, 7)) }, func() { r.Received("e", 1, 1, nil, make([]byte, 100_000)) },
+	} {
+		write()
+		if info, err := os.Stat(path); err != nil || info.Size() != r.size {
+			t.Fatalf("%+v, %v: the recorder has counted %d bytes", info, err, r.size)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEachEventKeepsItsNumber declares three events, one of them twice.
 func TestEachEventKeepsItsNumber(t *testing.T) {
 	r, path := create(t, 0)
-	for _, name := range []string{"a", "b", "a", "c"} {
-		r.Declare(Event{Name: name})
+	for i, name := range []string{"a", "b", "a", "c"} {
+		r.Declare(Event{Name: name, Queue: i}) // which tells the two declarations of a apart
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		r.Sent(name, 1, 1, 1)
@@ -167,10 +185,10 @@ func TestEachEventKeepsItsNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rec.Event != nil {
-			got = append(got, fmt.Sprint(rec.Kind, rec.Event.Name, len(rec.Payload)))
+			got = append(got, fmt.Sprint(rec.Kind, rec.Event.Name, rec.Event.Queue, "+", len(rec.Payload)))
 		}
 	}
-	if want := "2a0 2b0 2a0 2c0 3a0 3b0 3c0 4b65535 4b65536"; strings.Join(got, " ") != want {
+	if want := "2a0+0 2b1+0 2a2+0 2c3+0 3a2+0 3b1+0 3c3+0 4b1+65535 4b1+65536"; strings.Join(got, " ") != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }
