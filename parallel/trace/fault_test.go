@@ -255,6 +255,15 @@ func TestRecordsThatAreNone(t *testing.T) {
 	}
 }
 
+// TestWrongRecordThatIsTornIsWrong: what is known to be no trace is not taken for a file that ends early.
+func TestWrongRecordThatIsTornIsWrong(t *testing.T) {
+	whole := raw("\x04" + strings.Repeat("\x00", receivedHead) + strings.Repeat("x", 100))
+	r := NewReader(bytes.NewReader(whole[:len(whole)-50]))
+	if _, err := r.Next(); !errors.Is(err, ErrFormat) || r.Torn() {
+		t.Errorf("%v, torn %v", err, r.Torn())
+	}
+}
+
 // TestLargestRecord has a record of the largest size, which is not there, and one that is larger.
 func TestLargestRecord(t *testing.T) {
 	for size, torn := range map[uint32]bool{maxRecord: true, maxRecord + 1: false} {
