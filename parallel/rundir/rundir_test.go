@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,14 @@ func write(t *testing.T, name string) {
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// long is a folder below dir that fits into the 4095 bytes of a path of Linux, as its files do not.
+func long(dir string) string {
+	for len(dir) < 4090 {
+		dir += "/" + strings.Repeat("x", min(200, 4090-len(dir)-1))
+	}
+	return dir
 }
 
 func TestChoose(t *testing.T) {
@@ -213,5 +222,67 @@ func TestResumeReportsAFolderThatCannotBeRead(t *testing.T) {
 	write(t, filepath.Join(rundir.Root, "dqn")) // a file
 	if _, err := rundir.Choose(rundir.Request{Program: "dqn", Resume: true}); err == nil || strings.Contains(err.Error(), "there is no run") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A mark without a time is that of a run too, and of equal times the last name wins.
+func TestResumeOfRunsWithoutTimes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, job := range []string{"a", "b"} {
+		dir := filepath.Join(rundir.Root, "dqn", job)
+		claim(t, dir, job, time.Time{})
+		if got, err := rundir.Choose(rundir.Request{Program: "dqn", Resume: true}); err != nil || got != dir {
+			t.Errorf("%q, %v; want %q", got, err, dir)
+		}
+	}
+}
+
+func TestClaimOfAFolderThatCannotBeMarked(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "missing", "file"), filepath.Join(dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	if made, err := rundir.Claim(filepath.Join(dir, "link"), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
+		t.Errorf("a link to nothing: %v, %v", made, err)
+	}
+	if runtime.GOOS == "linux" {
+		if made, err := rundir.Claim(long(dir), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: open "+dir) {
+			t.Errorf("a path that is too long: %v, %v", made, err)
+		}
+	}
+}
+
+// Errors name folders so that they are found from any other.
+func TestErrorsNameTheWholePath(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	claim(t, "used", "j", began)
+	for _, c := range []struct {
+		r    rundir.Request
+		want string
+	}{
+		{rundir.Request{Dir: "used"}, "folder " + filepath.Join(root, "used") + " holds "},
+		{rundir.Request{Dir: "nope", Resume: true}, "there is no folder " + filepath.Join(root, "nope") + ":"},
+		{rundir.Request{Program: "dqn", Resume: true}, " in " + filepath.Join(root, "runs", "dqn") + ":"},
+	} {
+		if dir, err := rundir.Choose(c.r); dir != "" || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q, %v; want %q", dir, err, c.want)
+		}
+	}
+}
+
+// The mark is one line of JSON, which others read.
+func TestMarkIsWrittenOnce(t *testing.T) {
+	dir := t.TempDir()
+	claim(t, dir, "first", began)
+	if made, err := rundir.Claim(dir, rundir.Mark{Job: "second"}); made || err != nil {
+		t.Errorf("%v, %v", made, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, rundir.MarkFile))
+	if want := `{"job":"first","started":"2026-03-04T05:06:07Z"}` + "\n"; string(text) != want || err != nil {
+		t.Errorf("%q, want %q: %v", text, want, err)
 	}
 }

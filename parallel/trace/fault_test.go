@@ -10,8 +10,16 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ditask/ditask/internal/deadline"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, time.Minute)) }
 
 // create makes a file in a folder of the test.
 func create(t *testing.T, limit int64) (r *Recorder, path string) {
@@ -37,12 +45,13 @@ func TestFileThatCannotBeWrittenEndsTheRecording(t *testing.T) {
 		_ = r.file.Close()
 		size := r.size
 		write(r)
-		if name != "the end" && (!r.over || r.Full()) {
-			t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
-		}
-		r.Ready()
-		if name != "the end" && r.size != size {
-			t.Errorf("%s: it went on", name)
+		if name != "the end" {
+			if !r.over || r.Full() {
+				t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
+			}
+			if r.Ready(); r.size != size {
+				t.Errorf("%s: it went on", name)
+			}
 		}
 		err := r.Close()
 		want := os.ErrClosed.Error()
@@ -81,7 +90,8 @@ func TestFirstErrorStays(t *testing.T) {
 }
 
 func TestFileThatCannotBeMade(t *testing.T) {
-	if _, err := Create(t.TempDir(), Head{}, 0); err == nil || !strings.HasPrefix(err.Error(), "trace file: ") {
+	dir := t.TempDir()
+	if _, err := Create(dir, Head{}, 0); err == nil || !strings.HasPrefix(err.Error(), "trace file: open "+dir) {
 		t.Errorf("a folder: %v", err)
 	}
 	if _, err := os.Stat("/dev/full"); err == nil {
@@ -125,13 +135,30 @@ func TestLimitIsExact(t *testing.T) {
 	}
 }
 
-// TestEachEventKeepsItsNumber declares two events, one of them twice.
+// TestSizeIsThatOfTheFile, from its first record on.
+func TestSizeIsThatOfTheFile(t *testing.T) {
+	r, path := create(t, 0)
+	for _, write := range []func(){
+		func() {}, r.Ready, func() { r.Declare(Event{Name: "e"}) }, func() { r.Sent("e", 1, 1, 1) },
+		func() { r.Received("e", 1, 1, []byte("h"), make([]byte, 7)) }, func() { r.Received("e", 1, 1, nil, make([]byte, 100_000)) },
+	} {
+		write()
+		if info, err := os.Stat(path); err != nil || info.Size() != r.size {
+			t.Fatalf("%+v, %v: the recorder has counted %d bytes", info, err, r.size)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEachEventKeepsItsNumber declares three events, one of them twice.
 func TestEachEventKeepsItsNumber(t *testing.T) {
 	r, path := create(t, 0)
-	for _, name := range []string{"a", "b", "a"} {
-		r.Declare(Event{Name: name})
+	for i, name := range []string{"a", "b", "a", "c"} {
+		r.Declare(Event{Name: name, Queue: i}) // which tells the two declarations of a apart
 	}
-	for _, name := range []string{"a", "b"} {
+	for _, name := range []string{"a", "b", "c"} {
 		r.Sent(name, 1, 1, 1)
 	}
 	// The boundary between a record in one write and one in two.
@@ -158,10 +185,10 @@ func TestEachEventKeepsItsNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rec.Event != nil {
-			got = append(got, fmt.Sprint(rec.Kind, rec.Event.Name, len(rec.Payload)))
+			got = append(got, fmt.Sprint(rec.Kind, rec.Event.Name, rec.Event.Queue, "+", len(rec.Payload)))
 		}
 	}
-	if want := "2a0 2b0 2a0 3a0 3b0 4b65535 4b65536"; strings.Join(got, " ") != want {
+	if want := "2a0+0 2b1+0 2a2+0 2c3+0 3a2+0 3b1+0 3c3+0 4b1+65535 4b1+65536"; strings.Join(got, " ") != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }
@@ -228,6 +255,15 @@ func TestRecordsThatAreNone(t *testing.T) {
 	}
 }
 
+// TestWrongRecordThatIsTornIsWrong: what is known to be no trace is not taken for a file that ends early.
+func TestWrongRecordThatIsTornIsWrong(t *testing.T) {
+	whole := raw("\x04" + strings.Repeat("\x00", receivedHead) + strings.Repeat("x", 100))
+	r := NewReader(bytes.NewReader(whole[:len(whole)-50]))
+	if _, err := r.Next(); !errors.Is(err, ErrFormat) || r.Torn() {
+		t.Errorf("%v, torn %v", err, r.Torn())
+	}
+}
+
 // TestLargestRecord has a record of the largest size, which is not there, and one that is larger.
 func TestLargestRecord(t *testing.T) {
 	for size, torn := range map[uint32]bool{maxRecord: true, maxRecord + 1: false} {
@@ -285,5 +321,44 @@ func TestPayloadsThatAreNotAskedForTakeNoMemory(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > enough {
 			t.Errorf("payloads %v: it took %d bytes", payloads, took)
 		}
+	}
+}
+
+// TestPayloadThatIsNotWrittenEndsTheRecording has the reader of a pipe go away within a payload, after its record's head.
+func TestPayloadThatIsNotWrittenEndsTheRecording(t *testing.T) {
+	r, _ := create(t, 0)
+	_ = r.file.Close()
+	var out *os.File
+	var err error
+	if out, r.file, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer out.Close()
+		if _, err := io.ReadFull(out, make([]byte, headBytes+receivedHead+1)); err != nil {
+			t.Error(err)
+		}
+	})
+	size := r.size
+	r.Received("e", 1, 1, nil, make([]byte, 4<<20)) // more than a pipe holds
+	reader.Wait()
+	if !r.over || r.Full() || r.size != size {
+		t.Errorf("over %v, full %v, %d bytes after %d", r.over, r.Full(), r.size, size)
+	}
+	if err := r.Close(); err == nil || !strings.HasPrefix(err.Error(), "trace file: write ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLargePayloadsAreNotCopied into the recorder's memory.
+func TestLargePayloadsAreNotCopied(t *testing.T) {
+	r, _ := create(t, 0)
+	r.Received("e", 1, 1, nil, make([]byte, 1<<20))
+	if n := cap(r.buf); n > 64<<10 {
+		t.Errorf("the recorder keeps %d bytes", n)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }

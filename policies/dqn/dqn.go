@@ -70,8 +70,7 @@ func New(cfg Config) *DQN {
 		panic(err.Error())
 	}
 	cfg = cfg.EnsureDefaults()
-	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg)}
-	q.target.CopyFrom(q.online)
+	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg)} // of one seed: equal
 	q.adam = nn.NewAdam(cfg.Adam, q.online.Size())
 	for i := range q.discount {
 		q.discount[i] = float32(math.Pow(cfg.Gamma, float64(i)))

@@ -261,8 +261,8 @@ func TestUpdateRefuses(t *testing.T) {
 			t.Errorf("error %v, want %q", err, c.text)
 		}
 	}
-	if err := q.Greedy(make([]int, 2), make([]float32, 4)); err == nil {
-		t.Error("too few observations pass")
+	if err := q.Greedy(make([]int, 2), make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed values for 2 actions, want 8" {
+		t.Errorf("too few observations: %v", err)
 	}
 }
 

@@ -111,13 +111,73 @@ func TestMatrixOfAnotherSizeIsRefused(t *testing.T) {
 }
 
 func TestProductRefusesOtherSizes(t *testing.T) {
-	defer func() {
-		if p := fmt.Sprint(recover()); p != "nn: product of 2 x 3 and 4 x 2 into 2 x 2" {
-			t.Errorf("panic %q", p)
-		}
-	}()
 	rng := rand.New(rand.NewPCG(1, 1))
-	new(workspace).mulAdd(random(rng, 2, 2), random(rng, 2, 3).view(), random(rng, 4, 2).view())
+	for _, s := range [][6]int{{2, 3, 4, 2, 2, 2}, {2, 3, 3, 2, 1, 2}, {2, 3, 3, 2, 2, 1}, {2, 3, 3, 2, 3, 2}, {2, 3, 3, 2, 2, 3}} {
+		func() {
+			defer func() {
+				want := fmt.Sprintf("nn: product of %d x %d and %d x %d into %d x %d", s[0], s[1], s[2], s[3], s[4], s[5])
+				if p := fmt.Sprint(recover()); p != want {
+					t.Errorf("panic %q, want %q", p, want)
+				}
+			}()
+			new(workspace).mulAdd(random(rng, s[4], s[5]), random(rng, s[0], s[1]).view(), random(rng, s[2], s[3]).view())
+		}()
+	}
+}
+
+// within returns n values in the middle of a larger array, of which they cannot become more.
+func within(n int) []float32 { return make([]float32, n+256)[:n:n] }
+
+// TestKernelsStayWithinTheirOperands: an operand with a value too few panics, and Adam's
+// weights are as they were.
+func TestKernelsStayWithinTheirOperands(t *testing.T) {
+	const k = 3
+	sizes := []int{4 * k, k * tileCols, 4 * tileCols}
+	for short := range sizes {
+		ops := make([][]float32, len(sizes))
+		for i, n := range sizes {
+			if i == short {
+				n--
+			}
+			ops[i] = within(n)
+			for j := range ops[i] {
+				ops[i][j] = 1
+			}
+		}
+		for _, stride := range [][2]int{{k, 1}, {1, 4}} {
+			if !panicked(func() { kernel(k, ops[0], stride[0], stride[1], ops[1], tileCols, ops[2], tileCols) }) {
+				t.Errorf("operand %d is short, and the kernel goes on with the strides %v", short, stride)
+			}
+		}
+	}
+	for short := 1; short < 4; short++ {
+		ops := [4][]float32{within(8), within(8), within(8), within(8)}
+		ops[short] = within(7)
+		s := &adamScalars{0.9, 0.1, 0.999, 0.001, 1e-3, 1e-8}
+		ops[1][0] = 1
+		if !panicked(func() { adamStep(ops[0], ops[1], ops[2], ops[3], s) }) || ops[0][0] != 0 {
+			t.Errorf("operand %d of 8 is short, and weight 0 becomes %v", short, ops[0][0])
+		}
+	}
+}
+
+func panicked(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return false
+}
+
+// TestProductOfNothing adds nothing: k is 0 for the gradient of an empty batch.
+func TestProductOfNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, s := range [][3]int{{5, 17, 0}, {0, 17, 3}, {5, 0, 3}, {0, 0, 0}} {
+		c := random(rng, s[0], s[1])
+		want := slices.Clone(c.Data)
+		new(workspace).mulAdd(c, random(rng, s[0], s[2]).view(), random(rng, s[2], s[1]).view())
+		if !slices.Equal(c.Data, want) {
+			t.Errorf("%v: %v", s, c.Data)
+		}
+	}
 }
 
 // The forward product of a layer of 128 x 128 on a batch of 64, by this
