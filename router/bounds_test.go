@@ -113,4 +113,37 @@ func TestR7AnswersToListenAreChecked(t *testing.T) {
 	if n := g.r.channels[0].unfed.Load(); n != 0 {
 		t.Errorf("%d messages were dropped", n)
 	}
+	if n := g.link.s.outs[0].asked.Load(); n != 0 {
+		t.Errorf("%d answers are awaited", n)
+	}
+}
+
+// A run of frames is acknowledged once, and what comes after it begins another one.
+func TestRunsOfFramesAreAcknowledgedOnce(t *testing.T) {
+	r := openRouter(t, Config{})
+	for name, run := range map[string]struct{ frames, bytes int }{"frames": {ackFrames, 1}, "bytes": {4, ackBytes / 4}} {
+		s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
+		for i := range 3 * run.frames {
+			s.gotFrame(run.bytes)
+			if last := (i+1)%run.frames == 0; s.ackDue != last {
+				t.Errorf("%s: after %d frames an acknowledgement is due: %v", name, i+1, s.ackDue)
+			}
+			s.ackDue = false
+		}
+	}
+}
+
+// A peer is told of what was consumed when that is a quarter of its window, at least one message.
+func TestAQuarterOfAWindow(t *testing.T) {
+	for _, c := range []struct {
+		delivery Delivery
+		queue    int
+		want     uint64
+	}{{Reliable, 0, 25}, {Latest, 0, 1}, {DropOldest, 40, 10}, {DropNewest, 3, 1}, {DropNewest, 0, 1}, {DropOldest, 500, 25}} {
+		r := openRouter(t, Config{WindowMessages: 100, WindowBytes: 4 * inlineBytes})
+		in := &inStream{s: newSession(r, Peer{ID: 1}, nil), decl: declaration{Delivery: c.delivery.String(), Queue: c.queue}}
+		if messages, bytes := in.quarter(); messages != c.want || bytes != inlineBytes {
+			t.Errorf("%s, a queue of %d: %d messages, %d bytes, want %d", c.delivery, c.queue, messages, bytes, c.want)
+		}
+	}
 }
