@@ -23,7 +23,10 @@ func welcomes(r *Router, conn net.Conn, deaf bool, welcome string) {
 	if err != nil {
 		return
 	}
-	mine, _ := json.Marshal(r.hello("")) // never fails
+	mine, err := json.Marshal(r.hello(""))
+	if err != nil {
+		return
+	}
 	_, _ = writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", conversation{client: theirs, server: mine})})
 	if deaf {
 		return
