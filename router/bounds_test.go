@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -146,4 +147,39 @@ func TestAQuarterOfAWindow(t *testing.T) {
 			t.Errorf("%s, a queue of %d: %d messages, %d bytes, want %d", c.delivery, c.queue, messages, bytes, c.want)
 		}
 	}
+}
+
+// A node that has not been ready fails when an event of a peer differs from its own, and says
+// so to its watchers at once.
+func TestAnEventThatDiffersIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRouter(t, Config{})
+		changes := make(chan Change, 1) // one failure
+		r.Watch(func(c Change) { changes <- c })
+		if _, err := r.Channel(Spec{Name: "e", Fingerprint: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.admit(hello{Node: 7, Incarnation: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		woken := r.changed.wait()
+		if err := r.declared(s, 0, declaration{Name: "e", Delivery: "reliable", Fingerprint: 2}, true); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case <-woken:
+		default:
+			t.Error("nobody who waits is woken")
+		}
+		select {
+		case c := <-changes:
+			if c.Kind != Failed || !strings.Contains(c.Err.Error(), `event "e" differs: `) {
+				t.Errorf("%+v", c)
+			}
+		default:
+			t.Error("the watchers are not told")
+		}
+	})
 }
