@@ -75,6 +75,7 @@ func TestLeafThatTheHubRefuses(t *testing.T) {
 					if _, err := io.ReadFull(theirs, make([]byte, len(magic))); err == nil {
 						_, _ = readMsg(theirs, &h)
 						_, _ = writeMsg(theirs, nil, answer{Refuse: &refusal{code, "said the hub"}})
+						_, _ = io.Copy(io.Discard, theirs) // the leaf hangs up
 					}
 				}()
 				return ours, nil

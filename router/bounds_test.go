@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -113,4 +114,72 @@ func TestR7AnswersToListenAreChecked(t *testing.T) {
 	if n := g.r.channels[0].unfed.Load(); n != 0 {
 		t.Errorf("%d messages were dropped", n)
 	}
+	if n := g.link.s.outs[0].asked.Load(); n != 0 {
+		t.Errorf("%d answers are awaited", n)
+	}
+}
+
+// A run of frames is acknowledged once, and what comes after it begins another one.
+func TestRunsOfFramesAreAcknowledgedOnce(t *testing.T) {
+	r := openRouter(t, Config{})
+	for name, run := range map[string]struct{ frames, bytes int }{"frames": {ackFrames, 1}, "bytes": {4, ackBytes / 4}} {
+		s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
+		for i := range 3 * run.frames {
+			s.gotFrame(run.bytes)
+			if last := (i+1)%run.frames == 0; s.ackDue != last {
+				t.Errorf("%s: after %d frames an acknowledgement is due: %v", name, i+1, s.ackDue)
+			}
+			s.ackDue = false
+		}
+	}
+}
+
+// A peer is told of what was consumed when that is a quarter of its window, at least one message.
+func TestAQuarterOfAWindow(t *testing.T) {
+	for _, c := range []struct {
+		delivery Delivery
+		queue    int
+		want     uint64
+	}{{Reliable, 0, 25}, {Latest, 0, 1}, {DropOldest, 40, 10}, {DropNewest, 3, 1}, {DropNewest, 0, 1}, {DropOldest, 500, 25}} {
+		r := openRouter(t, Config{WindowMessages: 100, WindowBytes: 4 * inlineBytes})
+		in := &inStream{s: newSession(r, Peer{ID: 1}, nil), decl: declaration{Delivery: c.delivery.String(), Queue: c.queue}}
+		if messages, bytes := in.quarter(); messages != c.want || bytes != inlineBytes {
+			t.Errorf("%s, a queue of %d: %d messages, %d bytes, want %d", c.delivery, c.queue, messages, bytes, c.want)
+		}
+	}
+}
+
+// A node that has not been ready fails when an event of a peer differs from its own, and says
+// so to its watchers at once.
+func TestAnEventThatDiffersIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRouter(t, Config{})
+		changes := make(chan Change, 1) // one failure
+		r.Watch(func(c Change) { changes <- c })
+		if _, err := r.Channel(Spec{Name: "e", Fingerprint: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.admit(hello{Node: 7, Incarnation: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		woken := r.changed.wait()
+		if err := r.declared(s, 0, declaration{Name: "e", Delivery: "reliable", Fingerprint: 2}, true); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case <-woken:
+		default:
+			t.Error("nobody who waits is woken")
+		}
+		select {
+		case c := <-changes:
+			if c.Kind != Failed || !strings.Contains(c.Err.Error(), `event "e" differs: `) {
+				t.Errorf("%+v", c)
+			}
+		default:
+			t.Error("the watchers are not told")
+		}
+	})
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,4 +220,100 @@ func TestR7AFarewellNeedsTheToken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The process that says a farewell need not listen, if it dials anybody.
+func TestAFarewellWhoseAddressIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, nil)
+		defer j.close()
+		lost := j.losses(1)
+		j.start()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		cfg := j.farewell(1)
+		cfg.Listen, cfg.Attach = "mem://0", nil
+		if err := router.SayFarewell(ctx, cfg, "exit code 3", false); err == nil || !strings.HasPrefix(err.Error(), "listen on mem://0: ") {
+			t.Error(err)
+		}
+		_ = j.nodes[1].Abandon()
+		cfg.Attach = []string{"mem://0"}
+		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
+			t.Error(err)
+		}
+		if err := <-lost[0]; !errors.Is(err, router.ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+// lateCarrier is a network in which one address is not there from the beginning.
+type lateCarrier struct {
+	router.Carrier
+	addr  string
+	there *atomic.Bool
+}
+
+func (c lateCarrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	if addr == c.addr && !c.there.Load() {
+		return nil, errors.New("not yet")
+	}
+	return c.Carrier.Dial(ctx, addr)
+}
+
+// A farewell in a job of unknown size is said to those that are slow to hear it too.
+func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		j.start()
+		_ = j.nodes[2].Abandon()
+		cfg := j.farewell(2)
+		late := lateCarrier{cfg.Carrier, "mem://1", new(atomic.Bool)}
+		time.AfterFunc(100*time.Millisecond, func() { late.there.Store(true) })
+		cfg.Expect, cfg.Carrier = 0, late
+		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
+			t.Error(err)
+		}
+		if !late.there.Load() {
+			t.Error("it does not wait for node.1")
+		}
+	})
+}
+
+// A farewell that one node has heard is no failure when its context ends, though others have
+// not.
+func TestAFarewellThatSomeHaveHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		j.start()
+		_ = j.nodes[2].Abandon()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		cfg := j.farewell(2)
+		cfg.Listen, cfg.Attach = "", []string{"mem://0"}
+		if err := router.SayFarewell(ctx, cfg, "exit code 3", false); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A farewell is said again to a node that does not answer yet.
+func TestAFarewellToANodeThatBeginsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 2, nil)
+		defer j.close()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		said := make(chan error, 1) // one result
+		go func() { said <- router.SayFarewell(ctx, j.farewell(1), "exit code 3", true) }()
+		<-time.After(5 * time.Second)
+		if err := j.nodes[0].Start(ctx, nil); !failed(err) {
+			t.Error(err)
+		}
+		if err := <-said; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -89,6 +89,22 @@ func TestR7StrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
+// A stranger that speaks TLS to a node without a certificate is counted as that.
+func TestR7StrangersThatSpeakTLS(t *testing.T) {
+	r, network, log := victim(t, nil)
+	for _, first := range []string{"\x16\x03\x01\x00\xc8\x01\x00\x00", "\x15\x03\x03\x00\x02\x02\x28\x00", "\x16\x02\x01\x00\xc8\x01\x00\x00"} {
+		c := dial(t, network)
+		_, _ = c.Write([]byte(first))
+		gone(c)
+	}
+	if got := r.Refused(); got["tls"] != 2 || got["garbage"] != 1 {
+		t.Errorf("refused: %v", got)
+	}
+	if !strings.Contains(log.String(), "the other side speaks TLS, and this node has no certificate") {
+		t.Error(log.String())
+	}
+}
+
 func TestR7SilentStrangersDoNotKeepANodeOut(t *testing.T) {
 	_, network, _ := victim(t, func(c *router.Config) { c.MaxHandshakes = 4; c.HandshakeTimeout = 50 * time.Millisecond })
 	var wg sync.WaitGroup

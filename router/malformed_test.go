@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ func TestR7FramesThatNobodyMaySend(t *testing.T) {
 		"barrier":               {nil, [][]byte{text(frameBarrier, 0, "{")}, "malformed frame: barrier: "},
 		"relay in a mesh":       {nil, [][]byte{text(frameRelay, 0, "{}")}, "no leaf of a star"},
 		"relay":                 {leaf, [][]byte{text(frameRelay, 0, "{")}, "malformed frame: relay: "},
+		"farewell":              {nil, [][]byte{text(frameFarewell, 0, "{")}, "malformed frame: farewell: "},
 		"listen":                {nil, [][]byte{text(frameListen, 1, "")}, "event number 1 is not declared"},
 		"data":                  {nil, [][]byte{text(frameData, 1, "12345678")}, "event number 1 is not declared"},
 		"header":                {nil, [][]byte{text(frameMsgHeader, 1, "x")}, "event number 1 is not declared"},
@@ -223,4 +225,25 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A large payload that a listener has taken is its own: the next message does not come in the
+// same memory.
+func TestTakenPayloadStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, inlineBytes+1 })
+		var taken [][]byte
+		g.r.channels[0].deliver = func(m *Message) error {
+			taken, m.Taken = append(taken, m.Payload), true
+			m.Credit.Return(1, len(m.Payload))
+			return nil
+		}
+		for i := range byte(2) {
+			g.say(t, chunk(uint64(i)+1, inlineBytes, 0, bytes.Repeat([]byte{i}, inlineBytes)))
+		}
+		synctest.Wait()
+		if len(taken) != 2 || taken[0][0] != 0 || taken[1][0] != 1 {
+			t.Errorf("%d payloads, or the second is in the place of the first", len(taken))
+		}
+	})
 }

@@ -236,3 +236,24 @@ func TestR2NodeIsReachedAgainWhenItIsHeardOf(t *testing.T) {
 		}
 	})
 }
+
+// A node that another one told of is called once, and not again while it is connected.
+func TestNodeThatWasHeardOfIsCalledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] })
+		defer j.close()
+		j.start()
+		<-time.After(time.Minute)
+		j.gates.mu.Lock()
+		defer j.gates.mu.Unlock()
+		calls := 0
+		for _, c := range j.gates.conns {
+			if c.from == 2 && c.to == 1 {
+				calls++
+			}
+		}
+		if calls != 1 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}

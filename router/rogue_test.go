@@ -163,12 +163,18 @@ func TestR7BarrierNamesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	for i := range maxBarriers {
+	if err := r.Barrier(t.Context(), strings.Repeat("x", maxName)); err != nil {
+		t.Error(err)
+	}
+	for i := range maxBarriers - 1 {
 		if err := r.Barrier(t.Context(), fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := r.Barrier(t.Context(), "0"); err != nil {
+		t.Error(err)
+	}
+	if err := r.Barrier(t.Context(), strings.Repeat("x", maxName+1)); err == nil || !strings.Contains(err.Error(), "a name of 256 bytes, want 255 at most") {
 		t.Error(err)
 	}
 	if err := r.Barrier(t.Context(), "one more"); err == nil || !strings.Contains(err.Error(), "one name does for any number of rounds") {
@@ -217,5 +223,33 @@ func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// Of the nodes that others tell of, one calls those with lower ids whose newest incarnation is
+// not connected, and that have an address.
+func TestNodesThatAreHeardOfAndCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nowhere{calls: map[string]int{}}
+		r, err := New(Config{Node: 5, Carrier: n, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range 3 {
+			if _, err := r.admit(hello{Node: id, Incarnation: 2}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.learn([]Member{
+			{0, 1, []string{"older"}}, {1, 2, []string{"connected"}}, {2, 3, []string{"newer"}}, {3, 1, []string{"lower"}}, {4, 1, nil},
+			{5, 9, []string{"itself"}}, {6, 1, []string{"higher"}}, {-1, 1, []string{"none"}}, {maxNode + 1, 1, []string{"none"}},
+		})
+		<-time.After(time.Second)
+		n.mu.Lock()
+		if len(n.calls) != 2 || n.calls["newer"] == 0 || n.calls["lower"] == 0 {
+			t.Errorf("calls: %v", n.calls)
+		}
+		n.mu.Unlock()
+		_ = r.Close()
 	})
 }

@@ -1,18 +1,95 @@
 package router
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/ditask/ditask/internal/logtest"
 )
 
 func TestAPausedProcessDoesNotBlameItsPeers(t *testing.T) {
 	for _, test := range []struct{ between, want time.Duration }{
 		{time.Second, 0},
 		{1900 * time.Millisecond, 0},
+		{2 * time.Second, time.Second},
 		{20 * time.Second, 19 * time.Second},
 	} {
 		if got := overslept(test.between, time.Second); got != test.want {
 			t.Errorf("%v between two ticks: overslept %v, want %v", test.between, got, test.want)
 		}
+	}
+}
+
+// A connection is tested when nothing was written since the tick before the last, or the last
+// test was more than two heartbeats ago; and what has been received is acknowledged.
+func TestWhatATickMakesDue(t *testing.T) {
+	const beat = 2 * time.Second // the heartbeat
+	for name, c := range map[string]struct {
+		quiet    int           // ticks without anything written, before this one
+		tested   time.Duration // ago; 0: never
+		received uint64
+		ping     bool
+	}{
+		"never tested":       {0, 0, 0, true},
+		"tested just now":    {0, beat, 0, false},
+		"tested long ago":    {0, 2*beat + 1, 0, true},
+		"two heartbeats ago": {0, 2 * beat, 0, false},
+		"quiet":              {1, beat, 0, true},
+		"frames have come":   {0, beat, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := newSlowConn()
+				s, l := linked(t, conn) // its writer is in a call, and takes nothing up
+				synctest.Wait()
+				<-time.After(time.Second)
+				now := s.r.clock()
+				s.lastHeard.Store(now)
+				s.mu.Lock()
+				s.quietFor, s.pingedAt, s.ackDue = c.quiet, 0, false
+				if c.tested > 0 {
+					s.pingedAt = now - int64(c.tested)
+				}
+				s.mu.Unlock()
+				s.received.Store(c.received)
+				s.r.check(s)
+				s.mu.Lock()
+				if s.quietFor != c.quiet+1 || s.pingDue != 0 != c.ping || s.pingedAt == now != c.ping || s.ackDue != (c.received > 0) {
+					t.Errorf("quiet for %d ticks, ping due %d, tested at %d of %d, acknowledgement due %v", s.quietFor, s.pingDue, s.pingedAt, now, s.ackDue)
+				}
+				s.mu.Unlock()
+				l.close()
+				close(conn.letGo)
+				<-l.ended
+			})
+		})
+	}
+}
+
+// A node that is alone, and one that misses a lost one, say so after 10 s, and then each time
+// after as long again as it has lasted.
+func TestRemindersGrowRare(t *testing.T) {
+	r := openRouter(t, Config{Expect: 3})
+	var log logtest.Buffer
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	r.beenReady = true
+	begin := int64(time.Minute)
+	r.was[1] = former{lostAt: begin, sayAt: begin + int64(sayAfter)}
+	for s := range 90 {
+		r.remind(begin + int64(s)*int64(time.Second))
+	}
+	for _, text := range []string{`"no other node of the job is connected" expected=2`, `"still without a node that was lost" peer=node.1`} {
+		for _, long := range []string{"10s", "20s", "40s", "1m20s"} {
+			if n := strings.Count(log.String(), fmt.Sprintf("%s for=%s\n", text, long)); n != 1 {
+				t.Errorf("%d times %s for %s:\n%s", n, text, long, log.String())
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 8 {
+		t.Errorf("%d lines:\n%s", n, log.String())
 	}
 }

@@ -221,3 +221,37 @@ func TestE3EveryBlockedSendEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestE3ASendWaitsForEveryPeerWithoutRoom has one of two peers give room: the send waits for
+// the other one, and the log names that one only.
+func TestE3ASendWaitsForEveryPeerWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, chs, in := slow(t, 3)
+		defer j.close()
+		for range window {
+			if err := <-sendOne(t.Context(), chs[0]); err != nil {
+				t.Error(err)
+			}
+		}
+		sent := make(chan int, 1) // one result
+		go func() {
+			n, err := chs[0].Send(t.Context(), router.Bytes("x"), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			sent <- n
+		}()
+		synctest.Wait()
+		in[2].release()
+		<-time.After(12 * time.Second)
+		j.says(1, `msg="still waiting for room" at=0 event=n peer=node.1 `)
+		j.says(1, "still waiting for room")
+		if len(sent) > 0 {
+			t.Error("it does not wait for node.1")
+		}
+		in[1].release()
+		if n := <-sent; n != 2 {
+			t.Errorf("%d peers are addressed", n)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+func newHearers() *hearers { return &hearers{ids: map[int]bool{}, more: make(chan struct{}, 1)} }
+
+// welcomes is the listening side of a handshake: it says welcome in the end, unless it is deaf
+// to the proof of the other side.
+func welcomes(r *Router, conn net.Conn, deaf bool, welcome string) {
+	defer func() { _ = conn.Close() }()
+	if _, err := io.ReadFull(conn, make([]byte, len(magic))); err != nil {
+		return
+	}
+	var h hello
+	theirs, err := readMsg(conn, &h)
+	if err != nil {
+		return
+	}
+	mine, err := json.Marshal(r.hello(""))
+	if err != nil {
+		return
+	}
+	_, _ = writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", conversation{client: theirs, server: mine})})
+	if deaf {
+		return
+	}
+	var p proof
+	if _, err := readMsg(conn, &p); err == nil {
+		_, _ = conn.Write([]byte(welcome))
+	}
+}
+
+// A call that ends with a welcome, to the hub of a star or of a farewell, has failed unless the
+// welcome has come and refuses nothing.
+func TestCallsThatEndWithAWelcome(t *testing.T) {
+	framed := func(body string) string { return string(le.AppendUint32(nil, uint32(len(body)))) + body }
+	calls := map[string]func(r *Router, conn net.Conn) error{
+		"the hub": func(r *Router, conn net.Conn) error { return r.callHub(conn, r.hello(purposeAnswer)) },
+		"a farewell": func(r *Router, conn net.Conn) error {
+			r.cfg.Carrier = dialFunc(func(context.Context, string) (net.Conn, error) { return conn, nil })
+			r.heardBy = newHearers()
+			err := r.tellFarewell("a")
+			if n := r.heardBy.count(); (n == 1) != (err == nil) {
+				t.Errorf("heard by %d nodes: %v", n, err)
+			}
+			return err
+		},
+	}
+	for name, c := range map[string]struct {
+		token   string
+		deaf    bool // it does not hear the proof
+		welcome string
+		want    string // "" for success
+	}{
+		"welcome":         {"secret", false, framed("{}"), ""},
+		"another token":   {"other", false, framed("{}"), "token"},
+		"deaf":            {"secret", true, "", io.ErrClosedPipe.Error()},
+		"no welcome":      {"secret", false, "", "EOF"},
+		"half a welcome":  {"secret", false, "\x05\x00\x00\x00{", "unexpected EOF"},
+		"a refusal":       {"secret", false, framed(`{"refuse":{"code":"closed","reason":"abc"}}`), "refused (closed): abc"},
+		"no JSON, no end": {"secret", false, framed("{"), "malformed frame"},
+	} {
+		for whom, call := range calls {
+			t.Run(whom+", "+name, func(t *testing.T) {
+				hub := openRouter(t, Config{Job: "j", Token: []byte(c.token), Node: 2})
+				mine, theirs := net.Pipe()
+				ended := make(chan struct{})
+				go func() { defer close(ended); welcomes(hub, theirs, c.deaf, c.welcome) }()
+				err := call(partner(t, 1), mine)
+				_ = mine.Close()
+				<-ended
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			})
+		}
+	}
+}
+
+// A node that dials one whose process has ended has heard the farewell when it says so.
+func TestFarewellIsHeardByWhoSaysSo(t *testing.T) {
+	r := openRouter(t, Config{Node: 9})
+	r.farewell, r.heardBy = &Farewell{Node: 9, Reason: "exit code 3"}, newHearers()
+	for i, p := range []proof{{}, {Refuse: &refusal{Code: RefuseLost}}, {Refuse: &refusal{Code: RefuseGone}}} {
+		no := r.wasHeard(hello{Node: i}, p)
+		if no.Code != RefuseClosed || no.Reason != "the process of node.9 has ended: exit code 3" {
+			t.Errorf("%+v", no)
+		}
+		if n := r.heardBy.count(); (n > 0) != (i == 2) {
+			t.Errorf("%+v: heard by %d", p.Refuse, n)
+		}
+	}
+}
+
+// A node refuses a farewell that says nothing, and takes none when it is closing.
+func TestFarewellsThatAreRefused(t *testing.T) {
+	for want, f := range map[string]*Farewell{"a farewell without a reason": nil, "node.2 is closing": {Reason: "x"}} {
+		r := openRouter(t, Config{Node: 2})
+		r.closed = f != nil
+		ours, theirs := net.Pipe()
+		heard := make(chan string, 1) // one result
+		go func() { b, _ := io.ReadAll(theirs); heard <- string(b) }()
+		kept, err := r.answerFarewell(ours, hello{Node: 1, Incarnation: 1, Farewell: f})
+		_ = ours.Close()
+		if got := <-heard; kept || (err != nil) != (f == nil) || !strings.Contains(got, want) {
+			t.Errorf("%v, %v, %q, want %q", kept, err, got, want)
+		}
+		r.closed = false
+	}
+}
+
+// A reason is cut to 1 KiB, between characters.
+func TestReasonsAreCut(t *testing.T) {
+	whole := strings.Repeat("x", maxReason)
+	for _, c := range [][2]string{{whole, whole}, {whole + "y", whole + "..."}, {whole[1:] + "é", whole[1:] + "..."}} {
+		if got := cutReason(c[0]); got != c[1] {
+			t.Errorf("%d bytes: %d bytes, ending with %q", len(c[0]), len(got), got[len(got)-5:])
+		}
+	}
+}
