@@ -62,7 +62,7 @@ func TestConfigurationFollowsFromTheEnvironment(t *testing.T) {
 	if c.Listen != "unix:///s" || c.Advertise != "unix:///t" || !slices.Equal(c.Attach, env.Attach) || !c.Elastic || c.Logger != log {
 		t.Errorf("%+v", c)
 	}
-	if _, ok := c.Carrier.(*mesh.Carrier); !ok || c.JoinTimeout != time.Hour || c.PeerTimeout != time.Minute {
+	if _, ok := c.Carrier.(*mesh.Carrier); !ok || c.Version == "" || c.JoinTimeout != time.Hour || c.PeerTimeout != time.Minute {
 		t.Errorf("%+v", c)
 	}
 }
