@@ -178,6 +178,9 @@ func TestEnvPrintsNoSecrets(t *testing.T) {
 			}
 		}
 	}
+	if text := fmt.Sprint(control.Env{JobID: "visible"}); strings.Contains(text, "(secret)") {
+		t.Errorf("without secrets: %s", text)
+	}
 	if e.Token != "hidden" {
 		t.Error("printing changes it")
 	}

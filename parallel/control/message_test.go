@@ -118,6 +118,14 @@ func TestTextsOfTheBoundAreNotCut(t *testing.T) {
 	}
 }
 
+// A text without the beginning of any character is cut too.
+func TestATextWithoutCharactersIsCut(t *testing.T) {
+	line, err := control.Message{Type: control.TypeLost, Lost: &control.Lost{Reason: strings.Repeat("\x80", 9<<10)}}.Append(nil)
+	if err != nil || !strings.Contains(string(line), `"reason":"... (9216 bytes more)"`) {
+		t.Errorf("%d bytes, %v", len(line), err)
+	}
+}
+
 func TestAppendRefusesNaN(t *testing.T) {
 	m := control.Message{Type: control.TypeStatus, Status: &control.Status{Rate: math.NaN()}}
 	if b, err := m.Append([]byte("kept")); err == nil || string(b) != "kept" {
