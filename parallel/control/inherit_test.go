@@ -116,12 +116,16 @@ func TestRemoveSocketTakesOnlyAddresses(t *testing.T) {
 }
 
 // What a node says to a launcher that has gone is an error, also where the launcher may be
-// too slow to hear it.
+// too slow to hear it, and so is what it says after Close.
 func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	launcher, c := pair(t)
 	_ = launcher.Close()
 	if err := c.Status(control.Status{}); !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%v", err)
+	}
+	_ = c.Close()
+	if err := c.Status(control.Status{}); err == nil {
+		t.Error("after Close: no error")
 	}
 }
 
