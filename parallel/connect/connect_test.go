@@ -146,15 +146,27 @@ func TestTLSFollowsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// A launcher warns for its nodes that there is no TLS.
-func TestNodeOfALauncherDoesNotWarnOfNoTLS(t *testing.T) {
-	for fd, want := range map[int]bool{0: true, 3: false} {
+// A node that other machines can reach warns that there is no TLS, unless a launcher warns
+// for it.
+func TestANodeThatIsOpenWarnsOfNoTLS(t *testing.T) {
+	f := certtest.New(t)
+	for _, c := range []struct {
+		env  control.Env
+		want bool
+	}{
+		{control.Env{Listen: "tcp://0.0.0.0:0"}, true},
+		{control.Env{Listen: "tcp://0.0.0.0:0", ControlFD: 3}, false},
+		{control.Env{Listen: "tcp://0.0.0.0:0", TLSCert: f.Cert, TLSKey: f.Key, TLSCA: f.CA}, false},
+		{control.Env{Listen: "tcp://127.0.0.1:0"}, false},
+		{control.Env{Listen: "unix:///s"}, false},
+		{control.Env{}, false},
+	} {
 		var log bytes.Buffer
-		if _, err := newConnector(control.Env{Listen: "tcp://0.0.0.0:0", ControlFD: fd}, "secret", slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		if _, err := newConnector(c.env, "secret", slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(log.String(), "there is no TLS") != want {
-			t.Errorf("control socket %d: log %q", fd, log.String())
+		if strings.Contains(log.String(), "there is no TLS") != c.want {
+			t.Errorf("%+v: log %q", c.env, log.String())
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -23,7 +24,15 @@ import (
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
+// TestMain runs the tests or, with the variable endGroup, ends its process group.
+func TestMain(m *testing.M) {
+	if os.Getenv(endGroup) != "" {
+		control.KillGroup()
+		fmt.Println("it goes on")
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
+}
 
 func pair(t *testing.T) (*os.File, *control.Client) {
 	t.Helper()
@@ -79,6 +88,7 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 
 // TestAReadyNodeSaysThatItLives says nothing but ready: the rest the Client does.
 func TestAReadyNodeSaysThatItLives(t *testing.T) {
+	t.Parallel()
 	launcher, c := pair(t)
 	if err := c.Ready(); err != nil {
 		t.Fatal(err)
@@ -162,7 +172,7 @@ func TestOrphanRemovesItsSocket(t *testing.T) {
 
 func TestClientHearsTheInterval(t *testing.T) {
 	launcher, c := pair(t)
-	line, err := control.Message{Type: control.TypeInterval, Interval: 250 * time.Millisecond}.Append([]byte("rubbish\n"))
+	line, err := control.Message{Type: control.TypeInterval, Interval: 250 * time.Millisecond}.Append([]byte("rubbish\n{\"type\":\"bye\"}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,4 +380,48 @@ func TestMetricsGoInLinesThatFit(t *testing.T) {
 	if m, err := r.Next(); err != nil || !m.Metrics.Last || m.Metrics.Seq != 3 {
 		t.Errorf("nothing to tell: %+v, %v", m, err)
 	}
+}
+
+// Long names count for the length of a line too.
+func TestMetricsWithLongNamesGoInLinesThatFit(t *testing.T) {
+	launcher, c := pair(t)
+	samples := make([]metrics.Sample, 2000)
+	for i := range samples {
+		samples[i] = metrics.Sample{Name: strings.Repeat("n", 100), Value: float64(i)}
+	}
+	told := make(chan error, 1)
+	go func() { told <- c.Metrics(3, samples) }()
+	r := control.NewReader(launcher)
+	for got, last := 0, false; !last; {
+		m, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got += len(m.Metrics.Samples); m.Metrics.Last && got != len(samples) {
+			t.Errorf("%d samples", got)
+		}
+		last = m.Metrics.Last
+	}
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+}
+
+// The word of the launcher that it has read everything ends Close, and not the time that
+// Close has: that does not pass here while the Client reads.
+func TestByeEndsTheWaitOfClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		launcher, node, err := control.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = launcher.Close() }()
+		c := control.NewClient(node, "")
+		if _, err := launcher.WriteString("{\"type\":\"bye\"}\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -88,6 +88,26 @@ func TestParseReportsAllFaultsByVariableAndValue(t *testing.T) {
 	}
 }
 
+// The least value of a variable is no fault, and the one below it is.
+func TestParseTakesTheLeastValues(t *testing.T) {
+	for kv, fault := range map[string]string{
+		"DITASK_GRACE=0s": "", "DITASK_GRACE=-1ns": "want at least 0s", "DITASK_NODES=0": "", "DITASK_CONTROL_FD=3": "", "DITASK_CONTROL_FD=2": "want at least 3",
+		"DITASK_TRACE_LIMIT=1": "", "DITASK_TRACE_LIMIT=0": "want at least 1",
+	} {
+		_, _, err := control.Parse(lookupIn([]string{kv}))
+		if (err == nil) != (fault == "") || err != nil && !strings.HasSuffix(err.Error(), fault) {
+			t.Errorf("%s: %v, want %q", kv, err, fault)
+		}
+	}
+}
+
+func TestListsHaveNoEmptyParts(t *testing.T) {
+	env, _, err := control.Parse(lookupIn([]string{"DITASK_LABELS= gpu,, big ,"}))
+	if err != nil || !slices.Equal(env.Labels, []string{"gpu", "big"}) {
+		t.Errorf("%q, %v", env.Labels, err)
+	}
+}
+
 // TestNodesRunNoServer: a variable of before is refused, and a launcher does not hand it
 // on to its nodes.
 func TestNodesRunNoServer(t *testing.T) {
@@ -143,6 +163,9 @@ func TestIncarnationGrows(t *testing.T) {
 	if got := control.NextIncarnation(20e9, now); got != 20e9+1 {
 		t.Errorf("from the one before: %d", got)
 	}
+	if got := control.NextIncarnation(7, time.Unix(-10, 0)); got != 8 {
+		t.Errorf("before 1970: %d", got)
+	}
 }
 
 func TestEnvPrintsNoSecrets(t *testing.T) {
@@ -154,6 +177,9 @@ func TestEnvPrintsNoSecrets(t *testing.T) {
 				t.Errorf("%s: %s", verb, text)
 			}
 		}
+	}
+	if text := fmt.Sprint(control.Env{JobID: "visible"}); strings.Contains(text, "(secret)") {
+		t.Errorf("without secrets: %s", text)
 	}
 	if e.Token != "hidden" {
 		t.Error("printing changes it")

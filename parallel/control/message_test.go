@@ -103,6 +103,29 @@ func TestCutTextsHaveWholeCharacters(t *testing.T) {
 	}
 }
 
+// A text of just the bound is not cut, and one byte more is.
+func TestTextsOfTheBoundAreNotCut(t *testing.T) {
+	for more, want := range map[int]string{0: "", 1: "... (1 bytes more)"} {
+		m := control.Message{Type: control.TypeLost, Lost: &control.Lost{Reason: strings.Repeat("x", 8<<10+more)}}
+		line, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := control.NewReader(bytes.NewReader(line)).Next()
+		if err != nil || got.Lost.Reason != strings.Repeat("x", 8<<10)+want {
+			t.Errorf("%d bytes more: %d bytes, %v", more, len(got.Lost.Reason), err)
+		}
+	}
+}
+
+// A text without the beginning of any character is cut too.
+func TestATextWithoutCharactersIsCut(t *testing.T) {
+	line, err := control.Message{Type: control.TypeLost, Lost: &control.Lost{Reason: strings.Repeat("\x80", 9<<10)}}.Append(nil)
+	if err != nil || !strings.Contains(string(line), `"reason":"... (9216 bytes more)"`) {
+		t.Errorf("%d bytes, %v", len(line), err)
+	}
+}
+
 func TestAppendRefusesNaN(t *testing.T) {
 	m := control.Message{Type: control.TypeStatus, Status: &control.Status{Rate: math.NaN()}}
 	if b, err := m.Append([]byte("kept")); err == nil || string(b) != "kept" {

@@ -217,6 +217,16 @@ func (n *node) act(what string) int {
 			panic(err)
 		}
 		return n.act("ok")
+	case "interval": // which comes with the start
+		for n.client.Interval() == 0 {
+			select {
+			case <-n.client.Gone():
+				return 1
+			case <-time.After(time.Millisecond):
+			}
+		}
+		fmt.Printf("a status every %v\n", n.client.Interval())
+		return n.act("ok")
 	case "lines":
 		return n.lines()
 	case "env":

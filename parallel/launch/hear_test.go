@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,17 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 		e := l.env(n, c.attempt)
 		if e.Retries != c.want || e.Attempt != c.attempt || e.NodeID != 5 || e.LocalID != 1 || e.Incarnation != 7 {
 			t.Errorf("%+v: %+v", c, e)
+		}
+	}
+}
+
+// A node is told of the server and the folder of the job where there are some.
+func TestANodeHasTheServerAndTheFolderOfTheJob(t *testing.T) {
+	for dir, bus := range map[string]string{"": "", "out": "redis://h:1"} {
+		l := &Launcher{cfg: Config{Env: control.Env{Dir: dir, Bus: bus}}}
+		e := l.env(&node{}, 0)
+		if e.Bus != bus || e.BusAuth != "" || filepath.IsAbs(e.Dir) != (dir != "") || dir != "" && filepath.Base(e.Dir) != dir || dir == "" && e.Dir != "" {
+			t.Errorf("%q, %q: %+v", dir, bus, e)
 		}
 	}
 }

@@ -150,6 +150,15 @@ func TestL11FirstFailureIsReportedWithItsCode(t *testing.T) {
 	}
 }
 
+func TestNodesHearHowOftenToTellTheirStatus(t *testing.T) {
+	j := newJob(t, 1, "*=interval")
+	j.cfg.StatusInterval = 7 * time.Second
+	expect(t, j.run(t), control.Success, 0)
+	if !strings.Contains(j.out.String(), "a status every 7s\n") {
+		t.Errorf("log:\n%s", j.out.String())
+	}
+}
+
 func TestOwnFailureBeatsBlame(t *testing.T) {
 	j := newJob(t, 3, "0=failtold,1=blamefirst,2=blame0")
 	r := j.run(t)
@@ -186,6 +195,7 @@ func TestL12AlwaysFailingEndsAfterMaxRetries(t *testing.T) {
 		"ditask: node 1 failed: killed; restart 1 of 2 in 1ms\n",
 		"ditask: node 1, attempt 1, failed: killed; restart 2 of 2 in 2ms\n",
 		"ditask: node 1, attempt 2, failed: killed; the job ends\n",
+		"ditask: restarts: node 1: 2\n",
 	} {
 		if !strings.Contains(j.err.String(), want) {
 			t.Errorf("no line %q in:\n%s", want, j.err.String())
@@ -617,7 +627,7 @@ func TestProgramThatReportsNothingFails(t *testing.T) {
 }
 
 func TestProgramThatCannotStartFails(t *testing.T) {
-	j := newJob(t, 1, "")
+	j := newJob(t, 2, "")
 	bad := filepath.Join(t.TempDir(), "bad")
 	if err := os.WriteFile(bad, []byte("\x7fELF rubbish"), 0o755); err != nil {
 		t.Fatal(err)

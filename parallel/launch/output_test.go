@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -162,4 +163,38 @@ func TestLastLinesOfANode(t *testing.T) {
 		t.Errorf("a line of %d bytes is kept", len(got[0]))
 	}
 	o.flush(nil)
+}
+
+// fullOnce is a writer that has no room for the first line.
+type fullOnce struct {
+	bytes.Buffer
+	wrote bool
+}
+
+func (w *fullOnce) Write(p []byte) (int, error) {
+	if !w.wrote {
+		w.wrote = true
+		return 0, syscall.ENOSPC
+	}
+	return w.Buffer.Write(p)
+}
+
+// Lines that could not be written are reported once, also where both streams are one.
+func TestLinesThatCouldNotBeWrittenAreReportedOnce(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		o, _, stderr := outputs("text", "")
+		full := &fullOnce{}
+		o.stdout = NewStream(full, "text")
+		got := stderr.String
+		if one {
+			o.stderr, got = o.stdout, full.String
+		}
+		n := o.open(3, 0, "")
+		n.copy("stdout", strings.NewReader("lost\n"))
+		o.flush(nil)
+		o.stderr.Flush(nil)
+		if text := got(); strings.Count(text, "lines could not be written: no space left on device") != 1 || !strings.Contains(text, "ditask: stdout: 1 lines") {
+			t.Errorf("one stream %v: %q", one, text)
+		}
+	}
 }

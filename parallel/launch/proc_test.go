@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ditask/ditask/internal/leak"
@@ -96,6 +98,17 @@ func TestTheWatcherHearsThatTheLauncherIsDone(t *testing.T) {
 	if heard, err := os.ReadFile(file); err != nil || string(heard) != "end 7\ndone \n" {
 		t.Errorf("%q, %v", heard, err)
 	}
+}
+
+// A watcher of a launcher that has left no node waits for nothing.
+func TestAWatcherThatHasNothingToKillEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		Watch(strings.NewReader("begin 7\nstart 99999999\n"))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it waits for %v", took)
+		}
+	})
 }
 
 func TestAWatcherIsOptional(t *testing.T) {
