@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,8 +32,11 @@ func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Read
 		return err
 	}
 	m, err := control.NewReader(r).Next()
-	if err != nil || m.Type != control.TypeLost || !launched {
-		return fmt.Errorf("a farewell is said by a launcher, for one of its nodes: %w", err)
+	if err == nil && (m.Lost == nil || !launched) {
+		err = errors.New("no node, or no line that says how it has ended")
+	}
+	if err != nil {
+		return fmt.Errorf("a launcher runs this, for one of its nodes: %w", err)
 	}
 	cfg, below, err := configOf(env, slog.New(slog.DiscardHandler))
 	if err != nil {

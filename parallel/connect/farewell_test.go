@@ -62,7 +62,7 @@ func TestAFarewellHasTheReason(t *testing.T) {
 }
 
 func TestFaultsOfAFarewell(t *testing.T) {
-	const notOne = "a farewell is said by a launcher, for one of its nodes: "
+	const notOne = "a launcher runs this, for one of its nodes: "
 	node := control.Env{JobID: "j", Token: "secret", NodeID: 1, Nodes: 2}
 	open := control.Env{JobID: "j", NodeID: 1, Nodes: 2, Listen: "tcp://0.0.0.0:0"}
 	for _, c := range []struct {
@@ -72,7 +72,7 @@ func TestFaultsOfAFarewell(t *testing.T) {
 		{[]string{"DITASK_NODE_ID=1", "DITASK_NODES=x"}, lostLine(t, false), `DITASK_NODES="x": invalid syntax`},
 		{[]string{"DITASK_JOB_ID=j"}, lostLine(t, false), notOne},
 		{node.Encode(), "", notOne + "EOF"},
-		{node.Encode(), "{\"type\":\"hello\"}\n", notOne},
+		{node.Encode(), "{\"type\":\"hello\"}\n", notOne + "no node, or no line"},
 		{open.Encode(), lostLine(t, false), "tcp://0.0.0.0:0 is open to other machines and the job has no token"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
