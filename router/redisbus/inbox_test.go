@@ -93,6 +93,25 @@ func TestInboxCalls(t *testing.T) {
 	}
 }
 
+// Who accepts a connection may close it at once: it is answered nevertheless.
+func TestInboxCallClosedAtOnce(t *testing.T) {
+	e, _ := alone()
+	l := e.listenAlone("x", 1)
+	closed := make(chan error, 1) // one connection
+	go func() { closed <- (<-l.conns).Close() }()
+	come(e, head{kind: kindSyn}, call(5, minWindow, "x"))
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	var kinds []kind
+	for _, en := range e.gather(nil) {
+		kinds = append(kinds, kind(en.bytes[0]))
+	}
+	if diff := cmp.Diff([]kind{kindAccept, kindFin}, kinds); diff != "" || e.refs != 1 || len(e.callers) != 0 {
+		t.Errorf("answers (-want +got):\n%s%d uses, %d callers", diff, e.refs, len(e.callers))
+	}
+}
+
 // What makes no sense in an inbox is logged, and does nothing else.
 func TestInboxEntriesWithoutSense(t *testing.T) {
 	for name, c := range map[string]struct {
