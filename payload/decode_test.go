@@ -31,6 +31,8 @@ func TestForeignSpellingsAreAccepted(t *testing.T) {
 		{"half float", "f9 3e00", new(float32(1.5))},
 		{"half subnormal", "f9 0001", new(5.960464477539063e-8)},
 		{"half infinity", "f9 fc00", new(math.Inf(-1))},
+		{"half infinity for a float32", "f9 7c00", new(float32(math.Inf(1)))},
+		{"half that is no number", "f9 7e00", new(math.NaN())},
 		{"integer for a float", "03", new(3.0)},
 		{"negative integer for a float", "22", new(float32(-3))},
 		{"double for a float32", "fb 3ff8000000000000", new(float32(1.5))},

@@ -116,6 +116,20 @@ func TestPayloadOfTheLargestSizeIsTaken(t *testing.T) {
 	}
 }
 
+// The memory of a tensor is bounded where it comes as a plain array, which takes less as bytes.
+func TestTensorOfTheLargestSizeIsTaken(t *testing.T) {
+	p, err := New(Limits{MaxBytes: 20}).Plan(reflect.TypeFor[[]float32]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for src, ok := range map[string]bool{"85 0000000000": true, "86 000000000000": false} {
+		got := []float32{1}
+		if err := p.Decode(unhex(t, src), &got, false); (err == nil) != ok || ok && !cmp.Equal(got, make([]float32, 5)) {
+			t.Errorf("%s: %v, %v", src, got, err)
+		}
+	}
+}
+
 // TestDepthIsBoundedInEveryKindOfNesting nests each kind once more than the limit.
 func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 	type list []list

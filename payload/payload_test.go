@@ -376,9 +376,27 @@ func TestValuesThatCannotTravelAreNamed(t *testing.T) {
 			t.Errorf("%T: dst is %q after an error", c.v, dst)
 		}
 	}
-	p := mustPlan(t, reflect.TypeFor[failing]())
-	if _, err := p.Append(nil, &failing{}); !errors.Is(err, errFailing) {
-		t.Errorf("the cause is lost: %v", err)
+}
+
+// An error names the type, the path, the place, the fault and its cause.
+func TestErrorsHaveTheirCause(t *testing.T) {
+	type holds struct{ F []failing }
+	for _, c := range []struct {
+		v                any
+		src, sent, taken string
+	}{
+		{&failing{}, "40", "payload: encode payload.failing: its own encoding failed: no bytes today",
+			"payload: decode payload.failing: at byte 0: its own decoding failed: no bytes today"},
+		{&holds{[]failing{{}}}, "81 81 40", "payload: encode payload.holds: F[0]: its own encoding failed: no bytes today",
+			"payload: decode payload.holds: F[0]: at byte 2: its own decoding failed: no bytes today"},
+	} {
+		p := mustPlan(t, reflect.TypeOf(c.v).Elem())
+		if _, err := p.Append(nil, c.v); !errors.Is(err, errFailing) || err.Error() != c.sent {
+			t.Errorf("%v, want %s", err, c.sent)
+		}
+		if err := p.Decode(unhex(t, c.src), c.v, false); !errors.Is(err, errFailing) || err.Error() != c.taken {
+			t.Errorf("%v, want %s", err, c.taken)
+		}
 	}
 }
 

@@ -67,10 +67,8 @@ type attempt struct {
 func (a *attempt) do(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), a.b)
-		a.n, a.err = n, 0
-		if err != nil {
-			a.err, _ = err.(syscall.Errno) //nolint:errorlint // it is nothing else
-		}
+		a.n = n
+		a.err, _ = err.(syscall.Errno) //nolint:errorlint // it is nothing else, or nil, which gives 0
 		if a.err != syscall.EINTR {
 			return true
 		}

@@ -4,6 +4,7 @@ package mesh_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"weak"
 
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/router/mesh"
@@ -112,6 +115,24 @@ func TestTryWriteDoesNotWait(t *testing.T) {
 	}
 }
 
+// A connection keeps no buffer that TryWrite has had.
+func TestTryWriteKeepsNothing(t *testing.T) {
+	for name, addr := range addresses(t) {
+		a, b := pair(t, addr)
+		buf := new([4096]byte)
+		kept := weak.Make(buf)
+		n, err := a.TryWrite(buf[:])
+		if _, readErr := io.ReadFull(b, make([]byte, n)); n == 0 || err != nil || readErr != nil {
+			t.Errorf("%s: %d, %v, %v", name, n, err, readErr)
+		}
+		runtime.GC() // nothing else refers to buf
+		if kept.Value() != nil {
+			t.Errorf("%s: the buffer is still referred to", name)
+		}
+		runtime.KeepAlive(a)
+	}
+}
+
 // A write to a connection that the other side has closed fails in the end.
 func TestTryWriteToTheEnd(t *testing.T) {
 	for name, addr := range addresses(t) {
@@ -143,8 +164,11 @@ func TestBuffersAndCopiesArriveWhole(t *testing.T) {
 				_ = c.Close()
 				copied <- err
 			}()
-			bufs := net.Buffers{[]byte("ab"), nil, []byte("cde"), []byte("f")}
-			if n, err := a.WriteBuffers(&bufs); n != 6 || err != nil {
+			bufs := net.Buffers{[]byte("ab"), nil, []byte("cd")}
+			if n, err := a.WriteBuffers(&bufs); n != 4 || err != nil {
+				t.Error(n, err)
+			}
+			if n, err := a.ReadFrom(strings.NewReader("ef")); n != 2 || err != nil { // from no socket
 				t.Error(n, err)
 			}
 			_ = a.Close()
@@ -200,12 +224,68 @@ func TestHostOfACertificate(t *testing.T) {
 		if err == nil {
 			_ = conn.Close()
 		}
-		if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+		if (err == nil) != fits || err != nil && (!strings.Contains(err.Error(), "tls with 127.0.0.1:") || strings.Contains(err.Error(), "hung up")) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	_ = l.Close()
 	served.Wait()
+}
+
+// A node with TLS that dials one without says so, and leaves no connection behind.
+func TestWhereNoTLSIsSpoken(t *testing.T) {
+	c, _ := secure(t, certtest.New(t))
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, test := range map[string]struct {
+		answer func(*net.TCPConn) error
+		hungUp bool
+	}{
+		"end":     {(*net.TCPConn).CloseWrite, true},
+		"reset":   {func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) }, true},
+		"garbage": {func(c *net.TCPConn) error { _, err := c.Write([]byte("what is it?")); return err }, false},
+	} {
+		answered := make(chan error, 1) // one connection
+		go func() {
+			conn, err := l.AcceptTCP()
+			if err == nil {
+				_, err = conn.Read(make([]byte, 1<<14)) // what the other one begins with
+				err = errors.Join(err, test.answer(conn))
+				_, _ = io.Copy(io.Discard, conn) // until the other one closes it
+				_ = conn.Close()
+			}
+			answered <- err
+		}()
+		_, err := c.Dial(t.Context(), "tcp://"+l.Addr().String())
+		if err == nil || strings.Contains(err.Error(), "perhaps speaks no TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := <-answered; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// single is a listener to which one connection comes.
+type single struct{ conn net.Conn }
+
+func (s single) Accept() (net.Conn, error) { return s.conn, nil }
+func (single) Close() error                { return nil }
+func (single) Addr() net.Addr              { return &net.UnixAddr{Name: "x", Net: "unix"} }
+
+// A connection of another package, or one that is none, is passed on as it is.
+func TestOtherConnectionsAreWrapped(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	for _, want := range []net.Conn{a, &net.UnixConn{}} {
+		if got, err := mesh.New(mesh.Config{}).Wrap(single{want}).Accept(); got != want || err != nil {
+			t.Errorf("%T became %T, %v", want, got, err)
+		}
+	}
 }
 
 // A socket file on which nobody listens is replaced, and another file is left alone.
@@ -218,6 +298,14 @@ func TestWhatIsAtTheAddress(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Listen(ended, "unix://"+stale); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time to look: %v", err)
+	}
+	if _, err := os.Lstat(stale); err != nil {
+		t.Errorf("nobody knows whether it was stale: %v", err)
+	}
 	again, err := c.Listen(t.Context(), "unix://"+stale)
 	if err != nil {
 		t.Fatal(err)

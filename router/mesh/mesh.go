@@ -113,12 +113,10 @@ func (c *Carrier) Advertise(l net.Listener) string {
 	if a.Network() != "tcp" {
 		return "unix://" + a.String()
 	}
-	host, port, err := net.SplitHostPort(a.String())
-	if err == nil {
-		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-			if name, err := os.Hostname(); err == nil {
-				return "tcp://" + net.JoinHostPort(name, port)
-			}
+	host, port, _ := net.SplitHostPort(a.String()) // no host if it fails
+	if net.ParseIP(host).IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			return "tcp://" + net.JoinHostPort(name, port)
 		}
 	}
 	return "tcp://" + a.String()

@@ -133,6 +133,7 @@ func (e *endpoint) called(body string) error {
 	}
 	c := e.newConn(addr(scheme+w), addr(scheme+"inbox."+peer.inbox))
 	c.from = from
+	c.greet(peer) // before who accepts it can close it
 	select {
 	case l.conns <- c:
 	default:
@@ -141,7 +142,6 @@ func (e *endpoint) called(body string) error {
 	}
 	e.refs++
 	e.conns[c.id], e.callers[from] = c, c
-	c.greet(peer)
 	e.ready = append(e.ready, c)
 	e.wake.Signal()
 	return nil
