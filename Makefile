@@ -121,6 +121,9 @@ COREDNS = .tools/coredns-$(COREDNS_VERSION)
 .PHONY: e2e-kubernetes
 e2e-kubernetes: control-plane $(CONTROL_PLANE)/node $(COREDNS) ## the operator and jobs on a Kubernetes with three kubelets; needs root
 	@.ci/deps containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins ip:iproute2 iptables:iptables nsenter:util-linux
+	@# The test builds its images where there is no network.
+	@$(GO) list -deps ./ditask ./examples/dqn ./internal/faultlab/steady >/dev/null
+	@cd k8s && $(GO) list -deps ./operator ./e2e/pause >/dev/null && cd internal/controllers && $(GO) list -deps sigs.k8s.io/jobset sigs.k8s.io/lws/cmd >/dev/null
 	cd k8s && $(GO) test -tags e2e -c -o $(CURDIR)/.tools/e2e-kubernetes ./e2e
 	@cd k8s/e2e && KUBEBUILDER_ASSETS=$(CONTROL_PLANE) COREDNS=$(CURDIR)/$(COREDNS) $(CURDIR)/.tools/e2e-kubernetes -test.v -test.timeout 1h
 
