@@ -21,11 +21,19 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// TestMain offers the scripts ditask; testnode, a program without a task that does as
-// its arguments say; and runs, whose nodes write a checkpoint each.
+// TestMain offers the scripts ditask; signalled, a ditask that gets SIGINT at its end;
+// testnode, a program without a task that does as its arguments say; and runs, whose nodes
+// write a checkpoint each.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ditask":   func() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) },
+		"ditask": func() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) },
+		"signalled": func() {
+			code := cli.Main(os.Args[1:], os.Stdout, os.Stderr)
+			if p, err := os.FindProcess(os.Getpid()); err == nil && len(os.Args) > 2 { // it is no helper of the launcher
+				_ = p.Signal(os.Interrupt)
+			}
+			os.Exit(code)
+		},
 		"testnode": func() { os.Exit(testnode(os.Args[1:])) },
 		"runs":     func() { parallel.Main(writeRun) },
 	})

@@ -110,7 +110,7 @@ func (c command) run(ctx *urfave.Context) error {
 	if a.at.slurm != slurm.Outside {
 		signal.Notify(signals, warnings()...)
 	}
-	defer signal.Stop(signals)
+	// To the end of the process: a signal that comes late does not change its exit code.
 	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
