@@ -153,13 +153,12 @@ func (l *link) write() {
 		s.mu.Unlock()
 		err := l.writeAll(&bufs)
 		if err != nil {
-			_ = l.conn.Close()
+			l.cut(err)
 		}
 		s.mu.Lock()
 		s.wireOut += uint64(n + len(l.ctl)) //nolint:gosec // not negative
 		if err != nil {
 			n = 0
-			l.broke(err)
 		}
 		l.full = false
 		l.wrote(n)
@@ -222,12 +221,9 @@ func (l *link) writeNow() {
 	s.mu.Unlock()
 	k, err := l.try.TryWrite(l.bufs[0])
 	if err != nil {
-		_ = l.conn.Close()
+		l.cut(err)
 	}
 	s.mu.Lock()
-	if err != nil {
-		l.broke(err)
-	}
 	l.full = k < n
 	s.wireOut += uint64(k) //nolint:gosec // not negative
 	l.wrote(k)
