@@ -278,8 +278,7 @@ func disturb(w *world) {
 // killLearner kills the learner of a job that learns, when it has saved something.
 func killLearner(w *world) {
 	shared := w.volume()
-	j := strings.ReplaceAll(strings.ReplaceAll(steadyJob, steadyImage, dqnImage), "steady", "dqn")
-	w.apply(strings.Replace(j, "--dir, /runs", "--dir, /runs, --resume", 1))
+	w.apply(strings.ReplaceAll(strings.ReplaceAll(steadyJob, steadyImage, dqnImage), "steady", "dqn")) // a pod that is made again resumes
 	var learner *corev1.Pod
 	w.step("learner: until it has a checkpoint, of 5,000 updates", func() string {
 		w.whole("dqn", 3)
