@@ -3,7 +3,6 @@ package parallel
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -243,25 +242,5 @@ func TestMetricsOfTheProcess(t *testing.T) {
 	}
 	if got := value(t, samples, metrics.GCSeconds); got < 0 {
 		t.Errorf("the collector took %v", got)
-	}
-}
-
-// What Linux counts follows what the process takes.
-func TestMetricsOfTheProcessOnLinux(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("read from /proc")
-	}
-	var l list
-	l.process()
-	memory, files, cpu := value(t, l, metrics.ProcessMemory), value(t, l, metrics.ProcessFiles), value(t, l, metrics.ProcessCPU)
-	if memory < 1<<20 || memory > 1<<40 || cpu <= 0 || cpu > 1e6 {
-		t.Errorf("memory %v, processor %v", memory, cpu)
-	}
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := len(fds) - 1; int(files) != want {
-		t.Errorf("%v files are open, want %d", files, want)
 	}
 }

@@ -23,7 +23,8 @@ func launchers(t *testing.T, ofA, ofB, both []string, script ...string) (a, b *j
 	out = &bytes.Buffer{}
 	var jobs [2]*job
 	for i, args := range [][]string{slices.Concat([]string{"-n", "2"}, ofA), slices.Concat([]string{"-n", "1", "--node-ids", "2"}, ofB)} {
-		args = slices.Concat(args, both, []string{"--job-id", "two", "--token", "0123456789abcdef0123456789abcdef", "--peer-timeout", "1h", "--"}, script)
+		args = slices.Concat(args, both, []string{"--job-id", "two", "--token", "0123456789abcdef0123456789abcdef"},
+			[]string{"--peer-timeout", "1h", "--"}, script)
 		jobs[i] = newJob(t, nodes, args...)
 		if i == 0 {
 			jobs[i].Stdout = out
@@ -46,13 +47,16 @@ func overTCP(t *testing.T) (ofA, ofB, both []string) {
 // without one, or before the others have met it: the nodes of the first end with that, and
 // are not started again.
 func TestL12TheLastFailureIsThatOfAllLaunchers(t *testing.T) {
-	for what, reason := range map[string]string{"fail": "out of luck", "die": "killed by signal: killed (attempt 1)", "early": "out of luck before it began (attempt 1)"} {
+	for what, reason := range map[string]string{
+		"fail": "out of luck", "die": "killed by signal: killed (attempt 1)", "early": "out of luck before it began (attempt 1)",
+	} {
 		t.Run(what, func(t *testing.T) {
 			ofA, ofB, both := overTCP(t)
 			a, b, _ := launchers(t, ofA, append(ofB, "--max-retries", "1"), append(both, "--auto-recover"), "2="+what)
 			b.expect(t, b.Wait(), map[string]int{"fail": 1, "die": 137, "early": 1}[what])
 			a.expect(t, a.Wait(), 1)
-			if log := a.log.String(); !strings.Contains(log, "failed because of node 2") || !strings.Contains(log, reason) || strings.Contains(log, "restart 1 of") {
+			log := a.log.String()
+			if !strings.Contains(log, "failed because of node 2") || !strings.Contains(log, reason) || strings.Contains(log, "restart 1 of") {
 				t.Errorf("the first launcher says:\n%s", log)
 			}
 		})
@@ -80,7 +84,8 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 			a, b, _ := launchers(t, ofA, ofB, both, "2=die")
 			b.expect(t, b.Wait(), 137)
 			a.expect(t, a.Wait(), 1)
-			if log := a.log.String(); !strings.Contains(log, "failed because of node 2: exit code 1: ") || !strings.Contains(log, "node 2 failed: killed by signal: killed") {
+			log := a.log.String()
+			if !strings.Contains(log, "failed because of node 2: exit code 1: ") || !strings.Contains(log, "node 2 failed: killed by signal: killed") {
 				t.Errorf("the first launcher says:\n%s", log)
 			}
 			a, b, out := launchers(t, ofA, ofB, append(both, "--auto-recover"), "0=lead", "2=kill")

@@ -13,8 +13,8 @@ import (
 )
 
 // writeRun prints what a node is to go on from and writes its checkpoint. In a folder
-// with a file fail it fails then, once. With a pipe here it says there that it runs, and goes
-// on when the pipe stay says so.
+// with a file fail it fails then, once. If there is a pipe here, it writes
+// to it when it runs, and continues when it can read from the pipe stay.
 func writeRun(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	t.Use(task.Step(func(context.Context, *struct{}) error {

@@ -498,7 +498,7 @@ func (c *checker) tails(from, to Peer, missing int) {
 	l := c.lives[from]
 	switch {
 	case l.end != nil && l.end.Out == Killed: // it cannot report any more
-	// What waited for its listeners is gone with it.
+	// The messages that waited for its listeners are lost with the process.
 	case !c.rules.Exact && (!c.clean(from) && !c.dismissed(from) || !c.clean(to) && !c.dismissed(to)):
 	case !c.rules.Exact && c.parted(from, to): // when it gave the other up is not known: what it emitted since is not owed
 	case uint64(missing) > reported: //nolint:gosec // not negative

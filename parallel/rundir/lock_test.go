@@ -222,3 +222,18 @@ func TestSelfIsThisProcess(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+func TestClaimOfAFolderThatCannotBeMarked(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "missing", "file"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := rundir.Claim(filepath.Join(dir, "link"), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
+		t.Errorf("a link to nothing: %v, %v", made, err)
+	}
+	if runtime.GOOS == "linux" {
+		if made, err := rundir.Claim(long(dir), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: open "+dir) {
+			t.Errorf("a path that is too long: %v, %v", made, err)
+		}
+	}
+}

@@ -17,8 +17,8 @@ const (
 	VarRedisURL = "DITASK_REDIS_URL"
 )
 
-// guarded are the flags whose values may be secrets, or lead to one. What their variables
-// hold is never written into a script or a manifest.
+// guarded lists the flags whose values may be secrets, or name a file that holds one. The
+// values of their variables are never written into a script or a manifest.
 var guarded = []string{"token", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-url", "redis-url"}
 
 // variableOf is the name of the variable of a flag.

@@ -67,8 +67,8 @@ func YAML(text string) string {
 	return out.String() + `"`
 }
 
-// Helm returns text as a part of a template of Helm that prints the text. What follows it
-// in the template must not begin with a brace.
+// Helm returns a part of a Helm template that prints text. The next character of the
+// template must not be a brace.
 func Helm(text string) string { return strings.ReplaceAll(text, "{{", `{{ "{{" }}`) }
 
 // HelmString returns text as a string in an expression of a template of Helm.
