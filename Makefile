@@ -18,6 +18,9 @@ SYSTEMS   := darwin windows# where it must build, besides here
 LINT_VERSION := v2.15.0
 LINT = .tools/golangci-lint-$(LINT_VERSION)
 
+VULN_VERSION := v1.9.0
+VULN = .tools/govulncheck-$(VULN_VERSION)
+
 # The lines of go test -v that say something: failures, skips, what tests
 # print, and the closing line of each package. With CI set, a skip is a failure.
 FILTER = awk '/^=== / || /^ *--- PASS/ || /no test files/ {next} {print; fflush()} \
@@ -38,7 +41,7 @@ deps: ## install the servers that tests run, on Debian
 	@.ci/deps
 
 .PHONY: check
-check: deps fmt vet lint cross race test k8s fuzz smoke chaos ## all that CI runs; takes some 20 minutes
+check: deps fmt vet lint vulnerabilities cross race test k8s fuzz smoke chaos ## all that CI runs; takes some 20 minutes
 	@echo "check: ok"
 
 .PHONY: fmt
@@ -57,6 +60,15 @@ $(LINT):
 	@mkdir -p .tools/install
 	GOBIN=$(CURDIR)/.tools/install $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	@mv .tools/install/golangci-lint $@
+
+.PHONY: vulnerabilities
+vulnerabilities: $(VULN) ## known vulnerabilities that the code can reach, where their database can be reached
+	@GOVULNCHECK=$(CURDIR)/$(VULN) .ci/vulnerabilities . k8s
+
+$(VULN):
+	@mkdir -p .tools/install
+	GOBIN=$(CURDIR)/.tools/install $(GO) install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)
+	@mv .tools/install/govulncheck $@
 
 .PHONY: cross
 cross: ## build for the other systems
