@@ -76,12 +76,24 @@ func installOperator(w *world) {
 
 // install applies the kustomization of somebody else's controller, and waits until it
 // is ready.
-func (w *world) install(kustomization, namespace, deployment string) string {
+func (w *world) install(kustomization, namespace, deployment string) {
 	w.Helper()
 	other := &world{T: w.T, cluster: w.cluster, ns: namespace}
 	other.kube("apply", "--server-side", "-k", kustomization)
 	other.kube("rollout", "status", "deployment/"+deployment, "--timeout=5m")
-	return ""
+}
+
+// answers waits until the webhooks of a controller take an object, which is not kept. A
+// controller can be ready before its webhooks are.
+func (w *world) answers(object string) {
+	w.Helper()
+	w.wait("webhooks answer", func() (bool, error) {
+		_, err := w.kubectlWith(object, "apply", "--namespace", w.ns, "--dry-run=server", "-f", "-")
+		if err != nil && strings.Contains(err.Error(), "failed calling webhook") {
+			return false, nil
+		}
+		return true, err
+	})
 }
 
 // withImage is a copy of a folder of kustomizations, one of which names another image:
@@ -338,7 +350,9 @@ func commands(w *world) {
 func jobSet(w *world) {
 	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/jobset"), "config"), filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
 	w.step("JobSet: kubectl apply -k, until it is ready", func() string {
-		return w.install(filepath.Join(config, "default"), "jobset-system", "jobset-controller-manager")
+		w.install(filepath.Join(config, "default"), "jobset-system", "jobset-controller-manager")
+		w.answers("{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: none}, spec: {}}")
+		return ""
 	})
 	w.step("a JobSet by ditask k8s submit: 4 pods, until it ends", func() string {
 		return lastLine(w.ditask("submit", "--kind", "jobset", "--name", "dqn", "--image", dqnImage,
@@ -350,16 +364,7 @@ func jobSet(w *world) {
 	})
 }
 
-// leaderWorkerSet runs the example of docs/kubernetes.md under LeaderWorkerSet's own
-// controller.
-func leaderWorkerSet(w *world) {
-	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/lws"), "config"), filepath.Join("manager", "kustomization.yaml"), lwsImage)
-	w.step("LeaderWorkerSet: kubectl apply -k, until it is ready", func() string {
-		return w.install(filepath.Join(config, "default"), "lws-system", "lws-controller-manager")
-	})
-	w.kube("create", "secret", "generic", "steady-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
-	w.step("a LeaderWorkerSet: a leader and 2 workers exchange events", func() string {
-		w.apply(`
+const leaderWorkerSetJob = `
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata: {name: steady}
@@ -377,7 +382,20 @@ spec:
           args: [--package, /program, --auto-recover]
           env:
           - {name: DITASK_TOKEN, valueFrom: {secretKeyRef: {name: steady-token, key: token}}}
-`)
+`
+
+// leaderWorkerSet runs the example of docs/kubernetes.md under LeaderWorkerSet's own
+// controller.
+func leaderWorkerSet(w *world) {
+	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/lws"), "config"), filepath.Join("manager", "kustomization.yaml"), lwsImage)
+	w.step("LeaderWorkerSet: kubectl apply -k, until it is ready", func() string {
+		w.install(filepath.Join(config, "default"), "lws-system", "lws-controller-manager")
+		w.answers(leaderWorkerSetJob)
+		return ""
+	})
+	w.kube("create", "secret", "generic", "steady-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
+	w.step("a LeaderWorkerSet: a leader and 2 workers exchange events", func() string {
+		w.apply(leaderWorkerSetJob)
 		return w.exchange(3)
 	})
 	w.step("the process of a worker is killed: until all three exchange events again", func() string {
