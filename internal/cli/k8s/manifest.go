@@ -50,7 +50,7 @@ func manifestFlags() []urfave.Flag {
 		flags.Text(groupK8s, "env-secret", "", "`SECRET` whose keys are variables of the pods, such as DITASK_REDIS_URL or DITASK_TLS_KEY"),
 		flags.Text(groupK8s, "bus", "", "server between the nodes, in a pod of its own: nats or redis (default: none, nodes connect with each other). "+
 			"Its password is the key password of a Secret, the name and -bus"),
-		flags.Text(groupK8s, "bus-image", "", "`IMAGE` of that server, by its digest for one that cannot change (default: nats:2-alpine or redis:7-alpine)"),
+		flags.Text(groupK8s, "bus-image", "", "`IMAGE` of that server (default: one of nats:2.15 or redis:7, named by its digest)"),
 	}, flags.Job()...)
 }
 
@@ -323,14 +323,21 @@ func nodeArgs(ctx *urfave.Context, m *manifest) []string {
 	return quote.Arguments(append(args, flags.Given(ctx, "package", "dir", "platform", "token")...))
 }
 
+// The images of servers, for all platforms: what a digest names cannot change. Docker lists
+// the digests of its official images in github.com/docker-library/repo-info.
+const (
+	natsImage  = "nats:2.15-alpine@sha256:004796a89b7ad925027a01d69d175734403f5b3b98d49f4ed2c861e6f9aafec4"
+	redisImage = "redis:7-alpine@sha256:6ab0b6e7381779332f97b8ca76193e45b0756f38d4c0dcda72dbb3c32061ab99"
+)
+
 // busOf is the server between the nodes of a job of that name; nil: none.
 func busOf(ctx *urfave.Context, job string) *busServer {
 	b := &busServer{Kind: ctx.String("bus"), Secret: job + "-bus"}
 	switch b.Kind {
 	case placement.CarrierNATS:
-		b.Image, b.Port, b.Variable, b.URL = "nats:2-alpine", 4222, flags.VarNATSURL, "nats://$(BUS_PASSWORD)@"+job+"-bus:4222"
+		b.Image, b.Port, b.Variable, b.URL = natsImage, 4222, flags.VarNATSURL, "nats://$(BUS_PASSWORD)@"+job+"-bus:4222"
 	case placement.CarrierRedis:
-		b.Image, b.Port, b.Variable, b.URL = "redis:7-alpine", 6379, flags.VarRedisURL, "redis://:$(BUS_PASSWORD)@"+job+"-bus:6379"
+		b.Image, b.Port, b.Variable, b.URL = redisImage, 6379, flags.VarRedisURL, "redis://:$(BUS_PASSWORD)@"+job+"-bus:6379"
 	default:
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -295,5 +296,15 @@ func TestSecretsAreNotWritten(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s\n%s", said, c.want, out)
 			}
 		})
+	}
+}
+
+// The images of servers are named by their digests: they cannot change.
+func TestImagesOfServersCannotChange(t *testing.T) {
+	for _, kind := range []string{"nats", "redis"} {
+		out, err := manifest(t, nil, "--bus", kind)
+		if err != nil || !regexp.MustCompile(`image: "`+kind+`:[0-9.]+-alpine@sha256:[0-9a-f]{64}"`).MatchString(out) {
+			t.Errorf("the server of %s has no digest: %v\n%s", kind, err, out)
+		}
 	}
 }
