@@ -298,8 +298,8 @@ func startProcess(t *testing.T) process {
 		t.Fatal(err)
 	}
 	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer late.Stop() // the tests of a slow machine need the server for longer
 	t.Cleanup(func() {
-		late.Stop()
 		_ = cmd.Process.Kill()
 		_ = in.Close()
 		_ = cmd.Wait() // it was killed
