@@ -21,7 +21,7 @@ func (*ownCoder) plain() bool { return false }
 // 55799 and a length of 4 bytes, so that they start at byte 8.
 const ownHead = 8
 
-func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, error) {
+func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int, b *budget) ([]byte, error) {
 	start, room := len(dst), 1
 	if start == base {
 		room = ownHead
@@ -35,6 +35,7 @@ func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, er
 		return dst, refuse("its own AppendBinary returned less than it was given")
 	}
 	n := len(out) - start - room
+	b.take(n)
 	if uint64(n) > math.MaxUint32 {
 		return dst, refuse("its own encoding has %d bytes; no more than 4 GiB can travel", n)
 	}
@@ -61,7 +62,7 @@ func (o *ownCoder) write(dst []byte, p unsafe.Pointer) ([]byte, error) {
 	return append(dst, b...), err
 }
 
-func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, b *budget) (int, error) {
 	pos = skipSelf(src, pos)
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
@@ -73,6 +74,9 @@ func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) 
 	block, next, err := readBlock(src, pos, next, arg)
 	if err != nil {
 		return pos, err
+	}
+	if !b.take(len(block)) {
+		return pos, b.exceeded(pos)
 	}
 	if err := reflect.NewAt(o.typ, p).Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(block); err != nil {
 		return pos, &DecodeError{Offset: pos, What: "its own decoding failed", Err: err}

@@ -21,6 +21,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -207,7 +208,7 @@ func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding
 func checkCache() finding {
 	cache, err := build.Cache()
 	if err == nil {
-		err = os.MkdirAll(cache, 0o755)
+		err = safefile.MkdirAll(cache, 0o755)
 	}
 	if err == nil {
 		var f *os.File

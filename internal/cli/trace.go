@@ -18,6 +18,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/internal/traceview"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/trace"
@@ -109,7 +110,7 @@ func (c command) traceSVG(ctx *urfave.Context) error {
 	if out == "" {
 		return v.SVG(c.Stdout, ctx.Int("limit"))
 	}
-	file, err := os.Create(out)
+	file, err := safefile.Truncate(out, 0o644)
 	if err != nil {
 		return err
 	}

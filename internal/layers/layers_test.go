@@ -55,18 +55,18 @@ envs/nprand -> std
 envs -> std envs/nprand
 
 # Engine meets mathematics.
-middleware/rl -> std task policies policies/nn policies/replay envs
+middleware/rl -> std internal/safefile task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace
 parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
-parallel/rundir -> std
-parallel/trace -> std
+parallel/rundir -> std internal/safefile
+parallel/trace -> std internal/safefile
 parallel/metrics -> std
 parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
 parallel/control -> std parallel/metrics
-parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parallel/placement
+parallel/launch -> std internal/safefile golang.org/x/sys parallel/control parallel/metrics parallel/placement
 
 # Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
@@ -81,23 +81,24 @@ internal/cli/call -> std github.com/urfave/cli
 internal/cli/flags -> std github.com/urfave/cli parallel/control parallel/placement parallel/trace
 internal/cli/quote -> std
 internal/cli/quote (test) -> go.yaml.in/yaml
-internal/cli/token -> std parallel/control parallel/slurm
-internal/cli/build -> std github.com/urfave/cli internal/cli/call internal/cli/flags
+internal/cli/token -> std internal/safefile parallel/control parallel/slurm
+internal/cli/build -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags
 internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch
-internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote
-internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube
+internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote
+internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
 internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus
-internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
+internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
 internal/traceview -> std parallel/trace
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
 examples/... -> any
 
-# Tools of tests.
+# Tools of tests, and what many packages use.
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
+internal/safefile -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
 internal/race -> std

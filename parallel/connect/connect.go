@@ -94,17 +94,29 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 		return nil, err
 	}
 	network, address, err := mesh.Split(env.Listen)
-	open := err == nil && network == "tcp" && beyondLoopback(address)
+	open := err == nil && network == "tcp" && control.BeyondLoopback(address)
 	if token == "" && open {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
 	}
+	elsewhere := ""
 	for _, addr := range env.Attach {
-		if _, _, err := mesh.Split(addr); err != nil {
+		network, address, err := mesh.Split(addr)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
 		}
+		if elsewhere == "" && network == "tcp" && control.BeyondLoopback(address) {
+			elsewhere = addr
+		}
 	}
-	if env.ControlFD == 0 && tlsConfig == nil && open { // a launcher says so once for all its nodes
+	if token == "" && elsewhere != "" {
+		return nil, fmt.Errorf("%s is reached over the network and the job has no token: set %s", elsewhere, control.VarToken)
+	}
+	alone := env.ControlFD == 0 // a launcher says so once for all its nodes
+	switch {
+	case alone && tlsConfig == nil && open:
 		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
+	case alone && tlsConfig == nil && elsewhere != "":
+		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say", "attach", elsewhere)
 	}
 	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
@@ -126,7 +138,7 @@ const (
 
 // connectNATS connects nodes through a NATS server.
 func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, error) {
-	if err := checkBus(env, token); err != nil {
+	if err := checkBus(env, token, log); err != nil {
 		return nil, err
 	}
 	tlsConfig, err := busTLS(env)
@@ -157,7 +169,7 @@ func natsConfig(env control.Env, token string) natsbus.Config {
 
 // connectRedis connects nodes through a Redis server.
 func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, error) {
-	if err := checkBus(env, token); err != nil {
+	if err := checkBus(env, token, log); err != nil {
 		return nil, err
 	}
 	tlsConfig, err := busTLS(env)
@@ -172,7 +184,7 @@ func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, 
 }
 
 // checkBus checks what a job over a server needs.
-func checkBus(env control.Env, token string) error {
+func checkBus(env control.Env, token string, log *slog.Logger) error {
 	for name, list := range map[string][]string{control.VarListen: {env.Listen}, control.VarAttach: env.Attach} {
 		for _, addr := range list {
 			if _, err := natsbus.Node(addr); err != nil && addr != "" {
@@ -181,10 +193,14 @@ func checkBus(env control.Env, token string) error {
 		}
 	}
 	if token != "" {
+		if open := env.OpenServer(); open != "" && env.ControlFD == 0 { // as in connectMesh
+			log.Warn("the server is reached over the network without TLS: whoever is on the way can read and change what nodes say, and read a password of the server",
+				"server", open)
+		}
 		return nil
 	}
 	_, hosts, _ := strings.Cut(natsbus.Public(env.Bus), "://")
-	if env.BusAuth == control.BusAuthJob || beyondLoopback(hosts) {
+	if env.BusAuth == control.BusAuthJob || control.BeyondLoopback(hosts) {
 		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus), control.VarToken)
 	}
 	return nil
@@ -205,16 +221,6 @@ func busTLS(env control.Env) (*tls.Config, error) {
 		return jobTLS(env)
 	}
 	return certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
-}
-
-// beyondLoopback reports whether other machines can reach a host:port.
-func beyondLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil || host == "localhost" {
-		return err != nil
-	}
-	ip := net.ParseIP(host)
-	return ip == nil || !ip.IsLoopback()
 }
 
 // version is the version of ditask that is built into this program.

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // maxLine is where a line is cut in the merged stream, in bytes.
@@ -167,7 +169,7 @@ func (o *output) open(id, attempt int, role string) *nodeLog {
 		return n
 	}
 	path := filepath.Join(o.dir, fmt.Sprintf("node-%d.log", id))
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	file, err := safefile.Append(path, 0o644)
 	if err == nil {
 		n.file = file
 		_, err = file.Write(o.header(id, attempt))

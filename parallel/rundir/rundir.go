@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 const (
@@ -133,14 +135,14 @@ func newest(program string) (string, error) {
 // Claim makes the folder of a run, and marks it as the run's. It reports whether the
 // folder had no mark before. Of several processes that claim a folder, one marks it.
 func Claim(dir string, m Mark) (made bool, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := safefile.MkdirAll(dir, 0o755); err != nil {
 		return false, fmt.Errorf("run folder: %w", err)
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return false, fmt.Errorf("run folder %s: %w", dir, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, MarkFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := safefile.New(filepath.Join(dir, MarkFile), 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}

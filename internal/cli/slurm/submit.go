@@ -16,6 +16,7 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // The answers to an interrupt.
@@ -72,7 +73,7 @@ func (c command) scriptToSubmit(ctx *urfave.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := os.MkdirAll(ctx.Path("slurm-logs"), 0o755); err != nil {
+		if err := safefile.MkdirAll(ctx.Path("slurm-logs"), 0o755); err != nil {
 			return "", fmt.Errorf("--slurm-logs: %w", err)
 		}
 		return script, nil
