@@ -150,7 +150,7 @@ func natsConfig(env control.Env, token string) natsbus.Config {
 		Name: fmt.Sprintf("ditask %s node.%d", env.JobID, env.NodeID), Nodes: env.Nodes, ConnectTimeout: serverElsewhere,
 	}
 	if env.BusAuth == control.BusAuthJob {
-		cfg.Token, cfg.ConnectTimeout = natsbus.JobToken(token), max(serverOfJob, env.JoinTimeout)
+		cfg.Key, cfg.ConnectTimeout = natsbus.JobKey(token), max(serverOfJob, env.JoinTimeout)
 	}
 	return cfg
 }

@@ -313,9 +313,9 @@ func TestDialAndListenFaults(t *testing.T) {
 	}
 }
 
-func TestJobTokenTellsNothing(t *testing.T) {
-	word := natsbus.JobToken("secret")
-	if word == "" || strings.Contains(word, "secret") || word == natsbus.JobToken("other") || natsbus.JobToken("") != "" {
+func TestJobKeyTellsNothing(t *testing.T) {
+	word := natsbus.JobKey("secret")
+	if word == "" || strings.Contains(word, "secret") || word == natsbus.JobKey("other") || natsbus.JobKey("") != "" {
 		t.Errorf("token %q", word)
 	}
 }
