@@ -200,7 +200,11 @@ func (g *gate) hear(s *stranger) {
 	err := conn.SetDeadline(time.Now().Add(g.time))
 	if err == nil && g.tls != nil {
 		over := tls.Server(conn, g.tls)
-		conn, err = over, over.Handshake()
+		err = over.Handshake()
+		if no, ok := errors.AsType[tls.RecordHeaderError](err); ok && no.Conn != nil {
+			_, _ = conn.Write(wantsTLS) // package crypto/tls leaves that to its caller
+		}
+		conn = over
 	}
 	if err == nil {
 		err = proof.Server(conn, g.key)
@@ -227,6 +231,9 @@ func (g *gate) hear(s *stranger) {
 		g.refuse(s.conn.RemoteAddr(), reason(err), err)
 	}
 }
+
+// wantsTLS is the alert handshake_failure, for a client that does not speak TLS.
+var wantsTLS = []byte{0x15, 3, 3, 0, 2, 2, 40}
 
 var errCrowd = errors.New("too many connections at once that have proved nothing")
 

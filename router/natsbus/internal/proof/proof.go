@@ -104,12 +104,12 @@ func greet(conn net.Conn) (mine, theirs []byte, err error) {
 		return nil, nil, err
 	}
 	said := make([]byte, greeting)
-	if _, err := io.ReadFull(conn, said[:len(magic)]); err != nil {
-		return nil, nil, err
-	}
+	_, err = io.ReadFull(conn, said[:len(magic)])
 	switch {
-	case (said[0] == 0x15 || said[0] == 0x16) && said[1] == 3: // a TLS alert or handshake
+	case (said[0] == 0x15 || said[0] == 0x16) && said[1] == 3: // a TLS alert, which has 7 bytes, or handshake
 		return nil, nil, ErrTLS
+	case err != nil:
+		return nil, nil, err
 	case [8]byte(said[:8]) != magic:
 		return nil, nil, ErrForeign
 	}

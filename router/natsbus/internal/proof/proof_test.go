@@ -137,7 +137,7 @@ func TestStrangersAreNamed(t *testing.T) {
 		{append([]byte("ditnats\x02"), make([]byte, 100)...), proof.ErrForeign},
 		{[]byte("GET / HTTP/1.1\r\n\r\n"), proof.ErrForeign},
 		{[]byte{0x16, 3, 1, 0, 200, 1, 0, 0, 196}, proof.ErrTLS},
-		{[]byte{0x15, 3, 3, 0, 2, 2, 70, 0}, proof.ErrTLS},
+		{[]byte{0x15, 3, 3, 0, 2, 2, 40}, proof.ErrTLS},
 		{append(magic[:8:8], make([]byte, 64)...), proof.ErrKey},
 		{magic[:4], io.ErrUnexpectedEOF},
 		{magic, io.EOF},
