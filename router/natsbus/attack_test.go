@@ -149,7 +149,10 @@ func TestImpostorLearnsNothing(t *testing.T) {
 			cancel()
 			s.Close(now)
 			f := impose(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port), talk)
-			until(t, "the node tries the impostor three times", func() bool { return len(f.heard()) > 3 })
+			until(t, "the node tries the impostor again, or talks to it", func() bool {
+				heard := f.heard()
+				return len(heard) > 2 || len(heard) > 1 && name == "silence" || strings.Contains(strings.Join(heard, ""), "SUB")
+			})
 			f.end()
 			heard := f.heard()
 			for _, said := range heard {
@@ -174,7 +177,7 @@ func TestImpostorLearnsNothing(t *testing.T) {
 					longest = said
 				}
 			}
-			_, _ = io.WriteString(replay, longest+strings.Repeat("x", 72-len(longest)))
+			_, _ = io.WriteString(replay, longest+strings.Repeat("x", max(0, 72-len(longest))))
 			if answer, _ := io.ReadAll(replay); strings.Contains(string(answer), "INFO") {
 				t.Errorf("what the impostor was told is a login: %q", answer)
 			}

@@ -20,7 +20,8 @@ import (
 
 const (
 	// strangersMost is how many connections may be between their accept and their proof
-	// at once, of all addresses together. Each takes about 10 KiB, with TLS about 50 KiB.
+	// at once, of all addresses together, as at a node: all nodes of a large job may come
+	// at once, and so many take some MiB.
 	strangersMost = 256
 	// proofTime is how long a connection has to prove that it knows the key. A client
 	// gives an attempt 2 s.
