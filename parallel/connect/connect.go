@@ -143,7 +143,7 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 }
 
 // natsConfig is how a node meets the NATS server that env names. A server of the job
-// is waited for as long as its launcher may take, and is shown a token.
+// is waited for as long as its launcher may take, and proves that it knows the token.
 func natsConfig(env control.Env, token string) natsbus.Config {
 	cfg := natsbus.Config{
 		URL: env.Bus, Job: env.JobID, CredsFile: env.BusCreds, NKeyFile: env.BusNKey,

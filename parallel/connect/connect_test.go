@@ -91,7 +91,7 @@ func TestOnlyLoopbackIsClosedToOtherMachines(t *testing.T) {
 	}
 }
 
-// A server of the job is waited for as long as its launcher may take, and gets a token
+// A server of the job is waited for as long as its launcher may take, and has a key
 // that follows from the job's.
 func TestNATSServerOfTheJobIsWaitedForLonger(t *testing.T) {
 	env := control.Env{Bus: "nats://h:1", JobID: "j", NodeID: 3, Nodes: 5, BusCreds: "creds", BusNKey: "nkey", JoinTimeout: time.Hour}

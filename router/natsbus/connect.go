@@ -231,7 +231,7 @@ func (c *Carrier) prove(raw net.Conn, address string) (net.Conn, error) {
 			cfg.ServerName, _, _ = net.SplitHostPort(address)
 		}
 		over := tls.Client(raw, cfg)
-		conn, err = over, over.Handshake()
+		conn, err = over, over.HandshakeContext(context.Background()) // the deadline bounds it
 	}
 	if err == nil {
 		err = proof.Client(conn, []byte(c.cfg.Key))

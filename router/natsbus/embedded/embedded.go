@@ -8,12 +8,22 @@
 // It is a package apart from natsbus so that a program that connects with a server
 // does not link one.
 //
-// It listens on the loopback address unless told otherwise, takes only clients
-// that know its token, and keeps nothing on disk. Its warnings and errors are
-// logged as such, all else at debug level.
+// It listens on the loopback address unless told otherwise, and keeps nothing on
+// disk. Its warnings and errors are logged as such, all else at debug level. It holds
+// its port from Start to Close.
 //
-// A [Server] is safe for concurrent use. Its goroutines are those of the NATS
-// server; Close returns when they have ended.
+// With [Config.Key], server and client prove to each other that they know the key
+// before NATS is spoken, and only clients of package natsbus are served. At most 256
+// connections may be in that state, 2 s each. When all places are taken, the address
+// (for IPv6, the /64) that has most of them gives one up. The first refusal for each
+// reason is logged, all are counted.
+//
+// The proofs do not encrypt what follows: a process that relays between a client and
+// the server can read and change it, unless Config.TLS is set.
+//
+// A [Server] is safe for concurrent use. Its goroutines are those of the NATS server,
+// one that accepts, and one for each connection that has proved nothing yet; Close
+// returns when they have ended.
 package embedded
 
 import (
@@ -138,7 +148,7 @@ func give(s *server.Server, l net.Listener) error {
 	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Listener]() {
 		return fmt.Errorf("version %s takes no listener: use the version in ditask's go.mod", server.VERSION)
 	}
-	*(*net.Listener)(unsafe.Pointer(field.UnsafeAddr())) = l //nolint:gosec // the type has been checked
+	*(*net.Listener)(unsafe.Pointer(field.UnsafeAddr())) = l // the type has been checked
 	return nil
 }
 

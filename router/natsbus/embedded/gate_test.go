@@ -40,13 +40,12 @@ func (s *street) Accept() (net.Conn, error) {
 func (s *street) Close() error   { close(s.done); return nil }
 func (s *street) Addr() net.Addr { return &net.TCPAddr{} }
 
-// visit lets a connection come from ip. It returns the far end.
-func (s *street) visit(t *testing.T, ip string) net.Conn {
+// visit lets a connection come from ip.
+func (s *street) visit(t *testing.T, ip string) {
 	t.Helper()
 	near, far := net.Pipe()
 	t.Cleanup(func() { _ = far.Close() })
 	s.come <- from{near, &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
-	return far
 }
 
 // until waits for a condition.
@@ -94,7 +93,7 @@ func TestStrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log logtest.Buffer
-	g := embedded.NewGate(l, embedded.Config{Key: "key", Logger: slog.New(slog.NewTextHandler(&log, nil))}, 100, 50*time.Millisecond)
+	g := embedded.NewGate(l, embedded.Config{Key: "key", Logger: slog.New(slog.NewTextHandler(&log, nil))}, 100, 3*time.Second)
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -103,7 +102,9 @@ func TestStrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
 		return c
 	}
 	for range 3 {
-		for _, words := range []string{"CONNECT {\"auth_token\":\"x\"}\r\n", "\x16\x03\x01\x00\xc8\x01\x00\x00", ""} {
+		silent := dial()
+		defer silent.Close()
+		for _, words := range []string{"CONNECT {\"auth_token\":\"x\"}\r\n", "\x16\x03\x01\x00\xc8\x01\x00\x00"} {
 			c := dial()
 			_, _ = io.WriteString(c, words)
 			_, _ = io.Copy(io.Discard, c) // until it is refused
