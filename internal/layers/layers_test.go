@@ -33,10 +33,12 @@ router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
 router/mesh (test) -> golang.org/x/net internal/certtest
-router/natsbus -> std github.com/nats-io/nats.go
+router/natsbus/internal/proof -> std
+router/natsbus/internal/proof (test) -> internal/certs
+router/natsbus -> std router/natsbus/internal/proof github.com/nats-io/nats.go
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
-router/natsbus/embedded -> std github.com/nats-io/nats-server
-router/natsbus/embedded (test) -> github.com/nats-io/nats.go
+router/natsbus/embedded -> std router/natsbus/internal/proof github.com/nats-io/nats-server
+router/natsbus/embedded (test) -> router/natsbus/internal/proof github.com/nats-io/nats.go
 router/redisbus -> std github.com/redis/go-redis
 router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
 router/routertest -> std testing router

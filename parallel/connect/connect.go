@@ -155,14 +155,14 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 }
 
 // natsConfig is how a node meets the NATS server that env names. A server of the job
-// is waited for as long as its launcher may take, and is shown a token.
+// is waited for as long as its launcher may take, and proves that it knows the token.
 func natsConfig(env control.Env, token string) natsbus.Config {
 	cfg := natsbus.Config{
 		URL: env.Bus, Job: env.JobID, CredsFile: env.BusCreds, NKeyFile: env.BusNKey,
 		Name: fmt.Sprintf("ditask %s node.%d", env.JobID, env.NodeID), Nodes: env.Nodes, ConnectTimeout: serverElsewhere,
 	}
 	if env.BusAuth == control.BusAuthJob {
-		cfg.Token, cfg.ConnectTimeout = natsbus.JobToken(token), max(serverOfJob, env.JoinTimeout)
+		cfg.Key, cfg.ConnectTimeout = natsbus.JobKey(token), max(serverOfJob, env.JoinTimeout)
 	}
 	return cfg
 }

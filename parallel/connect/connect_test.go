@@ -81,7 +81,7 @@ func TestLocalServerNeedsNoToken(t *testing.T) {
 	}
 }
 
-// A server of the job is waited for as long as its launcher may take, and gets a token
+// A server of the job is waited for as long as its launcher may take, and has a key
 // that follows from the job's.
 func TestNATSServerOfTheJobIsWaitedForLonger(t *testing.T) {
 	env := control.Env{Bus: "nats://h:1", JobID: "j", NodeID: 3, Nodes: 5, BusCreds: "creds", BusNKey: "nkey", JoinTimeout: time.Hour}
@@ -89,13 +89,13 @@ func TestNATSServerOfTheJobIsWaitedForLonger(t *testing.T) {
 	if c.URL != "nats://h:1" || c.Job != "j" || c.Name != "ditask j node.3" || c.Nodes != 5 || c.CredsFile != "creds" || c.NKeyFile != "nkey" {
 		t.Errorf("%+v", c)
 	}
-	if c.Token != "" || c.ConnectTimeout != 10*time.Second {
+	if c.Key != "" || c.Token != "" || c.ConnectTimeout != 10*time.Second {
 		t.Errorf("a server elsewhere: token %q, %v", c.Token, c.ConnectTimeout)
 	}
 	env.BusAuth = control.BusAuthJob
 	for joinTimeout, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour} {
 		env.JoinTimeout = joinTimeout
-		if c := natsConfig(env, "secret"); c.Token != natsbus.JobToken("secret") || c.ConnectTimeout != want {
+		if c := natsConfig(env, "secret"); c.Key != natsbus.JobKey("secret") || c.ConnectTimeout != want {
 			t.Errorf("the job's server, join timeout %v: token %q, %v", joinTimeout, c.Token, c.ConnectTimeout)
 		}
 	}
