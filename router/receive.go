@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 var (
@@ -73,7 +75,7 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 	case framePong:
 		s.rtt.Store(max(s.r.clock()-int64(le.Uint64(body)), 1)) //nolint:gosec // our own clock
 	case frameBye:
-		l.bye = fmt.Errorf("%w: %s", errLeft, body)
+		l.bye = fmt.Errorf("%w: %s", errLeft, cutReason(string(body)))
 		return errBye
 	}
 	return nil
@@ -86,7 +88,10 @@ func (s *session) receiveControl(h header, body []byte) error {
 	case frameDeclare:
 		var d declaration
 		if err := json.Unmarshal(body, &d); err != nil {
-			return fmt.Errorf("%w: declaration: %w", errBadFrame, err)
+			return fmt.Errorf("%w: declaration: %w", errBadFrame, printable.Error(err))
+		}
+		if err := d.check(); err != nil {
+			return err
 		}
 		if s.declared += len(body); s.declared > maxDeclared {
 			return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
@@ -103,7 +108,10 @@ func (s *session) receiveControl(h header, body []byte) error {
 	case frameMembers:
 		var m []Member
 		if err := json.Unmarshal(body, &m); err != nil {
-			return fmt.Errorf("%w: members: %w", errBadFrame, err)
+			return fmt.Errorf("%w: members: %w", errBadFrame, printable.Error(err))
+		}
+		for i := range m {
+			makePrintable(m[i].Addrs)
 		}
 		r.learn(m)
 	case frameReady:
@@ -137,7 +145,7 @@ func (r *Router) receiveRelay(body []byte) error {
 	}
 	var m relayMsg
 	if err := json.Unmarshal(body, &m); err != nil {
-		return fmt.Errorf("%w: relay: %w", errBadFrame, err)
+		return fmt.Errorf("%w: relay: %w", errBadFrame, printable.Error(err))
 	}
 	r.answerRelay(m)
 	return nil

@@ -20,7 +20,7 @@ const module = "github.com/ditask/ditask"
 //	any      whatever there is
 const arrows = `
 # Trunk one: the engine.
-task -> std
+task -> std internal/printable
 middleware -> std task
 
 # OpenTelemetry, for who imports it.
@@ -28,7 +28,7 @@ middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
 # Trunk two: bytes.
-router -> std
+router -> std internal/printable
 router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
@@ -98,6 +98,7 @@ examples/... -> any
 # Tools of tests.
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
+internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
 internal/race -> std
