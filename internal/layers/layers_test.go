@@ -33,11 +33,11 @@ router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
 router/mesh (test) -> golang.org/x/net internal/certtest
-router/natsbus -> std github.com/nats-io/nats.go
+router/natsbus -> std github.com/nats-io/nats.go internal/printable
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
-router/natsbus/embedded -> std github.com/nats-io/nats-server
+router/natsbus/embedded -> std github.com/nats-io/nats-server internal/printable
 router/natsbus/embedded (test) -> github.com/nats-io/nats.go
-router/redisbus -> std github.com/redis/go-redis
+router/redisbus -> std github.com/redis/go-redis internal/printable
 router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
 router/routertest -> std testing router
 
@@ -59,14 +59,14 @@ middleware/rl -> std task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel -> std task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
 parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
-parallel/rundir -> std
+parallel/rundir -> std internal/printable
 parallel/trace -> std
 parallel/metrics -> std
 parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
-parallel/control -> std parallel/metrics
-parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parallel/placement
+parallel/control -> std parallel/metrics internal/printable
+parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parallel/placement internal/printable
 
 # Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
@@ -77,19 +77,19 @@ parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings paral
 parallel/kube (test) -> std
 
 # The command.
-internal/cli/call -> std github.com/urfave/cli
+internal/cli/call -> std github.com/urfave/cli internal/printable
 internal/cli/flags -> std github.com/urfave/cli parallel/control parallel/placement parallel/trace
 internal/cli/quote -> std
 internal/cli/quote (test) -> go.yaml.in/yaml
 internal/cli/token -> std parallel/control parallel/slurm
 internal/cli/build -> std github.com/urfave/cli internal/cli/call internal/cli/flags
-internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch
-internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote
-internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube
+internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch internal/printable
+internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/printable
+internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
-internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus
-internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
-internal/traceview -> std parallel/trace
+internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
+internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
+internal/traceview -> std parallel/trace internal/printable
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
