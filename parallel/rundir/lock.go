@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // LockFile is the file in the folder of a run that the running job holds a lock on.
@@ -125,6 +127,7 @@ func heldBy(dir string) (h Holder) {
 	if text, err := os.ReadFile(filepath.Join(dir, LockFile)); err == nil && json.Unmarshal(text, &h) != nil {
 		return Holder{}
 	}
+	h.Job, h.Host = printable.Text(h.Job), printable.Text(h.Host)
 	return h
 }
 

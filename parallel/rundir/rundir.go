@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 const (
@@ -170,12 +172,17 @@ func read(dir string) (m Mark, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
+	m.Job = printable.Text(m.Job)
 	return m, err
 }
 
+// absolute is the path of a folder, to be printed.
 func absolute(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
-		return abs
+		dir = abs
 	}
-	return dir
+	return printable.Cut(dir, maxPath)
 }
+
+// maxPath bounds a path in a message: that of the system, in bytes.
+const maxPath = 4 << 10
