@@ -2,6 +2,8 @@ package nn_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -209,6 +212,25 @@ func TestStateOfAPrefixHasItsTensorsOnly(t *testing.T) {
 		s, err := a.State(prefix)
 		if err != nil || s.Version != uint64(i+1) || len(s.Tensors) != 1 || s.Tensors[0].Name != "w" || s.Tensors[0].Data[0] != float32(i) {
 			t.Errorf("%s: %+v, %v", prefix, s, err)
+		}
+	}
+}
+
+// A file of somebody else holds any names.
+func TestErrorsOfArchivesArePrintable(t *testing.T) {
+	bad, err := json.Marshal(logtest.Hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, header := range map[string]string{
+		"type":   `{` + string(bad) + `:{"dtype":` + string(bad) + `,"shape":[1],"data_offsets":[0,4]}}`,
+		"place":  `{` + string(bad) + `:{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`,
+		"number": `{` + string(bad) + `:{"dtype":"F32","shape":` + strings.Repeat("1", 10<<10) + `,"data_offsets":[0,4]}}`,
+	} {
+		file := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+		err := new(nn.Archive).UnmarshalBinary(append(file, 0, 0, 0, 0))
+		if !errors.Is(err, nn.ErrArchive) || logtest.Faults(err.Error()) != "" || len(err.Error()) > 2<<10 {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
