@@ -86,17 +86,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 	r := s.r
 	switch h.typ {
 	case frameDeclare:
-		var d declaration
-		if err := json.Unmarshal(body, &d); err != nil {
-			return fmt.Errorf("%w: declaration: %w", errBadFrame, printable.Error(err))
-		}
-		if err := d.check(); err != nil {
-			return err
-		}
-		if s.declared += len(body); s.declared > maxDeclared {
-			return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
-		}
-		return r.declared(s, h.channel, d, h.flags&flagOn != 0)
+		return s.receiveDeclaration(h, body)
 	case frameListen:
 		in, err := s.stream(h.channel)
 		if err != nil {
@@ -136,6 +126,21 @@ func (s *session) receiveControl(h header, body []byte) error {
 		return s.receiveFarewell(body)
 	}
 	return nil
+}
+
+// receiveDeclaration takes an event that the peer has declared.
+func (s *session) receiveDeclaration(h header, body []byte) error {
+	var d declaration
+	if err := json.Unmarshal(body, &d); err != nil {
+		return fmt.Errorf("%w: declaration: %w", errBadFrame, printable.Error(err))
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	if s.declared += len(body); s.declared > maxDeclared {
+		return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
+	}
+	return s.r.declared(s, h.channel, d, h.flags&flagOn != 0)
 }
 
 // receiveRelay takes the hub's request to call it back.

@@ -78,7 +78,7 @@ func TestBlockLinesAreIndented(t *testing.T) {
 }
 
 func TestErrorWraps(t *testing.T) {
-	if Error(nil) != nil || Error(io.EOF) != io.EOF {
+	if Error(nil) != nil || Error(io.EOF) != io.EOF { //nolint:errorlint // the error itself
 		t.Error("an error that is printable is not itself")
 	}
 	hostile := &fs.PathError{Op: "open", Path: "x\nditask: job finished OK", Err: fs.ErrNotExist}

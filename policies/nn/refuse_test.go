@@ -162,16 +162,16 @@ func TestArchiveNamesWhatIsWrong(t *testing.T) {
 		{`{}]`, "", "header: more than one value"},
 		{`[]`, "", "header: json: "},
 		{`{"__metadata__":{"a":1}}`, "", "__metadata__: json: "},
-		{`{"a":7}`, "", "tensor a: json: "},
-		{`{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}}`, values, "tensor a is F16, want F32"},
-		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, values, "tensor a of shape [1] at [4 8], want a start at 0"},
-		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}`, values, "tensor a of shape [1] at [0 8], want a start at 0"},
-		{`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}`, values, "tensor a of shape [3] at [0 12], want a start at 0"},
+		{`{"a":7}`, "", "tensor \"a\": json: "},
+		{`{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}}`, values, `tensor "a" is "F16", want F32`},
+		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, values, "tensor \"a\" of shape [1] at [4 8], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}`, values, "tensor \"a\" of shape [1] at [0 8], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}`, values, "tensor \"a\" of shape [3] at [0 12], want a start at 0"},
 		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, values, "4 bytes after the last tensor"},
-		{`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,-4]}}`, values, "tensor a of shape [-1] at [0 -4], want a start at 0"},
-		{`{"a":{"dtype":"F32","shape":[-1,-2],"data_offsets":[0,8]}}`, values, "tensor a of shape [-1 -2] at [0 8], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,-4]}}`, values, "tensor \"a\" of shape [-1] at [0 -4], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[-1,-2],"data_offsets":[0,8]}}`, values, "tensor \"a\" of shape [-1 -2] at [0 8], want a start at 0"},
 		// The product is 2^64+2, which is the 2 values that there are if it wraps around.
-		{`{"a":{"dtype":"F32","shape":[239075442,77158673929],"data_offsets":[0,8]}}`, values, "tensor a of shape [239075442 77158673929]"},
+		{`{"a":{"dtype":"F32","shape":[239075442,77158673929],"data_offsets":[0,8]}}`, values, "tensor \"a\" of shape [239075442 77158673929]"},
 	} {
 		a := nn.Archive{Meta: map[string]string{"old": "1"}}
 		err := a.UnmarshalBinary(append(binaryHeader(c.text), c.data...))

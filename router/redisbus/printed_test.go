@@ -32,14 +32,16 @@ func fake(t *testing.T, version string) (url string) {
 				defer func() { _ = c.Close() }()
 				_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // only a fault takes that long
 				for lines := bufio.NewScanner(c); lines.Scan(); {
-					switch first, command := lines.Text(), ""; {
-					case !strings.HasPrefix(first, "*"): // a part of an array
-					case lines.Scan() && lines.Scan():
-						if command = lines.Text(); strings.EqualFold(command, "hello") && version != "" {
-							_, _ = fmt.Fprintf(c, "*2\r\n$7\r\nversion\r\n$%d\r\n%s\r\n", len(version), version)
-						} else {
-							_, _ = fmt.Fprintf(c, "-%s\r\n", hostile)
-						}
+					if !strings.HasPrefix(lines.Text(), "*") { // a part of a command
+						continue
+					}
+					for range 2 { // the length of the first word, and that word
+						lines.Scan()
+					}
+					if strings.EqualFold(lines.Text(), "hello") && version != "" {
+						_, _ = fmt.Fprintf(c, "*2\r\n$7\r\nversion\r\n$%d\r\n%s\r\n", len(version), version)
+					} else {
+						_, _ = fmt.Fprintf(c, "-%s\r\n", hostile)
 					}
 				}
 			})

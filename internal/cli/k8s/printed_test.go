@@ -49,7 +49,7 @@ func TestPrintedTextOfPods(t *testing.T) {
 			if err := s.write(&stdout, time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			rows := stdout.String()[strings.Index(stdout.String(), "RANK"):]
+			_, rows, _ := strings.Cut(stdout.String(), "RANK")
 			if strings.Count(rows, "\n") != 2 {
 				t.Errorf("%q", rows)
 			}

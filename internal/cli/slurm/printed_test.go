@@ -20,8 +20,8 @@ func TestPrintedTextOfSlurm(t *testing.T) {
 		"scancel":  "#!/bin/sh\ncat <<'END'\n" + logtest.Hostile + "\nEND\nexit 1\n",
 		"sbatch":   "#!/bin/sh\ncat >&2 <<'END'\n" + logtest.Hostile + "\nEND\nexit 1\n",
 	} {
-		script = strings.ReplaceAll(script, "\x00", "")                                       // no shell takes it
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		script = strings.ReplaceAll(script, "\x00", "") // no shell takes it
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
