@@ -4,8 +4,12 @@ package parallel
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -52,9 +56,47 @@ func TestWhatANodeSaysIsPrintable(t *testing.T) {
 			control.VarNodeID: "0", control.VarNodes: "2", control.VarJobID: "j", control.VarListen: "tcp://127.0.0.1:0", control.VarDir: t.TempDir(),
 		}
 		env[name] = logtest.Hostile
-		code := runMain(func(name string) (string, bool) { v, ok := env[name]; return v, ok }, &b, []Func{nil})
+		code := runMain(lookupOf(env), &b, []Func{nil})
 		if got := b.String(); code != ExitUsage || got == "" || logtest.Faults(got) != "" {
 			t.Errorf("%s: code %d, %s: %q", name, code, logtest.Faults(got), got)
+		}
+	}
+}
+
+// A stranger who answers at the address of another node refuses with a text that would clear
+// the screen and write a line. All that the node writes is safe to print, in both formats.
+func TestRefusalOfAStrangerIsPrintable(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(map[string]any{"refuse": map[string]string{"code": "job", "reason": logtest.Hostile + strings.Repeat("x", 8<<10)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			}
+		}()
+		var b bytes.Buffer
+		code := runMain(lookupOf(map[string]string{
+			control.VarNodeID: "1", control.VarNodes: "2", control.VarJobID: "j", control.VarAttach: "tcp://" + l.Addr().String(),
+			control.VarDir: t.TempDir(), control.VarLogFormat: format, control.VarToken: "secret",
+		}), &b, []Func{func(ctx context.Context, n *Node) error { return task.New[struct{}](n).Run(ctx) }})
+		_ = l.Close()
+		<-ended
+		if got := b.String(); code != ExitFailure || logtest.Faults(got) != "" || !strings.Contains(got, `refused (job): \x1b[2J`) || len(got) > 8<<10 {
+			t.Errorf("%s: code %d, %s: %q", format, code, logtest.Faults(got), got)
 		}
 	}
 }
