@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // barrierMsg is the body of frameBarrier: the sender has entered a round. With flagOn
@@ -31,6 +33,9 @@ type barrierMsg struct {
 func (r *Router) Barrier(ctx context.Context, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want %d at most", name, len(name), maxName)
+	}
+	if !printable.Is(name) {
+		return fmt.Errorf("barrier %q: want a name of printable characters", name)
 	}
 	r.mu.Lock()
 	if len(r.rounds) >= maxBarriers && r.rounds[name] == 0 {
@@ -115,10 +120,10 @@ func (r *Router) pass(name string, round uint64, from *session) {
 func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	var b barrierMsg
 	if err := json.Unmarshal(body, &b); err != nil {
-		return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
+		return fmt.Errorf("%w: barrier: %w", errBadFrame, printable.Error(err))
 	}
-	if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
-		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
+	if len(b.Name) > maxName || !printable.Is(b.Name) || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
+		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes, all printable", errBadFrame, b.Name, maxBarriers, maxName)
 	}
 	r.note(func() {
 		s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)

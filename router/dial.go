@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // backoff is the wait between two calls of an address, from 5 ms to 1 s, or to 5 s if
@@ -143,7 +145,7 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		}
 	}
 	if r.ctx.Err() == nil && err != nil {
-		r.note(func() { r.trouble[addr] = err.Error() })
+		r.note(func() { r.trouble[addr] = printable.Error(err).Error() })
 	}
 	return r.pause(wait.next())
 }
@@ -172,7 +174,7 @@ func (r *Router) outlives(addr string, err error) bool {
 		return false
 	}
 	r.mu.Lock()
-	ready, said := r.beenReady, r.trouble[addr] == err.Error()
+	ready, said := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
 	r.mu.Unlock()
 	if ready && !said {
 		r.log.Warn("a stranger answers at the address of a peer", "addr", addr, "err", err)

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Farewell says that the process of a node has ended without taking leave of the job.
@@ -24,7 +25,8 @@ type Farewell struct {
 const featureFarewell = "farewell"
 
 const (
-	// maxReason bounds the reason of a farewell in bytes.
+	// maxReason bounds in bytes the reason of a farewell, of a refusal and of a bye: a
+	// sentence or two for a log, of which each connection has one.
 	maxReason = 1 << 10
 	// farewellRest is how long SayFarewell goes on after a node has heard it: the other
 	// ones that call the address of the node do that at once.
@@ -115,7 +117,7 @@ func (r *Router) keepTelling(addr string) {
 		if err == nil {
 			return
 		}
-		r.note(func() { r.trouble[addr] = err.Error() })
+		r.note(func() { r.trouble[addr] = printable.Error(err).Error() })
 		if !r.pause(wait.next()) {
 			return
 		}
@@ -202,7 +204,7 @@ func (r *Router) answerFarewell(conn net.Conn, h hello) (bool, error) {
 func (s *session) receiveFarewell(body []byte) error {
 	var f Farewell
 	if err := json.Unmarshal(body, &f); err != nil {
-		return fmt.Errorf("%w: farewell: %w", errBadFrame, err)
+		return fmt.Errorf("%w: farewell: %w", errBadFrame, printable.Error(err))
 	}
 	s.r.hearFarewell(f, s.peer.ID)
 	return nil
@@ -213,9 +215,4 @@ func (f *Farewell) of(h hello) Farewell {
 	return Farewell{Node: h.Node, Incarnation: h.Incarnation, Reason: f.Reason, Final: f.Final}
 }
 
-func cutReason(s string) string {
-	if len(s) <= maxReason {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxReason], "") + "..."
-}
+func cutReason(s string) string { return printable.Cut(s, maxReason) }

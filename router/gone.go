@@ -29,6 +29,7 @@ func (r *Router) Gone(f Farewell) {
 
 // giveUp does what Gone says, by a goroutine. The mutex is held.
 func (r *Router) giveUp(f Farewell) {
+	f.Reason = cutReason(f.Reason)
 	err := fmt.Errorf("%w: %s", ErrLost, f.Reason)
 	if f.Final {
 		err = &FailedError{f.Reason}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Protocol is the version of the handshake and the frames. Nodes of another one
@@ -99,10 +101,51 @@ const featureDone = "done"
 // does not say it is sent no answer, and gives none.
 const featureListening = "listening"
 
+// UnmarshalJSON makes safe to print what this node prints of another one. What is only
+// compared stays as it is.
+func (h *hello) UnmarshalJSON(b []byte) error {
+	type plain hello
+	if err := json.Unmarshal(b, (*plain)(h)); err != nil {
+		return err
+	}
+	h.Version, h.Purpose = printable.Text(h.Version), printable.Text(h.Purpose)
+	makePrintable(h.Addrs)
+	makePrintable(h.Labels)
+	return nil
+}
+
+func makePrintable(texts []string) {
+	for i, text := range texts {
+		texts[i] = printable.Text(text)
+	}
+}
+
 // refusal says no.
 type refusal struct {
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
+}
+
+// bounded is the refusal with texts that are safe to print, and not longer than what is
+// read.
+func (r refusal) bounded() refusal {
+	return refusal{printable.Text(r.Code), printable.Cut(r.Reason, maxReason)}
+}
+
+// MarshalJSON bounds what is said: a reason may hold what the other side has said.
+func (r refusal) MarshalJSON() ([]byte, error) {
+	type plain refusal
+	return json.Marshal(plain(r.bounded()))
+}
+
+// UnmarshalJSON bounds what was said, and makes it safe to print.
+func (r *refusal) UnmarshalJSON(b []byte) error {
+	type plain refusal
+	if err := json.Unmarshal(b, (*plain)(r)); err != nil {
+		return err
+	}
+	*r = r.bounded()
+	return nil
 }
 
 // answer is the listening side's hello with its proof, or its refusal.
@@ -208,7 +251,7 @@ func readMsg(rd io.Reader, v any) ([]byte, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadFrame, err)
+		return nil, fmt.Errorf("%w: %w", errBadFrame, printable.Error(err))
 	}
 	return b, nil
 }
@@ -235,7 +278,7 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	var other hello
 	if err := json.Unmarshal(a.Hello, &other); err != nil {
-		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, err)
+		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, printable.Error(err))
 	}
 	if err := r.acceptable(other); err != nil {
 		return hello{}, nil, &strangerError{&RefusedError{err.Code, err.Reason, addr}}
@@ -281,7 +324,7 @@ func (r *Router) acceptable(h hello) *refusal {
 	case h.Protocol != Protocol:
 		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version, h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
 	case h.Job != r.cfg.Job:
-		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, h.Job, r.cfg.Node)}
+		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, printable.Text(h.Job), r.cfg.Node)}
 	case h.Node < 0 || h.Node > maxNode:
 		return &refusal{RefuseID, fmt.Sprintf("%d is not a node id", h.Node)}
 	case h.Node == r.cfg.Node:
@@ -356,7 +399,7 @@ func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 			r.fail(err)
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %s", conn.RemoteAddr(), refuse.Reason)
+		return nil, fmt.Errorf("%s: %s", printable.Text(conn.RemoteAddr().String()), refuse.Reason)
 	}
 	p := proof{Proof: pr}
 	if s != nil {

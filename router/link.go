@@ -361,7 +361,7 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 func (l *link) sayBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.byeSay = reason
+	l.byeSay = cutReason(reason)
 	l.s.ackDue = true // what has come is not lost
 	l.idle = false
 	l.s.wake.Broadcast()

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Member is what nodes tell each other of a third.
@@ -178,6 +180,7 @@ func (r *Router) hubAddr() string {
 
 // linkEnded takes note of a connection that has ended.
 func (r *Router) linkEnded(s *session, err error) {
+	err = printable.Error(err) // it may quote what came over the connection
 	if errors.Is(err, errLeft) {
 		r.depart(s, Left, err)
 		return

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 var (
@@ -73,7 +75,7 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 	case framePong:
 		s.rtt.Store(max(s.r.clock()-int64(le.Uint64(body)), 1)) //nolint:gosec // our own clock
 	case frameBye:
-		l.bye = fmt.Errorf("%w: %s", errLeft, body)
+		l.bye = fmt.Errorf("%w: %s", errLeft, cutReason(string(body)))
 		return errBye
 	}
 	return nil
@@ -84,14 +86,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 	r := s.r
 	switch h.typ {
 	case frameDeclare:
-		var d declaration
-		if err := json.Unmarshal(body, &d); err != nil {
-			return fmt.Errorf("%w: declaration: %w", errBadFrame, err)
-		}
-		if s.declared += len(body); s.declared > maxDeclared {
-			return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
-		}
-		return r.declared(s, h.channel, d, h.flags&flagOn != 0)
+		return s.receiveDeclaration(h, body)
 	case frameListen:
 		in, err := s.stream(h.channel)
 		if err != nil {
@@ -103,7 +98,10 @@ func (s *session) receiveControl(h header, body []byte) error {
 	case frameMembers:
 		var m []Member
 		if err := json.Unmarshal(body, &m); err != nil {
-			return fmt.Errorf("%w: members: %w", errBadFrame, err)
+			return fmt.Errorf("%w: members: %w", errBadFrame, printable.Error(err))
+		}
+		for i := range m {
+			makePrintable(m[i].Addrs)
 		}
 		r.learn(m)
 	case frameReady:
@@ -130,6 +128,21 @@ func (s *session) receiveControl(h header, body []byte) error {
 	return nil
 }
 
+// receiveDeclaration takes an event that the peer has declared.
+func (s *session) receiveDeclaration(h header, body []byte) error {
+	var d declaration
+	if err := json.Unmarshal(body, &d); err != nil {
+		return fmt.Errorf("%w: declaration: %w", errBadFrame, printable.Error(err))
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	if s.declared += len(body); s.declared > maxDeclared {
+		return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
+	}
+	return s.r.declared(s, h.channel, d, h.flags&flagOn != 0)
+}
+
 // receiveRelay takes the hub's request to call it back.
 func (r *Router) receiveRelay(body []byte) error {
 	if r.cfg.Topology != Star || r.hubAddr() == "" {
@@ -137,7 +150,7 @@ func (r *Router) receiveRelay(body []byte) error {
 	}
 	var m relayMsg
 	if err := json.Unmarshal(body, &m); err != nil {
-		return fmt.Errorf("%w: relay: %w", errBadFrame, err)
+		return fmt.Errorf("%w: relay: %w", errBadFrame, printable.Error(err))
 	}
 	r.answerRelay(m)
 	return nil

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Router connects one node to the others of its job.
@@ -152,6 +154,11 @@ func (r *Router) Start(ctx context.Context, labels []string) error {
 	r.wg.Add(1) // Close waits for what begins here
 	defer r.wg.Done()
 	r.mu.Unlock()
+	for _, label := range labels {
+		if label != printable.Text(label) {
+			return fmt.Errorf("label %q: want at most %d bytes of printable text", printable.Text(label), printable.MaxText)
+		}
+	}
 	r.labels = labels
 	if err := r.listen(ctx); err != nil {
 		return err
@@ -245,7 +252,7 @@ func (r *Router) refused(from net.Addr, err error) {
 	first := r.noted[reason] == 1
 	r.mu.Unlock()
 	if first && reason != "hung up" {
-		r.log.Warn("refused a connection", "from", from, "reason", reason, "err", err)
+		r.log.Warn("refused a connection", "from", printable.Text(from.String()), "reason", printable.Text(reason), "err", printable.Error(err))
 	}
 }
 

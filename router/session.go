@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // session is one peer in one of its incarnations: what was sent to it and not
@@ -83,12 +85,22 @@ type declaration struct {
 	Schema      string `json:"schema,omitempty"`
 }
 
+// maxSchema bounds in bytes the schema of an event that nodes tell each other: it is for the
+// error that two declarations differ.
+const maxSchema = 8 << 10
+
+// check judges the declaration of a peer, and makes it safe to print.
+func (d *declaration) check() error {
+	if d.Name == "" || len(d.Name) > maxName || !printable.Is(d.Name) {
+		return fmt.Errorf("%w: event %.20q: want a name of 1 to %d bytes of printable text", errBadFrame, d.Name, maxName)
+	}
+	d.Delivery, d.Schema = printable.Text(d.Delivery), printable.Cut(d.Schema, maxSchema)
+	return nil
+}
+
 // declare tells the peer of an event. The router's mutex is held.
 func (s *session) declare(c *channel) error {
-	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, c.spec.Schema}
-	if len(d.Schema) > 8<<10 {
-		d.Schema = d.Schema[:8<<10] + "..."
-	}
+	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, printable.Cut(c.spec.Schema, maxSchema)}
 	body, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("declare event %q: %w", c.spec.Name, err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Delivery says what happens to a message that its receiver is too slow for.
@@ -230,7 +232,7 @@ type RefusedError struct {
 	Addr   string
 }
 
-// Error names the address and the reason.
+// Error names the address and the reason, in one printable line.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%s: refused (%s): %s", e.Addr, e.Code, e.Reason)
+	return fmt.Sprintf("%s: refused (%s): %s", printable.Text(e.Addr), printable.Text(e.Code), printable.Cut(e.Reason, maxReason))
 }

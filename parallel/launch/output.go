@@ -14,10 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// maxLine is where a line is cut in the merged stream, in bytes.
+// maxLine is where a line is cut in the merged stream, in bytes, and what the launcher says
+// at once.
 const maxLine = 64 << 10
 
 // The last lines that are kept of every node, enough to find an error at the
@@ -51,7 +53,7 @@ type record struct {
 // say writes a line of the launcher itself. It never waits.
 func (o *output) say(level, text string) { o.stderr.Say(ownLine(o.format, o.now(), level, text)) }
 
-// ownLine is a line of the launcher itself.
+// ownLine is a line of the launcher itself. What it quotes begins no line.
 func ownLine(format string, now time.Time, level, text string) []byte {
 	if format == "json" {
 		return jsonLine(struct {
@@ -60,7 +62,7 @@ func ownLine(format string, now time.Time, level, text string) []byte {
 			Msg   string    `json:"msg"`
 		}{now, level, text})
 	}
-	return []byte("ditask: " + text + "\n")
+	return []byte("ditask: " + printable.Block(text, maxLine) + "\n")
 }
 
 // line writes one line of a node, of which more bytes were left out. It uses buf, and
@@ -135,7 +137,7 @@ func jsonLine(v any) []byte {
 	if err != nil { // a record holds nothing that JSON does not have
 		return fmt.Appendf(nil, "%q\n", err)
 	}
-	return append(b, '\n')
+	return append(printable.JSON(b), '\n')
 }
 
 // fileFailed says once for the whole job that a log file cannot be written.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/internal/safefile"
 )
 
@@ -128,6 +129,7 @@ func heldBy(dir string) (h Holder) {
 	if text, err := os.ReadFile(filepath.Join(dir, LockFile)); err == nil && json.Unmarshal(text, &h) != nil {
 		return Holder{}
 	}
+	h.Job, h.Host = printable.Text(h.Job), printable.Text(h.Host)
 	return h
 }
 

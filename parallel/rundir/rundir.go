@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/internal/safefile"
 )
 
@@ -172,12 +173,17 @@ func read(dir string) (m Mark, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
+	m.Job = printable.Text(m.Job)
 	return m, err
 }
 
+// absolute is the path of a folder, to be printed.
 func absolute(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
-		return abs
+		dir = abs
 	}
-	return dir
+	return printable.Cut(dir, maxPath)
 }
+
+// maxPath bounds a path in a message: that of the system, in bytes.
+const maxPath = 4 << 10

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/router/natsbus/internal/proof"
 )
 
@@ -170,7 +171,7 @@ func (c *Carrier) try() (*nats.Conn, error) {
 		if !refused(err) {
 			err = &downError{err}
 		}
-		return nil, err
+		return nil, printable.Error(err)
 	}
 	sub, err := nc.Subscribe(c.inbox+"*", c.deliver)
 	if err == nil {
@@ -362,6 +363,7 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 	if err == nil {
 		err = errors.New("it closed the connection")
 	}
+	err = printable.Error(err)
 	for _, k := range conns {
 		_ = k.fail(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err))
 	}
@@ -377,7 +379,7 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 
 // reconnected tells the other ends that their connections are broken.
 func (c *Carrier) reconnected(nc *nats.Conn) {
-	c.log.Info("connected with NATS again", "url", Public(nc.ConnectedUrl()))
+	c.log.Info("connected with NATS again", "url", printable.Text(Public(nc.ConnectedUrl())))
 	c.mu.Lock()
 	owed := c.owed
 	c.owed = nil
@@ -399,7 +401,7 @@ func (c *Carrier) ended(nc *nats.Conn) {
 // asyncError hears what the server or the client says besides.
 func (c *Carrier) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
-		c.log.Warn("NATS", "err", err)
+		c.log.Warn("NATS", "err", printable.Error(err))
 		return
 	}
 	c.mu.Lock()
@@ -449,7 +451,7 @@ func (c *Carrier) fault(err error) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, net.ErrClosed), errors.Is(err, nats.ErrInvalidConnection):
 		return err
 	}
-	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), err, advice)
+	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), printable.Error(err), advice)
 }
 
 // unreachable says that there is no connection with the server, and what to do.
@@ -457,7 +459,7 @@ func (c *Carrier) unreachable(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		err = op.Err
 	}
-	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), err)
+	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), printable.Error(err))
 }
 
 // Info is what [Check] has found out about a server.
@@ -483,5 +485,5 @@ func Check(ctx context.Context, cfg Config) (Info, error) {
 	if err != nil {
 		return Info{}, c.fault(err)
 	}
-	return Info{nc.ConnectedServerVersion(), Public(nc.ConnectedUrl()), rtt, nc.MaxPayload()}, nil
+	return Info{printable.Text(nc.ConnectedServerVersion()), printable.Text(Public(nc.ConnectedUrl())), rtt, nc.MaxPayload()}, nil
 }

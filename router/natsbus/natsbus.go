@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Config says where the server is, and who is there. URL and Job are needed.
@@ -320,7 +322,7 @@ func (c *Carrier) call(ctx context.Context, nc *nats.Conn, id int, patience time
 func (c *Carrier) silent(nc *nats.Conn, err error) error {
 	err = fmt.Errorf("no answer over %s: %w", Public(c.cfg.URL), err)
 	if last := nc.LastError(); last != nil {
-		err = fmt.Errorf("%w; NATS says: %w", err, last)
+		err = fmt.Errorf("%w; NATS says: %w", err, printable.Error(last))
 	}
 	return err
 }

@@ -40,6 +40,8 @@ import (
 	"unsafe"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Config says where the server listens. The zero value is a free port of the
@@ -203,7 +205,7 @@ func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.why == "" {
-		l.why = fmt.Sprintf(format, v...)
+		l.why = printable.Text(fmt.Sprintf(format, v...))
 		close(l.dead)
 	}
 }
@@ -216,6 +218,6 @@ func (l *logger) fatal() string {
 
 func (l *logger) say(level slog.Level, format string, v []any) {
 	if l.log.Enabled(context.Background(), level) {
-		l.log.Log(context.Background(), level, "NATS server: "+fmt.Sprintf(format, v...))
+		l.log.Log(context.Background(), level, "NATS server: "+printable.Text(fmt.Sprintf(format, v...))) // it quotes clients
 	}
 }
