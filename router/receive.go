@@ -63,8 +63,11 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		if s.err != nil {
 			return nil // it has been counted as lost
 		}
-		if int(h.channel) >= len(s.outs) || !s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])) {
+		if int(h.channel) >= len(s.outs) {
 			return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, h.channel)
+		}
+		if err := s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])); err != nil {
+			return err
 		}
 		s.signal()
 	case framePing:
@@ -97,7 +100,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 		if err != nil {
 			return err
 		}
-		r.listening(in, h.flags&flagOn != 0)
+		return r.listening(in, h.flags&flagOn != 0)
 	case frameListening:
 		return s.answered(h.channel, le.Uint64(body))
 	case frameMembers:
@@ -247,8 +250,9 @@ func (r *Router) join(c *channel, in *inStream) error {
 	return nil
 }
 
-// listening takes note of whether the peer listens to one of its events.
-func (r *Router) listening(in *inStream, on bool) {
+// listening takes note of whether the peer listens to one of its events. It returns an error
+// if the peer asks, and does not acknowledge the answers.
+func (r *Router) listening(in *inStream, on bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	in.listens = on
@@ -263,6 +267,9 @@ func (r *Router) listening(in *inStream, on bool) {
 	if c != nil {
 		r.retarget(c)
 	}
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	return in.s.log.overdue()
 }
 
 // retarget works out anew which peers listen to c, and gives the newest value

@@ -220,21 +220,22 @@ func (s *session) pendingWrite() bool {
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into
-// the log, and the totals that are due into dst, which it returns.
+// the log, and the totals that are due into dst, which is empty, and which it returns.
 func (s *session) stage(dst []byte, limit int) []byte {
-	if n := s.received.Load(); s.ackDue || n != s.told {
-		s.ackDue, s.told = false, n
-		dst = appendU64(dst, frameAck, 0, n)
+	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.told {
+		dst = appendU64(dst, frameAck, 0, 0)
+		for _, in := range s.credits {
+			in.due = false
+			m, b := in.consumed[0].Load(), in.consumed[1].Load()
+			in.told[0].Store(m)
+			in.told[1].Store(b)
+			dst = appendU64(dst, frameCredit, in.id, m, b)
+		}
+		clear(s.credits)
+		s.credits = s.credits[:0]
+		s.ackDue, s.told = false, s.received.Load() // after the totals: what was consumed is acknowledged before
+		le.PutUint64(dst[headerBytes:], s.told)
 	}
-	for _, in := range s.credits {
-		in.due = false
-		m, b := in.consumed[0].Load(), in.consumed[1].Load()
-		in.told[0].Store(m)
-		in.told[1].Store(b)
-		dst = appendU64(dst, frameCredit, in.id, m, b)
-	}
-	clear(s.credits)
-	s.credits = s.credits[:0]
 	if s.pingDue != 0 {
 		dst = appendU64(dst, framePing, 0, s.pingDue)
 		s.pingDue = 0

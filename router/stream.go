@@ -1,6 +1,7 @@
 package router
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,8 @@ type outStream struct {
 	bytes    int
 	consumed [2]uint64 // totals the peer has consumed: messages, bytes
 	sent     [2]uint64 // totals sent
+	mark     mark      // the first message since the peer's credit reached the mark before
+	due      uint64    // frame to be acknowledged when the peer's credit reaches the mark
 	queue    []pending // what waits for room, under the policies that do not block
 	bulk     *bulk     // the message whose chunks are going out
 	line     []*waiter // what waits for room, under Reliable: in the order of versions
@@ -25,6 +28,17 @@ type outStream struct {
 	dropped     uint64 // given up here, under a policy that may
 	abandoned   uint64 // of them: because the session ended
 	undelivered uint64 // neither consumed nor dropped, when the session ended
+}
+
+// mark is a place in a stream at which acknowledgements are compared with credit. What was
+// consumed was received, so a peer that gives credit must acknowledge too, or the log
+// would grow with all that the credit lets through. Acknowledged may be one mark less than
+// consumed, as the two are read one after the other where they are written. That bounds
+// what the log holds of a stream to three windows.
+type mark struct {
+	messages uint64 // total sent with the marked message; 0: no message is marked
+	bytes    uint64 // total sent without it
+	frame    uint64 // newest sequenced frame then
 }
 
 // pending is a payload that waits for room.
@@ -86,6 +100,9 @@ func (o *outStream) put(version uint64, payload Buffer) {
 		payload.Retain()
 		o.bulk = &bulk{pending: pending{version, payload}}
 		o.s.bulks = append(o.s.bulks, o)
+	}
+	if o.mark.messages == 0 {
+		o.mark = mark{o.sent[0], o.sent[1] - uint64(len(b)), l.sent}
 	}
 }
 
@@ -153,17 +170,24 @@ func (o *outStream) refill() {
 	o.admit()
 }
 
-// credit takes note of what the peer has consumed. It reports false for totals
-// that go back or beyond what was sent.
-func (o *outStream) credit(messages, bytes uint64) bool {
+// credit takes note of what the peer has consumed. It returns an error for totals that go
+// back or beyond what was sent, and for those of messages that should have been acknowledged.
+func (o *outStream) credit(messages, bytes uint64) error {
 	if messages < o.consumed[0] || messages > o.sent[0] || bytes < o.consumed[1] || bytes > o.sent[1] {
-		return false
+		return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, o.ch.id)
+	}
+	if m := o.mark; m.messages > 0 && (messages >= m.messages || bytes > m.bytes) {
+		if done := o.s.log.done; done < o.due {
+			return fmt.Errorf("%w: event %q: messages consumed, but not acknowledged: %d frames acknowledged, want %d at least",
+				errBadFrame, o.ch.spec.Name, done, o.due)
+		}
+		o.mark, o.due = mark{}, m.frame
 	}
 	o.messages -= int(messages - o.consumed[0]) //nolint:gosec // at most what is on its way
 	o.bytes -= int(bytes - o.consumed[1])       //nolint:gosec // at most what is on its way
 	o.consumed = [2]uint64{messages, bytes}
 	o.refill()
-	return true
+	return nil
 }
 
 // end sends those away that wait and drops what is held, under the policies that may; it
