@@ -275,7 +275,7 @@ func (l *link) readFrames() error {
 				if w-r < chunkHead {
 					break
 				}
-				used, err := l.readChunk(h, buf[r:w])
+				used, err := l.readChunk(h, buf[r:w], buf)
 				if err != nil {
 					return err
 				}
@@ -310,9 +310,9 @@ func (l *link) readFrames() error {
 	}
 }
 
-// readChunk takes one chunk whose head is in b, with the beginning of its body;
-// it returns how much of b it has used.
-func (l *link) readChunk(h header, b []byte) (int, error) {
+// readChunk takes one chunk whose head is in b, with the beginning of its body; it returns
+// how much of b it has used. buf is free when all of b is used.
+func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 	s := l.s
 	version, total, off := le.Uint64(b[headerBytes:]), le.Uint64(b[headerBytes+8:]), le.Uint64(b[headerBytes+16:])
 	n := h.body - (chunkHead - headerBytes)
@@ -323,17 +323,27 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 	if total > uint64(s.r.cfg.MaxMessageBytes) { //nolint:gosec // positive
 		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
 	}
-	if off == 0 {
-		in.assemble(int(total), n) //nolint:gosec // bounded above
+	if off == 0 && in.asmTotal == 0 {
+		if err := in.begin(version, int(total)); err != nil { //nolint:gosec // bounded above
+			return 0, err
+		}
 	}
 	if off != uint64(in.asmHave) || total != uint64(in.asmTotal) || n > in.asmTotal-in.asmHave || n == 0 { //nolint:gosec // not negative
 		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, in.asmTotal)
 	}
-	in.grow(n)
-	dst := in.asm[in.asmHave : in.asmHave+n]
-	have := copy(dst, b[chunkHead:])
+	have := min(n, len(b)-chunkHead)
+	var dst []byte
+	if !in.asmSkip {
+		in.grow(n)
+		dst = in.asm[in.asmHave : in.asmHave+n]
+		copy(dst, b[chunkHead:])
+	}
 	for have < n {
-		k, err := l.conn.Read(dst[have:])
+		to := buf[:min(len(buf), n-have)]
+		if !in.asmSkip {
+			to = dst[have:]
+		}
+		k, err := l.conn.Read(to)
 		if k == 0 && err != nil {
 			return 0, err
 		}
@@ -345,6 +355,10 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 	s.gotFrame(headerBytes + h.body)
 	if in.asmHave == in.asmTotal {
 		payload := in.assembled()
+		if in.asmSkip {
+			in.unhear(int(total)) //nolint:gosec // bounded above
+			return min(chunkHead+n, len(b)), nil
+		}
 		taken, err := s.deliver(in, version, payload, true)
 		if err != nil {
 			return 0, err

@@ -30,6 +30,9 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
+		if err := in.arrive(len(body) - 8); err != nil {
+			return err
+		}
 		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
 		return err
 	}
@@ -39,7 +42,9 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		in.header = append(in.header[:0], body...)
+		if in.ch.Load() != nil { // else the message is not heard
+			in.header = append(in.header[:0], body...)
+		}
 		return nil
 	}
 	s.gotFrame(headerBytes + len(body))
@@ -179,22 +184,35 @@ func (s *session) caughtUp() {
 	s.mu.Unlock()
 }
 
+// hearer returns the event to which a message of this number is to be delivered; nil if this
+// node does not listen to it.
+func (in *inStream) hearer(version uint64) *channel {
+	ch := in.ch.Load()
+	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
+		return nil
+	}
+	return ch
+}
+
+// unhear drops a message of n bytes that this node does not listen to.
+func (in *inStream) unhear(n int) {
+	in.header = in.header[:0]
+	if ch := in.ch.Load(); ch != nil {
+		ch.unfed.Add(1)
+	}
+	in.unheard.Add(1)
+	in.Return(1, n)
+}
+
 // deliver hands a message to the node. It reports whether the payload was taken.
 func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
-	if !in.arrive(len(payload)) {
-		return false, fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	ch := in.hearer(version)
+	if ch == nil {
+		in.unhear(len(payload))
+		return false, nil
 	}
 	header := in.header
 	in.header = in.header[:0]
-	ch := in.ch.Load()
-	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
-		if ch != nil {
-			ch.unfed.Add(1)
-		}
-		in.unheard.Add(1)
-		in.Return(1, len(payload))
-		return false, nil
-	}
 	if ch.spec.Delivery == Latest && version <= in.version {
 		in.stale.Add(1)
 		in.Return(1, len(payload))

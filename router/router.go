@@ -43,6 +43,8 @@ type Router struct {
 	answering atomic.Int32 // calls of the hub that are being answered
 	changed   signal
 
+	ahead, spareBytes atomic.Int64 // of all sessions: see nodeAhead and nodeSpares
+
 	mu        sync.Mutex
 	closed    bool
 	channels  []*channel

@@ -43,6 +43,7 @@ type session struct {
 	pongDue  uint64
 	credits  []*inStream
 	quietFor int // ticks without anything written
+	ahead    int // bytes reserved for the peer's unfinished messages
 
 	links    uint64 // connections so far
 	wireOut  uint64 // bytes written
@@ -54,6 +55,7 @@ type session struct {
 	unackedB int         // bytes of them
 	declared int         // bytes of the peer's declarations
 
+	spares    spares
 	received  atomic.Uint64 // sequenced frames
 	wireIn    atomic.Uint64 // bytes read
 	lastHeard atomic.Int64  // clock of the last frame
@@ -71,6 +73,7 @@ type session struct {
 func newSession(r *Router, peer Peer, addrs []string) *session {
 	s := &session{r: r, peer: peer, addrs: addrs, remote: map[string]*inStream{}, barriers: map[string]uint64{}}
 	s.wake.L = &s.mu
+	s.spares.r = r
 	return s
 }
 
@@ -311,6 +314,9 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	perr.Undelivered = lost
 	s.err = perr
 	s.bulks, s.credits = nil, nil
+	s.r.ahead.Add(-int64(s.ahead))
+	s.ahead = 0
+	s.spares.end()
 	if s.link == nil || !s.link.writing {
 		s.log.free()
 	}

@@ -3,7 +3,6 @@ package router
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -232,12 +231,11 @@ type inStream struct {
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int
-	asmTotal int
+	asmTotal int  // 0: there is none
+	asmSkip  bool // this node does not listen to it: nothing of it is kept
+	ahead    int  // bytes that are reserved for it
 	msg      Message
 	received [2]uint64 // messages, bytes: at most a window more than has been consumed
-
-	spareMu sync.Mutex
-	spares  [][]byte // for the next ones
 
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told
@@ -276,69 +274,15 @@ func (in *inStream) quarter() (messages, bytes uint64) {
 	return uint64(max(m/4, 1)), uint64(c.WindowBytes / 4) //nolint:gosec // positive
 }
 
-// Buffers for messages that come in chunks are used again: so many, none larger
-// than this.
-const (
-	spareBuffers = 4
-	spareBytes   = 8 << 20
-)
-
-// Recycle keeps the memory of a payload for the next message.
-func (in *inStream) Recycle(payload []byte) {
-	if cap(payload) > spareBytes {
-		return
-	}
-	in.spareMu.Lock()
-	defer in.spareMu.Unlock()
-	if len(in.spares) < spareBuffers {
-		in.spares = append(in.spares, payload)
-	}
-}
-
-// growth is how many times what has come of a message there may be memory for.
-const growth = 16
-
-// assemble begins a message of total bytes with a chunk of n.
-func (in *inStream) assemble(total, n int) {
-	in.asm, in.asmHave, in.asmTotal = nil, 0, total
-	in.spareMu.Lock()
-	if n := len(in.spares); n > 0 {
-		b := in.spares[n-1]
-		in.spares[n-1] = nil
-		in.spares = in.spares[:n-1]
-		if cap(b) >= total && cap(b) <= 4*total {
-			in.asm = b[:total]
-		}
-	}
-	in.spareMu.Unlock()
-	if in.asm == nil {
-		in.asm = make([]byte, min(total, growth*n))
-	}
-}
-
-// grow makes room for another n bytes: memory is taken for what comes, not for
-// what was announced.
-func (in *inStream) grow(n int) {
-	if have := in.asmHave + n; have > len(in.asm) {
-		larger := make([]byte, min(in.asmTotal, growth*have))
-		copy(larger, in.asm[:in.asmHave])
-		in.asm = larger
-	}
-}
-
 // arrive counts a message of n bytes. It reports false if the peer had no room
-// for it: an honest one sends no more than its window.
-func (in *inStream) arrive(n int) bool {
+// for it: an honest one sends no more than its window. A message in chunks arrives with the first.
+func (in *inStream) arrive(n int) error {
 	c := &in.s.r.cfg
 	messages, bytes := in.received[0]-in.consumed[0].Load(), in.received[1]-in.consumed[1].Load()
 	in.received[0]++
 	in.received[1] += uint64(n)                                                 //nolint:gosec // not negative
-	return messages < uint64(c.WindowMessages) && bytes < uint64(c.WindowBytes) //nolint:gosec // positive
-}
-
-// assembled takes the whole message.
-func (in *inStream) assembled() []byte {
-	b := in.asm
-	in.asm, in.asmHave, in.asmTotal = nil, 0, 0
-	return b
+	if messages >= uint64(c.WindowMessages) || bytes >= uint64(c.WindowBytes) { //nolint:gosec // positive
+		return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	}
+	return nil
 }
