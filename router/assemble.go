@@ -24,7 +24,10 @@ const (
 func (in *inStream) begin(version uint64, total int) error {
 	in.asmTotal = total
 	in.asmSkip = in.hearer(version) == nil
-	return in.arrive(total)
+	if !in.arrive(total) {
+		return in.overrun()
+	}
+	return nil
 }
 
 // grow makes room for another n bytes.

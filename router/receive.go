@@ -30,8 +30,8 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		if err := in.arrive(len(body) - 8); err != nil {
-			return err
+		if !in.arrive(len(body) - 8) {
+			return in.overrun()
 		}
 		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
 		return err

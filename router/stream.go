@@ -18,11 +18,11 @@ type outStream struct {
 	bytes    int
 	consumed [2]uint64 // totals the peer has consumed: messages, bytes
 	sent     [2]uint64 // totals sent
-	mark     mark      // the first message since the peer's credit reached the mark before
-	due      uint64    // frame to be acknowledged when the peer's credit reaches the mark
 	queue    []pending // what waits for room, under the policies that do not block
 	bulk     *bulk     // the message whose chunks are going out
 	line     []*waiter // what waits for room, under Reliable: in the order of versions
+	mark     mark      // the first message since the peer's credit reached the mark before
+	due      uint64    // frame to be acknowledged when the peer's credit reaches the mark
 
 	dropped     uint64 // given up here, under a policy that may
 	abandoned   uint64 // of them: because the session ended
@@ -227,6 +227,8 @@ type inStream struct {
 	floor   uint64 // messages up to this number were sent when this node did not listen, or not yet
 	header  []byte // of the next message
 
+	received [2]uint64 // messages, bytes: at most a window more than has been consumed
+
 	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
@@ -235,7 +237,6 @@ type inStream struct {
 	asmSkip  bool // this node does not listen to it: nothing of it is kept
 	ahead    int  // bytes that are reserved for it
 	msg      Message
-	received [2]uint64 // messages, bytes: at most a window more than has been consumed
 
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told
@@ -276,13 +277,15 @@ func (in *inStream) quarter() (messages, bytes uint64) {
 
 // arrive counts a message of n bytes. It reports false if the peer had no room
 // for it: an honest one sends no more than its window. A message in chunks arrives with the first.
-func (in *inStream) arrive(n int) error {
+func (in *inStream) arrive(n int) bool {
 	c := &in.s.r.cfg
 	messages, bytes := in.received[0]-in.consumed[0].Load(), in.received[1]-in.consumed[1].Load()
 	in.received[0]++
 	in.received[1] += uint64(n)                                                 //nolint:gosec // not negative
-	if messages >= uint64(c.WindowMessages) || bytes >= uint64(c.WindowBytes) { //nolint:gosec // positive
-		return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
-	}
-	return nil
+	return messages < uint64(c.WindowMessages) && bytes < uint64(c.WindowBytes) //nolint:gosec // positive
+}
+
+// overrun is the error for a message for which arrive reports false.
+func (in *inStream) overrun() error {
+	return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
 }
