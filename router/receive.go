@@ -225,6 +225,9 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		s.r.cfg.Tap.Received(ch.spec.Name, m)
 	}
 	if err := ch.deliver(m); err != nil {
+		if errors.Is(err, ErrPayload) {
+			return false, fmt.Errorf("%w: event %q, message %d: %w", errBadFrame, ch.spec.Name, version, err)
+		}
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
 	m.Payload = nil
