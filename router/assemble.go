@@ -1,6 +1,9 @@
 package router
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Memory for messages whose chunks are coming in. It is taken for what has come, up to
 // twice as much, and beyond that ahead of what comes, as that spares copies: up to growth
@@ -119,8 +122,8 @@ func (s *spares) put(b []byte) {
 func (s *spares) take(n int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := len(s.all) - 1; i >= 0; i-- {
-		if b := s.all[i]; cap(b) >= n && cap(b) <= 4*n {
+	for i, b := range slices.Backward(s.all) {
+		if cap(b) >= n && cap(b) <= 4*n {
 			s.remove(i)
 			return b[:n]
 		}

@@ -331,25 +331,15 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 	if off != uint64(in.asmHave) || total != uint64(in.asmTotal) || n > in.asmTotal-in.asmHave || n == 0 { //nolint:gosec // not negative
 		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, in.asmTotal)
 	}
-	have := min(n, len(b)-chunkHead)
 	var dst []byte
 	if !in.asmSkip {
 		in.grow(n)
 		dst = in.asm[in.asmHave : in.asmHave+n]
-		copy(dst, b[chunkHead:])
 	}
-	for have < n {
-		to := buf[:min(len(buf), n-have)]
-		if !in.asmSkip {
-			to = dst[have:]
-		}
-		k, err := l.conn.Read(to)
-		if k == 0 && err != nil {
-			return 0, err
-		}
-		have += k
-		s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
-		s.lastHeard.Store(s.r.clock())
+	have := min(n, len(b)-chunkHead)
+	copy(dst, b[chunkHead:])
+	if err := l.readRest(dst, have, n, buf); err != nil {
+		return 0, err
 	}
 	in.asmHave += n
 	s.gotFrame(headerBytes + h.body)
@@ -368,6 +358,25 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 		}
 	}
 	return min(chunkHead+n, len(b)), nil
+}
+
+// readRest reads n bytes, of which have are read already, into dst; or, if that is nil, into
+// buf over and over again.
+func (l *link) readRest(dst []byte, have, n int, buf []byte) error {
+	for have < n {
+		to := buf[:min(len(buf), n-have)]
+		if dst != nil {
+			to = dst[have:]
+		}
+		k, err := l.conn.Read(to)
+		if k == 0 && err != nil {
+			return err
+		}
+		have += k
+		l.s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
+		l.s.lastHeard.Store(l.s.r.clock())
+	}
+	return nil
 }
 
 // sayBye lets the writer tell the peer that this node leaves, after all that is
