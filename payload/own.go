@@ -3,6 +3,7 @@ package payload
 import (
 	"encoding"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"unsafe"
@@ -78,10 +79,21 @@ func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, 
 	if !b.take(len(block)) {
 		return pos, b.exceeded(pos)
 	}
-	if err := reflect.NewAt(o.typ, p).Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(block); err != nil {
+	if err := unmarshal(reflect.NewAt(o.typ, p).Interface().(encoding.BinaryUnmarshaler), block); err != nil {
 		return pos, &DecodeError{Offset: pos, What: "its own decoding failed", Err: err}
 	}
 	return next, nil
+}
+
+// unmarshal lets v decode block, which may hold anything: a panic of v, as over a length that
+// is not there, is a failure to decode.
+func unmarshal(v encoding.BinaryUnmarshaler, block []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return v.UnmarshalBinary(block)
 }
 
 func (o *ownCoder) schema(w *schemaWriter) {

@@ -37,7 +37,9 @@ type Channel struct{ c *channel }
 
 // Channel declares an event. deliver is called by a connection's reader for
 // every message of the event: in order per sender, never twice at once for one
-// sender; it must not block, and returns an error only for what ends the job.
+// sender; it must not block. It returns an error that wraps [ErrPayload] for a message that is
+// not of the event's type: its sender is lost then. Any other error ends this node's part in
+// the job.
 func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, error) {
 	if spec.Name == "" || len(spec.Name) > maxName || !printable.Is(spec.Name) {
 		return nil, fmt.Errorf("event name %q: want 1 to %d bytes of printable text", spec.Name, maxName)

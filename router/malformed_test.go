@@ -102,6 +102,32 @@ func TestListenersErrorEndsTheNodesPart(t *testing.T) {
 	})
 }
 
+// A payload that is not of the event's type ends the part of its sender in the job, which is
+// named with the event and the message, and not that of this node.
+func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"small": data(1),
+		"large": chunk(1, inlineBytes, 0, make([]byte, inlineBytes)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := meet(t, nil)
+				var changes []Change
+				g.r.Watch(func(c Change) { changes = append(changes, c) })
+				g.r.channels[0].deliver = func(*Message) error { return fmt.Errorf("%w: at byte 0", ErrPayload) }
+				g.say(t, frame)
+				if why := g.lost(); why != `malformed frame: event "e", message 1: the payload does not decode: at byte 0` {
+					t.Error(why)
+				}
+				synctest.Wait()
+				if len(changes) != 1 || changes[0].Kind != Lost || changes[0].Peer.ID != 7 || !errors.Is(changes[0].Err, ErrPayload) || g.r.failure != nil {
+					t.Errorf("%+v, failure %v", changes, g.r.failure)
+				}
+			})
+		})
+	}
+}
+
 // partner is a second router with the same token, whose side of a handshake a test speaks.
 func partner(t *testing.T, node int) *Router {
 	return openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: node, Logger: slog.New(slog.DiscardHandler)})

@@ -225,6 +225,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	r.keepCounts(s, kind)
 	r.setOff(s, kind == Left || s.withdrawn)
 	r.takeBack(s)
+	r.endPipes(s.peer.ID)
 	for _, c := range r.channels {
 		r.retarget(c)
 	}

@@ -32,6 +32,9 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
+		if !in.arrive(len(body) - 8) {
+			return in.overrun()
+		}
 		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
 		return err
 	}
@@ -41,7 +44,9 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		in.header = append(in.header[:0], body...)
+		if in.ch.Load() != nil { // else the message is not heard
+			in.header = append(in.header[:0], body...)
+		}
 		return nil
 	}
 	s.gotFrame(headerBytes + len(body))
@@ -65,8 +70,11 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		if s.err != nil {
 			return nil // it has been counted as lost
 		}
-		if int(h.channel) >= len(s.outs) || !s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])) {
+		if int(h.channel) >= len(s.outs) {
 			return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, h.channel)
+		}
+		if err := s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])); err != nil {
+			return err
 		}
 		s.signal()
 	case framePing:
@@ -92,7 +100,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 		if err != nil {
 			return err
 		}
-		r.listening(in, h.flags&flagOn != 0)
+		return r.listening(in, h.flags&flagOn != 0)
 	case frameListening:
 		return s.answered(h.channel, le.Uint64(body))
 	case frameMembers:
@@ -189,22 +197,35 @@ func (s *session) caughtUp() {
 	s.mu.Unlock()
 }
 
+// hearer returns the event to which a message of this number is to be delivered; nil if this
+// node does not listen to it.
+func (in *inStream) hearer(version uint64) *channel {
+	ch := in.ch.Load()
+	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
+		return nil
+	}
+	return ch
+}
+
+// unhear drops a message of n bytes that this node does not listen to.
+func (in *inStream) unhear(n int) {
+	in.header = in.header[:0]
+	if ch := in.ch.Load(); ch != nil {
+		ch.unfed.Add(1)
+	}
+	in.unheard.Add(1)
+	in.Return(1, n)
+}
+
 // deliver hands a message to the node. It reports whether the payload was taken.
 func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
-	if !in.arrive(len(payload)) {
-		return false, fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	ch := in.hearer(version)
+	if ch == nil {
+		in.unhear(len(payload))
+		return false, nil
 	}
 	header := in.header
 	in.header = in.header[:0]
-	ch := in.ch.Load()
-	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
-		if ch != nil {
-			ch.unfed.Add(1)
-		}
-		in.unheard.Add(1)
-		in.Return(1, len(payload))
-		return false, nil
-	}
 	if ch.spec.Delivery == Latest && version <= in.version {
 		in.stale.Add(1)
 		in.Return(1, len(payload))
@@ -217,6 +238,9 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		s.r.cfg.Tap.Received(ch.spec.Name, m)
 	}
 	if err := ch.deliver(m); err != nil {
+		if errors.Is(err, ErrPayload) {
+			return false, fmt.Errorf("%w: event %q, message %d: %w", errBadFrame, ch.spec.Name, version, err)
+		}
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
 	m.Payload = nil
@@ -260,8 +284,9 @@ func (r *Router) join(c *channel, in *inStream) error {
 	return nil
 }
 
-// listening takes note of whether the peer listens to one of its events.
-func (r *Router) listening(in *inStream, on bool) {
+// listening takes note of whether the peer listens to one of its events. It returns an error
+// if the peer asks, and does not acknowledge the answers.
+func (r *Router) listening(in *inStream, on bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	in.listens = on
@@ -276,6 +301,9 @@ func (r *Router) listening(in *inStream, on bool) {
 	if c != nil {
 		r.retarget(c)
 	}
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	return in.s.log.overdue()
 }
 
 // retarget works out anew which peers listen to c, and gives the newest value

@@ -27,6 +27,12 @@ type rogue struct {
 // and a rogue that has declared the same.
 func meet(t *testing.T, edit func(*Config)) *rogue {
 	t.Helper()
+	return meetWith(t, io.Discard, edit)
+}
+
+// meetWith is meet with a rogue that hears what the router sends.
+func meetWith(t *testing.T, heard io.Writer, edit func(*Config)) *rogue {
+	t.Helper()
 	cfg := Config{Node: 5, Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)}
 	if edit != nil {
 		edit(&cfg)
@@ -50,7 +56,7 @@ func meet(t *testing.T, edit func(*Config)) *rogue {
 		t.Fatal(err)
 	}
 	var read sync.WaitGroup
-	read.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+	read.Go(func() { _, _ = io.Copy(heard, theirs) })
 	t.Cleanup(func() { _ = theirs.Close(); read.Wait(); _ = r.Close() })
 	g := &rogue{theirs, r, l}
 	g.say(t, appendFrame(nil, frameDeclare, flagOn, 0, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)))

@@ -45,6 +45,8 @@ type Router struct {
 	answering atomic.Int32 // calls of the hub that are being answered
 	changed   signal
 
+	ahead, spareBytes atomic.Int64 // of all sessions: see nodeAhead and nodeSpares
+
 	mu        sync.Mutex
 	closed    bool
 	channels  []*channel
@@ -56,6 +58,7 @@ type Router struct {
 	rounds    map[string]uint64         // rounds of barriers that this node has entered
 	passed    map[string]uint64         // rounds of them that all nodes have entered
 	tickets   map[string]chan net.Conn
+	pipes     map[pipeKey]*pipe
 	known     map[int]uint64    // incarnations of the nodes that others told of
 	reached   map[int]Member    // those that keepReaching calls
 	farewells map[int]uint64    // newest incarnation of a node whose farewell was heard, by node id
@@ -100,7 +103,7 @@ func New(cfg Config) (*Router, error) {
 		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
 		features: []string{featureHeader, featureLeave, featureDone, featureListening, featureFarewell},
-		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{},
+		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, pipes: map[pipeKey]*pipe{},
 		known: map[int]uint64{}, farewells: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
 		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},

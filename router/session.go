@@ -45,6 +45,7 @@ type session struct {
 	pongDue  uint64
 	credits  []*inStream
 	quietFor int // ticks without anything written
+	ahead    int // bytes reserved for the peer's unfinished messages
 
 	links    uint64 // connections so far
 	wireOut  uint64 // bytes written
@@ -56,6 +57,7 @@ type session struct {
 	unackedB int         // bytes of them
 	declared int         // bytes of the peer's declarations
 
+	spares    spares
 	received  atomic.Uint64 // sequenced frames
 	wireIn    atomic.Uint64 // bytes read
 	lastHeard atomic.Int64  // clock of the last frame
@@ -73,6 +75,7 @@ type session struct {
 func newSession(r *Router, peer Peer, addrs []string) *session {
 	s := &session{r: r, peer: peer, addrs: addrs, remote: map[string]*inStream{}, barriers: map[string]uint64{}}
 	s.wake.L = &s.mu
+	s.spares.r = r
 	return s
 }
 
@@ -232,21 +235,22 @@ func (s *session) pendingWrite() bool {
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into
-// the log, and the totals that are due into dst, which it returns.
+// the log, and the totals that are due into dst, which is empty, and which it returns.
 func (s *session) stage(dst []byte, limit int) []byte {
-	if n := s.received.Load(); s.ackDue || n != s.told {
-		s.ackDue, s.told = false, n
-		dst = appendU64(dst, frameAck, 0, n)
+	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.told {
+		dst = appendU64(dst, frameAck, 0, 0)
+		for _, in := range s.credits {
+			in.due = false
+			m, b := in.consumed[0].Load(), in.consumed[1].Load()
+			in.told[0].Store(m)
+			in.told[1].Store(b)
+			dst = appendU64(dst, frameCredit, in.id, m, b)
+		}
+		clear(s.credits)
+		s.credits = s.credits[:0]
+		s.ackDue, s.told = false, s.received.Load() // after the totals: what was consumed is acknowledged before
+		le.PutUint64(dst[headerBytes:], s.told)
 	}
-	for _, in := range s.credits {
-		in.due = false
-		m, b := in.consumed[0].Load(), in.consumed[1].Load()
-		in.told[0].Store(m)
-		in.told[1].Store(b)
-		dst = appendU64(dst, frameCredit, in.id, m, b)
-	}
-	clear(s.credits)
-	s.credits = s.credits[:0]
 	if s.pingDue != 0 {
 		dst = appendU64(dst, framePing, 0, s.pingDue)
 		s.pingDue = 0
@@ -322,6 +326,9 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	perr.Undelivered = lost
 	s.err = perr
 	s.bulks, s.credits = nil, nil
+	s.r.ahead.Add(-int64(s.ahead))
+	s.ahead = 0
+	s.spares.end()
 	if s.link == nil || !s.link.writing {
 		s.log.free()
 	}

@@ -89,8 +89,11 @@ func (r *Router) check(s *session) {
 		}
 		s.signal()
 	}
+	over := s.log.overdue()
 	s.mu.Unlock()
 	switch {
+	case over != nil:
+		r.lose(s, over)
 	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:

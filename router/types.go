@@ -194,6 +194,10 @@ var (
 	ErrReplaced = errors.New("restarted")
 )
 
+// ErrPayload is wrapped by what the deliver function of a [Router.Channel] returns for a message
+// whose payload is not of the event's type. That is the sender's fault, and the sender is lost.
+var ErrPayload = errors.New("the payload does not decode")
+
 // FailedError is wrapped by a PeerError for a peer that is lost and not started again, so
 // that the job has failed: see [Farewell]. It wraps ErrLost.
 type FailedError struct {
