@@ -71,9 +71,14 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		s.pongDue = le.Uint64(body)
 		s.signal()
 	case framePong:
-		s.rtt.Store(max(s.r.clock()-int64(le.Uint64(body)), 1)) //nolint:gosec // our own clock
+		sent := le.Uint64(body)
+		s.rtt.Store(max(s.r.clock()-int64(sent), 1)) //nolint:gosec // our own clock
+		if s.alive != nil && sent >= s.askedAt {
+			close(s.alive)
+			s.alive = nil
+		}
 	case frameBye:
-		l.bye = fmt.Errorf("%w: %s", errLeft, body)
+		l.bye = fmt.Errorf("%w: %s", errLeft, cutReason(string(body)))
 		return errBye
 	}
 	return nil
@@ -105,7 +110,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 		if err := json.Unmarshal(body, &m); err != nil {
 			return fmt.Errorf("%w: members: %w", errBadFrame, err)
 		}
-		r.learn(m)
+		r.learn(m, s.peer.ID)
 	case frameReady:
 		r.peerReady(s, h.flags&flagOn != 0)
 	case frameSeen:
@@ -212,6 +217,9 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 
 // declared takes note of an event of the peer's.
 func (r *Router) declared(s *session, id uint16, d declaration, on bool) error {
+	if d.Name == "" || len(d.Name) > maxName {
+		return fmt.Errorf("%w: event %.20q...: a name of %d bytes, want 1 to %d", errBadFrame, d.Name, len(d.Name), maxName)
+	}
 	if int(id) != len(s.ins) || int(id) >= maxChannels {
 		return fmt.Errorf("%w: event %q has number %d, want %d", errBadFrame, d.Name, id, len(s.ins))
 	}
@@ -242,6 +250,7 @@ func (r *Router) join(c *channel, in *inStream) error {
 	in.s.mu.Lock()
 	in.out = in.s.outs[c.id]
 	in.s.mu.Unlock()
+	in.before = in.stats()
 	in.ch.Store(c)
 	r.retarget(c)
 	return nil

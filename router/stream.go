@@ -205,6 +205,7 @@ type inStream struct {
 	header  []byte // of the next message
 
 	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
+	before         StreamStats   // counted when this node had not declared the event; the router's mutex guards it
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int
