@@ -160,9 +160,10 @@ func (r *Router) offer(s *session) {
 
 // takeOver makes the newest rounds of the members those of this node, which has joined
 // them, and tells its peers. The rounds of members differ by one at most: one is in a barrier that
-// another has still to enter. A member whose round is further ahead than half of the others
-// is not believed, so that no single one makes a newcomer wait for ever. Those that leave
-// count only if there is no other: they may lag behind. The mutex is held.
+// another has still to enter. So a round is taken over that is at most one more than what the
+// lower half of the members have entered, and no single member makes a newcomer wait for a round
+// that nobody reaches. Members that leave count only if there is no other: they may lag
+// behind. The mutex is held.
 func (r *Router) takeOver() {
 	members := make([]map[string]uint64, 0, len(r.offers))
 	for id, rounds := range r.offers {

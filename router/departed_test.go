@@ -56,7 +56,6 @@ func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 		}
 		r.learn([]Member{{ID: id + 10000, Incarnation: 1}}, id)
 		r.hearFarewell(Farewell{Node: id + 20000, Incarnation: 1, Reason: "exit code 3"}, id)
-		r.lockPeer(id)()
 		s := admitted(t, r, id, uint64(i)+1)
 		announce(t, s, "e")
 		announce(t, s, fmt.Sprint("of peer ", i))
@@ -80,7 +79,6 @@ func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 		"counters of their events": {len(r.gone), 2 * (maxFormer + 4)},
 		"absences":                 {len(ch.c.absences), maxFormer + 4},
 		"farewells":                {len(r.farewells), maxFormer + 4},
-		"handshakes":               {len(r.locks), 0},
 		"losses":                   {len(r.lost), maxLosses},
 	} {
 		if c.n > c.most {

@@ -36,7 +36,8 @@ const (
 // that the node's supervisor starts: it takes the place of the node, with the same Config,
 // dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
 // again. Each node that hears the farewell does what [Router.Gone] says, and tells its own
-// peers. A newer incarnation of the node is not concerned.
+// peers, but for a node that is connected with the one that has ended and still has answers
+// from it. A newer incarnation of the node is not concerned.
 //
 // SayFarewell returns nil when all of cfg.Expect nodes have heard it, or 300 ms after the
 // last one that did. When ctx ends before one has, the error says what was tried.

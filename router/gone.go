@@ -110,10 +110,12 @@ func (r *Router) forget(f report, err error) *session {
 	r.mu.Lock()
 	s := r.peers[f.Node]
 	was := r.was[f.Node]
-	if s == nil && was.incarnation < f.Incarnation {
+	if _, kept := r.farewells[f.Node]; s == nil && was.incarnation < f.Incarnation && (kept || !f.hearsay) {
 		was.incarnation, was.hearsay, was.err = f.Incarnation, f.hearsay, err
 		r.was[f.Node] = was
-		r.remember(f.Node)
+		if !kept { // else it is remembered already
+			r.remember(f.Node)
+		}
 		if r.known[f.Node].incarnation <= f.Incarnation {
 			delete(r.known, f.Node)
 		}

@@ -250,7 +250,9 @@ func (r *Router) join(c *channel, in *inStream) error {
 	in.s.mu.Lock()
 	in.out = in.s.outs[c.id]
 	in.s.mu.Unlock()
-	in.before = in.stats()
+	if st := in.stats(); st.Consumed > 0 {
+		in.before = &st
+	}
 	in.ch.Store(c)
 	r.retarget(c)
 	return nil

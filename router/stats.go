@@ -161,11 +161,14 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 			others.Add(now)
 			continue
 		}
-		others.Add(in.before)
+		if in.before != nil {
+			others.Add(*in.before)
+			now = now.since(*in.before)
+		}
 		k := streamKey{c.spec.Name, s.peer.ID}
 		sum := streams[k]
 		sum.Event, sum.Peer = k.event, k.peer
-		sum.Add(now.since(in.before))
+		sum.Add(now)
 		streams[k] = sum
 	}
 	if others.Consumed > 0 {

@@ -205,7 +205,6 @@ type inStream struct {
 	header  []byte // of the next message
 
 	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
-	before         StreamStats   // counted when this node had not declared the event; the router's mutex guards it
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int
@@ -219,6 +218,8 @@ type inStream struct {
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told
 	due      bool             // queued for the writer; the session's mutex guards it
+
+	before *StreamStats // counted when this node had not declared the event; nil: nothing. The router's mutex guards it
 }
 
 // Return gives the sender its room back.
