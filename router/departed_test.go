@@ -59,7 +59,7 @@ func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 		s := admitted(t, r, id, uint64(i)+1)
 		announce(t, s, "e")
 		announce(t, s, fmt.Sprint("of peer ", i))
-		for k := range 2 * maxUnfinished {
+		for k := range maxUnfinished + 1 {
 			if err := r.receiveBarrier(s, false, fmt.Appendf(nil, `{"name":"%d-%d","round":1}`, i, k)); err != nil {
 				t.Fatal(err)
 			}
