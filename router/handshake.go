@@ -38,6 +38,7 @@ const (
 	RefuseRelay     = "relay"     // the hub cannot reach the target
 	RefuseClosed    = "closed"    // the node is closing
 	RefuseGone      = "gone"      // the process of the other node has ended, as its farewell says
+	RefuseClock     = "clock"     // the incarnation is from the far future, by the clock of this side
 )
 
 // helloBytes bounds what is read from a stranger.
@@ -329,6 +330,8 @@ func (r *Router) acceptable(h hello) *refusal {
 		return &refusal{RefuseID, fmt.Sprintf("%d is not a node id", h.Node)}
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
+	case !r.plausible(h.Incarnation):
+		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts", h.Node, maxAhead, r.cfg.Node)}
 	case h.Limits != r.limits():
 		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node, r.limits())}
 	}
@@ -380,6 +383,10 @@ func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var errConnected = errors.New("connected already")
 
+// errNoProof says that somebody has read this node's proof and has not given one. A proof is
+// something to try weak tokens on.
+var errNoProof = errors.New("no proof")
+
 // callJoin is the dialling side's handshake for a session.
 func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 	h, pr, err := r.callHello(conn, r.hello(purposeJoin), bound)
@@ -403,7 +410,8 @@ func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 	}
 	p := proof{Proof: pr}
 	if s != nil {
-		if l := s.current(); l != nil {
+		if l := s.current(); l != nil { // with the proof, or it would be counted as a stranger
+			_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseDuplicate, errConnected.Error()}})
 			return l, errConnected
 		}
 		p.Known, p.Got = true, s.received.Load()
@@ -488,10 +496,8 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 		return false, err
 	}
 	var p proof
-	if _, err := readMsg(conn, &p); errors.Is(err, io.EOF) {
-		return false, nil // it has thought better of it: the two are connected
-	} else if err != nil {
-		return false, fmt.Errorf("no proof of node.%d: %w", h.Node, err)
+	if _, err := readMsg(conn, &p); err != nil {
+		return false, fmt.Errorf("%w of node.%d: %w", errNoProof, h.Node, err)
 	}
 	if !hmac.Equal(p.Proof, r.prove("dial", both)) {
 		return r.say(conn, &refusal{RefuseToken, "wrong token"})
@@ -539,6 +545,9 @@ func remember(s *session, p proof) bool {
 
 // answerJoin is the listening side's end of the handshake for a session.
 func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
+	if p.Refuse != nil && p.Refuse.Code == RefuseDuplicate {
+		return false, nil // it has thought better of it: the two are connected
+	}
 	unlock, ok := r.tryLockPeer(h.Node)
 	if !ok {
 		if r.cfg.Node > h.Node { // our own call to that node wins

@@ -205,7 +205,8 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 		said    string // what the node says
 		err     string
 	}{
-		"it has thought better of it": {purposeJoin, false, "", "", ""},
+		"it hangs up":                 {purposeJoin, false, "", "", "no proof of node.1: EOF"},
+		"it has thought better of it": {purposeJoin, false, "connected", "", ""},
 		"no JSON":                     {purposeJoin, false, "\x01\x00\x00\x00{", "", "no proof of node.1: malformed frame"},
 		"half a proof":                {purposeJoin, false, "\x05\x00\x00\x00{", "", "no proof of node.1: unexpected EOF"},
 		"another purpose":             {"tea", false, "proof", `purpose \"tea\"`, "protocol"},
@@ -226,6 +227,8 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 				switch {
 				case err != nil || h.Node != 2:
 					t.Errorf("the answer: %+v, %v", h, err)
+				case c.then == "connected":
+					_, _ = writeMsg(mine, nil, proof{Proof: pr, Refuse: &refusal{RefuseDuplicate, "connected already"}})
 				case c.then == "proof":
 					_, _ = writeMsg(mine, nil, proof{Proof: pr})
 				case c.then == "proof 5":

@@ -81,7 +81,12 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		s.pongDue = le.Uint64(body)
 		s.signal()
 	case framePong:
-		s.rtt.Store(max(s.r.clock()-int64(le.Uint64(body)), 1)) //nolint:gosec // our own clock
+		sent := le.Uint64(body)
+		s.rtt.Store(max(s.r.clock()-int64(sent), 1)) //nolint:gosec // our own clock
+		if s.alive != nil && sent >= s.askedAt {
+			close(s.alive)
+			s.alive = nil
+		}
 	case frameBye:
 		l.bye = fmt.Errorf("%w: %s", errLeft, cutReason(string(body)))
 		return errBye
@@ -111,7 +116,7 @@ func (s *session) receiveControl(h header, body []byte) error {
 		for i := range m {
 			makePrintable(m[i].Addrs)
 		}
-		r.learn(m)
+		r.learn(m, s.peer.ID)
 	case frameReady:
 		r.peerReady(s, h.flags&flagOn != 0)
 	case frameSeen:
@@ -279,6 +284,9 @@ func (r *Router) join(c *channel, in *inStream) error {
 	in.s.mu.Lock()
 	in.out = in.s.outs[c.id]
 	in.s.mu.Unlock()
+	if st := in.stats(); st.Consumed > 0 {
+		in.before = &st
+	}
 	in.ch.Store(c)
 	r.retarget(c)
 	return nil

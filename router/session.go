@@ -47,9 +47,11 @@ type session struct {
 	quietFor int // ticks without anything written
 	ahead    int // bytes reserved for the peer's unfinished messages
 
-	links    uint64 // connections so far
-	wireOut  uint64 // bytes written
-	pingedAt int64  // clock of the newest ping
+	links    uint64        // connections so far
+	wireOut  uint64        // bytes written
+	pingedAt int64         // clock of the newest ping
+	askedAt  uint64        // clock of the ping that ask waits for
+	alive    chan struct{} // closed when that is answered; nil: nobody waits
 
 	// The reader owns these.
 	ins      []*inStream // by the peer's number of the event

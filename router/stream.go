@@ -241,6 +241,8 @@ type inStream struct {
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told
 	due      bool             // queued for the writer; the session's mutex guards it
+
+	before *StreamStats // counted when this node had not declared the event; nil: nothing. The router's mutex guards it
 }
 
 // Return gives the sender its room back.

@@ -35,6 +35,7 @@ func (r *Router) tick() {
 			r.check(s)
 		}
 		r.remind(now)
+		r.doubt(now)
 	}
 }
 

@@ -212,7 +212,7 @@ func (*FailedError) Unwrap() error { return ErrLost }
 
 // PeerError says what was not delivered to one peer, and why.
 type PeerError struct {
-	Node        int
+	Node        int // or Forgotten
 	Incarnation uint64
 	Undelivered int // messages that the peer did not acknowledge
 	Err         error
@@ -220,6 +220,9 @@ type PeerError struct {
 
 // Error names the node, the reason and the loss.
 func (e *PeerError) Error() string {
+	if e.Node == Forgotten {
+		return fmt.Sprintf("further losses: %d messages not acknowledged", e.Undelivered)
+	}
 	if e.Undelivered == 0 {
 		return fmt.Sprintf("node.%d: %v", e.Node, e.Err)
 	}
