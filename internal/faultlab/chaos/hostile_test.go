@@ -33,12 +33,12 @@ var onlyHostile = flag.String("chaos.hostile", "", "run only rounds with a hosti
 
 // What a hostile node may cost an honest process, or a launcher.
 const (
-	// mostLive bounds the growth of the live heap in bytes. The windows of one peer are 8 MiB of
-	// an event in each direction, and the program has six events.
-	mostLive = 96 << 20
-	// mostResident bounds the growth of the peak of resident memory in bytes: the live heap and
-	// as much garbage, and the stacks of some connections.
-	mostResident = 256 << 20
+	// mostLive bounds the growth of the live heap in bytes. The windows of a peer are 8 MiB of an
+	// event in each direction, and the program has three reliable ones.
+	mostLive = 64 << 20
+	// mostResident bounds the growth of the peak of resident memory in bytes: the live heap, as
+	// much garbage, and as much again that the runtime has not given back.
+	mostResident = 192 << 20
 	// mostFiles bounds the growth of the number of open files: a hostile node may have a few
 	// connections with each honest one.
 	mostFiles = 100
@@ -107,6 +107,7 @@ func (r *round) attack(f fault) {
 	ln, calls := r.elsewhere()
 	defer ln()
 	cfg.Elsewhere = calls.addr
+	r.victim = cfg.Victim
 	r.pause(time.Second)
 	held := newHoldings(r.dir)
 	var touched []int
@@ -142,7 +143,7 @@ func (r *round) attack(f fault) {
 	})
 	r.wait(func() bool { return closed(over) || held.exceeded() }, min(hostileFor, 2*time.Second))
 	if kind.Renews && !r.over() {
-		r.inject(fault{kind: "kill", a: f.a, grave: true})
+		r.inject(fault{kind: "kill", a: cfg.Victim, grave: true})
 	}
 	if kind.Stays {
 		r.wait(held.exceeded, 2*time.Second)
@@ -404,10 +405,16 @@ func (r *round) judgeLogs() {
 	if !r.recover {
 		return // the end of one node by the loss of the hostile one ends the others
 	}
-	victim := r.faults[0].a
+	victim := r.victim
+	excuse := r.hostile.Costs || r.hostile.Renews
+	for _, rec := range r.read() {
+		if rec.Kind == faultlab.End && rec.Out == faultlab.Failure && (!excuse || rec.Who.Node != victim) {
+			r.t.Errorf("%v, which is honest, has failed: %s", rec.Who, rec.Err)
+		}
+	}
 	for id := range r.nodes {
 		for peer := range r.lost(id) {
-			excused := (r.hostile.Costs || r.hostile.Renews) && (peer == victim || id == victim)
+			excused := excuse && (peer == victim || id == victim)
 			if peer < r.nodes && !excused && r.end != "preempt" {
 				r.t.Errorf("node.%d has lost node.%d, which is honest", id, peer)
 			}

@@ -42,6 +42,7 @@ type round struct {
 	nets    *nets
 	server  busServer
 	records *faultlab.Writer // of the laboratory
+	victim  int              // of a hostile node
 	atEnd   []func()         // called before the records are judged
 }
 

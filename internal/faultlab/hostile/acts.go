@@ -18,59 +18,67 @@ const (
 	mostPipes    = 400       // connections in a run
 )
 
-// behave joins each node with these manners, and stays.
-func (a *attack) behave(ctx context.Context, how manners) error {
-	return a.each(func(to int) error {
-		s, err := a.join(ctx, to, a.hello("join"), how)
-		if err != nil {
-			return err
-		}
-		for t := time.NewTicker(50 * time.Millisecond); ; {
-			select {
-			case <-s.ended:
-				return s.why()
-			case <-ctx.Done():
-				return s.bye()
-			case <-t.C:
-				if a.received.Load() > mostReceived {
-					return s.bye()
-				}
-			}
-		}
-	})
-}
-
 // bye leaves in order.
 func (s *session) bye() error { return s.write(appendFrame(nil, frameBye, 0, 0, []byte("done"))) }
 
+// withoutAck also asks for the newest values again and again, which costs it nothing.
 func (a *attack) withoutAck(ctx context.Context) error {
-	return a.behave(ctx, manners{credit: true, ready: true, fin: true})
+	return a.visit(ctx, manners{credit: true, ready: true, fin: true}, func(s *session, events []event) error {
+		var again []byte
+		for _, e := range events {
+			if e.Delivery == "latest" {
+				again = appendFrame(appendFrame(again, frameListen, 0, e.number, nil), frameListen, 1, e.number, nil)
+			}
+		}
+		for ; ctx.Err() == nil && a.received.Load() < mostReceived; rest(ctx, 5*time.Millisecond) {
+			if err := s.write(again); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (a *attack) withoutCredit(ctx context.Context) error {
-	return a.behave(ctx, manners{ack: true, ready: true, fin: true})
+	return a.visit(ctx, manners{ack: true, ready: true, fin: true}, nothing)
 }
 
-func (a *attack) mute(ctx context.Context) error { return a.behave(ctx, mute) }
+func (a *attack) mute(ctx context.Context) error { return a.visit(ctx, mute, nothing) }
 
-// visit joins each node, waits until it is known what the node declares, and calls do. If
-// that succeeds, it stays.
+func (a *attack) absent(ctx context.Context) error { return a.visit(ctx, polite, nothing) }
+
+func nothing(*session, []event) error { return nil }
+
+// visit joins each node, waits until it is known what the node declares, calls do, and stays
+// if that succeeds. A kind that returns does the same again when a connection has ended: so it
+// meets nodes that have started anew, as an honest node does.
 func (a *attack) visit(ctx context.Context, how manners, do func(s *session, events []event) error) error {
 	return a.each(func(to int) error {
-		s, err := a.join(ctx, to, a.hello("join"), how)
-		if err != nil {
-			return err
+		for {
+			err := a.call(ctx, to, how, do)
+			if !a.returns || ctx.Err() != nil {
+				return err
+			}
+			rest(ctx, 200*time.Millisecond)
 		}
-		events, err := s.declared(ctx)
-		if err != nil {
-			return err
-		}
-		if err := do(s, events); err != nil {
-			return errors.Join(err, s.why())
-		}
-		s.stay(ctx)
-		return s.why()
 	})
+}
+
+// call is one visit of one node.
+func (a *attack) call(ctx context.Context, to int, how manners, do func(s *session, events []event) error) error {
+	s, err := a.join(ctx, to, a.hello("join"), how)
+	if err != nil {
+		return err
+	}
+	events, err := s.declared(ctx)
+	if err != nil {
+		return err
+	}
+	if err := do(s, events); err != nil {
+		return errors.Join(err, s.why())
+	}
+	s.stay(ctx)
+	return s.why()
 }
 
 // deaf lets the node write until nothing more can be written.
@@ -105,14 +113,16 @@ func (a *attack) listens(ctx context.Context) error {
 	})
 }
 
+// barriers tells its rounds before it says that it is ready, which is when a newcomer takes
+// them over.
 func (a *attack) barriers(ctx context.Context) error {
-	return a.visit(ctx, polite, func(s *session, _ []event) error {
+	return a.visit(ctx, mute, func(s *session, _ []event) error {
 		var frames []byte
 		for _, name := range append([]string{"unknown"}, a.cfg.Barriers...) {
 			body := jsonOf(barrier{name, future})
 			frames = appendFrame(appendFrame(frames, frameBarrier, 0, 0, body), frameBarrier, 1, 0, body)
 		}
-		return s.write(frames)
+		return s.write(appendFrame(appendFrame(frames, frameReady, 1, 0, nil), frameSeen, 0, 0, nil))
 	})
 }
 
@@ -152,32 +162,36 @@ func (a *attack) id(ctx context.Context) error {
 func (a *attack) farewell(ctx context.Context) error {
 	return a.sayFarewell(ctx, a.cfg.Incarnation)
 }
-func (a *attack) farewellFuture(ctx context.Context) error { return a.sayFarewell(ctx, future) }
 
-// sayFarewell says the victim's farewell, in a hello to the first node that takes it and in
-// a frame to all.
+// farewellFuture waits until the victim has been killed, and says its farewell for all
+// incarnations that there can be.
+func (a *attack) farewellFuture(ctx context.Context) error {
+	s, err := a.join(ctx, a.cfg.Victim, a.hello("join"), polite)
+	if err != nil {
+		return err
+	}
+	s.stay(ctx)
+	return a.sayFarewell(ctx, future)
+}
+
+// sayFarewell says the victim's farewell to all others, in a hello and in a frame.
 func (a *attack) sayFarewell(ctx context.Context, incarnation uint64) error {
-	return a.others(func(to int) error {
+	f := farewell{Node: a.cfg.Victim, Incarnation: incarnation, Reason: "a lie"}
+	err := a.others(func(to int) error {
 		h := a.hello("farewell")
-		h.Node, h.Incarnation, h.Farewell = a.cfg.Victim, incarnation, &farewell{Reason: "a lie"}
+		h.Node, h.Incarnation, h.Farewell = f.Node, f.Incarnation, &f
 		conn, _, err := a.greet(ctx, to, h, nil)
 		if err != nil {
 			return err
 		}
-		if err := conn.Close(); err != nil {
-			return err
-		}
-		s, err := a.join(ctx, to, a.hello("join"), polite)
-		if err != nil {
-			return err
-		}
-		body := jsonOf(farewell{Node: a.cfg.Victim, Incarnation: incarnation, Reason: "a lie"})
-		if err := s.write(appendFrame(nil, frameFarewell, 0, 0, body)); err != nil {
-			return err
-		}
-		s.stay(ctx)
-		return s.why()
+		return conn.Close()
 	})
+	return errors.Join(err, a.visit(ctx, polite, func(s *session, _ []event) error {
+		if s.to == f.Node {
+			return nil
+		}
+		return s.write(appendFrame(nil, frameFarewell, 0, 0, jsonOf(f)))
+	}))
 }
 
 // own declares n more events, which no honest node has.
@@ -380,9 +394,10 @@ func (a *attack) texts(ctx context.Context) error {
 			return h
 		}
 		var errs []error
-		for _, h := range []hello{dirty(control), dirty("relay"), dirty("farewell"), {Protocol: 2, Version: control, Job: a.cfg.Job}} {
+		for _, h := range []hello{dirty(control), dirty("answer"), dirty("farewell"), {Protocol: 2, Version: control, Job: a.cfg.Job}} {
+			h.Ticket = control
 			if h.Purpose == "farewell" {
-				h.Node, h.Farewell = a.cfg.Node+1, &farewell{Reason: control, Final: true}
+				h.Node, h.Farewell = a.cfg.Node+1, &farewell{Reason: control}
 			}
 			if conn, _, err := a.greet(ctx, to, h, nil); err == nil {
 				errs = append(errs, conn.Close())
@@ -400,7 +415,7 @@ func (a *attack) texts(ctx context.Context) error {
 			s.own(events, 3, func(i int) string { return fmt.Sprint(control, i) }),
 			s.write(appendFrame(nil, frameBarrier, 0, 0, jsonOf(barrier{control, 1}))),
 			s.write(appendFrame(nil, frameMembers, 0, 0, jsonOf([]member{{a.cfg.Victim, 1, []string{control}}}))),
-			s.write(appendFrame(nil, frameFarewell, 0, 0, jsonOf(farewell{Node: a.cfg.Node + 2, Incarnation: 1, Reason: control, Final: false}))),
+			s.write(appendFrame(nil, frameFarewell, 0, 0, jsonOf(farewell{Node: a.cfg.Node + 2, Incarnation: 1, Reason: control}))),
 			s.write(appendFrame(nil, frameBye, 0, 0, []byte(control))),
 		)
 		s.stay(ctx)

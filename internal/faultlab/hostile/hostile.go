@@ -69,28 +69,31 @@ type Kind struct {
 	// Stays says that it goes on until the job ends.
 	Stays bool
 
+	returns bool // it joins again when a connection has ended
+
 	run func(a *attack, ctx context.Context) error
 }
 
 // Kinds are all that there are.
 func Kinds() []Kind {
 	return []Kind{
+		{Name: "absent", Doc: "it joins the nodes that are there, and calls no newcomer", Renews: true, run: (*attack).absent},
 		{Name: "ack", Doc: "acknowledgements without credit", run: (*attack).withoutCredit},
 		{Name: "amplify", Doc: "payloads that take much more memory than they have bytes", run: (*attack).amplify},
-		{Name: "barrier", Doc: "barriers at round 2^64-1", Renews: true, run: (*attack).barriers},
+		{Name: "barrier", Doc: "barriers at round 2^64-1", Renews: true, returns: true, run: (*attack).barriers},
 		{Name: "credit", Doc: "credit without acknowledgements", run: (*attack).withoutAck},
 		{Name: "deaf", Doc: "it pings and reads nothing", run: (*attack).deaf},
 		{Name: "declare", Doc: "a flood of declarations", run: (*attack).declare},
 		{Name: "depart", Doc: "it declares many events and leaves, again and again under other ids", run: (*attack).departs},
-		{Name: "farewell", Doc: "the farewell of a node that lives", Costs: true, run: (*attack).farewell},
-		{Name: "farewell-future", Doc: "the same, for incarnation 2^64-1", Costs: true, run: (*attack).farewellFuture},
+		{Name: "farewell", Doc: "the farewell of a node that lives", Costs: true, returns: true, run: (*attack).farewell},
+		{Name: "farewell-future", Doc: "the farewell of a node that has just ended, for incarnation 2^64-1", Renews: true, returns: true, run: (*attack).farewellFuture},
 		{Name: "frames", Doc: "random frames, frames and handshakes that are cut off", run: (*attack).frames},
 		{Name: "id", Doc: "the id of another node, in incarnation 2^64-1", run: (*attack).id},
 		{Name: "joins", Doc: "a flood of joins and leaves", run: (*attack).joins},
 		{Name: "listen", Doc: "it begins and ceases to listen in a loop, and acknowledges no answer", run: (*attack).listens},
-		{Name: "members", Doc: "members that do not exist, and incarnation 2^64-1 of one that does", Renews: true, run: (*attack).members},
+		{Name: "members", Doc: "members that do not exist, and incarnation 2^64-1 of one that does", Renews: true, returns: true, run: (*attack).members},
 		{Name: "messages", Doc: "more messages than there is room for", run: (*attack).messages},
-		{Name: "mute", Doc: "it never says ready, seen or fin", Renews: true, Stays: true, run: (*attack).mute},
+		{Name: "mute", Doc: "it never says ready, seen or fin", Stays: true, run: (*attack).mute},
 		{Name: "refuse", Doc: "it dials a node and refuses it as lost", Costs: true, run: (*attack).refuse},
 		{Name: "relay", Doc: "requests for pipes to another node", run: (*attack).relay},
 		{Name: "slow", Doc: "it reads slowly", run: (*attack).slow},
@@ -130,7 +133,7 @@ type Result struct {
 // Run does what the kind says, and returns when that is done or ctx ends. The error has
 // what went wrong on the way: mostly that honest nodes have closed a connection.
 func (k Kind) Run(ctx context.Context, cfg Config) (Result, error) {
-	a := &attack{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
+	a := &attack{cfg: cfg, returns: k.returns, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
 	if cfg.Victim < 0 || cfg.Victim >= len(cfg.Addrs) || cfg.Addrs[cfg.Victim] == "" {
 		return Result{}, fmt.Errorf("the victim, node.%d, cannot be dialled", cfg.Victim)
 	}
@@ -143,8 +146,9 @@ func (k Kind) Run(ctx context.Context, cfg Config) (Result, error) {
 
 // attack is one run.
 type attack struct {
-	cfg Config
-	wg  sync.WaitGroup // readers of sessions
+	cfg     Config
+	returns bool
+	wg      sync.WaitGroup // readers of sessions
 
 	joined, refused, sent, received atomic.Uint64
 

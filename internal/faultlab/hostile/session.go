@@ -61,13 +61,20 @@ func (a *attack) join(ctx context.Context, to int, h hello, how manners) (*sessi
 		return nil, err
 	}
 	s := &session{a: a, to: to, conn: conn, theirs: theirs, how: how, met: make(chan struct{}), ended: make(chan struct{})}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	stop := context.AfterFunc(ctx, func() { // in order, as far as that can be
+		_ = conn.SetWriteDeadline(time.Now().Add(byeWithin))
+		_ = s.bye()
+		_ = conn.Close()
+	})
 	a.wg.Go(func() {
-		defer stop()
 		s.read()
+		stop()
 	})
 	return s, nil
 }
+
+// byeWithin is how long the last frame of a session may take.
+const byeWithin = 500 * time.Millisecond
 
 // greet connects with the node and says h. The connection is closed when ctx ends
 // meanwhile.
