@@ -110,7 +110,7 @@ internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task
 internal/faultlab/hostile -> std
-internal/faultlab/hostile (test) -> router router/memory parallel/connect parallel/control
+internal/faultlab/hostile (test) -> router router/memory
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
 internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/faultlab/hostile internal/redistest router/natsbus/embedded parallel parallel/connect parallel/control parallel/kube router task

@@ -102,8 +102,8 @@ func (a *attack) listens(ctx context.Context) error {
 		for ctx.Err() == nil {
 			var frames []byte
 			for i := range 4000 {
-				number := uint16(i / 2 % len(events))                             //nolint:gosec // small
-				frames = appendFrame(frames, frameListen, byte(i%2), number, nil) //nolint:gosec // 0 or 1
+				number := uint16(i / 2 % len(events)) //nolint:gosec // small
+				frames = appendFrame(frames, frameListen, byte(i%2), number, nil)
 			}
 			if err := s.write(frames); err != nil {
 				return err
@@ -163,14 +163,15 @@ func (a *attack) farewell(ctx context.Context) error {
 	return a.sayFarewell(ctx, a.cfg.Incarnation)
 }
 
-// farewellFuture waits until the victim has been killed, and says its farewell for all
-// incarnations that there can be.
+// farewellFuture waits until the victim has been killed and the others know that it has ended,
+// and says its farewell for all incarnations that there can be.
 func (a *attack) farewellFuture(ctx context.Context) error {
 	s, err := a.join(ctx, a.cfg.Victim, a.hello("join"), polite)
 	if err != nil {
 		return err
 	}
 	s.stay(ctx)
+	rest(ctx, 250*time.Millisecond) // it starts again after 500 ms
 	return a.sayFarewell(ctx, future)
 }
 
@@ -219,7 +220,7 @@ func (a *attack) unfinished(ctx context.Context) error {
 		}
 		piece := make([]byte, 64<<10)
 		for number := range len(events) + more {
-			if err := s.message(uint16(number), 1, 1<<30, piece); err != nil { //nolint:gosec // small
+			if err := s.message(uint16(number), 1, 1<<30, piece); err != nil {
 				return err
 			}
 		}

@@ -162,7 +162,7 @@ const future = math.MaxUint64
 // hello is how the hostile node introduces itself.
 func (a *attack) hello(purpose string) hello {
 	return hello{
-		Protocol: 1, Job: a.cfg.Job, Node: a.cfg.Node, Incarnation: uint64(time.Now().UnixNano()), Nonce: nonce(), Purpose: purpose, //nolint:gosec // positive
+		Protocol: 1, Job: a.cfg.Job, Node: a.cfg.Node, Incarnation: uint64(time.Now().UnixNano()), Nonce: nonce(), Purpose: purpose,
 		Limits: limits{16384, 8 << 20, 256 << 10}, Features: []string{"header", "leave", "done", "listening", "farewell"},
 	}
 }
@@ -195,11 +195,11 @@ func (a *attack) others(do func(to int) error) error {
 func (a *attack) random(n int) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(a.rnd.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = le.AppendUint64(b, a.rnd.Uint64())
 	}
-	return b
+	return b[:n]
 }
 
 // upTo returns a random number below n.
