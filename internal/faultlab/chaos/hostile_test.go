@@ -74,7 +74,7 @@ func (p *plan) invite() {
 	kind, err := hostile.Find(name)
 	can := slices.DeleteFunc(haveCarriers(), func(c carrier) bool { return c.own }) // networks that the laboratory is not in
 	if err != nil || len(can) == 0 {
-		return // TestChaos has said so
+		return // checkHostile reports it
 	}
 	p.hostile = kind
 	p.carrier = can[r.IntN(len(can))]
@@ -92,9 +92,13 @@ func checkHostile() error {
 	if *onlyHostile == "" {
 		return nil
 	}
-	if p := newPlan(0); p.hostile.Name == "" {
-		_, err := hostile.Find(*onlyHostile)
-		return fmt.Errorf("-chaos.hostile=%s -chaos.carrier=%s: no such round: %w", *onlyHostile, *onlyCarrier, err)
+	if *onlyHostile != "any" {
+		if _, err := hostile.Find(*onlyHostile); err != nil {
+			return fmt.Errorf("-chaos.hostile: %w", err)
+		}
+	}
+	if newPlan(0).hostile.Name == "" {
+		return fmt.Errorf("-chaos.carrier=%s: the laboratory is not in the networks of the nodes, and no hostile node can join", *onlyCarrier)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (a *attack) visit(ctx context.Context, how manners, do func(s *session, eve
 			if !a.returns || ctx.Err() != nil {
 				return err
 			}
-			rest(ctx, 200*time.Millisecond)
+			rest(ctx, 50*time.Millisecond)
 		}
 	})
 }

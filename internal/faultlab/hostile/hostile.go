@@ -85,6 +85,7 @@ func Kinds() []Kind {
 		{Name: "deaf", Doc: "it pings and reads nothing", run: (*attack).deaf},
 		{Name: "declare", Doc: "a flood of declarations", run: (*attack).declare},
 		{Name: "depart", Doc: "it declares many events and leaves, again and again under other ids", run: (*attack).departs},
+		{Name: "early", Doc: "it tells a newcomer that the job runs, and of no other node", Renews: true, returns: true, run: (*attack).absent},
 		{Name: "farewell", Doc: "the farewell of a node that lives", Costs: true, returns: true, run: (*attack).farewell},
 		{Name: "farewell-future", Doc: "the farewell of a node that has just ended, for incarnation 2^64-1", Renews: true, returns: true, run: (*attack).farewellFuture},
 		{Name: "frames", Doc: "random frames, frames and handshakes that are cut off", run: (*attack).frames},
@@ -133,7 +134,7 @@ type Result struct {
 // Run does what the kind says, and returns when that is done or ctx ends. The error has
 // what went wrong on the way: mostly that honest nodes have closed a connection.
 func (k Kind) Run(ctx context.Context, cfg Config) (Result, error) {
-	a := &attack{cfg: cfg, returns: k.returns, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
+	a := &attack{cfg: cfg, returns: k.returns, visits: map[int]*session{}, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
 	if cfg.Victim < 0 || cfg.Victim >= len(cfg.Addrs) || cfg.Addrs[cfg.Victim] == "" {
 		return Result{}, fmt.Errorf("the victim, node.%d, cannot be dialled", cfg.Victim)
 	}
@@ -152,8 +153,9 @@ type attack struct {
 
 	joined, refused, sent, received atomic.Uint64
 
-	mu  sync.Mutex
-	rnd *rand.Rand
+	mu     sync.Mutex
+	rnd    *rand.Rand
+	visits map[int]*session // the newest one with each honest node
 }
 
 // future is an incarnation, or a round, after which there is none.

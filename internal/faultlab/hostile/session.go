@@ -66,11 +66,30 @@ func (a *attack) join(ctx context.Context, to int, h hello, how manners) (*sessi
 		_ = s.bye()
 		_ = conn.Close()
 	})
+	a.mu.Lock()
+	a.visits[to] = s
+	a.mu.Unlock()
 	a.wg.Go(func() {
 		s.read()
 		stop()
 	})
 	return s, nil
+}
+
+// renewed closes the connections with nodes of which a newer incarnation has joined. Through a
+// server they do not end by themselves.
+func (a *attack) renewed(members []byte) {
+	var list []member
+	if json.Unmarshal(members, &list) != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range list {
+		if s := a.visits[m.ID]; a.returns && s != nil && s.theirs.Incarnation < m.Incarnation {
+			_ = s.conn.Close()
+		}
+	}
 }
 
 // byeWithin is how long the last frame of a session may take.
@@ -130,14 +149,12 @@ func (s *session) take(f frame) error {
 	}
 	switch f.typ {
 	case frameDeclare:
-		var e event
-		if err := json.Unmarshal(f.body, &e.declaration); err != nil {
-			s.mu.Unlock()
-			return err
-		}
-		e.number = f.event
+		e := event{number: f.event}
+		_ = json.Unmarshal(f.body, &e.declaration) // an honest node's
 		s.events = append(s.events, e)
 		out = appendFrame(out, frameDeclare, 1, f.event, f.body)
+	case frameMembers:
+		s.a.renewed(f.body)
 	case frameData:
 		out = s.count(out, f.event, len(f.body)-8)
 	case frameChunk:
