@@ -113,9 +113,11 @@ internal/bench (test) -> parallel parallel/control task router router/natsbus/em
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task
+internal/faultlab/hostile -> std
+internal/faultlab/hostile (test) -> router router/memory
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
-internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control parallel/kube router task
+internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/faultlab/hostile internal/redistest router/natsbus/embedded parallel parallel/connect parallel/control parallel/kube router task
 internal/deadline -> std
 internal/mutate -> std
 internal/layers -> std

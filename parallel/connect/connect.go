@@ -44,6 +44,20 @@ func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router
 	return r, below, nil
 }
 
+// Carrier makes the carrier of the router that [Router] makes, and the function that closes
+// it. Nothing is taken over from a launcher if env.ListenFD is 0.
+func Carrier(env control.Env, log *slog.Logger) (carrier router.Carrier, end func(), err error) {
+	token, err := env.Secret()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := newConnector(env, token, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.carrier, c.close, nil
+}
+
 // configOf is the configuration of a node's router, and what is to be called after it.
 func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) {
 	token, err := env.Secret()
