@@ -295,8 +295,8 @@ func TestR7WhatAPeerMaySay(t *testing.T) {
 		"the last round":     {appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"b","round":18446744073709551615}`)), "round 18446744073709551615"},
 		"round 0":            {appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"b"}`)), "round 0"},
 		"the end of all":     {appendFrame(nil, frameBarrier, flagOn, 0, []byte(`{"name":"b","round":4611686018427387905}`)), "round 4611686018427387905"},
-		"an event unnamed":   {appendFrame(nil, frameDeclare, 0, 1, []byte(`{"name":"","delivery":"reliable"}`)), "a name of 0 bytes, want 1 to 255"},
-		"a name too long":    {appendFrame(nil, frameDeclare, 0, 1, fmt.Appendf(nil, `{"name":"%0256d"}`, 1)), "a name of 256 bytes, want 1 to 255"},
+		"an event unnamed":   {appendFrame(nil, frameDeclare, 0, 1, []byte(`{"name":"","delivery":"reliable"}`)), `event "": want a name of 1 to 255 bytes`},
+		"a name too long":    {appendFrame(nil, frameDeclare, 0, 1, fmt.Appendf(nil, `{"name":"%0256d"}`, 1)), `event "00000000000000000000": want a name of 1 to 255 bytes`},
 		"a leave, at length": {appendFrame(nil, frameBye, 0, 0, make([]byte, 50<<10)), "left: "},
 	} {
 		t.Run(name, func(t *testing.T) {
