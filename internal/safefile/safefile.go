@@ -48,27 +48,29 @@ func (e *LinkError) Error() string {
 // Create makes a file anew for writing. A file or a link that has the name is removed: a file
 // that another user has made beforehand gets nothing of what is written. A folder, a pipe or
 // a device is an error.
-func Create(path string, perm fs.FileMode) (*os.File, error) { return self().create(path, perm) }
+func Create(path string, perm fs.FileMode) (*os.File, error) {
+	return again(func() (*os.File, error) { return self().create(path, perm) })
+}
 
 // Append opens a file for writing behind what is in it, and makes it if it is missing.
 func Append(path string, perm fs.FileMode) (*os.File, error) {
-	return self().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, perm)
+	return again(func() (*os.File, error) { return self().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, perm) })
 }
 
 // Truncate opens a file for writing in the place of what is in it, and makes it if it is
 // missing. It may be a device or a pipe, such as /dev/stdout.
 func Truncate(path string, perm fs.FileMode) (*os.File, error) {
-	return self().open(path, os.O_TRUNC|os.O_CREATE|os.O_WRONLY, perm)
+	return again(func() (*os.File, error) { return self().open(path, os.O_TRUNC|os.O_CREATE|os.O_WRONLY, perm) })
 }
 
 // Update opens a file for reading and writing, and makes it if it is missing.
 func Update(path string, perm fs.FileMode) (*os.File, error) {
-	return self().open(path, os.O_RDWR|os.O_CREATE, perm)
+	return again(func() (*os.File, error) { return self().open(path, os.O_RDWR|os.O_CREATE, perm) })
 }
 
 // New makes a file that must not be there; if it is, the error is [fs.ErrExist].
 func New(path string, perm fs.FileMode) (*os.File, error) {
-	return self().open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	return again(func() (*os.File, error) { return self().open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm) })
 }
 
 // Write makes a file anew that holds data.
@@ -88,7 +90,24 @@ func MkdirAll(path string, perm fs.FileMode) error { return self().mkdirAll(path
 // another user, who could replace what is in it at any time.
 func Owned(path string) error { return self().owned(path) }
 
-var errNotRegular = errors.New("it is there and no regular file")
+var (
+	errNotRegular = errors.New("it is there and no regular file")
+	errReplaced   = errors.New("the folder was replaced meanwhile")
+)
+
+// maxTries bounds how often a way is followed again since its folder was replaced, as by
+// another process of this user that removes and makes it.
+const maxTries = 10
+
+// again calls open until the folder that it found is the one in which it opens a file.
+func again(open func() (*os.File, error)) (*os.File, error) {
+	for tries := 1; ; tries++ {
+		f, err := open()
+		if !errors.Is(err, errReplaced) || tries == maxTries {
+			return f, err
+		}
+	}
+}
 
 // opener opens files for a user.
 type opener struct {
@@ -178,8 +197,12 @@ func within(p place, open func(root *os.Root, name string) (*os.File, error)) (*
 	}
 	defer func() { _ = root.Close() }() // the file stays open
 	if p.folder != nil {
-		if now, err := root.Stat("."); err != nil || !os.SameFile(p.folder, now) {
-			return nil, errors.Join(fmt.Errorf("open %s: the folder was replaced meanwhile", p.path), err)
+		now, err := root.Stat(".")
+		if err != nil {
+			return nil, err
+		}
+		if !os.SameFile(p.folder, now) {
+			return nil, fmt.Errorf("open %s: %w", p.path, errReplaced)
 		}
 	}
 	f, err := open(root, name)
