@@ -267,7 +267,15 @@ func (o opener) mkdirAll(path string, perm fs.FileMode) error {
 	if _, err := o.resolve(path); err != nil {
 		return err
 	}
-	return os.MkdirAll(path, perm)
+	for tries := 1; ; tries++ {
+		err := os.MkdirAll(path, perm)
+		if tries < maxTries && errors.Is(err, fs.ErrExist) {
+			if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
+				continue // it was there, and then not
+			}
+		}
+		return err
+	}
 }
 
 func (o opener) owned(path string) error {
