@@ -2,7 +2,6 @@ package router
 
 import (
 	"encoding/json"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,15 +83,12 @@ type declaration struct {
 }
 
 // declare tells the peer of an event. The router's mutex is held.
-func (s *session) declare(c *channel) error {
+func (s *session) declare(c *channel) {
 	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, c.spec.Schema}
 	if len(d.Schema) > 8<<10 {
 		d.Schema = d.Schema[:8<<10] + "..."
 	}
-	body, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("declare event %q: %w", c.spec.Name, err)
-	}
+	body, _ := json.Marshal(d) // texts and numbers: it cannot fail
 	flags := uint8(0)
 	if c.listens.Load() {
 		flags = flagOn
@@ -104,7 +100,6 @@ func (s *session) declare(c *channel) error {
 		s.log.frame(frameDeclare, flags, c.id, body)
 		s.signal()
 	}
-	return nil
 }
 
 // control appends a sequenced control frame.
@@ -309,7 +304,6 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	}
 	perr.Undelivered = lost
 	s.err = perr
-	s.bulks, s.credits = nil, nil
 	if s.link == nil || !s.link.writing {
 		s.log.free()
 	}

@@ -27,7 +27,7 @@ func welcomes(r *Router, conn net.Conn, deaf bool, welcome string) {
 	if err != nil {
 		return
 	}
-	_, _ = writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", conversation{client: theirs, server: mine})})
+	_, _ = writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", conversation{theirs, mine, binding(conn)})})
 	if deaf {
 		return
 	}

@@ -41,6 +41,8 @@ func TestConfigBounds(t *testing.T) {
 	}{
 		{func(*Config) {}, ""},
 		{func(c *Config) { c.Node, c.Expect = maxNode, maxNode+1 }, ""},
+		{func(c *Config) { c.Carrier = nil }, "Carrier is missing"},
+		{func(c *Config) { c.Node = -1 }, "Node -1 is not in 0..1048575"},
 		{func(c *Config) { c.Node = maxNode + 1 }, "Node 1048576 is not in 0..1048575"},
 		{func(c *Config) { c.Expect = maxNode + 2 }, "Expect 1048577 is not in 0..1048576"},
 		{func(c *Config) { c.Expect = -1 }, "Expect -1 is not in"},
@@ -61,6 +63,22 @@ func TestConfigBounds(t *testing.T) {
 		if err := cfg.Validate(); (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%v, want %q", err, c.bad)
 		}
+	}
+}
+
+// The defaults that are no times.
+func TestDefaults(t *testing.T) {
+	var c Config
+	c.ensureDefaults()
+	got := []int{c.WindowMessages, c.WindowBytes, c.ChunkBytes, c.MaxMessageBytes, c.MaxHandshakes}
+	if want := []int{16384, 8 << 20, 256 << 10, 1 << 30, 256}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if c.JoinTimeout != time.Minute || c.HandshakeTimeout != 5*time.Second || c.Logger == nil {
+		t.Errorf("%v, %v, %v", c.JoinTimeout, c.HandshakeTimeout, c.Logger)
+	}
+	if now := uint64(time.Now().UnixNano()); c.Incarnation > now || c.Incarnation < now-uint64(time.Hour) {
+		t.Errorf("incarnation %d at %d", c.Incarnation, now)
 	}
 }
 
