@@ -146,10 +146,11 @@ func TestLeavesMeetThroughAHubOverTLS(t *testing.T) {
 	if l == nil || err != nil || l.s.peer.ID != 3 {
 		t.Errorf("%v, %v", l, err)
 	}
+	_ = dialled.NetConn().Close()
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	_, _ = dialled.NetConn().Close(), accepted.NetConn().Close()
+	_ = accepted.NetConn().Close()
 }
 
 // A message of a handshake is as long as 16 KiB at most, and one that cannot be written is not.

@@ -109,6 +109,27 @@ func TestSenderLeavesChunksToTheWriter(t *testing.T) {
 	}
 }
 
+// The rest of a frame of which the system has taken a part is written by itself.
+func TestRestOfAFrameIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowConn()
+		close(c.letGo)
+		s, l := linked(t, halfConn{c})
+		synctest.Wait()
+		for range 2 {
+			if send(s.outs[0], Bytes("a payload")) != sent {
+				t.Error("not sent")
+			}
+			synctest.Wait()
+		}
+		if d := cmp.Diff([]frameType{frameAck, frameData, frameData}, c.types(t)); d != "" || c.empty != 0 {
+			t.Errorf("%d writes of nothing, frames:\n%s", c.empty, d)
+		}
+		l.close()
+		<-l.ended
+	})
+}
+
 // gathering is a connection that takes many buffers in one call.
 type gathering struct {
 	*slowConn
