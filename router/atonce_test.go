@@ -81,7 +81,7 @@ func TestTimeThatAPingTakes(t *testing.T) {
 		j := newJob(t, 2, nil)
 		defer j.close()
 		j.start()
-		<-time.After(10*time.Second + 500*time.Millisecond) // between two ticks
+		<-time.After(10*time.Second + 500*time.Millisecond)   // between two ticks
 		if rtt := j.nodes[0].Stats().Peers[0].RTT; rtt != 1 { // the least that is not 0
 			t.Errorf("%v", rtt)
 		}
