@@ -69,6 +69,16 @@ func TestStartOfAJobOfUnknownSize(t *testing.T) {
 	})
 }
 
+// That all are ready counts, though the context of Start has ended.
+func TestStartThatIsReadyIsNoError(t *testing.T) {
+	r := openRouter(t, Config{Expect: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.awaitReady(ctx); err != nil || !r.beenReady {
+		t.Error(err)
+	}
+}
+
 // A process that did not run for a while blames none of its peers for the silence.
 func TestPausedProcessLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
