@@ -426,7 +426,7 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 		_, _ = writeMsg(conn, nil, answer{Refuse: no})
 		return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 	}
-	mine, _ := json.Marshal(r.hello("")) // texts and numbers: it cannot fail
+	mine, _ := json.Marshal(r.hello("")) //nolint:errchkjson // texts and numbers: it cannot fail
 	both := conversation{theirs, mine, nil}
 	if n != nil {
 		both.binding = binding(conn)

@@ -88,7 +88,7 @@ func (s *session) declare(c *channel) {
 	if len(d.Schema) > 8<<10 {
 		d.Schema = d.Schema[:8<<10] + "..."
 	}
-	body, _ := json.Marshal(d) // texts and numbers: it cannot fail
+	body, _ := json.Marshal(d) //nolint:errchkjson // texts and numbers: it cannot fail
 	flags := uint8(0)
 	if c.listens.Load() {
 		flags = flagOn

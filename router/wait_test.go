@@ -63,7 +63,7 @@ func TestStartOfAJobOfUnknownSize(t *testing.T) {
 		full := errors.New("the disk is full")
 		r.fail(full)
 		r.fail(io.EOF)
-		if err := r.awaitReady(t.Context()); !errors.Is(err, full) || err.Error() != full.Error() || r.beenReady { //nolint:errorlint // the text is that of the failure
+		if err := r.awaitReady(t.Context()); !errors.Is(err, full) || err.Error() != full.Error() || r.beenReady {
 			t.Error(err)
 		}
 	})
