@@ -240,6 +240,15 @@ func TestStrangersWhenANodeIsClosed(t *testing.T) {
 	}
 }
 
+// inTheMaking are the connections whose other side has proved nothing yet, and the pipes.
+func inTheMaking(r *Router) (strangers, pipes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.strangers.mu.Lock()
+	defer r.strangers.mu.Unlock()
+	return len(r.strangers.all), len(r.tickets)
+}
+
 // A stranger that has proved itself gives its place free at once, and not when it has been served.
 func TestProvedStrangerTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -252,15 +261,15 @@ func TestProvedStrangerTakesNoPlace(t *testing.T) {
 		asked := make(chan error, 1) // one result
 		go func() { asked <- leaf.callRelay(mine, 3) }()
 		synctest.Wait()
-		if n, pipes := len(hub.strangers.all), len(hub.tickets); n != 0 || pipes != 1 {
+		if n, pipes := inTheMaking(hub); n != 0 || pipes != 1 {
 			t.Errorf("%d strangers, %d pipes in the making", n, pipes)
 		}
 		if err := <-asked; err == nil {
 			t.Error("node.3 has called back")
 		}
 		synctest.Wait()
-		if n := len(hub.tickets); n != 0 {
-			t.Errorf("%d pipes in the making", n)
+		if _, pipes := inTheMaking(hub); pipes != 0 {
+			t.Errorf("%d pipes in the making", pipes)
 		}
 		_ = mine.Close()
 	})

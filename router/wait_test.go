@@ -79,25 +79,31 @@ func TestStartThatIsReadyIsNoError(t *testing.T) {
 	}
 }
 
+// peer is the session with a node, or nil.
+func (r *Router) peer(id int) *session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers[id]
+}
+
 // A process that did not run for a while blames none of its peers for the silence.
 func TestPausedProcessLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
-		g.r.watchers = nil
 		g.r.mu.Lock()
 		g.r.was[1] = former{lostAt: 1, sayAt: 1} // the log says so at the first tick, and pauses everything
 		g.r.log = pausingLog(20 * time.Second)
 		g.r.mu.Unlock()
 		g.r.wg.Go(g.r.tick)
 		<-time.After(22 * time.Second)
-		if g.r.peers[7] == nil {
+		if g.r.peer(7) == nil {
 			t.Error("the peer is lost")
 		}
 		if heard, now := g.link.s.lastHeard.Load(), g.r.clock(); heard > now || heard < now-int64(4*time.Second) {
 			t.Errorf("heard at %v of %v", time.Duration(heard), time.Duration(now))
 		}
 		<-time.After(10 * time.Second)
-		if g.r.peers[7] != nil {
+		if g.r.peer(7) != nil {
 			t.Error("a peer that says nothing at all is not lost")
 		}
 	})
@@ -119,7 +125,7 @@ func TestSilenceThatEndsAConnection(t *testing.T) {
 			synctest.Wait()
 			got := "connected"
 			switch {
-			case g.r.peers[7] == nil:
+			case g.r.peer(7) == nil:
 				got = "lost"
 				if err := g.r.was[7].err; !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "silent for 8") {
 					t.Error(err)
