@@ -274,32 +274,3 @@ func TestProvedStrangerTakesNoPlace(t *testing.T) {
 		_ = mine.Close()
 	})
 }
-
-// A call for a farewell that is not answered in time is hung up, and so is one that was heard.
-func TestFarewellIsHungUp(t *testing.T) {
-	for _, deaf := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			hub := partner(t, 2)
-			mine, theirs := net.Pipe()
-			r := openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: 1, Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil })})
-			r.heardBy = newHearers()
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				if deaf {
-					_, _ = io.Copy(io.Discard, theirs)
-				} else {
-					welcomes(hub, hubConn{theirs}, false, "\x02\x00\x00\x00{}")
-				}
-			}()
-			if err := r.tellFarewell("a"); (err != nil) != deaf {
-				t.Error(err)
-			}
-			if _, err := mine.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("deaf %v: the connection is open: %v", deaf, err)
-			}
-			_ = theirs.Close()
-			<-ended
-		})
-	}
-}
