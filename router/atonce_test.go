@@ -114,7 +114,8 @@ func TestCloseReportsWhatIsNotAcknowledged(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		err := j.nodes[0].Close()
-		if gone, ok := errors.AsType[*router.PeerError](err); !ok || gone.Node != 1 || gone.Undelivered != 1 || !errors.Is(err, router.ErrClosed) || strings.Contains(err.Error(), "\n") {
+		gone, ok := errors.AsType[*router.PeerError](err)
+		if !ok || gone.Node != 1 || gone.Undelivered != 1 || !errors.Is(err, router.ErrClosed) || strings.Contains(err.Error(), "\n") {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != time.Second { // for the leave to be taken

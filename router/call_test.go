@@ -203,7 +203,8 @@ func TestStrangerAtTheAddressOfAPeer(t *testing.T) {
 			if (r.failure != nil) == ready {
 				t.Error(r.failure)
 			}
-			if n := strings.Count(log.String(), `level=WARN msg="a stranger answers at the address of a peer" addr=a err="a: refused (token): `); n != map[bool]int{true: 2}[ready] {
+			const text = `level=WARN msg="a stranger answers at the address of a peer" addr=a err="a: refused (token): `
+			if n := strings.Count(log.String(), text); n != map[bool]int{true: 2}[ready] {
 				t.Errorf("ready %v: the log says:\n%s", ready, log.String())
 			}
 		})
@@ -230,7 +231,10 @@ func TestCallsThatFailAreHungUp(t *testing.T) {
 				mine, theirs := net.Pipe()
 				hub, ended := partner(t, 2), make(chan struct{})
 				go func() { defer close(ended); c.other(hub, theirs) }()
-				r := openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: 1, Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil })})
+				r := openRouter(t, Config{
+					Job: "j", Token: []byte("secret"), Node: 1,
+					Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+				})
 				l, err := r.call(t.Context(), "a", c.target)
 				if l != nil || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "within") != (name == "deaf") {
 					t.Errorf("%v, %v", l, err)

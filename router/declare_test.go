@@ -50,7 +50,8 @@ func TestR7DeclarationsAreBounded(t *testing.T) {
 	if err := s.receiveControl(header{typ: frameDeclare}, body); err != nil {
 		t.Error(err)
 	}
-	if err := s.receiveControl(header{typ: frameDeclare, channel: 1}, body); !errors.Is(err, errBadFrame) || !strings.Contains(err.Error(), "more than 16777216 bytes") {
+	err := s.receiveControl(header{typ: frameDeclare, channel: 1}, body)
+	if !errors.Is(err, errBadFrame) || !strings.Contains(err.Error(), "more than 16777216 bytes") {
 		t.Error(err)
 	}
 }
@@ -78,7 +79,8 @@ func TestEventsThatTwoNodesHaveInCommon(t *testing.T) {
 		if (err == nil) != c.same || (in.ch.Load() == ch.c) != c.same || (in.out == s.outs[0]) != c.same {
 			t.Errorf("%s: %v", name, err)
 		}
-		if want := fmt.Sprintf("node.2 has latest int64 (%016x), node.1 has %s %s (%016x)", 5, c.d.Delivery, c.d.Schema, c.d.Fingerprint); err != nil && !strings.Contains(err.Error(), want) {
+		want := fmt.Sprintf("node.2 has latest int64 (%016x), node.1 has %s %s (%016x)", 5, c.d.Delivery, c.d.Schema, c.d.Fingerprint)
+		if err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

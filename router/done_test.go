@@ -68,10 +68,12 @@ func TestWhatANodeSaysAtItsEnd(t *testing.T) {
 		before := r.peers[1].log.sent
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
-			if err := r.Done(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "done, but not node.0, node.1, node.2: ") {
+			err := r.Done(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "done, but not node.0, node.1, node.2: ") {
 				t.Error(err)
 			}
-			if err := r.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "leave: node.1, node.2 may still send: ") {
+			err = r.Leave(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "leave: node.1, node.2 may still send: ") {
 				t.Error(err)
 			}
 			cancel()

@@ -39,7 +39,8 @@ func TestHelloOfANode(t *testing.T) {
 	r := openRouter(t, Config{Job: "j", Node: 3, Incarnation: 5, Version: "v"})
 	r.labels = []string{"actor"}
 	h := r.hello(purposeJoin)
-	if h.Addrs != nil || h.Job != "j" || h.Node != 3 || h.Incarnation != 5 || h.Version != "v" || h.Labels[0] != "actor" || h.Purpose != purposeJoin {
+	if h.Addrs != nil || h.Job != "j" || h.Node != 3 || h.Incarnation != 5 || h.Version != "v" || h.Labels[0] != "actor" ||
+		h.Purpose != purposeJoin {
 		t.Errorf("%+v", h)
 	}
 	if other := r.hello(""); len(h.Nonce) != 32 || bytes.Equal(h.Nonce, other.Nonce) {
@@ -202,7 +203,8 @@ func TestHellosThatAreAcceptable(t *testing.T) {
 
 // Refusals after which the other side comes again are no faults.
 func TestRefusalsThatAreNoFaults(t *testing.T) {
-	for code, fault := range map[string]bool{RefuseDuplicate: false, RefuseRelay: false, RefuseClosed: false, RefuseLost: true, RefuseToken: true} {
+	faults := map[string]bool{RefuseDuplicate: false, RefuseRelay: false, RefuseClosed: false, RefuseLost: true, RefuseToken: true}
+	for code, fault := range faults {
 		r := openRouter(t, Config{})
 		ours, theirs := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()

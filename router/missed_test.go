@@ -125,7 +125,12 @@ func TestNodeThatIsBackMissesNothingMore(t *testing.T) {
 		r.log = slog.New(slog.NewTextHandler(&log, nil))
 		r.started.Store(true)
 		chs := []*Channel{event(t, r, Spec{Name: "a"}), event(t, r, Spec{Name: "b"})}
-		r.depart(listener(t, r, 7, 1), map[bool]ChangeKind{false: Lost, true: Left}[left], map[bool]error{false: ErrLost, true: errWentAway}[left])
+		s := listener(t, r, 7, 1)
+		if left {
+			r.depart(s, Left, errWentAway)
+		} else {
+			r.depart(s, Lost, ErrLost)
+		}
 		send := func() {
 			for i, ch := range chs {
 				for range i + 1 {

@@ -82,11 +82,14 @@ func TestWhatAStreamKeeps(t *testing.T) {
 			t.Errorf("%s: newest %d, want %d", delivery, o.newest(), last)
 		}
 		n := uint64(len(kept))
-		if st := o.stats(); st.Sent != 5 || st.Queued != int(n) || st.Dropped() != want.dropped || st.Abandoned != 0 || st.InFlight != o.messages {
+		st := o.stats()
+		if st.Sent != 5 || st.Queued != int(n) || st.Dropped() != want.dropped || st.Abandoned != 0 || st.InFlight != o.messages {
 			t.Errorf("%s: %+v", delivery, st)
 		}
 		perr, _ := o.s.end(ErrLost)
-		if st := o.stats(); st.Sent != 5 || st.Queued != 0 || st.Abandoned != n || st.Dropped() != want.dropped+n || st.Lost != 5-n-want.dropped || st.InFlight != 0 {
+		st = o.stats()
+		if st.Sent != 5 || st.Queued != 0 || st.Abandoned != n || st.Dropped() != want.dropped+n || st.Lost != 5-n-want.dropped ||
+			st.InFlight != 0 {
 			t.Errorf("%s, at the end: %+v", delivery, st)
 		}
 		if perr.Undelivered != o.messages || payload.refs.Load() != 0 {

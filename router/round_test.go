@@ -145,7 +145,8 @@ func TestR7NamesOfAPeersBarriersAreBounded(t *testing.T) {
 		name string
 		bad  bool
 	}{{long + "x", true}, {long, false}, {"0", false}, {long, false}, {"one more", true}} {
-		if err := r.receiveBarrier(s, false, fmt.Appendf(nil, `{"name":%q,"round":1}`, c.name)); errors.Is(err, errBadFrame) != c.bad || !c.bad && err != nil {
+		err := r.receiveBarrier(s, false, fmt.Appendf(nil, `{"name":%q,"round":1}`, c.name))
+		if errors.Is(err, errBadFrame) != c.bad || !c.bad && err != nil {
 			t.Errorf("%.10s: %v", c.name, err)
 		}
 	}

@@ -134,7 +134,10 @@ func TestFarewellIsHungUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hub := partner(t, 2)
 			mine, theirs := net.Pipe()
-			r := openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: 1, Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil })})
+			r := openRouter(t, Config{
+				Job: "j", Token: []byte("secret"), Node: 1,
+				Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+			})
 			r.heardBy = newHearers()
 			ended := make(chan struct{})
 			go func() {
