@@ -228,6 +228,7 @@ func (l *link) writeNow() {
 	s.wireOut += uint64(k) //nolint:gosec // not negative
 	l.wrote(k)
 	if s.pendingWrite() || l.byeSay != "" || l.closed || s.err != nil {
+		l.idle = false
 		s.wake.Broadcast()
 	}
 }
