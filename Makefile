@@ -8,6 +8,7 @@ FUZZTIME  ?= 5s# of each fuzz test
 RACE      ?=# -race: the tests of k8s under the race detector
 TIME      ?= 2m# of chaos, of each way of chaos-lockstep, or of the soak
 CARRIER   ?=# of chaos: this one only
+HOSTILE   ?=# of chaos: only rounds with a hostile node, which does this; any: by seed
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?= .# which benchmarks
 BENCHTIME ?= 1s
@@ -100,7 +101,11 @@ smoke: ## the first command of README.md, word for word
 .PHONY: chaos
 chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
 	@$(GO) run ./internal/faultlab/clock .tools/clock
-	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.carrier='$(CARRIER)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.carrier='$(CARRIER)' -chaos.hostile='$(HOSTILE)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+
+.PHONY: chaos-hostile
+chaos-hostile: ## let hostile nodes into jobs of real processes, for TIME; or one kind: HOSTILE=credit
+	@$(MAKE) --no-print-directory chaos HOSTILE='$(or $(HOSTILE),any)'
 
 .PHONY: chaos-lockstep
 chaos-lockstep: ## kill jobs that train in lockstep, and resume them, each way for TIME

@@ -32,7 +32,16 @@ func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) 
 	ch, err := b.r.Channel(router.Spec{
 		Name: spec.Name, Delivery: router.Delivery(spec.Delivery), Queue: spec.Queue,
 		Fingerprint: spec.Fingerprint, Schema: spec.Schema, Headers: spec.Headers,
-	}, func(m *router.Message) error { return deliver((*task.Inbound)(m)) })
+	}, func(m *router.Message) error {
+		err := deliver((*task.Inbound)(m))
+		if err == nil {
+			return nil
+		}
+		if bad, ok := errors.AsType[*task.PayloadError](err); ok {
+			return fmt.Errorf("%w: %w", router.ErrPayload, bad.Err)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

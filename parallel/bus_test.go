@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
@@ -165,6 +168,62 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 			if ok == recovers || ok && lost.Node != 1 {
 				t.Errorf("recovers %v: %v", recovers, err)
 			}
+		})
+	}
+}
+
+// A node that sends what is not of the event's type is lost to the others, by its id, with the
+// event and the message. The task of a job that recovers goes on, and hears what others send.
+func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
+	for _, recovers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			routers, _ := pairOfRouters(t)
+			log := &logtest.Buffer{}
+			env := control.Env{Nodes: 2, AutoRecover: recovers, Retries: 3}
+			honest := newNode(env, routers[0], slog.New(slog.NewTextHandler(log, nil)))
+			event := task.NewEvent[[]string]("texts")
+			tk := task.New[struct{}](honest)
+			var heard [][]string
+			event.On(tk, func(_ context.Context, v []string) error { heard = append(heard, v); return nil })
+			codec, err := honest.Codec().Payload(reflect.TypeFor[[]string]())
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := router.Spec{Name: "texts", Fingerprint: codec.Fingerprint(), Schema: codec.Schema()}
+			out, err := routers[1].Channel(spec, func(*router.Message) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var starting sync.WaitGroup
+			starting.Go(func() {
+				if err := routers[1].Start(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := tk.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			starting.Wait()
+			synctest.Wait()
+			for _, payload := range []string{"\x81\x61x", "\x81\x07"} { // a list of a text, a list of a number
+				if _, err := out.Send(t.Context(), router.Bytes(payload), nil); err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait()
+			why := `node.1: malformed frame: event "texts", message 2: the payload does not decode: payload: decode []string: `
+			if len(heard) != 1 || heard[0][0] != "x" || tk.Finished() == recovers {
+				t.Errorf("heard %q, finished: %v", heard, tk.Finished())
+			}
+			said := tk.Outcome().Reason
+			if recovers {
+				said = strings.ReplaceAll(log.String(), `\"`, `"`)
+			}
+			if !strings.Contains(said, why) {
+				t.Errorf("%s, want %s", said, why)
+			}
+			_, _ = routers[1].Abandon(), tk.Close(t.Context())
+			<-time.After(time.Minute) // what is left of the connection ends
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/rundir"
 )
@@ -38,7 +39,7 @@ func (n *Node) claimDir() {
 	case n.env.NodeID == 0:
 		made, err = rundir.Claim(n.env.Dir, rundir.Mark{Job: cmp.Or(n.runID, n.env.JobID), Started: time.Now()})
 	default:
-		err = os.MkdirAll(n.env.Dir, 0o755)
+		err = safefile.MkdirAll(n.env.Dir, 0o755)
 	}
 	switch {
 	case err != nil:

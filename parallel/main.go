@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/parallel/connect"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
@@ -41,22 +42,22 @@ func Main(fns ...Func) {
 func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) int {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
-		fmt.Fprintf(stderr, "ditask: bad environment: %v\n", err)
+		sayf(stderr, "ditask: bad environment: %v", err)
 		return ExitUsage
 	}
 	fn, err := pick(env.Main, fns)
 	if err != nil {
-		fmt.Fprintf(stderr, "ditask: %v\n", err)
+		sayf(stderr, "ditask: %v", err)
 		return ExitUsage
 	}
 	n, err := join(env, launched, newLogger(env, launched, stderr))
 	if err != nil {
-		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
+		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	client, err := control.Open(env)
 	if err != nil {
-		fmt.Fprintf(stderr, "ditask: node.%d: %v\n", env.NodeID, err)
+		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	p := &process{node: n, client: client, stderr: stderr}
@@ -157,9 +158,17 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 	}
 	opts := &slog.HandlerOptions{ReplaceAttr: drop}
 	if env.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts)).With("node", env.NodeID)
+		return slog.New(slog.NewJSONHandler(printable.JSONWriter(w), opts)).With("node", env.NodeID)
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
+}
+
+// maxSaid bounds in bytes what a node says by itself on stderr: an error with its stack.
+const maxSaid = 64 << 10
+
+// sayf writes a line, or several, of the node itself. Errors may hold text from outside.
+func sayf(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintln(w, printable.Block(fmt.Sprintf(format, args...), maxSaid)) // nobody is left to tell
 }
 
 // newRouter makes the router that env asks for, and what is to be called after it.
@@ -202,9 +211,9 @@ func (p *process) sayPreempted() {
 	switch {
 	case p.preempted == nil:
 	case p.failed != nil:
-		fmt.Fprintf(p.stderr, "%s: ended, because node %d failed\n", p.node.name(), p.failed.Node)
+		sayf(p.stderr, "%s: ended, because node %d failed", p.node.name(), p.failed.Node)
 	default:
-		fmt.Fprintln(p.stderr, p.preempted)
+		sayf(p.stderr, "%v", p.preempted)
 	}
 	p.preempted = nil
 }
@@ -246,7 +255,7 @@ func (p *process) run(fn Func) int {
 			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "the launcher is gone"})
 			code := p.within(min(p.grace(), goneGrace), signals, done)
 			if p.preempted != nil {
-				fmt.Fprintln(p.stderr, p.preempted)
+				sayf(p.stderr, "%v", p.preempted)
 			}
 			control.KillGroup()
 			return code
@@ -279,9 +288,9 @@ func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-c
 	case err := <-done:
 		return p.ended(err)
 	case <-signals:
-		fmt.Fprintf(p.stderr, "%s: ended at once, by a second signal\n", p.node.name())
+		sayf(p.stderr, "%s: ended at once, by a second signal", p.node.name())
 	case <-t.C:
-		fmt.Fprintf(p.stderr, "%s: did not end within %v of being told to: ended without saving\n", p.node.name(), grace)
+		sayf(p.stderr, "%s: did not end within %v of being told to: ended without saving", p.node.name(), grace)
 	}
 	_ = p.client.Outcome(control.Outcome{Kind: control.Failure, Node: p.node.ID(), Error: "did not end within the grace period"})
 	return ExitFailure
@@ -297,7 +306,7 @@ func (p *process) ended(err error) int {
 		o.Kind, code, p.preempted = control.Preempted, ExitPreempted, err
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
-		fmt.Fprintln(p.stderr, p.lastWords(err, o))
+		sayf(p.stderr, "%s", p.lastWords(err, o))
 	}
 	_ = p.client.Outcome(o)
 	return code

@@ -19,8 +19,10 @@ const (
 	maxPeers  = 16
 	maxEvents = 100
 
-	allPeers   = "all"
-	moreEvents = "(more)"
+	allPeers         = "all"
+	formerPeers      = "former" // those that the router does not remember one by one
+	moreEvents       = "(more)"
+	undeclaredEvents = "(undeclared)" // of peers, where this node has not declared them
 )
 
 // Metrics returns what this node counts, as package metrics describes it: its task,
@@ -87,12 +89,15 @@ func bounded(streams []router.StreamStats, sumPeers bool) []stream {
 			event = s.Event
 			events++
 		}
-		if events > maxEvents {
+		switch {
+		case s.Event == "":
+			s.Event = undeclaredEvents
+		case events > maxEvents:
 			s.Event = moreEvents
 		}
 		peer := allPeers
 		if !sumPeers {
-			peer = strconv.Itoa(s.Peer)
+			peer = peerLabel(s.Peer)
 		}
 		at := -1
 		for k := len(out) - 1; k >= 0 && out[k].Event == s.Event; k-- {
@@ -107,6 +112,13 @@ func bounded(streams []router.StreamStats, sumPeers bool) []stream {
 		out[at].Add(s)
 	}
 	return out
+}
+
+func peerLabel(id int) string {
+	if id == router.Forgotten {
+		return formerPeers
+	}
+	return strconv.Itoa(id)
 }
 
 // streams tells of each direction that has carried something.
@@ -144,7 +156,7 @@ func (l *list) streams(streams []stream) {
 
 func (l *list) router(st router.Stats) {
 	for _, p := range st.Peers {
-		peer, up := strconv.Itoa(p.Node), 0.0
+		peer, up := peerLabel(p.Node), 0.0
 		if p.State == router.LinkUp {
 			up = 1
 		}

@@ -77,6 +77,7 @@ func TestMetricsOfEvents(t *testing.T) {
 		{Event: "a", Peer: 2, Consumed: 13, ConsumedBytes: 14, Unheard: 15, Stale: 16},
 		{Event: "b", Peer: 1, Sent: 1},
 	}, false))
+	l.streams(bounded([]router.StreamStats{{Peer: router.Forgotten, Consumed: 17}}, false))
 	differ(t, l, `
 events_sent_total[event a peer 1] 1
 events_sent_bytes_total[event a peer 1] 2
@@ -101,7 +102,11 @@ events_delivered_bytes_total[event b peer 1] 0
 events_lost_total[event b peer 1] 0
 events_queued[event b peer 1] 0
 events_in_flight[event b peer 1] 0
-events_in_flight_bytes[event b peer 1] 0`)
+events_in_flight_bytes[event b peer 1] 0
+events_consumed_total[event (undeclared) peer former] 17
+events_consumed_bytes_total[event (undeclared) peer former] 0
+events_unheard_total[event (undeclared) peer former] 0
+events_stale_total[event (undeclared) peer former] 0`)
 }
 
 // Events beyond the bound, and in large jobs the peers of each event, are summed.

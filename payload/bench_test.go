@@ -195,3 +195,35 @@ func benchTensors(b *testing.B, v, got any) {
 	})
 	benchGob(b, v, got)
 }
+
+// BenchmarkMany is values of many parts, each of which is counted.
+func BenchmarkMany(b *testing.B) {
+	smalls, dynamic, rows := make([]small, 1000), make([]map[string]any, 1000), make([][]float32, 1000)
+	for i := range smalls {
+		smalls[i] = exampleSmall()
+		dynamic[i] = map[string]any{"reward": 1.5, "length": int64(200), "name": "cartpole"}
+		rows[i] = []float32{1, 2, 3, 4}
+	}
+	for name, v := range map[string]any{"structs": &smalls, "maps": &dynamic, "rows": &rows} {
+		p := mustPlan(b, reflect.TypeOf(v).Elem())
+		src := mustAppend(b, p, v)
+		b.Run(name+"/append", func(b *testing.B) {
+			buf := append([]byte(nil), src...)
+			b.SetBytes(int64(len(src)))
+			b.ReportAllocs()
+			for b.Loop() {
+				buf, _ = p.Append(buf[:0], v)
+			}
+		})
+		b.Run(name+"/decode", func(b *testing.B) {
+			got := reflect.New(reflect.TypeOf(v).Elem()).Interface()
+			b.SetBytes(int64(len(src)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.Decode(src, got, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package payload
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"math"
 	"reflect"
 	"sync"
 	"unsafe"
@@ -79,6 +80,7 @@ func (c *Codec) Plan(t reflect.Type) (*Plan, error) {
 		gaps:        b.gaps,
 		schema:      schema,
 		fingerprint: hash.Sum64(),
+		uncounted:   boundless(root),
 	}
 	kept, _ := c.plans.LoadOrStore(t, p)
 	return kept.(*Plan), nil
@@ -93,6 +95,7 @@ type Plan struct {
 	gaps        bool // T has memory that decoding does not write
 	schema      string
 	fingerprint uint64
+	uncounted   int // bytes of payloads that cannot exceed their budget
 }
 
 // Append appends the encoding of the value that v, a *T, points to, and returns
@@ -105,7 +108,17 @@ func (p *Plan) Append(dst []byte, v any) ([]byte, error) {
 	if fault != "" {
 		return dst, finish(refuse("%s", fault), p.pointer.Elem().String())
 	}
-	out, err := p.root.append(dst, ptr, len(dst), p.limits.MaxDepth)
+	var b *budget
+	if p.uncounted < math.MaxInt {
+		b = newBudget(0)
+	}
+	out, err := p.root.append(dst, ptr, len(dst), p.limits.MaxDepth, b)
+	if b != nil {
+		if err == nil {
+			err = b.check(len(out) - len(dst))
+		}
+		budgets.Put(b)
+	}
 	if err == nil && len(out)-len(dst) > p.limits.MaxBytes {
 		err = refuse("%d bytes; the limit is %d", len(out)-len(dst), p.limits.MaxBytes)
 	}
@@ -138,7 +151,14 @@ func (p *Plan) Decode(src []byte, v any, owned bool) error {
 	if p.gaps {
 		reflect.ValueOf(v).Elem().SetZero()
 	}
-	end, err := p.root.decode(src, skipSelf(src, 0), ptr, p.limits.MaxDepth, owned)
+	var b *budget
+	if len(src) > p.uncounted {
+		b = newBudget(len(src))
+	}
+	end, err := p.root.decode(src, skipSelf(src, 0), ptr, p.limits.MaxDepth, owned, b)
+	if b != nil {
+		budgets.Put(b)
+	}
 	if err == nil && end < len(src) {
 		err = invalid(end, "%d bytes after the value", len(src)-end)
 	}

@@ -78,7 +78,7 @@ func (s *structCoder) add(c coder, name string, offset uintptr) {
 	s.fields = append(s.fields, f)
 }
 
-func (s *structCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error) {
+func (s *structCoder) append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error) {
 	if depth == 0 {
 		return dst, refuse(tooDeep)
 	}
@@ -101,7 +101,7 @@ func (s *structCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]b
 			dst = f.appendWords(dst, from)
 		default:
 			var err error
-			if dst, err = f.append(dst, from, base, depth-1); err != nil {
+			if dst, err = f.append(dst, from, base, depth-1, b); err != nil {
 				return dst, at(err, "."+f.name)
 			}
 		}
@@ -119,7 +119,7 @@ func (f *field) appendWords(dst []byte, from unsafe.Pointer) []byte {
 	return dst
 }
 
-func (s *structCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error) {
+func (s *structCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	switch {
 	case err != nil:
@@ -136,7 +136,7 @@ func (s *structCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, o
 			return next, nil
 		}
 		f := &s.fields[i]
-		if next, err = f.decode(src, next, unsafe.Add(p, f.offset), depth-1, owned); err != nil {
+		if next, err = f.decode(src, next, unsafe.Add(p, f.offset), depth-1, owned, b); err != nil {
 			return next, at(err, "."+f.name)
 		}
 	}
@@ -219,7 +219,7 @@ type sliceCoder struct {
 	limit   int
 }
 
-func (s *sliceCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error) {
+func (s *sliceCoder) append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error) {
 	h := (*sliceHeader)(p)
 	switch {
 	case h.data == nil:
@@ -229,10 +229,11 @@ func (s *sliceCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]by
 	case h.len > s.limit:
 		return dst, refuse("%d elements; the limit is %d", h.len, s.limit)
 	}
-	return appendElements(dst, s.element, h.data, h.len, s.size, base, depth)
+	b.take(h.len * int(s.size))
+	return appendElements(dst, s.element, h.data, h.len, s.size, base, depth, b)
 }
 
-func (s *sliceCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error) {
+func (s *sliceCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error) {
 	h := (*sliceHeader)(p)
 	initial, arg, next, err := readHead(src, pos)
 	switch {
@@ -250,12 +251,15 @@ func (s *sliceCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, ow
 	if err != nil {
 		return pos, err
 	}
+	if !b.take(product(n, int(s.size))) {
+		return pos, b.exceeded(pos)
+	}
 	if *h = empty(); n > 0 {
 		*h = sliceHeader{}
 		reflect.NewAt(s.typ, p).Elem().Grow(n) // MakeSlice would allocate a header besides
 		h.len, h.cap = n, n
 	}
-	return decodeElements(src, next, s.element, h.data, n, s.size, depth, owned)
+	return decodeElements(src, next, s.element, h.data, n, s.size, depth, owned, b)
 }
 
 // empty is a slice without elements that is not nil.
@@ -271,21 +275,21 @@ func (s *sliceCoder) schema(w *schemaWriter) {
 	}
 }
 
-func appendElements(dst []byte, element coder, data unsafe.Pointer, n int, size uintptr, base, depth int) ([]byte, error) {
+func appendElements(dst []byte, element coder, data unsafe.Pointer, n int, size uintptr, base, depth int, b *budget) ([]byte, error) {
 	dst = appendHead(dst, majorArray, uint64(n))
 	for i := range n {
 		var err error
-		if dst, err = element.append(dst, unsafe.Add(data, uintptr(i)*size), base, depth-1); err != nil {
+		if dst, err = element.append(dst, unsafe.Add(data, uintptr(i)*size), base, depth-1, b); err != nil {
 			return dst, at(err, index(i))
 		}
 	}
 	return dst, nil
 }
 
-func decodeElements(src []byte, pos int, element coder, data unsafe.Pointer, n int, size uintptr, depth int, owned bool) (int, error) {
+func decodeElements(src []byte, pos int, element coder, data unsafe.Pointer, n int, size uintptr, depth int, owned bool, b *budget) (int, error) {
 	for i := range n {
 		var err error
-		if pos, err = element.decode(src, pos, unsafe.Add(data, uintptr(i)*size), depth-1, owned); err != nil {
+		if pos, err = element.decode(src, pos, unsafe.Add(data, uintptr(i)*size), depth-1, owned, b); err != nil {
 			return pos, at(err, index(i))
 		}
 	}
@@ -300,14 +304,14 @@ type arrayCoder struct {
 	len     int
 }
 
-func (a *arrayCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error) {
+func (a *arrayCoder) append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error) {
 	if depth == 0 {
 		return dst, refuse(tooDeep)
 	}
-	return appendElements(dst, a.element, p, a.len, a.size, base, depth)
+	return appendElements(dst, a.element, p, a.len, a.size, base, depth, b)
 }
 
-func (a *arrayCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error) {
+func (a *arrayCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	switch {
 	case err != nil:
@@ -319,7 +323,7 @@ func (a *arrayCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, ow
 	case depth == 0:
 		return pos, invalid(pos, tooDeep)
 	}
-	return decodeElements(src, next, a.element, p, a.len, a.size, depth, owned)
+	return decodeElements(src, next, a.element, p, a.len, a.size, depth, owned, b)
 }
 
 func (a *arrayCoder) schema(w *schemaWriter) {
@@ -339,7 +343,7 @@ type pointerCoder struct {
 	wrap    bool
 }
 
-func (c *pointerCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error) {
+func (c *pointerCoder) append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error) {
 	to := *(*unsafe.Pointer)(p)
 	if to == nil {
 		return append(dst, byteNull), nil
@@ -350,10 +354,11 @@ func (c *pointerCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]
 	if c.wrap {
 		dst = appendHead(dst, majorArray, 1)
 	}
-	return c.element.append(dst, to, base, depth-1)
+	b.take(objectBytes(c.typ))
+	return c.element.append(dst, to, base, depth-1, b)
 }
 
-func (c *pointerCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error) {
+func (c *pointerCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	switch {
 	case err != nil:
@@ -368,9 +373,12 @@ func (c *pointerCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, 
 	case initial>>5 != majorArray || arg != 1:
 		return pos, unexpected(pos, initial, "null or an array of one")
 	}
+	if !b.take(objectBytes(c.typ)) {
+		return pos, b.exceeded(pos)
+	}
 	to := reflect.New(c.typ).UnsafePointer()
 	*(*unsafe.Pointer)(p) = to
-	return c.element.decode(src, next, to, depth-1, owned)
+	return c.element.decode(src, next, to, depth-1, owned, b)
 }
 
 func (c *pointerCoder) schema(w *schemaWriter) {

@@ -47,9 +47,20 @@
 //
 // [Plan.Decode] overwrites the value wholly, as if it had been zero before: no
 // old data remains and no memory of the old value is reused. Nothing is
-// allocated before its length was checked against the bytes that are left, so
-// that hostile input of n bytes takes at most a small multiple of n, which
-// depends on the type alone.
+// allocated before its length was checked against the bytes that are left, and
+// before its memory was taken from a budget: besides the value that Decode is
+// given, a value takes at most 64 KiB, and 16 bytes for each byte of its
+// payload. This counts elements of slices with their Go sizes, fields that do
+// not travel included, entries of maps with the places that the runtime keeps
+// free, strings, what pointers point to and what interfaces hold, but not what
+// the allocator rounds up, nor what a type that parses its own bytes allocates.
+//
+// [Plan.Append] refuses a value that exceeds this budget, so that it fails where
+// it is emitted. Tensors take as much memory as bytes, lists of structs some
+// times as much. Only large values with hardly anything in them exceed it, such
+// as 10,000 nil slices, or 300 maps of one short entry, with nothing else
+// beside them. Where two hosts have types of different sizes for one schema,
+// each counts its own.
 //
 // # Concurrency and errors
 //

@@ -23,7 +23,7 @@ type pair struct {
 	value      unsafe.Pointer
 }
 
-func (m *mapCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error) {
+func (m *mapCoder) append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error) {
 	v := reflect.NewAt(m.typ, p).Elem()
 	switch {
 	case v.IsNil():
@@ -33,21 +33,22 @@ func (m *mapCoder) append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte
 	case v.Len() > m.limit:
 		return dst, refuse("%d entries; the limit is %d", v.Len(), m.limit)
 	}
-	keys, pairs, err := m.sorted(v)
+	b.take(m.memory(v.Len()))
+	keys, pairs, err := m.sorted(v, b)
 	if err != nil {
 		return dst, err
 	}
 	dst = appendHead(dst, majorMap, uint64(len(pairs)))
 	for _, e := range pairs {
 		dst = append(dst, keys[e.start:e.end]...)
-		if dst, err = m.value.append(dst, e.value, base, depth-1); err != nil {
+		if dst, err = m.value.append(dst, e.value, base, depth-1, b); err != nil {
 			return dst, at(err, keySegment(keys[e.start:e.end]))
 		}
 	}
 	return dst, nil
 }
 
-func (m *mapCoder) sorted(v reflect.Value) (keys []byte, pairs []pair, err error) {
+func (m *mapCoder) sorted(v reflect.Value, b *budget) (keys []byte, pairs []pair, err error) {
 	key := reflect.New(m.typ.Key())
 	values := reflect.MakeSlice(reflect.SliceOf(m.typ.Elem()), v.Len(), v.Len())
 	pairs = make([]pair, 0, v.Len())
@@ -56,7 +57,7 @@ func (m *mapCoder) sorted(v reflect.Value) (keys []byte, pairs []pair, err error
 		value := values.Index(len(pairs))
 		value.SetIterValue(it)
 		start := len(keys)
-		if keys, err = m.key.append(keys, key.UnsafePointer(), 0, 0); err != nil {
+		if keys, err = m.key.append(keys, key.UnsafePointer(), 0, 0, b); err != nil {
 			return nil, nil, err
 		}
 		pairs = append(pairs, pair{start, len(keys), value.Addr().UnsafePointer()})
@@ -67,7 +68,7 @@ func (m *mapCoder) sorted(v reflect.Value) (keys []byte, pairs []pair, err error
 	return keys, pairs, nil
 }
 
-func (m *mapCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error) {
+func (m *mapCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error) {
 	into := reflect.NewAt(m.typ, p).Elem()
 	initial, arg, next, err := readHead(src, pos)
 	switch {
@@ -85,16 +86,21 @@ func (m *mapCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owne
 	if err != nil {
 		return pos, err
 	}
-	into.Set(reflect.MakeMapWithSize(m.typ, n))
+	if !b.take(m.memory(n)) {
+		return pos, b.exceeded(pos)
+	}
+	if into.Set(reflect.MakeMapWithSize(m.typ, n)); n == 0 {
+		return next, nil
+	}
 	key, value := reflect.New(m.typ.Key()), reflect.New(m.typ.Elem())
 	for i := range n {
 		start := next
-		if next, err = m.key.decode(src, start, key.UnsafePointer(), 0, false); err != nil {
+		if next, err = m.key.decode(src, start, key.UnsafePointer(), 0, false, b); err != nil {
 			return next, at(err, "[key "+strconv.Itoa(i)+"]")
 		}
 		segment := src[start:next]
 		value.Elem().SetZero()
-		if next, err = m.value.decode(src, next, value.UnsafePointer(), depth-1, owned); err != nil {
+		if next, err = m.value.decode(src, next, value.UnsafePointer(), depth-1, owned, b); err != nil {
 			return next, at(err, keySegment(segment))
 		}
 		into.SetMapIndex(key.Elem(), value.Elem())
@@ -103,6 +109,16 @@ func (m *mapCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owne
 		}
 	}
 	return next, nil
+}
+
+// memory is what a map of n entries takes, and the place where its entries are decoded.
+func (m *mapCoder) memory(n int) int {
+	key, value := m.typ.Key(), m.typ.Elem()
+	memory := mapBytes(n, int(key.Size()), int(value.Size()))
+	if n > 0 {
+		memory += objectBytes(key) + objectBytes(value)
+	}
+	return memory
 }
 
 func (m *mapCoder) schema(w *schemaWriter) {

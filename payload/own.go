@@ -3,6 +3,7 @@ package payload
 import (
 	"encoding"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"unsafe"
@@ -21,7 +22,7 @@ func (*ownCoder) plain() bool { return false }
 // 55799 and a length of 4 bytes, so that they start at byte 8.
 const ownHead = 8
 
-func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, error) {
+func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int, b *budget) ([]byte, error) {
 	start, room := len(dst), 1
 	if start == base {
 		room = ownHead
@@ -35,6 +36,7 @@ func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, er
 		return dst, refuse("its own AppendBinary returned less than it was given")
 	}
 	n := len(out) - start - room
+	b.take(n)
 	if uint64(n) > math.MaxUint32 {
 		return dst, refuse("its own encoding has %d bytes; no more than 4 GiB can travel", n)
 	}
@@ -61,7 +63,7 @@ func (o *ownCoder) write(dst []byte, p unsafe.Pointer) ([]byte, error) {
 	return append(dst, b...), err
 }
 
-func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, b *budget) (int, error) {
 	pos = skipSelf(src, pos)
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
@@ -74,10 +76,24 @@ func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) 
 	if err != nil {
 		return pos, err
 	}
-	if err := reflect.NewAt(o.typ, p).Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(block); err != nil {
+	if !b.take(len(block)) {
+		return pos, b.exceeded(pos)
+	}
+	if err := unmarshal(reflect.NewAt(o.typ, p).Interface().(encoding.BinaryUnmarshaler), block); err != nil {
 		return pos, &DecodeError{Offset: pos, What: "its own decoding failed", Err: err}
 	}
 	return next, nil
+}
+
+// unmarshal lets v decode block, which may hold anything: a panic of v, as over a length that
+// is not there, is a failure to decode.
+func unmarshal(v encoding.BinaryUnmarshaler, block []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return v.UnmarshalBinary(block)
 }
 
 func (o *ownCoder) schema(w *schemaWriter) {

@@ -400,6 +400,26 @@ func TestErrorsHaveTheirCause(t *testing.T) {
 	}
 }
 
+// panics is a type whose own decoding expects a byte that need not be there.
+type panics struct{ b byte }
+
+func (p *panics) MarshalBinary() ([]byte, error) { return []byte{p.b}, nil }
+
+func (p *panics) UnmarshalBinary(b []byte) error { p.b = b[0]; return nil }
+
+// A panic of a type's own decoding is an error, as the bytes come from somebody else.
+func TestPanicOfOwnDecodingIsAnError(t *testing.T) {
+	p := mustPlan(t, reflect.TypeFor[panics]())
+	var v panics
+	if err := p.Decode(unhex(t, "41 07"), &v, false); err != nil || v.b != 7 {
+		t.Error(v, err)
+	}
+	err := p.Decode(unhex(t, "40"), &v, false)
+	if _, ok := errors.AsType[*DecodeError](err); !ok || !strings.Contains(err.Error(), "its own decoding failed: panic: runtime error: index out of range") {
+		t.Error(err)
+	}
+}
+
 func TestWrongPointersAreErrors(t *testing.T) {
 	p := mustPlan(t, reflect.TypeFor[int]())
 	for _, v := range []any{nil, 5, new("x"), (*int)(nil)} {

@@ -12,10 +12,12 @@ import (
 // coder writes and reads the values of one type.
 type coder interface {
 	// append appends the value at p. The payload starts at dst[base]; depth is
-	// how many more levels may be opened.
-	append(dst []byte, p unsafe.Pointer, base, depth int) ([]byte, error)
-	// decode reads the item at pos into p and returns where it ends.
-	decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool) (int, error)
+	// how many more levels may be opened. It takes from b the memory that the value
+	// takes where it is decoded, besides the place at p.
+	append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error)
+	// decode reads the item at pos into p and returns where it ends. It takes from b
+	// the memory that it allocates, before it does.
+	decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error)
 	// minBytes is a lower bound of the encoded size, at least 1.
 	minBytes() int
 	// plain reports whether the value can be read without knowing its type.
@@ -41,7 +43,7 @@ func (scalar) plain() bool   { return true }
 
 type boolCoder struct{ scalar }
 
-func (boolCoder) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
+func (boolCoder) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([]byte, error) {
 	return appendBool(dst, *(*bool)(p)), nil
 }
 
@@ -52,7 +54,7 @@ func appendBool(dst []byte, v bool) []byte {
 	return append(dst, byteFalse)
 }
 
-func (boolCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (boolCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, _ *budget) (int, error) {
 	if pos < len(src) && src[pos]|1 == byteTrue { // the two bytes differ in the last bit
 		*(*bool)(p) = src[pos] == byteTrue
 		return pos + 1, nil
@@ -73,7 +75,7 @@ func (boolCoder) schema(w *schemaWriter) { w.WriteString("bool") }
 // signedCoder codes the signed integers.
 type signedCoder[T int | int8 | int16 | int32 | int64] struct{ scalar }
 
-func (signedCoder[T]) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
+func (signedCoder[T]) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([]byte, error) {
 	return appendInt(dst, int64(*(*T)(p))), nil
 }
 
@@ -84,7 +86,7 @@ func appendInt(dst []byte, v int64) []byte {
 	return appendHead(dst, majorUint, uint64(v))
 }
 
-func (c signedCoder[T]) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (c signedCoder[T]) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, _ *budget) (int, error) {
 	if pos < len(src) && src[pos] < 24 { // a small one is its own head
 		*(*T)(p) = T(src[pos])
 		return pos + 1, nil
@@ -114,11 +116,11 @@ func (c signedCoder[T]) schema(w *schemaWriter) { w.WriteString(c.word()) }
 // unsignedCoder codes the unsigned integers.
 type unsignedCoder[T uint | uint8 | uint16 | uint32 | uint64] struct{ scalar }
 
-func (unsignedCoder[T]) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
+func (unsignedCoder[T]) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([]byte, error) {
 	return appendHead(dst, majorUint, uint64(*(*T)(p))), nil
 }
 
-func (c unsignedCoder[T]) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (c unsignedCoder[T]) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, _ *budget) (int, error) {
 	if pos < len(src) && src[pos] < 24 { // a small one is its own head
 		*(*T)(p) = T(src[pos])
 		return pos + 1, nil
@@ -153,7 +155,7 @@ func kindWord(k reflect.Kind) string {
 
 type float32Coder struct{ scalar }
 
-func (float32Coder) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
+func (float32Coder) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([]byte, error) {
 	return appendFloat32(dst, *(*uint32)(p)), nil
 }
 
@@ -162,7 +164,7 @@ func appendFloat32(dst []byte, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, byteSingle), v)
 }
 
-func (float32Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (float32Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, _ *budget) (int, error) {
 	if len(src)-pos >= 5 && src[pos] == byteSingle {
 		*(*uint32)(p) = binary.BigEndian.Uint32(src[pos+1:])
 		return pos + 5, nil
@@ -191,7 +193,7 @@ func (float32Coder) schema(w *schemaWriter) { w.WriteString("float32") }
 
 type float64Coder struct{ scalar }
 
-func (float64Coder) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
+func (float64Coder) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([]byte, error) {
 	return appendFloat64(dst, *(*uint64)(p)), nil
 }
 
@@ -200,7 +202,7 @@ func appendFloat64(dst []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, byteDouble), v)
 }
 
-func (float64Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (float64Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, _ *budget) (int, error) {
 	if len(src)-pos >= 9 && src[pos] == byteDouble {
 		*(*uint64)(p) = binary.BigEndian.Uint64(src[pos+1:])
 		return pos + 9, nil
@@ -267,7 +269,8 @@ func halfFloat(h uint16) float64 {
 
 type stringCoder struct{ scalar }
 
-func (stringCoder) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
+func (stringCoder) append(dst []byte, p unsafe.Pointer, _, _ int, b *budget) ([]byte, error) {
+	b.take(len(*(*string)(p)))
 	return appendString(dst, *(*string)(p))
 }
 
@@ -278,7 +281,7 @@ func appendString(dst []byte, s string) ([]byte, error) {
 	return append(appendHead(dst, majorText, uint64(len(s))), s...), nil
 }
 
-func (stringCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (stringCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, b *budget) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
@@ -292,6 +295,9 @@ func (stringCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) 
 	}
 	if !utf8.Valid(text) {
 		return pos, invalid(pos, "a text string that is not UTF-8")
+	}
+	if !b.take(len(text)) {
+		return pos, b.exceeded(pos)
 	}
 	*(*string)(p) = string(text)
 	return next, nil

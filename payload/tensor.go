@@ -187,7 +187,7 @@ func (t *numbers) fillPlain(src []byte, f found, data unsafe.Pointer) (int, erro
 	pos := f.next
 	for i := range f.count {
 		var err error
-		if pos, err = t.element.decode(src, pos, unsafe.Add(data, i*t.memory), 0, false); err != nil {
+		if pos, err = t.element.decode(src, pos, unsafe.Add(data, i*t.memory), 0, false, nil); err != nil {
 			return pos, at(err, index(i))
 		}
 	}
@@ -236,15 +236,16 @@ type tensorCoder struct {
 	numbers
 }
 
-func (t *tensorCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, error) {
+func (t *tensorCoder) append(dst []byte, p unsafe.Pointer, base, _ int, b *budget) ([]byte, error) {
 	h := (*sliceHeader)(p)
 	if h.data == nil {
 		return append(dst, byteNull), nil
 	}
+	b.take(h.len * t.memory)
 	return t.appendBlock(dst, h.data, h.len, base)
 }
 
-func (t *tensorCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, owned bool) (int, error) {
+func (t *tensorCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, owned bool, b *budget) (int, error) {
 	f, err := t.find(src, pos)
 	if err != nil {
 		return pos, err
@@ -257,6 +258,9 @@ func (t *tensorCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, owned
 	if owned && t.aliases(f) {
 		*h = sliceHeader{unsafe.Pointer(unsafe.SliceData(f.block)), f.count, f.count}
 		return f.next, nil
+	}
+	if !b.take(product(f.count, t.memory)) {
+		return pos, b.exceeded(pos)
 	}
 	if len(f.block) > 0 && !f.swap && t.memory == t.size {
 		// append, unlike make, does not clear the memory that it copies to.
@@ -291,7 +295,7 @@ func (t *tensorArrayCoder) prepare() {
 	t.head = string(appendHead(appendHead(nil, majorTag, t.tag), majorBytes, uint64(n)))
 }
 
-func (t *tensorArrayCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]byte, error) {
+func (t *tensorArrayCoder) append(dst []byte, p unsafe.Pointer, base, _ int, _ *budget) ([]byte, error) {
 	if t.head != "" {
 		dst = append(dst, t.head...)
 		return append(dst, unsafe.Slice((*byte)(p), t.len*t.size)...), nil
@@ -299,7 +303,7 @@ func (t *tensorArrayCoder) append(dst []byte, p unsafe.Pointer, base, _ int) ([]
 	return t.appendBlock(dst, p, t.len, base)
 }
 
-func (t *tensorArrayCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (t *tensorArrayCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, _ *budget) (int, error) {
 	if n, end := t.len*t.size, pos+len(t.head)+t.len*t.size; t.head != "" && end <= len(src) && string(src[pos:pos+len(t.head)]) == t.head {
 		copy(unsafe.Slice((*byte)(p), n), src[end-n:end])
 		return end, nil

@@ -14,8 +14,13 @@ func (durationCoder) schema(w *schemaWriter) { w.WriteString("duration") }
 // timeCoder codes a time.Time as tag 0 and RFC 3339 text.
 type timeCoder struct{ scalar }
 
-func (timeCoder) append(dst []byte, p unsafe.Pointer, _, _ int) ([]byte, error) {
-	return appendTime(dst, *(*time.Time)(p))
+func (timeCoder) append(dst []byte, p unsafe.Pointer, _, _ int, b *budget) ([]byte, error) {
+	start := len(dst)
+	dst, err := appendTime(dst, *(*time.Time)(p))
+	if err == nil {
+		b.take(zoneBytes(dst[start:]))
+	}
+	return dst, err
 }
 
 func appendTime(dst []byte, t time.Time) ([]byte, error) {
@@ -39,7 +44,7 @@ func appendTime(dst []byte, t time.Time) ([]byte, error) {
 
 // decode accepts tag 0 with text and tag 1 with a number of seconds, both
 // without their tags, and null for the zero time, as others write it.
-func (timeCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (int, error) {
+func (timeCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, b *budget) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
 		return pos, err
@@ -73,10 +78,21 @@ func (timeCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool) (i
 	if err != nil {
 		return pos, err
 	}
+	if !b.take(zoneBytes(text)) {
+		return pos, b.exceeded(pos)
+	}
 	if err := (*time.Time)(p).UnmarshalText(text); err != nil {
 		return pos, &DecodeError{Offset: pos, What: "a time that is not RFC 3339", Err: err}
 	}
 	return next, nil
+}
+
+// zoneBytes is the memory of the zone of a time with that text.
+func zoneBytes(text []byte) int {
+	if len(text) == 0 || text[len(text)-1] == 'Z' {
+		return 0
+	}
+	return offsetBytes
 }
 
 func (timeCoder) schema(w *schemaWriter) { w.WriteString("time") }

@@ -63,6 +63,7 @@ func (c *channel) absent(s *session, left bool) *absence {
 		}
 		a = &absence{peer: s.peer}
 		c.absences[id] = a
+		c.r.remember(id)
 	}
 	a.left = left
 	return a
@@ -113,7 +114,7 @@ func (r *Router) isBack(id int, incarnation uint64) {
 		}
 	}
 	if lost != nil {
-		r.lost = append(r.lost, lost)
+		r.keepLoss(lost)
 	}
 	r.mu.Unlock()
 	r.sayMissed(id, lost, left)
@@ -148,7 +149,7 @@ func (r *Router) reportAway() {
 	}
 	for _, perr := range lost {
 		if perr != nil {
-			r.lost = append(r.lost, perr)
+			r.keepLoss(perr)
 		}
 	}
 	r.mu.Unlock()
@@ -195,7 +196,7 @@ func (r *Router) fold(c *channel, a *absence) {
 	c.addMissed(r.gone, a.peer.ID, a)
 	if !a.left {
 		if perr := a.report(nil); perr != nil {
-			r.lost = append(r.lost, perr)
+			r.keepLoss(perr)
 		}
 	}
 }

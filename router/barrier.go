@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // barrierMsg is the body of frameBarrier: the sender has entered a round. With flagOn
@@ -32,10 +34,17 @@ func (r *Router) Barrier(ctx context.Context, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want %d at most", name, len(name), maxName)
 	}
+	if !printable.Is(name) {
+		return fmt.Errorf("barrier %q: want a name of printable characters", name)
+	}
 	r.mu.Lock()
 	if len(r.rounds) >= maxBarriers && r.rounds[name] == 0 {
 		r.mu.Unlock()
 		return fmt.Errorf("barrier %q: %d names are in use: one name does for any number of rounds", name, maxBarriers)
+	}
+	if r.rounds[name] >= maxRound {
+		r.mu.Unlock()
+		return fmt.Errorf("barrier %q: round %d is the last one", name, uint64(maxRound))
 	}
 	r.rounds[name]++
 	round := r.rounds[name]
@@ -115,16 +124,16 @@ func (r *Router) pass(name string, round uint64, from *session) {
 func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	var b barrierMsg
 	if err := json.Unmarshal(body, &b); err != nil {
-		return fmt.Errorf("%w: barrier: %w", errBadFrame, err)
+		return fmt.Errorf("%w: barrier: %w", errBadFrame, printable.Error(err))
 	}
-	if len(b.Name) > maxName || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
-		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes", errBadFrame, b.Name, maxBarriers, maxName)
+	if len(b.Name) > maxName || !printable.Is(b.Name) || len(s.barriers) >= maxBarriers && s.barriers[b.Name] == 0 {
+		return fmt.Errorf("%w: barrier %.20q: want at most %d names of %d bytes, all printable", errBadFrame, b.Name, maxBarriers, maxName)
+	}
+	if b.Round == 0 || b.Round > maxRound {
+		return fmt.Errorf("%w: barrier %.20q: round %d", errBadFrame, b.Name, b.Round)
 	}
 	r.note(func() {
 		s.barriers[b.Name] = max(s.barriers[b.Name], b.Round)
-		if !s.ready && !r.beenReady { // what this node, a newcomer, has missed
-			r.rounds[b.Name] = max(r.rounds[b.Name], b.Round)
-		}
 		if all && r.rounds[b.Name] >= b.Round { // else this node is not among those that were waited for
 			r.pass(b.Name, b.Round, s)
 		}
@@ -132,11 +141,92 @@ func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	return nil
 }
 
+// maxOffered is how many names of barriers a newcomer keeps of the rounds that members
+// tell it, of all members together, until it has started.
+const maxOffered = 4 * maxBarriers
+
+// offer keeps the rounds that a member of the running job has entered, for takeOver. The
+// mutex is held.
+func (r *Router) offer(s *session) {
+	names := len(s.barriers)
+	for id, rounds := range r.offers {
+		if id != s.peer.ID {
+			names += len(rounds)
+		}
+	}
+	if names > maxOffered {
+		return
+	}
+	if r.offers == nil {
+		r.offers = map[int]map[string]uint64{}
+	}
+	r.offers[s.peer.ID] = maps.Clone(s.barriers)
+}
+
+// takeOver makes the newest rounds of the members those of this node, which has joined
+// them, and tells its peers. The rounds of members differ by one at most: one is in a barrier that
+// another has still to enter. So a round is taken over that is at most one more than what the
+// lower half of the members have entered, and no single member makes a newcomer wait for a round
+// that nobody reaches. Members that leave count only if there is no other: they may lag
+// behind. The mutex is held.
+func (r *Router) takeOver() {
+	members := make([]map[string]uint64, 0, len(r.offers))
+	for id, rounds := range r.offers {
+		if s, was := r.peers[id], r.was[id]; s != nil && !s.withdrawn || s == nil && !was.withdrawn && !errors.Is(was.err, errLeft) {
+			members = append(members, rounds)
+		}
+	}
+	if len(members) == 0 {
+		members = slices.AppendSeq(members, maps.Values(r.offers))
+	}
+	r.offers = nil
+	said := map[string][]uint64{}
+	for _, rounds := range members {
+		for name, round := range rounds {
+			said[name] = append(said[name], round)
+		}
+	}
+	for name, rounds := range said {
+		round := newest(rounds, len(members))
+		if _, ok := r.rounds[name]; round <= r.rounds[name] || !ok && len(r.rounds) >= maxBarriers {
+			continue
+		}
+		r.rounds[name] = round
+		for _, s := range r.peers {
+			s.controlJSON(frameBarrier, 0, barrierMsg{name, round})
+		}
+	}
+}
+
+// newest is the highest of the rounds that members have entered which is at most one more
+// than what the lower half of them have. Those that are not in the list have entered none.
+func newest(rounds []uint64, members int) uint64 {
+	slices.Sort(rounds)
+	likely := uint64(0)
+	if i := (members-1)/2 - (members - len(rounds)); i >= 0 {
+		likely = rounds[i]
+	}
+	top := uint64(0)
+	for _, n := range rounds {
+		if n <= likely+1 {
+			top = n
+		}
+	}
+	return top
+}
+
 // unfinished are the rounds that the peer has entered and this node has not passed: they
-// count when the peer is gone. The mutex is held.
+// count when the peer is gone. Of more than maxUnfinished those come first that this node has
+// entered too. The mutex is held.
 func (r *Router) unfinished(s *session) map[string]uint64 {
-	out := maps.Clone(s.barriers)
-	maps.DeleteFunc(out, func(name string, round uint64) bool { return round <= r.passed[name] })
+	out := map[string]uint64{}
+	for _, entered := range []bool{true, false} {
+		for name, round := range s.barriers {
+			if len(out) < maxUnfinished && round > r.passed[name] && (r.rounds[name] > r.passed[name]) == entered {
+				out[name] = round
+			}
+		}
+	}
 	return out
 }
 

@@ -29,17 +29,20 @@ func openRouter(t *testing.T, cfg Config) *Router {
 // The hub of a star makes so many pipes at a time, and a leaf answers to so many.
 func TestR7PipesInTheMakingAreBounded(t *testing.T) {
 	hub := openRouter(t, Config{Topology: Star, HandshakeTimeout: time.Minute})
+	for id := range 2 {
+		_, _ = hub.admit(hello{Node: id + 1, Incarnation: 1})
+	}
+	call := hello{Node: 1, Incarnation: 1, Target: 2}
 	for i := range maxTickets {
 		hub.tickets[fmt.Sprint(i)] = nil
 	}
 	ours, theirs := net.Pipe()
 	_ = theirs.Close()
-	if kept, err := hub.relay(ours, hello{Node: 1, Target: 2}); kept || err != nil || len(hub.tickets) != maxTickets {
+	if kept, err := hub.relay(ours, call); kept || err != nil || len(hub.tickets) != maxTickets {
 		t.Errorf("%v, %v, %d tickets", kept, err, len(hub.tickets))
 	}
-	_, _ = hub.admit(hello{Node: 2, Incarnation: 1})
 	done := make(chan struct{})
-	go func() { _, _ = hub.relay(ours, hello{Node: 1, Target: 2}); close(done) }()
+	go func() { _, _ = hub.relay(ours, call); close(done) }()
 	select {
 	case <-done: // and does not wait for node 2 to call back
 	case <-time.After(10 * time.Second):

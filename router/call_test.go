@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -131,17 +130,17 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(r *Router)
 		addrs []string
-		want  Member
+		want  reaching
 	}{
-		"called":            {func(*Router) {}, []string{"a"}, Member{3, 5, []string{"a"}}},
-		"an older one":      {func(r *Router) { r.reached[3] = Member{3, 4, []string{"b"}} }, []string{"a"}, Member{3, 5, []string{"a"}}},
-		"a newer one":       {func(r *Router) { r.reached[3] = Member{3, 6, []string{"b"}} }, []string{"a"}, Member{3, 6, []string{"b"}}},
-		"not elastic":       {func(r *Router) { r.cfg.Elastic = false }, []string{"a"}, Member{}},
-		"a star":            {func(r *Router) { r.cfg.Topology = Star }, []string{"a"}, Member{}},
-		"at the end":        {func(r *Router) { r.inDrain.Store(true) }, []string{"a"}, Member{}},
-		"without address":   {func(*Router) {}, nil, Member{}},
-		"attached":          {func(r *Router) { r.attached["x"] = 3 }, []string{"a"}, Member{}},
-		"another, attached": {func(r *Router) { r.attached["x"] = 4 }, []string{"a"}, Member{3, 5, []string{"a"}}},
+		"called":            {func(*Router) {}, []string{"a"}, reaching{5, "a", false}},
+		"an older one":      {func(r *Router) { r.reached[3] = reaching{4, "b", false} }, []string{"a"}, reaching{5, "a", false}},
+		"a newer one":       {func(r *Router) { r.reached[3] = reaching{6, "b", false} }, []string{"a"}, reaching{6, "b", false}},
+		"not elastic":       {func(r *Router) { r.cfg.Elastic = false }, []string{"a"}, reaching{}},
+		"a star":            {func(r *Router) { r.cfg.Topology = Star }, []string{"a"}, reaching{}},
+		"at the end":        {func(r *Router) { r.inDrain.Store(true) }, []string{"a"}, reaching{}},
+		"without address":   {func(*Router) {}, nil, reaching{}},
+		"attached":          {func(r *Router) { r.attached["x"] = 3 }, []string{"a"}, reaching{}},
+		"another, attached": {func(r *Router) { r.attached["x"] = 4 }, []string{"a"}, reaching{5, "a", false}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r, err := New(Config{Elastic: true, Carrier: &nowhere{calls: map[string]int{}}, Logger: slog.New(slog.DiscardHandler)})
@@ -151,8 +150,8 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 			r.mu.Lock()
 			c.edit(r)
 			r.takeBack(newSession(r, Peer{ID: 3, Incarnation: 5}, c.addrs))
-			if got := r.reached[3]; fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("%s: %v, want %v", name, got, c.want)
+			if got := r.reached[3]; got != c.want {
+				t.Errorf("%s: %+v, want %+v", name, got, c.want)
 			}
 			r.failure = io.EOF // ends the calls
 			r.mu.Unlock()
@@ -167,7 +166,7 @@ func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
 		r := openRouter(t, Config{Node: 5, Carrier: n})
-		r.learn([]Member{{1, 1, []string{"a"}}})
+		r.learn([]Member{{1, 1, []string{"a"}}}, 2)
 		<-time.After(time.Second)
 		r.fail(io.EOF)
 		<-time.After(2 * time.Second)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // channel is an event that this node has declared.
@@ -35,10 +37,12 @@ type Channel struct{ c *channel }
 
 // Channel declares an event. deliver is called by a connection's reader for
 // every message of the event: in order per sender, never twice at once for one
-// sender; it must not block, and returns an error only for what ends the job.
+// sender; it must not block. It returns an error that wraps [ErrPayload] for a message that is
+// not of the event's type: its sender is lost then. Any other error ends this node's part in
+// the job.
 func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, error) {
-	if spec.Name == "" || len(spec.Name) > maxName {
-		return nil, fmt.Errorf("event name %q: want 1 to %d bytes", spec.Name, maxName)
+	if spec.Name == "" || len(spec.Name) > maxName || !printable.Is(spec.Name) {
+		return nil, fmt.Errorf("event name %q: want 1 to %d bytes of printable text", spec.Name, maxName)
 	}
 	if spec.Delivery > DropNewest {
 		return nil, fmt.Errorf("event %q: unknown delivery policy %d", spec.Name, spec.Delivery)

@@ -60,19 +60,19 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{})
 			<-time.After(time.Minute)
-			r.reached[7] = Member{7, 4, []string{"old"}}
-			r.reached[8] = Member{8, 6, []string{"newest"}}
+			r.reached[7] = reaching{4, "old", false}
+			r.reached[8] = reaching{6, "newest", false}
 			for node := 7; node < 9; node++ {
 				s, err := r.admit(hello{Node: node, Incarnation: 5, Addrs: addrs, Labels: []string{"actor"}})
 				if err != nil || s.lastHeard.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) || !slices.Equal(s.addrs, addrs) {
 					t.Errorf("%+v, heard at %d of %d, %v", s.peer, s.lastHeard.Load(), r.clock(), err)
 				}
 			}
-			want := Member{7, 5, []string{"new"}}
+			want := reaching{5, "new", false}
 			if addrs == nil {
-				want.Addrs = []string{"old"}
+				want.addr = "old"
 			}
-			if !reflect.DeepEqual(r.reached[7], want) || r.reached[8].Incarnation != 6 || r.reached[8].Addrs[0] != "newest" {
+			if r.reached[7] != want || r.reached[8] != (reaching{6, "newest", false}) {
 				t.Errorf("%+v", r.reached)
 			}
 			delete(r.reached, 7)
@@ -213,7 +213,7 @@ func TestNodesThatAStarReaches(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{Node: c.node, Topology: c.topology, Carrier: &nowhere{calls: map[string]int{}}})
 			for id := range 5 {
-				r.learn([]Member{{ID: id, Incarnation: 1, Addrs: []string{fmt.Sprint(id)}}})
+				r.learn([]Member{{ID: id, Incarnation: 1, Addrs: []string{fmt.Sprint(id)}}}, 9)
 			}
 			r.mu.Lock()
 			var got []int

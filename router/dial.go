@@ -5,15 +5,26 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // backoff is the wait between two calls of an address, from 5 ms to 1 s, or to 5 s if
 // the node there has left: an eighth of the time for which they have failed, so that the
 // end of an outage is noticed soon in proportion to it.
+//
+// Where many nodes are called in vain, the waits are longer: all calls together are at most
+// callsPerSecond, so that addresses which a peer has made up are no flood to whoever
+// has them.
 type backoff struct {
 	since time.Time
 	left  bool
+	calls int // nodes that are called in vain at the moment, this one included; 0: one
 }
+
+// callsPerSecond bounds the calls of nodes that were told of and do not answer, after the
+// first call of each.
+const callsPerSecond = 200
 
 func (b *backoff) next() time.Duration {
 	if b.since.IsZero() {
@@ -23,7 +34,8 @@ func (b *backoff) next() time.Duration {
 	if b.left {
 		most = 5 * time.Second
 	}
-	return min(max(time.Since(b.since)/8, 5*time.Millisecond), most)
+	least := time.Duration(max(b.calls, 1)) * time.Second / callsPerSecond
+	return max(min(max(time.Since(b.since)/8, 5*time.Millisecond), most), least)
 }
 
 // keepCalling sees to the connection with the node at an attach address, for as
@@ -46,22 +58,33 @@ func (r *Router) keepCalling(addr string) {
 	}
 }
 
+// reaching is a node that keepReaching calls.
+type reaching struct {
+	incarnation uint64 // the newest that is known
+	addr        string // unused by a leaf of a star
+	over        bool   // it is not called any more
+}
+
 // reach sees to the connection with a node that another one told of, by one goroutine
 // for each node. The mutex is held.
-func (r *Router) reach(m Member) {
-	_, runs := r.reached[m.ID]
-	r.reached[m.ID] = m
+func (r *Router) reach(id int, incarnation uint64, addr string) {
+	_, runs := r.reached[id]
+	r.reached[id] = reaching{incarnation: incarnation, addr: addr}
 	if !runs {
-		r.wg.Go(func() { r.keepReaching(m.ID) })
+		r.wg.Go(func() { r.keepReaching(id) })
 	}
 }
 
 // keepReaching calls the newest incarnation of the node that is known here.
 func (r *Router) keepReaching(id int) {
 	var wait backoff
+	last := ""
 	for {
 		addr, relayTo, ok := r.whereIs(id, &wait)
-		if !ok {
+		if addr != last && !slices.Contains(r.cfg.Attach, last) {
+			r.note(func() { delete(r.trouble, last) })
+		}
+		if last = addr; !ok {
 			return
 		}
 		l, err := r.call(r.ctx, addr, relayTo)
@@ -78,15 +101,27 @@ func (r *Router) whereIs(id int, wait *backoff) (addr string, relayTo int, ok bo
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, was := r.reached[id], r.was[id]
-	wait.left = was.incarnation >= m.Incarnation && errors.Is(was.err, errLeft)
-	if r.closed || r.failure != nil || wait.left && !r.takesBack() {
+	wait.left = was.incarnation >= m.incarnation && errors.Is(was.err, errLeft)
+	wait.calls = r.calledInVain()
+	if r.closed || r.failure != nil || m.over || wait.left && !r.takesBack() {
 		delete(r.reached, id)
 		return "", 0, false
 	}
 	if r.cfg.Topology == Star {
 		return r.hubAddr(), id, true
 	}
-	return m.Addrs[0], -1, true
+	return m.addr, -1, true
+}
+
+// calledInVain is how many nodes are called that are not connected. The mutex is held.
+func (r *Router) calledInVain() int {
+	n := len(r.reached)
+	for id := range r.peers {
+		if _, ok := r.reached[id]; ok {
+			n--
+		}
+	}
+	return n
 }
 
 // takesBack reports whether this node calls nodes that are gone, by the addresses that they
@@ -106,8 +141,8 @@ func (r *Router) takeBack(s *session) {
 			return
 		}
 	}
-	if r.reached[s.peer.ID].Incarnation <= s.peer.Incarnation {
-		r.reach(Member{s.peer.ID, s.peer.Incarnation, s.addrs})
+	if r.reached[s.peer.ID].incarnation <= s.peer.Incarnation {
+		r.reach(s.peer.ID, s.peer.Incarnation, s.addrs[0])
 	}
 }
 
@@ -142,7 +177,7 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		}
 	}
 	if r.ctx.Err() == nil && err != nil {
-		r.note(func() { r.trouble[addr] = err.Error() })
+		r.note(func() { r.trouble[addr] = printable.Error(err).Error() })
 	}
 	return r.pause(wait.next())
 }
@@ -171,7 +206,7 @@ func (r *Router) outlives(addr string, err error) bool {
 		return false
 	}
 	r.mu.Lock()
-	ready, said := r.beenReady, r.trouble[addr] == err.Error()
+	ready, said := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
 	r.mu.Unlock()
 	if ready && !said {
 		r.log.Warn("a stranger answers at the address of a peer", "addr", addr, "err", err)

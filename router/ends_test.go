@@ -123,20 +123,32 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 func TestHubSaysWhyItMakesNoPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := openRouter(t, Config{Topology: Star})
-		if _, err := hub.admit(hello{Node: 2, Incarnation: 1}); err != nil {
-			t.Fatal(err)
+		for id := range 2 {
+			if _, err := hub.admit(hello{Node: id + 2, Incarnation: 1}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		for target, want := range map[int]string{1: "node.1 is not connected to the hub, node.0", 2: "node.2 did not call back"} {
+		for _, c := range []struct {
+			node, target int
+			incarnation  uint64
+			want         string
+		}{
+			{3, 1, 1, "node.1 is not connected to the hub, node.0"},
+			{3, 2, 1, "node.2 did not call back"},
+			{3, 2, 2, "node.3, which asks, is not connected to the hub, node.0"},
+			{4, 2, 1, "node.4, which asks, is not connected to the hub, node.0"},
+			{3, 3, 1, "node.0 makes no pipe from node.3 to node.3"},
+		} {
 			ours, theirs := net.Pipe()
 			heard := make(chan string, 1) // one result
 			go func() { b, _ := io.ReadAll(theirs); heard <- string(b) }()
-			kept, err := hub.relay(ours, hello{Node: 3, Target: target})
+			kept, err := hub.relay(ours, hello{Node: c.node, Incarnation: c.incarnation, Target: c.target})
 			_ = ours.Close()
-			if got := <-heard; kept || err != nil || !strings.Contains(got, want) || !strings.Contains(got, RefuseRelay) {
-				t.Errorf("%v, %v, %q, want %q", kept, err, got, want)
+			if got := <-heard; kept || err != nil || !strings.Contains(got, c.want) || !strings.Contains(got, RefuseRelay) {
+				t.Errorf("%v, %v, %q, want %q", kept, err, got, c.want)
 			}
-			if n := len(hub.tickets); n != 0 {
-				t.Errorf("%d tickets are left", n)
+			if len(hub.tickets) != 0 || len(hub.pipes) != 0 {
+				t.Errorf("%d tickets and %d pipes are left", len(hub.tickets), len(hub.pipes))
 			}
 		}
 	})

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Farewell says that the process of a node has ended without taking leave of the job.
@@ -24,7 +25,8 @@ type Farewell struct {
 const featureFarewell = "farewell"
 
 const (
-	// maxReason bounds the reason of a farewell in bytes.
+	// maxReason bounds in bytes the reason of a farewell, of a refusal and of a bye: a
+	// sentence or two for a log, of which each connection has one.
 	maxReason = 1 << 10
 	// farewellRest is how long SayFarewell goes on after a node has heard it: the other
 	// ones that call the address of the node do that at once.
@@ -36,7 +38,8 @@ const (
 // that the node's supervisor starts: it takes the place of the node, with the same Config,
 // dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
 // again. Each node that hears the farewell does what [Router.Gone] says, and tells its own
-// peers. A newer incarnation of the node is not concerned.
+// peers, but for a node that is connected with the one that has ended and still has answers
+// from it. A newer incarnation of the node is not concerned.
 //
 // SayFarewell returns nil when all of cfg.Expect nodes have heard it, or 300 ms after the
 // last one that did. When ctx ends before one has, the error says what was tried.
@@ -114,7 +117,7 @@ func (r *Router) keepTelling(addr string) {
 		if err == nil {
 			return
 		}
-		r.note(func() { r.trouble[addr] = err.Error() })
+		r.note(func() { r.trouble[addr] = printable.Error(err).Error() })
 		if !r.pause(wait.next()) {
 			return
 		}
@@ -171,18 +174,69 @@ func (r *Router) hearFarewell(f Farewell, from int) bool {
 	if r.closed {
 		return false
 	}
-	newest, known := r.farewells[f.Node]
-	if f.Node == r.cfg.Node || f.Node < 0 || f.Node > maxNode || newest >= f.Incarnation || !known && len(r.farewells) >= r.mostPeers() {
+	if f.Node == r.cfg.Node || f.Node < 0 || f.Node > maxNode {
 		return true
 	}
-	r.farewells[f.Node] = f.Incarnation
+	last := r.farewells[f.Node]
+	doubtful := last.disbelieved != 0
+	if doubtful && r.clock()-last.disbelieved <= int64(goneWithin) || !doubtful && last.incarnation >= f.Incarnation {
+		return true
+	}
+	_, busy := r.hearsay[f.Node]
+	if !r.plausible(f.Incarnation) || !r.news.allows(r, f.Node) || !busy && len(r.hearsay) >= r.mostPeers() {
+		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
+			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
+		return true
+	}
+	r.farewells[f.Node] = heard{incarnation: f.Incarnation}
+	r.remember(f.Node)
+	said := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
+	if !doubtful {
+		r.passOn(said)
+	}
+	if busy {
+		r.hearsay[f.Node] = said // newer than the one that waited
+		return true
+	}
+	r.hearsay[f.Node] = nil
+	r.wg.Go(func() {
+		for next := said; next != nil; next = r.nextReport(f.Node) {
+			if r.giveUp(*next) && next.doubtful {
+				r.mu.Lock()
+				r.passOn(next)
+				r.mu.Unlock()
+			}
+		}
+	})
+	return true
+}
+
+// heard is the newest farewell of a node.
+type heard struct {
+	incarnation uint64
+	disbelieved int64 // clock at which the node has answered nevertheless; 0: it has not
+}
+
+// passOn tells the peers of a farewell. The mutex is held.
+func (r *Router) passOn(f *report) {
 	for id, s := range r.peers {
-		if id != f.Node && id != from && s.hearsFarewells {
-			s.controlJSON(frameFarewell, 0, f)
+		if id != f.Node && id != f.from && s.hearsFarewells {
+			s.controlJSON(frameFarewell, 0, f.Farewell)
 		}
 	}
-	r.giveUp(f)
-	return true
+}
+
+// nextReport returns the farewell of a node that has come meanwhile, or nil.
+func (r *Router) nextReport(id int) *report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.hearsay[id]
+	if next == nil {
+		delete(r.hearsay, id)
+	} else {
+		r.hearsay[id] = nil
+	}
+	return next
 }
 
 // answerFarewell is the listening side's end of the handshake for a farewell.
@@ -201,7 +255,7 @@ func (r *Router) answerFarewell(conn net.Conn, h hello) (bool, error) {
 func (s *session) receiveFarewell(body []byte) error {
 	var f Farewell
 	if err := json.Unmarshal(body, &f); err != nil {
-		return fmt.Errorf("%w: farewell: %w", errBadFrame, err)
+		return fmt.Errorf("%w: farewell: %w", errBadFrame, printable.Error(err))
 	}
 	s.r.hearFarewell(f, s.peer.ID)
 	return nil
@@ -212,9 +266,4 @@ func (f *Farewell) of(h hello) Farewell {
 	return Farewell{Node: h.Node, Incarnation: h.Incarnation, Reason: f.Reason, Final: f.Final}
 }
 
-func cutReason(s string) string {
-	if len(s) <= maxReason {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxReason], "") + "..."
-}
+func cutReason(s string) string { return printable.Cut(s, maxReason) }

@@ -17,14 +17,15 @@ import (
 // What is known of a newer incarnation is not overwritten by the end of an older one.
 func TestForgetKeepsWhatIsNewer(t *testing.T) {
 	left := fmt.Errorf("%w: the node has ended", errLeft)
-	r := &Router{was: map[int]former{1: {incarnation: 5, ready: true, err: left}}}
+	r := openRouter(t, Config{})
+	r.was[1] = former{incarnation: 5, ready: true, err: left}
 	want := r.was[1]
 	for _, incarnation := range []uint64{4, 5} {
-		if s := r.forget(1, incarnation, ErrLost); s != nil || !reflect.DeepEqual(r.was[1], want) {
+		if s := r.forget(report{Farewell: Farewell{Node: 1, Incarnation: incarnation}}, ErrLost); s != nil || !reflect.DeepEqual(r.was[1], want) {
 			t.Errorf("incarnation %d: %+v", incarnation, r.was[1])
 		}
 	}
-	if r.forget(1, 6, ErrLost); r.was[1].incarnation != 6 || !errors.Is(r.was[1].err, ErrLost) {
+	if r.forget(report{Farewell: Farewell{Node: 1, Incarnation: 6}}, ErrLost); r.was[1].incarnation != 6 || !errors.Is(r.was[1].err, ErrLost) {
 		t.Errorf("a newer one: %+v", r.was[1])
 	}
 }

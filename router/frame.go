@@ -62,6 +62,7 @@ const (
 	// What a peer may have kept of it here, besides messages.
 	maxName     = 255      // bytes of the name of an event or a barrier
 	maxBarriers = 1 << 16  // names
+	maxRound    = 1 << 62  // of a barrier: no node gets there, and nothing wraps
 	maxDeclared = 16 << 20 // bytes of declarations
 	maxPeers    = 1 << 12  // nodes, unless more are expected
 	maxTickets  = 1 << 12  // pipes between leaves in the making

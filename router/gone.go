@@ -23,62 +23,110 @@ func (r *Router) Gone(f Farewell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed && f.Node != r.cfg.Node {
-		r.giveUp(f)
+		r.wg.Go(func() { _ = r.giveUp(report{Farewell: f}) })
 	}
 }
 
-// giveUp does what Gone says, by a goroutine. The mutex is held.
-func (r *Router) giveUp(f Farewell) {
+// report is a farewell, and who has said it.
+type report struct {
+	Farewell
+	hearsay  bool // another node has said it, and not the launcher of this one
+	from     int  // that node
+	doubtful bool // the node has answered after an earlier one: its peers are told when this one has proved true
+}
+
+// giveUp does what Gone says. A peer that answers a question which was asked after a
+// farewell had come from another node lives, whatever the farewell says: giveUp then returns
+// false.
+func (r *Router) giveUp(f report) bool {
+	f.Reason = cutReason(f.Reason)
 	err := fmt.Errorf("%w: %s", ErrLost, f.Reason)
 	if f.Final {
 		err = &FailedError{f.Reason}
 	}
-	r.wg.Go(func() {
-		unlock := r.lockPeer(f.Node) // a handshake that it had begun is over
-		s := r.forget(f.Node, f.Incarnation, err)
-		unlock()
-		if s != nil {
-			if l := s.current(); l != nil && !r.heardOut(l) {
-				return
-			}
-			r.lose(s, err)
+	unlock := r.lockPeer(f.Node) // a handshake that it had begun is over
+	s := r.forget(f, err)
+	unlock()
+	if s != nil {
+		if l := s.current(); l != nil && !r.heardOut(l, f) {
+			return false
 		}
-		if f.Final {
-			r.hasFailed(f, s == nil, err)
-		}
-	})
+		r.lose(s, err)
+	}
+	if f.Final {
+		r.hasFailed(f.Farewell, s == nil, err)
+	}
+	return true
 }
 
 // heardOut waits until what a peer that is gone had sent has been read. It reports false
-// if this router is closed meanwhile.
-func (r *Router) heardOut(l *link) bool {
+// if the peer lives, or if this router is closed meanwhile.
+func (r *Router) heardOut(l *link, f report) bool {
+	var lives <-chan struct{}
+	if f.hearsay {
+		lives = l.s.ask()
+	}
 	late := time.NewTimer(goneWithin)
 	defer late.Stop()
 	select {
 	case <-l.ended:
 	case <-late.C:
+	case <-lives:
+		r.disbelieve(f)
+		return false
 	case <-r.ctx.Done():
 		return false
 	}
 	return true
 }
 
-// forget returns the session with a node in this incarnation, or in an older one. If
-// there is none, later connections of this incarnation are refused.
-func (r *Router) forget(id int, incarnation uint64, err error) *session {
+// ask sends a ping, and returns a channel that is closed when the peer has answered it.
+func (s *session) ask() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alive == nil {
+		s.alive = make(chan struct{})
+	}
+	s.askedAt = uint64(s.r.clock()) //nolint:gosec // positive
+	s.pingDue = s.askedAt
+	s.signal()
+	return s.alive
+}
+
+// disbelieve takes note that a peer lives whose farewell was said. Farewells of it are not
+// heard for goneWithin, as others pass this one on, and then not passed on before they have
+// proved true.
+func (r *Router) disbelieve(f report) {
 	r.mu.Lock()
-	s := r.peers[id]
-	was := r.was[id]
-	if s == nil && was.incarnation < incarnation {
-		was.incarnation, was.err = incarnation, err
-		r.was[id] = was
+	r.farewells[f.Node] = heard{disbelieved: r.clock()}
+	r.mu.Unlock()
+	r.log.Warn("a node has told of the end of another one, which answers",
+		"from", fmt.Sprintf("node.%d", f.from), "peer", fmt.Sprintf("node.%d", f.Node), "reason", f.Reason)
+}
+
+// forget returns the session with a node in this incarnation, or in an older one. If
+// there is none, later connections of this incarnation are refused; those of older ones
+// too, unless the farewell is hearsay: a node that connects lives.
+func (r *Router) forget(f report, err error) *session {
+	r.mu.Lock()
+	s := r.peers[f.Node]
+	was := r.was[f.Node]
+	if _, kept := r.farewells[f.Node]; s == nil && was.incarnation < f.Incarnation && (kept || !f.hearsay) {
+		was.incarnation, was.hearsay, was.err = f.Incarnation, f.hearsay, err
+		r.was[f.Node] = was
+		if !kept { // else it is remembered already
+			r.remember(f.Node)
+		}
+		if r.known[f.Node].incarnation <= f.Incarnation {
+			delete(r.known, f.Node)
+		}
 	}
 	r.mu.Unlock()
 	if s == nil {
 		r.changed.broadcast() // a barrier waits for it in vain
 		return nil
 	}
-	if s.peer.Incarnation > incarnation {
+	if s.peer.Incarnation > f.Incarnation {
 		return nil
 	}
 	return s

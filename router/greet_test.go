@@ -255,8 +255,11 @@ func inTheMaking(r *Router) (strangers, pipes int) {
 func TestProvedStrangerTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, leaf := partner(t, 2), partner(t, 1)
-		if _, err := hub.admit(hello{Node: 3, Incarnation: 1}); err != nil { // and never calls back
-			t.Fatal(err)
+		hub.cfg.Topology = Star
+		for _, h := range []hello{{Node: 1, Incarnation: leaf.cfg.Incarnation}, {Node: 3, Incarnation: 1}} { // node.3 never calls back
+			if _, err := hub.admit(h); err != nil {
+				t.Fatal(err)
+			}
 		}
 		mine, theirs := net.Pipe()
 		hub.wg.Go(func() { hub.serve(theirs, hub.strangers.enter(theirs, time.Now())) })

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Protocol is the version of the handshake and the frames. Nodes of another one
@@ -36,6 +38,7 @@ const (
 	RefuseRelay     = "relay"     // the hub cannot reach the target
 	RefuseClosed    = "closed"    // the node is closing
 	RefuseGone      = "gone"      // the process of the other node has ended, as its farewell says
+	RefuseClock     = "clock"     // the incarnation is from the far future, by the clock of this side
 )
 
 // helloBytes bounds what is read from a stranger.
@@ -99,10 +102,51 @@ const featureDone = "done"
 // does not say it is sent no answer, and gives none.
 const featureListening = "listening"
 
+// UnmarshalJSON makes safe to print what this node prints of another one. What is only
+// compared stays as it is.
+func (h *hello) UnmarshalJSON(b []byte) error {
+	type plain hello
+	if err := json.Unmarshal(b, (*plain)(h)); err != nil {
+		return err
+	}
+	h.Version, h.Purpose = printable.Text(h.Version), printable.Text(h.Purpose)
+	makePrintable(h.Addrs)
+	makePrintable(h.Labels)
+	return nil
+}
+
+func makePrintable(texts []string) {
+	for i, text := range texts {
+		texts[i] = printable.Text(text)
+	}
+}
+
 // refusal says no.
 type refusal struct {
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
+}
+
+// bounded is the refusal with texts that are safe to print, and not longer than what is
+// read.
+func (r refusal) bounded() refusal {
+	return refusal{printable.Text(r.Code), printable.Cut(r.Reason, maxReason)}
+}
+
+// MarshalJSON bounds what is said: a reason may hold what the other side has said.
+func (r refusal) MarshalJSON() ([]byte, error) {
+	type plain refusal
+	return json.Marshal(plain(r.bounded()))
+}
+
+// UnmarshalJSON bounds what was said, and makes it safe to print.
+func (r *refusal) UnmarshalJSON(b []byte) error {
+	type plain refusal
+	if err := json.Unmarshal(b, (*plain)(r)); err != nil {
+		return err
+	}
+	*r = r.bounded()
+	return nil
 }
 
 // answer is the listening side's hello with its proof, or its refusal.
@@ -205,7 +249,7 @@ func readMsg(rd io.Reader, v any) ([]byte, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadFrame, err)
+		return nil, fmt.Errorf("%w: %w", errBadFrame, printable.Error(err))
 	}
 	return b, nil
 }
@@ -232,7 +276,7 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	var other hello
 	if err := json.Unmarshal(a.Hello, &other); err != nil {
-		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, err)
+		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, printable.Error(err))
 	}
 	if err := r.acceptable(other); err != nil {
 		return hello{}, nil, &strangerError{&RefusedError{err.Code, err.Reason, addr}}
@@ -278,11 +322,13 @@ func (r *Router) acceptable(h hello) *refusal {
 	case h.Protocol != Protocol:
 		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version, h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
 	case h.Job != r.cfg.Job:
-		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, h.Job, r.cfg.Node)}
+		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, printable.Text(h.Job), r.cfg.Node)}
 	case h.Node < 0 || h.Node > maxNode:
 		return &refusal{RefuseID, fmt.Sprintf("%d is not a node id", h.Node)}
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
+	case !r.plausible(h.Incarnation):
+		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts", h.Node, maxAhead, r.cfg.Node)}
 	case h.Limits != r.limits():
 		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node, r.limits())}
 	}
@@ -331,6 +377,10 @@ func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var errConnected = errors.New("connected already")
 
+// errNoProof says that somebody has read this node's proof and has not given one. A proof is
+// something to try weak tokens on.
+var errNoProof = errors.New("no proof")
+
 // callJoin is the dialling side's handshake for a session.
 func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 	h, pr, err := r.callHello(conn, r.hello(purposeJoin), bound)
@@ -350,11 +400,12 @@ func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 			r.fail(err)
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %s", conn.RemoteAddr(), refuse.Reason)
+		return nil, fmt.Errorf("%s: %s", printable.Text(conn.RemoteAddr().String()), refuse.Reason)
 	}
 	p := proof{Proof: pr}
 	if s != nil {
-		if l := s.current(); l != nil {
+		if l := s.current(); l != nil { // with the proof, or it would be counted as a stranger
+			_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseDuplicate, errConnected.Error()}})
 			return l, errConnected
 		}
 		p.Known, p.Got = true, s.received.Load()
@@ -435,10 +486,8 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 		return false, err
 	}
 	var p proof
-	if _, err := readMsg(conn, &p); errors.Is(err, io.EOF) {
-		return false, nil // it has thought better of it: the two are connected
-	} else if err != nil {
-		return false, fmt.Errorf("no proof of node.%d: %w", h.Node, err)
+	if _, err := readMsg(conn, &p); err != nil {
+		return false, fmt.Errorf("%w of node.%d: %w", errNoProof, h.Node, err)
 	}
 	if !hmac.Equal(p.Proof, r.prove("dial", both)) {
 		return r.say(conn, &refusal{RefuseToken, "wrong token"})
@@ -486,6 +535,9 @@ func remember(s *session, p proof) bool {
 
 // answerJoin is the listening side's end of the handshake for a session.
 func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
+	if p.Refuse != nil && p.Refuse.Code == RefuseDuplicate {
+		return false, nil // it has thought better of it: the two are connected
+	}
 	unlock, ok := r.tryLockPeer(h.Node)
 	if !ok {
 		if r.cfg.Node > h.Node { // our own call to that node wins

@@ -205,14 +205,20 @@ func (r *Router) end(leave bool) error {
 	}
 	r.wg.Wait()
 	r.reportAway()
+	r.lines.leftOut(r.cfg.Logger)
 	return errors.Join(errs...)
 }
 
 // Losses joins a *[PeerError] for each peer that had not acknowledged everything
 // when it was lost or left, before Drain or during it, and one that wraps [ErrAway] for what
-// was sent while a peer was lost: from its return on, or from Close on.
+// was sent while a peer was lost: from its return on, or from Close on. Beyond 1024 of them
+// the last error has the sum of the others, for the node [Forgotten].
 func (r *Router) Losses() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.Join(r.lost...)
+	err := errors.Join(r.lost...)
+	if r.furtherLosses != nil {
+		err = errors.Join(err, r.furtherLosses)
+	}
+	return err
 }

@@ -33,7 +33,7 @@ func TestLineIsSentAsRoomComes(t *testing.T) {
 	if o.s.waiting != 3 || send(o, Bytes("x")) != noRoom {
 		t.Errorf("%d messages wait", o.s.waiting)
 	}
-	if !o.credit(2, 2) || o.version != 6 {
+	if o.credit(2, 2) != nil || o.version != 6 {
 		t.Errorf("sent up to number %d", o.version)
 	}
 	why := errors.New("enough")
@@ -56,7 +56,7 @@ func TestLineEndsWithTheEndOfTheSender(t *testing.T) {
 	o := fullStream(t)
 	w := o.wait(5, Bytes("x"))
 	o.s.control(frameFin, 0, 0, nil)
-	if !o.credit(1, 1) {
+	if o.credit(1, 1) != nil {
 		t.Error("no credit is taken")
 	}
 	if was, err := w.end(ErrClosed); was != noRoom || !errors.Is(err, ErrClosed) || o.version != 1 {

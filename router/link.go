@@ -275,7 +275,7 @@ func (l *link) readFrames() error {
 				if w-r < chunkHead {
 					break
 				}
-				used, err := l.readChunk(h, buf[r:w])
+				used, err := l.readChunk(h, buf[r:w], buf)
 				if err != nil {
 					return err
 				}
@@ -310,9 +310,9 @@ func (l *link) readFrames() error {
 	}
 }
 
-// readChunk takes one chunk whose head is in b, with the beginning of its body;
-// it returns how much of b it has used.
-func (l *link) readChunk(h header, b []byte) (int, error) {
+// readChunk takes one chunk whose head is in b, with the beginning of its body; it returns
+// how much of b it has used. buf is free when all of b is used.
+func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 	s := l.s
 	version, total, off := le.Uint64(b[headerBytes:]), le.Uint64(b[headerBytes+8:]), le.Uint64(b[headerBytes+16:])
 	n := h.body - (chunkHead - headerBytes)
@@ -323,28 +323,32 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 	if total > uint64(s.r.cfg.MaxMessageBytes) { //nolint:gosec // positive
 		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
 	}
-	if off == 0 {
-		in.assemble(int(total), n) //nolint:gosec // bounded above
+	if off == 0 && in.asmTotal == 0 {
+		if err := in.begin(version, int(total)); err != nil { //nolint:gosec // bounded above
+			return 0, err
+		}
 	}
 	if off != uint64(in.asmHave) || total != uint64(in.asmTotal) || n > in.asmTotal-in.asmHave || n == 0 { //nolint:gosec // not negative
 		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, in.asmTotal)
 	}
-	in.grow(n)
-	dst := in.asm[in.asmHave : in.asmHave+n]
-	have := copy(dst, b[chunkHead:])
-	for have < n {
-		k, err := l.conn.Read(dst[have:])
-		if k == 0 && err != nil {
-			return 0, err
-		}
-		have += k
-		s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
-		s.lastHeard.Store(s.r.clock())
+	var dst []byte
+	if !in.asmSkip {
+		in.grow(n)
+		dst = in.asm[in.asmHave : in.asmHave+n]
+	}
+	have := min(n, len(b)-chunkHead)
+	copy(dst, b[chunkHead:])
+	if err := l.readRest(dst, have, n, buf); err != nil {
+		return 0, err
 	}
 	in.asmHave += n
 	s.gotFrame(headerBytes + h.body)
 	if in.asmHave == in.asmTotal {
 		payload := in.assembled()
+		if in.asmSkip {
+			in.unhear(int(total)) //nolint:gosec // bounded above
+			return min(chunkHead+n, len(b)), nil
+		}
 		taken, err := s.deliver(in, version, payload, true)
 		if err != nil {
 			return 0, err
@@ -356,12 +360,31 @@ func (l *link) readChunk(h header, b []byte) (int, error) {
 	return min(chunkHead+n, len(b)), nil
 }
 
+// readRest reads n bytes, of which have are read already, into dst; or, if that is nil, into
+// buf over and over again.
+func (l *link) readRest(dst []byte, have, n int, buf []byte) error {
+	for have < n {
+		to := buf[:min(len(buf), n-have)]
+		if dst != nil {
+			to = dst[have:]
+		}
+		k, err := l.conn.Read(to)
+		if k == 0 && err != nil {
+			return err
+		}
+		have += k
+		l.s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
+		l.s.lastHeard.Store(l.s.r.clock())
+	}
+	return nil
+}
+
 // sayBye lets the writer tell the peer that this node leaves, after all that is
 // to be written. The peer then closes the connection.
 func (l *link) sayBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	l.byeSay = reason
+	l.byeSay = cutReason(reason)
 	l.s.ackDue = true // what has come is not lost
 	l.s.wake.Broadcast()
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"fmt"
 	"net"
 	"sync"
 )
@@ -17,6 +18,21 @@ type sendLog struct {
 	todo int        // bytes that are not written
 	sent uint64     // number of the newest sequenced frame
 	done uint64     // number of the newest acknowledged one
+	ctl  int        // bytes of control frames in segs, which no window bounds
+}
+
+// maxControlLog is how many bytes of control frames a peer may leave unacknowledged. The
+// largest run of them comes when two nodes meet: 16 MiB of declarations, as many rounds of
+// barriers and the members, 40 MiB in all. Later the frames that say whether this node
+// listens are the most: 8 million of them may be sent while a peer does not run.
+const maxControlLog = 64 << 20
+
+// overdue returns an error if the peer leaves more unacknowledged than an honest one.
+func (l *sendLog) overdue() error {
+	if l.ctl <= maxControlLog {
+		return nil
+	}
+	return fmt.Errorf("%w: %d bytes of control frames are not acknowledged, want %d at most", errBadFrame, l.ctl, maxControlLog)
 }
 
 // segment is a run of whole frames.
@@ -26,6 +42,7 @@ type segment struct {
 	keep        Buffer // holds ext
 	first, last uint64 // numbers of the frames within
 	ends        bool   // the chunk is its message's last
+	ctl         int    // bytes of control frames
 	head        [chunkHead]byte
 }
 
@@ -65,6 +82,10 @@ func (l *sendLog) room(n int) *segment {
 func (l *sendLog) frame(t frameType, flags uint8, channel uint16, body []byte) {
 	s := l.room(headerBytes + len(body))
 	s.buf = appendFrame(s.buf, t, flags, channel, body)
+	if t != frameMsgHeader {
+		s.ctl += headerBytes + len(body)
+		l.ctl += headerBytes + len(body)
+	}
 	l.todo += headerBytes + len(body)
 	l.sent++
 	s.last = l.sent
@@ -172,6 +193,7 @@ func (l *sendLog) trim(writing bool) {
 		return
 	}
 	for _, s := range l.segs[:i] {
+		l.ctl -= s.ctl
 		s.free()
 	}
 	l.segs = append(l.segs[:0], l.segs[i:]...)
@@ -241,5 +263,5 @@ func (l *sendLog) free() {
 	for _, s := range l.segs {
 		s.free()
 	}
-	l.segs, l.next, l.off, l.todo = nil, 0, 0, 0
+	l.segs, l.next, l.off, l.todo, l.ctl = nil, 0, 0, 0, 0
 }

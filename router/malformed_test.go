@@ -102,6 +102,32 @@ func TestListenersErrorEndsTheNodesPart(t *testing.T) {
 	})
 }
 
+// A payload that is not of the event's type ends the part of its sender in the job, which is
+// named with the event and the message, and not that of this node.
+func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"small": data(1),
+		"large": chunk(1, inlineBytes, 0, make([]byte, inlineBytes)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := meet(t, nil)
+				var changes []Change
+				g.r.Watch(func(c Change) { changes = append(changes, c) })
+				g.r.channels[0].deliver = func(*Message) error { return fmt.Errorf("%w: at byte 0", ErrPayload) }
+				g.say(t, frame)
+				if why := g.lost(); why != `malformed frame: event "e", message 1: the payload does not decode: at byte 0` {
+					t.Error(why)
+				}
+				synctest.Wait()
+				if len(changes) != 1 || changes[0].Kind != Lost || changes[0].Peer.ID != 7 || !errors.Is(changes[0].Err, ErrPayload) || g.r.failure != nil {
+					t.Errorf("%+v, failure %v", changes, g.r.failure)
+				}
+			})
+		})
+	}
+}
+
 // partner is a second router with the same token, whose side of a handshake a test speaks.
 func partner(t *testing.T, node int) *Router {
 	return openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: node, Logger: slog.New(slog.DiscardHandler)})
@@ -179,7 +205,8 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 		said    string // what the node says
 		err     string
 	}{
-		"it has thought better of it": {purposeJoin, false, "", "", ""},
+		"it hangs up":                 {purposeJoin, false, "", "", "no proof of node.1: EOF"},
+		"it has thought better of it": {purposeJoin, false, "connected", "", ""},
 		"no JSON":                     {purposeJoin, false, "\x01\x00\x00\x00{", "", "no proof of node.1: malformed frame"},
 		"half a proof":                {purposeJoin, false, "\x05\x00\x00\x00{", "", "no proof of node.1: unexpected EOF"},
 		"another purpose":             {"tea", false, "proof", `purpose \"tea\"`, "protocol"},
@@ -200,6 +227,8 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 				switch {
 				case err != nil || h.Node != 2:
 					t.Errorf("the answer: %+v, %v", h, err)
+				case c.then == "connected":
+					_, _ = writeMsg(mine, nil, proof{Proof: pr, Refuse: &refusal{RefuseDuplicate, "connected already"}})
 				case c.then == "proof":
 					_, _ = writeMsg(mine, nil, proof{Proof: pr})
 				case c.then == "proof 5":

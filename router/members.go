@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Member is what nodes tell each other of a third.
@@ -13,33 +16,54 @@ type Member struct {
 	Addrs       []string `json:"addrs,omitempty"`
 }
 
-// lockPeer lets one handshake for a session with the node go on at a time. It is
-// no mutex, as testing/synctest does not see waits for one.
+// peerLock is held by one handshake with a node. It is no mutex, as testing/synctest
+// does not see waits for one.
+type peerLock struct {
+	held  chan struct{} // 1: somebody has the lock
+	users int           // have it or wait for it; locksMu guards it
+}
+
+// lockPeer lets one handshake for a session with the node go on at a time.
 func (r *Router) lockPeer(id int) (unlock func()) {
-	m := r.peerLock(id)
-	m <- struct{}{}
-	return func() { <-m }
+	m := r.usePeerLock(id)
+	m.held <- struct{}{}
+	return func() { r.unlockPeer(id, m) }
 }
 
 func (r *Router) tryLockPeer(id int) (unlock func(), ok bool) {
-	m := r.peerLock(id)
+	m := r.usePeerLock(id)
 	select {
-	case m <- struct{}{}:
-		return func() { <-m }, true
+	case m.held <- struct{}{}:
+		return func() { r.unlockPeer(id, m) }, true
 	default:
+		r.leavePeerLock(id, m)
 		return nil, false
 	}
 }
 
-func (r *Router) peerLock(id int) chan struct{} {
+func (r *Router) unlockPeer(id int, m *peerLock) {
+	<-m.held
+	r.leavePeerLock(id, m)
+}
+
+func (r *Router) usePeerLock(id int) *peerLock {
 	r.locksMu.Lock()
 	defer r.locksMu.Unlock()
 	m := r.locks[id]
 	if m == nil {
-		m = make(chan struct{}, 1) // holds who has the lock
+		m = &peerLock{held: make(chan struct{}, 1)} // holds who has the lock
 		r.locks[id] = m
 	}
+	m.users++
 	return m
+}
+
+func (r *Router) leavePeerLock(id int, m *peerLock) {
+	r.locksMu.Lock()
+	defer r.locksMu.Unlock()
+	if m.users--; m.users == 0 {
+		delete(r.locks, id)
+	}
 }
 
 // find returns the session with the node that says h, or nil if there is none
@@ -56,7 +80,7 @@ func (r *Router) find(h hello) (*session, *refusal) {
 	switch {
 	case s != nil && h.Incarnation == s.peer.Incarnation:
 		return s, nil
-	case s != nil && h.Incarnation < s.peer.Incarnation, h.Incarnation < gone.incarnation:
+	case s != nil && h.Incarnation < s.peer.Incarnation, h.Incarnation < gone.incarnation && !gone.hearsay:
 		return nil, &refusal{RefuseStale, fmt.Sprintf("a newer node.%d has joined", h.Node)}
 	case s != nil:
 		r.lose(s, ErrReplaced)
@@ -84,11 +108,8 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return nil, ErrClosed
-	}
-	if most := r.mostPeers(); len(r.peers) >= most {
-		return nil, fmt.Errorf("node.%d has %d peers, and takes no more", r.cfg.Node, most)
+	if err := r.admissible(h); err != nil {
+		return nil, err
 	}
 	for _, c := range r.channels {
 		s.declare(c)
@@ -114,14 +135,37 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s
-	if m, ok := r.reached[peer.ID]; ok && m.Incarnation < peer.Incarnation {
-		m.Incarnation = peer.Incarnation
+	r.met(s)
+	return s, nil
+}
+
+// admissible reports why a node is not let in just now. The mutex is held.
+func (r *Router) admissible(h hello) error {
+	if r.closed {
+		return ErrClosed
+	}
+	if most := r.mostPeers(); len(r.peers) >= most {
+		return fmt.Errorf("node.%d has %d peers, and takes no more", r.cfg.Node, most)
+	}
+	if !r.joins.allows(r, h.Node) {
+		return fmt.Errorf("node.%d joins too often", h.Node)
+	}
+	return nil
+}
+
+// met takes note that a node of which others may have told has come. The mutex is held.
+func (r *Router) met(s *session) {
+	peer := s.peer
+	if r.known[peer.ID].incarnation <= peer.Incarnation {
+		delete(r.known, peer.ID)
+	}
+	if m, ok := r.reached[peer.ID]; ok && m.incarnation < peer.Incarnation {
+		m.incarnation = peer.Incarnation
 		if len(s.addrs) > 0 {
-			m.Addrs = s.addrs
+			m.addr = s.addrs[0]
 		}
 		r.reached[peer.ID] = m
 	}
-	return s, nil
 }
 
 // introduce tells the newcomer of the others and the others of the newcomer. The
@@ -139,32 +183,84 @@ func (r *Router) introduce(s *session) {
 
 // learn takes note of nodes that another one knows, and calls those with a lower
 // id; the others call this node.
-func (r *Router) learn(members []Member) {
+func (r *Router) learn(members []Member, from int) {
 	if r.cfg.Topology == Alone {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range members {
-		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID] >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
+		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID].incarnation >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
+			continue
+		}
+		if s := r.peers[m.ID]; s != nil && s.peer.Incarnation >= m.Incarnation {
+			continue
+		}
+		if !r.plausible(m.Incarnation) {
+			r.log.Warn("a node is not called, as it is said to come from the future", "peer", fmt.Sprintf("node.%d", m.ID), "by", fmt.Sprintf("node.%d", from))
 			continue
 		}
 		if _, ok := r.known[m.ID]; !ok && len(r.known) >= r.mostPeers() {
 			return
 		}
-		r.known[m.ID] = m.Incarnation
-		if s := r.peers[m.ID]; s != nil && s.peer.Incarnation >= m.Incarnation || m.ID > r.cfg.Node {
+		r.known[m.ID] = rumour{m.Incarnation, r.clock()}
+		if m.ID > r.cfg.Node {
 			continue
 		}
 		switch {
-		case r.cfg.Topology == Mesh && len(m.Addrs) > 0, r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
-			r.reach(m)
+		case r.cfg.Topology == Mesh && len(m.Addrs) > 0 && len(m.Addrs[0]) <= maxAddr:
+			r.reach(m.ID, m.Incarnation, m.Addrs[0])
+		case r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
+			r.reach(m.ID, m.Incarnation, "")
 		}
 	}
 }
 
-// mostPeers is how many other nodes this one remembers and calls.
+// rumour is what this node knows of one that it has not met, in this incarnation.
+type rumour struct {
+	incarnation uint64
+	at          int64 // clock
+}
+
+// maxAddr bounds the address of a node that others tell of, in bytes.
+const maxAddr = 1 << 10
+
+// believedFor is how long a node that others tell of is called and waited for: twice the
+// time in which it has to meet this node itself if it joins.
+func (r *Router) believedFor() time.Duration { return 2 * r.cfg.JoinTimeout }
+
+// doubt forgets the nodes that others have told of and that have not been met in time.
+// Whoever tells of them again is believed again.
+func (r *Router) doubt(now int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, m := range r.known {
+		if now-m.at <= int64(r.believedFor()) {
+			continue
+		}
+		delete(r.known, id)
+		if c, ok := r.reached[id]; ok && c.incarnation == m.incarnation && r.peers[id] == nil {
+			c.over = true
+			r.reached[id] = c
+		}
+	}
+}
+
+// mostPeers is how many other nodes this one has as peers, and of how many others that it
+// has not met it is told.
 func (r *Router) mostPeers() int { return max(maxPeers, r.cfg.Expect) }
+
+// maxAhead is how far an incarnation, which is the time of the node's start, may lie in the
+// future: the clocks of hosts differ, and are set. Incarnations only grow, so that one
+// from the far future would keep the node out for as long.
+const maxAhead = 24 * time.Hour
+
+// plausible reports whether an incarnation is not from the far future, by the clock here or
+// by that on which this node's own incarnation was based.
+func (r *Router) plausible(incarnation uint64) bool {
+	now := max(uint64(max(time.Now().UnixNano(), 0)), r.cfg.Incarnation)
+	return incarnation <= now || incarnation-now <= uint64(maxAhead)
+}
 
 // hubAddr is where the hub of a star is.
 func (r *Router) hubAddr() string {
@@ -176,6 +272,7 @@ func (r *Router) hubAddr() string {
 
 // linkEnded takes note of a connection that has ended.
 func (r *Router) linkEnded(s *session, err error) {
+	err = printable.Error(err) // it may quote what came over the connection
 	if errors.Is(err, errLeft) {
 		r.depart(s, Left, err)
 		return
@@ -217,15 +314,17 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 		f.sayAt = f.lostAt + int64(sayAfter)
 	}
 	r.was[s.peer.ID] = f
+	r.remember(s.peer.ID)
 	r.keepCounts(s, kind)
 	r.setOff(s, kind == Left || s.withdrawn)
 	r.takeBack(s)
+	r.endPipes(s.peer.ID)
 	for _, c := range r.channels {
 		r.retarget(c)
 	}
 	r.changes = append(r.changes, Change{Kind: kind, Peer: s.peer, Err: perr})
 	if perr.Undelivered > 0 {
-		r.lost = append(r.lost, perr)
+		r.keepLoss(perr)
 	}
 	r.mu.Unlock()
 	if kind == Left && perr.Undelivered > 0 { // a loss is for the watchers to report
@@ -251,6 +350,9 @@ func (r *Router) peerReady(s *session, before bool) {
 	s.mu.Unlock()
 	r.isBack(s.peer.ID, s.peer.Incarnation)
 	r.note(func() {
+		if before && !s.ready && !r.beenReady {
+			r.offer(s)
+		}
 		r.running = r.running || before
 		if !s.ready {
 			s.ready = true

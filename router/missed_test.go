@@ -38,6 +38,14 @@ func event(t *testing.T, r *Router, spec Spec) *Channel {
 	return ch
 }
 
+// listens lets a peer say whether it listens to its first event.
+func listens(t *testing.T, s *session, on bool) {
+	t.Helper()
+	if err := s.r.listening(s.ins[0], on); err != nil {
+		t.Error(err)
+	}
+}
+
 // A message for a peer that goes while the sender looks at the audience is counted: as lost, or
 // as sent away if the peer leaves. One for a peer that only stops listening is not, and no
 // Latest one is.
@@ -229,7 +237,7 @@ func TestSendThatWaitsForAPeerThatLeaves(t *testing.T) {
 		if left {
 			r.depart(s, Left, errWentAway)
 		} else {
-			r.listening(s.ins[0], false)
+			listens(t, s, false)
 		}
 		if n, err := ch.c.await(t.Context(), []*waiter{w}); n != 0 || err != nil {
 			t.Error(n, err)
@@ -252,11 +260,11 @@ func TestWhetherAnyPeerListens(t *testing.T) {
 	if !ch.Listened() || !ch.EverListened() {
 		t.Error("no peer listens")
 	}
-	r.listening(s.ins[0], false)
+	listens(t, s, false)
 	if ch.Listened() || !ch.EverListened() {
 		t.Error("the peer still listens, or never has")
 	}
-	r.listening(s.ins[0], true)
+	listens(t, s, true)
 	r.depart(s, Lost, ErrLost)
 	if !ch.Listened() || ch.Stats().Listeners != 0 {
 		t.Error("the peer is not awaited")

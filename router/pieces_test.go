@@ -153,50 +153,57 @@ func TestPayloadThatWasNotTakenIsUsedAgain(t *testing.T) {
 	})
 }
 
-// Memory that is given back is used for the next message if it fits that one, up to a bound.
+// Memory that is given back is used for the next message if it fits that one, up to a bound. What
+// is ahead of twice of what has come is reserved.
 func TestMemoryOfLargeMessages(t *testing.T) {
 	in := &inStream{s: newSession(openRouter(t, Config{}), Peer{ID: 1}, nil)}
+	kept := &in.s.spares
 	in.Recycle(make([]byte, spareBytes+1))
-	if len(in.spares) != 0 {
+	if len(kept.all) != 0 {
 		t.Error("too large a buffer is kept")
 	}
 	in.Recycle(make([]byte, spareBytes))
-	for range spareBuffers {
+	for range spareBuffers - 1 {
 		in.Recycle(make([]byte, 400))
 	}
-	if len(in.spares) != spareBuffers || cap(in.spares[0]) != spareBytes {
-		t.Errorf("%d buffers are kept", len(in.spares))
+	if len(kept.all) != spareBuffers || cap(kept.all[0]) != spareBytes {
+		t.Errorf("%d buffers are kept, the oldest of %d bytes", len(kept.all), cap(kept.all[0]))
+	}
+	if in.Recycle(make([]byte, 400)); len(kept.all) != spareBuffers || cap(kept.all[0]) != 400 {
+		t.Errorf("%d buffers are kept, the oldest of %d bytes", len(kept.all), cap(kept.all[0]))
 	}
 	for _, c := range []struct {
 		total, n int
-		have     int // memory that is there before any chunk has come
-		spares   int
+		have     int // memory that is there when n bytes have come
+		spares   int // fewer than before
 	}{
-		{400, 1, 400, 3}, {100, 1, 100, 2}, {401, 1, 16, 1}, {99, 2, 32, 0}, {99, 50, 99, 0}, {99, 5, 80, 0},
+		{400, 1, 400, 1}, {100, 1, 100, 1}, {401, 1, 16, 0}, {99, 2, 32, 0}, {99, 50, 99, 0}, {99, 5, 80, 0},
 	} {
-		in.assemble(c.total, c.n)
-		if len(in.asm) != c.have || in.asmTotal != c.total || in.asmHave != 0 || len(in.spares) != c.spares {
-			t.Errorf("%+v: %d bytes of %d, %d spares", c, len(in.asm), in.asmTotal, len(in.spares))
+		before := len(kept.all)
+		in.asmTotal = c.total
+		in.grow(c.n)
+		if len(in.asm) != c.have || in.asmTotal != c.total || in.asmHave != 0 || before-len(kept.all) != c.spares {
+			t.Errorf("%+v: %d bytes of %d, %d spares of %d", c, len(in.asm), in.asmTotal, len(kept.all), before)
 		}
-		if c.total == 401 {
-			in.spares = in.spares[:1]
-			in.spares[0] = make([]byte, 397) // more than four times what comes
+		if want := c.have - min(c.total, 2*c.n); in.ahead != want || in.s.ahead != want || in.s.r.ahead.Load() != int64(want) {
+			t.Errorf("%+v: %d bytes are reserved, %d of the peer", c, in.ahead, in.s.ahead)
 		}
+		in.assembled()
 	}
 }
 
 // Memory grows with what comes, by a factor, and no further than the message.
 func TestMemoryGrowsWithWhatComes(t *testing.T) {
-	in := &inStream{asm: []byte("abc"), asmHave: 3, asmTotal: 100}
+	in := &inStream{s: newSession(openRouter(t, Config{}), Peer{ID: 1}, nil), asm: []byte("abc"), asmHave: 3, asmTotal: 100}
 	if in.grow(0); len(in.asm) != 3 {
 		t.Errorf("%d bytes", len(in.asm))
 	}
-	if in.grow(2); len(in.asm) != 80 || !strings.HasPrefix(string(in.asm), "abc\x00") {
-		t.Errorf("%d bytes: %q", len(in.asm), in.asm)
+	if in.grow(2); len(in.asm) != 80 || in.s.ahead != 70 || !strings.HasPrefix(string(in.asm), "abc\x00") {
+		t.Errorf("%d bytes, %d reserved: %q", len(in.asm), in.s.ahead, in.asm)
 	}
 	in.asmHave = 80
-	if in.grow(20); len(in.asm) != 100 {
-		t.Errorf("%d bytes", len(in.asm))
+	if in.grow(20); len(in.asm) != 100 || in.s.ahead != 0 {
+		t.Errorf("%d bytes, %d reserved", len(in.asm), in.s.ahead)
 	}
 	if b := in.assembled(); len(b) != 100 || in.asm != nil || in.asmHave != 0 || in.asmTotal != 0 {
 		t.Errorf("%d bytes, then %d of %d", len(b), in.asmHave, in.asmTotal)

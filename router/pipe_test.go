@@ -22,7 +22,7 @@ func TestPipeToALeafThatHasGone(t *testing.T) {
 			_ = far[gone].Close()
 			ended := make(chan struct{})
 			go func() { _, _ = io.Copy(io.Discard, far[1]); close(ended) }() // of the call that was handed over
-			if kept, err := hub.splice(near[0], near[1]); kept || !errors.Is(err, io.ErrClosedPipe) {
+			if kept, err := hub.splice(&pipe{ctx: hub.ctx, end: func() {}}, near[0], near[1]); kept || !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("%v, %v", kept, err)
 			}
 			synctest.Wait()

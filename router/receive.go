@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 var (
@@ -30,6 +32,9 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
+		if !in.arrive(len(body) - 8) {
+			return in.overrun()
+		}
 		_, err = s.deliver(in, le.Uint64(body), body[8:], false)
 		return err
 	}
@@ -39,7 +44,9 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		in.header = append(in.header[:0], body...)
+		if in.ch.Load() != nil { // else the message is not heard
+			in.header = append(in.header[:0], body...)
+		}
 		return nil
 	}
 	s.gotFrame(headerBytes + len(body))
@@ -63,17 +70,25 @@ func (s *session) receiveTotals(l *link, h header, body []byte) error {
 		if s.err != nil {
 			return nil // it has been counted as lost
 		}
-		if int(h.channel) >= len(s.outs) || !s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])) {
+		if int(h.channel) >= len(s.outs) {
 			return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, h.channel)
+		}
+		if err := s.outs[h.channel].credit(le.Uint64(body), le.Uint64(body[8:])); err != nil {
+			return err
 		}
 		s.signal()
 	case framePing:
 		s.pongDue = le.Uint64(body)
 		s.signal()
 	case framePong:
-		s.rtt.Store(max(s.r.clock()-int64(le.Uint64(body)), 1)) //nolint:gosec // our own clock
+		sent := le.Uint64(body)
+		s.rtt.Store(max(s.r.clock()-int64(sent), 1)) //nolint:gosec // our own clock
+		if s.alive != nil && sent >= s.askedAt {
+			close(s.alive)
+			s.alive = nil
+		}
 	case frameBye:
-		l.bye = fmt.Errorf("%w: %s", errLeft, body)
+		l.bye = fmt.Errorf("%w: %s", errLeft, cutReason(string(body)))
 		return errBye
 	}
 	return nil
@@ -84,28 +99,24 @@ func (s *session) receiveControl(h header, body []byte) error {
 	r := s.r
 	switch h.typ {
 	case frameDeclare:
-		var d declaration
-		if err := json.Unmarshal(body, &d); err != nil {
-			return fmt.Errorf("%w: declaration: %w", errBadFrame, err)
-		}
-		if s.declared += len(body); s.declared > maxDeclared {
-			return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
-		}
-		return r.declared(s, h.channel, d, h.flags&flagOn != 0)
+		return s.receiveDeclaration(h, body)
 	case frameListen:
 		in, err := s.stream(h.channel)
 		if err != nil {
 			return err
 		}
-		r.listening(in, h.flags&flagOn != 0)
+		return r.listening(in, h.flags&flagOn != 0)
 	case frameListening:
 		return s.answered(h.channel, le.Uint64(body))
 	case frameMembers:
 		var m []Member
 		if err := json.Unmarshal(body, &m); err != nil {
-			return fmt.Errorf("%w: members: %w", errBadFrame, err)
+			return fmt.Errorf("%w: members: %w", errBadFrame, printable.Error(err))
 		}
-		r.learn(m)
+		for i := range m {
+			makePrintable(m[i].Addrs)
+		}
+		r.learn(m, s.peer.ID)
 	case frameReady:
 		r.peerReady(s, h.flags&flagOn != 0)
 	case frameSeen:
@@ -130,6 +141,21 @@ func (s *session) receiveControl(h header, body []byte) error {
 	return nil
 }
 
+// receiveDeclaration takes an event that the peer has declared.
+func (s *session) receiveDeclaration(h header, body []byte) error {
+	var d declaration
+	if err := json.Unmarshal(body, &d); err != nil {
+		return fmt.Errorf("%w: declaration: %w", errBadFrame, printable.Error(err))
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	if s.declared += len(body); s.declared > maxDeclared {
+		return fmt.Errorf("%w: declarations of more than %d bytes", errBadFrame, maxDeclared)
+	}
+	return s.r.declared(s, h.channel, d, h.flags&flagOn != 0)
+}
+
 // receiveRelay takes the hub's request to call it back.
 func (r *Router) receiveRelay(body []byte) error {
 	if r.cfg.Topology != Star || r.hubAddr() == "" {
@@ -137,7 +163,7 @@ func (r *Router) receiveRelay(body []byte) error {
 	}
 	var m relayMsg
 	if err := json.Unmarshal(body, &m); err != nil {
-		return fmt.Errorf("%w: relay: %w", errBadFrame, err)
+		return fmt.Errorf("%w: relay: %w", errBadFrame, printable.Error(err))
 	}
 	r.answerRelay(m)
 	return nil
@@ -176,22 +202,35 @@ func (s *session) caughtUp() {
 	s.mu.Unlock()
 }
 
+// hearer returns the event to which a message of this number is to be delivered; nil if this
+// node does not listen to it.
+func (in *inStream) hearer(version uint64) *channel {
+	ch := in.ch.Load()
+	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
+		return nil
+	}
+	return ch
+}
+
+// unhear drops a message of n bytes that this node does not listen to.
+func (in *inStream) unhear(n int) {
+	in.header = in.header[:0]
+	if ch := in.ch.Load(); ch != nil {
+		ch.unfed.Add(1)
+	}
+	in.unheard.Add(1)
+	in.Return(1, n)
+}
+
 // deliver hands a message to the node. It reports whether the payload was taken.
 func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
-	if !in.arrive(len(payload)) {
-		return false, fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	ch := in.hearer(version)
+	if ch == nil {
+		in.unhear(len(payload))
+		return false, nil
 	}
 	header := in.header
 	in.header = in.header[:0]
-	ch := in.ch.Load()
-	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
-		if ch != nil {
-			ch.unfed.Add(1)
-		}
-		in.unheard.Add(1)
-		in.Return(1, len(payload))
-		return false, nil
-	}
 	if ch.spec.Delivery == Latest && version <= in.version {
 		in.stale.Add(1)
 		in.Return(1, len(payload))
@@ -204,6 +243,9 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		s.r.cfg.Tap.Received(ch.spec.Name, m)
 	}
 	if err := ch.deliver(m); err != nil {
+		if errors.Is(err, ErrPayload) {
+			return false, fmt.Errorf("%w: event %q, message %d: %w", errBadFrame, ch.spec.Name, version, err)
+		}
 		s.r.fail(fmt.Errorf("event %q from node.%d: %w", ch.spec.Name, s.peer.ID, err))
 	}
 	m.Payload = nil
@@ -242,13 +284,17 @@ func (r *Router) join(c *channel, in *inStream) error {
 	in.s.mu.Lock()
 	in.out = in.s.outs[c.id]
 	in.s.mu.Unlock()
+	if st := in.stats(); st.Consumed > 0 {
+		in.before = &st
+	}
 	in.ch.Store(c)
 	r.retarget(c)
 	return nil
 }
 
-// listening takes note of whether the peer listens to one of its events.
-func (r *Router) listening(in *inStream, on bool) {
+// listening takes note of whether the peer listens to one of its events. It returns an error
+// if the peer asks, and does not acknowledge the answers.
+func (r *Router) listening(in *inStream, on bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	in.listens = on
@@ -263,6 +309,9 @@ func (r *Router) listening(in *inStream, on bool) {
 	if c != nil {
 		r.retarget(c)
 	}
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	return in.s.log.overdue()
 }
 
 // retarget works out anew which peers listen to c, and gives the newest value

@@ -41,34 +41,116 @@ func (r *Router) callHub(conn net.Conn, h hello) error {
 	return nil
 }
 
+// maxPipes is how many pipes the hub of a star makes: each leaf of 362 with each other one.
+// Each has two sockets and, where the system cannot copy by itself, two buffers of 32 KiB.
+const maxPipes = 1 << 16
+
+// pipeKey is who has asked for a pipe, and to whom. There is one pipe of a key: a leaf asks
+// again when the one before has ended at its side.
+type pipeKey struct{ from, to int }
+
+// pipe is one that the hub makes or has made.
+type pipe struct {
+	key pipeKey
+	ctx context.Context // ends with the pipe
+	end context.CancelFunc
+}
+
+// openPipe registers a pipe in place of the one before, or says why there is none. back is where
+// the other leaf's call arrives.
+func (r *Router) openPipe(h hello, ticket string, back chan net.Conn) (*pipe, *session, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := pipeKey{h.Node, h.Target}
+	from, to, old := r.peers[h.Node], r.peers[h.Target], r.pipes[key]
+	switch {
+	case to == nil:
+		return nil, nil, fmt.Sprintf("node.%d is not connected to the hub, node.%d", h.Target, r.cfg.Node)
+	case from == nil || from.peer.Incarnation != h.Incarnation:
+		return nil, nil, fmt.Sprintf("node.%d, which asks, is not connected to the hub, node.%d", h.Node, r.cfg.Node)
+	case r.cfg.Topology != Star || from == to || r.isHub(h.Target): // the other one would take the call as malformed
+		return nil, nil, fmt.Sprintf("node.%d makes no pipe from node.%d to node.%d", r.cfg.Node, h.Node, h.Target)
+	case len(r.tickets) >= maxTickets, old == nil && len(r.pipes) >= maxPipes:
+		return nil, nil, "the hub connects as many as it can just now"
+	}
+	if old != nil {
+		old.end()
+	}
+	p := &pipe{key: key}
+	p.ctx, p.end = context.WithCancel(r.ctx)
+	r.pipes[key] = p
+	r.tickets[ticket] = back
+	return p, to, ""
+}
+
+// isHub reports whether a node is the hub of the star in which this one is a leaf. The mutex is
+// held.
+func (r *Router) isHub(id int) bool {
+	hub, ok := r.attached[r.hubAddr()]
+	return ok && hub == id
+}
+
+// endedPipe removes a pipe that has ended.
+func (r *Router) endedPipe(p *pipe) {
+	p.end()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pipes[p.key] == p {
+		delete(r.pipes, p.key)
+	}
+}
+
+// endPipes ends the pipes of a leaf that is gone, when what it had sent is read. The mutex is
+// held.
+func (r *Router) endPipes(id int) {
+	var all []*pipe
+	for key, p := range r.pipes {
+		if key.from == id || key.to == id {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	r.wg.Go(func() {
+		r.pause(hubWithin)
+		for _, p := range all {
+			p.end()
+		}
+	})
+}
+
 // relay is the hub's side of callRelay.
 func (r *Router) relay(conn net.Conn, h hello) (bool, error) {
-	r.mu.Lock()
-	if len(r.tickets) >= maxTickets {
-		r.mu.Unlock()
-		return r.say(conn, &refusal{RefuseRelay, "the hub connects as many as it can just now"})
-	}
-	s := r.peers[h.Target]
 	ticket := rand.Text()
 	back := make(chan net.Conn) // a hand-over: the other side waits
-	r.tickets[ticket] = back
-	r.mu.Unlock()
+	p, s, no := r.openPipe(h, ticket, back)
+	if p == nil {
+		return r.say(conn, &refusal{RefuseRelay, no})
+	}
+	s.controlJSON(frameRelay, 0, relayMsg{ticket, h.Node})
+	other := r.called(p, ticket, back)
+	if other == nil {
+		r.endedPipe(p)
+		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d did not call back", h.Target)})
+	}
+	return r.splice(p, conn, other)
+}
+
+// called waits for the other leaf's call, and returns nil if none comes.
+func (r *Router) called(p *pipe, ticket string, back chan net.Conn) net.Conn {
 	defer func() {
 		r.mu.Lock()
 		delete(r.tickets, ticket)
 		r.mu.Unlock()
 	}()
-	if s == nil {
-		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d is not connected to the hub, node.%d", h.Target, r.cfg.Node)})
-	}
-	s.controlJSON(frameRelay, 0, relayMsg{ticket, h.Node})
-	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, r.cfg.HandshakeTimeout)
 	defer cancel()
 	select {
 	case other := <-back:
-		return r.splice(conn, other)
+		return other
 	case <-ctx.Done():
-		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d did not call back", h.Target)})
+		return nil
 	}
 }
 
@@ -90,17 +172,19 @@ func (r *Router) relayed(conn net.Conn, h hello) (bool, error) {
 	}
 }
 
-// splice copies bytes between two calls until one of them ends.
-func (r *Router) splice(a, b net.Conn) (bool, error) {
+// splice copies bytes between two calls until one of them ends, or the pipe.
+func (r *Router) splice(p *pipe, a, b net.Conn) (bool, error) {
 	for _, c := range []net.Conn{b, a} {
-		_ = c.SetDeadline(time.Time{})
 		if _, err := writeMsg(c, nil, welcome{}); err != nil {
 			_ = b.Close()
+			r.endedPipe(p)
 			return false, err
 		}
+		_ = c.SetDeadline(time.Time{})
 	}
-	stop := context.AfterFunc(r.ctx, func() { _, _ = a.Close(), b.Close() })
+	stop := context.AfterFunc(p.ctx, func() { _, _ = a.Close(), b.Close() })
 	r.wg.Go(func() {
+		defer r.endedPipe(p)
 		defer stop()
 		var both sync.WaitGroup
 		for _, c := range [][2]net.Conn{{a, b}, {b, a}} {

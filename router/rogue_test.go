@@ -27,6 +27,12 @@ type rogue struct {
 // and a rogue that has declared the same.
 func meet(t *testing.T, edit func(*Config)) *rogue {
 	t.Helper()
+	return meetWith(t, io.Discard, edit)
+}
+
+// meetWith is meet with a rogue that hears what the router sends.
+func meetWith(t *testing.T, heard io.Writer, edit func(*Config)) *rogue {
+	t.Helper()
 	cfg := Config{Node: 5, Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)}
 	if edit != nil {
 		edit(&cfg)
@@ -50,7 +56,7 @@ func meet(t *testing.T, edit func(*Config)) *rogue {
 		t.Fatal(err)
 	}
 	var read sync.WaitGroup
-	read.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+	read.Go(func() { _, _ = io.Copy(heard, theirs) })
 	t.Cleanup(func() { _ = theirs.Close(); read.Wait(); _ = r.Close() })
 	g := &rogue{theirs, r, l}
 	g.say(t, appendFrame(nil, frameDeclare, flagOn, 0, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)))
@@ -206,10 +212,10 @@ func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 100 {
-			r.learn([]Member{{ID: 0, Incarnation: uint64(i) + 1, Addrs: []string{fmt.Sprint(i)}}})
+			r.learn([]Member{{ID: 0, Incarnation: uint64(i) + 1, Addrs: []string{fmt.Sprint(i)}}}, 1)
 		}
 		for i := range 2 * maxPeers {
-			r.learn([]Member{{ID: i + 1, Incarnation: 1}})
+			r.learn([]Member{{ID: i + 1, Incarnation: 1}}, 1)
 		}
 		<-time.After(time.Minute)
 		if len(r.known) > maxPeers {
@@ -243,7 +249,7 @@ func TestNodesThatAreHeardOfAndCalled(t *testing.T) {
 		r.learn([]Member{
 			{0, 1, []string{"older"}}, {1, 2, []string{"connected"}}, {2, 3, []string{"newer"}}, {3, 1, []string{"lower"}}, {4, 1, nil},
 			{5, 9, []string{"itself"}}, {6, 1, []string{"higher"}}, {-1, 1, []string{"none"}}, {maxNode + 1, 1, []string{"none"}},
-		})
+		}, 1)
 		<-time.After(time.Second)
 		n.mu.Lock()
 		if len(n.calls) != 2 || n.calls["newer"] == 0 || n.calls["lower"] == 0 {

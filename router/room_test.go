@@ -208,8 +208,11 @@ func TestSendThatWaitsWhenItsNodeDrains(t *testing.T) {
 		<-time.After(time.Second)
 		s := r.peers[2]
 		s.mu.Lock()
-		s.outs[0].credit(1, 1)
+		err := s.outs[0].credit(1, 1)
 		s.mu.Unlock()
+		if err != nil {
+			t.Error(err)
+		}
 		<-time.After(10 * time.Second)
 		for node, want := range []int{0, 1, 0, 1} {
 			if n := strings.Count(log.String(), fmt.Sprintf("peer=node.%d waited=10s", node)); n != want {
@@ -218,7 +221,7 @@ func TestSendThatWaitsWhenItsNodeDrains(t *testing.T) {
 		}
 		r.inDrain.Store(true)
 		close(r.draining)
-		err := <-done
+		err = <-done
 		for node := 1; node <= 3; node += 2 {
 			if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), fmt.Sprintf(`event "e" is not sent to node.%d: `, node)) {
 				t.Error(err)
@@ -241,12 +244,11 @@ func TestNewestValueIsOfferedOnce(t *testing.T) {
 	if o := first.outs[0]; o.version != 0 || o.sent[0] != 0 {
 		t.Errorf("sent %d messages, newest %d", o.sent[0], o.version)
 	}
-	listens := func(s *session, on bool) { r.listening(s.ins[0], on) }
-	listens(first, false)
+	listens(t, first, false)
 	if _, err := ch.Send(t.Context(), Bytes("a"), nil); err != nil {
 		t.Error(err)
 	}
-	listens(first, true) // and takes it
+	listens(t, first, true) // and takes it
 	if o := first.outs[0]; o.version != 1 || o.sent[0] != 1 {
 		t.Errorf("sent %d messages, newest %d", o.sent[0], o.version)
 	}
@@ -254,8 +256,8 @@ func TestNewestValueIsOfferedOnce(t *testing.T) {
 		t.Error(err)
 	}
 	listener(t, r, 8, 1) // others are told of it
-	listens(first, false)
-	listens(first, true)
+	listens(t, first, false)
+	listens(t, first, true)
 	if o := first.outs[0]; o.version != 1 || len(o.queue) != 1 || o.queue[0].version != 2 || o.dropped != 0 {
 		t.Errorf("sent up to %d, %d wait, %d dropped", o.version, len(o.queue), o.dropped)
 	}

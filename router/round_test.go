@@ -103,33 +103,41 @@ func TestPassedRoundIsToldOnce(t *testing.T) {
 	}
 }
 
-// What a peer says of a round: a newcomer takes its rounds over, and a round that all have
-// entered is passed if this node is in it.
+// What a peer says of a round: a newcomer takes the rounds of a job that runs over when it has
+// started, and a round that all have entered is passed if this node is in it.
 func TestRoundsOfAPeer(t *testing.T) {
 	for name, c := range map[string]struct {
-		peerReady, beenReady, all bool
-		mine, theirs              uint64
-		rounds, passed            uint64
+		peerReady, beenReady, runs, all bool
+		mine, theirs                    uint64
+		rounds, passed                  uint64 // when the node has started
 	}{
-		"newcomer":              {false, false, false, 2, 5, 5, 0},
-		"newcomer, further":     {false, false, false, 7, 5, 7, 0},
-		"the peer is ready":     {true, false, false, 2, 5, 2, 0},
-		"this node has been":    {false, true, false, 2, 5, 2, 0},
-		"all are in it":         {true, true, true, 5, 5, 5, 5},
-		"all are, further":      {true, true, true, 6, 5, 6, 5},
-		"all, but not this one": {true, true, true, 4, 5, 4, 0},
+		"newcomer":              {false, false, true, false, 2, 5, 5, 0},
+		"newcomer, further":     {false, false, true, false, 7, 5, 7, 0},
+		"nobody has started":    {false, false, false, false, 2, 5, 2, 0},
+		"the peer is ready":     {true, false, true, false, 2, 5, 2, 0},
+		"this node has been":    {false, true, true, false, 2, 5, 2, 0},
+		"all are in it":         {true, true, true, true, 5, 5, 5, 5},
+		"all are, further":      {true, true, true, true, 6, 5, 6, 5},
+		"all, but not this one": {true, true, true, true, 4, 5, 4, 0},
 	} {
 		r := openRouter(t, Config{})
 		s := newSession(r, Peer{ID: 7, Incarnation: 1}, nil)
-		s.ready, r.beenReady, r.rounds["b"] = c.peerReady, c.beenReady, c.mine
+		s.ready, s.seen, r.beenReady, r.rounds["b"], r.peers[7] = c.peerReady, true, c.beenReady, c.mine, s
 		for _, round := range []uint64{c.theirs, c.theirs - 1} { // an older one changes nothing
 			if err := r.receiveBarrier(s, c.all && round == c.theirs, fmt.Appendf(nil, `{"name":"b","round":%d}`, round)); err != nil {
 				t.Error(err)
 			}
 		}
+		if r.peerReady(s, c.runs); r.rounds["b"] != c.mine {
+			t.Errorf("%s: round %d before the node has started", name, r.rounds["b"])
+		}
+		if err := r.awaitReady(t.Context()); err != nil {
+			t.Error(err)
+		}
 		if s.barriers["b"] != c.theirs || r.rounds["b"] != c.rounds || r.passed["b"] != c.passed {
 			t.Errorf("%s: the peer is in %d, this node in %d, passed %d", name, s.barriers["b"], r.rounds["b"], r.passed["b"])
 		}
+		clear(r.peers)
 	}
 }
 

@@ -14,12 +14,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Router connects one node to the others of its job.
 type Router struct {
 	cfg   Config
 	log   *slog.Logger
+	lines *sparse // under log
 	began time.Time
 	calls calls
 	// features are what this node says that it understands.
@@ -43,49 +46,47 @@ type Router struct {
 	answering atomic.Int32 // calls of the hub that are being answered
 	changed   signal
 
+	ahead, spareBytes atomic.Int64 // of all sessions: see nodeAhead and nodeSpares
+
 	mu        sync.Mutex
 	closed    bool
 	channels  []*channel
 	byName    map[string]*channel
 	peers     map[int]*session
 	was       map[int]former            // peers that are gone, by node id
+	formers   []int                     // nodes of which something is kept that are not expected: see remember
 	past      map[int]*PeerStats        // what peers had counted that are gone, by node id
 	gone      map[streamKey]StreamStats // the same of their streams
 	rounds    map[string]uint64         // rounds of barriers that this node has entered
+	offers    map[int]map[string]uint64 // those that members had entered when they met this node, a newcomer; nil after Start
 	passed    map[string]uint64         // rounds of them that all nodes have entered
 	tickets   map[string]chan net.Conn
-	known     map[int]uint64    // incarnations of the nodes that others told of
-	reached   map[int]Member    // those that keepReaching calls
-	farewells map[int]uint64    // newest incarnation of a node whose farewell was heard, by node id
+	pipes     map[pipeKey]*pipe
+	known     map[int]rumour    // nodes that others told of and that this one has not met
+	reached   map[int]reaching  // those that keepReaching calls
+	farewells map[int]heard     // the newest farewell of each node, by node id
+	hearsay   map[int]*report   // farewells that others have said and that are looked into: the next one of each node
 	attached  map[string]int    // attach address -> node id that answered there
 	trouble   map[string]string // address -> why it cannot be reached
 	noted     map[string]int    // refusals by reason
 	failure   error
 	beenReady bool  // Start has returned
 	running   bool  // a peer had been ready before it met this node
+	joins     paces // of new sessions
+	news      paces // of farewells
 	aloneAt   int64 // clock at which no peer was there any more; 0: one is
 	sayAlone  int64 // clock at which the log says that none is there
 	leaving   bool  // Leave was called
 	done      bool  // Done was called
 	watchers  []func(Change)
 	changes   []Change
-	lost      []error // losses to be reported by Close
+	lost      []error // losses to be reported by Close, maxLosses of them
+
+	furtherLosses *PeerError // the sum of those beyond maxLosses; nil: there are none
 
 	watchMu sync.Mutex // one watcher call at a time, in order
 	locksMu sync.Mutex
-	locks   map[int]chan struct{} // one handshake for a session at a time, by node id
-}
-
-// former is what is remembered of a peer that is gone.
-type former struct {
-	incarnation uint64
-	ready       bool
-	withdrawn   bool              // it had said beforehand that it would leave
-	barriers    map[string]uint64 // rounds that it has entered and this node had not passed
-	addrs       []string          // where it could be dialled
-	err         error
-	lostAt      int64 // clock; 0: it was not lost
-	sayAt       int64 // clock at which the log says that it is still away
+	locks   map[int]*peerLock // one handshake for a session at a time, by node id
 }
 
 // New returns a router that has done nothing yet.
@@ -94,13 +95,14 @@ func New(cfg Config) (*Router, error) {
 		return nil, err
 	}
 	cfg.ensureDefaults()
+	lines := newSparse(cfg.Logger.Handler())
 	r := &Router{
-		cfg: cfg, log: cfg.Logger, began: time.Now(), draining: make(chan struct{}),
+		cfg: cfg, log: slog.New(lines), lines: lines, began: time.Now(), draining: make(chan struct{}),
 		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
 		features: []string{featureHeader, featureLeave, featureDone, featureListening, featureFarewell},
-		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{},
-		known: map[int]uint64{}, farewells: map[int]uint64{}, reached: map[int]Member{}, attached: map[string]int{},
-		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]chan struct{}{},
+		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, pipes: map[pipeKey]*pipe{},
+		known: map[int]rumour{}, farewells: map[int]heard{}, hearsay: map[int]*report{}, reached: map[int]reaching{}, attached: map[string]int{},
+		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]*peerLock{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -152,6 +154,11 @@ func (r *Router) Start(ctx context.Context, labels []string) error {
 	r.wg.Add(1) // Close waits for what begins here
 	defer r.wg.Done()
 	r.mu.Unlock()
+	for _, label := range labels {
+		if label != printable.Text(label) {
+			return fmt.Errorf("label %q: want at most %d bytes of printable text", printable.Text(label), printable.MaxText)
+		}
+	}
 	r.labels = labels
 	if err := r.listen(ctx); err != nil {
 		return err
@@ -239,20 +246,22 @@ func (r *Router) refused(from net.Addr, err error) {
 		reason = "garbage"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		reason = "silence"
+	case errors.Is(err, errNoProof):
+		reason = "no proof"
 	}
 	r.mu.Lock()
 	r.noted[reason]++
 	first := r.noted[reason] == 1
 	r.mu.Unlock()
 	if first && reason != "hung up" {
-		r.log.Warn("refused a connection", "from", from, "reason", reason, "err", err)
+		r.log.Warn("refused a connection", "from", printable.Text(from.String()), "reason", printable.Text(reason), "err", printable.Error(err))
 	}
 }
 
 // Refused counts the connections that were refused, by reason: one of the
 // Refuse codes, "garbage", "tls" (one side speaks TLS and the other does not, or
 // trusts another authority), "silence", "crowd" (more strangers from one address
-// than are heard) or "hung up".
+// than are heard), "no proof" (it has hung up when it had read this node's proof) or "hung up".
 func (r *Router) Refused() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,7 +393,8 @@ func (r *Router) awaitReady(ctx context.Context) error {
 			return false, r.failure
 		}
 		ok := len(r.missingLocked()) == 0
-		if ok {
+		if ok && !r.beenReady {
+			r.takeOver()
 			r.beenReady = true
 		}
 		return ok, nil
@@ -441,23 +451,18 @@ func (r *Router) missingLocked() []string {
 	for id := range r.peers {
 		say(id)
 	}
-	for id, incarnation := range r.known {
-		if r.was[id].incarnation < incarnation {
-			say(id)
-		}
+	for id := range r.known {
+		say(id)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
 // expected are the other nodes of the job: 0..Expect-1, unless the ids are others;
-// then those that are known, and how many are not. The mutex is held.
+// then those that this node has met, and how many it has not. The mutex is held.
 func (r *Router) expected() (ids []int, unknown int) {
 	known := map[int]bool{}
 	for id := range r.peers {
-		known[id] = true
-	}
-	for id := range r.known {
 		known[id] = true
 	}
 	for id, f := range r.was {

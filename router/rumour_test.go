@@ -53,12 +53,12 @@ func TestFarewellsOfMoreNodesThanThereCanBe(t *testing.T) {
 		r.hearFarewell(Farewell{Node: id + 1, Incarnation: 1}, 0)
 	}
 	r.mu.Lock()
-	if len(r.farewells) != maxPeers {
+	if len(r.farewells) != maxFormer {
 		t.Errorf("%d", len(r.farewells))
 	}
 	r.mu.Unlock()
 	_ = r.Close()
-	if len(r.was) > maxPeers {
+	if len(r.was) > maxFormer {
 		t.Errorf("%d", len(r.was))
 	}
 	if r.hearFarewell(Farewell{Node: 1, Incarnation: 2}, 0) {

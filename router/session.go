@@ -2,9 +2,12 @@ package router
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // session is one peer in one of its incarnations: what was sent to it and not
@@ -42,10 +45,13 @@ type session struct {
 	pongDue  uint64
 	credits  []*inStream
 	quietFor int // ticks without anything written
+	ahead    int // bytes reserved for the peer's unfinished messages
 
-	links    uint64 // connections so far
-	wireOut  uint64 // bytes written
-	pingedAt int64  // clock of the newest ping
+	links    uint64        // connections so far
+	wireOut  uint64        // bytes written
+	pingedAt int64         // clock of the newest ping
+	askedAt  uint64        // clock of the ping that ask waits for
+	alive    chan struct{} // closed when that is answered; nil: nobody waits
 
 	// The reader owns these.
 	ins      []*inStream // by the peer's number of the event
@@ -53,6 +59,7 @@ type session struct {
 	unackedB int         // bytes of them
 	declared int         // bytes of the peer's declarations
 
+	spares    spares
 	received  atomic.Uint64 // sequenced frames
 	wireIn    atomic.Uint64 // bytes read
 	lastHeard atomic.Int64  // clock of the last frame
@@ -70,6 +77,7 @@ type session struct {
 func newSession(r *Router, peer Peer, addrs []string) *session {
 	s := &session{r: r, peer: peer, addrs: addrs, remote: map[string]*inStream{}, barriers: map[string]uint64{}}
 	s.wake.L = &s.mu
+	s.spares.r = r
 	return s
 }
 
@@ -82,12 +90,22 @@ type declaration struct {
 	Schema      string `json:"schema,omitempty"`
 }
 
+// maxSchema bounds in bytes the schema of an event that nodes tell each other: it is for the
+// error that two declarations differ.
+const maxSchema = 8 << 10
+
+// check judges the declaration of a peer, and makes it safe to print.
+func (d *declaration) check() error {
+	if d.Name == "" || len(d.Name) > maxName || !printable.Is(d.Name) {
+		return fmt.Errorf("%w: event %.20q: want a name of 1 to %d bytes of printable text", errBadFrame, d.Name, maxName)
+	}
+	d.Delivery, d.Schema = printable.Text(d.Delivery), printable.Cut(d.Schema, maxSchema)
+	return nil
+}
+
 // declare tells the peer of an event. The router's mutex is held.
 func (s *session) declare(c *channel) {
-	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, c.spec.Schema}
-	if len(d.Schema) > 8<<10 {
-		d.Schema = d.Schema[:8<<10] + "..."
-	}
+	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, printable.Cut(c.spec.Schema, maxSchema)}
 	body, _ := json.Marshal(d) //nolint:errchkjson // texts and numbers: it cannot fail
 	flags := uint8(0)
 	if c.listens.Load() {
@@ -215,21 +233,22 @@ func (s *session) pendingWrite() bool {
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into
-// the log, and the totals that are due into dst, which it returns.
+// the log, and the totals that are due into dst, which is empty, and which it returns.
 func (s *session) stage(dst []byte, limit int) []byte {
-	if n := s.received.Load(); s.ackDue || n != s.told {
-		s.ackDue, s.told = false, n
-		dst = appendU64(dst, frameAck, 0, n)
+	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.told {
+		dst = appendU64(dst, frameAck, 0, 0)
+		for _, in := range s.credits {
+			in.due = false
+			m, b := in.consumed[0].Load(), in.consumed[1].Load()
+			in.told[0].Store(m)
+			in.told[1].Store(b)
+			dst = appendU64(dst, frameCredit, in.id, m, b)
+		}
+		clear(s.credits)
+		s.credits = s.credits[:0]
+		s.ackDue, s.told = false, s.received.Load() // after the totals: what was consumed is acknowledged before
+		le.PutUint64(dst[headerBytes:], s.told)
 	}
-	for _, in := range s.credits {
-		in.due = false
-		m, b := in.consumed[0].Load(), in.consumed[1].Load()
-		in.told[0].Store(m)
-		in.told[1].Store(b)
-		dst = appendU64(dst, frameCredit, in.id, m, b)
-	}
-	clear(s.credits)
-	s.credits = s.credits[:0]
 	if s.pingDue != 0 {
 		dst = appendU64(dst, framePing, 0, s.pingDue)
 		s.pingDue = 0
@@ -304,6 +323,9 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	}
 	perr.Undelivered = lost
 	s.err = perr
+	s.r.ahead.Add(-int64(s.ahead))
+	s.ahead = 0
+	s.spares.end()
 	if s.link == nil || !s.link.writing {
 		s.log.free()
 	}

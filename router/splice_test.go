@@ -11,9 +11,18 @@ import (
 	"time"
 )
 
-// The hub copies what comes between two calls, for as long as it takes, and ends both with either.
+// pipeOf registers a pipe of the hub's.
+func pipeOf(r *Router) *pipe {
+	p := &pipe{key: pipeKey{1, 2}}
+	p.ctx, p.end = context.WithCancel(r.ctx)
+	r.pipes[p.key] = p
+	return p
+}
+
+// The hub copies what comes between two calls, for as long as it takes, and ends both with either,
+// or with the pipe.
 func TestPipeEndsWithEitherCall(t *testing.T) {
-	for _, ends := range []string{"one", "other", "hub"} {
+	for _, ends := range []string{"one", "other", "pipe", "hub"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{})
 			oneHub, one := net.Pipe()
@@ -24,7 +33,8 @@ func TestPipeEndsWithEitherCall(t *testing.T) {
 			for _, c := range []net.Conn{one, other} {
 				go func() { _, _ = io.ReadFull(c, make([]byte, 4+len(`{"got":"0"}`))) }()
 			}
-			if kept, err := r.splice(oneHub, otherHub); !kept || err != nil {
+			p := pipeOf(r)
+			if kept, err := r.splice(p, oneHub, otherHub); !kept || err != nil {
 				t.Fatal(kept, err)
 			}
 			<-time.After(time.Minute)
@@ -40,6 +50,8 @@ func TestPipeEndsWithEitherCall(t *testing.T) {
 				_ = one.Close()
 			case "other":
 				_ = other.Close()
+			case "pipe":
+				p.end()
 			case "hub":
 				r.cancel()
 			}
@@ -48,6 +60,9 @@ func TestPipeEndsWithEitherCall(t *testing.T) {
 				if _, err := c.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 					t.Errorf("%s ends: %v", ends, err)
 				}
+			}
+			if p.ctx.Err() == nil || r.pipeCount() != 0 {
+				t.Errorf("%s ends: %v, %d pipes", ends, p.ctx.Err(), r.pipeCount())
 			}
 			_, _ = one.Close(), other.Close()
 		})
@@ -63,8 +78,9 @@ func TestPipeWithACallThatIsGone(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, one) }()
 		go func() { _, _ = io.Copy(io.Discard, other) }()
 		_ = []net.Conn{oneHub, otherHub}[first].Close()
-		if kept, err := r.splice(oneHub, otherHub); kept || err == nil {
-			t.Error(kept, err)
+		p := pipeOf(r)
+		if kept, err := r.splice(p, oneHub, otherHub); kept || err == nil || p.ctx.Err() == nil || r.pipeCount() != 0 {
+			t.Errorf("%v, %v, %v, %d pipes", kept, err, p.ctx.Err(), r.pipeCount())
 		}
 		if _, err := otherHub.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("first %v: %v", closed, err)

@@ -11,6 +11,9 @@ import (
 // Stats is what a router has counted since New, at one moment. Counters only grow:
 // what was counted with a peer that is gone, or with an older incarnation of one,
 // stays in.
+//
+// Of peers that are gone, 1024 are remembered beyond the first Config.Expect ids. What was
+// counted with older ones is in the sums of the node id [Forgotten].
 type Stats struct {
 	Peers   []PeerStats   // every peer that there was, by node id
 	Streams []StreamStats // by event and peer: only those that have carried something
@@ -61,7 +64,7 @@ type PeerStats struct {
 // any moment Sent = Delivered + Replaced + Oldest + Newest + Abandoned + Lost + Away +
 // Queued + InFlight.
 type StreamStats struct {
-	Event string
+	Event string // empty: all events of the peer's that this node has not declared
 	Peer  int
 
 	Sent, SentBytes           uint64 // messages for the peer; of the bytes, those that went on their way
@@ -90,6 +93,10 @@ type streamKey struct {
 	event string
 	peer  int
 }
+
+// undeclared is the name, in statistics, of all events that a peer has declared and this
+// node has not. It is none of an event.
+const undeclared = ""
 
 // Stats counts. It takes a lock of each peer for a moment.
 func (r *Router) Stats() Stats {
@@ -146,17 +153,49 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 		sum.Add(o.stats())
 		streams[k] = sum
 	}
-	for name, in := range s.remote {
-		k := streamKey{name, s.peer.ID}
+	var others StreamStats
+	for _, in := range s.remote {
+		now := in.stats()
+		c := in.ch.Load()
+		if c == nil {
+			others.Add(now)
+			continue
+		}
+		if in.before != nil {
+			others.Add(*in.before)
+			now = now.since(*in.before)
+		}
+		k := streamKey{c.spec.Name, s.peer.ID}
 		sum := streams[k]
 		sum.Event, sum.Peer = k.event, k.peer
-		sum.Add(StreamStats{
-			Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
-			Unheard: in.unheard.Load(), Stale: in.stale.Load(),
-		})
+		sum.Add(now)
+		streams[k] = sum
+	}
+	if others.Consumed > 0 {
+		k := streamKey{undeclared, s.peer.ID}
+		sum := streams[k]
+		sum.Peer = k.peer
+		sum.Add(others)
 		streams[k] = sum
 	}
 	return p
+}
+
+// stats counts what came of one event.
+func (in *inStream) stats() StreamStats {
+	return StreamStats{
+		Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
+		Unheard: in.unheard.Load(), Stale: in.stale.Load(),
+	}
+}
+
+// since is what came after it had been counted before.
+func (s StreamStats) since(before StreamStats) StreamStats {
+	s.Consumed -= before.Consumed
+	s.ConsumedBytes -= before.ConsumedBytes
+	s.Unheard -= before.Unheard
+	s.Stale -= before.Stale
+	return s
 }
 
 // stats counts one stream. The session's mutex is held.

@@ -1,8 +1,8 @@
 package router
 
 import (
+	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -21,10 +21,23 @@ type outStream struct {
 	queue    []pending // what waits for room, under the policies that do not block
 	bulk     *bulk     // the message whose chunks are going out
 	line     []*waiter // what waits for room, under Reliable: in the order of versions
+	mark     mark      // the first message since the peer's credit reached the mark before
+	due      uint64    // frame to be acknowledged when the peer's credit reaches the mark
 
 	dropped     uint64 // given up here, under a policy that may
 	abandoned   uint64 // of them: because the session ended
 	undelivered uint64 // neither consumed nor dropped, when the session ended
+}
+
+// mark is a place in a stream at which acknowledgements are compared with credit. What was
+// consumed was received, so a peer that gives credit must acknowledge too, or the log
+// would grow with all that the credit lets through. Acknowledged may be one mark less than
+// consumed, as the two are read one after the other where they are written. That bounds
+// what the log holds of a stream to three windows.
+type mark struct {
+	messages uint64 // total sent with the marked message; 0: no message is marked
+	bytes    uint64 // total sent without it
+	frame    uint64 // newest sequenced frame then
 }
 
 // pending is a payload that waits for room.
@@ -86,6 +99,9 @@ func (o *outStream) put(version uint64, payload Buffer) {
 		payload.Retain()
 		o.bulk = &bulk{pending: pending{version, payload}}
 		o.s.bulks = append(o.s.bulks, o)
+	}
+	if o.mark.messages == 0 {
+		o.mark = mark{o.sent[0], o.sent[1] - uint64(len(b)), l.sent}
 	}
 }
 
@@ -153,17 +169,24 @@ func (o *outStream) refill() {
 	o.admit()
 }
 
-// credit takes note of what the peer has consumed. It reports false for totals
-// that go back or beyond what was sent.
-func (o *outStream) credit(messages, bytes uint64) bool {
+// credit takes note of what the peer has consumed. It returns an error for totals that go
+// back or beyond what was sent, and for those of messages that should have been acknowledged.
+func (o *outStream) credit(messages, bytes uint64) error {
 	if messages < o.consumed[0] || messages > o.sent[0] || bytes < o.consumed[1] || bytes > o.sent[1] {
-		return false
+		return fmt.Errorf("%w: room for event number %d that was never sent", errBadFrame, o.ch.id)
+	}
+	if m := o.mark; m.messages > 0 && (messages >= m.messages || bytes > m.bytes) {
+		if done := o.s.log.done; done < o.due {
+			return fmt.Errorf("%w: event %q: messages consumed, but not acknowledged: %d frames acknowledged, want %d at least",
+				errBadFrame, o.ch.spec.Name, done, o.due)
+		}
+		o.mark, o.due = mark{}, m.frame
 	}
 	o.messages -= int(messages - o.consumed[0]) //nolint:gosec // at most what is on its way
 	o.bytes -= int(bytes - o.consumed[1])       //nolint:gosec // at most what is on its way
 	o.consumed = [2]uint64{messages, bytes}
 	o.refill()
-	return true
+	return nil
 }
 
 // end sends those away that wait and drops what is held, under the policies that may; it
@@ -199,20 +222,22 @@ type inStream struct {
 	floor   uint64 // messages up to this number were sent when this node did not listen, or not yet
 	header  []byte // of the next message
 
+	received [2]uint64 // messages, bytes: at most a window more than has been consumed
+
 	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int
-	asmTotal int
+	asmTotal int  // 0: there is none
+	asmSkip  bool // this node does not listen to it: nothing of it is kept
+	ahead    int  // bytes that are reserved for it
 	msg      Message
-	received [2]uint64 // messages, bytes: at most a window more than has been consumed
-
-	spareMu sync.Mutex
-	spares  [][]byte // for the next ones
 
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told
 	due      bool             // queued for the writer; the session's mutex guards it
+
+	before *StreamStats // counted when this node had not declared the event; nil: nothing. The router's mutex guards it
 }
 
 // Return gives the sender its room back.
@@ -247,58 +272,8 @@ func (in *inStream) quarter() (messages, bytes uint64) {
 	return uint64(max(m/4, 1)), uint64(c.WindowBytes / 4) //nolint:gosec // positive
 }
 
-// Buffers for messages that come in chunks are used again: so many, none larger
-// than this.
-const (
-	spareBuffers = 4
-	spareBytes   = 8 << 20
-)
-
-// Recycle keeps the memory of a payload for the next message.
-func (in *inStream) Recycle(payload []byte) {
-	if cap(payload) > spareBytes {
-		return
-	}
-	in.spareMu.Lock()
-	defer in.spareMu.Unlock()
-	if len(in.spares) < spareBuffers {
-		in.spares = append(in.spares, payload)
-	}
-}
-
-// growth is how many times what has come of a message there may be memory for.
-const growth = 16
-
-// assemble begins a message of total bytes with a chunk of n.
-func (in *inStream) assemble(total, n int) {
-	in.asm, in.asmHave, in.asmTotal = nil, 0, total
-	in.spareMu.Lock()
-	if n := len(in.spares); n > 0 {
-		b := in.spares[n-1]
-		in.spares[n-1] = nil
-		in.spares = in.spares[:n-1]
-		if cap(b) >= total && cap(b) <= 4*total {
-			in.asm = b[:total]
-		}
-	}
-	in.spareMu.Unlock()
-	if in.asm == nil {
-		in.asm = make([]byte, min(total, growth*n))
-	}
-}
-
-// grow makes room for another n bytes: memory is taken for what comes, not for
-// what was announced.
-func (in *inStream) grow(n int) {
-	if have := in.asmHave + n; have > len(in.asm) {
-		larger := make([]byte, min(in.asmTotal, growth*have))
-		copy(larger, in.asm[:in.asmHave])
-		in.asm = larger
-	}
-}
-
 // arrive counts a message of n bytes. It reports false if the peer had no room
-// for it: an honest one sends no more than its window.
+// for it: an honest one sends no more than its window. A message in chunks arrives with the first.
 func (in *inStream) arrive(n int) bool {
 	c := &in.s.r.cfg
 	messages, bytes := in.received[0]-in.consumed[0].Load(), in.received[1]-in.consumed[1].Load()
@@ -307,9 +282,7 @@ func (in *inStream) arrive(n int) bool {
 	return messages < uint64(c.WindowMessages) && bytes < uint64(c.WindowBytes) //nolint:gosec // positive
 }
 
-// assembled takes the whole message.
-func (in *inStream) assembled() []byte {
-	b := in.asm
-	in.asm, in.asmHave, in.asmTotal = nil, 0, 0
-	return b
+// overrun is the error for a message for which arrive reports false.
+func (in *inStream) overrun() error {
+	return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
 }

@@ -118,10 +118,10 @@ func TestFarewellsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A reason is cut to 1 KiB, between characters.
+// A reason has at most 1 KiB, and is cut between characters.
 func TestReasonsAreCut(t *testing.T) {
 	whole := strings.Repeat("x", maxReason)
-	for _, c := range [][2]string{{whole, whole}, {whole + "y", whole + "..."}, {whole[1:] + "é", whole[1:] + "..."}} {
+	for _, c := range [][2]string{{whole, whole}, {whole + "y", whole[3:] + "..."}, {whole[4:] + "ééé", whole[4:] + "..."}} {
 		if got := cutReason(c[0]); got != c[1] {
 			t.Errorf("%d bytes: %d bytes, ending with %q", len(c[0]), len(got), got[len(got)-5:])
 		}

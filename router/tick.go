@@ -35,6 +35,7 @@ func (r *Router) tick() {
 			r.check(s)
 		}
 		r.remind(now)
+		r.doubt(now)
 	}
 }
 
@@ -89,8 +90,11 @@ func (r *Router) check(s *session) {
 		}
 		s.signal()
 	}
+	over := s.log.overdue()
 	s.mu.Unlock()
 	switch {
+	case over != nil:
+		r.lose(s, over)
 	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:

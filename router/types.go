@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Delivery says what happens to a message that its receiver is too slow for.
@@ -192,6 +194,10 @@ var (
 	ErrReplaced = errors.New("restarted")
 )
 
+// ErrPayload is wrapped by what the deliver function of a [Router.Channel] returns for a message
+// whose payload is not of the event's type. That is the sender's fault, and the sender is lost.
+var ErrPayload = errors.New("the payload does not decode")
+
 // FailedError is wrapped by a PeerError for a peer that is lost and not started again, so
 // that the job has failed: see [Farewell]. It wraps ErrLost.
 type FailedError struct {
@@ -206,7 +212,7 @@ func (*FailedError) Unwrap() error { return ErrLost }
 
 // PeerError says what was not delivered to one peer, and why.
 type PeerError struct {
-	Node        int
+	Node        int // or Forgotten
 	Incarnation uint64
 	Undelivered int // messages that the peer did not acknowledge
 	Err         error
@@ -214,6 +220,9 @@ type PeerError struct {
 
 // Error names the node, the reason and the loss.
 func (e *PeerError) Error() string {
+	if e.Node == Forgotten {
+		return fmt.Sprintf("further losses: %d messages not acknowledged", e.Undelivered)
+	}
 	if e.Undelivered == 0 {
 		return fmt.Sprintf("node.%d: %v", e.Node, e.Err)
 	}
@@ -230,7 +239,7 @@ type RefusedError struct {
 	Addr   string
 }
 
-// Error names the address and the reason.
+// Error names the address and the reason, in one printable line.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%s: refused (%s): %s", e.Addr, e.Code, e.Reason)
+	return fmt.Sprintf("%s: refused (%s): %s", printable.Text(e.Addr), printable.Text(e.Code), printable.Cut(e.Reason, maxReason))
 }

@@ -25,7 +25,9 @@ func TestWhomStartWaitsFor(t *testing.T) {
 		"nobody": {1, Mesh, func(*Router) {}, nil},
 		"of three": {3, Mesh, func(r *Router) { r.trouble["a"] = "why" },
 			[]string{"node.1", "node.2 (a: why)"}},
-		"ids that are others": {3, Mesh, func(r *Router) { r.known[9] = 1 }, []string{"node.9", "1 more"}},
+		"ids that are others":    {3, Mesh, func(r *Router) { r.peers[9] = &session{} }, []string{"node.9 (connected, not ready)", "1 more"}},
+		"ids that were others":   {3, Mesh, func(r *Router) { r.was[9] = former{ready: true} }, []string{"1 more"}},
+		"ids that were heard of": {3, Mesh, func(r *Router) { r.known[9] = rumour{incarnation: 1} }, []string{"node.1", "node.2"}},
 		"connected": {3, Mesh, func(r *Router) {
 			r.peers[1], r.peers[2] = &session{ready: true, seen: true}, &session{ready: true}
 		}, []string{"node.2 (connected, not ready)"}},
@@ -37,8 +39,13 @@ func TestWhomStartWaitsFor(t *testing.T) {
 		"unknown, it answers": {0, Mesh, func(r *Router) { r.attached["a"] = 4 }, []string{"b", "node.4"}},
 		"alone":               {3, Alone, func(*Router) {}, []string{"a", "b"}},
 		"running": {3, Mesh, func(r *Router) {
-			r.running, r.peers[1], r.known[1], r.known[2], r.known[3] = true, &session{}, 1, 4, 5
-			r.was[2], r.was[3] = former{incarnation: 4}, former{incarnation: 4}
+			r.running, r.peers[1] = true, &session{}
+			for id, incarnation := range map[int]uint64{1: 1, 2: 4, 3: 5} {
+				r.known[id] = rumour{incarnation: incarnation}
+			}
+			for id := 2; id <= 3; id++ {
+				r.forget(report{Farewell: Farewell{Node: id, Incarnation: 4}}, ErrLost)
+			}
 		}, []string{"node.1 (connected, not ready)", "node.3"}},
 	} {
 		r := openRouter(t, Config{Expect: c.expect, Topology: c.topology, Attach: []string{"b", "a"}})
@@ -279,13 +286,13 @@ func TestFarewellsThatAreHeard(t *testing.T) {
 				t.Errorf("%+v: told %v", c, told())
 			}
 		}
-		for i := len(r.farewells); i < maxPeers; i++ {
-			r.farewells[1000+i] = 1
+		for i := range maxFormer {
+			r.hearFarewell(Farewell{Node: 1000 + i, Incarnation: 1}, 9)
 		}
-		r.hearFarewell(Farewell{Node: 900, Incarnation: 1}, 9)
 		r.hearFarewell(Farewell{Node: 2, Incarnation: 5}, 9)
-		if len(r.farewells) != maxPeers || r.farewells[2] != 5 {
-			t.Errorf("%d farewells, of incarnation %d", len(r.farewells), r.farewells[2])
+		newest := r.farewells[1000+maxFormer-1]
+		if len(r.farewells) != maxFormer || r.farewells[2] != (heard{incarnation: 5}) || newest != (heard{incarnation: 1}) {
+			t.Errorf("%d farewells, of incarnations %d and %d", len(r.farewells), r.farewells[2].incarnation, newest.incarnation)
 		}
 		synctest.Wait()
 	})

@@ -118,6 +118,23 @@ func senders(self int, peers []int) string {
 	return s
 }
 
+// PayloadError says that a message from another node is not of the event's type: its payload
+// does not decode.
+type PayloadError struct {
+	Event   string // name of the event
+	Node    int    // id of the node that sent it
+	Version uint64 // its number among those of its sender and event
+	Err     error  // of the codec
+}
+
+// Error names the event, the message and its sender.
+func (e *PayloadError) Error() string {
+	return fmt.Sprintf("event %q, message %d from node %d: %v", e.Event, e.Version, e.Node, e.Err)
+}
+
+// Unwrap returns the error of the codec.
+func (e *PayloadError) Unwrap() error { return e.Err }
+
 // carries says whether err is target or wraps it. Errors of types that cannot be compared,
 // such as slices, are told apart by text. An err that is not nil carries no nil.
 func carries(err, target error) bool {

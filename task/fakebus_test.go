@@ -313,7 +313,9 @@ func (c *fakeChannel) Send(ctx context.Context, buf *Buffer, match func(Peer) bo
 		c.order[id].Lock()
 		err = to.deliver(&Inbound{From: c.node.id, Version: version, Payload: payload, Credit: &fakeCredit{c, id}, Header: buf.Header()})
 		c.order[id].Unlock()
-		if err != nil {
+		if _, ok := errors.AsType[*PayloadError](err); ok {
+			to.node.tell(PeerChange{Peer: Peer{ID: c.node.id}, Event: PeerLost, Err: err, Fatal: true})
+		} else if err != nil {
 			to.node.tell(PeerChange{Event: BusFailed, Err: err, Fatal: true})
 		}
 		n++

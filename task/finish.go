@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Kind says how a task ended.
@@ -42,6 +44,10 @@ type Outcome struct {
 
 // finishEvent tells the other nodes of the job how it ends.
 var finishEvent = &Event[finishMessage]{core: eventCore{name: "ditask.finish", internal: true}}
+
+// maxReason bounds in bytes the reason of another node: the text of an error, with the
+// beginning of a stack.
+const maxReason = 8 << 10
 
 type finishMessage struct {
 	Kind   uint8
@@ -197,6 +203,7 @@ func (e *engine) succeededAlone() bool {
 
 // heardFinish ends this task as another node says.
 func (e *engine) heardFinish(_ context.Context, m finishMessage) error {
+	m.Reason = printable.Block(m.Reason, maxReason)
 	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}
 	switch o.Kind {
 	case Success:

@@ -80,8 +80,9 @@ type PayloadCodec interface {
 type Bus interface { //nolint:interfacebloat // all that a task needs of the other nodes
 	// Channel declares an event. deliver is called for every message of it that
 	// arrives from another node: in order per sender, never concurrently for
-	// one sender. deliver must not block, nor keep the Inbound. An error from
-	// deliver is fatal to the task and is reported by the caller of deliver
+	// one sender. deliver must not block, nor keep the Inbound. A [PayloadError]
+	// from deliver is the fault of the sender, which the bus gives up as lost. Any
+	// other error is fatal to the task and is reported by the caller of deliver
 	// through Watch. A name that was declared before is an error.
 	Channel(spec ChannelSpec, deliver func(*Inbound) error) (Channel, error)
 	// Start connects to the other nodes of the job, announces labels and what

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ditask/ditask/internal/logtest"
 )
 
 // logged makes a node of a job write its log to a buffer, debug level included.
@@ -479,4 +481,25 @@ func TestALockThatIsNotHadInTimeKeepsItsMiddlewareFromRunning(t *testing.T) {
 			t.Errorf("%v, ran %v, %d places left", err, ran, len(l.queue))
 		}
 	})
+}
+
+// The reason of another node is text from outside: it is safe to print, and none of its
+// lines passes for one of this node.
+func TestReasonsOfOthersArePrintable(t *testing.T) {
+	for _, kind := range []Kind{Success, Failure, Preempted} {
+		tk := New[empty](newFakeJob(1).node(0))
+		if err := tk.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		said := finishMessage{Kind: uint8(kind), Node: 1, Reason: logtest.Hostile + strings.Repeat("x", 2*maxReason)}
+		if err := tk.en.heardFinish(t.Context(), said); err != nil {
+			t.Fatal(err)
+		}
+		o, err := tk.en.result()
+		for _, text := range []string{o.Reason, fmt.Sprint(err), fmt.Sprint(tk.Close(t.Context()))} {
+			if faults := logtest.Faults(text); faults != "" || len(text) > maxReason+100 {
+				t.Errorf("%v: %d bytes, %s", kind, len(text), faults)
+			}
+		}
+	}
 }

@@ -496,7 +496,7 @@ func (p *port[T]) deliver(in *Inbound) error {
 	src, owned, lent := p.lend(in)
 	if err := p.codec.Decode(src, &s.v, owned); err != nil {
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
-		return fmt.Errorf("event %q from node %d: %w", p.core.name, in.From, err)
+		return &PayloadError{Event: p.core.name, Node: in.From, Version: in.Version, Err: err}
 	}
 	s.version, s.credit, s.from, s.bytes, s.lent = in.Version, in.Credit, in.From, len(in.Payload), lent
 	if len(in.Header) > 0 && p.en.cfg.tracer != nil {

@@ -210,8 +210,13 @@ func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
 		t.Errorf("%+v, %+v", l, s)
 	}
 	evA.On(tk, func(context.Context, int) error { return nil })
-	if err := p.deliver(&Inbound{From: 1, Version: 2, Payload: garbage, Credit: &l}); err == nil || l.returned != 2 || l.bytes != 40 {
+	err = p.deliver(&Inbound{From: 1, Version: 2, Payload: garbage, Credit: &l})
+	bad, ok := errors.AsType[*PayloadError](err)
+	if !ok || bad.Node != 1 || bad.Version != 2 || bad.Event != "a" || l.returned != 2 || l.bytes != 40 {
 		t.Errorf("garbage: %v, %+v", err, l)
+	}
+	if want := `event "a", message 2 from node 1: `; !strings.HasPrefix(err.Error(), want) || !errors.Is(err, bad.Err) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/parallel/kube"
 	"github.com/ditask/ditask/parallel/launch"
 	"github.com/ditask/ditask/parallel/placement"
@@ -83,11 +85,14 @@ func (c command) doctor(ctx *urfave.Context) error {
 	return nil
 }
 
+// maxFound bounds in bytes what a finding says: it may quote the go command or a server.
+const maxFound = 2 << 10
+
 func writeFindings(w io.Writer, findings []finding) error {
 	for _, f := range findings {
-		text := fmt.Sprintf("%-4s  %-12s %s\n", f.Grade, f.Check, f.Found)
+		text := fmt.Sprintf("%-4s  %-12s %s\n", f.Grade, f.Check, printable.Cut(f.Found, maxFound))
 		if f.Advice != "" {
-			text += fmt.Sprintf("      %-12s -> %s\n", "", f.Advice)
+			text += fmt.Sprintf("      %-12s -> %s\n", "", printable.Cut(f.Advice, maxFound))
 		}
 		if _, err := io.WriteString(w, text); err != nil {
 			return err
@@ -207,7 +212,7 @@ func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding
 func checkCache() finding {
 	cache, err := build.Cache()
 	if err == nil {
-		err = os.MkdirAll(cache, 0o755)
+		err = safefile.MkdirAll(cache, 0o755)
 	}
 	if err == nil {
 		var f *os.File

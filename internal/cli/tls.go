@@ -14,6 +14,7 @@ import (
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // maxDays bounds --days.
@@ -97,7 +98,7 @@ func hostList(list string) ([]string, error) {
 // writeCerts writes files that only this user can read, and replaces none unless
 // it is forced to.
 func writeCerts(dir string, files map[string]string, force bool) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safefile.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("%w: give a folder in which you can write", err)
 	}
 	for path := range files {

@@ -18,6 +18,8 @@ import (
 	"github.com/ditask/ditask/internal/cli/build"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/internal/traceview"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/trace"
@@ -109,7 +111,7 @@ func (c command) traceSVG(ctx *urfave.Context) error {
 	if out == "" {
 		return v.SVG(c.Stdout, ctx.Int("limit"))
 	}
-	file, err := os.Create(out)
+	file, err := safefile.Truncate(out, 0o644)
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func recorded(ctx *urfave.Context) (string, trace.Head, error) {
 	for _, name := range files {
 		h, err := headOf(name)
 		if err != nil {
-			return "", head, fmt.Errorf("%s: %w", name, err)
+			return "", head, fmt.Errorf("%s: %w", printable.Text(name), printable.Error(err))
 		}
 		have = append(have, fmt.Sprintf("node %d, attempt %d", h.Node, h.Attempt))
 		if n := ctx.Int("node"); n >= 0 && h.Node != n {
@@ -181,6 +183,9 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	if ctx.Bool("print-env") {
 		for _, kv := range env.Encode() {
 			k, v, _ := strings.Cut(kv, "=")
+			if !printable.Is(v) { // it would rule the terminal
+				return fmt.Errorf("--print-env: %s=%q of the trace is not printable", k, printable.Text(v))
+			}
 			_, _ = fmt.Fprintf(c.Stdout, "export %s='%s'\n", k, strings.ReplaceAll(v, "'", `'\''`)) // nobody is left to tell
 		}
 		return nil
@@ -207,8 +212,8 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	if len(args) == 0 {
 		args = head.Args
 	}
-	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", head.Node, head.Attempt, head.Job) // nobody is left to tell
-	cmd := exec.Command(prog.Path, args...)                                                                               //nolint:noctx // it ends by itself, or by signals
+	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", head.Node, head.Attempt, printable.Text(head.Job)) // nobody is left to tell
+	cmd := exec.Command(prog.Path, args...)                                                                                               //nolint:noctx // it ends by itself, or by signals
 	cmd.Env = slices.Concat(control.Strip(os.Environ()), env.Encode())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.Stdout, c.Stderr
 	return runAlone(cmd, signals)

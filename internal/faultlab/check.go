@@ -121,6 +121,7 @@ type checker struct {
 	all     bool                        // a grave fault was meant for everyone
 	asked   map[int]bool                // nodes that were told to leave
 	grave   map[int]int64               // nodes that a grave fault touched, and when the last one did
+	hostile *Record                     // nodes from this one on are hostile; nil: none is
 	report  Report
 	faults  []string
 }
@@ -134,6 +135,11 @@ func newChecker(rules Rules, records []Record) *checker {
 		rules: rules, records: records, lives: map[Peer]*life{}, flows: map[flow][]*message{}, heard: map[Peer]map[flow][]*Record{},
 		lost: map[[2]Peer]uint64{}, lostAt: map[[2]Peer]int64{}, asked: map[int]bool{},
 		grave: map[int]int64{}, report: Report{Faults: map[string]int{}},
+	}
+	for i := range records {
+		if records[i].Kind == Hostile {
+			c.hostile = &records[i]
+		}
 	}
 	for i := range records {
 		records[i].seq = i
@@ -189,6 +195,9 @@ func (c *checker) take(r *Record) {
 	case Sent:
 		c.returned(r)
 	case Hear:
+		if c.isHostile(r.From.Node) {
+			return
+		}
 		if c.heard[r.Who] == nil {
 			c.heard[r.Who] = map[flow][]*Record{}
 		}
@@ -294,16 +303,21 @@ func (c *checker) fits(p Peer, text string) bool {
 	return false
 }
 
-// touched says that a grave fault was meant for the node.
+// touched says that a grave fault was meant for the node, or that its loss may cost others
+// their part in the job.
 func (c *checker) touched(node int) bool {
 	_, ok := c.grave[node]
-	return ok || c.all
+	return ok || c.all || c.isHostile(node) && c.hostile.Grave
 }
+
+// isHostile says that the node is no part of the job that is judged: what it sends need not
+// fit, and what is sent to it may be lost.
+func (c *checker) isHostile(node int) bool { return c.hostile != nil && node >= c.hostile.Who.Node }
 
 // losses: who is reported as lost was cut off, or has failed.
 func (c *checker) losses() {
 	for _, r := range c.records {
-		if r.Kind == Lost && r.Count > 0 && !c.leaves(r.Peer) && !c.touched(r.Who.Node) && !c.touched(r.Peer.Node) &&
+		if r.Kind == Lost && r.Count > 0 && !c.isHostile(r.Peer.Node) && !c.leaves(r.Peer) && !c.touched(r.Who.Node) && !c.touched(r.Peer.Node) &&
 			!c.unclean(r.Peer) && !c.unclean(r.Who) {
 			c.faultf("%v reports %d messages lost to %v, and neither had a fault that is grave enough: %s", r.Who, r.Count, r.Peer, r.Err)
 		}

@@ -316,3 +316,47 @@ func TestRecordsOfAKilledProcess(t *testing.T) {
 		t.Errorf("%v, want %v", times, want)
 	}
 }
+
+// A hostile node is not judged, and excuses no more than what is meant for it.
+func TestAHostileNodeIsNotJudged(t *testing.T) {
+	late := int64(1) << 40
+	for _, c := range []struct {
+		name  string
+		grave bool
+		err   string // with which node.1 fails; empty: it does not
+		more  faultlab.Record
+		want  string
+	}{
+		{name: "what it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 7}, Event: "r", Number: 9}},
+		{name: "what one above it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 8}, Event: "r", Number: 9}},
+		{
+			name: "what one below it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 6}, Event: "r", Number: 9},
+			want: "heard 1 messages of node.6/0",
+		},
+		{name: "messages are lost to it", more: faultlab.Record{Kind: faultlab.Lost, Who: a1, Peer: faultlab.Peer{Node: 7}, Count: 5}},
+		{
+			name: "messages are lost to another", more: faultlab.Record{Kind: faultlab.Lost, Who: a1, Peer: faultlab.Peer{Node: 1}, Count: 5},
+			want: "reports 5 messages lost to node.1/0",
+		},
+		{name: "a node ends because of it", grave: true, err: "node.7: lost: silent"},
+		{name: "a node ends because of it, in a job that recovers", err: "node.7: lost: silent", want: "node.1/1 failed, and nothing that was done explains it"},
+		{name: "a node ends because of another", grave: true, err: "node.0: lost: silent", want: "node.1/1 failed, and nothing that was done explains it"},
+	} {
+		records := story()
+		if c.err != "" {
+			records[len(records)-1].Out, records[len(records)-1].Err = faultlab.Failure, c.err
+		}
+		records = append(records, faultlab.Record{Kind: faultlab.Hostile, Who: faultlab.Peer{Node: 7}, Grave: c.grave, At: late})
+		if c.more.Kind != "" {
+			records = append(records, at(c.more, late))
+		}
+		rules := forged
+		rules.Exact = false
+		switch _, err := faultlab.Check(rules, records); {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: want %q in: %v", c.name, c.want, err)
+		}
+	}
+}

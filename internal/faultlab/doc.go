@@ -11,7 +11,8 @@
 //     stalled, torn in the middle of a frame and cut. Faults follow from a seed:
 //     go test ./internal/faultlab -faultlab.seed=N
 //   - Real processes: the command in chaos/ starts jobs by ditask and kills,
-//     stops and cuts them: make chaos TIME=10m SEED=N
+//     stops and cuts them, and lets a hostile node in, which package hostile is:
+//     make chaos TIME=10m SEED=N, make chaos-hostile TIME=10m
 //
 // A [Line] is the faulty cable of both.
 package faultlab

@@ -39,6 +39,7 @@ const (
 	Fault      Kind = "fault"     // the laboratory did something, named Event, to Nodes; without a name it is the end of that
 	Finishing  Kind = "finishing" // Who emits nothing more
 	Leaving    Kind = "leaving"   // Who asks the others to send it nothing more
+	Hostile    Kind = "hostile"   // Who, and every node with a higher id, is hostile from now on; Grave: it may cost all others their part in the job
 )
 
 // The outcomes of an End.

@@ -20,7 +20,7 @@ const module = "github.com/ditask/ditask"
 //	any      whatever there is
 const arrows = `
 # Trunk one: the engine.
-task -> std
+task -> std internal/printable
 middleware -> std task
 
 # OpenTelemetry, for who imports it.
@@ -28,16 +28,18 @@ middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
 # Trunk two: bytes.
-router -> std
+router -> std internal/printable
 router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
 router/mesh (test) -> golang.org/x/net internal/certtest
-router/natsbus -> std github.com/nats-io/nats.go
+router/natsbus/internal/proof -> std
+router/natsbus/internal/proof (test) -> internal/certs
+router/natsbus -> std router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
-router/natsbus/embedded -> std github.com/nats-io/nats-server
-router/natsbus/embedded (test) -> github.com/nats-io/nats.go
-router/redisbus -> std github.com/redis/go-redis
+router/natsbus/embedded -> std router/natsbus/internal/proof github.com/nats-io/nats-server internal/printable
+router/natsbus/embedded (test) -> router/natsbus/internal/proof github.com/nats-io/nats.go
+router/redisbus -> std github.com/redis/go-redis internal/printable
 router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
 router/routertest -> std testing router
 
@@ -55,18 +57,18 @@ envs/nprand -> std
 envs -> std envs/nprand
 
 # Engine meets mathematics.
-middleware/rl -> std task policies policies/nn policies/replay envs
+middleware/rl -> std internal/safefile task policies policies/nn policies/replay envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
-parallel -> std task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace
+parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
 parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
-parallel/rundir -> std
-parallel/trace -> std
+parallel/rundir -> std internal/safefile internal/printable
+parallel/trace -> std internal/safefile
 parallel/metrics -> std
 parallel/metrics (test) -> github.com/prometheus/common github.com/prometheus/client_model
-parallel/control -> std parallel/metrics
-parallel/launch -> std golang.org/x/sys parallel/control parallel/metrics parallel/placement
+parallel/control -> std parallel/metrics internal/printable
+parallel/launch -> std internal/safefile golang.org/x/sys parallel/control parallel/metrics parallel/placement internal/printable
 
 # Pure: flags in, plan out. No files, no clock, no sockets: net is for addresses.
 parallel/placement -> bytes encoding/json errors fmt io maps net net/netip slices strconv strings
@@ -77,27 +79,29 @@ parallel/kube -> errors fmt hash/fnv math net/netip slices strconv strings paral
 parallel/kube (test) -> std
 
 # The command.
-internal/cli/call -> std github.com/urfave/cli
+internal/cli/call -> std github.com/urfave/cli internal/printable
 internal/cli/flags -> std github.com/urfave/cli parallel/control parallel/placement parallel/trace
 internal/cli/quote -> std
 internal/cli/quote (test) -> go.yaml.in/yaml
-internal/cli/token -> std parallel/control parallel/slurm
-internal/cli/build -> std github.com/urfave/cli internal/cli/call internal/cli/flags
-internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch
-internal/cli/slurm -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote
-internal/cli/k8s -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube
+internal/cli/token -> std internal/safefile parallel/control parallel/slurm
+internal/cli/build -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags
+internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch internal/printable
+internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/printable
+internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
-internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus
-internal/cli -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
-internal/traceview -> std parallel/trace
+internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
+internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
+internal/traceview -> std parallel/trace internal/printable
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 ditask -> std internal/cli
 
 examples/... -> any
 
-# Tools of tests.
+# Tools of tests, and what many packages use.
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
+internal/safefile -> std
+internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
 internal/race -> std
@@ -109,9 +113,11 @@ internal/bench (test) -> parallel parallel/control task router router/natsbus/em
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task
+internal/faultlab/hostile -> std
+internal/faultlab/hostile (test) -> router router/memory
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
-internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/redistest router/natsbus/embedded parallel parallel/control parallel/kube router task
+internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/faultlab/hostile internal/redistest router/natsbus/embedded parallel parallel/connect parallel/control parallel/kube router task
 internal/deadline -> std
 internal/mutate -> std
 internal/layers -> std

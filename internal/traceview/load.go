@@ -18,6 +18,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/parallel/trace"
 )
 
@@ -28,7 +29,8 @@ type Filter struct {
 	Since, Until time.Duration // from the beginning of the trace; Until 0: to the end
 }
 
-// View is a trace of several nodes.
+// View is a trace of several nodes. Its texts are safe to print, whoever has written the
+// files.
 type View struct {
 	Job      string
 	Began    time.Time
@@ -119,10 +121,10 @@ func Load(files []string, f Filter) (*View, error) {
 	for _, file := range files {
 		n, err := l.read(file)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", printable.Text(file), printable.Error(err))
 		}
 		if len(v.Nodes) > 0 && n.Head.Job != v.Job {
-			return nil, fmt.Errorf("%s is of job %s, others are of job %s", file, n.Head.Job, v.Job)
+			return nil, fmt.Errorf("%s is of job %s, others are of job %s", printable.Text(file), n.Head.Job, v.Job)
 		}
 		v.Job = n.Head.Job
 		v.Nodes = append(v.Nodes, n)
@@ -147,7 +149,7 @@ type arrival struct {
 }
 
 func (l *loader) read(name string) (Node, error) {
-	n := Node{File: name, Killed: true}
+	n := Node{File: printable.Text(name), Killed: true}
 	file, err := os.Open(name)
 	if err != nil {
 		return n, err
@@ -170,20 +172,23 @@ func (l *loader) read(name string) (Node, error) {
 		switch rec.Kind {
 		case trace.KindHead:
 			n.Head = *rec.Head
+			n.Head.Job = printable.Text(n.Head.Job)
 		case trace.KindPeer:
 			if rec.Peer.Change == trace.PeerJoined {
 				incarnations[rec.Peer.Node] = rec.Peer.Incarnation
 			}
-			l.v.Changes = append(l.v.Changes, Change{rec.Time, n.Head.Node, *rec.Peer})
+			p := *rec.Peer
+			p.Change, p.Error = printable.Text(p.Change), printable.Lines(p.Error)
+			l.v.Changes = append(l.v.Changes, Change{rec.Time, n.Head.Node, p})
 		case trace.KindSent:
 			n.Sent++
-			m := &Message{Event: rec.Event.Name, From: n.Head.Node, To: rec.Node, Version: rec.Version, Bytes: rec.Bytes, Sent: rec.Time}
+			m := &Message{Event: printable.Text(rec.Event.Name), From: n.Head.Node, To: rec.Node, Version: rec.Version, Bytes: rec.Bytes, Sent: rec.Time}
 			k := sending{m.From, n.Head.Incarnation, m.To, m.Event, m.Version}
 			l.sent[k] = append(l.sent[k], m)
 			l.all = append(l.all, m)
 		case trace.KindReceived:
 			n.Came++
-			m := &Message{Event: rec.Event.Name, From: rec.Node, To: n.Head.Node, Version: rec.Version, Bytes: rec.Bytes, Received: rec.Time}
+			m := &Message{Event: printable.Text(rec.Event.Name), From: rec.Node, To: n.Head.Node, Version: rec.Version, Bytes: rec.Bytes, Received: rec.Time}
 			l.came = append(l.came, arrival{sending{m.From, incarnations[m.From], m.To, m.Event, m.Version}, m})
 		case trace.KindEnd:
 			n.Killed, n.Limit = false, rec.End.Reason == trace.EndLimit

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Text writes one line for each node's file, message and change.
@@ -45,7 +47,7 @@ func (v *View) change(w io.Writer, c Change) {
 	fmt.Fprintf(w, "%12s  node %d: node %d %s", v.time(c.At), c.Seen, c.Node, c.Change)
 	if c.Error != "" {
 		text, _, _ := strings.Cut(c.Error, "\n")
-		fmt.Fprintf(w, ": %s", text)
+		fmt.Fprintf(w, ": %s", printable.Text(text))
 	}
 	fmt.Fprintln(w)
 }

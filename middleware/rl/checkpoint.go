@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/task"
@@ -117,7 +118,7 @@ func (k *checkpoint) begin(c *Online) error {
 // makeFolder makes the folder of the checkpoints and tries whether files can be
 // written there: a run must not learn that after an hour.
 func makeFolder(dir string) error {
-	err := os.MkdirAll(dir, 0o755)
+	err := safefile.MkdirAll(dir, 0o755)
 	if err == nil {
 		var f *os.File
 		if f, err = os.CreateTemp(dir, ".try.*"); err == nil {
@@ -215,7 +216,7 @@ func writeArchive(path string, a *nn.Archive) (err error) {
 		return err
 	}
 	dir := filepath.Dir(path)
-	f, err := os.OpenFile(filepath.Join(dir, "."+filepath.Base(path)+".new"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := safefile.Create(filepath.Join(dir, "."+filepath.Base(path)+".new"), 0o600)
 	if err != nil {
 		return err
 	}

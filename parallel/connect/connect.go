@@ -44,6 +44,20 @@ func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router
 	return r, below, nil
 }
 
+// Carrier makes the carrier of the router that [Router] makes, and the function that closes
+// it. Nothing is taken over from a launcher if env.ListenFD is 0.
+func Carrier(env control.Env, log *slog.Logger) (carrier router.Carrier, end func(), err error) {
+	token, err := env.Secret()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := newConnector(env, token, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.carrier, c.close, nil
+}
+
 // configOf is the configuration of a node's router, and what is to be called after it.
 func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) {
 	token, err := env.Secret()
@@ -94,17 +108,29 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 		return nil, err
 	}
 	network, address, err := mesh.Split(env.Listen)
-	open := err == nil && network == "tcp" && beyondLoopback(address)
+	open := err == nil && network == "tcp" && control.BeyondLoopback(address)
 	if token == "" && open {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
 	}
+	elsewhere := ""
 	for _, addr := range env.Attach {
-		if _, _, err := mesh.Split(addr); err != nil {
+		network, address, err := mesh.Split(addr)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
 		}
+		if elsewhere == "" && network == "tcp" && control.BeyondLoopback(address) {
+			elsewhere = addr
+		}
 	}
-	if env.ControlFD == 0 && tlsConfig == nil && open { // a launcher says so once for all its nodes
+	if token == "" && elsewhere != "" {
+		return nil, fmt.Errorf("%s is reached over the network and the job has no token: set %s", elsewhere, control.VarToken)
+	}
+	alone := env.ControlFD == 0 // a launcher says so once for all its nodes
+	switch {
+	case alone && tlsConfig == nil && open:
 		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
+	case alone && tlsConfig == nil && elsewhere != "":
+		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say", "attach", elsewhere)
 	}
 	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
@@ -126,7 +152,7 @@ const (
 
 // connectNATS connects nodes through a NATS server.
 func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, error) {
-	if err := checkBus(env, token); err != nil {
+	if err := checkBus(env, token, log); err != nil {
 		return nil, err
 	}
 	tlsConfig, err := busTLS(env)
@@ -143,21 +169,21 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 }
 
 // natsConfig is how a node meets the NATS server that env names. A server of the job
-// is waited for as long as its launcher may take, and is shown a token.
+// is waited for as long as its launcher may take, and proves that it knows the token.
 func natsConfig(env control.Env, token string) natsbus.Config {
 	cfg := natsbus.Config{
 		URL: env.Bus, Job: env.JobID, CredsFile: env.BusCreds, NKeyFile: env.BusNKey,
 		Name: fmt.Sprintf("ditask %s node.%d", env.JobID, env.NodeID), Nodes: env.Nodes, ConnectTimeout: serverElsewhere,
 	}
 	if env.BusAuth == control.BusAuthJob {
-		cfg.Token, cfg.ConnectTimeout = natsbus.JobToken(token), max(serverOfJob, env.JoinTimeout)
+		cfg.Key, cfg.ConnectTimeout = natsbus.JobKey(token), max(serverOfJob, env.JoinTimeout)
 	}
 	return cfg
 }
 
 // connectRedis connects nodes through a Redis server.
 func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, error) {
-	if err := checkBus(env, token); err != nil {
+	if err := checkBus(env, token, log); err != nil {
 		return nil, err
 	}
 	tlsConfig, err := busTLS(env)
@@ -172,7 +198,7 @@ func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, 
 }
 
 // checkBus checks what a job over a server needs.
-func checkBus(env control.Env, token string) error {
+func checkBus(env control.Env, token string, log *slog.Logger) error {
 	for name, list := range map[string][]string{control.VarListen: {env.Listen}, control.VarAttach: env.Attach} {
 		for _, addr := range list {
 			if _, err := natsbus.Node(addr); err != nil && addr != "" {
@@ -181,10 +207,14 @@ func checkBus(env control.Env, token string) error {
 		}
 	}
 	if token != "" {
+		if open := env.OpenServer(); open != "" && env.ControlFD == 0 { // as in connectMesh
+			log.Warn("the server is reached over the network without TLS: whoever is on the way can read and change what nodes say, and read a password of the server",
+				"server", open)
+		}
 		return nil
 	}
 	_, hosts, _ := strings.Cut(natsbus.Public(env.Bus), "://")
-	if env.BusAuth == control.BusAuthJob || beyondLoopback(hosts) {
+	if env.BusAuth == control.BusAuthJob || control.BeyondLoopback(hosts) {
 		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus), control.VarToken)
 	}
 	return nil
@@ -205,16 +235,6 @@ func busTLS(env control.Env) (*tls.Config, error) {
 		return jobTLS(env)
 	}
 	return certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
-}
-
-// beyondLoopback reports whether other machines can reach a host:port.
-func beyondLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil || host == "localhost" {
-		return err != nil
-	}
-	ip := net.ParseIP(host)
-	return ip == nil || !ip.IsLoopback()
 }
 
 // version is the version of ditask that is built into this program.

@@ -55,6 +55,7 @@ func TestConnectorFaults(t *testing.T) {
 		"no token, and other users can reach the server at nats":                                   {Bus: local, JobID: "j", BusAuth: control.BusAuthJob},
 		"no token, and other users can reach the server at redis":                                  {Bus: "redis://h:1", JobID: "j"},
 		"open to other machines and the job has no token":                                          {Listen: "tcp://0.0.0.0:1"},
+		"tcp://gpu1:1 is reached over the network and the job has no token: set DITASK_TOKEN":      {Listen: "unix:///s", Attach: []string{"tcp://[::1]:1", "tcp://gpu1:1"}},
 		"tls: a certificate, its key and an authority":                                             {TLSCert: "c"},
 		"open missing.key":           {Bus: local, JobID: "j", TLSCert: "missing.pem", TLSKey: "missing.key"},
 		"tls: open missing.pem":      {Bus: "redis://127.0.0.1:1", JobID: "j", TLSCA: "missing.pem"},
@@ -80,18 +81,7 @@ func TestLocalServerNeedsNoToken(t *testing.T) {
 	}
 }
 
-func TestOnlyLoopbackIsClosedToOtherMachines(t *testing.T) {
-	for address, open := range map[string]bool{
-		"localhost:1": false, "127.0.0.1:1": false, "127.9.9.9:1": false, "[::1]:1": false,
-		"0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, "gpu1:1": true, ":1": true, "localhost": true, "h:1,localhost:2": true,
-	} {
-		if got := beyondLoopback(address); got != open {
-			t.Errorf("%s: %v", address, got)
-		}
-	}
-}
-
-// A server of the job is waited for as long as its launcher may take, and gets a token
+// A server of the job is waited for as long as its launcher may take, and has a key
 // that follows from the job's.
 func TestNATSServerOfTheJobIsWaitedForLonger(t *testing.T) {
 	env := control.Env{Bus: "nats://h:1", JobID: "j", NodeID: 3, Nodes: 5, BusCreds: "creds", BusNKey: "nkey", JoinTimeout: time.Hour}
@@ -99,13 +89,13 @@ func TestNATSServerOfTheJobIsWaitedForLonger(t *testing.T) {
 	if c.URL != "nats://h:1" || c.Job != "j" || c.Name != "ditask j node.3" || c.Nodes != 5 || c.CredsFile != "creds" || c.NKeyFile != "nkey" {
 		t.Errorf("%+v", c)
 	}
-	if c.Token != "" || c.ConnectTimeout != 10*time.Second {
+	if c.Key != "" || c.Token != "" || c.ConnectTimeout != 10*time.Second {
 		t.Errorf("a server elsewhere: token %q, %v", c.Token, c.ConnectTimeout)
 	}
 	env.BusAuth = control.BusAuthJob
 	for joinTimeout, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour} {
 		env.JoinTimeout = joinTimeout
-		if c := natsConfig(env, "secret"); c.Token != natsbus.JobToken("secret") || c.ConnectTimeout != want {
+		if c := natsConfig(env, "secret"); c.Key != natsbus.JobKey("secret") || c.ConnectTimeout != want {
 			t.Errorf("the job's server, join timeout %v: token %q, %v", joinTimeout, c.Token, c.ConnectTimeout)
 		}
 	}
@@ -160,6 +150,10 @@ func TestANodeThatIsOpenWarnsOfNoTLS(t *testing.T) {
 		{control.Env{Listen: "tcp://127.0.0.1:0"}, false},
 		{control.Env{Listen: "unix:///s"}, false},
 		{control.Env{}, false},
+		{control.Env{Attach: []string{"unix:///s", "tcp://127.0.0.1:1", "tcp://gpu1:1"}}, true},
+		{control.Env{Attach: []string{"tcp://gpu1:1"}, ControlFD: 3}, false},
+		{control.Env{Attach: []string{"tcp://gpu1:1"}, TLSCert: f.Cert, TLSKey: f.Key, TLSCA: f.CA}, false},
+		{control.Env{Attach: []string{"tcp://localhost:1"}}, false},
 	} {
 		var log bytes.Buffer
 		if _, err := newConnector(c.env, "secret", slog.New(slog.NewTextHandler(&log, nil))); err != nil {
@@ -168,6 +162,40 @@ func TestANodeThatIsOpenWarnsOfNoTLS(t *testing.T) {
 		if strings.Contains(log.String(), "there is no TLS") != c.want {
 			t.Errorf("%+v: log %q", c.env, log.String())
 		}
+	}
+}
+
+// A node whose server is reached over the network without TLS warns of that once, unless a
+// launcher warns for it. The password is not in the warning.
+func TestANodeWithAnOpenServerWarnsOfNoTLS(t *testing.T) {
+	f := certtest.New(t)
+	for bus, want := range map[string]bool{
+		"redis://h:1": true, "redis://u:password@h:1": true, "nats://h:1": true, "nats://u:password@h:1": true, "tls://h:1,nats://i:1": true,
+		"redis://127.0.0.1:1": false, "nats://localhost:1": false, "rediss://h:1": false, "tls://h:1": false,
+	} {
+		for _, launched := range []bool{false, true} {
+			env := control.Env{Bus: bus, JobID: "j"}
+			if launched {
+				env.ControlFD = 3
+			}
+			var log bytes.Buffer
+			c, err := newConnector(env, "secret", slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.close()
+			if n := strings.Count(log.String(), "without TLS"); (n == 1) != (want && !launched) || n > 1 || strings.Contains(log.String(), "password@") {
+				t.Errorf("%s, launched %v: log %q", bus, launched, log.String())
+			}
+		}
+	}
+	var log bytes.Buffer
+	c, err := newConnector(control.Env{Bus: "nats://h:1", JobID: "j", TLSCA: f.CA}, "secret", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.close(); log.Len() > 0 {
+		t.Errorf("with TLS: log %q", log.String())
 	}
 }
 

@@ -67,6 +67,32 @@ func TestConfigurationFollowsFromTheEnvironment(t *testing.T) {
 	}
 }
 
+// The carrier of an environment reaches the nodes of its job.
+func TestTheCarrierReachesANode(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	env := control.Env{JobID: "j", Token: "secret", Listen: "unix://" + filepath.Join(t.TempDir(), "s")}
+	carrier, end, err := Carrier(env, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	l, err := carrier.Listen(t.Context(), env.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := carrier.Dial(t.Context(), carrier.Advertise(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	for want, env := range map[string]control.Env{"token file": {TokenFile: "/nowhere/token"}, "no carrier for ftp": {Bus: "ftp://h"}} {
+		if _, _, err := Carrier(env, log); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in: %v", want, err)
+		}
+	}
+}
+
 func TestFaultsOfTheEnvironment(t *testing.T) {
 	for want, env := range map[string]control.Env{
 		"token file: open /nowhere/token": {TokenFile: "/nowhere/token"},

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
@@ -135,12 +136,28 @@ func (r *Reader) Next() (Message, error) {
 func decode(line []byte) (Message, error) {
 	var m Message
 	if err := json.Unmarshal(line, &m); err != nil {
-		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, printable.Error(err))
 	}
 	if err := m.check(); err != nil {
 		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
+	m.makePrintable()
 	return m, nil
+}
+
+// makePrintable bounds the texts of a message that was read, and makes them safe to print,
+// as what a node or a launcher says may hold what others have said to it. The bounds leave
+// room for what Append adds to texts that it cuts.
+func (m *Message) makePrintable() {
+	if s := m.Status; s != nil {
+		s.Role, s.Note = printable.Cut(s.Role, maxText/4), printable.Cut(s.Note, maxText/4)
+	}
+	if o := m.Outcome; o != nil {
+		o.Error = printable.Block(o.Error, 2*maxText)
+	}
+	if l := m.Lost; l != nil {
+		l.Reason = printable.Cut(l.Reason, 2*maxText)
+	}
 }
 
 // check refuses a message whose type promises what it does not hold.
@@ -171,7 +188,7 @@ func (m Message) check() error {
 		switch m.Outcome.Kind {
 		case Success, Failure, Preempted:
 		default:
-			return fmt.Errorf("outcome %q", m.Outcome.Kind)
+			return fmt.Errorf("outcome %q", printable.Text(string(m.Outcome.Kind)))
 		}
 	}
 	return nil

@@ -17,10 +17,10 @@ import (
 func TestMessagesSurviveTheWire(t *testing.T) {
 	want := []control.Message{
 		{Type: control.TypeReady},
-		{Type: control.TypeStatus, Status: &control.Status{Role: "learner", Step: 12, Rate: 3.5, Queue: 4, Lag: 0.5, Peers: 2, Note: "n\n"}},
-		{Type: control.TypeOutcome, Outcome: &control.Outcome{Kind: control.Failure, Node: 2, Error: "a\nb"}},
+		{Type: control.TypeStatus, Status: &control.Status{Role: "learner", Step: 12, Rate: 3.5, Queue: 4, Lag: 0.5, Peers: 2, Note: `n\n`}},
+		{Type: control.TypeOutcome, Outcome: &control.Outcome{Kind: control.Failure, Node: 2, Error: "a\n    b"}},
 		{Type: control.TypeInterval, Interval: time.Second},
-		{Type: control.TypeLost, Lost: &control.Lost{Node: 3, Incarnation: math.MaxUint64, Reason: "exit code 3: a\nb"}},
+		{Type: control.TypeLost, Lost: &control.Lost{Node: 3, Incarnation: math.MaxUint64, Reason: `exit code 3: a\nb`}},
 		{Type: control.TypeHello},
 		{Type: "of a later version"},
 	}

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/placement"
 )
@@ -143,7 +143,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 // prepare does all that can fail before the first start.
 func (l *Launcher) prepare(ctx context.Context) error {
 	if l.cfg.LogDir != "" {
-		if err := os.MkdirAll(l.cfg.LogDir, 0o755); err != nil {
+		if err := safefile.MkdirAll(l.cfg.LogDir, 0o755); err != nil {
 			return fmt.Errorf("log folder: %w", err)
 		}
 	}

@@ -13,9 +13,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
-// maxLine is where a line is cut in the merged stream, in bytes.
+// maxLine is where a line is cut in the merged stream, in bytes, and what the launcher says
+// at once.
 const maxLine = 64 << 10
 
 // The last lines that are kept of every node, enough to find an error at the
@@ -49,7 +53,7 @@ type record struct {
 // say writes a line of the launcher itself. It never waits.
 func (o *output) say(level, text string) { o.stderr.Say(ownLine(o.format, o.now(), level, text)) }
 
-// ownLine is a line of the launcher itself.
+// ownLine is a line of the launcher itself. What it quotes begins no line.
 func ownLine(format string, now time.Time, level, text string) []byte {
 	if format == "json" {
 		return jsonLine(struct {
@@ -58,7 +62,7 @@ func ownLine(format string, now time.Time, level, text string) []byte {
 			Msg   string    `json:"msg"`
 		}{now, level, text})
 	}
-	return []byte("ditask: " + text + "\n")
+	return []byte("ditask: " + printable.Block(text, maxLine) + "\n")
 }
 
 // line writes one line of a node, of which more bytes were left out. It uses buf, and
@@ -133,7 +137,7 @@ func jsonLine(v any) []byte {
 	if err != nil { // a record holds nothing that JSON does not have
 		return fmt.Appendf(nil, "%q\n", err)
 	}
-	return append(b, '\n')
+	return append(printable.JSON(b), '\n')
 }
 
 // fileFailed says once for the whole job that a log file cannot be written.
@@ -167,7 +171,7 @@ func (o *output) open(id, attempt int, role string) *nodeLog {
 		return n
 	}
 	path := filepath.Join(o.dir, fmt.Sprintf("node-%d.log", id))
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	file, err := safefile.Append(path, 0o644)
 	if err == nil {
 		n.file = file
 		_, err = file.Write(o.header(id, attempt))

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ditask/ditask/internal/logtest"
+	"github.com/ditask/ditask/parallel/control"
 )
 
 // outputs is an output in a format, and what is written to its streams.
@@ -195,6 +198,34 @@ func TestLinesThatCouldNotBeWrittenAreReportedOnce(t *testing.T) {
 		o.stderr.Flush(nil)
 		if text := got(); strings.Count(text, "lines could not be written: no space left on device") != 1 || !strings.Contains(text, "ditask: stdout: 1 lines") {
 			t.Errorf("one stream %v: %q", one, text)
+		}
+	}
+}
+
+// A line of the launcher may quote what a node, and through it a peer, has said.
+func TestWhatTheLauncherSaysIsPrintable(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		o, _, stderr := outputs(format, "")
+		f := newFailure(coreNode{id: 3}, exit{code: 1, role: "learner", outcome: &control.Outcome{Kind: control.Failure, Node: 3, Error: logtest.Hostile}})
+		o.say("WARN", f.line("; the job ends"))
+		o.flush(nil)
+		if got := stderr.String(); logtest.Faults(got) != "" || !strings.Contains(got, `\u009b2J`) || format == "json" && strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: %s: %q", format, logtest.Faults(got), got)
+		}
+	}
+}
+
+// A node's own output stays as it is in a text, and stands for the same in JSON.
+func TestJSONOfANodesOutputIsPrintable(t *testing.T) {
+	o, stdout, _ := outputs("json", "")
+	n := o.open(1, 0, "")
+	n.copy("stdout", strings.NewReader("\x1b[2J\u009b\u202e\x7f\n{\"a\":\"\u009b\"}\n"))
+	n.close()
+	o.flush(nil)
+	want := []string{`"text":"\u001b[2J\u009b\u202e\u007f"`, `"record":{"a":"\u009b"}`}
+	for _, w := range want {
+		if got := stdout.String(); logtest.Faults(got) != "" || !strings.Contains(got, w) {
+			t.Errorf("want %s in %q", w, got)
 		}
 	}
 }

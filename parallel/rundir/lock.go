@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // LockFile is the file in the folder of a run that the running job holds a lock on.
@@ -44,6 +47,7 @@ var ErrNoLock = errors.New("the file system has no locks")
 // frees it when the process ends, however it does.
 type Lock struct {
 	file *os.File
+	path string   // of the file
 	made []string // the folders that Take has made, the innermost first
 }
 
@@ -87,16 +91,16 @@ func take(dir string) (l *Lock, err error) {
 		}
 		l.made = append(l.made, d)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := safefile.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, LockFile)
-	if l.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	l.path = filepath.Join(dir, LockFile)
+	if l.file, err = safefile.Update(l.path, 0o644); err != nil {
 		l.clean()
 		return nil, err
 	}
 	if err = lock(l.file); err == nil {
-		err = sameFile(l.file, path)
+		err = sameFile(l.file, l.path)
 	}
 	if err != nil {
 		_ = l.file.Close()
@@ -125,6 +129,7 @@ func heldBy(dir string) (h Holder) {
 	if text, err := os.ReadFile(filepath.Join(dir, LockFile)); err == nil && json.Unmarshal(text, &h) != nil {
 		return Holder{}
 	}
+	h.Job, h.Host = printable.Text(h.Job), printable.Text(h.Host)
 	return h
 }
 
@@ -133,7 +138,7 @@ func (l *Lock) Release() {
 	if l == nil || l.file == nil {
 		return
 	}
-	_ = os.Remove(l.file.Name()) // while it is held
+	_ = os.Remove(l.path) // while it is held
 	_ = l.file.Close()
 	l.file = nil
 	l.clean()

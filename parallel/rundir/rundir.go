@@ -19,6 +19,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 const (
@@ -133,14 +136,14 @@ func newest(program string) (string, error) {
 // Claim makes the folder of a run, and marks it as the run's. It reports whether the
 // folder had no mark before. Of several processes that claim a folder, one marks it.
 func Claim(dir string, m Mark) (made bool, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := safefile.MkdirAll(dir, 0o755); err != nil {
 		return false, fmt.Errorf("run folder: %w", err)
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return false, fmt.Errorf("run folder %s: %w", dir, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, MarkFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := safefile.New(filepath.Join(dir, MarkFile), 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
@@ -170,12 +173,17 @@ func read(dir string) (m Mark, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
+	m.Job = printable.Text(m.Job)
 	return m, err
 }
 
+// absolute is the path of a folder, to be printed.
 func absolute(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
-		return abs
+		dir = abs
 	}
-	return dir
+	return printable.Cut(dir, maxPath)
 }
+
+// maxPath bounds a path in a message: that of the system, in bytes.
+const maxPath = 4 << 10

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 const magic = "ditrace1"
@@ -114,16 +116,22 @@ type Recorder struct {
 	err    error
 }
 
-// Create makes the file anew, and its folder if that is missing. limit bounds its
-// size in bytes; 0 means DefaultLimit.
+// Create makes the file anew, and its folder if that is missing, so that only this user
+// can read them: the file holds what events carry. limit bounds its size in bytes; 0 means
+// DefaultLimit.
 func Create(path string, head Head, limit int64) (*Recorder, error) {
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	dir := filepath.Dir(path)
+	err := safefile.MkdirAll(filepath.Dir(dir), 0o755)
+	if err == nil {
+		err = safefile.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("trace folder: %w", err)
 	}
-	file, err := os.Create(path)
+	file, err := safefile.Create(path, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("trace file: %w", err)
 	}

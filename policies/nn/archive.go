@@ -126,7 +126,8 @@ func (a *Archive) AppendBinary(dst []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary reads a file. Tensors come in the order of their places. It
-// takes no more memory than a small multiple of len(src).
+// takes no more memory than a small multiple of len(src). An error quotes a part of
+// what is in the file, and is safe to print.
 func (a *Archive) UnmarshalBinary(src []byte) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrArchive}, args...)...)
@@ -142,7 +143,7 @@ func (a *Archive) UnmarshalBinary(src []byte) error {
 	var raw map[string]json.RawMessage
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if err := dec.Decode(&raw); err != nil {
-		return fail("header: %v", err)
+		return fail("header: %.200v", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return fail("header: more than one value")
@@ -150,7 +151,7 @@ func (a *Archive) UnmarshalBinary(src []byte) error {
 	var out Archive
 	if m, ok := raw[metadataKey]; ok {
 		if err := json.Unmarshal(m, &out.Meta); err != nil {
-			return fail("%s: %v", metadataKey, err)
+			return fail("%s: %.200v", metadataKey, err)
 		}
 		delete(raw, metadataKey)
 	}
@@ -158,7 +159,7 @@ func (a *Archive) UnmarshalBinary(src []byte) error {
 	for name, r := range raw {
 		var h header
 		if err := json.Unmarshal(r, &h); err != nil {
-			return fail("tensor %s: %v", name, err)
+			return fail("tensor %.100q: %.200v", name, err)
 		}
 		heads[name] = h
 	}
@@ -185,9 +186,9 @@ func (a *Archive) read(heads map[string]header, data []byte) error {
 		count, ok := elements(h.Shape, len(data)/4)
 		switch {
 		case h.DType != dtype:
-			return fmt.Errorf("tensor %s is %s, want %s", name, h.DType, dtype)
+			return fmt.Errorf("tensor %.100q is %.100q, want %s", name, h.DType, dtype)
 		case !ok || h.Offsets[0] != at || h.Offsets[1] != at+4*count || h.Offsets[1] > len(data):
-			return fmt.Errorf("tensor %s of shape %v at %v, want a start at %d", name, h.Shape, h.Offsets, at)
+			return fmt.Errorf("tensor %.100q of shape %v at %v, want a start at %d", name, h.Shape[:min(len(h.Shape), 8)], h.Offsets, at)
 		}
 		t := Tensor{Name: name, Shape: h.Shape, Data: make([]float32, count)}
 		for i := range t.Data {

@@ -2,6 +2,8 @@ package nn_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -159,16 +162,16 @@ func TestArchiveNamesWhatIsWrong(t *testing.T) {
 		{`{}]`, "", "header: more than one value"},
 		{`[]`, "", "header: json: "},
 		{`{"__metadata__":{"a":1}}`, "", "__metadata__: json: "},
-		{`{"a":7}`, "", "tensor a: json: "},
-		{`{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}}`, values, "tensor a is F16, want F32"},
-		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, values, "tensor a of shape [1] at [4 8], want a start at 0"},
-		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}`, values, "tensor a of shape [1] at [0 8], want a start at 0"},
-		{`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}`, values, "tensor a of shape [3] at [0 12], want a start at 0"},
+		{`{"a":7}`, "", "tensor \"a\": json: "},
+		{`{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}}`, values, `tensor "a" is "F16", want F32`},
+		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, values, "tensor \"a\" of shape [1] at [4 8], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}}`, values, "tensor \"a\" of shape [1] at [0 8], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}`, values, "tensor \"a\" of shape [3] at [0 12], want a start at 0"},
 		{`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, values, "4 bytes after the last tensor"},
-		{`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,-4]}}`, values, "tensor a of shape [-1] at [0 -4], want a start at 0"},
-		{`{"a":{"dtype":"F32","shape":[-1,-2],"data_offsets":[0,8]}}`, values, "tensor a of shape [-1 -2] at [0 8], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,-4]}}`, values, "tensor \"a\" of shape [-1] at [0 -4], want a start at 0"},
+		{`{"a":{"dtype":"F32","shape":[-1,-2],"data_offsets":[0,8]}}`, values, "tensor \"a\" of shape [-1 -2] at [0 8], want a start at 0"},
 		// The product is 2^64+2, which is the 2 values that there are if it wraps around.
-		{`{"a":{"dtype":"F32","shape":[239075442,77158673929],"data_offsets":[0,8]}}`, values, "tensor a of shape [239075442 77158673929]"},
+		{`{"a":{"dtype":"F32","shape":[239075442,77158673929],"data_offsets":[0,8]}}`, values, "tensor \"a\" of shape [239075442 77158673929]"},
 	} {
 		a := nn.Archive{Meta: map[string]string{"old": "1"}}
 		err := a.UnmarshalBinary(append(binaryHeader(c.text), c.data...))
@@ -209,6 +212,25 @@ func TestStateOfAPrefixHasItsTensorsOnly(t *testing.T) {
 		s, err := a.State(prefix)
 		if err != nil || s.Version != uint64(i+1) || len(s.Tensors) != 1 || s.Tensors[0].Name != "w" || s.Tensors[0].Data[0] != float32(i) {
 			t.Errorf("%s: %+v, %v", prefix, s, err)
+		}
+	}
+}
+
+// A file of somebody else holds any names.
+func TestErrorsOfArchivesArePrintable(t *testing.T) {
+	bad, err := json.Marshal(logtest.Hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, header := range map[string]string{
+		"type":   `{` + string(bad) + `:{"dtype":` + string(bad) + `,"shape":[1],"data_offsets":[0,4]}}`,
+		"place":  `{` + string(bad) + `:{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`,
+		"number": `{` + string(bad) + `:{"dtype":"F32","shape":` + strings.Repeat("1", 10<<10) + `,"data_offsets":[0,4]}}`,
+	} {
+		file := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+		err := new(nn.Archive).UnmarshalBinary(append(file, 0, 0, 0, 0))
+		if !errors.Is(err, nn.ErrArchive) || logtest.Faults(err.Error()) != "" || len(err.Error()) > 2<<10 {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // addr is a name on the bus.
@@ -374,7 +375,7 @@ func (k *conn) receive(m *nats.Msg) {
 	switch {
 	case k.err != nil || k.closed:
 	case h.kind == kindReset:
-		err = errors.New(strings.ToValidUTF8(string(body), "?"))
+		err = errors.New(printable.Text(string(body)))
 	case k.peer == "":
 		err = k.accepted(h, body, m.Reply)
 	case h.number != k.next:

@@ -313,9 +313,9 @@ func TestDialAndListenFaults(t *testing.T) {
 	}
 }
 
-func TestJobTokenTellsNothing(t *testing.T) {
-	word := natsbus.JobToken("secret")
-	if word == "" || strings.Contains(word, "secret") || word == natsbus.JobToken("other") || natsbus.JobToken("") != "" {
+func TestJobKeyTellsNothing(t *testing.T) {
+	word := natsbus.JobKey("secret")
+	if word == "" || strings.Contains(word, "secret") || word == natsbus.JobKey("other") || natsbus.JobKey("") != "" {
 		t.Errorf("token %q", word)
 	}
 }
@@ -328,6 +328,9 @@ func TestConfigFaultsAreAllReported(t *testing.T) {
 		}
 	}
 	if strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+	if _, err := natsbus.New(natsbus.Config{URL: "tls://h", Job: "j", Key: "k"}); err == nil || !strings.Contains(err.Error(), "tls://h: with a Key, want nats://host:port") {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/router/natsbus/internal/proof"
 )
 
 // How quickly the loss of the server is noticed, and it is tried again.
@@ -34,9 +37,11 @@ func CheckURL(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return errors.New("the server's URL is missing: want nats://host:port")
 	}
-	for part := range strings.SplitSeq(list, ",") {
-		u, err := url.Parse(strings.TrimSpace(part))
+	for _, part := range split(list) {
+		u, err := url.Parse(part)
 		switch {
+		case strings.Contains(part, ","): // package nats divides there
+			return fmt.Errorf("%s: a comma stands before another nats:// or tls:// alone: write %%2C in a name or password", Public(part))
 		case err != nil: // the error holds the URL, and so perhaps a password
 			return fmt.Errorf("%s: not a URL: want nats://host:port or tls://host:port", Public(part))
 		case u.Scheme != "nats" && u.Scheme != "tls", u.Hostname() == "", u.Path != "" && u.Path != "/":
@@ -49,11 +54,27 @@ func CheckURL(list string) error {
 	return nil
 }
 
+// split divides a list of URLs. A comma that no scheme follows is a part of a URL, perhaps
+// of its password.
+func split(list string) []string {
+	var out []string
+	for part := range strings.SplitSeq(list, ",") {
+		if n := len(out); n > 0 && !strings.Contains(part, "://") {
+			out[n-1] += "," + part
+		} else {
+			out = append(out, part)
+		}
+	}
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
+	}
+	return out
+}
+
 // Public is a list of URLs without what is secret in them, to be shown.
 func Public(list string) string {
-	parts := strings.Split(list, ",")
+	parts := split(list)
 	for i, part := range parts {
-		part = strings.TrimSpace(part)
 		scheme, rest, ok := strings.Cut(part, "://")
 		if !ok {
 			scheme, rest = "", part
@@ -137,7 +158,7 @@ func (e *downError) Unwrap() error { return e.err }
 
 // try connects once, and subscribes to what this carrier's ends receive.
 func (c *Carrier) try() (*nats.Conn, error) {
-	dialed := dialer{writeTime: c.writeTime}
+	dialed := dialer{bus: c}
 	opts, err := c.options(&dialed)
 	if err != nil {
 		return nil, err
@@ -150,7 +171,7 @@ func (c *Carrier) try() (*nats.Conn, error) {
 		if !refused(err) {
 			err = &downError{err}
 		}
-		return nil, err
+		return nil, printable.Error(err)
 	}
 	sub, err := nc.Subscribe(c.inbox+"*", c.deliver)
 	if err == nil {
@@ -181,19 +202,66 @@ func (c *Carrier) try() (*nats.Conn, error) {
 // leastPayload is the least max_payload of a server that is of use.
 const leastPayload = 4096
 
-// dialer keeps why a server could not be dialled, which package nats does not say.
+// dialer makes the connections with the server. It keeps why one could not be made, which
+// package nats does not say.
 type dialer struct {
-	writeTime time.Duration
-	err       error
+	bus *Carrier
+	err error
 }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: tryTimeout}).DialContext(context.Background(), network, address)
+	if err == nil && d.bus.cfg.Key != "" {
+		conn, err = d.bus.prove(conn, address)
+	}
 	if err != nil {
 		d.err = err
 		return nil, err
 	}
-	return socket{conn, d.writeTime}, nil
+	return socket{conn, d.bus.writeTime}, nil
+}
+
+// prove lets a server and this client prove to each other that they know the job's key,
+// over TLS if that is asked for. Before that nothing else is said: another process that has
+// taken the server's address learns nothing.
+func (c *Carrier) prove(raw net.Conn, address string) (net.Conn, error) {
+	conn, err := raw, raw.SetDeadline(time.Now().Add(tryTimeout))
+	if err == nil && c.cfg.TLS != nil {
+		cfg := c.cfg.TLS.Clone()
+		if cfg.ServerName == "" {
+			cfg.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		over := tls.Client(raw, cfg)
+		conn, err = over, over.HandshakeContext(context.Background()) // the deadline bounds it
+	}
+	if err == nil {
+		err = proof.Client(conn, []byte(c.cfg.Key))
+	}
+	if err == nil {
+		err = raw.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = raw.Close()
+		err = fmt.Errorf("%s: %w", address, err)
+		c.unproved(err)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// unproved counts a process at the server's address that is not the server, and logs the
+// first after the start, when nobody else does.
+func (c *Carrier) unproved(err error) {
+	if !refused(err) {
+		return
+	}
+	c.mu.Lock()
+	c.stats.Unproved++
+	first := c.stats.Unproved == 1 && c.nc != nil
+	c.mu.Unlock()
+	if first {
+		c.log.Warn("not the job's NATS server, trying again; further ones are counted only", "err", err)
+	}
 }
 
 // socket is a connection with the server. Package nats holds the lock of its client
@@ -232,7 +300,8 @@ func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
 		nats.Timeout(tryTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // who gives a peer up is its session
-		nats.ReconnectBufSize(-1), // what is sent late has been sent again by then
+		nats.ReconnectBufSize(-1),      // what is sent late has been sent again by then
+		nats.IgnoreDiscoveredServers(), // a server leads its clients nowhere else than they were told
 		nats.CustomReconnectDelay(func(attempts int) time.Duration {
 			d := min(waitLeast<<min(attempts, 10), waitMost)
 			return d/2 + rand.N(d/2)
@@ -258,7 +327,7 @@ func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
 		}
 		opts = append(opts, opt)
 	}
-	if c.cfg.TLS != nil {
+	if c.cfg.TLS != nil && c.cfg.Key == "" { // with a key, TLS is spoken before the proofs
 		opts = append(opts, nats.Secure(c.cfg.TLS))
 	}
 	return opts, nil
@@ -294,6 +363,7 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 	if err == nil {
 		err = errors.New("it closed the connection")
 	}
+	err = printable.Error(err)
 	for _, k := range conns {
 		_ = k.fail(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err))
 	}
@@ -309,7 +379,7 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 
 // reconnected tells the other ends that their connections are broken.
 func (c *Carrier) reconnected(nc *nats.Conn) {
-	c.log.Info("connected with NATS again", "url", Public(nc.ConnectedUrl()))
+	c.log.Info("connected with NATS again", "url", printable.Text(Public(nc.ConnectedUrl())))
 	c.mu.Lock()
 	owed := c.owed
 	c.owed = nil
@@ -331,7 +401,7 @@ func (c *Carrier) ended(nc *nats.Conn) {
 // asyncError hears what the server or the client says besides.
 func (c *Carrier) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
-		c.log.Warn("NATS", "err", err)
+		c.log.Warn("NATS", "err", printable.Error(err))
 		return
 	}
 	c.mu.Lock()
@@ -348,6 +418,7 @@ func refused(err error) bool {
 	for _, e := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
 		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported, nats.ErrMaxConnectionsExceeded,
+		proof.ErrKey, proof.ErrTLS, proof.ErrForeign,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -369,6 +440,8 @@ func certificateFault(err error) bool {
 func (c *Carrier) fault(err error) error {
 	advice := "see the server's log"
 	switch {
+	case errors.Is(err, proof.ErrKey), errors.Is(err, proof.ErrForeign):
+		advice = "check that the job's launchers have the same token, and which process has this address"
 	case errors.Is(err, nats.ErrPermissionViolation):
 		advice = fmt.Sprintf("allow this user to publish and subscribe to %s>", c.prefix)
 	case certificateFault(err), errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
@@ -378,7 +451,7 @@ func (c *Carrier) fault(err error) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, net.ErrClosed), errors.Is(err, nats.ErrInvalidConnection):
 		return err
 	}
-	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), err, advice)
+	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), printable.Error(err), advice)
 }
 
 // unreachable says that there is no connection with the server, and what to do.
@@ -386,7 +459,7 @@ func (c *Carrier) unreachable(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		err = op.Err
 	}
-	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), err)
+	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), printable.Error(err))
 }
 
 // Info is what [Check] has found out about a server.
@@ -412,5 +485,5 @@ func Check(ctx context.Context, cfg Config) (Info, error) {
 	if err != nil {
 		return Info{}, c.fault(err)
 	}
-	return Info{nc.ConnectedServerVersion(), Public(nc.ConnectedUrl()), rtt, nc.MaxPayload()}, nil
+	return Info{printable.Text(nc.ConnectedServerVersion()), printable.Text(Public(nc.ConnectedUrl())), rtt, nc.MaxPayload()}, nil
 }

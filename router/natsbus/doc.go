@@ -54,6 +54,15 @@
 // sends, and in an ack when a quarter of the window has been read. A piece of data
 // is at most 256 KiB, a quarter of the window, and what the server takes.
 //
+// # The server of a job
+//
+// With [Config.Key], the server is one of package embedded with the same key. Each
+// connection with it begins, under TLS if there is any, with a conversation in which
+// both sides prove that they know the key, by HMACs over fresh nonces: 40 bytes each
+// way, the client's proof, and the server's. Only then is NATS spoken. A process that
+// has taken the server's address gets neither a login nor a subject; Stats.Unproved
+// counts it. One that relays to the true server is not noticed without TLS.
+//
 // # Windows
 //
 // The server closes a client that it cannot write to when 64 MiB wait for it
@@ -63,8 +72,10 @@
 // # Errors
 //
 // When the connection with the server is lost all connections through it break,
-// and the client connects again by itself, to any server of the list or the
-// cluster; [Carrier.Dial] waits for that. Nothing is kept to be sent later. The
+// and the client connects again by itself, to any server of Config.URL;
+// [Carrier.Dial] waits for that. Servers of a cluster that are not in the list are
+// not used, whatever a server says of them: a server, or a process that has taken
+// the place of one, leads its clients nowhere else. Nothing is kept to be sent later. The
 // connection is given up, too, when the server takes nothing of what is written for
 // 3 s, and when it leaves two pings, 1.5 s apart, without an answer. A
 // server that cannot be reached at first is tried for Config.ConnectTimeout, one that

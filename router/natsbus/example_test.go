@@ -11,13 +11,13 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	s, err := embedded.Start(ctx, embedded.Config{Token: natsbus.JobToken("job's token")})
+	s, err := embedded.Start(ctx, embedded.Config{Key: natsbus.JobKey("job's token")})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer s.Close(ctx)
-	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Token: natsbus.JobToken("job's token"), Job: "j1"})
+	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Key: natsbus.JobKey("job's token"), Job: "j1"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Config says where the server is, and who is there. URL and Job are needed.
@@ -27,7 +29,8 @@ type Config struct {
 	// Job is the job's id, a part of all subjects.
 	Job string
 
-	Token     string      // for the server; empty: what the URL says
+	Key       string      // of a server of package embedded, which proves that it knows it, as this client does; empty: none
+	Token     string      // for the server, which it is sent; empty: what the URL says
 	CredsFile string      // file with a user's credentials (.creds); empty: none
 	NKeyFile  string      // file with the seed of a user's nkey; empty: none
 	TLS       *tls.Config // nil: TLS only if the server wants it, with the system's authorities
@@ -50,6 +53,7 @@ type Stats struct {
 	Disconnects uint64 // how often the connection with the server was lost
 	Broken      uint64 // connections between nodes that broke for a fault, most often a missing message
 	Dropped     uint64 // how often this client was too slow and dropped messages
+	Unproved    uint64 // how often what answered at the server's address did not prove that it knows Config.Key
 }
 
 // Carrier satisfies router.Carrier over a NATS server.
@@ -100,6 +104,9 @@ func New(cfg Config) (*Carrier, error) {
 	}
 	if err := CheckURL(cfg.URL); err != nil {
 		faults = append(faults, err)
+	}
+	if cfg.Key != "" && strings.Contains(cfg.URL, "tls://") {
+		faults = append(faults, fmt.Errorf("%s: with a Key, want nats://host:port: TLS follows from TLS", Public(cfg.URL)))
 	}
 	if cfg.Nodes < 0 || cfg.ConnectTimeout < 0 {
 		faults = append(faults, fmt.Errorf("%d nodes, %v to connect: want at least 0", cfg.Nodes, cfg.ConnectTimeout))
@@ -200,14 +207,13 @@ func (c *Carrier) take() []*conn {
 	return out
 }
 
-// JobToken is what the nodes of a job prove themselves with to a server that their
-// launcher runs. It follows from the job's token, which it does not tell. Without one
-// there is none.
-func JobToken(job string) string {
-	if job == "" {
+// JobKey is the [Config.Key] of a job's nodes and of the server that their launcher runs. It
+// follows from the job's token, which it does not tell. Without one there is none.
+func JobKey(token string) string {
+	if token == "" {
 		return ""
 	}
-	m := hmac.New(sha256.New, []byte(job))
+	m := hmac.New(sha256.New, []byte(token))
 	m.Write([]byte("ditask nats server"))
 	return hex.EncodeToString(m.Sum(nil))
 }
@@ -316,7 +322,7 @@ func (c *Carrier) call(ctx context.Context, nc *nats.Conn, id int, patience time
 func (c *Carrier) silent(nc *nats.Conn, err error) error {
 	err = fmt.Errorf("no answer over %s: %w", Public(c.cfg.URL), err)
 	if last := nc.LastError(); last != nil {
-		err = fmt.Errorf("%w; NATS says: %w", err, last)
+		err = fmt.Errorf("%w; NATS says: %w", err, printable.Error(last))
 	}
 	return err
 }

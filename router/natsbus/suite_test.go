@@ -146,9 +146,9 @@ func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
 }
 
 func TestEmbedded(t *testing.T) {
-	token := natsbus.JobToken("secret")
-	s := ours(t, embedded.Config{Token: token})
-	routertest.Run(t, setup(natsbus.Config{URL: s.URL(), Token: token}, router.Mesh))
+	token := natsbus.JobKey("secret")
+	s := ours(t, embedded.Config{Key: token})
+	routertest.Run(t, setup(natsbus.Config{URL: s.URL(), Key: token}, router.Mesh))
 }
 
 func TestStar(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // The kinds of messages.
@@ -83,7 +85,7 @@ func parseHello(b []byte) (window int, name string, err error) {
 	if window = int(le.Uint32(b[1:])); window < minWindow || window > maxWindow {
 		return 0, "", fmt.Errorf("%w: a window of %d bytes", errMalformed, window)
 	}
-	return window, strings.ToValidUTF8(string(b[5:]), "?"), nil
+	return window, printable.Cut(string(b[5:]), nameBytes), nil
 }
 
 // token makes s a part of a subject.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/ditask/ditask/internal/logtest"
 )
 
 func TestHeadSurvivesTheWire(t *testing.T) {
@@ -76,4 +78,11 @@ func FuzzTake(f *testing.F) {
 			t.Errorf("acked %d of %d, %d messages wait", k.acked, k.sent, len(k.in))
 		}
 	})
+}
+
+func TestNamesOfDiallersArePrintable(t *testing.T) {
+	_, name, err := parseHello(appendHello(nil, minWindow, logtest.Hostile))
+	if err != nil || logtest.Faults(name) != "" || len(name) > nameBytes {
+		t.Errorf("%d bytes, %s, %v", len(name), logtest.Faults(name), err)
+	}
 }

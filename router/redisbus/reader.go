@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // read takes entries out of the inbox until the endpoint ends. What was read is
@@ -84,7 +86,7 @@ func (e *endpoint) dispatch(m redis.XMessage) {
 	text, _ := m.Values["f"].(string)
 	h, body, err := parseEntry(text)
 	if err != nil {
-		e.log.Warn("the inbox of this node has been written to by something else", "key", e.key("in", e.inbox), "entry", m.ID, "error", err)
+		e.log.Warn("the inbox of this node has been written to by something else", "key", e.key("in", e.inbox), "entry", printable.Text(m.ID), "error", err)
 		return
 	}
 	switch h.kind {
@@ -107,7 +109,7 @@ func (e *endpoint) dispatch(m redis.XMessage) {
 		}
 	}
 	if err != nil {
-		e.log.Warn("an entry in the inbox of this node makes no sense", "entry", m.ID, "error", err)
+		e.log.Warn("an entry in the inbox of this node makes no sense", "entry", printable.Text(m.ID), "error", err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 const (
@@ -135,6 +137,7 @@ var advice = map[string]string{
 
 // explain says which server an error is of, and what to do about it.
 func explain(server string, err error) error {
+	err = printable.Error(err)
 	if text, ok := refusal(err); ok {
 		word, _, _ := strings.Cut(text, " ")
 		if what := advice[word]; what != "" {
@@ -157,7 +160,7 @@ func refusal(err error) (string, bool) {
 	if !errors.As(err, &answer) || errors.Is(err, redis.Nil) {
 		return "", false
 	}
-	return answer.Error(), true
+	return printable.Text(answer.Error()), true
 }
 
 // checkVersion asks the server how old it is. HELLO needs no permission.
@@ -181,7 +184,7 @@ func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	}
 	for i := 0; i+1 < len(reply); i += 2 {
 		if reply[i] == "version" {
-			return fmt.Sprint(reply[i+1]), nil
+			return printable.Text(fmt.Sprint(reply[i+1])), nil
 		}
 	}
 	return "", nil

@@ -31,6 +31,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // Program is what the nodes run.
@@ -191,7 +192,10 @@ func build(ctx context.Context, src source, mainFunc string) (Program, error) {
 		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
 	}
 	dir := filepath.Join(cache, key(p.Dir, p.ImportPath, mainFunc))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := safefile.Owned(cache); err != nil { // what is built there is run
+		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
+	}
+	if err := safefile.MkdirAll(dir, 0o755); err != nil {
 		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME to a folder that you can write", err)
 	}
 	args := []string{"build", "-o", filepath.Join(dir, outputName(p))}
@@ -348,7 +352,7 @@ func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string,
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 			continue
 		}
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+		if err := safefile.Write(path, content, 0o600); err != nil {
 			return "", "", fmt.Errorf("cache folder: %w", err)
 		}
 	}
@@ -372,7 +376,7 @@ func pin(path string) (string, func(), error) {
 	dir := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s.%d", host, os.Getpid()))
 	pinned := filepath.Join(dir, filepath.Base(path))
 	_ = os.RemoveAll(dir) // of an earlier process with this pid
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Link(path, pinned)); err != nil {
+	if err := errors.Join(safefile.MkdirAll(dir, 0o755), os.Link(path, pinned)); err != nil {
 		return "", nil, fmt.Errorf("cache folder: %w", err)
 	}
 	return pinned, func() { _ = os.RemoveAll(dir) }, nil

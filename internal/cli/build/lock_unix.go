@@ -5,14 +5,15 @@ package build
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // lock waits for a lock that all builds of one package take.
 func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := safefile.Update(path, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cache folder: %w", err)
 	}

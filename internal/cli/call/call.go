@@ -24,6 +24,8 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // The exit codes of the command. After a failure of a node its own code is
@@ -103,7 +105,7 @@ func (c *Call) Exit(err error) int {
 		return int(code)
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", line) // nobody is left to tell
+		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", printable.Lines(line)) // nobody is left to tell
 	}
 	if _, ok := errors.AsType[UsageError](err); ok {
 		return ExitUsage
@@ -121,10 +123,14 @@ func (c *Call) Note(format, text string, attrs ...slog.Attr) {
 	_, _ = c.Stderr.Write(Line(format, "INFO", text, attrs...)) // there is no other place to report to
 }
 
+// maxLine bounds a Line in bytes: the last lines of a node that has failed, and more.
+const maxLine = 64 << 10
+
 // Line is a line of the launcher, in the format of the job's log: text or json. With json
-// it also has attrs, for programs that read it; text has to stand without them.
+// it also has attrs, for programs that read it; text has to stand without them. What text
+// quotes begins no line.
 func Line(format, level, text string, attrs ...slog.Attr) []byte {
-	line := []byte("ditask: " + text)
+	line := []byte("ditask: " + printable.Block(text, maxLine))
 	if format == "json" {
 		fields := map[string]any{"time": time.Now(), "level": level, "msg": text}
 		for _, a := range attrs {
@@ -134,7 +140,7 @@ func Line(format, level, text string, attrs ...slog.Attr) []byte {
 		if err != nil {
 			return nil // texts, numbers and times have a form in JSON
 		}
-		line = b
+		line = printable.JSON(b)
 	}
 	return append(line, '\n')
 }
@@ -145,7 +151,7 @@ func (c *Call) WriteJSON(v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Stdout.Write(append(b, '\n'))
+	_, err = c.Stdout.Write(append(printable.JSON(b), '\n'))
 	return err
 }
 

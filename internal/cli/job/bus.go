@@ -70,7 +70,7 @@ func busConfig(plan placement.Plan, env control.Env) (embedded.Config, error) {
 	if err != nil {
 		return embedded.Config{}, err
 	}
-	cfg := embedded.Config{Host: at.Host, Port: at.Port, Token: natsbus.JobToken(token)}
+	cfg := embedded.Config{Host: at.Host, Port: at.Port, Key: natsbus.JobKey(token)}
 	if env.TLSCert+env.TLSKey+env.TLSCA != "" {
 		cfg.TLS, err = certs.Mutual(env.TLSCert, env.TLSKey, env.TLSCA)
 	}

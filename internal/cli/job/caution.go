@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
@@ -38,6 +39,11 @@ func cautions(env control.Env, plan placement.Plan) []string {
 		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: "+
 			"anybody on the network path can read and change what the nodes send: see ditask tls", open))
 	}
+	if server := env.OpenServer(); server != "" {
+		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: "+
+			"anybody on the network path can read and change what the nodes send, and read a password of the server: give it TLS and a %s URL",
+			server, secureScheme(server)))
+	}
 	if token, err := env.Secret(); err == nil && open != "" && len(token) < shortToken {
 		out = append(out, fmt.Sprintf("the token has %d bytes: anybody who can reach a node can guess it: give at least %d random ones",
 			len(token), shortToken))
@@ -48,6 +54,14 @@ func cautions(env control.Env, plan placement.Plan) []string {
 		}
 	}
 	return out
+}
+
+// secureScheme is the beginning of the URL of such a server with TLS.
+func secureScheme(server string) string {
+	if strings.HasPrefix(server, "redis:") {
+		return "rediss://"
+	}
+	return "tls://"
 }
 
 // loose reports whether others than its owner may read a file.

@@ -14,6 +14,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/parallel/placement"
 	"github.com/ditask/ditask/parallel/rundir"
 )
@@ -81,7 +82,7 @@ func clearFolder(ctx *urfave.Context, a assignment) error {
 // sayResumed writes which run is resumed, unless the user has named it.
 func (c command) sayResumed(ctx *urfave.Context, a assignment) {
 	if dir := a.cfg.Env.Dir; a.cfg.Env.Resume && ctx.Path("dir") == "" && a.at.first() {
-		c.Note(a.cfg.Env.LogFormat, "resuming the newest run, "+dir, slog.String("dir", dir))
+		c.Note(a.cfg.Env.LogFormat, "resuming the newest run, "+printable.Cut(dir, 4<<10), slog.String("dir", dir))
 	}
 }
 

@@ -187,6 +187,7 @@ func TestCautions(t *testing.T) {
 	with(t)
 	const open = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send: see ditask tls"
 	const short = "the token has 15 bytes: anybody who can reach a node can guess it: give at least 16 random ones"
+	const server = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send, and read a password of the server: give it TLS and a "
 	long, brief := strings.Repeat("x", 16), strings.Repeat("x", 15)
 	shared := file(t, "shared", long, 0o640)
 	own := file(t, "own", long, 0o600)
@@ -205,6 +206,13 @@ func TestCautions(t *testing.T) {
 		{"--mq-type nats --address 10.0.0.1", control.Env{Token: long}, []string{"tcp://10.0.0.1:0" + open}},
 		{"", control.Env{TokenFile: shared}, []string{"--token-file " + shared + ": other users can read it: chmod 600"}},
 		{"", control.Env{TokenFile: own, TLSKey: shared}, []string{"--tls-key " + shared + ": other users can read it: chmod 600"}},
+		{"", control.Env{Token: long, Bus: "redis://h:1"}, []string{"redis://h:1" + server + "rediss:// URL"}},
+		{"", control.Env{Token: long, Bus: "redis://u:password@h:1/2"}, []string{"redis://h:1" + server + "rediss:// URL"}},
+		{"", control.Env{Token: long, Bus: "nats://u:password@h:1"}, []string{"nats://h:1" + server + "tls:// URL"}},
+		{"", control.Env{Token: long, Bus: "nats://h:1", TLSCA: "ca"}, nil},
+		{"", control.Env{Token: long, Bus: "nats://localhost:1,127.0.0.1:2"}, nil},
+		{"", control.Env{Token: long, Bus: "tls://h:1"}, nil},
+		{"", control.Env{Token: long, Bus: "rediss://h:1"}, nil},
 		{"", control.Env{TokenFile: "/none", TLSKey: "-----BEGIN "}, nil},
 	} {
 		plan, err := planOf(fields(t, c.line), placement.Site{}, "j", "/r")

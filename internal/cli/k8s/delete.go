@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // delete deletes a job and what was made for it.
@@ -37,7 +39,7 @@ func (c command) delete(ctx *urfave.Context) error {
 		for line := range strings.Lines(string(out)) {
 			if strings.Contains(line, "/") { // else it says that there is nothing
 				deleted++
-				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", strings.TrimSpace(line)) // it is deleted, whoever reads of it
+				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", printable.Text(strings.TrimSpace(line))) // it is deleted, whoever reads of it
 			}
 		}
 		return err

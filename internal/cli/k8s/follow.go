@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // interruption is the cause of a context that a signal has ended.
@@ -145,7 +146,7 @@ func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 		if l == nil {
 			l = &following{podLog: podLog{k: f.k, tail: f.tail, out: f.out}}
 			if f.job.desired() > 1 && f.rank == noRank {
-				l.prefix = p.host() + ": "
+				l.prefix = printable.Text(p.host()) + ": "
 			}
 			f.logs[p.Metadata.UID] = l
 		}
@@ -159,7 +160,7 @@ func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 		if !l.done && l.ended == nil {
 			l.pod, l.whole, l.ended = p, p.ended(), make(chan error, 1)
 			l.follow = !l.whole
-			f.copying.Go(func() { l.ended <- l.copy(ctx, "log of "+l.pod.Metadata.Name) })
+			f.copying.Go(func() { l.ended <- l.copy(ctx, "log of "+printable.Text(l.pod.Metadata.Name)) })
 		}
 		if !l.done && p.ended() {
 			left++

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/parallel/kube"
 )
 
@@ -103,7 +104,7 @@ type kubeJob struct {
 func (j *kubeJob) kind() string { return strings.ToLower(j.Kind) }
 
 // String names a job as kubectl does.
-func (j *kubeJob) String() string { return j.kind() + "/" + j.Metadata.Name }
+func (j *kubeJob) String() string { return printable.Text(j.kind() + "/" + j.Metadata.Name) }
 
 // condition is a condition that is true, or nil.
 func (j *kubeJob) condition(kind string) *kubeCondition {

@@ -15,6 +15,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // kubectl calls the user's kubectl, which knows how to reach the cluster.
@@ -56,13 +57,16 @@ func (e *kubectlError) Error() string {
 	return e.doing + ": kubectl: " + strings.Join(lines, "\n"+e.doing+": ")
 }
 
+// maxSaid bounds a line of kubectl in bytes: an error of the API server about a manifest.
+const maxSaid = 2 << 10
+
 // spoken are the lines that kubectl has said to its user: each once, and without
 // those of its own log, if there are others.
 func spoken(said string) (lines []string) {
 	own := regexp.MustCompile(`^[IWEF]\d{4} \d\d:\d\d`)
 	var log []string
 	for line := range strings.Lines(said) {
-		switch line = strings.TrimSpace(line); {
+		switch line = printable.Cut(strings.TrimSpace(line), maxSaid); {
 		case line == "" || slices.Contains(lines, line):
 		case own.MatchString(line):
 			log = append(log, line)
@@ -124,7 +128,7 @@ func (k *kubectl) list(ctx context.Context, doing, kind string, into any, args .
 		return true, err
 	}
 	if err := json.Unmarshal(out, into); err != nil {
-		return true, fmt.Errorf("%s: kubectl get %s: %w", doing, kind, err)
+		return true, fmt.Errorf("%s: kubectl get %s: %w", doing, kind, printable.Error(err))
 	}
 	return true, nil
 }

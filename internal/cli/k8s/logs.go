@@ -13,6 +13,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // logs prints the logs of a job's pods, or follows them.
@@ -54,7 +55,7 @@ func (c command) logs(ctx *urfave.Context) error {
 		p := &wanted[i]
 		l := &podLog{k: k, pod: p, tail: ctx.Int("tail"), out: out, idle: k.timeout}
 		if len(wanted) > 1 {
-			l.prefix = p.host() + ": "
+			l.prefix = printable.Text(p.host()) + ": "
 		}
 		_, container := p.node()
 		l.previous = ctx.Bool("previous") && container.RestartCount > 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/quote"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // kustomization is the text of kustomization.yaml, but for what it names.
@@ -183,10 +184,10 @@ func (c command) writeFolder(flag, dir string, files map[string]string) error {
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := safefile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		if err := safefile.Write(path, []byte(text), 0o644); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}
 	}

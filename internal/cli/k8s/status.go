@@ -14,9 +14,14 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 )
 
-// jobStatus is how a job is, for people and as JSON.
+// maxWhy bounds in bytes what Kubernetes, or a pod's last words, say of a job or a pod.
+const maxWhy = 2 << 10
+
+// jobStatus is how a job is, for people and as JSON. Its texts are safe to print, but for
+// those of FirstFailure, of which String is.
 type jobStatus struct {
 	Name         string     `json:"name"`
 	Namespace    string     `json:"namespace"`
@@ -58,8 +63,8 @@ type podEnd struct {
 // statusOf is how a job is whose pods are known.
 func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 	s := jobStatus{
-		Name: job.Metadata.Name, Namespace: job.Metadata.Namespace, Kind: kinds[job.kind()].title,
-		Desired: job.desired(), Created: job.Metadata.Created, Why: job.why(),
+		Name: printable.Text(job.Metadata.Name), Namespace: printable.Text(job.Metadata.Namespace), Kind: kinds[job.kind()].title,
+		Desired: job.desired(), Created: job.Metadata.Created, Why: printable.Block(job.why(), maxWhy),
 	}
 	for i := range pods {
 		p := &pods[i]
@@ -68,8 +73,9 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 		}
 		_, c := p.node()
 		state := podState{
-			Rank: p.rank(), Name: p.Metadata.Name, Role: p.role(), Phase: p.phase(), Ready: c.Ready,
-			Restarts: c.RestartCount + job.restarts(p), Node: p.Spec.NodeName, Created: p.Metadata.Created, Why: p.why(),
+			Rank: p.rank(), Name: printable.Text(p.Metadata.Name), Role: printable.Text(p.role()), Phase: printable.Text(p.phase()), Ready: c.Ready,
+			Restarts: c.RestartCount + job.restarts(p), Node: printable.Text(p.Spec.NodeName), Created: p.Metadata.Created,
+			Why: printable.Cut(strings.TrimSpace(p.why()), maxWhy),
 		}
 		// A pod that was made again takes the place of the one before.
 		if n := len(s.Pods); n > 0 && state.Rank >= 0 && s.Pods[n-1].Rank == state.Rank {
@@ -94,7 +100,7 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 			}
 		}
 	}
-	s.State = job.state(s.Ready)
+	s.State = printable.Text(job.state(s.Ready))
 	if s.State == statePending && s.FirstFailure != nil && job.kind() != kindDIJob {
 		s.State = stateRestarting
 	}
@@ -144,7 +150,7 @@ func (e *podEnd) String() string {
 	if e.Message != "" {
 		text += ": " + lastLine(e.Message)
 	}
-	return text
+	return printable.Cut(text, maxWhy)
 }
 
 // nameOf is the one argument of a command, the name of a job.
@@ -202,7 +208,7 @@ func (k *kubectl) look(ctx context.Context, doing, name, kind string) (*kubeJob,
 func (k *kubectl) status(ctx context.Context, job *kubeJob, pods []kubePod) jobStatus {
 	s := statusOf(job, pods)
 	if s.Why == "" && !s.over() && len(s.Pods) < s.Desired {
-		s.Why = k.refusal(ctx, job)
+		s.Why = printable.Block(k.refusal(ctx, job), maxWhy)
 	}
 	return s
 }

@@ -13,7 +13,6 @@
 package screen
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -22,12 +21,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
+	"github.com/ditask/ditask/internal/printable"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 )
@@ -210,17 +208,12 @@ func table(states []launch.State, now time.Time, columns, lines int) []string {
 // noteRoom is how much room a note gets before columns go for it.
 const noteRoom = 12
 
-// format lays the columns out. width is what they need, with the beginning of the
+// format lays the columns out, and makes all that is in them safe to print. width is what they need, with the beginning of the
 // notes.
 func format(cols []column, states []launch.State, now time.Time) (rows []string, width int) {
-	var b bytes.Buffer
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	line := make([]string, len(cols))
-	for i, c := range cols {
-		line[i] = c.name
-	}
-	_, _ = fmt.Fprintln(tw, strings.Join(line, "\t")) // to memory
-	for _, s := range states {
+	rows = make([]string, len(states)+1)
+	statuses := make([]control.Status, len(states))
+	for i, s := range states {
 		status := s.Status
 		if s.Phase != launch.Running { // what its last process did is not what it does
 			status = control.Status{Role: status.Role, Step: status.Step, Note: status.Note, Drops: status.Drops}
@@ -228,18 +221,51 @@ func format(cols []column, states []launch.State, now time.Time) (rows []string,
 		if age := now.Sub(s.StatusAt); s.Phase == launch.Running && !s.StatusAt.IsZero() && age > staleAfter {
 			status.Note = fmt.Sprintf("silent for %v", age.Round(time.Second))
 		}
-		for i, c := range cols {
-			line[i] = c.value(s, status)
-		}
-		_, _ = fmt.Fprintln(tw, strings.Join(line, "\t"))
+		statuses[i] = status
 	}
-	_ = tw.Flush()
-	rows = strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	header := utf8.RuneCountInString(rows[0])
+	cells := make([]string, len(rows))
+	for _, c := range cols {
+		wide := 0
+		cells[0] = c.name
+		for i, s := range states {
+			cells[i+1] = printable.Text(c.value(s, statuses[i]))
+		}
+		for i, cell := range cells {
+			wide = max(wide, widthOf(rows[i])+widthOf(cell))
+		}
+		for i, cell := range cells {
+			rows[i] += cell
+			rows[i] += strings.Repeat(" ", wide+columnGap-widthOf(rows[i]))
+		}
+	}
+	header := widthOf(strings.TrimRight(rows[0], " "))
 	for _, r := range rows {
-		width = max(width, utf8.RuneCountInString(strings.TrimRight(r, " ")))
+		width = max(width, widthOf(strings.TrimRight(r, " ")))
 	}
 	return rows, min(width, header+noteRoom)
+}
+
+// columnGap is between two columns.
+const columnGap = 2
+
+// firstWide is the first character that terminals show two columns wide (Unicode's East
+// Asian Width): Hangul. Behind it are narrow ones too.
+const firstWide = '\u1100'
+
+// widthOf is how many columns a printable text takes at most.
+func widthOf(s string) int {
+	n := 0
+	for _, r := range s {
+		n += widthOfRune(r)
+	}
+	return n
+}
+
+func widthOfRune(r rune) int {
+	if r >= firstWide {
+		return 2
+	}
+	return 1
 }
 
 // count is a number of things that may be many.
@@ -276,18 +302,16 @@ func number(f float64) string {
 	}
 }
 
-// fit cuts a row to the width of the terminal, and makes it safe to print.
+// fit cuts a row of printable text to the width of the terminal.
 func fit(row string, columns int) string {
-	row = strings.TrimRight(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
+	row = strings.TrimRight(row, " ")
+	width := 0
+	for i, r := range row {
+		if width += widthOfRune(r); width >= columns {
+			return row[:i]
 		}
-		return r
-	}, row), " ")
-	if utf8.RuneCountInString(row) < columns {
-		return row
 	}
-	return string([]rune(row)[:max(columns-1, 0)])
+	return row
 }
 
 // Terminal is a function for the size of the terminal that w is, or nil.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/launch"
 )
@@ -41,6 +42,48 @@ func TestTableHasOneLineANode(t *testing.T) {
 			t.Errorf("%d columns:\n%s", columns, got)
 		}
 	}
+}
+
+// Whatever nodes call themselves, the table has its own lines and columns.
+func TestTableOfHostileNames(t *testing.T) {
+	var c1 strings.Builder
+	for r := rune(0x80); r <= 0x9f; r++ {
+		c1.WriteRune(r)
+	}
+	now := time.Unix(1000, 0)
+	for _, name := range []string{
+		logtest.Hostile, c1.String(), "a\tb\tc", "a\nb", "a\v\f\rb", "\xff\x9b2J", "\x1b[9A", "learner\u202e0 renrael", "日本日本日本日本日本", "👩‍💻👩‍💻👩‍💻👩‍💻", "e\u0301\u0301",
+	} {
+		s := states(now)
+		s[0].Status.Role, s[1].Labels, s[1].Status.Note = name, []string{name, name}, name
+		for _, columns := range []int{20, 50, 80, 120, 1000} {
+			rows := table(s, now, columns, 24)
+			if len(rows) != len(s)+1 || logtest.Faults(strings.Join(rows, "\n")) != "" {
+				t.Errorf("%q: %s", name, strings.Join(rows, "\n"))
+			}
+			before, _, _ := strings.Cut(rows[0], "STATE")
+			for i, r := range rows {
+				if widthOf(r) >= columns || strings.ContainsRune(r, '\t') {
+					t.Errorf("%q: %d columns: %q", name, columns, r)
+				}
+				if columns == 1000 && !strings.HasSuffix(cut(r, widthOf(before)), "  ") {
+					t.Errorf("%q: row %d is out of line:\n%s", name, i, strings.Join(rows, "\n"))
+				}
+			}
+		}
+	}
+}
+
+// cut is the part of a row before a column.
+func cut(row string, column int) string {
+	width := 0
+	for i, r := range row {
+		if width >= column {
+			return row[:i]
+		}
+		width += widthOfRune(r)
+	}
+	return row
 }
 
 func TestTableFitsTheTerminal(t *testing.T) {
@@ -163,8 +206,10 @@ func TestNumbersAreShort(t *testing.T) {
 	}
 }
 
-func TestRowsAreSafeAndFit(t *testing.T) {
-	for in, want := range map[string]string{"ab": "ab", "abcd": "abc", "a\x1b[J": "a [", "a\x7f": "a", "äöüß": "äöü", "a\tb  ": "a b"} {
+// A row of as many columns as the terminal has, or with a wide character that goes over its
+// edge, would take two lines there.
+func TestRowsFit(t *testing.T) {
+	for in, want := range map[string]string{"ab": "ab", "abcd": "abc", "äöüß": "äöü", "ab  ": "ab", "日本": "日", "a日本": "a日", "👩": "👩"} {
 		if got := fit(in, 4); got != want {
 			t.Errorf("%q: %q", in, got)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // jobState is what Slurm says of one job, or of one task of an array.
@@ -55,12 +56,12 @@ func parseJobs(out string) []jobState {
 	}
 	var all []jobState
 	for line := range strings.Lines(out) {
-		s := jobState{id: field(line, "JobId"), state: field(line, "JobState"), reason: field(line, "Reason"), output: field(line, "StdOut")}
+		s := jobState{id: printable.Text(field(line, "JobId")), state: printable.Text(field(line, "JobState")), reason: printable.Text(field(line, "Reason")), output: field(line, "StdOut")}
 		if s.id == "" || s.state == "" {
 			continue
 		}
 		if array := field(line, "ArrayJobId"); array != "" {
-			s.id = array + "_" + field(line, "ArrayTaskId")
+			s.id = printable.Text(array + "_" + field(line, "ArrayTaskId"))
 		}
 		s.code = parseCode(field(line, "ExitCode"))
 		all = append(all, s)
@@ -147,7 +148,7 @@ func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 		return true
 	}
 	if out, err := exec.CommandContext(ctx, "scancel", f.job).CombinedOutput(); err != nil {
-		f.c.Warn("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, bytes.TrimSpace(out)))
+		f.c.Warn("text", fmt.Sprintf("scancel %s: %v: %s", f.job, err, printable.Text(string(bytes.TrimSpace(out)))))
 	}
 	return false
 }
@@ -204,7 +205,7 @@ func (f *follower) accounted(ctx context.Context) []jobState {
 	for line := range strings.Lines(string(out)) {
 		if w := strings.Split(strings.TrimSpace(line), "|"); len(w) == 3 {
 			state, _, _ := strings.Cut(w[1], " ") // CANCELLED by 1000
-			all = append(all, jobState{id: w[0], state: state, code: parseCode(w[2])})
+			all = append(all, jobState{id: printable.Text(w[0]), state: printable.Text(state), code: parseCode(w[2])})
 		}
 	}
 	return all
@@ -235,7 +236,7 @@ func (f *follower) read() {
 	for _, path := range slices.Sorted(maps.Keys(f.tails)) {
 		prefix := ""
 		if len(f.tails) > 1 {
-			prefix = filepath.Base(path) + ": "
+			prefix = printable.Text(filepath.Base(path)) + ": "
 		}
 		f.tails[path].copy(f.c.Stdout, prefix)
 	}

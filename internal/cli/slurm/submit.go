@@ -16,6 +16,8 @@ import (
 
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/internal/safefile"
 )
 
 // The answers to an interrupt.
@@ -72,7 +74,7 @@ func (c command) scriptToSubmit(ctx *urfave.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := os.MkdirAll(ctx.Path("slurm-logs"), 0o755); err != nil {
+		if err := safefile.MkdirAll(ctx.Path("slurm-logs"), 0o755); err != nil {
 			return "", fmt.Errorf("--slurm-logs: %w", err)
 		}
 		return script, nil
@@ -87,17 +89,20 @@ func (c command) scriptToSubmit(ctx *urfave.Context) (string, error) {
 	return string(b), nil
 }
 
+// maxSaid bounds in bytes what sbatch says of a script that it does not take: some lines.
+const maxSaid = 4 << 10
+
 // submit gives the script to sbatch, and returns the number of the job.
 func submit(ctx context.Context, script string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sbatch", "--parsable")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("sbatch: %w: %s", err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("sbatch: %w: %s", err, printable.Block(strings.TrimSpace(stderr.String()), maxSaid))
 	}
 	job, _, _ := strings.Cut(strings.TrimSpace(stdout.String()), ";") // "12;cluster"
 	if _, err := strconv.Atoi(job); err != nil {
-		return "", fmt.Errorf("sbatch: no number of a job in %q", stdout.String())
+		return "", fmt.Errorf("sbatch: no number of a job in %q", printable.Text(stdout.String()))
 	}
 	return job, nil
 }

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ditask/ditask/internal/safefile"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/parallel/slurm"
 )
@@ -67,7 +68,7 @@ func slurmKey() ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safefile.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	f, err := os.CreateTemp(dir, "slurm.key.*") // only the user can read it

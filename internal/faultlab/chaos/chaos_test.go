@@ -30,6 +30,9 @@ func TestChaos(t *testing.T) {
 	if have := names(); *onlyCarrier != "" && !slices.Contains(have, *onlyCarrier) {
 		t.Fatalf("-chaos.carrier=%s: want one of %s, of which some need root", *onlyCarrier, strings.Join(have, ", "))
 	}
+	if err := checkHostile(); err != nil {
+		t.Fatal(err)
+	}
 	first, rounds := rand.Uint64()>>20, 1<<30
 	switch {
 	case *oneSeed >= 0:

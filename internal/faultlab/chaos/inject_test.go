@@ -39,6 +39,10 @@ func (r *round) twice(pid int, first, second syscall.Signal, wait time.Duration)
 
 // inject makes one fault, and waits for its end.
 func (r *round) inject(f fault) {
+	if f.kind == hostileFault {
+		r.attack(f)
+		return
+	}
 	name := f.kind
 	if f.grave && f.kind != "kill" {
 		name += " for long"

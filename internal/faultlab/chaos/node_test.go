@@ -18,6 +18,7 @@ import (
 	"github.com/ditask/ditask/internal/cli"
 	"github.com/ditask/ditask/internal/cli/job"
 	"github.com/ditask/ditask/internal/faultlab"
+	"github.com/ditask/ditask/internal/faultlab/hostile"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
@@ -34,6 +35,8 @@ const (
 	varLoud   = "CHAOS_LOUD"   // lines of log after each emit
 	varAgain  = "CHAOS_AGAIN"  // this launcher is not the first of its node
 	varSlow   = "CHAOS_SLOW"   // the longest time in ms that a node takes before parallel.Main
+
+	varHostile = "CHAOS_HOSTILE" // a hostile node will join
 )
 
 // Letter is what nodes send each other.
@@ -163,6 +166,11 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 		n.record(faultlab.Record{Kind: faultlab.Finishing})
 		return nil
 	})
+	hostileJoins := os.Getenv(varHostile) != ""
+	if hostileJoins {
+		bag.On(n.Task, func(context.Context, hostile.Bag) error { return nil })
+	}
+	entered := ""
 	loud := len(os.Getenv(varLoud)) > 0
 	n.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 		if loud {
@@ -171,6 +179,12 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 		if _, err := os.Stat(filepath.Join(dir, "stop")); err == nil {
 			n.Finish("told to stop")
 			return nil
+		}
+		if hostileJoins {
+			if name, err := os.ReadFile(filepath.Join(dir, "barrier")); err == nil && string(name) != entered {
+				entered = string(name)
+				n.meet(ctx, pn, entered)
+			}
 		}
 		n.emit(ctx)
 		if n.rnd.IntN(50) == 0 { // so that there is always something under way
@@ -186,6 +200,18 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 	}
 	n.record(faultlab.Record{Kind: faultlab.Ready})
 	return n.Run(ctx)
+}
+
+// meet enters a barrier, and leaves it.
+func (n *node) meet(ctx context.Context, pn *parallel.Node, name string) {
+	ctx, cancel := context.WithTimeout(ctx, barrierWithin)
+	defer cancel()
+	n.record(faultlab.Record{Kind: faultlab.BarrierIn, Event: name, Number: 1})
+	out := faultlab.Record{Kind: faultlab.BarrierOut, Event: name, Number: 1}
+	if err := pn.Barrier(ctx, name); err != nil {
+		out.Err = err.Error()
+	}
+	n.record(out)
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/faultlab"
+	"github.com/ditask/ditask/internal/faultlab/hostile"
 )
 
 // carrier is what the messages of a round go over.
@@ -66,6 +67,7 @@ type plan struct {
 	big     int
 	jump    int // seconds by which a clock jumps, and back
 	faults  []fault
+	hostile hostile.Kind // what a hostile node does, in place of other faults; without a name: there is none
 }
 
 type fault struct {
@@ -85,12 +87,7 @@ const slowest = 60_000
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
-	var have []carrier
-	for _, c := range carriers {
-		if (*onlyCarrier == "" || *onlyCarrier == c.name) && (!c.root || canNets() == nil) {
-			have = append(have, c)
-		}
-	}
+	have := haveCarriers()
 	p := plan{
 		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], carrier: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
 		end:  []string{"stop", "stop", "stop", "stop", "preempt", "kill-launcher", "kill-launcher-early"}[r.IntN(7)],
@@ -136,7 +133,18 @@ func newPlan(seed uint64) plan {
 			break
 		}
 	}
+	p.invite()
 	return p
+}
+
+// haveCarriers are the carriers over which there may be rounds.
+func haveCarriers() (have []carrier) {
+	for _, c := range carriers {
+		if (*onlyCarrier == "" || *onlyCarrier == c.name) && (!c.root || canNets() == nil) {
+			have = append(have, c)
+		}
+	}
+	return have
 }
 
 // canNets says whether networks can be made here.

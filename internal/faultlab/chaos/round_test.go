@@ -42,6 +42,8 @@ type round struct {
 	nets    *nets
 	server  busServer
 	records *faultlab.Writer // of the laboratory
+	victim  int              // of a hostile node
+	atEnd   []func()         // called before the records are judged
 }
 
 func runRound(t *testing.T, p plan) (report faultlab.Report) {
@@ -232,6 +234,9 @@ func (r *round) prepare() {
 	if r.full || r.reader != "reads" || slices.ContainsFunc(r.faults, func(f fault) bool { return f.kind == "reader-pause" }) {
 		env = append(env, varLoud+"=1")
 	}
+	if r.hostile.Name != "" {
+		env = append(env, fmt.Sprint(varGauge, "=", gaugeEvery), varHostile+"=1")
+	}
 	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--grace", "30s"}, r.carrier.flags...)
 	if r.star {
 		args = append(args, "--topology", "star")
@@ -317,6 +322,9 @@ func (r *round) finish() faultlab.Report {
 	default:
 		r.must(os.WriteFile(filepath.Join(r.dir, "stop"), nil, 0o600))
 	}
+	if r.hostile.Name != "" && !r.recover { // the job may end with the loss of the hostile node
+		good = func(code int) bool { return code >= 0 }
+	}
 	limit := time.After(45 * time.Second)
 	for _, j := range r.jobs {
 		select {
@@ -333,6 +341,10 @@ func (r *round) finish() faultlab.Report {
 	if left := leak.Await(r.watch.Processes, 5*time.Second); len(left) > 0 {
 		r.t.Errorf("5s after the launcher there are still %v", left)
 	}
+	for _, do := range r.atEnd {
+		do()
+	}
+	r.judgeLogs()
 	records := append(r.read(), r.ends()...)
 	report, err := faultlab.Check(rules, records)
 	if err != nil {

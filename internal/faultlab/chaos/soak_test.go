@@ -29,7 +29,10 @@ import (
 var soakTime = flag.Duration("soak.time", 0, "how long the soak lasts; 0: some seconds")
 
 // What the soak tells its processes.
-const varSoak = "CHAOS_SOAK" // how often they write down what they hold
+const (
+	varSoak  = "CHAOS_SOAK"  // they are those of the soak
+	varGauge = "CHAOS_GAUGE" // how often they write down what they hold
+)
 
 // gauge is what a process holds. It says so itself of what only it knows; the rest is
 // read from /proc.
@@ -40,7 +43,7 @@ type gauge struct {
 	Heard      uint64 // messages
 
 	pid, files, threads int
-	resident            uint64 // bytes
+	resident, peak      uint64 // bytes
 }
 
 // heardHere counts the messages that this process has heard.
@@ -49,9 +52,9 @@ var heardHere atomic.Uint64
 // tellGauges writes what this process holds to a file of its own, as often as the
 // laboratory asks for it, until the process ends.
 func tellGauges(who string) {
-	every, err := time.ParseDuration(os.Getenv(varSoak))
+	every, err := time.ParseDuration(os.Getenv(varGauge))
 	if err != nil {
-		return // this is no soak
+		return // nothing is measured
 	}
 	path := filepath.Join(os.Getenv(varDir), fmt.Sprint(os.Getpid(), ".gauge"))
 	samples := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/gc/heap/live:bytes"}}
@@ -130,7 +133,7 @@ func TestSoak(t *testing.T) {
 	every := min(max(lasts/100, 200*time.Millisecond), 10*time.Second)
 	j := &launcher{
 		args: []string{os.Args[0], "--package", os.Args[0], "--parallel-workers", "4", "--dir", filepath.Join(dir, "run")},
-		env:  append(watch.Environ(), varDir+"="+dir, fmt.Sprint(varSoak, "=", every)), dir: dir, out: newReader(t),
+		env:  append(watch.Environ(), varDir+"="+dir, varSoak+"=1", fmt.Sprint(varGauge, "=", every)), dir: dir, out: newReader(t),
 	}
 	if err := j.start(); err != nil {
 		t.Fatal(err)
@@ -226,6 +229,7 @@ func gauges(dir string) (out []gauge) {
 			continue // it has ended
 		}
 		g.files, g.threads, g.resident = len(open), int(field(status, "Threads:")), field(status, "VmRSS:")<<10
+		g.peak = field(status, "VmHWM:") << 10
 		out = append(out, g)
 	}
 	return out

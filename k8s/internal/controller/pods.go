@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +49,7 @@ func endingOf(n node, pod *corev1.Pod) (ending, bool) {
 		e.failure.Time = t.FinishedAt
 		e.preempted = e.preempted || t.ExitCode == exitPreempted
 	}
+	e.failure.Reason = short(e.failure.Reason)
 	if start := pod.Status.StartTime; start != nil {
 		e.ran = e.failure.Time.Sub(start.Time)
 	}
@@ -90,11 +93,11 @@ func trouble(pod *corev1.Pod) (reason, message string) {
 		if strings.Contains(w.Reason, "Image") {
 			reason = "ImageNotPulled"
 		}
-		return reason, fmt.Sprintf("container %s, image %s: %s: %s", c.Name, c.Image, w.Reason, short(w.Message))
+		return reason, fmt.Sprintf("container %s, image %s: %s: %s", c.Name, c.Image, short(w.Reason), short(w.Message))
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return "Unschedulable", c.Reason + ": " + short(c.Message)
+			return "Unschedulable", short(c.Reason) + ": " + short(c.Message)
 		}
 	}
 	return "", ""
@@ -134,11 +137,29 @@ func describe(f v1alpha1.NodeFailure) string {
 	return text
 }
 
-// short cuts a text to its last 512 bytes, at the end of which a log says why.
+// short cuts a text to its last 512 bytes, at the end of which a log says why, and makes it
+// safe to print: it may be the last words of a program.
 func short(text string) string {
-	text = strings.TrimSpace(text)
+	text = printable(strings.TrimSpace(text))
 	if len(text) <= 512 {
 		return text
 	}
 	return "..." + strings.ToValidUTF8(text[len(text)-509:], "")
+}
+
+// printable returns a text with newlines and characters that unicode.IsPrint accepts; others
+// are escaped, as strconv.Quote does, so that they do not rule a terminal.
+func printable(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		_, n := utf8.DecodeRuneInString(text[i:])
+		switch c := text[i : i+n]; {
+		case r == '\n', unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			b.WriteString(c)
+		default:
+			q := strconv.Quote(c)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
 }

@@ -1,32 +1,47 @@
 // Package embedded runs a NATS server within this process, for the nodes of one job.
 // The launcher of a job runs it where no server is there already.
 //
-//	s, err := embedded.Start(ctx, embedded.Config{Host: "127.0.0.1", Port: 4222, Token: natsbus.JobToken(jobToken)})
+//	s, err := embedded.Start(ctx, embedded.Config{Host: "127.0.0.1", Port: 4222, Key: natsbus.JobKey(jobToken)})
 //	defer s.Close(ctx)
-//	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Token: natsbus.JobToken(jobToken), Job: job})
+//	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Key: natsbus.JobKey(jobToken), Job: job})
 //
 // It is a package apart from natsbus so that a program that connects with a server
 // does not link one.
 //
-// It listens on the loopback address unless told otherwise, takes only clients
-// that know its token, and keeps nothing on disk. Its warnings and errors are
-// logged as such, all else at debug level.
+// It listens on the loopback address unless told otherwise, and keeps nothing on
+// disk. Its warnings and errors are logged as such, all else at debug level. It holds
+// its port from Start to Close.
 //
-// A [Server] is safe for concurrent use. Its goroutines are those of the NATS
-// server; Close returns when they have ended.
+// With [Config.Key], server and client prove to each other that they know the key
+// before NATS is spoken, and only clients of package natsbus are served. At most 256
+// connections may be in that state, 2 s each. When all places are taken, the address
+// (for IPv6, the /64) that has most of them gives one up. The first refusal for each
+// reason is logged, all are counted.
+//
+// The proofs do not encrypt what follows: a process that relays between a client and
+// the server can read and change it, unless Config.TLS is set.
+//
+// A [Server] is safe for concurrent use. Its goroutines are those of the NATS server,
+// one that accepts, and one for each connection that has proved nothing yet; Close
+// returns when they have ended.
 package embedded
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/ditask/ditask/internal/printable"
 )
 
 // Config says where the server listens. The zero value is a free port of the
@@ -34,7 +49,8 @@ import (
 type Config struct {
 	Host   string       // address to listen on; empty: 127.0.0.1
 	Port   int          // 0: a free one
-	Token  string       // what a client must know; empty: nothing
+	Token  string       // for clients of any kind: what they send to be served; empty: nothing
+	Key    string       // for clients of package natsbus with the same key: both sides prove that they know it; empty: none
 	TLS    *tls.Config  // what clients are to be spoken to with; nil: none
 	Logger *slog.Logger // slog.Default() if nil
 }
@@ -50,9 +66,12 @@ const (
 // Server is a NATS server that runs.
 type Server struct {
 	s    *server.Server
+	gate *gate
 	url  string
 	port int
 	once sync.Once
+
+	ended sync.Once
 }
 
 // Start starts a server, and returns when clients can connect with it. An address that
@@ -65,52 +84,74 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger = slog.Default()
 	}
 	address := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
-	if err := probe(ctx, address); err != nil {
-		return nil, fmt.Errorf("NATS server: %w", err)
-	}
-	port := cfg.Port
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
-	s, err := server.NewServer(&server.Options{
-		Host: cfg.Host, Port: port, NoSigs: true, Authorization: cfg.Token,
-		TLSConfig: cfg.TLS, TLS: cfg.TLS != nil, TLSVerify: cfg.TLS != nil, TLSTimeout: 5,
-		MaxPayload: maxPayload, MaxPending: maxPending,
-		Cluster: server.ClusterOpts{NoAdvertise: true}, // clients know the one address that they need
-	})
+	lc := net.ListenConfig{KeepAlive: -1} // NATS has pings of its own
+	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	log := &logger{log: cfg.Logger}
-	s.SetLogger(log, false, false)
-	s.Start()
-	if !s.ReadyForConnections(startTime) {
-		s.Shutdown()
-		s.WaitForShutdown()
-		return nil, fmt.Errorf("NATS server on %s: not ready: %s", address, log.fatal())
+	g := newGate(l, cfg, strangersMost, proofTime)
+	s, err := serve(ctx, g, cfg)
+	if err != nil {
+		_ = g.Close()
+		g.wait()
+		return nil, fmt.Errorf("NATS server on %s: %w", address, err)
 	}
-	bound, ok := s.Addr().(*net.TCPAddr)
-	if !ok {
-		s.Shutdown()
-		s.WaitForShutdown()
-		return nil, fmt.Errorf("NATS server on %s: %v is no address of tcp", address, s.Addr())
-	}
-	host := cfg.Host
+	host, port := cfg.Host, l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it listens on tcp
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return &Server{s: s, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(bound.Port)), port: bound.Port}, nil
+	return &Server{s: s, gate: g, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(port)), port: port}, nil
 }
 
-// probe reports why the server could not listen: the server itself only logs that, and
-// takes no listener from outside.
-func probe(ctx context.Context, address string) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return err
+// serve starts a server that accepts from g, and returns when it does.
+func serve(ctx context.Context, g *gate, cfg Config) (*server.Server, error) {
+	opts := &server.Options{
+		Host: cfg.Host, Port: g.Addr().(*net.TCPAddr).Port, NoSigs: true, Authorization: cfg.Token, //nolint:forcetypeassert // it listens on tcp
+		MaxPayload: maxPayload, MaxPending: maxPending,
+		Cluster: server.ClusterOpts{NoAdvertise: true}, // clients know the one address that they need
 	}
-	return l.Close()
+	if cfg.Key == "" { // else the gate speaks TLS
+		opts.TLSConfig, opts.TLS, opts.TLSVerify, opts.TLSTimeout = cfg.TLS, cfg.TLS != nil, cfg.TLS != nil, 5
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := give(s, g); err != nil {
+		return nil, err
+	}
+	log := &logger{log: cfg.Logger, dead: make(chan struct{})}
+	s.SetLogger(log, false, false)
+	s.Start()
+	t := time.NewTimer(startTime)
+	defer t.Stop()
+	select {
+	case <-g.taken:
+		return s, nil
+	case <-log.dead:
+		err = errors.New(log.fatal())
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-t.C:
+		err = fmt.Errorf("it did not accept connections within %v", startTime)
+	}
+	s.Shutdown()
+	s.WaitForShutdown()
+	return nil, err
+}
+
+// give makes a server that has not started accept from l. The server has no public way to
+// be given a listener or a connection, other than a pipe within the process, which copies
+// all data once more. But it accepts from the listener that it has, and listens itself only
+// if it has none. A version of the server that has no such field is refused here, one that
+// does not heed the field is refused by [serve]: then nothing accepts from l.
+func give(s *server.Server, l net.Listener) error {
+	field := reflect.ValueOf(s).Elem().FieldByName("listener")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Listener]() {
+		return fmt.Errorf("version %s takes no listener: use the version in ditask's go.mod", server.VERSION)
+	}
+	*(*net.Listener)(unsafe.Pointer(field.UnsafeAddr())) = l // the type has been checked
+	return nil
 }
 
 // URL is where clients on this machine connect.
@@ -135,13 +176,22 @@ func (s *Server) Close(ctx context.Context) {
 	}
 	s.once.Do(s.s.Shutdown)
 	s.s.WaitForShutdown()
+	s.ended.Do(s.gate.wait)
 }
+
+// Refused counts the connections that were refused before they had proved that they know
+// [Config.Key], by reason: "token" (a wrong proof), "tls" (no TLS, or a certificate of another
+// authority), "garbage" (another protocol), "silence" (no proof within 2 s), "crowd" (256
+// others were there, and most of them from its address), "hung up", or "accept" (the system
+// gave none).
+func (s *Server) Refused() map[string]int { return s.gate.counts() }
 
 // logger hands the server's log to slog.
 type logger struct {
-	log *slog.Logger
-	mu  sync.Mutex
-	why string
+	log  *slog.Logger
+	dead chan struct{} // closed when the server cannot go on
+	mu   sync.Mutex
+	why  string
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
@@ -154,20 +204,20 @@ func (l *logger) Errorf(format string, v ...any)  { l.say(slog.LevelError, forma
 func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.why = fmt.Sprintf(format, v...)
+	if l.why == "" {
+		l.why = printable.Text(fmt.Sprintf(format, v...))
+		close(l.dead)
+	}
 }
 
 func (l *logger) fatal() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.why == "" {
-		return "no reason given"
-	}
 	return l.why
 }
 
 func (l *logger) say(level slog.Level, format string, v []any) {
 	if l.log.Enabled(context.Background(), level) {
-		l.log.Log(context.Background(), level, "NATS server: "+fmt.Sprintf(format, v...))
+		l.log.Log(context.Background(), level, "NATS server: "+printable.Text(fmt.Sprintf(format, v...))) // it quotes clients
 	}
 }

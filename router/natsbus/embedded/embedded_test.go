@@ -197,3 +197,12 @@ func TestClientsAreCounted(t *testing.T) {
 		t.Errorf("%d clients, want 1", n)
 	}
 }
+
+// The server's lines quote its clients, which say what they like before they are known.
+func TestLinesOfTheServerArePrintable(t *testing.T) {
+	var log logtest.Buffer
+	embedded.Logger(slog.New(logtest.Raw(&log))).Errorf("client %s: %s", logtest.Hostile, strings.Repeat("x", 4<<10))
+	if got := log.String(); logtest.Faults(got) != "" || !strings.Contains(got, `NATS server: client \x1b[2J`) || len(got) > 1<<10 {
+		t.Errorf("%d bytes: %s", len(got), logtest.Faults(got))
+	}
+}

@@ -1,6 +1,10 @@
 package embedded
 
-import "log/slog"
+import (
+	"log/slog"
+	"net"
+	"time"
+)
 
 // Logger is how the server logs.
 func Logger(log *slog.Logger) interface {
@@ -9,4 +13,32 @@ func Logger(log *slog.Logger) interface {
 	Errorf(format string, v ...any)
 } {
 	return &logger{log: log}
+}
+
+// Gate is the listener of a server, without a server.
+type Gate struct{ *gate }
+
+// NewGate starts a gate with bounds of its own.
+func NewGate(l net.Listener, cfg Config, most int, patience time.Duration) Gate {
+	return Gate{newGate(l, cfg, most, patience)}
+}
+
+// End closes the gate and waits for it.
+func (g Gate) End() {
+	_ = g.Close()
+	g.wait()
+}
+
+// Refused counts refusals by reason.
+func (g Gate) Refused() map[string]int { return g.counts() }
+
+// Strangers are the addresses of those who have proved nothing yet, without ports.
+func (g Gate) Strangers() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := map[string]int{}
+	for _, s := range g.strangers {
+		out[s.from]++
+	}
+	return out
 }

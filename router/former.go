@@ -1,0 +1,108 @@
+package router
+
+import "slices"
+
+// Forgotten is the node id, in [Stats] and in a [PeerError], of all nodes that this one
+// does not remember one by one any more.
+const Forgotten = -1
+
+const (
+	// maxFormer is of how many nodes that are gone, beyond the first Config.Expect ids,
+	// something is remembered. Each message of an event counts what those of them miss that
+	// have listened to it. The one that was gone first is forgotten first.
+	maxFormer = 1 << 10
+	// maxUnfinished is how many rounds of barriers are remembered of a peer that is gone. Each
+	// has a name of at most maxName bytes. A node is in one round for each goroutine that waits.
+	maxUnfinished = 64
+	// maxLosses is how many losses are kept one by one, each about 100 bytes.
+	maxLosses = 1 << 10
+)
+
+// former is what is remembered of a peer that is gone.
+type former struct {
+	incarnation uint64
+	hearsay     bool // no session has ended: a third node has said that this incarnation did
+	ready       bool
+	withdrawn   bool              // it had said beforehand that it would leave
+	barriers    map[string]uint64 // rounds that it has entered and this node had not passed, maxUnfinished of them
+	addrs       []string          // where it could be dialled
+	err         error
+	lostAt      int64 // clock; 0: it was not lost
+	sayAt       int64 // clock at which the log says that it is still away
+}
+
+// remember takes note that something is kept of a node after its session, and forgets the
+// oldest one that is not expected, if there are too many. The mutex is held.
+func (r *Router) remember(id int) {
+	if id < r.cfg.Expect {
+		return // these are as many as the job has nodes
+	}
+	if i := slices.Index(r.formers, id); i >= 0 {
+		r.formers = slices.Delete(r.formers, i, i+1)
+	}
+	r.formers = append(r.formers, id)
+	for len(r.formers) > maxFormer {
+		oldest := r.formers[0]
+		r.formers = slices.Delete(r.formers, 0, 1)
+		if r.peers[oldest] == nil { // else it is remembered anew when it is gone
+			r.forgetAll(oldest)
+		}
+	}
+}
+
+// forgetAll forgets a node that is no peer. What was counted with it is added to the sums of
+// [Forgotten]. The mutex is held.
+func (r *Router) forgetAll(id int) {
+	delete(r.was, id)
+	delete(r.farewells, id)
+	if p := r.past[id]; p != nil {
+		sum := *p
+		if all := r.past[Forgotten]; all != nil {
+			sum.add(*all)
+		}
+		sum.Node, sum.State = Forgotten, LinkLost
+		r.past[Forgotten] = &sum
+		delete(r.past, id)
+	}
+	for _, c := range r.channels {
+		if a := c.absences[id]; a != nil {
+			r.fold(c, a)
+			delete(c.absences, id)
+			r.retarget(c)
+		}
+		r.forgetStream(c.spec.Name, id)
+	}
+	r.forgetStream(undeclared, id)
+	if m, ok := r.reached[id]; ok {
+		m.over = true
+		r.reached[id] = m
+	}
+}
+
+func (r *Router) forgetStream(event string, id int) {
+	st, ok := r.gone[streamKey{event, id}]
+	if !ok {
+		return
+	}
+	all := streamKey{event, Forgotten}
+	sum := r.gone[all]
+	sum.Event, sum.Peer = event, Forgotten
+	sum.Add(st)
+	r.gone[all] = sum
+	delete(r.gone, streamKey{event, id})
+}
+
+// keepLoss keeps a loss for [Router.Losses]. Beyond maxLosses the numbers are added up. The
+// mutex is held.
+func (r *Router) keepLoss(perr *PeerError) {
+	if len(r.lost) < maxLosses {
+		r.lost = append(r.lost, perr)
+		return
+	}
+	if r.furtherLosses == nil {
+		r.furtherLosses = &PeerError{Node: Forgotten, Err: perr.Err}
+	}
+	further := *r.furtherLosses // a caller of Losses may read the one that there was
+	further.Undelivered += perr.Undelivered
+	r.furtherLosses = &further
+}
