@@ -8,7 +8,8 @@ import (
 )
 
 // The memory that a decoded value may take, in bytes, besides the value that
-// [Plan.Decode] is given: memoryFree, and memoryPerByte for each byte of the payload.
+// [Plan.Decode] is given: memoryFree, and memoryPerByte for each byte of the payload, but
+// for a large one no more than memoryAhead and largePerByte for each byte.
 //
 // Some values take much more memory than bytes on the wire: an empty slice is one byte,
 // and its header has 24; an empty map is one byte, and 48. A peer could fill the memory of
@@ -19,6 +20,8 @@ import (
 const (
 	memoryFree    = 64 << 10
 	memoryPerByte = 16
+	memoryAhead   = 64 << 20
+	largePerByte  = 4
 )
 
 // The sizes of what an interface may hold, and of an interface, in bytes.
@@ -49,7 +52,9 @@ func newBudget(n int) *budget {
 }
 
 // memoryFor is the memory that a value of n bytes may take.
-func memoryFor(n int) int { return saturate(memoryFree, memoryPerByte, n) }
+func memoryFor(n int) int {
+	return min(saturate(memoryFree, memoryPerByte, n), saturate(memoryFree+memoryAhead, largePerByte, n))
+}
 
 // take counts n bytes of memory, and reports whether they are within the budget.
 func (b *budget) take(n int) bool {
@@ -180,8 +185,11 @@ func perByte(memory, bytes, more int) int {
 // boundless is the length up to which payloads of a plan cannot exceed their budget.
 func boundless(root coder) int {
 	g := growth(root, map[coder]bool{})
-	if g <= memoryPerByte {
+	switch {
+	case g <= largePerByte:
 		return math.MaxInt
+	case g <= memoryPerByte:
+		return (memoryFree + memoryAhead) / (g - largePerByte)
 	}
 	return memoryFree / (g - memoryPerByte)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -222,22 +223,57 @@ func TestHonestValuesAreWithinTheBudget(t *testing.T) {
 	}
 }
 
-// TestPlansThatCannotGrowAreNotCounted is the table of types and the lengths of their payloads
-// from which they are counted.
+// TestPlansThatCannotGrowAreNotCounted is the table of types and the least lengths of their
+// payloads that are not counted.
 func TestPlansThatCannotGrowAreNotCounted(t *testing.T) {
+	const large, always = 4 << 20, 1 << 40
 	for _, c := range []struct {
-		typ     reflect.Type
-		counted bool
+		typ         reflect.Type
+		least, most int
 	}{
-		{reflect.TypeFor[[]float32](), false}, {reflect.TypeFor[small](), false}, {reflect.TypeFor[[]bool](), false},
-		{reflect.TypeFor[[]struct{ A, B, C int }](), false}, {reflect.TypeFor[[3][]int](), false}, {reflect.TypeFor[string](), false},
-		{reflect.TypeFor[[]*int](), false}, {reflect.TypeFor[[]string](), true}, {reflect.TypeFor[[][]int](), true},
-		{reflect.TypeFor[map[int]int](), true}, {reflect.TypeFor[any](), true}, {reflect.TypeFor[node](), true},
-		{reflect.TypeFor[[]sparse](), true},
+		{reflect.TypeFor[[]float32](), always, math.MaxInt}, {reflect.TypeFor[small](), always, math.MaxInt}, {reflect.TypeFor[[]bool](), always, math.MaxInt},
+		{reflect.TypeFor[string](), always, math.MaxInt}, {reflect.TypeFor[[]struct{ A, B, C int }](), large, always},
+		{reflect.TypeFor[[3][]int](), large, always}, {reflect.TypeFor[[]*int](), large, always},
+		{reflect.TypeFor[[]string](), 0, large}, {reflect.TypeFor[[][]int](), 0, large}, {reflect.TypeFor[map[int]int](), 0, large},
+		{reflect.TypeFor[any](), 0, large}, {reflect.TypeFor[node](), 0, large}, {reflect.TypeFor[[]sparse](), 0, large},
 	} {
-		if p := mustPlan(t, c.typ); (p.uncounted < 1<<40) != c.counted {
-			t.Errorf("%v: up to %d bytes are not counted", c.typ, p.uncounted)
+		if p := mustPlan(t, c.typ); p.uncounted < c.least || p.uncounted > c.most {
+			t.Errorf("%v: up to %d bytes are not counted, want %d to %d", c.typ, p.uncounted, c.least, c.most)
 		}
+	}
+}
+
+// A large value takes a few times its bytes.
+func TestMemoryOfALargePayloadIsBounded(t *testing.T) {
+	const n = 8 << 20
+	if got, want := memoryFor(n), memoryFree+memoryAhead+largePerByte*n; got != want {
+		t.Errorf("a value of %d bytes may take %d bytes of memory, want %d", n, got, want)
+	}
+	if got, want := memoryFor(1<<20), memoryFree+memoryPerByte<<20; got != want {
+		t.Errorf("a value of 1 MiB may take %d bytes of memory, want %d", got, want)
+	}
+	p := mustPlan(t, reflect.TypeFor[[]struct{ A, B, C int }]())
+	rows := append([]byte{0x9a, n / 4 >> 24, n / 4 >> 16 & 0xff, n / 4 >> 8 & 0xff, n / 4 & 0xff}, bytes.Repeat([]byte{0x83, 0, 0, 0}, n/4)...)
+	var got []struct{ A, B, C int }
+	if err := p.Decode(rows, &got, false); err != nil || len(got) != n/4 { // 6 times
+		t.Errorf("%d rows, %v", len(got), err)
+	}
+	q := mustPlan(t, reflect.TypeFor[[]*struct{ A, B, C int }]())
+	empty := append([]byte{0x9a, 2 * n >> 24, 2 * n >> 16 & 0xff, 2 * n >> 8 & 0xff, 2 * n & 0xff}, bytes.Repeat([]byte{0xf6}, 2*n)...)
+	before := allocated()
+	var pointers []*struct{ A, B, C int }
+	err := q.Decode(empty, &pointers, false) // 8 times: as much as is free
+	if took := allocated() - before; took > uint64(memoryFor(len(empty)))+1<<20 {
+		t.Errorf("%d bytes of memory for %d, %v", took, len(empty), err)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	var texts []string
+	none := append([]byte{0x9a, n >> 24, n >> 16 & 0xff, n >> 8 & 0xff, n & 0xff}, bytes.Repeat([]byte{0x60}, n)...)
+	err = mustPlan(t, reflect.TypeFor[[]string]()).Decode(none, &texts, false) // 16 times
+	if err == nil || !strings.Contains(err.Error(), "bytes of memory") {
+		t.Errorf("%d empty texts: %v", len(texts), err)
 	}
 }
 

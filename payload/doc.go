@@ -50,7 +50,7 @@
 // allocated before its length was checked against the bytes that are left, and
 // before its memory was taken from a budget: besides the value that Decode is
 // given, a value takes at most 64 KiB, and 16 bytes for each byte of its
-// payload. This counts elements of slices with their Go sizes, fields that do
+// payload; a large one at most 64 MiB, and 4 bytes for each. This counts elements of slices with their Go sizes, fields that do
 // not travel included, entries of maps with the places that the runtime keeps
 // free, strings, what pointers point to and what interfaces hold, but not what
 // the allocator rounds up, nor what a type that parses its own bytes allocates.
