@@ -682,3 +682,21 @@ func TestR7AFarewellOfANodeThatWasNotMet(t *testing.T) {
 		}
 	})
 }
+
+// A newcomer waits for a member that it has only heard of while that may still come: for as
+// long as a peer may be silent.
+func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRouter(t, Config{Node: 2, Expect: 3, PeerTimeout: 8 * time.Second, Heartbeat: time.Second, JoinTimeout: time.Hour})
+		r.mu.Lock()
+		r.running = true
+		r.mu.Unlock()
+		r.learn([]Member{{ID: 7, Incarnation: 1}}, 0)
+		r.wg.Go(r.tick)
+		began := time.Now()
+		err := r.await(t.Context(), func() (bool, error) { return len(r.missingLocked()) == 0, nil })
+		if took := time.Since(began); err != nil || took <= 8*time.Second || took > 9*time.Second {
+			t.Errorf("waited %v, %v", took, err)
+		}
+	})
+}

@@ -234,6 +234,9 @@ func (r *Router) believedFor() time.Duration { return 2 * r.cfg.JoinTimeout }
 func (r *Router) doubt(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.beenReady && len(r.known) > 0 {
+		r.changed.broadcast() // Start does not wait for them for ever
+	}
 	for id, m := range r.known {
 		if now-m.at <= int64(r.believedFor()) {
 			continue

@@ -140,7 +140,7 @@ func (r *Router) Addr() string { return r.advertise }
 // declared events, and returns when every expected node is ready: each of them
 // then knows what this node listens to, and their newest values have been
 // delivered here. Who joins a job that runs waits for the nodes that are in it, and
-// for no other. It says every few seconds whom it waits for, and gives up after
+// for no other: for Config.PeerTimeout for one that does not meet it. It says every few seconds whom it waits for, and gives up after
 // Config.JoinTimeout.
 func (r *Router) Start(ctx context.Context, labels []string) error {
 	if r.started.Swap(true) {
@@ -451,8 +451,10 @@ func (r *Router) missingLocked() []string {
 	for id := range r.peers {
 		say(id)
 	}
-	for id := range r.known {
-		say(id)
+	for id, m := range r.known { // one that lives meets this node before the others would lose it
+		if r.clock()-m.at <= int64(r.cfg.PeerTimeout) {
+			say(id)
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
