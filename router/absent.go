@@ -180,9 +180,6 @@ func (c *channel) missing(streams map[streamKey]StreamStats) {
 
 func (c *channel) addMissed(streams map[streamKey]StreamStats, id int, a *absence) {
 	n := a.missed.Load()
-	if n == 0 {
-		return
-	}
 	k := streamKey{c.spec.Name, id}
 	sum := streams[k]
 	sum.Event, sum.Peer = k.event, k.peer

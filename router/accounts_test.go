@@ -227,6 +227,17 @@ func TestTroubleIsBounded(t *testing.T) {
 	}
 }
 
+// A node that was met, but gone before it was ready, is none whose id says how the nodes are numbered.
+func TestNodesThatWereNeverReadyAreNotExpected(t *testing.T) {
+	for ready, want := range map[bool][]int{true: {5}, false: {1, 2}} {
+		r := openRouter(t, Config{Expect: 3})
+		r.was[5] = former{incarnation: 1, ready: ready, err: ErrLost}
+		if ids, unknown := r.expected(); !reflect.DeepEqual(ids, want) || unknown != len(want)&1 {
+			t.Errorf("ready %v: %v and %d more", ready, ids, unknown)
+		}
+	}
+}
+
 // Start waits for the nodes of the job, by id where the ids are known.
 func TestNodesThatAreExpected(t *testing.T) {
 	for _, c := range []struct {

@@ -68,9 +68,7 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	r.channels = append(r.channels, c)
 	r.byName[spec.Name] = c
 	for _, s := range r.peers {
-		if err := s.declare(c); err != nil {
-			return nil, err
-		}
+		s.declare(c)
 	}
 	for _, s := range r.peers {
 		if in := s.remote[spec.Name]; in != nil {
@@ -92,9 +90,6 @@ func (c *Channel) Listen(on bool) {
 	defer r.mu.Unlock()
 	if c.c.listens.Load() == on {
 		return
-	}
-	if !on {
-		c.c.listens.Store(false)
 	}
 	flags := uint8(0)
 	if on {
@@ -268,9 +263,6 @@ func (c *channel) postSerially(to *audience, match func(Peer) bool, payload Buff
 // await waits until no message of one Send waits for room any more, and returns how many of
 // the peers were addressed.
 func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
-	if len(waits) == 0 {
-		return 0, nil
-	}
 	say := time.NewTimer(sayAfter)
 	defer say.Stop()
 	began, n := time.Now(), 0

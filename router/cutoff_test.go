@@ -48,3 +48,24 @@ func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
 		})
 	}
 }
+
+// Of two nodes that have given each other up, the higher one ends when it calls the other.
+func TestCallerThatMakesWay(t *testing.T) {
+	for node, ends := range map[int]bool{3: true, 1: false} {
+		r, other := partner(t, node), partner(t, 2)
+		r.was[2] = former{incarnation: other.cfg.Incarnation, err: ErrLost, lostAt: 1}
+		other.was[node] = former{incarnation: r.cfg.Incarnation, err: ErrLost, lostAt: 1}
+		mine, theirs := net.Pipe()
+		answered := make(chan struct{})
+		go func() { defer close(answered); _, _ = other.answer(theirs, nil); _ = theirs.Close() }()
+		l, err := r.callJoin(mine, nil)
+		_ = mine.Close()
+		<-answered
+		if l != nil || err == nil || (r.failure != nil) != ends || ends && r.failure.Error() != err.Error() {
+			t.Errorf("node.%d: %v, %v", node, err, r.failure)
+		}
+		if ends && !strings.HasPrefix(err.Error(), "cut off from the job: node.2: refused (lost): ") {
+			t.Error(err)
+		}
+	}
+}

@@ -477,9 +477,11 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 		if all := count() - first; first != ghosts || all > 60*callsPerSecond+ghosts {
 			t.Errorf("%d calls at once, %d more in a minute", first, all)
 		}
+		r.mu.Lock()
 		if n := len(r.trouble); n > ghosts {
 			t.Errorf("%d addresses in trouble", n)
 		}
+		r.mu.Unlock()
 		<-time.After(2 * time.Minute)
 		all := count()
 		<-time.After(time.Hour)

@@ -153,8 +153,7 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 		*wait = backoff{}
 		select {
 		case <-l.ended:
-		case <-r.ctx.Done():
-			return false
+		case <-r.ctx.Done(): // it is closed
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

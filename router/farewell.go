@@ -51,7 +51,6 @@ func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) err
 	defer func() { _ = r.Abandon() }() // it has no session
 	r.farewell = &Farewell{Node: cfg.Node, Incarnation: cfg.Incarnation, Reason: cutReason(reason), Final: final}
 	r.heardBy = &hearers{ids: map[int]bool{}, more: make(chan struct{}, 1)}
-	r.started.Store(true)
 	if err := r.listen(ctx); err != nil && len(cfg.Attach) == 0 {
 		return err
 	}
@@ -60,7 +59,7 @@ func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) err
 	}
 	for others := cfg.Expect - 1; ; {
 		n := r.heardBy.count()
-		if n > 0 && n >= others && others > 0 {
+		if n >= others && others > 0 {
 			return nil
 		}
 		rest := make(<-chan time.Time)

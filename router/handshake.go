@@ -218,10 +218,7 @@ func binding(conn net.Conn) []byte {
 	if !state.HandshakeComplete {
 		return nil
 	}
-	b, err := state.ExportKeyingMaterial("EXPORTER-ditask-handshake", nil, 32)
-	if err != nil {
-		return nil // before TLS 1.3, not for all
-	}
+	b, _ := state.ExportKeyingMaterial("EXPORTER-ditask-handshake", nil, 32) // nil before TLS 1.3, not for all
 	return b
 }
 
@@ -359,15 +356,12 @@ func (r *Router) call(ctx context.Context, addr string, target int) (*link, erro
 	}
 	l, err := r.callJoin(conn, bound)
 	if err != nil {
-		if l == nil || l.conn != conn {
-			_ = conn.Close()
-		}
+		_ = conn.Close() // l, if there is one, has another
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no answer within %v: %w", r.cfg.HandshakeTimeout, err)
 		}
-		return l, err
 	}
-	return l, nil
+	return l, err
 }
 
 // dial makes a connection, and counts it.
@@ -447,7 +441,6 @@ func (r *Router) cutOff(no *refusal, by int) error {
 // serve is the listening side of a connection. n is the stranger at its end, or
 // nil if the connection is a pipe that the hub has made.
 func (r *Router) serve(conn net.Conn, n *stranger) {
-	defer r.strangers.leave(n)
 	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
 	kept, err := r.answer(conn, n)
@@ -484,10 +477,7 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 		_, _ = writeMsg(conn, nil, answer{Refuse: no})
 		return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 	}
-	mine, err := json.Marshal(r.hello(""))
-	if err != nil {
-		return false, err
-	}
+	mine, _ := json.Marshal(r.hello("")) //nolint:errchkjson // texts and numbers: it cannot fail
 	both := conversation{theirs, mine, nil}
 	if n != nil {
 		both.binding = binding(conn)

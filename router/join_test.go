@@ -67,3 +67,20 @@ func TestStartNamesTheAddressThatIsTaken(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An address that is reached in the end is no trouble any more.
+func TestStartDoesNotNameWhatItHasReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t, 3, nil)
+		defer j.close()
+		failed := make(chan error, 2) // one result for each node
+		go func() { failed <- j.nodes[1].Start(t.Context(), nil) }()
+		<-time.After(time.Second)
+		go func() { failed <- j.nodes[0].Start(t.Context(), nil) }()
+		for range 2 {
+			if err := <-failed; err == nil || err.Error() != "waited for node.2: the join timeout has passed" {
+				t.Error(err)
+			}
+		}
+	})
+}

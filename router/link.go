@@ -65,7 +65,7 @@ func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) 
 	s.lastHeard.Store(s.r.clock())
 	s.ackDue = true
 	for _, in := range s.ins { // totals may have been lost with the last link
-		if in != nil && !in.due {
+		if !in.due {
 			in.due = true
 			s.credits = append(s.credits, in)
 		}
@@ -211,7 +211,7 @@ func (l *link) writeNow() {
 		return
 	}
 	l.bufs = l.bufs[:0]
-	if s.log.gather(&l.bufs, 1); len(l.bufs) != 1 || len(l.bufs[0]) > segmentBytes {
+	if s.log.gather(&l.bufs, 1); len(l.bufs) != 1 {
 		s.signal()
 		return
 	}
@@ -386,6 +386,5 @@ func (l *link) sayBye(reason string) {
 	defer l.s.mu.Unlock()
 	l.byeSay = cutReason(reason)
 	l.s.ackDue = true // what has come is not lost
-	l.idle = false
 	l.s.wake.Broadcast()
 }

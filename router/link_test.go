@@ -23,6 +23,7 @@ type slowConn struct {
 	once     sync.Once
 	mu       sync.Mutex
 	written  bytes.Buffer
+	empty    int // writes of nothing
 }
 
 func newSlowConn() *slowConn {
@@ -35,6 +36,9 @@ func (c *slowConn) Write(b []byte) (int, error) {
 	<-c.letGo
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(b) == 0 {
+		c.empty++
+	}
 	return c.written.Write(b)
 }
 

@@ -74,7 +74,6 @@ func (l *sendLog) room(n int) *segment {
 	}
 	s := segmentPool.Get().(*segment)
 	s.first = l.sent + 1
-	s.last = l.sent
 	l.segs = append(l.segs, s)
 	return s
 }

@@ -112,9 +112,7 @@ func (r *Router) admit(h hello) (*session, error) {
 		return nil, err
 	}
 	for _, c := range r.channels {
-		if err := s.declare(c); err != nil {
-			return nil, err
-		}
+		s.declare(c)
 	}
 	for name, round := range r.rounds {
 		s.controlJSON(frameBarrier, 0, barrierMsg{name, round})
@@ -291,7 +289,7 @@ func (r *Router) linkEnded(s *session, err error) {
 	over := s.err != nil || r.closed
 	s.mu.Unlock()
 	r.mu.Unlock()
-	if !over && r.ctx.Err() == nil {
+	if !over {
 		r.log.Info("lost the connection, waiting for a new one", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
 	}
 }

@@ -135,6 +135,38 @@ func TestListenDoesNotWaitForAnOlderVersion(t *testing.T) {
 	})
 }
 
+// What comes while a node does not listen is dropped, counted, and given back.
+func TestMessageThatComesWhileNobodyListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, nil)
+		synctest.Wait()
+		heard := 0
+		g.r.channels[0].deliver = func(*Message) error { heard++; return nil }
+		ch := &Channel{g.r.channels[0]}
+		ch.Listen(false)
+		g.say(t, data(1))
+		synctest.Wait()
+		in := g.link.s.ins[0]
+		if heard != 0 || ch.Stats().Unfed != 1 || in.unheard.Load() != 1 || in.consumed[0].Load() != 1 || in.consumed[1].Load() != 5 {
+			t.Errorf("%d messages are heard, %+v, %d given back", heard, ch.Stats(), in.consumed[0].Load())
+		}
+	})
+}
+
+// A message for all goes to those who listen when it is numbered, and not when its sender began.
+func TestMessageForAllGoesToThoseWhoListenNow(t *testing.T) {
+	for _, match := range []func(Peer) bool{nil, func(Peer) bool { return true }} {
+		r := openRouter(t, Config{Tap: deafTap{}})
+		ch := event(t, r, Spec{Name: "e"})
+		then := ch.c.targets.Load()
+		listener(t, r, 7, 1)
+		to, p := ch.c.postSerially(then, match, Bytes("x"))
+		if want := map[bool]int{true: 1}[match == nil]; p.sent != want || len(to.out) != want {
+			t.Errorf("sent to %d of %d", p.sent, len(to.out))
+		}
+	}
+}
+
 // A sender leaves a message to the writer where that has something else to write.
 func TestSenderLeavesTheWritingToABusyWriter(t *testing.T) {
 	for name, due := range map[string]func(s *session){

@@ -353,7 +353,7 @@ func (s *session) aim(c *channel, on bool) (o *outStream, began bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o = s.outs[c.id]
-	began = on && !o.listens && s.err == nil
+	began = on && !o.listens
 	o.listens = on
 	if on {
 		return o, began

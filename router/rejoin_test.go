@@ -144,20 +144,26 @@ func TestNodeThatLeftIsNotCalledWhereItHadCalled(t *testing.T) {
 }
 
 // A call of an address where a node has left is made ever more rarely, but not more so
-// than every 5 s.
+// than every 5 s, also where the node had said another address.
 func TestCallsOfANodeThatLeftAreFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := newJob(t, 2, func(c *router.Config) { c.Elastic = true })
-		defer j.close()
-		j.start()
-		j.leave(0)
-		<-time.After(time.Minute)
-		before := j.nodes[1].Stats().DialsFailed
-		<-time.After(100 * time.Second)
-		if n := j.nodes[1].Stats().DialsFailed - before; n < 19 || n > 21 {
-			t.Errorf("%d calls in 100 s, want one every 5 s", n)
-		}
-	})
+	for _, advertise := range []string{"", "mem://10"} {
+		synctest.Test(t, func(t *testing.T) {
+			j := newJob(t, 2, func(c *router.Config) {
+				if c.Elastic = true; c.Node == 0 {
+					c.Advertise = advertise
+				}
+			})
+			defer j.close()
+			j.start()
+			j.leave(0)
+			<-time.After(time.Minute)
+			before := j.nodes[1].Stats().DialsFailed
+			<-time.After(100 * time.Second)
+			if n := j.nodes[1].Stats().DialsFailed - before; n < 19 || n > 21 {
+				t.Errorf("%d calls in 100 s, want one every 5 s", n)
+			}
+		})
+	}
 }
 
 // A node that waits for others, or has none left, says so again and again.

@@ -468,7 +468,9 @@ func (r *Router) expected() (ids []int, unknown int) {
 		known[id] = true
 	}
 	for id, f := range r.was {
-		known[id] = known[id] || f.ready
+		if f.ready {
+			known[id] = true
+		}
 	}
 	ids = slices.Sorted(maps.Keys(known))
 	if r.cfg.Node >= r.cfg.Expect || len(ids) > 0 && ids[len(ids)-1] >= r.cfg.Expect {

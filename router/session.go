@@ -104,12 +104,9 @@ func (d *declaration) check() error {
 }
 
 // declare tells the peer of an event. The router's mutex is held.
-func (s *session) declare(c *channel) error {
+func (s *session) declare(c *channel) {
 	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, printable.Cut(c.spec.Schema, maxSchema)}
-	body, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("declare event %q: %w", c.spec.Name, err)
-	}
+	body, _ := json.Marshal(d) //nolint:errchkjson // texts and numbers: it cannot fail
 	flags := uint8(0)
 	if c.listens.Load() {
 		flags = flagOn
@@ -121,7 +118,6 @@ func (s *session) declare(c *channel) error {
 		s.log.frame(frameDeclare, flags, c.id, body)
 		s.signal()
 	}
-	return nil
 }
 
 // control appends a sequenced control frame.
@@ -327,7 +323,6 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	}
 	perr.Undelivered = lost
 	s.err = perr
-	s.bulks, s.credits = nil, nil
 	s.r.ahead.Add(-int64(s.ahead))
 	s.ahead = 0
 	s.spares.end()

@@ -152,7 +152,7 @@ func (o *outStream) offer(version uint64, payload Buffer) {
 // newest is the newest version that the stream has sent or holds.
 func (o *outStream) newest() uint64 {
 	if n := len(o.queue); n > 0 {
-		return max(o.version, o.queue[n-1].version)
+		return o.queue[n-1].version
 	}
 	return o.version
 }
@@ -192,15 +192,10 @@ func (o *outStream) credit(messages, bytes uint64) error {
 // end sends those away that wait and drops what is held, under the policies that may; it
 // returns how many messages besides had not been handed to the log whole.
 func (o *outStream) end() int {
-	n := len(o.queue)
+	n := 0
 	o.undelivered = uint64(o.messages) //nolint:gosec // not negative
-	if o.ch.spec.Delivery == Reliable {
-		o.undelivered += uint64(n)
-	} else {
-		o.abandoned = uint64(n)
-		o.dropped += o.abandoned
-		n = 0
-	}
+	o.abandoned = uint64(len(o.queue))
+	o.dropped += o.abandoned
 	for _, p := range o.queue {
 		p.payload.Release()
 	}

@@ -3,10 +3,12 @@ package router
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 func newHearers() *hearers { return &hearers{ids: map[int]bool{}, more: make(chan struct{}, 1)} }
@@ -27,7 +29,7 @@ func welcomes(r *Router, conn net.Conn, deaf bool, welcome string) {
 	if err != nil {
 		return
 	}
-	_, _ = writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", conversation{client: theirs, server: mine})})
+	_, _ = writeMsg(conn, nil, answer{Hello: mine, Proof: r.prove("listen", conversation{theirs, mine, binding(conn)})})
 	if deaf {
 		return
 	}
@@ -123,5 +125,37 @@ func TestReasonsAreCut(t *testing.T) {
 		if got := cutReason(c[0]); got != c[1] {
 			t.Errorf("%d bytes: %d bytes, ending with %q", len(c[0]), len(got), got[len(got)-5:])
 		}
+	}
+}
+
+// A call for a farewell that is not answered in time is hung up, and so is one that was heard.
+func TestFarewellIsHungUp(t *testing.T) {
+	for _, deaf := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			hub := partner(t, 2)
+			mine, theirs := net.Pipe()
+			r := openRouter(t, Config{
+				Job: "j", Token: []byte("secret"), Node: 1,
+				Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+			})
+			r.heardBy = newHearers()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				if deaf {
+					_, _ = io.Copy(io.Discard, theirs)
+				} else {
+					welcomes(hub, hubConn{theirs}, false, "\x02\x00\x00\x00{}")
+				}
+			}()
+			if err := r.tellFarewell("a"); (err != nil) != deaf {
+				t.Error(err)
+			}
+			if _, err := mine.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("deaf %v: the connection is open: %v", deaf, err)
+			}
+			_ = theirs.Close()
+			<-ended
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +80,7 @@ func TestRemindersGrowRare(t *testing.T) {
 	r.beenReady = true
 	begin := int64(time.Minute)
 	r.was[1] = former{lostAt: begin, sayAt: begin + int64(sayAfter)}
+	r.was[2] = former{err: errWentAway}
 	for s := range 90 {
 		r.remind(begin + int64(s)*int64(time.Second))
 	}
@@ -91,5 +93,53 @@ func TestRemindersGrowRare(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "\n"); n != 8 {
 		t.Errorf("%d lines:\n%s", n, log.String())
+	}
+}
+
+// pausingLog is a log whose first line takes so long.
+func pausingLog(d time.Duration) *slog.Logger {
+	var once sync.Once
+	return slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+		once.Do(func() { <-time.After(d) })
+		return len(b), nil
+	}), nil))
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// A node that drains says no more who is away, and one that has a peer again is not alone.
+func TestRemindersEnd(t *testing.T) {
+	var log logtest.Buffer
+	r := openRouter(t, Config{Expect: 2})
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	r.beenReady = true
+	at := func(s int) { r.remind(int64(s) * int64(time.Second)) }
+	at(1)
+	r.peers[1] = newSession(r, Peer{ID: 1}, nil)
+	r.was[1] = former{lostAt: 1, sayAt: 1}
+	at(20)
+	delete(r.peers, 1)
+	delete(r.was, 1)
+	at(21)
+	at(30)
+	if log.String() != "" {
+		t.Error(log.String())
+	}
+	if at(31); !strings.Contains(log.String(), "no other node of the job is connected\" expected=1 for=10s") {
+		t.Error(log.String())
+	}
+	r.inDrain.Store(true)
+	r.was[2] = former{lostAt: 1, sayAt: 1}
+	if at(1000); strings.Count(log.String(), "\n") != 1 {
+		t.Error(log.String())
+	}
+	r.inDrain.Store(false)
+	r.beenReady = false
+	delete(r.was, 2)
+	at(2000)
+	if at(3000); strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("not ready yet: %s", log.String())
 	}
 }

@@ -41,6 +41,8 @@ func TestConfigBounds(t *testing.T) {
 	}{
 		{func(*Config) {}, ""},
 		{func(c *Config) { c.Node, c.Expect = maxNode, maxNode+1 }, ""},
+		{func(c *Config) { c.Carrier = nil }, "Carrier is missing"},
+		{func(c *Config) { c.Node = -1 }, "Node -1 is not in 0..1048575"},
 		{func(c *Config) { c.Node = maxNode + 1 }, "Node 1048576 is not in 0..1048575"},
 		{func(c *Config) { c.Expect = maxNode + 2 }, "Expect 1048577 is not in 0..1048576"},
 		{func(c *Config) { c.Expect = -1 }, "Expect -1 is not in"},
@@ -61,6 +63,22 @@ func TestConfigBounds(t *testing.T) {
 		if err := cfg.Validate(); (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%v, want %q", err, c.bad)
 		}
+	}
+}
+
+// The defaults that are no times.
+func TestDefaults(t *testing.T) {
+	var c Config
+	c.ensureDefaults()
+	got := []int{c.WindowMessages, c.WindowBytes, c.ChunkBytes, c.MaxMessageBytes, c.MaxHandshakes}
+	if want := []int{16384, 8 << 20, 256 << 10, 1 << 30, 256}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if c.JoinTimeout != time.Minute || c.HandshakeTimeout != 5*time.Second || c.Logger == nil {
+		t.Errorf("%v, %v, %v", c.JoinTimeout, c.HandshakeTimeout, c.Logger)
+	}
+	if now := uint64(time.Now().UnixNano()); c.Incarnation > now || c.Incarnation < now-uint64(time.Hour) {
+		t.Errorf("incarnation %d at %d", c.Incarnation, now)
 	}
 }
 
@@ -225,5 +243,25 @@ func TestWhoMakesWay(t *testing.T) {
 		if got := r.makesWay(c.other, c.mine, c.theirs); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// The counts of an event are those of its streams to all peers, and no others.
+func TestCountsOfAnEvent(t *testing.T) {
+	r := openRouter(t, Config{})
+	ch := event(t, r, Spec{Name: "e"})
+	for _, k := range []streamKey{{"e", 1}, {"e", 2}, {"f", 1}} {
+		r.gone[k] = StreamStats{
+			Event: k.event, Peer: k.peer, Sent: 100, Delivered: 1, Replaced: 2, Oldest: 3, Newest: 4, Abandoned: 5, Lost: 6, Away: 7, Queued: 8, InFlight: 9,
+		}
+	}
+	r.gone[streamKey{"e", 3}] = StreamStats{Event: "e", Peer: 3}
+	ch.c.version.Store(50)
+	ch.c.unfed.Store(60)
+	if got, want := ch.Stats(), (ChannelStats{Sent: 50, Consumed: 2, Dropped: 28, Lost: 26, Queued: 34, Unfed: 60}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if n := len(r.Stats().Streams); n != 3 {
+		t.Errorf("%d streams have carried something", n)
 	}
 }

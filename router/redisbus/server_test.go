@@ -111,3 +111,40 @@ func TestWindowBounds(t *testing.T) {
 		}
 	}
 }
+
+// The version is that of the server that answers, and not another word of its answer.
+func TestVersionThatAServerSays(t *testing.T) {
+	rdb := redistest.Start(t).Admin(t)
+	version, err := askVersion(t.Context(), rdb)
+	if err != nil || version == "" {
+		t.Fatal(version, err)
+	}
+	info, err := rdb.Info(t.Context(), "server").Result()
+	if err != nil || !strings.Contains(info, "redis_version:"+version+"\r\n") {
+		t.Errorf("version %q: %v\n%s", version, err, info)
+	}
+}
+
+// A read of an inbox to which nothing comes is no error; one whose entries cannot be deleted is.
+func TestReadOfAnEmptyInbox(t *testing.T) {
+	e, log := opened(t, redistest.Start(t))
+	var done []string
+	for {
+		msgs, err := e.readSome(done)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(msgs) == 0 {
+			break
+		}
+		for _, m := range msgs { // the first entry of an inbox
+			done = append(done, m.ID)
+		}
+	}
+	if msgs, err := e.readSome([]string{"no id"}); len(msgs) != 0 || err == nil || !strings.Contains(err.Error(), "Invalid stream ID") {
+		t.Error(msgs, err)
+	}
+	if log.String() != "" {
+		t.Error(log)
+	}
+}

@@ -212,6 +212,19 @@ func TestStateClose(t *testing.T) {
 	}
 }
 
+// An end that is closed keeps nothing of what has come.
+func TestStateClosedEndKeepsNothing(t *testing.T) {
+	a, b := pairOf()
+	_, _ = a.Write([]byte("x"))
+	carry(t, a, b)
+	if len(b.in) != 1 {
+		t.Errorf("%d entries have come", len(b.in))
+	}
+	if err := b.Close(); err != nil || b.in != nil {
+		t.Errorf("%v, %d entries are kept", err, len(b.in))
+	}
+}
+
 // An end whose other side has no inbox cannot write, and reads what has come.
 func TestStateOtherSideIsGone(t *testing.T) {
 	_, b := pairOf()
