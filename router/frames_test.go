@@ -53,6 +53,7 @@ func FuzzFrames(f *testing.F) {
 		delete(r.was, 7)
 		r.failure = nil
 		r.lost = nil
+		r.joins = paces{} // each input is a join
 		r.mu.Unlock()
 	})
 }
