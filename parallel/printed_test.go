@@ -53,7 +53,8 @@ func TestWhatANodeSaysIsPrintable(t *testing.T) {
 	for name := range map[string]bool{control.VarNodeID: true, control.VarMain: true, control.VarTokenFile: true, control.VarTLSCert: true} {
 		var b bytes.Buffer
 		env := map[string]string{
-			control.VarNodeID: "0", control.VarNodes: "2", control.VarJobID: "j", control.VarListen: "tcp://127.0.0.1:0", control.VarDir: t.TempDir(),
+			control.VarNodeID: "0", control.VarNodes: "2", control.VarJobID: "j", control.VarListen: "tcp://127.0.0.1:0",
+			control.VarDir: t.TempDir(),
 		}
 		env[name] = logtest.Hostile
 		code := runMain(lookupOf(env), &b, []Func{nil})
@@ -71,7 +72,8 @@ func TestRefusalOfAStrangerIsPrintable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := json.Marshal(map[string]any{"refuse": map[string]string{"code": "job", "reason": logtest.Hostile + strings.Repeat("x", 8<<10)}})
+		body, err := json.Marshal(map[string]any{"refuse": map[string]string{"code": "job",
+			"reason": logtest.Hostile + strings.Repeat("x", 8<<10)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,8 @@ func TestRefusalOfAStrangerIsPrintable(t *testing.T) {
 		}), &b, []Func{func(ctx context.Context, n *Node) error { return task.New[struct{}](n).Run(ctx) }})
 		_ = l.Close()
 		<-ended
-		if got := b.String(); code != ExitFailure || logtest.Faults(got) != "" || !strings.Contains(got, `refused (job): \x1b[2J`) || len(got) > 8<<10 {
+		if got := b.String(); code != ExitFailure || logtest.Faults(got) != "" || !strings.Contains(got, `refused (job): \x1b[2J`) ||
+			len(got) > 8<<10 {
 			t.Errorf("%s: code %d, %s: %q", format, code, logtest.Faults(got), got)
 		}
 	}

@@ -93,7 +93,8 @@ func TestMemoryOfAPayloadIsBounded(t *testing.T) {
 		if took > mayTake(len(c.src)) {
 			t.Errorf("%s: %d bytes took %d bytes of memory", name, len(c.src), took)
 		}
-		if e := new(DecodeError); err != nil && (!errors.As(err, &e) || !strings.Contains(e.What, "bytes of memory, the limit for a payload of")) {
+		if e := new(DecodeError); err != nil && (!errors.As(err, &e) ||
+			!strings.Contains(e.What, "bytes of memory, the limit for a payload of")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -231,7 +232,8 @@ func TestPlansThatCannotGrowAreNotCounted(t *testing.T) {
 		typ         reflect.Type
 		least, most int
 	}{
-		{reflect.TypeFor[[]float32](), always, math.MaxInt}, {reflect.TypeFor[small](), always, math.MaxInt}, {reflect.TypeFor[[]bool](), always, math.MaxInt},
+		{reflect.TypeFor[[]float32](), always, math.MaxInt}, {reflect.TypeFor[small](), always, math.MaxInt},
+		{reflect.TypeFor[[]bool](), always, math.MaxInt},
 		{reflect.TypeFor[string](), always, math.MaxInt}, {reflect.TypeFor[[]struct{ A, B, C int }](), large, always},
 		{reflect.TypeFor[[3][]int](), large, always}, {reflect.TypeFor[[]*int](), large, always},
 		{reflect.TypeFor[[]string](), 0, large}, {reflect.TypeFor[[][]int](), 0, large}, {reflect.TypeFor[map[int]int](), 0, large},

@@ -286,7 +286,8 @@ func appendElements(dst []byte, element coder, data unsafe.Pointer, n int, size 
 	return dst, nil
 }
 
-func decodeElements(src []byte, pos int, element coder, data unsafe.Pointer, n int, size uintptr, depth int, owned bool, b *budget) (int, error) {
+func decodeElements(src []byte, pos int, element coder, data unsafe.Pointer, n int, size uintptr, depth int, owned bool, b *budget,
+) (int, error) {
 	for i := range n {
 		var err error
 		if pos, err = element.decode(src, pos, unsafe.Add(data, uintptr(i)*size), depth-1, owned, b); err != nil {

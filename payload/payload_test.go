@@ -415,7 +415,8 @@ func TestPanicOfOwnDecodingIsAnError(t *testing.T) {
 		t.Error(v, err)
 	}
 	err := p.Decode(unhex(t, "40"), &v, false)
-	if _, ok := errors.AsType[*DecodeError](err); !ok || !strings.Contains(err.Error(), "its own decoding failed: panic: runtime error: index out of range") {
+	if _, ok := errors.AsType[*DecodeError](err); !ok ||
+		!strings.Contains(err.Error(), "its own decoding failed: panic: runtime error: index out of range") {
 		t.Error(err)
 	}
 }

@@ -207,8 +207,10 @@ func TestR7MessageBeginsOnceAndWithinItsWindow(t *testing.T) {
 		frames [][]byte
 		why    string
 	}{
-		"beyond the window": {[][]byte{data(1), data(2), data(3), data(4), chunk(5, 1<<30, 0, []byte{1})}, "more messages than there was room for"},
-		"again":             {[][]byte{chunk(1, 1<<30, 0, []byte{1}), chunk(1, 1<<30, 0, []byte{1})}, "a chunk of 1 bytes at 0 of 1073741824, have 1 of 1073741824"},
+		"beyond the window": {[][]byte{data(1), data(2), data(3), data(4), chunk(5, 1<<30, 0, []byte{1})},
+			"more messages than there was room for"},
+		"again": {[][]byte{chunk(1, 1<<30, 0, []byte{1}), chunk(1, 1<<30, 0, []byte{1})},
+			"a chunk of 1 bytes at 0 of 1073741824, have 1 of 1073741824"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

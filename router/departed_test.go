@@ -120,7 +120,8 @@ func TestCountersOfAnEventThatIsDeclaredLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if st := r.Stats().Streams; len(st) != 2 || st[0].Consumed != 1 || st[1].Event != "e" || st[1].Consumed != 1 || st[1].ConsumedBytes != 4 || st[1].Unheard != 1 {
+		if st := r.Stats().Streams; len(st) != 2 || st[0].Consumed != 1 || st[1].Event != "e" || st[1].Consumed != 1 ||
+			st[1].ConsumedBytes != 4 || st[1].Unheard != 1 {
 			t.Errorf("%+v", st)
 		}
 		r.lose(s, ErrLost)
@@ -137,7 +138,8 @@ func TestLossesAreBounded(t *testing.T) {
 	}
 	all := r.Losses().(interface{ Unwrap() []error }).Unwrap()
 	further, ok := errors.AsType[*PeerError](all[len(all)-1])
-	if n := strings.Count(r.Losses().Error(), "\n") + 1; n != maxLosses+1 || !ok || further.Undelivered != 4*maxLosses || further.Node != Forgotten {
+	if n := strings.Count(r.Losses().Error(), "\n") + 1; n != maxLosses+1 || !ok || further.Undelivered != 4*maxLosses ||
+		further.Node != Forgotten {
 		t.Errorf("%d losses, the last one: %v", n, all[len(all)-1])
 	}
 	if !strings.HasSuffix(r.Losses().Error(), "further losses: 4096 messages not acknowledged") {
@@ -292,11 +294,15 @@ func TestR7WhatAPeerMaySay(t *testing.T) {
 		frame []byte
 		why   string
 	}{
-		"the last round":     {appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"b","round":18446744073709551615}`)), "round 18446744073709551615"},
-		"round 0":            {appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"b"}`)), "round 0"},
-		"the end of all":     {appendFrame(nil, frameBarrier, flagOn, 0, []byte(`{"name":"b","round":4611686018427387905}`)), "round 4611686018427387905"},
-		"an event unnamed":   {appendFrame(nil, frameDeclare, 0, 1, []byte(`{"name":"","delivery":"reliable"}`)), `event "": want a name of 1 to 255 bytes`},
-		"a name too long":    {appendFrame(nil, frameDeclare, 0, 1, fmt.Appendf(nil, `{"name":"%0256d"}`, 1)), `event "00000000000000000000": want a name of 1 to 255 bytes`},
+		"the last round": {appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"b","round":18446744073709551615}`)),
+			"round 18446744073709551615"},
+		"round 0": {appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"b"}`)), "round 0"},
+		"the end of all": {appendFrame(nil, frameBarrier, flagOn, 0, []byte(`{"name":"b","round":4611686018427387905}`)),
+			"round 4611686018427387905"},
+		"an event unnamed": {appendFrame(nil, frameDeclare, 0, 1, []byte(`{"name":"","delivery":"reliable"}`)),
+			`event "": want a name of 1 to 255 bytes`},
+		"a name too long": {appendFrame(nil, frameDeclare, 0, 1, fmt.Appendf(nil, `{"name":"%0256d"}`, 1)),
+			`event "00000000000000000000": want a name of 1 to 255 bytes`},
 		"a leave, at length": {appendFrame(nil, frameBye, 0, 0, make([]byte, 50<<10)), "left: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -469,7 +475,8 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 		go func() { _ = r.Start(t.Context(), nil) }()
 		const ghosts = 2000
 		for i := range ghosts {
-			r.learn([]Member{{ID: i, Incarnation: 1, Addrs: []string{fmt.Sprint(i)}}, {ID: i + ghosts, Incarnation: 1, Addrs: []string{strings.Repeat("x", maxAddr+1)}}}, 1)
+			r.learn([]Member{{ID: i, Incarnation: 1, Addrs: []string{fmt.Sprint(i)}},
+				{ID: i + ghosts, Incarnation: 1, Addrs: []string{strings.Repeat("x", maxAddr+1)}}}, 1)
 		}
 		synctest.Wait()
 		first := count()
@@ -487,7 +494,8 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 		<-time.After(time.Hour)
 		r.mu.Lock()
 		if len(r.known)+len(r.reached)+len(r.trouble) > 0 || count() != all {
-			t.Errorf("%d nodes are remembered, %d called, %d addresses, %d calls in an hour", len(r.known), len(r.reached), len(r.trouble), count()-all)
+			t.Errorf("%d nodes are remembered, %d called, %d addresses, %d calls in an hour", len(r.known), len(r.reached), len(r.trouble),
+				count()-all)
 		}
 		r.mu.Unlock()
 		r.learn([]Member{{ID: 1, Incarnation: 1, Addrs: []string{"again"}}}, 1)
@@ -632,7 +640,8 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 		if pong(asked); len(r.hearsay) != 0 || r.peers[1] != s || r.failure != nil {
 			t.Errorf("it has answered: %+v, %v", r.was[1], r.failure)
 		}
-		if !strings.Contains(log.String(), `msg="a node has told of the end of another one, which answers" from=node.2 peer=node.1 reason="exit code 3"`) {
+		if !strings.Contains(log.String(), `msg="a node has told of the end of another one, which answers" `+
+			`from=node.2 peer=node.1 reason="exit code 3"`) {
 			t.Error(log.String())
 		}
 		r.hearFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "passed on by another one"}, 0)

@@ -66,7 +66,8 @@ func TestNodeFromTheFutureDoesNotJoin(t *testing.T) {
 		ends := make(chan error, 1) // one result
 		go func() { ends <- j.nodes[1].Start(t.Context(), nil) }()
 		go func() { _ = j.nodes[0].Start(t.Context(), nil) }()
-		if err := <-ends; err == nil || !strings.Contains(err.Error(), "refused (clock): node.1 was started more than 24h0m0s ahead of the clock of node.0: set the clocks of their hosts") {
+		if err := <-ends; err == nil || !strings.Contains(err.Error(),
+			"refused (clock): node.1 was started more than 24h0m0s ahead of the clock of node.0: set the clocks of their hosts") {
 			t.Error(err)
 		}
 		_ = j.nodes[1].Abandon()

@@ -328,7 +328,8 @@ func (r *Router) acceptable(h hello) *refusal {
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
 	case !r.plausible(h.Incarnation):
-		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts", h.Node, maxAhead, r.cfg.Node)}
+		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts",
+			h.Node, maxAhead, r.cfg.Node)}
 	case h.Limits != r.limits():
 		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node, r.limits())}
 	}

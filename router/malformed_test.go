@@ -120,7 +120,8 @@ func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 					t.Error(why)
 				}
 				synctest.Wait()
-				if len(changes) != 1 || changes[0].Kind != Lost || changes[0].Peer.ID != 7 || !errors.Is(changes[0].Err, ErrPayload) || g.r.failure != nil {
+				if len(changes) != 1 || changes[0].Kind != Lost || changes[0].Peer.ID != 7 || !errors.Is(changes[0].Err, ErrPayload) ||
+					g.r.failure != nil {
 					t.Errorf("%+v, failure %v", changes, g.r.failure)
 				}
 			})

@@ -190,14 +190,16 @@ func (r *Router) learn(members []Member, from int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range members {
-		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID].incarnation >= m.Incarnation || r.was[m.ID].incarnation >= m.Incarnation {
+		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID].incarnation >= m.Incarnation ||
+			r.was[m.ID].incarnation >= m.Incarnation {
 			continue
 		}
 		if s := r.peers[m.ID]; s != nil && s.peer.Incarnation >= m.Incarnation {
 			continue
 		}
 		if !r.plausible(m.Incarnation) {
-			r.log.Warn("a node is not called, as it is said to come from the future", "peer", fmt.Sprintf("node.%d", m.ID), "by", fmt.Sprintf("node.%d", from))
+			r.log.Warn("a node is not called, as it is said to come from the future",
+				"peer", fmt.Sprintf("node.%d", m.ID), "by", fmt.Sprintf("node.%d", from))
 			continue
 		}
 		if _, ok := r.known[m.ID]; !ok && len(r.known) >= r.mostPeers() {

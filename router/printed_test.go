@@ -72,8 +72,9 @@ func TestPrintedTextOfAListener(t *testing.T) {
 		"a number":                  {answer: framed(`{"proof":` + strings.Repeat("1", 12<<10) + `}`), want: "malformed frame"},
 		"another job":               {hello: with(`"job":` + bad), want: `u009b`},
 		"another version, protocol": {hello: with(`"protocol":9,"version":` + bad), want: `\x1b[2J`},
-		"refusal of the proof":      {hello: string(good), then: framed(`{"refuse":{"code":` + short + `,"reason":` + bad + `}}`), want: `\u202e`},
-		"hello that is a number":    {hello: with(`"node":` + strings.Repeat("1", 12<<10)), want: "malformed frame"},
+		"refusal of the proof": {hello: string(good), then: framed(`{"refuse":{"code":` + short + `,"reason":` + bad + `}}`),
+			want: `\u202e`},
+		"hello that is a number": {hello: with(`"node":` + strings.Repeat("1", 12<<10)), want: "malformed frame"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := partner(t, 2)
@@ -199,13 +200,16 @@ func TestPrintedTextOfAPeer(t *testing.T) {
 		frame []byte
 		want  string
 	}{
-		"bye":                 {frame: appendFrame(nil, frameBye, 0, 0, []byte(raw)), want: `left: \x1b[2J`},
-		"name of an event":    {frame: declare(1, bad, `""`), want: `malformed frame: event "\x1b[2J`},
-		"short name":          {frame: declare(1, `"a\u009b"`, `""`), want: `malformed frame: event "a\u009b"`},
-		"empty name":          {frame: declare(1, `""`, `""`), want: `malformed frame: event ""`},
-		"name of a barrier":   {frame: appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"a\u009b","round":1}`)), want: `malformed frame: barrier "a\u009b"`},
-		"number of a barrier": {frame: appendFrame(nil, frameBarrier, 0, 0, []byte(`{"round":`+strings.Repeat("1", 12<<10)+`}`)), want: "malformed frame: barrier"},
-		"number of a member":  {frame: appendFrame(nil, frameMembers, 0, 0, []byte(`[{"id":`+strings.Repeat("1", 12<<10)+`}]`)), want: "malformed frame: members"},
+		"bye":              {frame: appendFrame(nil, frameBye, 0, 0, []byte(raw)), want: `left: \x1b[2J`},
+		"name of an event": {frame: declare(1, bad, `""`), want: `malformed frame: event "\x1b[2J`},
+		"short name":       {frame: declare(1, `"a\u009b"`, `""`), want: `malformed frame: event "a\u009b"`},
+		"empty name":       {frame: declare(1, `""`, `""`), want: `malformed frame: event ""`},
+		"name of a barrier": {frame: appendFrame(nil, frameBarrier, 0, 0, []byte(`{"name":"a\u009b","round":1}`)),
+			want: `malformed frame: barrier "a\u009b"`},
+		"number of a barrier": {frame: appendFrame(nil, frameBarrier, 0, 0, []byte(`{"round":`+strings.Repeat("1", 12<<10)+`}`)),
+			want: "malformed frame: barrier"},
+		"number of a member": {frame: appendFrame(nil, frameMembers, 0, 0, []byte(`[{"id":`+strings.Repeat("1", 12<<10)+`}]`)),
+			want: "malformed frame: members"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &logtest.Buffer{}

@@ -139,9 +139,9 @@ func (r *Router) Addr() string { return r.advertise }
 // Start binds the listener, dials the attach list, announces labels and the
 // declared events, and returns when every expected node is ready: each of them
 // then knows what this node listens to, and their newest values have been
-// delivered here. Who joins a job that runs waits for the nodes that are in it, and
-// for no other: for Config.PeerTimeout for one that does not meet it. It says every few seconds whom it waits for, and gives up after
-// Config.JoinTimeout.
+// delivered here. A node that joins a running job waits only for its current members, and
+// at most Config.PeerTimeout for one that it does not meet. Start logs every few seconds
+// which nodes are missing, and gives up after Config.JoinTimeout.
 func (r *Router) Start(ctx context.Context, labels []string) error {
 	if r.started.Swap(true) {
 		return errors.New("router: Start is called twice")

@@ -252,7 +252,8 @@ func TestCountsOfAnEvent(t *testing.T) {
 	ch := event(t, r, Spec{Name: "e"})
 	for _, k := range []streamKey{{"e", 1}, {"e", 2}, {"f", 1}} {
 		r.gone[k] = StreamStats{
-			Event: k.event, Peer: k.peer, Sent: 100, Delivered: 1, Replaced: 2, Oldest: 3, Newest: 4, Abandoned: 5, Lost: 6, Away: 7, Queued: 8, InFlight: 9,
+			Event: k.event, Peer: k.peer,
+			Sent: 100, Delivered: 1, Replaced: 2, Oldest: 3, Newest: 4, Abandoned: 5, Lost: 6, Away: 7, Queued: 8, InFlight: 9,
 		}
 	}
 	r.gone[streamKey{"e", 3}] = StreamStats{Event: "e", Peer: 3}

@@ -85,7 +85,8 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 			b.expect(t, b.Wait(), 137)
 			a.expect(t, a.Wait(), 1)
 			log := a.log.String()
-			if !strings.Contains(log, "failed because of node 2: exit code 1: ") || !strings.Contains(log, "node 2 failed: killed by signal: killed") {
+			if !strings.Contains(log, "failed because of node 2: exit code 1: ") ||
+				!strings.Contains(log, "node 2 failed: killed by signal: killed") {
 				t.Errorf("the first launcher says:\n%s", log)
 			}
 			a, b, out := launchers(t, ofA, ofB, append(both, "--auto-recover"), "0=lead", "2=kill")

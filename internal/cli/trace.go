@@ -212,8 +212,9 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	if len(args) == 0 {
 		args = head.Args
 	}
-	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", head.Node, head.Attempt, printable.Text(head.Job)) // nobody is left to tell
-	cmd := exec.Command(prog.Path, args...)                                                                                               //nolint:noctx // it ends by itself, or by signals
+	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", // nobody is left to tell
+		head.Node, head.Attempt, printable.Text(head.Job))
+	cmd := exec.Command(prog.Path, args...) //nolint:noctx // it ends by itself, or by signals
 	cmd.Env = slices.Concat(control.Strip(os.Environ()), env.Encode())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.Stdout, c.Stderr
 	return runAlone(cmd, signals)

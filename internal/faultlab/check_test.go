@@ -328,9 +328,11 @@ func TestAHostileNodeIsNotJudged(t *testing.T) {
 		want  string
 	}{
 		{name: "what it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 7}, Event: "r", Number: 9}},
-		{name: "what one above it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 8}, Event: "r", Number: 9}},
+		{name: "what one above it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 8},
+			Event: "r", Number: 9}},
 		{
-			name: "what one below it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 6}, Event: "r", Number: 9},
+			name: "what one below it says is heard", more: faultlab.Record{Kind: faultlab.Hear, Who: a1, From: faultlab.Peer{Node: 6},
+				Event: "r", Number: 9},
 			want: "heard 1 messages of node.6/0",
 		},
 		{name: "messages are lost to it", more: faultlab.Record{Kind: faultlab.Lost, Who: a1, Peer: faultlab.Peer{Node: 7}, Count: 5}},
@@ -339,8 +341,10 @@ func TestAHostileNodeIsNotJudged(t *testing.T) {
 			want: "reports 5 messages lost to node.1/0",
 		},
 		{name: "a node ends because of it", grave: true, err: "node.7: lost: silent"},
-		{name: "a node ends because of it, in a job that recovers", err: "node.7: lost: silent", want: "node.1/1 failed, and nothing that was done explains it"},
-		{name: "a node ends because of another", grave: true, err: "node.0: lost: silent", want: "node.1/1 failed, and nothing that was done explains it"},
+		{name: "a node ends because of it, in a job that recovers", err: "node.7: lost: silent",
+			want: "node.1/1 failed, and nothing that was done explains it"},
+		{name: "a node ends because of another", grave: true, err: "node.0: lost: silent",
+			want: "node.1/1 failed, and nothing that was done explains it"},
 	} {
 		records := story()
 		if c.err != "" {

@@ -39,7 +39,8 @@ const (
 	Fault      Kind = "fault"     // the laboratory did something, named Event, to Nodes; without a name it is the end of that
 	Finishing  Kind = "finishing" // Who emits nothing more
 	Leaving    Kind = "leaving"   // Who asks the others to send it nothing more
-	Hostile    Kind = "hostile"   // Who, and every node with a higher id, is hostile from now on; Grave: it may cost all others their part in the job
+	// Hostile marks Who, and every node with a higher id, as hostile from now on. With Grave, all other nodes may fail.
+	Hostile Kind = "hostile"
 )
 
 // The outcomes of an End.

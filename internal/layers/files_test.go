@@ -21,7 +21,8 @@ var byName = []string{"Create", "OpenFile", "WriteFile", "MkdirAll", "Mkdir"}
 
 // opensItself are the packages that use them all the same: the one that is for it, and tools
 // of tests, whose folders are their own.
-var opensItself = []string{"internal/safefile", "internal/certtest", "internal/faultlab", "internal/faultlab/clock", "internal/mutate", "internal/slurmtest"}
+var opensItself = []string{"internal/safefile", "internal/certtest", "internal/faultlab", "internal/faultlab/clock",
+	"internal/mutate", "internal/slurmtest"}
 
 // openers lists the uses of byName outside of tests.
 func openers(tree fs.FS) ([]string, error) {

@@ -99,7 +99,8 @@ func TestWritersKeepLines(t *testing.T) {
 	}
 	b.Reset()
 	text = `{"msg":"` + "\u009b\U000e0001\xff" + `"}` + "\n"
-	if n, err := io.WriteString(JSONWriter(&b), text); n != len(text) || err != nil || b.String() != `{"msg":"\u009b\udb40\udc01\ufffd"}`+"\n" {
+	if n, err := io.WriteString(JSONWriter(&b), text); n != len(text) || err != nil ||
+		b.String() != `{"msg":"\u009b\udb40\udc01\ufffd"}`+"\n" {
 		t.Errorf("%d, %v, %q", n, err, b.String())
 	}
 	if n, err := Writer(failing{}).Write([]byte("x")); n != 0 || !errors.Is(err, io.ErrShortWrite) {
@@ -119,7 +120,8 @@ func forbidden(r rune) bool {
 }
 
 func FuzzText(f *testing.F) {
-	for _, s := range []string{"", "plain", "\x1b[2J\x1b[Hjob finished OK", "a\nb\n\tc\n\n d\n", "\u009b\u202e\u2028\u061c", "\x9b\xff", "日本 👩‍💻", strings.Repeat("é\n", 40)} {
+	for _, s := range []string{"", "plain", "\x1b[2J\x1b[Hjob finished OK", "a\nb\n\tc\n\n d\n", "\u009b\u202e\u2028\u061c",
+		"\x9b\xff", "日本 👩‍💻", strings.Repeat("é\n", 40)} {
 		f.Add(s, uint16(20))
 	}
 	f.Fuzz(func(t *testing.T, s string, n uint16) {

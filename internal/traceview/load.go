@@ -182,13 +182,15 @@ func (l *loader) read(name string) (Node, error) {
 			l.v.Changes = append(l.v.Changes, Change{rec.Time, n.Head.Node, p})
 		case trace.KindSent:
 			n.Sent++
-			m := &Message{Event: printable.Text(rec.Event.Name), From: n.Head.Node, To: rec.Node, Version: rec.Version, Bytes: rec.Bytes, Sent: rec.Time}
+			m := &Message{Event: printable.Text(rec.Event.Name), From: n.Head.Node, To: rec.Node, Version: rec.Version, Bytes: rec.Bytes,
+				Sent: rec.Time}
 			k := sending{m.From, n.Head.Incarnation, m.To, m.Event, m.Version}
 			l.sent[k] = append(l.sent[k], m)
 			l.all = append(l.all, m)
 		case trace.KindReceived:
 			n.Came++
-			m := &Message{Event: printable.Text(rec.Event.Name), From: rec.Node, To: n.Head.Node, Version: rec.Version, Bytes: rec.Bytes, Received: rec.Time}
+			m := &Message{Event: printable.Text(rec.Event.Name), From: rec.Node, To: n.Head.Node, Version: rec.Version, Bytes: rec.Bytes,
+				Received: rec.Time}
 			l.came = append(l.came, arrival{sending{m.From, incarnations[m.From], m.To, m.Event, m.Version}, m})
 		case trace.KindEnd:
 			n.Killed, n.Limit = false, rec.End.Reason == trace.EndLimit

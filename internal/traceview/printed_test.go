@@ -61,7 +61,8 @@ func TestTracesOfOthersArePrintable(t *testing.T) {
 		} else {
 			another += "x"
 		}
-		if _, err := traceview.Load(append(files, another), traceview.Filter{}); err == nil || logtest.Faults(err.Error()) != "" || !strings.Contains(err.Error(), `\x1b[2J`) {
+		if _, err := traceview.Load(append(files, another), traceview.Filter{}); err == nil || logtest.Faults(err.Error()) != "" ||
+			!strings.Contains(err.Error(), `\x1b[2J`) {
 			t.Errorf("%q: %v", job, err)
 		}
 	}

@@ -387,7 +387,8 @@ spec:
 // leaderWorkerSet runs the example of docs/kubernetes.md under LeaderWorkerSet's own
 // controller.
 func leaderWorkerSet(w *world) {
-	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/lws"), "config"), filepath.Join("manager", "kustomization.yaml"), lwsImage)
+	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/lws"), "config"),
+		filepath.Join("manager", "kustomization.yaml"), lwsImage)
 	w.step("LeaderWorkerSet: kubectl apply -k, until it is ready", func() string {
 		w.install(filepath.Join(config, "default"), "lws-system", "lws-controller-manager")
 		w.answers(leaderWorkerSetJob)

@@ -130,7 +130,8 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	case alone && tlsConfig == nil && open:
 		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
 	case alone && tlsConfig == nil && elsewhere != "":
-		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say", "attach", elsewhere)
+		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say",
+			"attach", elsewhere)
 	}
 	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
@@ -208,7 +209,8 @@ func checkBus(env control.Env, token string, log *slog.Logger) error {
 	}
 	if token != "" {
 		if open := env.OpenServer(); open != "" && env.ControlFD == 0 { // as in connectMesh
-			log.Warn("the server is reached over the network without TLS: whoever is on the way can read and change what nodes say, and read a password of the server",
+			log.Warn("the server is reached over the network without TLS: whoever is on the way can read and change what nodes say, "+
+				"and read a password of the server",
 				"server", open)
 		}
 		return nil

@@ -55,8 +55,9 @@ func TestConnectorFaults(t *testing.T) {
 		"no token, and other users can reach the server at nats":                                   {Bus: local, JobID: "j", BusAuth: control.BusAuthJob},
 		"no token, and other users can reach the server at redis":                                  {Bus: "redis://h:1", JobID: "j"},
 		"open to other machines and the job has no token":                                          {Listen: "tcp://0.0.0.0:1"},
-		"tcp://gpu1:1 is reached over the network and the job has no token: set DITASK_TOKEN":      {Listen: "unix:///s", Attach: []string{"tcp://[::1]:1", "tcp://gpu1:1"}},
-		"tls: a certificate, its key and an authority":                                             {TLSCert: "c"},
+		"tcp://gpu1:1 is reached over the network and the job has no token: set DITASK_TOKEN": {Listen: "unix:///s",
+			Attach: []string{"tcp://[::1]:1", "tcp://gpu1:1"}},
+		"tls: a certificate, its key and an authority": {TLSCert: "c"},
 		"open missing.key":           {Bus: local, JobID: "j", TLSCert: "missing.pem", TLSKey: "missing.key"},
 		"tls: open missing.pem":      {Bus: "redis://127.0.0.1:1", JobID: "j", TLSCA: "missing.pem"},
 		"DITASK_BUS: nats":           {Bus: local},
@@ -184,7 +185,8 @@ func TestANodeWithAnOpenServerWarnsOfNoTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.close()
-			if n := strings.Count(log.String(), "without TLS"); (n == 1) != (want && !launched) || n > 1 || strings.Contains(log.String(), "password@") {
+			if n := strings.Count(log.String(), "without TLS"); (n == 1) != (want && !launched) || n > 1 ||
+				strings.Contains(log.String(), "password@") {
 				t.Errorf("%s, launched %v: log %q", bus, launched, log.String())
 			}
 		}

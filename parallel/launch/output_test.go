@@ -206,10 +206,12 @@ func TestLinesThatCouldNotBeWrittenAreReportedOnce(t *testing.T) {
 func TestWhatTheLauncherSaysIsPrintable(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		o, _, stderr := outputs(format, "")
-		f := newFailure(coreNode{id: 3}, exit{code: 1, role: "learner", outcome: &control.Outcome{Kind: control.Failure, Node: 3, Error: logtest.Hostile}})
+		f := newFailure(coreNode{id: 3}, exit{code: 1, role: "learner",
+			outcome: &control.Outcome{Kind: control.Failure, Node: 3, Error: logtest.Hostile}})
 		o.say("WARN", f.line("; the job ends"))
 		o.flush(nil)
-		if got := stderr.String(); logtest.Faults(got) != "" || !strings.Contains(got, `\u009b2J`) || format == "json" && strings.Count(got, "\n") != 1 {
+		if got := stderr.String(); logtest.Faults(got) != "" || !strings.Contains(got, `\u009b2J`) || format == "json" &&
+			strings.Count(got, "\n") != 1 {
 			t.Errorf("%s: %s: %q", format, logtest.Faults(got), got)
 		}
 	}

@@ -117,7 +117,8 @@ func Table() []Desc {
 		{ConnsDialed, Counter, nil, "Connections that this node has made."},
 		{ConnsAccepted, Counter, nil, "Connections that others have made to this node, strangers included."},
 		{ConnsFailed, Counter, nil, "Calls of this node that no connection came of."},
-		{ConnsRefused, Counter, []string{"reason"}, "Connections that were refused; reason is one of the codes in docs/wire.md, garbage, silence, no proof or hung up."},
+		{ConnsRefused, Counter, []string{"reason"},
+			"Connections that were refused; reason is one of the codes in docs/wire.md, garbage, silence, no proof or hung up."},
 		{Carrier, Gauge, []string{"what"}, "What the carrier counts of its own."},
 
 		{ProcessMemory, Gauge, nil, "Resident memory of the node's process."},

@@ -228,7 +228,8 @@ func TestClaimOfAFolderThatCannotBeMarked(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "missing", "file"), filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if made, err := rundir.Claim(filepath.Join(dir, "link"), rundir.Mark{}); made || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
+	if made, err := rundir.Claim(filepath.Join(dir, "link"), rundir.Mark{}); made || err == nil ||
+		!strings.HasPrefix(err.Error(), "run folder: ") {
 		t.Errorf("a link to nothing: %v, %v", made, err)
 	}
 	if runtime.GOOS == "linux" {

@@ -197,11 +197,13 @@ func TestImpostorAtTheStartIsNamed(t *testing.T) {
 	key := natsbus.JobKey("secret")
 	f := impose(t, "127.0.0.1:0", pretend(plainInfo))
 	const advice = ": check that the job's launchers have the same token, and which process has this address"
-	if got := refusal(t, natsbus.Config{URL: "nats://" + f.Addr().String(), Key: key}); !strings.Contains(got, "the other side does not speak this protocol") || !strings.HasSuffix(got, advice) {
+	if got := refusal(t, natsbus.Config{URL: "nats://" + f.Addr().String(), Key: key}); !strings.Contains(got,
+		"the other side does not speak this protocol") || !strings.HasSuffix(got, advice) {
 		t.Error(got)
 	}
 	other := ours(t, embedded.Config{Key: natsbus.JobKey("another")})
-	if got := refusal(t, natsbus.Config{URL: other.URL(), Key: key}); !strings.Contains(got, "the other side does not know the job's token") || !strings.HasSuffix(got, advice) {
+	if got := refusal(t, natsbus.Config{URL: other.URL(), Key: key}); !strings.Contains(got,
+		"the other side does not know the job's token") || !strings.HasSuffix(got, advice) {
 		t.Error(got)
 	}
 	if got := refusal(t, natsbus.Config{URL: other.URL(), ConnectTimeout: time.Millisecond}); !strings.Contains(got, other.URL()) {
@@ -288,7 +290,8 @@ func TestServerLeadsNobodyElsewhere(t *testing.T) {
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
 	_, _ = c.Listen(ctx, "bus://node.0") // it may be heard before the server goes
-	until(t, "the node comes back five times, to the server that it was told", func() bool { return len(f.heard()) > 5 || len(foreign.heard()) > 0 })
+	until(t, "the node comes back five times, to the server that it was told",
+		func() bool { return len(f.heard()) > 5 || len(foreign.heard()) > 0 })
 	if n := len(foreign.heard()); n > 0 {
 		t.Errorf("%d connections went elsewhere", n)
 	}
@@ -309,7 +312,8 @@ func TestCommasInPasswordsAreNotShown(t *testing.T) {
 	}
 	for _, list := range []string{"nats://u:pa,ss@h:1", "nats://u:pa,ss@h", "nats://h:1,u:pa@i:2"} {
 		err := natsbus.CheckURL(list)
-		if err == nil || !strings.Contains(err.Error(), "write %2C in a name or password") || strings.Contains(err.Error(), "pa") && !strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "ss@") {
+		if err == nil || !strings.Contains(err.Error(), "write %2C in a name or password") || strings.Contains(err.Error(), "pa") &&
+			!strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "ss@") {
 			t.Errorf("%s: %v", list, err)
 		}
 	}

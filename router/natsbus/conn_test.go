@@ -330,7 +330,8 @@ func TestConfigFaultsAreAllReported(t *testing.T) {
 	if strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
-	if _, err := natsbus.New(natsbus.Config{URL: "tls://h", Job: "j", Key: "k"}); err == nil || !strings.Contains(err.Error(), "tls://h: with a Key, want nats://host:port") {
+	if _, err := natsbus.New(natsbus.Config{URL: "tls://h", Job: "j", Key: "k"}); err == nil ||
+		!strings.Contains(err.Error(), "tls://h: with a Key, want nats://host:port") {
 		t.Error(err)
 	}
 }

@@ -88,7 +88,8 @@ func TestPrintedTextOfAServer(t *testing.T) {
 // What a server says to a client that is connected is logged escaped and cut.
 func TestPrintedErrorOfAConnectedServer(t *testing.T) {
 	log := &logtest.Buffer{}
-	c := open(t, natsbus.Config{URL: fake(t, 1, "Permissions Violation for "), ConnectTimeout: 100 * time.Millisecond, Logger: slog.New(logtest.Raw(log))})
+	c := open(t, natsbus.Config{URL: fake(t, 1, "Permissions Violation for "), ConnectTimeout: 100 * time.Millisecond,
+		Logger: slog.New(logtest.Raw(log))})
 	ctx := soon(t)
 	_, err := c.Listen(ctx, "bus://node.0")
 	if err == nil || logtest.Faults(err.Error()) != "" || !strings.Contains(err.Error(), `\x1b[2J`) {

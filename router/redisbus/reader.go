@@ -86,7 +86,8 @@ func (e *endpoint) dispatch(m redis.XMessage) {
 	text, _ := m.Values["f"].(string)
 	h, body, err := parseEntry(text)
 	if err != nil {
-		e.log.Warn("the inbox of this node has been written to by something else", "key", e.key("in", e.inbox), "entry", printable.Text(m.ID), "error", err)
+		e.log.Warn("the inbox of this node has been written to by something else", "key", e.key("in", e.inbox), "entry",
+			printable.Text(m.ID), "error", err)
 		return
 	}
 	switch h.kind {

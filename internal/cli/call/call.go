@@ -127,8 +127,8 @@ func (c *Call) Note(format, text string, attrs ...slog.Attr) {
 const maxLine = 64 << 10
 
 // Line is a line of the launcher, in the format of the job's log: text or json. With json
-// it also has attrs, for programs that read it; text has to stand without them. What text
-// quotes begins no line.
+// it also has attrs, for programs that read it; text has to stand without them. All lines
+// of text but the first are indented.
 func Line(format, level, text string, attrs ...slog.Attr) []byte {
 	line := []byte("ditask: " + printable.Block(text, maxLine))
 	if format == "json" {

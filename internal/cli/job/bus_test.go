@@ -85,13 +85,15 @@ func TestBusIsForTheNodesOfItsJob(t *testing.T) {
 		t.Error(err)
 	}
 	for _, key := range []string{"", "secret", natsbus.JobKey("guess")} {
-		if _, err := connect(t, natsbus.Config{URL: cfg.Plan.Bus, Key: key, Token: natsbus.JobKey("secret"), ConnectTimeout: time.Millisecond}); err == nil {
+		if _, err := connect(t, natsbus.Config{URL: cfg.Plan.Bus, Key: key, Token: natsbus.JobKey("secret"),
+			ConnectTimeout: time.Millisecond}); err == nil {
 			t.Errorf("key %q is taken", key)
 		}
 	}
 	_ = c.Close()
 	await(t, closing(b, launch.Result{}, time.Hour, nil), "close")
-	if !strings.Contains(log.String(), "ditask: NATS server: refused a connection from 127.0.0.1:") || !strings.Contains(log.String(), "connections were refused: ") {
+	if !strings.Contains(log.String(), "ditask: NATS server: refused a connection from 127.0.0.1:") ||
+		!strings.Contains(log.String(), "connections were refused: ") {
 		t.Errorf("strangers are not logged: %q", log.String())
 	}
 }

@@ -187,7 +187,8 @@ func TestCautions(t *testing.T) {
 	with(t)
 	const open = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send: see ditask tls"
 	const short = "the token has 15 bytes: anybody who can reach a node can guess it: give at least 16 random ones"
-	const server = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send, and read a password of the server: give it TLS and a "
+	const server = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send, " +
+		"and read a password of the server: give it TLS and a "
 	long, brief := strings.Repeat("x", 16), strings.Repeat("x", 15)
 	shared := file(t, "shared", long, 0o640)
 	own := file(t, "own", long, 0o600)

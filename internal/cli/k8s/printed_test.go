@@ -71,7 +71,7 @@ func TestPrintedTextOfPods(t *testing.T) {
 	}
 }
 
-// What kubectl says quotes the API server and its users.
+// Errors of kubectl quote the API server and its users.
 func TestPrintedTextOfKubectl(t *testing.T) {
 	var stderr bytes.Buffer
 	c := &call.Call{Stderr: &stderr}

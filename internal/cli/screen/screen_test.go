@@ -52,7 +52,8 @@ func TestTableOfHostileNames(t *testing.T) {
 	}
 	now := time.Unix(1000, 0)
 	for _, name := range []string{
-		logtest.Hostile, c1.String(), "a\tb\tc", "a\nb", "a\v\f\rb", "\xff\x9b2J", "\x1b[9A", "learner\u202e0 renrael", "日本日本日本日本日本", "👩‍💻👩‍💻👩‍💻👩‍💻", "e\u0301\u0301",
+		logtest.Hostile, c1.String(), "a\tb\tc", "a\nb", "a\v\f\rb", "\xff\x9b2J", "\x1b[9A", "learner\u202e0 renrael",
+		"日本日本日本日本日本", "👩‍💻👩‍💻👩‍💻👩‍💻", "e\u0301\u0301",
 	} {
 		s := states(now)
 		s[0].Status.Role, s[1].Labels, s[1].Status.Note = name, []string{name, name}, name

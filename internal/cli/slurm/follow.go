@@ -56,7 +56,8 @@ func parseJobs(out string) []jobState {
 	}
 	var all []jobState
 	for line := range strings.Lines(out) {
-		s := jobState{id: printable.Text(field(line, "JobId")), state: printable.Text(field(line, "JobState")), reason: printable.Text(field(line, "Reason")), output: field(line, "StdOut")}
+		s := jobState{id: printable.Text(field(line, "JobId")), state: printable.Text(field(line, "JobState")),
+			reason: printable.Text(field(line, "Reason")), output: field(line, "StdOut")}
 		if s.id == "" || s.state == "" {
 			continue
 		}

@@ -152,7 +152,8 @@ func (r *round) attack(f fault) {
 	r.atEnd = append(r.atEnd, func() { // before anything else is judged
 		cancel()
 		<-over
-		r.t.Logf("hostile node: %s as node.%d, the victim is node.%d: %+v, calls elsewhere: %d; %.300v", kind.Name, cfg.Node, cfg.Victim, result, calls.n.Load(), err)
+		r.t.Logf("hostile node: %s as node.%d, the victim is node.%d: %+v, calls elsewhere: %d; %.300v", kind.Name, cfg.Node, cfg.Victim,
+			result, calls.n.Load(), err)
 		if result.Joined+result.Refused == 0 {
 			r.t.Errorf("the hostile node has reached no honest one: %v", err)
 		}
@@ -215,7 +216,8 @@ func (r *round) afterwards(cfg hostile.Config) {
 	for i, name := range cfg.Barriers {
 		file := filepath.Join(r.dir, "barrier")
 		r.must(os.WriteFile(file+"~", []byte(name), 0o600), os.Rename(file+"~", file))
-		r.await("all honest nodes to be out of a barrier", 40*time.Second, func() bool { return r.heardOf(faultlab.BarrierOut, since) >= (i+1)*r.nodes })
+		r.await("all honest nodes to be out of a barrier", 40*time.Second,
+			func() bool { return r.heardOf(faultlab.BarrierOut, since) >= (i+1)*r.nodes })
 	}
 	for _, rec := range r.read() {
 		if rec.Kind == faultlab.BarrierOut && rec.Err != "" && !strings.Contains(rec.Err, fmt.Sprint("node.", cfg.Node)) {
@@ -270,7 +272,8 @@ func (r *round) tails(since int64, do func(faultlab.Record)) {
 
 // target is the job as a hostile node knows it: from the environment of its nodes.
 func (r *round) target(victim int) (cfg hostile.Config, end func()) {
-	cfg = hostile.Config{Node: r.nodes, Victim: victim, Reliable: "one", Amplified: bag.Name(), Barriers: []string{"barrier 1", "barrier 2"}, Seed: r.seed}
+	cfg = hostile.Config{Node: r.nodes, Victim: victim, Reliable: "one", Amplified: bag.Name(),
+		Barriers: []string{"barrier 1", "barrier 2"}, Seed: r.seed}
 	for id := range r.nodes {
 		p := r.find(id)
 		env, err := envOf(p.pid)

@@ -185,14 +185,16 @@ func TestTextOfPodsIsPrintable(t *testing.T) {
 	const want = `\x1b[2Jjob finished OK\u009b2J\u202e\u2028\x7f\xff\r` + "\nx"
 	terminated := ended(1, hostile, 5)
 	terminated.State.Terminated.Message = hostile
-	e, ok := endingOf(node{}, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{terminated}}})
+	e, ok := endingOf(node{}, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed,
+		ContainerStatuses: []corev1.ContainerStatus{terminated}}})
 	if !ok || e.failure.Reason != want || e.failure.Message != want {
 		t.Errorf("the end: %q, %q", e.failure.Reason, e.failure.Message)
 	}
 	waiting := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: hostile, Message: hostile}}}
 	for name, status := range map[string]corev1.PodStatus{
-		"waiting":   {ContainerStatuses: []corev1.ContainerStatus{waiting}},
-		"condition": {Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: hostile, Message: hostile}}},
+		"waiting": {ContainerStatuses: []corev1.ContainerStatus{waiting}},
+		"condition": {Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: hostile,
+			Message: hostile}}},
 	} {
 		if _, message := trouble(&corev1.Pod{Status: status}); strings.Count(message, want) != 2 {
 			t.Errorf("%s: %q", name, message)

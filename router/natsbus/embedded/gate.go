@@ -253,7 +253,8 @@ func (g *gate) refuse(from net.Addr, reason string, err error) {
 	first := g.refused[reason] == 1
 	g.mu.Unlock()
 	if first && reason != hungUp {
-		g.log.Warn(fmt.Sprintf("NATS server: refused a connection from %s: %s: %v; further ones for this reason are only counted", from, reason, err))
+		g.log.Warn(fmt.Sprintf("NATS server: refused a connection from %s: %s: %v; further ones for this reason are only counted", from,
+			reason, err))
 	}
 }
 
