@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
@@ -97,6 +98,9 @@ func (b *bus) Elastic() bool {
 	hub := b.n.env.Topology == router.Star.String() && b.n.env.NodeID == 0
 	return b.n.env.AutoRecover && !hub
 }
+
+// Grace is what the launcher leaves its nodes.
+func (b *bus) Grace() time.Duration { return b.n.env.Grace }
 
 func (b *bus) Leave(ctx context.Context) error { return b.r.Leave(ctx) }
 

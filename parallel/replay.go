@@ -339,6 +339,7 @@ func (r *replayer) tell(c task.PeerChange) {
 // Drain has nobody to wait for.
 func (r *replayer) Drain(context.Context, bool) error { return nil }
 func (r *replayer) Elastic() bool                     { return false }
+func (r *replayer) Grace() time.Duration              { return 0 }
 func (r *replayer) Leave(context.Context) error       { return nil }
 
 // Done waits for the end of the record.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -348,7 +349,7 @@ func TestR7RoundsThatANewcomerTakesOver(t *testing.T) {
 		{"two of five", []uint64{maxRound, 57, 57, maxRound, 58}, 58},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := openRouter(t, Config{Node: 99, Expect: 100})
+			r := openRouter(t, Config{Node: 99, Expect: len(c.members)})
 			var all []*session
 			for id, round := range c.members {
 				s := admitted(t, r, id, 1)
@@ -697,9 +698,14 @@ func TestR7AFarewellOfANodeThatWasNotMet(t *testing.T) {
 func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Node: 2, Expect: 3, PeerTimeout: 8 * time.Second, Heartbeat: time.Second, JoinTimeout: time.Hour})
-		r.mu.Lock()
-		r.running = true
-		r.mu.Unlock()
+		for id := range 2 {
+			r.peerReady(admitted(t, r, id, 1), true)
+		}
+		r.note(func() {
+			for _, s := range r.peers {
+				s.seen = true
+			}
+		})
 		r.learn([]Member{{ID: 7, Incarnation: 1}}, 0)
 		r.wg.Go(r.tick)
 		began := time.Now()
@@ -708,4 +714,62 @@ func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 			t.Errorf("waited %v, %v", took, err)
 		}
 	})
+}
+
+// One member of four says that the job runs, and tells of no other: the newcomer waits until it
+// has met the other members as well, however late they are, while one that lives can come.
+func TestR7OneMemberAloneDoesNotStartANewcomer(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		node, expect int
+		attach       []string
+		said         []int // peers that say that the job runs
+		wait         time.Duration
+	}{
+		{"one that is not expected", 1, 4, nil, []int{4}, 8 * time.Second},
+		{"many that are not expected", 1, 4, nil, []int{4, 5, 6, 7}, 8 * time.Second},
+		{"one of three", 1, 4, nil, []int{0}, 8 * time.Second},
+		{"two of three", 1, 4, nil, []int{0, 2}, 0},
+		{"one of two", 1, 3, nil, []int{0}, 8 * time.Second},
+		{"the other one", 1, 2, nil, []int{0}, 0},
+		{"an additional node, two of three", 9, 3, nil, []int{0, 1}, 0},
+		{"an additional node, one of three", 9, 3, nil, []int{0}, 8 * time.Second},
+		{"no number, an address that does not answer", 1, 0, []string{"mem://8"}, []int{0}, 8 * time.Second},
+		{"no number, no address", 1, 0, nil, []int{0}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := openRouter(t, Config{Node: c.node, Expect: c.expect, Attach: c.attach, PeerTimeout: 8 * time.Second, Heartbeat: time.Second, JoinTimeout: time.Hour})
+				for _, id := range c.said {
+					s := admitted(t, r, id, 1)
+					r.peerReady(s, true)
+					r.note(func() { s.seen = true })
+				}
+				r.wg.Go(r.tick)
+				began := time.Now()
+				err := r.await(t.Context(), func() (bool, error) { return len(r.missingLocked()) == 0, nil })
+				if took := time.Since(began); err != nil || took < c.wait || took > c.wait+time.Second {
+					t.Errorf("waited %v, want %v; %v", took, c.wait, err)
+				}
+			})
+		})
+	}
+}
+
+// A member that lies is not believed once all expected nodes have been met: a barrier waits
+// for all of them.
+func TestR7MembersOfANewcomerAreTheExpectedOnes(t *testing.T) {
+	r := openRouter(t, Config{Node: 1, Expect: 4})
+	for _, id := range []int{4, 0, 2, 3} {
+		s := admitted(t, r, id, 1)
+		r.peerReady(s, id == 4)
+		r.note(func() { s.seen = true })
+	}
+	if err := r.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.note(func() { r.peers[0].ready = false })
+	if got := r.members(); !slices.Equal(got, []int{0, 2, 3}) {
+		t.Errorf("members %v", got)
+	}
 }

@@ -69,7 +69,7 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 		g := meet(t, nil)
 		g.r.started.Store(true)
 		g.r.mu.Lock()
-		g.r.peers[7].leaves = true
+		g.r.peers[7].leaves, g.r.peers[7].ready = true, true
 		g.r.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -99,7 +99,7 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 		g.say(t, appendU64(nil, frameAck, 0, sent))
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err = g.r.Drain(ctx, true); !strings.Contains(err.Error(), "node.7: has not finished") {
+		if err = g.r.Drain(ctx, true); err == nil || !strings.Contains(err.Error(), "node.7: has not finished") {
 			t.Error(err)
 		}
 		if err = g.r.Drain(t.Context(), false); err != nil {
@@ -116,6 +116,47 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A peer that never says that it is ready has nothing to send, and holds up no end.
+func TestR7PeerThatIsNeverReadyHoldsUpNoEnd(t *testing.T) {
+	for _, hub := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			g := meet(t, func(c *Config) {
+				if hub {
+					c.Topology = Star
+				}
+			})
+			g.r.started.Store(true)
+			g.r.note(func() { g.r.peers[7].leaves = true })
+			if err := g.r.Leave(t.Context()); err != nil {
+				t.Error(err)
+			}
+			drained := make(chan error, 1) // one result
+			go func() { drained <- g.r.Drain(t.Context(), true) }()
+			synctest.Wait()
+			s := g.r.peers[7]
+			s.mu.Lock()
+			sent := s.log.sent
+			s.mu.Unlock()
+			g.say(t, appendU64(nil, frameAck, 0, sent))
+			synctest.Wait()
+			select {
+			case err := <-drained:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Error("the drain waits")
+				_ = g.r.Abandon()
+				<-drained
+			}
+			began := time.Now()
+			if err := g.r.Close(); err != nil || time.Since(began) > 2*time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		})
+	}
 }
 
 // A call of the hub is not answered when the hub is silent, has no such leaf or none that

@@ -29,7 +29,7 @@ func (r *Router) Leave(ctx context.Context) error {
 	err := r.await(ctx, func() (bool, error) {
 		waits = waits[:0]
 		for id, s := range r.peers {
-			if s.leaves && !s.quiet {
+			if s.leaves && !s.quiet && s.ready { // a peer that has never been ready has nothing to send
 				waits = append(waits, fmt.Sprintf("node.%d", id))
 			}
 		}
@@ -67,7 +67,8 @@ func (r *Router) peerLeaves(s *session) {
 
 // Drain says that this node will send nothing more, and returns when its peers
 // have received all that was sent. With waitPeers it waits too until they have
-// said the same. When ctx ends first, the error says what was not acknowledged,
+// said the same; a peer that has never been ready is no part of the job, and is not
+// waited for in this. When ctx ends first, the error says what was not acknowledged,
 // and by whom. It does not wait for a peer that is lost meanwhile, and is no error
 // because of it: what that one has not acknowledged is in [Router.Losses], as for
 // a peer that was lost before, and in nothing else.
@@ -81,7 +82,7 @@ func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
 	err := r.await(ctx, func() (bool, error) {
 		all := true
 		for _, s := range r.peers {
-			all = s.drained() && (!waitPeers || s.fin) && all
+			all = s.drained() && (!waitPeers || s.fin || !s.ready) && all
 		}
 		return all, nil
 	})
@@ -123,7 +124,7 @@ func (r *Router) undrained(waitPeers bool) error {
 		switch {
 		case !done:
 			errs = append(errs, &PeerError{s.peer.ID, s.peer.Incarnation, n, errors.New("has not acknowledged the end")})
-		case waitPeers && !s.fin:
+		case waitPeers && !s.fin && s.ready:
 			errs = append(errs, &PeerError{s.peer.ID, s.peer.Incarnation, 0, errors.New("has not finished")})
 		}
 	}
@@ -149,7 +150,7 @@ func (r *Router) Close() error {
 			limit = hubLonger
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		_ = r.await(ctx, func() (bool, error) { return len(r.peers) == 0, nil })
+		_ = r.await(ctx, func() (bool, error) { return r.noMembers(), nil })
 		cancel()
 	}
 	return r.end(true)
@@ -221,4 +222,14 @@ func (r *Router) Losses() error {
 		err = errors.Join(err, r.furtherLosses)
 	}
 	return err
+}
+
+// noMembers reports whether no peer is there that has ever been ready. The mutex is held.
+func (r *Router) noMembers() bool {
+	for _, s := range r.peers {
+		if s.ready {
+			return false
+		}
+	}
+	return true
 }

@@ -236,8 +236,8 @@ func (r *Router) believedFor() time.Duration { return 2 * r.cfg.JoinTimeout }
 func (r *Router) doubt(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.beenReady && len(r.known) > 0 {
-		r.changed.broadcast() // Start does not wait for them for ever
+	if !r.beenReady && (len(r.known) > 0 || r.runningAt != 0) {
+		r.changed.broadcast() // Start waits for a limited time, see runs and missingLocked
 	}
 	for id, m := range r.known {
 		if now-m.at <= int64(r.believedFor()) {
@@ -358,11 +358,50 @@ func (r *Router) peerReady(s *session, before bool) {
 		if before && !s.ready && !r.beenReady {
 			r.offer(s)
 		}
-		r.running = r.running || before
+		if before && !r.beenReady {
+			s.running = true
+			if r.runningAt == 0 {
+				r.runningAt = max(r.clock(), 1)
+			}
+		}
 		if !s.ready {
 			s.ready = true
 			r.changes = append(r.changes, Change{Kind: Joined, Peer: s.peer})
 		}
 	})
 	r.tell()
+}
+
+// runs reports whether this newcomer believes that the job runs already: it then waits for
+// the nodes that are there, and not for all that are expected. One peer alone can be wrong
+// or lie, so the newcomer believes it when more than half of the other expected nodes agree;
+// or, without a number of expected nodes, when each attach address has answered or failed
+// once. Otherwise it looks for the others as long as a peer may be silent: those that live
+// meet it in this time. The mutex is held.
+func (r *Router) runs() bool {
+	switch {
+	case r.beenReady || r.running:
+		return r.running
+	case r.runningAt == 0:
+		return false
+	case r.clock()-r.runningAt >= int64(r.cfg.PeerTimeout):
+		return true
+	case r.cfg.Expect == 0 || r.cfg.Topology == Alone:
+		for _, addr := range r.cfg.Attach {
+			if _, ok := r.attached[addr]; !ok && r.trouble[addr] == "" {
+				return false
+			}
+		}
+		return true
+	}
+	others, agree := r.cfg.Expect, 0
+	if r.cfg.Node < r.cfg.Expect {
+		others--
+	}
+	for id, s := range r.peers {
+		if s.running && (id < r.cfg.Expect || r.cfg.Node >= r.cfg.Expect) {
+			agree++
+		}
+	}
+	return 2*agree > others
 }

@@ -71,7 +71,8 @@ type Router struct {
 	noted     map[string]int    // refusals by reason
 	failure   error
 	beenReady bool  // Start has returned
-	running   bool  // a peer had been ready before it met this node
+	running   bool  // the job ran when this node joined; set when Start returns, see runs
+	runningAt int64 // clock at which a peer first said that the job runs; 0: none has
 	joins     paces // of new sessions
 	news      paces // of farewells
 	aloneAt   int64 // clock at which no peer was there any more; 0: one is
@@ -395,7 +396,7 @@ func (r *Router) awaitReady(ctx context.Context) error {
 		ok := len(r.missingLocked()) == 0
 		if ok && !r.beenReady {
 			r.takeOver()
-			r.beenReady = true
+			r.running, r.beenReady = r.runs(), true
 		}
 		return ok, nil
 	})
@@ -428,7 +429,8 @@ func (r *Router) missingLocked() []string {
 		}
 		out = append(out, fmt.Sprintf("node.%d", id))
 	}
-	if r.cfg.Expect > 0 && r.cfg.Topology != Alone && !r.running {
+	runs := r.runs()
+	if r.cfg.Expect > 0 && r.cfg.Topology != Alone && !runs {
 		ids, unknown := r.expected()
 		for _, id := range ids {
 			say(id)
@@ -444,7 +446,7 @@ func (r *Router) missingLocked() []string {
 	for _, addr := range r.cfg.Attach {
 		if id, ok := r.attached[addr]; ok {
 			say(id)
-		} else if !r.running {
+		} else if !runs {
 			out = append(out, addr+reason(r.trouble[addr]))
 		}
 	}
@@ -473,7 +475,8 @@ func (r *Router) expected() (ids []int, unknown int) {
 		}
 	}
 	ids = slices.Sorted(maps.Keys(known))
-	if r.cfg.Node >= r.cfg.Expect || len(ids) > 0 && ids[len(ids)-1] >= r.cfg.Expect {
+	others := r.runningAt == 0 && len(ids) > 0 && ids[len(ids)-1] >= r.cfg.Expect // in a running job it may be one more
+	if r.cfg.Node >= r.cfg.Expect || others {
 		return ids, max(r.cfg.Expect-1-len(ids), 0)
 	}
 	ids = nil

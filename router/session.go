@@ -68,6 +68,7 @@ type session struct {
 	// The router's mutex guards these.
 	remote           map[string]*inStream // the peer's events by name
 	ready, seen, fin bool                 // what the peer has said
+	running          bool                 // the peer had been ready before it met this node, a newcomer
 	withdrawn        bool                 // the peer leaves: it is sent no more messages
 	done             bool                 // the peer has done its part of the job
 	quiet            bool                 // the peer has sent all that it will, as this node leaves

@@ -224,7 +224,11 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	ctx = context.WithoutCancel(ctx)
 	o, _ := e.result()
 	e.closing.Store(true)
-	limit := e.cfg.drain
+	most := e.cfg.drain
+	if o.Kind == Preempted && e.bus != nil && e.bus.Grace() > 0 { // an error says more than being killed
+		most = min(most, e.bus.Grace()/2)
+	}
+	limit := most
 	if o.Kind == Failure {
 		limit = min(limit, failDrain)
 	}
@@ -252,7 +256,7 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 			errs = append(errs, fmt.Errorf("close: %w", err))
 		}
 	}
-	errs = append(errs, e.stopRunners(ctx))
+	errs = append(errs, e.stopRunners(ctx, most))
 	if rest := e.backlog(); rest != "" && o.Kind == Failure {
 		e.log.Warn("events not heard because the task failed", "node", e.id, "events", rest)
 	}
@@ -321,12 +325,12 @@ func (e *engine) drainBoxes(ctx context.Context) error {
 }
 
 // stopRunners cuts off the listeners' context and waits for the runners.
-func (e *engine) stopRunners(ctx context.Context) error {
+func (e *engine) stopRunners(ctx context.Context, limit time.Duration) error {
 	e.cancelBase(ErrFinished)
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.drain)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if e.d.stop(ctx) != nil {
-		return fmt.Errorf("close: a listener did not return within %v of the end of its context (%s)", e.cfg.drain, e.backlog())
+		return fmt.Errorf("close: a listener did not return within %v of the end of its context (%s)", limit, e.backlog())
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 )
 
 // fakeWindow is how many messages may be on their way on one fake channel.
@@ -44,6 +45,7 @@ type fakeNode struct {
 
 	recovers  bool // set before the task is made
 	elastic   bool
+	grace     time.Duration
 	onLeave   func()                      // what the others still send
 	onDrain   func(context.Context) error // what Drain waits for, before the bus takes nothing more
 	unsent    []Unsent
@@ -222,9 +224,15 @@ func (n *fakeNode) Unsent() []Unsent { return n.unsent }
 
 func (n *fakeNode) Elastic() bool { return n.elastic }
 
-func (n *fakeNode) Leave(context.Context) error {
+func (n *fakeNode) Grace() time.Duration { return n.grace }
+
+func (n *fakeNode) Leave(ctx context.Context) error {
 	if n.onLeave != nil {
 		n.onLeave()
+	}
+	if n.grace > 0 { // a peer does not answer
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	return n.leaveErr
 }

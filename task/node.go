@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync/atomic"
+	"time"
 )
 
 // Node is what a task needs of the process that it runs in. parallel.Node
@@ -104,6 +105,9 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	// Close takes leave of the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
 	Close() error
+	// Grace is how long this node has to end after it was told to, before it is killed;
+	// 0: it is not known.
+	Grace() time.Duration
 	// Elastic reports whether the others go on when this node is told to end.
 	Elastic() bool
 	// Leave asks the other nodes to send nothing more to this one, and returns

@@ -271,6 +271,24 @@ func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
 	}
 }
 
+// A node that is told to end does so within the time that its launcher leaves it, whatever the
+// others do.
+func TestPreemptedNodeEndsWithinItsGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFakeJob(1).node(0)
+		node.elastic, node.grace = true, 6*time.Second
+		tk := New[empty](node)
+		tk.Use(Step(func(ctx context.Context, _ *empty) error { return waitForEver(ctx) }))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(&PreemptError{Reason: "SIGTERM"}) })
+		began := time.Now()
+		err := tk.Run(ctx)
+		if took := time.Since(began); !errors.Is(err, ErrPreempted) || !strings.Contains(err.Error(), "drain timeout of 3s") || took > 5*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
 func runOnceForAll(t *testing.T, tk *Task[empty]) error {
 	tk.Use(Step(quiet))
 	return tk.Run(t.Context(), MaxSteps(1), WaitForAll())

@@ -64,23 +64,13 @@ const (
 // bag is the event by which amplified payloads come.
 var bag = task.NewEvent[hostile.Bag]("bag")
 
-// promised are the names of the kinds against which the promises to honest nodes hold.
-func promised() (names []string) {
-	for _, k := range hostile.Kinds() {
-		if !k.Trusted {
-			names = append(names, k.Name)
-		}
-	}
-	return names
-}
-
 // invite makes a plan one with a hostile node.
 func (p *plan) invite() {
 	r := rand.New(rand.NewPCG(p.seed, 2))
 	if *onlyHostile == "" && r.IntN(5) > 0 {
 		return
 	}
-	names := promised()
+	names := hostile.Names()
 	name := names[r.IntN(len(names))]
 	if *onlyHostile != "" && *onlyHostile != "any" {
 		name = *onlyHostile
@@ -507,7 +497,7 @@ func TestHostileNodesAreInTheMix(t *testing.T) {
 		got[newPlan(seed).hostile.Name]++
 	}
 	for _, k := range hostile.Kinds() {
-		if (got[k.Name] == 0) != k.Trusted {
+		if got[k.Name] == 0 {
 			t.Errorf("%d rounds with %q", got[k.Name], k.Name)
 		}
 	}

@@ -68,9 +68,6 @@ type Kind struct {
 	Renews bool
 	// Stays says that it goes on until the job ends.
 	Stays bool
-	// Trusted says that what honest nodes are promised does not hold yet against it: a node
-	// of the job is trusted not to do this.
-	Trusted bool
 
 	returns bool // it joins again when a connection has ended
 
@@ -88,19 +85,19 @@ func Kinds() []Kind {
 		{Name: "deaf", Doc: "it pings and reads nothing", run: (*attack).deaf},
 		{Name: "declare", Doc: "a flood of declarations", run: (*attack).declare},
 		{Name: "depart", Doc: "it declares many events and leaves, again and again under other ids", run: (*attack).departs},
-		{Name: "early", Doc: "it tells a newcomer that the job runs, and of no other node", Trusted: true, Renews: true, returns: true,
+		{Name: "early", Doc: "it tells a newcomer that the job runs, and of no other node", Renews: true, returns: true,
 			run: (*attack).absent},
 		{Name: "farewell", Doc: "the farewell of a node that lives", Costs: true, returns: true, run: (*attack).farewell},
 		{Name: "farewell-future", Doc: "the farewell of a node that has just ended, for incarnation 2^64-1", Renews: true, returns: true,
 			run: (*attack).farewellFuture},
-		{Name: "frames", Doc: "random frames, frames and handshakes that are cut off", Trusted: true, run: (*attack).frames},
+		{Name: "frames", Doc: "random frames, frames and handshakes that are cut off", run: (*attack).frames},
 		{Name: "id", Doc: "the id of another node, in incarnation 2^64-1", run: (*attack).id},
 		{Name: "joins", Doc: "a flood of joins and leaves", run: (*attack).joins},
 		{Name: "listen", Doc: "it begins and ceases to listen in a loop, and acknowledges no answer", run: (*attack).listens},
-		{Name: "members", Doc: "members that do not exist, and incarnation 2^64-1 of one that does", Trusted: true, Renews: true,
+		{Name: "members", Doc: "members that do not exist, and incarnation 2^64-1 of one that does", Renews: true,
 			returns: true, run: (*attack).members},
 		{Name: "messages", Doc: "more messages than there is room for", run: (*attack).messages},
-		{Name: "mute", Doc: "it never says ready, seen or fin", Trusted: true, Stays: true, run: (*attack).mute},
+		{Name: "mute", Doc: "it never says ready, seen or fin", Stays: true, run: (*attack).mute},
 		{Name: "refuse", Doc: "it dials a node and refuses it as lost", Costs: true, run: (*attack).refuse},
 		{Name: "relay", Doc: "requests for pipes to another node", run: (*attack).relay},
 		{Name: "slow", Doc: "it reads slowly", run: (*attack).slow},
