@@ -84,7 +84,7 @@ func runRound(t *testing.T, p plan) (report faultlab.Report) {
 
 // harm makes the faults of the round, one after the other.
 func (r *round) harm() {
-	r.await("all nodes to be ready", time.Minute, func() bool { return r.count(faultlab.Ready) >= r.nodes })
+	r.await("all nodes to be ready", r.joins(), func() bool { return r.count(faultlab.Ready) >= r.nodes })
 	if r.reader == "leaves" {
 		r.fault("reader-gone", false)
 		for _, j := range r.jobs {
@@ -103,6 +103,15 @@ func (r *round) harm() {
 		}
 		r.pause(time.Second) // the pipes fill
 	}
+}
+
+// joins is how long the nodes wait for each other: 64 processes on a machine with other work
+// need longer than the minute that is the default.
+func (r *round) joins() time.Duration {
+	if r.nodes > 8 {
+		return 5 * time.Minute
+	}
+	return time.Minute
 }
 
 func (r *round) output() string {
@@ -237,7 +246,8 @@ func (r *round) prepare() {
 	if r.hostile.Name != "" {
 		env = append(env, fmt.Sprint(varGauge, "=", gaugeEvery), varHostile+"=1")
 	}
-	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--grace", "30s"}, r.carrier.flags...)
+	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--grace", "30s",
+		"--join-timeout", r.joins().String()}, r.carrier.flags...)
 	if r.star {
 		args = append(args, "--topology", "star")
 	}
