@@ -453,8 +453,8 @@ func (r *Router) missingLocked() []string {
 	for id := range r.peers {
 		say(id)
 	}
-	for id, m := range r.known { // one that lives meets this node before the others would lose it
-		if r.clock()-m.at <= int64(r.cfg.PeerTimeout) {
+	for id, m := range r.known {
+		if r.clock()-m.at <= int64(r.waitsForUnmet()) {
 			say(id)
 		}
 	}
