@@ -231,11 +231,16 @@ const maxAddr = 1 << 10
 // time in which it has to meet this node itself if it joins.
 func (r *Router) believedFor() time.Duration { return 2 * r.cfg.JoinTimeout }
 
-// waitsForUnmet is how long a newcomer waits for a member that others have told of. A member that
-// is dead is rarely told of, as its peers know of its death or lose it within PeerTimeout; but
-// one that lives can take much longer than that to connect where the machines are busy, and what
-// this node emits before is lost to it.
-func (r *Router) waitsForUnmet() time.Duration { return max(r.cfg.PeerTimeout, r.cfg.JoinTimeout/2) }
+// waitsFor is how long a newcomer waits for a member that others have told of. An expected one
+// that is dead is rarely told of, as its peers know of its death or lose it within PeerTimeout;
+// but one that lives can take much longer than that to connect where the machines are busy, and
+// what this node emits before is lost to it.
+func (r *Router) waitsFor(id int) time.Duration {
+	if id < r.cfg.Expect {
+		return max(r.cfg.PeerTimeout, r.cfg.JoinTimeout/2)
+	}
+	return r.cfg.PeerTimeout
+}
 
 // doubt forgets the nodes that others have told of and that have not been met in time.
 // Whoever tells of them again is believed again.

@@ -454,7 +454,7 @@ func (r *Router) missingLocked() []string {
 		say(id)
 	}
 	for id, m := range r.known {
-		if r.clock()-m.at <= int64(r.waitsForUnmet()) {
+		if r.clock()-m.at <= int64(r.waitsFor(id)) {
 			say(id)
 		}
 	}
