@@ -24,6 +24,7 @@
 package dqn
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -36,13 +37,12 @@ import (
 type DQN struct {
 	cfg            Config
 	online, target *nn.Net
-	adam           *nn.Adam
+	trainer        *nn.Trainer
 	updates        uint64
 	discount       [256]float32 // gamma to the power of the index
 
-	targets, pred, grad []float32 // of one batch
-	dq                  nn.Matrix
-	best                []int
+	targets []float32 // of one batch
+	best    []int
 }
 
 var (
@@ -71,7 +71,7 @@ func New(cfg Config) *DQN {
 	}
 	cfg = cfg.EnsureDefaults()
 	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg)} // of one seed: equal
-	q.adam = nn.NewAdam(cfg.Adam, q.online.Size())
+	q.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Adam.New, MaxGradNorm: max(cfg.MaxGradNorm, 0)}, q.online)
 	for i := range q.discount {
 		q.discount[i] = float32(math.Pow(cfg.Gamma, float64(i)))
 	}
@@ -109,7 +109,7 @@ func (q *DQN) Version() uint64 { return q.updates }
 // SetRate changes the optimiser's learning rate.
 func (q *DQN) SetRate(rate float64) {
 	q.cfg.Adam.Rate = rate
-	q.adam.SetRate(rate)
+	q.trainer.SetRate(rate)
 }
 
 // Values computes the action values of each observation, a matrix of
@@ -155,15 +155,12 @@ func finite(name string, v []float32) error { return nn.Tensor{Name: name, Data:
 // blame returns the error of the first weight that is not finite, or err if
 // all are.
 func (q *DQN) blame(err error) error {
-	for _, p := range q.online.Params() {
-		if e := finite(p.Name, p.Value); e != nil {
-			return e
-		}
+	if e := q.online.CheckFinite(); e != nil {
+		return e
 	}
-	for _, p := range q.target.Params() {
-		if e := finite("target."+p.Name, p.Value); e != nil {
-			return e
-		}
+	if e, ok := errors.AsType[*nn.NonFiniteError](q.target.CheckFinite()); ok {
+		e.Tensor = "target." + e.Tensor
+		return e
 	}
 	return err
 }
@@ -193,32 +190,20 @@ func (q *DQN) update(b *policies.Batch) (policies.Metrics, error) {
 	n := b.Len()
 	q.resize(n)
 	q.bootstrap(b)
-	values := q.Values(b.Obs)
-	var sum float64
-	for i := range n {
-		q.pred[i] = values.Row(i)[int(b.Actions[i])]
-		sum += float64(q.pred[i])
-	}
-	loss := nn.Huber
-	if q.cfg.Loss == MSE {
-		loss = nn.MSE
-	}
-	l := loss(q.pred, q.targets, q.grad)
-	if l-l != 0 { // NaN or infinite
-		return policies.Metrics{}, q.blame(&nn.NonFiniteError{Tensor: "loss", Value: l})
-	}
-	clear(q.dq.Data)
-	for i, g := range q.grad {
-		q.dq.Row(i)[int(b.Actions[i])] = g
-	}
-	q.online.ZeroGrad()
-	q.online.Backward(q.dq)
-	norm, err := q.clip()
+	var value float64
+	step, err := q.trainer.Step(func(t *nn.Tape) nn.Value {
+		pred := q.online.Apply(t, t.Const(n, q.cfg.Obs, b.Obs)).Pick(b.Actions)
+		value = float64(pred.Mean().Number())
+		difference := pred.Sub(t.Column(q.targets))
+		if q.cfg.Loss == MSE {
+			return difference.Square().Mean()
+		}
+		return difference.Huber(1).Mean()
+	})
 	if err != nil {
-		return policies.Metrics{}, err
+		return policies.Metrics{}, q.blame(err)
 	}
-	q.adam.Step(q.online.Weights(), q.online.Grad())
-	return policies.Metrics{Loss: float64(l), GradNorm: norm, Value: sum / float64(n), Rate: q.cfg.Adam.Rate}, nil
+	return policies.Metrics{Loss: step.Loss, GradNorm: step.GradNorm, Value: value, Rate: q.cfg.Adam.Rate}, nil
 }
 
 // check finds what in the batch cannot be learned from.
@@ -244,13 +229,10 @@ func (q *DQN) check(b *policies.Batch) error {
 }
 
 func (q *DQN) resize(n int) {
-	if cap(q.pred) < n {
-		q.targets, q.pred, q.grad = make([]float32, n), make([]float32, n), make([]float32, n)
-		q.best = make([]int, n)
-		q.dq.Data = make([]float32, n*q.cfg.Actions)
+	if cap(q.targets) < n {
+		q.targets, q.best = make([]float32, n), make([]int, n)
 	}
-	q.targets, q.pred, q.grad, q.best = q.targets[:n], q.pred[:n], q.grad[:n], q.best[:n]
-	q.dq = nn.Matrix{Rows: n, Cols: q.cfg.Actions, Data: q.dq.Data[:n*q.cfg.Actions]}
+	q.targets, q.best = q.targets[:n], q.best[:n]
 }
 
 // bootstrap fills q.targets.
@@ -267,25 +249,6 @@ func (q *DQN) bootstrap(b *policies.Batch) {
 			q.targets[i] += q.discount[b.Steps[i]] * next.Row(i)[q.best[i]]
 		}
 	}
-}
-
-// clip clips the gradients and returns their norm before. A norm that is not
-// finite is an error that names the tensor.
-func (q *DQN) clip() (float64, error) {
-	limit := q.cfg.MaxGradNorm
-	if limit < 0 {
-		limit = math.Inf(1)
-	}
-	norm := nn.ClipNorm(q.online.Grad(), limit)
-	if !math.IsNaN(norm) && !math.IsInf(norm, 0) {
-		return norm, nil
-	}
-	for _, p := range q.online.Params() {
-		if err := finite(p.Name+".grad", p.Grad); err != nil {
-			return norm, q.blame(err)
-		}
-	}
-	return norm, fmt.Errorf("gradient norm is %v", norm)
 }
 
 // Weights returns a copy of the online network's weights.
@@ -309,7 +272,7 @@ func (q *DQN) Save(a *nn.Archive) error {
 	}
 	a.Put("dqn", w)
 	a.Put("dqn.target", q.target.State(q.updates))
-	a.Put("dqn.adam", q.adam.State())
+	a.Put("dqn.adam", q.trainer.Optimizers()[0].State())
 	return nil
 }
 
@@ -319,7 +282,7 @@ func (q *DQN) Restore(a *nn.Archive) error {
 	for _, part := range []struct {
 		name string
 		load func(nn.State) error
-	}{{"dqn", q.Load}, {"dqn.target", q.target.Load}, {"dqn.adam", q.adam.Load}} {
+	}{{"dqn", q.Load}, {"dqn.target", q.target.Load}, {"dqn.adam", q.trainer.Optimizers()[0].Load}} {
 		s, err := a.State(part.name)
 		if err == nil {
 			err = part.load(s)

@@ -6,21 +6,37 @@ import (
 	"math/rand/v2"
 )
 
-// Layer is one stage of a network. The layers of this package are made by
-// [Dense], [ReLU], [Tanh] and [Dueling]; a layer belongs to one network.
+// Layer is one stage of a network: [Dense], [ReLU], [Tanh], [Dueling], or one of a program's own. A layer
+// belongs to one network.
 type Layer interface {
-	// attach gives the layer its place: the number of columns that come in.
-	// It returns the number that goes out and the layer's parameters, whose
-	// memory the network provides later through bind.
-	attach(index, in int) (out int, params []Param)
-	// bind hands over the memory of the parameters, in the order of attach,
-	// and fills it with initial values.
-	bind(params []Param, rng *rand.Rand)
-	// forward computes the output of x, and remembers what backward needs.
-	forward(w *workspace, x Matrix) Matrix
-	// backward adds to the gradients of the parameters and returns the
-	// gradient of x, or nothing if that is not needed.
-	backward(w *workspace, dy Matrix, needed bool) Matrix
+	// Build declares the layer's weights, given the number of columns that come in. It
+	// returns the number of columns that go out.
+	Build(b *Builder, in int) (out int)
+	// Apply computes the output of x on its tape. The weights that Build declared are constants
+	// there, unless they come in by [Builder.Weight].
+	Apply(t *Tape, x Value) Value
+}
+
+// Builder collects the weights of a network while [New] builds its layers.
+type Builder struct {
+	net   *Net
+	index int // of the layer
+	inits []func()
+	rng   *rand.Rand
+}
+
+// Param declares a weight with the name "layer<name>" where <layer> is the layer's kind and place,
+// such as "dense0.weight". Its memory is there when New returns, filled by init, or with zeros
+// if init is nil.
+func (b *Builder) Param(kind, name string, shape []int, init Init) *Param {
+	p := &Param{Name: fmt.Sprintf("%s%d.%s", kind, b.index, name), Shape: shape, net: b.net}
+	b.net.params = append(b.net.params, p)
+	b.inits = append(b.inits, func() {
+		if init != nil {
+			init(p.matrix(), b.rng)
+		}
+	})
+	return p
 }
 
 // Param is a named part of a network's weights.
@@ -29,6 +45,29 @@ type Param struct {
 	Shape []int
 	Value []float32 // a view into Net.Weights
 	Grad  []float32 // a view into Net.Grad
+
+	net *Net
+}
+
+// matrix is the weight as rows x columns; a vector is one row.
+func (p *Param) matrix() Matrix { return p.as(p.Value) }
+
+func (p *Param) as(data []float32) Matrix {
+	cols := p.Shape[len(p.Shape)-1]
+	return Matrix{product(p.Shape) / max(cols, 1), cols, data}
+}
+
+// On is the weight as a value on the tape: its last dimension is that of the columns. If its
+// network trains there, Backward adds to the weight's gradient.
+func (p *Param) On(t *Tape) Value {
+	m := p.matrix()
+	return t.push(node{rows: m.Rows, cols: m.Cols, data: p.Value, op: p, needs: t.trains(p.net)})
+}
+
+func (p *Param) backward(_ *Tape, n *node) {
+	for i, g := range n.grad {
+		p.Grad[i] += g
+	}
 }
 
 // Init fills the weight of a dense layer, in x out, with its initial values.
@@ -106,7 +145,7 @@ func uniform(dst []float32, bound float64, rng *rand.Rand) {
 }
 
 // Dense returns the layer y = x W + b with out columns, W of in x out filled
-// by init and b zero.
+// by init and b zero. An activation that follows it in a network is computed with it.
 func Dense(out int, init Init) Layer {
 	if out <= 0 || init == nil {
 		panic(fmt.Sprintf("nn: dense layer of %d columns", out))
@@ -115,148 +154,183 @@ func Dense(out int, init Init) Layer {
 }
 
 type dense struct {
-	in, out  int
-	init     Init
-	w, dw    Matrix
-	b, db    []float32
-	x, y, dx Matrix
+	out    int
+	init   Init
+	act    activation // that is computed with the layer
+	weight *Param
+	bias   *Param
 }
 
-func (d *dense) attach(index, in int) (int, []Param) {
-	d.in = in
-	return d.out, []Param{
-		{Name: fmt.Sprintf("dense%d.weight", index), Shape: []int{in, d.out}},
-		{Name: fmt.Sprintf("dense%d.bias", index), Shape: []int{d.out}},
+func (d *dense) Build(b *Builder, in int) int {
+	d.weight = b.Param("dense", "weight", []int{in, d.out}, d.init)
+	d.bias = b.Param("dense", "bias", []int{d.out}, nil)
+	return d.out
+}
+
+func (d *dense) Apply(t *Tape, x Value) Value {
+	in := x.node()
+	w := d.weight.matrix()
+	in.matrix().check("input", w.Rows)
+	out, n := t.result(d, in.rows, d.out, x, x)
+	n.needs = n.needs || t.trains(d.weight.net)
+	y := n.matrix()
+	for i := range y.Rows {
+		copy(y.Row(i), d.bias.Value)
 	}
+	t.work.mulAdd(y, x.node().matrix().view(), w.view())
+	d.act.apply(y.Data)
+	return out
 }
 
-func (d *dense) bind(p []Param, rng *rand.Rand) {
-	d.w, d.dw = Matrix{d.in, d.out, p[0].Value}, Matrix{d.in, d.out, p[0].Grad}
-	d.b, d.db = p[1].Value, p[1].Grad
-	d.init(d.w, rng)
-}
-
-func (d *dense) forward(w *workspace, x Matrix) Matrix {
-	x.check("input", d.in)
-	d.x = x
-	d.y.resize(x.Rows, d.out)
-	for i := range x.Rows {
-		copy(d.y.Row(i), d.b)
-	}
-	w.mulAdd(d.y, x.view(), d.w.view())
-	return d.y
-}
-
-func (d *dense) backward(w *workspace, dy Matrix, needed bool) Matrix {
-	w.mulAdd(d.dw, d.x.view().transposed(), dy.view())
-	for i := range dy.Rows {
-		for j, v := range dy.Row(i) {
-			d.db[j] += v
+func (d *dense) backward(t *Tape, n *node) {
+	d.act.slope(n.grad, n.data) // nothing else reads the gradient after this
+	x, w := t.nodes[n.a].matrix(), d.weight.matrix()
+	dy := Matrix{n.rows, n.cols, n.grad}
+	if t.trains(d.weight.net) {
+		t.work.mulAdd(d.weight.as(d.weight.Grad), x.view().transposed(), dy.view())
+		for i := range dy.Rows {
+			for j, v := range dy.Row(i) {
+				d.bias.Grad[j] += v
+			}
 		}
 	}
-	if !needed {
-		return Matrix{}
+	if !t.needs(n.a) {
+		return
 	}
-	d.dx.resize(dy.Rows, d.in)
-	clear(d.dx.Data)
-	w.mulAdd(d.dx, dy.view(), d.w.view().transposed())
-	return d.dx
+	dx, fresh := t.freshGrad(n.a)
+	if fresh {
+		clear(dx)
+	}
+	t.work.mulAdd(Matrix{x.Rows, x.Cols, dx}, dy.view(), w.view().transposed())
 }
 
-// plain is what layers without parameters have in common.
-type plain struct{ y, dx Matrix }
+// activation is a function of each element, which a dense layer computes in place.
+type activation uint8
 
-func (p *plain) attach(_, in int) (int, []Param) { return in, nil }
-func (p *plain) bind([]Param, *rand.Rand)        {}
+const (
+	identity activation = iota
+	reluActivation
+	tanhActivation
+)
 
-// ReLU returns the layer max(x, 0).
-func ReLU() Layer { return &relu{} }
-
-type relu struct{ plain }
-
-func (r *relu) forward(_ *workspace, x Matrix) Matrix {
-	r.y.resize(x.Rows, x.Cols)
-	y := r.y.Data[:len(x.Data)]
-	for i, v := range x.Data {
-		y[i] = max(v, 0) // a NaN stays
+func (a activation) apply(y []float32) {
+	switch a {
+	case identity:
+	case reluActivation:
+		rectify(y, y)
+	case tanhActivation:
+		tanh(y, y)
 	}
-	return r.y
 }
 
-func (r *relu) backward(_ *workspace, dy Matrix, _ bool) Matrix {
-	r.dx.resize(dy.Rows, dy.Cols)
-	y, dx := r.y.Data[:len(dy.Data)], r.dx.Data[:len(dy.Data)]
-	for i, v := range dy.Data {
-		// All ones where y is positive: y is never -0 or negative, so its bits
-		// are zero only where the gradient is.
-		bits := math.Float32bits(y[i])
-		mask := uint32(int32(bits|-bits) >> 31)
-		dx[i] = math.Float32frombits(math.Float32bits(v) & mask)
+// slope multiplies the gradients by the derivatives, given the results.
+func (a activation) slope(grad, y []float32) {
+	y = y[:len(grad)]
+	switch a {
+	case identity:
+	case reluActivation:
+		for i, v := range y {
+			// All ones where y is positive: y is never -0 or negative, so its bits
+			// are zero only where the gradient is.
+			bits := math.Float32bits(v)
+			mask := uint32(int32(bits|-bits) >> 31)
+			grad[i] = math.Float32frombits(math.Float32bits(grad[i]) & mask)
+		}
+	case tanhActivation:
+		for i, v := range y {
+			grad[i] *= 1 - v*v
+		}
 	}
-	return r.dx
 }
+
+func rectify(dst, src []float32) {
+	dst = dst[:len(src)]
+	for i, v := range src {
+		dst[i] = max(v, 0)
+	}
+}
+
+func tanh(dst, src []float32) {
+	dst = dst[:len(src)]
+	for i, v := range src {
+		dst[i] = float32(math.Tanh(float64(v)))
+	}
+}
+
+// ReLU returns the layer max(x, 0). Its derivative at 0 is 0.
+func ReLU() Layer { return &elementwise{act: reluActivation} }
 
 // Tanh returns the layer tanh(x).
-func Tanh() Layer { return &tanh{} }
+func Tanh() Layer { return &elementwise{act: tanhActivation} }
 
-type tanh struct{ plain }
-
-func (t *tanh) forward(_ *workspace, x Matrix) Matrix {
-	t.y.resize(x.Rows, x.Cols)
-	for i, v := range x.Data {
-		t.y.Data[i] = float32(math.Tanh(float64(v)))
-	}
-	return t.y
+// elementwise is an activation as a layer. Behind a dense layer it is computed there.
+type elementwise struct {
+	act   activation
+	fused bool
 }
 
-func (t *tanh) backward(_ *workspace, dy Matrix, _ bool) Matrix {
-	t.dx.resize(dy.Rows, dy.Cols)
-	for i, v := range dy.Data {
-		y := t.y.Data[i]
-		t.dx.Data[i] = v * (1 - y*y)
+func (e *elementwise) Build(_ *Builder, in int) int { return in }
+
+func (e *elementwise) Apply(_ *Tape, x Value) Value {
+	switch {
+	case e.fused:
+		return x
+	case e.act == reluActivation:
+		return x.ReLU()
 	}
-	return t.dx
+	return x.Tanh()
+}
+
+// fuse hands activations to the dense layers that they follow.
+func fuse(layers []Layer) {
+	for i := 1; i < len(layers); i++ {
+		d, ok := layers[i-1].(*dense)
+		e, is := layers[i].(*elementwise)
+		if ok && is {
+			d.act, e.fused = e.act, true
+		}
+	}
 }
 
 // Dueling returns the layer that joins a state value, column 0, and n
 // advantages, columns 1..n, into n action values: Q = V + A - mean(A), equation
 // 9 of Z. Wang et al., "Dueling Network Architectures for Deep Reinforcement
 // Learning" (2016).
-func Dueling() Layer { return &dueling{} }
+func Dueling() Layer { return dueling{} }
 
-type dueling struct{ plain }
+type dueling struct{}
 
-func (d *dueling) attach(_, in int) (int, []Param) {
+func (dueling) Build(_ *Builder, in int) int {
 	if in < 2 {
 		panic(fmt.Sprintf("nn: dueling layer of %d columns", in))
 	}
-	return in - 1, nil
+	return in - 1
 }
 
-func (d *dueling) forward(_ *workspace, x Matrix) Matrix {
-	n := x.Cols - 1
-	d.y.resize(x.Rows, n)
-	for i := range x.Rows {
-		row := x.Row(i)
+func (d dueling) Apply(t *Tape, x Value) Value {
+	in := x.node()
+	out, n := t.result(d, in.rows, in.cols-1, x, x)
+	m := x.node().matrix()
+	for i := range m.Rows {
+		row, dst := m.Row(i), n.data[i*n.cols:(i+1)*n.cols]
 		base := row[0] - mean(row[1:])
 		for j, a := range row[1:] {
-			d.y.Data[i*n+j] = base + a
+			dst[j] = base + a
 		}
 	}
-	return d.y
+	return out
 }
 
-func (d *dueling) backward(_ *workspace, dy Matrix, _ bool) Matrix {
-	d.dx.resize(dy.Rows, dy.Cols+1)
-	for i := range dy.Rows {
-		row, dst := dy.Row(i), d.dx.Row(i)
+func (dueling) backward(t *Tape, n *node) {
+	d := t.gradOf(n.a)
+	for i := range n.rows {
+		row, dst := n.grad[i*n.cols:(i+1)*n.cols], d[i*(n.cols+1):(i+1)*(n.cols+1)]
 		m := mean(row)
-		dst[0] = m * float32(len(row))
+		dst[0] += m * float32(len(row))
 		for j, g := range row {
-			dst[1+j] = g - m
+			dst[1+j] += g - m
 		}
 	}
-	return d.dx
 }
 
 func mean(v []float32) float32 {

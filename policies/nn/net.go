@@ -3,17 +3,15 @@ package nn
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 )
 
 // Net is a feed-forward network: its layers one after the other.
 type Net struct {
 	in, out     int
 	layers      []Layer
-	params      []Param
+	params      []*Param
 	value, grad []float32
-	work        workspace
-	rows        int // of the last forward
+	eval        Tape // of Forward
 }
 
 // New joins layers into a network with in input columns. The seed fixes the
@@ -23,32 +21,32 @@ func New(in int, seed uint64, layers ...Layer) *Net {
 		panic(fmt.Sprintf("nn: network of %d columns and %d layers", in, len(layers)))
 	}
 	n := &Net{in: in, out: in, layers: layers}
-	counts := make([]int, len(layers))
-	size := 0
+	b := &Builder{net: n, rng: rand.New(rand.NewPCG(seed, 0x6e6e))} // the stream of initial weights
 	for i, l := range layers {
-		var params []Param
-		n.out, params = l.attach(i, n.out)
-		counts[i] = len(params)
-		for _, p := range params {
-			size += product(p.Shape)
-		}
-		n.params = append(n.params, params...)
+		b.index = i
+		n.out = l.Build(b, n.out)
+	}
+	fuse(layers)
+	n.allocate()
+	for _, init := range b.inits {
+		init()
+	}
+	return n
+}
+
+// allocate gives the weights their memory: views into one slice, and so for the gradients.
+func (n *Net) allocate() {
+	size := 0
+	for _, p := range n.params {
+		size += product(p.Shape)
 	}
 	n.value, n.grad = make([]float32, size), make([]float32, size)
 	at := 0
-	for i := range n.params {
-		p := &n.params[i]
+	for _, p := range n.params {
 		end := at + product(p.Shape)
 		p.Value, p.Grad = n.value[at:end:end], n.grad[at:end:end]
 		at = end
 	}
-	rng := rand.New(rand.NewPCG(seed, 0x6e6e)) // the stream of initial weights
-	at = 0
-	for i, l := range layers {
-		l.bind(n.params[at:at+counts[i]], rng)
-		at += counts[i]
-	}
-	return n
 }
 
 // MLP returns the layers of a perceptron: for each hidden width a dense layer
@@ -72,7 +70,7 @@ func (n *Net) Out() int { return n.out }
 func (n *Net) Size() int { return len(n.value) }
 
 // Params are the named views of the weights and gradients.
-func (n *Net) Params() []Param { return n.params }
+func (n *Net) Params() []*Param { return n.params }
 
 // Weights are all weights; writing to them changes the network.
 func (n *Net) Weights() []float32 { return n.value }
@@ -83,27 +81,21 @@ func (n *Net) Grad() []float32 { return n.grad }
 // ZeroGrad sets the gradients to zero.
 func (n *Net) ZeroGrad() { clear(n.grad) }
 
-// Forward computes the output of each row of x. x must stay unchanged until
-// Backward; the result is overwritten by the next Forward.
-func (n *Net) Forward(x Matrix) Matrix {
-	x.check("input", n.in)
-	n.rows = x.Rows
+// Apply computes the output of each row of x, on x's tape.
+func (n *Net) Apply(t *Tape, x Value) Value {
+	x.node().matrix().check("input", n.in)
 	for _, l := range n.layers {
-		x = l.forward(&n.work, x)
+		x = l.Apply(t, x)
 	}
 	return x
 }
 
-// Backward adds to the gradients those of the last Forward, given the
-// derivative of the loss by its output.
-func (n *Net) Backward(dy Matrix) {
-	dy.check("output gradient", n.out)
-	if dy.Rows != n.rows {
-		panic(fmt.Sprintf("nn: backward of %d rows after forward of %d", dy.Rows, n.rows))
-	}
-	for i, l := range slices.Backward(n.layers) {
-		dy = l.backward(&n.work, dy, i > 0)
-	}
+// Forward computes the output of each row of x without a tape of the caller's: to act, or for
+// targets that are constants. The result is overwritten by the next Forward.
+func (n *Net) Forward(x Matrix) Matrix {
+	x.check("input", n.in)
+	n.eval.Reset()
+	return n.Apply(&n.eval, n.eval.Const(x.Rows, x.Cols, x.Data)).node().matrix()
 }
 
 // CopyFrom makes the weights equal to those of src, a network of the same

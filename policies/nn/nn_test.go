@@ -21,6 +21,24 @@ func random(rng *rand.Rand, rows, cols int) nn.Matrix {
 	return m
 }
 
+// losses are means over the elements of a prediction, given as many targets.
+var losses = map[string]func(pred, target nn.Value) nn.Value{
+	"mse":   func(p, t nn.Value) nn.Value { return p.Sub(t).Square().Mean() },
+	"huber": func(p, t nn.Value) nn.Value { return p.Sub(t).Huber(1).Mean() },
+}
+
+// forward records the output of x.
+func forward(t *nn.Tape, net *nn.Net, x nn.Matrix) nn.Value {
+	return net.Apply(t, t.Const(x.Rows, x.Cols, x.Data))
+}
+
+// backward adds the gradients of the weights, given the derivative of the loss by the output of x.
+func backward(net *nn.Net, x, dy nn.Matrix) {
+	var t nn.Tape
+	t.Train(net)
+	t.BackwardFrom(forward(&t, net, x), slices.Clone(dy.Data))
+}
+
 var nets = []struct {
 	name  string
 	build func() *nn.Net
@@ -39,7 +57,6 @@ var nets = []struct {
 // TestP2GradientsEqualCentralDifferences checks every weight's gradient of
 // each loss, and so every layer's way back.
 func TestP2GradientsEqualCentralDifferences(t *testing.T) {
-	losses := map[string]func(p, t, g []float32) float32{"mse": nn.MSE, "huber": nn.Huber}
 	for _, c := range nets {
 		for name, loss := range losses {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
@@ -48,13 +65,15 @@ func TestP2GradientsEqualCentralDifferences(t *testing.T) {
 				net := c.build()
 				x := random(rng, 6, net.In())
 				target := random(rng, 6, net.Out())
-				grad := random(rng, 6, net.Out())
-				at := func() float64 {
-					return float64(loss(net.Forward(x).Data, target.Data, make([]float32, len(grad.Data))))
+				var tape nn.Tape
+				tape.Train(net)
+				record := func() nn.Value {
+					tape.Reset()
+					return loss(forward(&tape, net, x), tape.Const(target.Rows, target.Cols, target.Data))
 				}
+				at := func() float64 { return float64(record().Number()) }
 				net.ZeroGrad()
-				loss(net.Forward(x).Data, target.Data, grad.Data)
-				net.Backward(grad)
+				tape.Backward(record())
 				for _, p := range net.Params() {
 					for i, v := range p.Value {
 						const h = 1e-3
@@ -78,10 +97,9 @@ func TestBackwardAddsUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	net := nets[1].build()
 	x, dy := random(rng, 4, 5), random(rng, 4, 3)
-	net.Forward(x)
-	net.Backward(dy)
+	backward(net, x, dy)
 	once := slices.Clone(net.Grad())
-	net.Backward(dy)
+	backward(net, x, dy)
 	for i, g := range net.Grad() {
 		if math.Abs(float64(g-2*once[i])) > 1e-5 {
 			t.Fatalf("gradient %d is %v after two passes, %v after one", i, g, once[i])
@@ -93,17 +111,19 @@ func TestP1LossesEqualHandComputedNumbers(t *testing.T) {
 	pred, target := []float32{1, 2, -1, 0}, []float32{0, 2.5, 2, 0}
 	for _, c := range []struct {
 		name string
-		loss func(p, t, g []float32) float32
 		want float32
 		grad []float32
 	}{
 		// Differences 1, -0.5, -3, 0.
-		{"mse", nn.MSE, (1 + 0.25 + 9) / 4, []float32{0.5, -0.25, -1.5, 0}},
-		{"huber", nn.Huber, (0.5 + 0.125 + 2.5) / 4, []float32{0.25, -0.125, -0.25, 0}},
+		{"mse", (1 + 0.25 + 9) / 4, []float32{0.5, -0.25, -1.5, 0}},
+		{"huber", (0.5 + 0.125 + 2.5) / 4, []float32{0.25, -0.125, -0.25, 0}},
 	} {
-		grad := make([]float32, 4)
-		if got := c.loss(pred, target, grad); got != c.want || !slices.Equal(grad, c.grad) {
-			t.Errorf("%s: %v %v, want %v %v", c.name, got, grad, c.want, c.grad)
+		var tape nn.Tape
+		p := tape.Variable(4, 1, pred)
+		l := losses[c.name](p, tape.Column(target))
+		tape.Backward(l)
+		if got := l.Number(); got != c.want || !slices.Equal(p.Grad(), c.grad) {
+			t.Errorf("%s: %v %v, want %v %v", c.name, got, p.Grad(), c.want, c.grad)
 		}
 	}
 }
@@ -137,10 +157,10 @@ func TestOptimizersEqualHandComputedNumbers(t *testing.T) {
 		t.Errorf("sgd: %v, want 1 - 0.2 - 0.3", w[0])
 	}
 	g := []float32{3, 0, 0, 0, 4}
-	if n := nn.ClipNorm(g, 1); n != 5 || math.Abs(float64(g[0])-0.6) > 1e-6 || math.Abs(float64(g[4])-0.8) > 1e-6 {
+	if n := nn.ClipNorm(1, g); n != 5 || math.Abs(float64(g[0])-0.6) > 1e-6 || math.Abs(float64(g[4])-0.8) > 1e-6 {
 		t.Errorf("clip: norm %v, %v", n, g)
 	}
-	if n := nn.ClipNorm(g, 2); math.Abs(n-1) > 1e-6 || math.Abs(float64(g[0])-0.6) > 1e-6 {
+	if n := nn.ClipNorm(2, g); math.Abs(n-1) > 1e-6 || math.Abs(float64(g[0])-0.6) > 1e-6 {
 		t.Errorf("clip below the limit: norm %v, %v", n, g)
 	}
 }
@@ -198,13 +218,14 @@ func TestInitialWeights(t *testing.T) {
 
 func train(net *nn.Net, opt nn.Optimizer, steps int) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	x, y, grad := random(rng, 64, net.In()), random(rng, 64, net.Out()), random(rng, 64, net.Out())
+	x, y := random(rng, 64, net.In()), random(rng, 64, net.Out())
+	trainer := nn.NewTrainer(nn.TrainerConfig{Optimizer: func(int) nn.Optimizer { return opt }, MaxGradNorm: 10}, net)
 	for range steps {
-		nn.MSE(net.Forward(x).Data, y.Data, grad.Data)
-		net.ZeroGrad()
-		net.Backward(grad)
-		nn.ClipNorm(net.Grad(), 10)
-		opt.Step(net.Weights(), net.Grad())
+		if _, err := trainer.Step(func(t *nn.Tape) nn.Value {
+			return losses["mse"](forward(t, net, x), t.Const(y.Rows, y.Cols, y.Data))
+		}); err != nil {
+			panic(err)
+		}
 	}
 }
 
@@ -263,15 +284,17 @@ func TestTrainingAllocatesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, c := range nets {
 		net := c.build()
-		opt := nn.NewAdam(nn.AdamConfig{}, net.Size())
-		x, y, grad := random(rng, 64, net.In()), random(rng, 64, net.Out()), random(rng, 64, net.Out())
-		target := c.build()
+		trainer := nn.NewTrainer(nn.TrainerConfig{MaxGradNorm: 10}, net)
+		x, y := random(rng, 64, net.In()), random(rng, 64, net.Out())
+		target, loss := c.build(), losses["mse"]
 		if n := testing.AllocsPerRun(20, func() {
-			nn.MSE(net.Forward(x).Data, y.Data, grad.Data)
-			net.ZeroGrad()
-			net.Backward(grad)
-			nn.ClipNorm(net.Grad(), 10)
-			opt.Step(net.Weights(), net.Grad())
+			net.Forward(x)
+			_, err := trainer.Step(func(t *nn.Tape) nn.Value {
+				return loss(forward(t, net, x), t.Const(y.Rows, y.Cols, y.Data))
+			})
+			if err != nil {
+				panic(err)
+			}
 			target.Approach(net, 0.01)
 			target.CopyFrom(net)
 		}); n != 0 {
@@ -408,14 +431,17 @@ func binaryHeader(text string) []byte {
 
 func ExampleNew() {
 	net := nn.New(1, 1, nn.Dense(16, nn.Kaiming), nn.Tanh(), nn.Dense(1, nn.Glorot))
-	adam := nn.NewAdam(nn.AdamConfig{Rate: 0.01}, net.Size())
+	trainer := nn.NewTrainer(nn.TrainerConfig{Optimizer: nn.AdamConfig{Rate: 0.01}.New}, net)
 	x := nn.Matrix{Rows: 5, Cols: 1, Data: []float32{-2, -1, 0, 1, 2}}
-	square, grad := []float32{4, 1, 0, 1, 4}, make([]float32, 5)
+	squares := []float32{4, 1, 0, 1, 4}
 	for range 2000 {
-		nn.MSE(net.Forward(x).Data, square, grad)
-		net.ZeroGrad()
-		net.Backward(nn.Matrix{Rows: 5, Cols: 1, Data: grad})
-		adam.Step(net.Weights(), net.Grad())
+		_, err := trainer.Step(func(t *nn.Tape) nn.Value {
+			return net.Apply(t, t.Column(x.Data)).Sub(t.Column(squares)).Square().Mean()
+		})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
 	for _, y := range net.Forward(x).Data {
 		fmt.Printf("%.1f ", math.Abs(float64(y)))
@@ -504,21 +530,9 @@ func TestApproachGoesAFractionOfTheWay(t *testing.T) {
 func TestClipLeavesWhatHasNoNorm(t *testing.T) {
 	inf := float32(math.Inf(1))
 	g := []float32{1, inf, -3}
-	if n := nn.ClipNorm(g, 1); !math.IsInf(n, 1) || !slices.Equal(g, []float32{1, inf, -3}) {
+	if n := nn.ClipNorm(1, g); !math.IsInf(n, 1) || !slices.Equal(g, []float32{1, inf, -3}) {
 		t.Errorf("norm %v, gradients %v", n, g)
 	}
-}
-
-// TestBackwardNeedsTheRowsOfForward: other rows would meet old activations.
-func TestBackwardNeedsTheRowsOfForward(t *testing.T) {
-	n := nn.New(2, 1, nn.Dense(3, nn.Glorot))
-	n.Forward(nn.Matrix{Rows: 4, Cols: 2, Data: make([]float32, 8)})
-	defer func() {
-		if p := fmt.Sprint(recover()); p != "nn: backward of 3 rows after forward of 4" {
-			t.Errorf("panic %q", p)
-		}
-	}()
-	n.Backward(nn.Matrix{Rows: 3, Cols: 3, Data: make([]float32, 9)})
 }
 
 func TestFindNonFinite(t *testing.T) {
@@ -547,9 +561,12 @@ func TestSeedChoosesTheWeights(t *testing.T) {
 // TestHuberIsClippedFromOne: its gradient is, and its value goes on in a straight line.
 func TestHuberIsClippedFromOne(t *testing.T) {
 	for _, c := range []struct{ d, loss, grad float32 }{{0.5, 0.125, 0.5}, {1, 0.5, 1}, {1.5, 1, 1}, {-1.5, 1, -1}, {4, 3.5, 1}} {
-		grad := []float32{9}
-		if loss := nn.Huber([]float32{c.d}, []float32{0}, grad); loss != c.loss || grad[0] != c.grad {
-			t.Errorf("at %v: %v with gradient %v, want %v and %v", c.d, loss, grad[0], c.loss, c.grad)
+		var tape nn.Tape
+		d := tape.Variable(1, 1, []float32{c.d})
+		loss := d.Huber(1)
+		tape.Backward(loss)
+		if loss.Number() != c.loss || d.Grad()[0] != c.grad {
+			t.Errorf("at %v: %v with gradient %v, want %v and %v", c.d, loss.Number(), d.Grad()[0], c.loss, c.grad)
 		}
 	}
 }

@@ -35,6 +35,9 @@ type Adam struct {
 	steps uint64
 }
 
+// New returns Adam for size weights.
+func (c AdamConfig) New(size int) Optimizer { return NewAdam(c, size) }
+
 // NewAdam returns Adam for size weights.
 func NewAdam(cfg AdamConfig, size int) *Adam {
 	or := func(v *float64, def float64) {
@@ -161,28 +164,39 @@ func (s *SGD) Load(st State) error {
 	return nil
 }
 
-// ClipNorm scales grad so that its Euclidean norm is at most limit, and returns
-// the norm before. A norm that is not finite leaves grad as it is. R. Pascanu
+// ClipNorm scales gradients so that the Euclidean norm of all together is at most limit, and
+// returns the norm before. A norm that is not finite leaves them as they are. R. Pascanu
 // et al., "On the difficulty of training recurrent neural networks" (2013).
-func ClipNorm(grad []float32, limit float64) float64 {
+func ClipNorm(limit float64, grads ...[]float32) float64 {
+	var sum float64
+	for _, g := range grads {
+		sum += sumSquares(g)
+	}
+	norm := math.Sqrt(sum)
+	if norm > limit && !math.IsInf(norm, 0) {
+		factor := float32(limit / norm)
+		for _, g := range grads {
+			for i := range g {
+				g[i] *= factor
+			}
+		}
+	}
+	return norm
+}
+
+// sumSquares is the sum of the squares, in double precision.
+func sumSquares(v []float32) float64 {
 	var sum [4]float64 // four chains of additions run at once
 	i := 0
-	for ; i+4 <= len(grad); i += 4 {
-		g := grad[i : i+4 : i+4]
+	for ; i+4 <= len(v); i += 4 {
+		g := v[i : i+4 : i+4]
 		sum[0] += float64(g[0]) * float64(g[0])
 		sum[1] += float64(g[1]) * float64(g[1])
 		sum[2] += float64(g[2]) * float64(g[2])
 		sum[3] += float64(g[3]) * float64(g[3])
 	}
-	for ; i < len(grad); i++ {
-		sum[0] += float64(grad[i]) * float64(grad[i])
+	for ; i < len(v); i++ {
+		sum[0] += float64(v[i]) * float64(v[i])
 	}
-	norm := math.Sqrt(sum[0] + sum[1] + sum[2] + sum[3])
-	if norm > limit && !math.IsInf(norm, 0) {
-		scale := float32(limit / norm)
-		for i := range grad {
-			grad[i] *= scale
-		}
-	}
-	return norm
+	return sum[0] + sum[1] + sum[2] + sum[3]
 }

@@ -1,0 +1,137 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+)
+
+// TrainerConfig describes how networks are trained.
+type TrainerConfig struct {
+	// Optimizer returns the optimiser for so many weights; nil means Adam with its paper's
+	// settings.
+	Optimizer func(size int) Optimizer
+	// MaxGradNorm clips the norm of all gradients together; 0 does not clip.
+	MaxGradNorm float64
+}
+
+// Trainer trains networks by a loss that is written on a tape:
+//
+//	trainer := nn.NewTrainer(nn.TrainerConfig{MaxGradNorm: 10}, q)
+//	step, err := trainer.Step(func(t *nn.Tape) nn.Value {
+//		values := q.Apply(t, t.Const(64, 4, obs))
+//		return values.Pick(actions).Sub(t.Column(targets)).Huber(1).Mean()
+//	})
+//
+// A step is: forward, backward, clipping, the optimiser. A loss or a gradient that is not
+// finite is an error that names the tensor, and leaves the weights as they were. Once it has
+// seen a batch of that size, a step allocates nothing.
+//
+// A trainer is not safe for concurrent use.
+type Trainer struct {
+	nets  []*Net
+	grads [][]float32
+	opts  []Optimizer
+	max   float64
+	tape  Tape
+}
+
+// TrainStep is what a step of a [Trainer] says of itself.
+type TrainStep struct {
+	Loss     float64
+	GradNorm float64 // of all gradients together, before clipping
+}
+
+// NewTrainer returns a trainer of the networks; the optimiser's state begins at zero.
+func NewTrainer(cfg TrainerConfig, nets ...*Net) *Trainer {
+	make := cfg.Optimizer
+	if make == nil {
+		make = func(size int) Optimizer { return NewAdam(AdamConfig{}, size) }
+	}
+	t := &Trainer{nets: nets, max: cfg.MaxGradNorm}
+	for _, n := range nets {
+		t.opts, t.grads = append(t.opts, make(n.Size())), append(t.grads, n.Grad())
+	}
+	return t
+}
+
+// Step changes the weights once, so that loss, one number, becomes less.
+func (t *Trainer) Step(loss func(*Tape) Value) (TrainStep, error) {
+	t.tape.Reset()
+	t.tape.Train(t.nets...)
+	for _, n := range t.nets {
+		n.ZeroGrad()
+	}
+	l := loss(&t.tape)
+	out := TrainStep{Loss: float64(l.Number())}
+	if !finite(out.Loss) {
+		return out, t.blame(&NonFiniteError{Tensor: "loss", Value: l.Number()})
+	}
+	t.tape.Backward(l)
+	norm, err := t.clip()
+	if out.GradNorm = norm; err != nil {
+		return out, err
+	}
+	for i, n := range t.nets {
+		t.opts[i].Step(n.Weights(), n.Grad())
+	}
+	return out, nil
+}
+
+// SetRate changes the learning rate of the next steps.
+func (t *Trainer) SetRate(rate float64) {
+	for _, o := range t.opts {
+		o.SetRate(rate)
+	}
+}
+
+// Optimizers are those of the networks, in their order.
+func (t *Trainer) Optimizers() []Optimizer { return t.opts }
+
+// clip clips the gradients of all networks together and returns their norm before. A norm that
+// is not finite is an error that names the tensor.
+func (t *Trainer) clip() (float64, error) {
+	limit := t.max
+	if limit <= 0 {
+		limit = math.Inf(1)
+	}
+	norm := ClipNorm(limit, t.grads...)
+	if !finite(norm) {
+		return norm, t.blameGradient(norm)
+	}
+	return norm, nil
+}
+
+func (t *Trainer) blameGradient(norm float64) error {
+	for _, n := range t.nets {
+		for _, p := range n.params {
+			g := Tensor{Name: p.Name + ".grad", Data: p.Grad}
+			if err := g.CheckFinite(); err != nil {
+				return t.blame(err)
+			}
+		}
+	}
+	return fmt.Errorf("gradient norm is %v", norm)
+}
+
+// blame returns the error of the first weight that is not finite, or err if all are.
+func (t *Trainer) blame(err error) error {
+	for _, n := range t.nets {
+		if e := n.CheckFinite(); e != nil {
+			return e
+		}
+	}
+	return err
+}
+
+// CheckFinite returns a [*NonFiniteError] for the first weight that is a NaN or an infinity.
+func (n *Net) CheckFinite() error {
+	for _, p := range n.params {
+		w := Tensor{Name: p.Name, Data: p.Value}
+		if err := w.CheckFinite(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func finite(v float64) bool { return v-v == 0 }
