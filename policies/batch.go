@@ -1,127 +1,293 @@
 package policies
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
 
-// Transition is what one action led to. With n-step returns, Reward is the
-// discounted sum of Steps rewards and NextObs lies Steps ahead.
-type Transition struct {
-	Obs     []float32 // observation before the action
-	Action  []float32 // a discrete action is one value, its number
-	Reward  float32
-	NextObs []float32 // observation after it; at the end of an episode its final one
-	// Terminated says that NextObs has no future; Truncated that the episode
-	// was cut there, which changes nothing about its value.
-	Terminated, Truncated bool
-	Steps                 int    // rewards in Reward, at least 1 and at most 255
-	Version               uint64 // of the policy that chose the action
-}
+	"github.com/ditask/ditask/policies/nn"
+)
 
-// Batch is N transitions as flat arrays. It is the form in which they travel,
-// rest in a replay buffer, and are learned from. The zero value is ready for
-// Init.
+// Batch is N rows of named columns, each in one block of memory. It is the form in which data
+// travels, rests in a buffer or a file, and is learned from: adding a column changes no code in
+// between. The zero value is ready for Init.
 type Batch struct {
-	ObsDim, ActionDim int
-	Obs, NextObs      []float32 // N x ObsDim
-	Actions           []float32 // N x ActionDim
-	Rewards           []float32 // N
-	Terminated        []bool
-	Truncated         []bool
-	Steps             []uint8
-	Versions          []uint64
+	N       int // rows
+	Columns []Block
 }
 
-// Init empties the batch and sets its dimensions; memory is kept.
-func (b *Batch) Init(obsDim, actionDim int) {
-	b.ObsDim, b.ActionDim = obsDim, actionDim
-	b.Obs, b.NextObs, b.Actions = b.Obs[:0], b.NextObs[:0], b.Actions[:0]
-	b.Rewards, b.Terminated, b.Truncated = b.Rewards[:0], b.Terminated[:0], b.Truncated[:0]
-	b.Steps, b.Versions = b.Steps[:0], b.Versions[:0]
+// Block is the content of one column: N times [Column.Width] values, in the slice of its kind.
+type Block struct {
+	Column
+	Floats []float32 // Float32
+	Ints   []int32   // Int32
+	Bytes  []uint8   // Uint8 and Bool
+	Words  []uint64  // Uint64
 }
 
-// Resize gives the batch n transitions of undefined content; memory is kept.
-func (b *Batch) Resize(obsDim, actionDim, n int) {
-	b.ObsDim, b.ActionDim = obsDim, actionDim
-	b.Obs, b.NextObs = resize(b.Obs, n*obsDim), resize(b.NextObs, n*obsDim)
-	b.Actions, b.Rewards = resize(b.Actions, n*actionDim), resize(b.Rewards, n)
-	b.Terminated, b.Truncated = resize(b.Terminated, n), resize(b.Truncated, n)
-	b.Steps, b.Versions = resize(b.Steps, n), resize(b.Versions, n)
+// Init empties the batch and sets its columns; the memory of columns that stay is kept.
+func (b *Batch) Init(columns ...Column) {
+	b.N = 0
+	same := len(columns) == len(b.Columns)
+	for i := range b.Columns {
+		same = same && b.Columns[i].same(&columns[i])
+	}
+	if !same {
+		b.Columns = make([]Block, len(columns))
+		for i, c := range columns {
+			b.Columns[i].Column = c
+		}
+	}
+	b.Resize(0)
+}
+
+// InitLike is Init with the columns of another batch.
+func (b *Batch) InitLike(src *Batch) {
+	b.N = 0
+	if b.like(src) != nil {
+		b.Columns = make([]Block, len(src.Columns))
+		for i := range src.Columns {
+			b.Columns[i].Column = src.Columns[i].Column
+		}
+	}
+	b.Resize(0)
+}
+
+// Resize gives the batch n rows. Those that are new have undefined content; memory is kept.
+func (b *Batch) Resize(n int) {
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		size := n * c.Width()
+		switch c.Kind {
+		case Float32:
+			c.Floats = resize(c.Floats, size)
+		case Int32:
+			c.Ints = resize(c.Ints, size)
+		case Uint8, Bool:
+			c.Bytes = resize(c.Bytes, size)
+		case Uint64:
+			c.Words = resize(c.Words, size)
+		}
+	}
+	b.N = n
 }
 
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]T, n)
+		return append(make([]T, 0, max(n, 2*cap(s))), s...)[:n]
 	}
 	return s[:n]
 }
 
-// Len is the number of transitions.
-func (b *Batch) Len() int { return len(b.Rewards) }
+// Len is the number of rows.
+func (b *Batch) Len() int { return b.N }
 
-// Append adds a transition, copied. Its dimensions must be the batch's.
-func (b *Batch) Append(t Transition) {
-	if len(t.Obs) != b.ObsDim || len(t.NextObs) != b.ObsDim || len(t.Action) != b.ActionDim || t.Steps < 1 || t.Steps > 255 {
-		panic(fmt.Sprintf("policies: transition of %d, %d and %d values and %d steps in a batch of %d and %d",
-			len(t.Obs), len(t.NextObs), len(t.Action), t.Steps, b.ObsDim, b.ActionDim))
-	}
-	b.Obs, b.NextObs = append(b.Obs, t.Obs...), append(b.NextObs, t.NextObs...)
-	b.Actions, b.Rewards = append(b.Actions, t.Action...), append(b.Rewards, t.Reward)
-	b.Terminated, b.Truncated = append(b.Terminated, t.Terminated), append(b.Truncated, t.Truncated)
-	b.Steps, b.Versions = append(b.Steps, uint8(t.Steps)), append(b.Versions, t.Version)
-}
-
-// AppendBatch adds all transitions of src, which must have the same dimensions.
-func (b *Batch) AppendBatch(src *Batch) {
-	if src.ObsDim != b.ObsDim || src.ActionDim != b.ActionDim {
-		panic(fmt.Sprintf("policies: batch of %d and %d into one of %d and %d", src.ObsDim, src.ActionDim, b.ObsDim, b.ActionDim))
-	}
-	b.Obs, b.NextObs = append(b.Obs, src.Obs...), append(b.NextObs, src.NextObs...)
-	b.Actions, b.Rewards = append(b.Actions, src.Actions...), append(b.Rewards, src.Rewards...)
-	b.Terminated, b.Truncated = append(b.Terminated, src.Terminated...), append(b.Truncated, src.Truncated...)
-	b.Steps, b.Versions = append(b.Steps, src.Steps...), append(b.Versions, src.Versions...)
-}
-
-// At returns transition i; its slices are views.
-func (b *Batch) At(i int) Transition {
-	o, a := b.ObsDim, b.ActionDim
-	return Transition{
-		Obs: b.Obs[i*o : (i+1)*o], NextObs: b.NextObs[i*o : (i+1)*o], Action: b.Actions[i*a : (i+1)*a],
-		Reward: b.Rewards[i], Terminated: b.Terminated[i], Truncated: b.Truncated[i],
-		Steps: int(b.Steps[i]), Version: b.Versions[i],
-	}
-}
-
-// CopyRow makes transition i equal to transition j of src. Both must have the
-// same dimensions.
-func (b *Batch) CopyRow(i int, src *Batch, j int) {
-	o, a := b.ObsDim, b.ActionDim
-	copy(b.Obs[i*o:(i+1)*o], src.Obs[j*o:(j+1)*o])
-	copy(b.NextObs[i*o:(i+1)*o], src.NextObs[j*o:(j+1)*o])
-	copy(b.Actions[i*a:(i+1)*a], src.Actions[j*a:(j+1)*a])
-	b.Rewards[i], b.Terminated[i], b.Truncated[i] = src.Rewards[j], src.Terminated[j], src.Truncated[j]
-	b.Steps[i], b.Versions[i] = src.Steps[j], src.Versions[j]
-}
-
-// maxDim bounds the dimensions of a batch, so that sizes made of them do not
-// overflow.
-const maxDim = 1 << 28
-
-// Check reports arrays whose lengths do not belong together, and steps of 0: a
-// batch that came from another process must pass before it is used.
-func (b *Batch) Check(obsDim, actionDim int) error {
-	n := len(b.Rewards)
-	switch {
-	case b.ObsDim != obsDim || b.ActionDim != actionDim:
-		return fmt.Errorf("batch of %d observed values and %d action values, want %d and %d", b.ObsDim, b.ActionDim, obsDim, actionDim)
-	case min(obsDim, actionDim) < 0 || max(obsDim, actionDim) > maxDim:
-		return fmt.Errorf("batch of %d observed values and %d action values, want 0 to %d", obsDim, actionDim, maxDim)
-	case len(b.Obs) != n*obsDim || len(b.NextObs) != n*obsDim || len(b.Actions) != n*actionDim ||
-		len(b.Terminated) != n || len(b.Truncated) != n || len(b.Steps) != n || len(b.Versions) != n:
-		return fmt.Errorf("batch of %d rewards has arrays of other lengths", n)
-	}
-	for i, k := range b.Steps {
-		if k == 0 {
-			return fmt.Errorf("transition %d of 0 steps", i)
+// Column returns the column of that name, or nil.
+func (b *Batch) Column(name string) *Block {
+	for i := range b.Columns {
+		if b.Columns[i].Name == name {
+			return &b.Columns[i]
 		}
 	}
 	return nil
 }
+
+// Floats are the values of a Float32 column, or nil if there is none of that name.
+func (b *Batch) Floats(name string) []float32 {
+	if c := b.Column(name); c != nil {
+		return c.Floats
+	}
+	return nil
+}
+
+// Bytes are the values of an Uint8 or Bool column, or nil.
+func (b *Batch) Bytes(name string) []uint8 {
+	if c := b.Column(name); c != nil {
+		return c.Bytes
+	}
+	return nil
+}
+
+// Ints are the values of an Int32 column, or nil.
+func (b *Batch) Ints(name string) []int32 {
+	if c := b.Column(name); c != nil {
+		return c.Ints
+	}
+	return nil
+}
+
+// Words are the values of an Uint64 column, or nil.
+func (b *Batch) Words(name string) []uint64 {
+	if c := b.Column(name); c != nil {
+		return c.Words
+	}
+	return nil
+}
+
+// like reports how the columns of two batches differ, which must be the same in the same order.
+func (b *Batch) like(src *Batch) error {
+	if len(b.Columns) != len(src.Columns) {
+		return fmt.Errorf("batch of %d columns, want %d", len(src.Columns), len(b.Columns))
+	}
+	for i := range b.Columns {
+		if x, y := &b.Columns[i].Column, &src.Columns[i].Column; !x.same(y) {
+			return fmt.Errorf("batch with the column %v, want %v", *y, *x)
+		}
+	}
+	return nil
+}
+
+// mustLike panics if the columns differ.
+func (b *Batch) mustLike(src *Batch) {
+	if err := b.like(src); err != nil {
+		panic("policies: " + err.Error())
+	}
+}
+
+// CopyRows makes rows at, at+1, ... equal to the rows of src whose numbers are listed. Both
+// batches must have the same columns.
+func (b *Batch) CopyRows(at int, src *Batch, rows ...int) {
+	b.mustLike(src)
+	for i := range b.Columns {
+		d, s := &b.Columns[i], &src.Columns[i]
+		w := d.Width()
+		switch d.Kind {
+		case Float32:
+			gather(d.Floats[at*w:], s.Floats, w, rows)
+		case Int32:
+			gather(d.Ints[at*w:], s.Ints, w, rows)
+		case Uint8, Bool:
+			gather(d.Bytes[at*w:], s.Bytes, w, rows)
+		case Uint64:
+			gather(d.Words[at*w:], s.Words, w, rows)
+		}
+	}
+}
+
+// gather copies rows of w values.
+func gather[T any](dst, src []T, w int, rows []int) {
+	if w == 1 {
+		for i, r := range rows {
+			dst[i] = src[r]
+		}
+		return
+	}
+	for i, r := range rows {
+		copy(dst[i*w:(i+1)*w], src[r*w:(r+1)*w])
+	}
+}
+
+// CopyRange makes the rows from at on equal to the rows from..to-1 of src.
+func (b *Batch) CopyRange(at int, src *Batch, from, to int) {
+	b.mustLike(src)
+	for i := range b.Columns {
+		d, s := &b.Columns[i], &src.Columns[i]
+		w := d.Width()
+		copy(d.Floats[min(at*w, len(d.Floats)):], s.Floats[min(from*w, len(s.Floats)):min(to*w, len(s.Floats))])
+		copy(d.Ints[min(at*w, len(d.Ints)):], s.Ints[min(from*w, len(s.Ints)):min(to*w, len(s.Ints))])
+		copy(d.Bytes[min(at*w, len(d.Bytes)):], s.Bytes[min(from*w, len(s.Bytes)):min(to*w, len(s.Bytes))])
+		copy(d.Words[min(at*w, len(d.Words)):], s.Words[min(from*w, len(s.Words)):min(to*w, len(s.Words))])
+	}
+}
+
+// AppendBatch adds all rows of src, which must have the same columns.
+func (b *Batch) AppendBatch(src *Batch) { b.AppendRange(src, 0, src.N) }
+
+// AppendRange adds the rows from..to-1 of src.
+func (b *Batch) AppendRange(src *Batch, from, to int) {
+	b.mustLike(src)
+	at := b.N
+	b.Resize(at + to - from)
+	b.CopyRange(at, src, from, to)
+}
+
+// Check reports whether the batch has these columns, in this order, and whether each has N rows: a
+// batch that came from another process must pass before it is used.
+func (b *Batch) Check(columns ...Column) error {
+	if b.N < 0 || len(b.Columns) != len(columns) {
+		return fmt.Errorf("batch of %d rows of %d columns, want %d columns", b.N, len(b.Columns), len(columns))
+	}
+	var faults []error
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		if !c.same(&columns[i]) {
+			faults = append(faults, fmt.Errorf("batch with the column %.100q of %v %v, want %v", c.Name, c.Kind, cut(c.Shape), columns[i]))
+			continue
+		}
+		if err := c.check(b.N); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// CheckLike is Check with the columns of another batch, which may be this one.
+func (b *Batch) CheckLike(other *Batch) error {
+	if err := other.like(b); err != nil {
+		return err
+	}
+	for i := range b.Columns {
+		if err := b.Columns[i].check(b.N); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check reports a block whose length does not belong to n rows.
+func (c *Block) check(n int) error {
+	lengths := [4]int{len(c.Floats), len(c.Ints), len(c.Bytes), len(c.Words)}
+	want := [4]int{}
+	size := n
+	for _, d := range c.Shape { // no size made of this overflows
+		if d < 0 || d > 0 && size > maxValues/d {
+			return fmt.Errorf("column %.100q: %d rows of shape %v", c.Name, n, cut(c.Shape))
+		}
+		size *= d
+	}
+	if n < 0 || size > maxValues {
+		return fmt.Errorf("column %.100q: %d rows of shape %v", c.Name, n, cut(c.Shape))
+	}
+	switch c.Kind {
+	case Float32:
+		want[0] = size
+	case Int32:
+		want[1] = size
+	case Uint8, Bool:
+		want[2] = size
+	case Uint64:
+		want[3] = size
+	}
+	if lengths != want {
+		return fmt.Errorf("column %.100q of %d rows has %d values, want %d", c.Name, n, lengths[0]+lengths[1]+lengths[2]+lengths[3], size)
+	}
+	return nil
+}
+
+// maxValues bounds a column, so that sizes made of it do not overflow.
+const maxValues = 1 << 40
+
+// CheckFinite returns a *nn.NonFiniteError for the first Float32 column with a NaN or an infinity.
+func (b *Batch) CheckFinite() error {
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		t := nn.Tensor{Name: c.Name, Data: c.Floats}
+		if err := t.CheckFinite(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Schema is a copy of the batch's columns without their content.
+func (b *Batch) Schema() []Column {
+	out := make([]Column, len(b.Columns))
+	for i := range b.Columns {
+		out[i] = b.Columns[i].Column
+		out[i].Shape = slices.Clone(out[i].Shape)
+	}
+	return out
+}
+
+// cut is the beginning of a shape that came from outside.
+func cut(shape []int) []int { return shape[:min(len(shape), 8)] }

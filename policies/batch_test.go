@@ -21,7 +21,7 @@ func wide(i int) policies.Transition {
 // wideBatch has transitions first to last.
 func wideBatch(first, last int) *policies.Batch {
 	var b policies.Batch
-	b.Init(2, 3)
+	b.Init(policies.TransitionColumns(2, 3)...)
 	for i := first; i <= last; i++ {
 		b.Append(wide(i))
 	}
@@ -34,7 +34,7 @@ func rows(t *testing.T, name string, b *policies.Batch, want ...int) {
 	if b.Len() != len(want) {
 		t.Fatalf("%s: %d transitions, want %d", name, b.Len(), len(want))
 	}
-	if err := b.Check(2, 3); err != nil {
+	if err := b.Check(policies.TransitionColumns(2, 3)...); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 	for i, k := range want {
@@ -49,11 +49,11 @@ func TestBatchesKeepWholeTransitions(t *testing.T) {
 	rows(t, "appended", b, 0, 1, 2)
 	b.AppendBatch(wideBatch(5, 6))
 	rows(t, "batch appended", b, 0, 1, 2, 5, 6)
-	b.CopyRow(1, wideBatch(7, 9), 2)
+	b.CopyRows(1, wideBatch(7, 9), 2)
 	rows(t, "row copied", b, 0, 9, 2, 5, 6)
-	b.Resize(2, 3, 2)
+	b.Resize(2)
 	rows(t, "resized", b, 0, 9)
-	b.Init(2, 3)
+	b.Init(policies.TransitionColumns(2, 3)...)
 	rows(t, "emptied", b)
 }
 
@@ -84,12 +84,12 @@ func TestBatchRefusesTransitionsOfOtherDimensions(t *testing.T) {
 	tr, b := wide(1), wideBatch(0, 0)
 	tr.Steps = 255
 	b.Append(tr)
-	if b.Len() != 2 || b.Steps[1] != 255 {
+	if b.Len() != 2 || b.Bytes(policies.Steps)[1] != 255 {
 		t.Error("255 steps are refused")
 	}
 	for _, dims := range [][2]int{{1, 3}, {2, 2}} {
 		var other policies.Batch
-		other.Init(dims[0], dims[1])
+		other.Init(policies.TransitionColumns(dims[0], dims[1])...)
 		refused(t, fmt.Sprint("a batch of ", dims), func() { wideBatch(0, 0).AppendBatch(&other) })
 	}
 }
@@ -128,7 +128,7 @@ func TestPendingTransitionsAreOfTheSameJoiner(t *testing.T) {
 			t.Errorf("%d steps, %d environments: %v", c.n, c.envs, err)
 		}
 	}
-	if err := json.Unmarshal([]byte(`[{"Rewards":[1]},{}]`), policies.NewNStep(4, 1, 2)); err == nil {
+	if err := json.Unmarshal([]byte(`[{"N":1,"Columns":[{"Name":"reward","Kind":1,"Floats":[]}]},{}]`), policies.NewNStep(4, 1, 2)); err == nil {
 		t.Error("arrays of other lengths are accepted")
 	}
 	if err := json.Unmarshal([]byte(`{}`), policies.NewNStep(4, 1, 2)); err == nil {

@@ -33,26 +33,28 @@ func (s *NStep) Add(dst *Batch, env int, t Transition) {
 		return
 	}
 	p := &s.pending[env]
-	if p.Len() == 0 {
-		p.Init(len(t.Obs), len(t.Action))
+	if p.N == 0 {
+		p.InitLike(dst)
 	}
 	reward := t.Reward
 	t.Reward = 0
 	p.Append(t)
 	factor := float32(1)
-	for i := p.Len() - 1; i >= 0; i-- {
-		// The entry i saw p.Len()-1-i rewards before this one.
-		p.Rewards[i] += factor * reward
+	rewards := p.Floats(Reward)
+	for i := p.N - 1; i >= 0; i-- {
+		// The entry i saw p.N-1-i rewards before this one.
+		rewards[i] += factor * reward
 		factor *= s.gamma
 	}
 	if t.Terminated || t.Truncated {
-		for i := range p.Len() {
+		for i := range p.N {
 			s.emit(dst, p, i, t)
 		}
-		p.Init(p.ObsDim, p.ActionDim)
-	} else if p.Len() == s.n {
+		p.Resize(0)
+	} else if p.N == s.n {
 		s.emit(dst, p, 0, t)
-		p.shift()
+		p.CopyRange(0, p, 1, p.N)
+		p.Resize(p.N - 1)
 	}
 }
 
@@ -60,21 +62,25 @@ func (s *NStep) Add(dst *Batch, env int, t Transition) {
 func (s *NStep) emit(dst *Batch, p *Batch, i int, t Transition) {
 	e := p.At(i)
 	e.NextObs, e.Terminated, e.Truncated = t.NextObs, t.Terminated, t.Truncated
-	e.Steps = p.Len() - i
+	e.Steps = p.N - i
 	dst.Append(e)
 }
 
 // Drop forgets what is pending of environment env: its next transition does
 // not follow from the last one.
-func (s *NStep) Drop(env int) { s.pending[env].Init(s.pending[env].ObsDim, s.pending[env].ActionDim) }
+func (s *NStep) Drop(env int) { s.pending[env].Resize(0) }
 
-// shift removes the first transition.
-func (b *Batch) shift() {
-	n := b.Len() - 1
-	for i := range n {
-		b.CopyRow(i, b, i+1)
+// Check reports what is pending and does not have these columns: such as what was read from a
+// checkpoint.
+func (s *NStep) Check(columns ...Column) error {
+	for i := range s.pending {
+		if p := &s.pending[i]; p.N > 0 {
+			if err := p.Check(columns...); err != nil {
+				return fmt.Errorf("pending transitions of environment %d: %w", i, err)
+			}
+		}
 	}
-	b.Resize(b.ObsDim, b.ActionDim, n)
+	return nil
 }
 
 // MarshalJSON writes what is pending, for a checkpoint.
@@ -94,11 +100,11 @@ func (s *NStep) UnmarshalJSON(text []byte) error {
 	}
 	for i := range pending {
 		b := &pending[i]
-		if err := b.Check(b.ObsDim, b.ActionDim); err != nil {
+		if err := b.Check(b.Schema()...); err != nil {
 			return fmt.Errorf("pending transitions of environment %d: %w", i, err)
 		}
-		if b.Len() >= s.n {
-			return fmt.Errorf("%d pending transitions of environment %d, want fewer than %d", b.Len(), i, s.n)
+		if b.N >= s.n {
+			return fmt.Errorf("%d pending transitions of environment %d, want fewer than %d", b.N, i, s.n)
 		}
 	}
 	s.pending = pending

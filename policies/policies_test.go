@@ -1,7 +1,6 @@
 package policies_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -53,9 +52,9 @@ func TestP1NStepReturnsEqualHandComputedNumbers(t *testing.T) {
 			s := policies.NewNStep(c.n, 0.5, 2)
 			for episode := range 2 {
 				var b policies.Batch
-				b.Init(1, 1)
+				b.Init(policies.TransitionColumns(1, 1)...)
 				var other policies.Batch
-				other.Init(1, 1)
+				other.Init(policies.TransitionColumns(1, 1)...)
 				for i := range 4 {
 					tr := chain(i)
 					tr.Terminated, tr.Truncated = i == 3 && c.terminate, i == 3 && !c.terminate
@@ -78,13 +77,13 @@ func TestP1NStepReturnsEqualHandComputedNumbers(t *testing.T) {
 func TestNStepDropForgets(t *testing.T) {
 	s := policies.NewNStep(2, 1, 1)
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	s.Add(&b, 0, chain(0))
 	s.Drop(0)
 	s.Add(&b, 0, chain(2))
 	s.Add(&b, 0, chain(3))
-	if b.Len() != 1 || b.Rewards[0] != 12 {
-		t.Errorf("rewards %v, want the one of 4 + 8", b.Rewards)
+	if b.Len() != 1 || b.Floats("reward")[0] != 12 {
+		t.Errorf("rewards %v, want the one of 4 + 8", b.Floats("reward"))
 	}
 }
 
@@ -129,29 +128,35 @@ func TestEpsGreedyExploresAsOftenAsTold(t *testing.T) {
 func TestBatchCheckRefuses(t *testing.T) {
 	good := func() *policies.Batch {
 		var b policies.Batch
-		b.Init(1, 1)
+		b.Init(policies.TransitionColumns(1, 1)...)
 		b.Append(chain(1))
 		return &b
 	}
-	if err := good().Check(1, 1); err != nil {
+	columns := policies.TransitionColumns(1, 1)
+	if err := good().Check(columns...); err != nil {
 		t.Error(err)
 	}
-	if err := good().Check(2, 1); err == nil {
+	if err := good().Check(policies.TransitionColumns(2, 1)...); err == nil {
 		t.Error("another dimension passes")
 	}
+	if err := good().Check(columns[:7]...); err == nil {
+		t.Error("one column more passes")
+	}
 	for i, spoil := range []func(*policies.Batch){
-		func(b *policies.Batch) { b.Obs = nil },
-		func(b *policies.Batch) { b.NextObs = append(b.NextObs, 1) },
-		func(b *policies.Batch) { b.Actions = nil },
-		func(b *policies.Batch) { b.Terminated = nil },
-		func(b *policies.Batch) { b.Truncated = nil },
-		func(b *policies.Batch) { b.Versions = nil },
-		func(b *policies.Batch) { b.Steps = nil },
-		func(b *policies.Batch) { b.Steps[0] = 0 },
+		func(b *policies.Batch) { b.Columns[0].Floats = nil },
+		func(b *policies.Batch) { b.Columns[3].Floats = append(b.Columns[3].Floats, 1) },
+		func(b *policies.Batch) { b.Columns[4].Bytes = nil },
+		func(b *policies.Batch) { b.Columns[7].Words = nil },
+		func(b *policies.Batch) { b.Columns[7].Ints = []int32{1} },
+		func(b *policies.Batch) { b.Columns[2].Kind = policies.Int32 },
+		func(b *policies.Batch) { b.Columns[2].Name = "return" },
+		func(b *policies.Batch) { b.Columns = b.Columns[:7] },
+		func(b *policies.Batch) { b.N = 2 },
+		func(b *policies.Batch) { b.N = -1 },
 	} {
 		b := good()
 		spoil(b)
-		if b.Check(1, 1) == nil {
+		if b.Check(columns...) == nil {
 			t.Errorf("fault %d passes", i)
 		}
 	}
@@ -159,15 +164,16 @@ func TestBatchCheckRefuses(t *testing.T) {
 
 func TestBatchKeepsItsMemory(t *testing.T) {
 	var a, b policies.Batch
-	a.Init(1, 1)
+	columns := policies.TransitionColumns(1, 1)
+	a.Init(columns...)
 	tr := chain(1)
 	s := policies.NewNStep(3, 0.9, 1)
 	if n := testing.AllocsPerRun(100, func() {
-		a.Init(1, 1)
+		a.Init(columns...)
 		for range 10 {
 			s.Add(&a, 0, tr)
 		}
-		b.Init(1, 1)
+		b.InitLike(&a)
 		b.AppendBatch(&a)
 	}); n != 0 {
 		t.Errorf("filling a batch again allocates %v times", n)
@@ -175,15 +181,12 @@ func TestBatchKeepsItsMemory(t *testing.T) {
 }
 
 func TestCheckRefusesDimensionsThatOverflow(t *testing.T) {
-	b := policies.Batch{
-		ObsDim: 1 << 62, Rewards: make([]float32, 4), Terminated: make([]bool, 4), Truncated: make([]bool, 4),
-		Steps: []uint8{1, 1, 1, 1}, Versions: make([]uint64, 4),
-	}
-	if err := b.Check(b.ObsDim, 0); err == nil { // 4 times 2^62 is 0
-		t.Error("4 rows of 2^62 values in none pass")
-	}
-	if err := (&policies.Batch{ObsDim: -1}).Check(-1, 0); err == nil {
-		t.Error("rows of -1 values pass")
+	for _, shape := range [][]int{{1 << 62}, {1 << 31, 1 << 31}, {-1}, {-2, -2}} {
+		c := policies.Column{Name: "x", Kind: policies.Float32, Shape: shape}
+		b := policies.Batch{N: 4, Columns: []policies.Block{{Column: c}}} // 4 times 2^62 is 0
+		if err := b.Check(c); err == nil {
+			t.Errorf("4 rows of shape %v in no values pass", shape)
+		}
 	}
 }
 
@@ -191,7 +194,7 @@ func TestCheckRefusesDimensionsThatOverflow(t *testing.T) {
 func FuzzNStepUnmarshalJSON(f *testing.F) {
 	s := policies.NewNStep(3, 0.5, 1)
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	s.Add(&b, 0, chain(0))
 	text, err := s.MarshalJSON()
 	if err != nil {
@@ -203,13 +206,9 @@ func FuzzNStepUnmarshalJSON(f *testing.F) {
 		if s.UnmarshalJSON(text) != nil {
 			return
 		}
-		var pending []policies.Batch
-		if err := json.Unmarshal(text, &pending); err != nil {
-			t.Fatal(err)
-		}
-		if p := &pending[0]; p.Len() == 0 || p.ObsDim == 1 && p.ActionDim == 1 {
+		if s.Check(policies.TransitionColumns(1, 1)...) == nil {
 			var b policies.Batch
-			b.Init(1, 1)
+			b.Init(policies.TransitionColumns(1, 1)...)
 			for i := range 4 {
 				s.Add(&b, 0, chain(i))
 			}
@@ -227,7 +226,7 @@ func FuzzNStepUnmarshalJSON(f *testing.F) {
 func ExampleNStep() {
 	s := policies.NewNStep(2, 0.5, 1)
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	for i := range 3 {
 		s.Add(&b, 0, policies.Transition{
 			Obs: []float32{float32(i)}, NextObs: []float32{float32(i + 1)}, Action: []float32{0},

@@ -12,8 +12,8 @@ import (
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -33,7 +33,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 		t.Use(rl.EpsGreedy(q, policies.Linear(1, 0.05, 10_000)), rl.Collect(q, envs.CartPole(8)))
 	}
 	if t.Has(rl.Learner) {
-		buf := replay.New(replay.Config{Capacity: 20_000, Seed: node.Seed()})
+		buf := data.NewUniform(data.UniformConfig{Capacity: 20_000, Seed: node.Seed()})
 		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64, UpdatesPerCollect: 4}))
 		t.Use(rl.Checkpoint(q, node.Dir()), rl.Log(rl.LogConfig{Terminal: os.Stdout}))
 	}

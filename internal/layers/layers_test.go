@@ -50,14 +50,14 @@ payload (test) -> github.com/fxamacker/cbor
 policies/nn -> std golang.org/x/sys
 policies/nn (test) -> gonum.org/v1/gonum
 policies -> std policies/nn
-policies/replay -> std policies policies/nn
+policies/data -> std policies policies/nn
 policies/... -> std policies policies/nn
 
 envs/nprand -> std
 envs -> std envs/nprand
 
 # Engine meets mathematics.
-middleware/rl -> std internal/safefile task policies policies/nn policies/replay envs
+middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
 middleware/rl (test) -> policies/dqn parallel parallel/control
 
 # Engine meets bytes.
@@ -131,7 +131,7 @@ internal/layers -> std
 const apart = `
 task | router payload policies envs parallel middleware
 router payload | task policies envs parallel middleware
-policies policies/nn policies/replay envs | task router payload parallel middleware
+policies policies/nn policies/data envs | task router payload parallel middleware
 middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel

@@ -7,8 +7,8 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -26,7 +26,7 @@ func BenchmarkStep(b *testing.B) {
 			tk.Use(rl.Exchange(tk, q),
 				rl.EpsGreedy(q, policies.Constant(0.1)), rl.Collect(q, envs.CartPole(8)))
 			if updates > 0 {
-				buf := replay.New(replay.Config{Capacity: 20_000})
+				buf := data.NewUniform(data.UniformConfig{Capacity: 20_000})
 				tk.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{StartAt: 64}))
 			}
 			tk.Use(func(ctx context.Context, _ *rl.Online, next task.Next) error {

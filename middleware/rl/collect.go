@@ -121,6 +121,7 @@ func Collect(q Actor, env envs.VectorEnv[int], cfg ...CollectConfig) task.Middle
 		nstep:   policies.NewNStep(steps, gamma, n),
 		actions: make([]int, n), obs: make([]float32, n*q.ObsDim()),
 		done: make([]bool, n), running: make([]envs.Episode, n), action: make([]float32, 1),
+		columns: policies.TransitionColumns(q.ObsDim(), 1),
 	}
 	if len(cfg) > 0 && cfg[0].VectorSteps > 0 {
 		k.times = cfg[0].VectorSteps
@@ -136,6 +137,7 @@ type collector struct {
 	env     envs.VectorEnv[int]
 	times   int
 	nstep   *policies.NStep
+	columns []policies.Column
 	out     Trajectory
 	joined  bool
 	node    int
@@ -164,7 +166,7 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	if act == nil {
 		act = k.q.Greedy
 	}
-	k.out.Batch.Init(k.q.ObsDim(), 1)
+	k.out.Batch.Init(k.columns...)
 	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Epsilon: c.Epsilon}
 	for range k.times {
 		if err := k.once(act); err != nil {
@@ -215,6 +217,9 @@ func (k *collector) resume(text []byte) error {
 	}
 	if len(s.Obs) != len(k.obs) || len(s.Done) != len(k.done) || len(s.Running) != len(k.running) || s.NStep != k.nstep {
 		return fmt.Errorf("the state is of other environments than %d %s", k.env.Num(), k.env.Name())
+	}
+	if err := k.nstep.Check(k.columns...); err != nil {
+		return err
 	}
 	copy(k.obs, s.Obs)
 	copy(k.done, s.Done)

@@ -9,8 +9,8 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -77,13 +77,13 @@ func TestCollectTakesSoManyVectorSteps(t *testing.T) {
 // TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun, so that the weights stay as
 // they were evaluated.
 func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
-	q, buf := tiny(1), replay.New(replay.Config{Capacity: 100})
+	q, buf := tiny(1), data.NewUniform(data.UniformConfig{Capacity: 100})
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	stop := false
 	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Stopped = stop; stop {
 			c.Collected = &rl.Trajectory{Collects: 1}
-			c.Collected.Batch.Init(2, 1)
+			c.Collected.Batch.Init(policies.TransitionColumns(2, 1)...)
 			c.Collected.Batch.Append(policies.Transition{Obs: []float32{1, 2}, NextObs: []float32{1, 2}, Action: []float32{0}, Steps: 1})
 		}
 		return nil
@@ -102,7 +102,7 @@ func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
 
 // TestRateScheduleReachesTheOptimiser: at a rate of 0 the weights do not change.
 func TestRateScheduleReachesTheOptimiser(t *testing.T) {
-	q, buf := tiny(1), replay.New(replay.Config{Capacity: 100})
+	q, buf := tiny(1), data.NewUniform(data.UniformConfig{Capacity: 100})
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	rate := func(envSteps int) float64 {
 		if envSteps > 20 {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/nn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -179,7 +179,7 @@ func TestLastWeightsArePublished(t *testing.T) {
 		m.tk = task.New[rl.Online](m.node, roles)
 		m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{EveryUpdates: 1000}))
 	}
-	buf := replay.New(replay.Config{Capacity: 100})
+	buf := data.NewUniform(data.UniformConfig{Capacity: 100})
 	all[0].tk.Use(rl.Push(buf), rl.Learn(all[0].q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
 	all[0].until(20)
 	all[1].tk.Use(rl.Collect(all[1].q, walks(envs.SameStep, &walk{length: 5})))

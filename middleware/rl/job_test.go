@@ -15,9 +15,9 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/policies/nn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -27,7 +27,7 @@ type member struct {
 	seen *observed // node, as the task has it
 	tk   *task.Task[rl.Online]
 	q    *dqn.DQN
-	buf  *replay.Buffer
+	buf  *data.Uniform
 
 	episodes map[int]string // see stepper
 }
@@ -65,7 +65,7 @@ func memberOf(node task.Node, n int, stopAt float64) *member {
 		m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0, 200)), rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5})))
 	}
 	if m.tk.Has(rl.Learner) {
-		m.buf = replay.New(replay.Config{Capacity: 1000})
+		m.buf = data.NewUniform(data.UniformConfig{Capacity: 1000})
 		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 4, StartAt: 4}))
 	}
 	return m
@@ -93,7 +93,7 @@ func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
 				m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0.1, 1000)), rl.Collect(m.q, envs.CartPole(2)))
 			}
 			if m.tk.Has(rl.Learner) {
-				buf := replay.New(replay.Config{Capacity: 500, Seed: seed})
+				buf := data.NewUniform(data.UniformConfig{Capacity: 500, Seed: seed})
 				m.tk.Use(rl.Push(buf), rl.Learn(m.q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
 				m.tk.Use(rl.Log(rl.LogConfig{EverySteps: 100, CSV: &table, Untimed: true}))
 			}

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/ditask/ditask/policies"
-	"github.com/ditask/ditask/policies/replay"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/task"
 )
 
@@ -20,7 +20,7 @@ type PushConfig struct {
 
 // Push puts what was collected into the replay buffer and measures how far the
 // collectors' weights are behind; the mean is the lag that the learner reports.
-func Push(buf *replay.Buffer, cfg ...PushConfig) task.Middleware[Online] {
+func Push(buf *data.Uniform, cfg ...PushConfig) task.Middleware[Online] {
 	var limit, dropped uint64
 	if len(cfg) > 0 {
 		limit = cfg[0].MaxLag
@@ -35,17 +35,18 @@ func Push(buf *replay.Buffer, cfg ...PushConfig) task.Middleware[Online] {
 			return err
 		}
 		b := &c.Collected.Batch
-		if err := b.Check(b.ObsDim, b.ActionDim); err != nil {
+		if err := b.CheckLike(b); err != nil {
 			return onNode(t, fmt.Errorf("push: %w", err))
 		}
 		now := uint64(c.Updates)
-		c.Lag = lagOf(b.Versions, now)
+		versions := b.Words(policies.Version)
+		c.Lag = lagOf(versions, now)
 		t.ReportLag(c.Lag.Mean)
 		if limit > 0 && c.Lag.Max > limit {
-			kept.Init(b.ObsDim, b.ActionDim)
-			for i, v := range b.Versions {
+			kept.InitLike(b)
+			for i, v := range versions {
 				if lag(now, v) <= limit {
-					kept.Append(b.At(i))
+					kept.AppendRange(b, i, i+1)
 				}
 			}
 			if dropped == 0 {
@@ -121,7 +122,7 @@ func (c LearnConfig) defaults(capacity int) (LearnConfig, error) {
 // Learn updates q from samples of the buffer, after each step that collected
 // something. It does nothing in a step that ends the run. It panics with all
 // faults of the config.
-func Learn(q policies.Learner, buf *replay.Buffer, cfg LearnConfig) task.Middleware[Online] {
+func Learn(q policies.Learner, buf *data.Uniform, cfg LearnConfig) task.Middleware[Online] {
 	cfg, err := cfg.defaults(buf.Capacity())
 	if err != nil {
 		panic(err.Error())
@@ -132,7 +133,7 @@ func Learn(q policies.Learner, buf *replay.Buffer, cfg LearnConfig) task.Middlew
 
 type learn struct {
 	q      policies.Learner
-	buf    *replay.Buffer
+	buf    *data.Uniform
 	cfg    LearnConfig
 	batch  policies.Batch
 	priced bool
@@ -169,7 +170,7 @@ func (l *learn) update(c *Online) error {
 	if err := l.buf.Sample(&l.batch, l.cfg.Batch); err != nil {
 		return err
 	}
-	age := lagOf(l.batch.Versions, l.q.Version())
+	age := lagOf(l.batch.Words(policies.Version), l.q.Version())
 	m, err := l.q.Update(&l.batch)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -50,7 +50,7 @@ func stepper(t *testing.T, node task.Node, dir string) *member {
 			m.episodes[c.EnvSteps] = fmt.Sprint(c.Collected.Episodes, c.Epsilon)
 			return nil
 		}))
-		m.buf = replay.New(replay.Config{Capacity: 300, Seed: seed})
+		m.buf = data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed})
 		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
 		m.tk.Use(rl.Checkpoint(m.q, dir, rl.CheckpointConfig{EveryUpdates: 7, Also: []policies.Saver{m.buf}}))
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/policies/nn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -148,7 +148,7 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 	build := func(dir string, act func()) *trainer {
 		r := &trainer{
 			q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{8}}),
-			buf: replay.New(replay.Config{Capacity: 500}), tk: task.New[rl.Online](quiet{task.Alone()}),
+			buf: data.NewUniform(data.UniformConfig{Capacity: 500}), tk: task.New[rl.Online](quiet{task.Alone()}),
 		}
 		r.tk.Use(rl.Exchange(r.tk, r.q), rl.Evaluate(cutter{r.q, act}, envs.CartPole(3), rl.EvalConfig{EverySteps: 40, Episodes: 4}),
 			rl.EpsGreedy(r.q, policies.Constant(0.3)), rl.Collect(r.q, envs.CartPole(2)),

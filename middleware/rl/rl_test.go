@@ -20,9 +20,9 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/policies/nn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -179,7 +179,7 @@ func TestP9EvaluationSpreadsItsQuota(t *testing.T) {
 // trainer is a lone task that learns on walks; the parts can be inspected.
 type trainer struct {
 	q   *dqn.DQN
-	buf *replay.Buffer
+	buf *data.Uniform
 	tk  *task.Task[rl.Online]
 }
 
@@ -190,7 +190,7 @@ func newTrainer(seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl
 func newTrainerOn(node task.Node, seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
 	r := &trainer{
 		q:   tiny(seed),
-		buf: replay.New(replay.Config{Capacity: 200, Seed: seed}),
+		buf: data.NewUniform(data.UniformConfig{Capacity: 200, Seed: seed}),
 		tk:  task.New[rl.Online](node),
 	}
 	r.tk.Use(rl.Exchange(r.tk, r.q))
@@ -218,7 +218,7 @@ func TestLearnUpdatesAfterEachCollect(t *testing.T) {
 
 func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
 	q := tiny(1)
-	buf := replay.New(replay.Config{Capacity: 200})
+	buf := data.NewUniform(data.UniformConfig{Capacity: 200})
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	eval := &walk{length: 3}
 	eval.fault = func(w *walk) {
@@ -307,14 +307,14 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 		limit uint64
 		want  []uint64
 	}{{0, []uint64{1, 50, 95, 100}}, {10, []uint64{95, 100}}} {
-		buf := replay.New(replay.Config{Capacity: 10})
+		buf := data.NewUniform(data.UniformConfig{Capacity: 10})
 		node := &observed{Node: quiet{task.Alone()}}
 		tk := task.New[rl.Online](node)
 		var seen rl.Lag
 		tk.Use(rl.Exchange(tk, tiny(1)), func(ctx context.Context, c *rl.Online, next task.Next) error {
 			c.Updates = 100
 			c.Collected = new(rl.Trajectory)
-			c.Collected.Batch.Init(1, 1)
+			c.Collected.Batch.Init(policies.TransitionColumns(1, 1)...)
 			for _, v := range []uint64{1, 50, 95, 100} {
 				c.Collected.Batch.Append(policies.Transition{Obs: []float32{0}, NextObs: []float32{0}, Action: []float32{0}, Steps: 1, Version: v})
 			}
@@ -336,7 +336,7 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 
 func TestMiddlewareNeedExchange(t *testing.T) {
 	q := tiny(1)
-	buf := replay.New(replay.Config{Capacity: 10})
+	buf := data.NewUniform(data.UniformConfig{Capacity: 10})
 	env := func() envs.VectorEnv[int] { return walks(envs.NextStep, &walk{length: 5}) }
 	for name, m := range map[string]task.Middleware[rl.Online]{
 		"EpsGreedy": rl.EpsGreedy(q, policies.Constant(0)), "Collect": rl.Collect(q, env()),
@@ -355,7 +355,7 @@ func TestWrongConfigsPanic(t *testing.T) {
 	q := tiny(1)
 	for name, f := range map[string]func(){
 		"learn config: StartAt 64 and Batch 64 are beyond the buffer's capacity of 10": func() {
-			rl.Learn(q, replay.New(replay.Config{Capacity: 10}), rl.LearnConfig{})
+			rl.Learn(q, data.NewUniform(data.UniformConfig{Capacity: 10}), rl.LearnConfig{})
 		},
 		"eval config: EverySteps -1": func() {
 			rl.Evaluate(q, walks(envs.NextStep, &walk{length: 5}), rl.EvalConfig{EverySteps: -1})
@@ -376,7 +376,7 @@ func TestWrongConfigsPanic(t *testing.T) {
 func TestP3SameSeedSameFiles(t *testing.T) {
 	files := func(seed uint64) (string, string) {
 		q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 2})
-		buf := replay.New(replay.Config{Capacity: 500, Seed: seed})
+		buf := data.NewUniform(data.UniformConfig{Capacity: 500, Seed: seed})
 		var table, lines bytes.Buffer
 		tk := task.New[rl.Online](quiet{task.Alone()})
 		tk.Use(rl.Exchange(tk, q),
@@ -448,7 +448,7 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 		build := func(seed uint64) *trainer {
 			r := &trainer{
 				q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50}),
-				buf: replay.New(replay.Config{Capacity: 500, Seed: seed}),
+				buf: data.NewUniform(data.UniformConfig{Capacity: 500, Seed: seed}),
 				tk:  task.New[rl.Online](quiet{task.Alone()}),
 			}
 			r.tk.Use(rl.Exchange(r.tk, r.q),
@@ -506,7 +506,7 @@ func TestMiddlewareIsCalledWhatTheUserCallsIt(t *testing.T) {
 		return m
 	})
 	env := walks(envs.SameStep, &walk{length: 5})
-	buf := replay.New(replay.Config{Capacity: 10})
+	buf := data.NewUniform(data.UniformConfig{Capacity: 10})
 	tk.Use(
 		rl.Exchange(tk, r.q), rl.Evaluate(r.q, env, rl.EvalConfig{}),
 		rl.EpsGreedy(r.q, policies.Linear(1, 0, 200)), rl.Collect(r.q, env), rl.Push(buf), rl.Learn(r.q, buf, rl.LearnConfig{Batch: 1}),

@@ -41,6 +41,7 @@ type DQN struct {
 	updates        uint64
 	discount       [256]float32 // gamma to the power of the index
 
+	columns []policies.Column
 	targets []float32 // of one batch
 	best    []int
 }
@@ -70,7 +71,7 @@ func New(cfg Config) *DQN {
 		panic(err.Error())
 	}
 	cfg = cfg.EnsureDefaults()
-	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg)} // of one seed: equal
+	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg), columns: policies.TransitionColumns(cfg.Obs, 1)} // of one seed: equal
 	q.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Adam.New, MaxGradNorm: max(cfg.MaxGradNorm, 0)}, q.online)
 	for i := range q.discount {
 		q.discount[i] = float32(math.Pow(cfg.Gamma, float64(i)))
@@ -192,7 +193,7 @@ func (q *DQN) update(b *policies.Batch) (policies.Metrics, error) {
 	q.bootstrap(b)
 	var value float64
 	step, err := q.trainer.Step(func(t *nn.Tape) nn.Value {
-		pred := q.online.Apply(t, t.Const(n, q.cfg.Obs, b.Obs)).Pick(b.Actions)
+		pred := q.online.Apply(t, t.Const(n, q.cfg.Obs, b.Floats(policies.Obs))).Pick(b.Floats(policies.Action))
 		value = float64(pred.Mean().Number())
 		difference := pred.Sub(t.Column(q.targets))
 		if q.cfg.Loss == MSE {
@@ -211,21 +212,20 @@ func (q *DQN) check(b *policies.Batch) error {
 	if b.Len() == 0 {
 		return fmt.Errorf("an empty batch")
 	}
-	if err := b.Check(q.cfg.Obs, 1); err != nil {
+	if err := b.Check(q.columns...); err != nil {
 		return err
 	}
-	for i, a := range b.Actions {
+	for i, a := range b.Floats(policies.Action) {
 		if a != float32(int(a)) || a < 0 || int(a) >= q.cfg.Actions {
 			return fmt.Errorf("transition %d has action %v, want 0 to %d", i, a, q.cfg.Actions-1)
 		}
 	}
-	if err := finite("obs", b.Obs); err != nil {
-		return err
+	for i, k := range b.Bytes(policies.Steps) {
+		if k == 0 {
+			return fmt.Errorf("transition %d of 0 steps", i)
+		}
 	}
-	if err := finite("next_obs", b.NextObs); err != nil {
-		return err
-	}
-	return finite("reward", b.Rewards)
+	return b.CheckFinite()
 }
 
 func (q *DQN) resize(n int) {
@@ -237,16 +237,18 @@ func (q *DQN) resize(n int) {
 
 // bootstrap fills q.targets.
 func (q *DQN) bootstrap(b *policies.Batch) {
-	next := q.target.Forward(nn.Matrix{Rows: b.Len(), Cols: q.cfg.Obs, Data: b.NextObs})
+	obs := b.Floats(policies.NextObs)
+	next := q.target.Forward(nn.Matrix{Rows: b.Len(), Cols: q.cfg.Obs, Data: obs})
 	if q.cfg.Double {
-		argmax(q.best, q.Values(b.NextObs))
+		argmax(q.best, q.Values(obs))
 	} else {
 		argmax(q.best, next)
 	}
-	for i, r := range b.Rewards {
+	terminated, steps := b.Bytes(policies.Terminated), b.Bytes(policies.Steps)
+	for i, r := range b.Floats(policies.Reward) {
 		q.targets[i] = r
-		if !b.Terminated[i] {
-			q.targets[i] += q.discount[b.Steps[i]] * next.Row(i)[q.best[i]]
+		if terminated[i] == 0 {
+			q.targets[i] += q.discount[steps[i]] * next.Row(i)[q.best[i]]
 		}
 	}
 }

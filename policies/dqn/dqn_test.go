@@ -26,7 +26,7 @@ func tiny(cfg Config, online, target [2]float32) *DQN {
 
 func TestP1TargetsEqualHandComputedNumbers(t *testing.T) {
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	for _, t := range []policies.Transition{
 		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{0}, Reward: 1, Steps: 1},
 		{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{1}, Reward: 1, Steps: 1, Terminated: true},
@@ -91,7 +91,7 @@ func TestTargetNetworkFollows(t *testing.T) {
 
 func batch(rng *rand.Rand, n, obs int) *policies.Batch {
 	var b policies.Batch
-	b.Init(obs, 1)
+	b.Init(policies.TransitionColumns(obs, 1)...)
 	vec := func() []float32 {
 		v := make([]float32, obs)
 		for i := range v {
@@ -161,9 +161,9 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		name, tensor string
 		spoil        func(*DQN, *policies.Batch)
 	}{
-		{"observation", "obs", func(_ *DQN, b *policies.Batch) { b.Obs[5] = nan }},
-		{"next observation", "next_obs", func(_ *DQN, b *policies.Batch) { b.NextObs[5] = inf }},
-		{"reward", "reward", func(_ *DQN, b *policies.Batch) { b.Rewards[5] = nan }},
+		{"observation", "obs", func(_ *DQN, b *policies.Batch) { b.Floats("obs")[5] = nan }},
+		{"next observation", "next_obs", func(_ *DQN, b *policies.Batch) { b.Floats("next_obs")[5] = inf }},
+		{"reward", "reward", func(_ *DQN, b *policies.Batch) { b.Floats("reward")[5] = nan }},
 		{"weight", "dense2.weight", func(q *DQN, _ *policies.Batch) { q.online.Params()[2].Value[5] = nan }},
 		{"bias", "dense4.bias", func(q *DQN, _ *policies.Batch) { q.online.Params()[5].Value[0] = inf }},
 		{"target weight", "target.dense0.weight", func(q *DQN, _ *policies.Batch) { q.target.Params()[0].Value[5] = nan }},
@@ -204,7 +204,7 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 // one is a batch of transitions that terminate, each of one observed value and a reward.
 func one(pairs ...[2]float32) *policies.Batch {
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	for _, p := range pairs {
 		b.Append(policies.Transition{Obs: p[:1], NextObs: []float32{0}, Action: []float32{0}, Reward: p[1], Steps: 1, Terminated: true})
 	}
@@ -245,15 +245,15 @@ func TestUpdateRefuses(t *testing.T) {
 	q := New(full)
 	rng := rand.New(rand.NewPCG(1, 1))
 	action := batch(rng, 3, 4)
-	action.Actions[1] = 2
+	action.Floats("action")[1] = 2
 	half := batch(rng, 3, 4)
-	half.Actions[2] = 0.5
+	half.Floats("action")[2] = 0.5
 	for _, c := range []struct {
 		b    *policies.Batch
 		text string
 	}{
 		{&policies.Batch{}, "dqn update 0: an empty batch"},
-		{batch(rng, 3, 5), "dqn update 0: batch of 5 observed values and 1 action values, want 4 and 1"},
+		{batch(rng, 3, 5), "dqn update 0: batch with the column \"obs\" of float32 [5], want obs float32 [4]\nbatch with the column \"next_obs\" of float32 [5], want next_obs float32 [4]"},
 		{action, "dqn update 0: transition 1 has action 2, want 0 to 1"},
 		{half, "dqn update 0: transition 2 has action 0.5, want 0 to 1"},
 	} {
@@ -293,7 +293,7 @@ func TestWeightsTravel(t *testing.T) {
 	if err := b.Load(a.Weights()); err != nil {
 		t.Fatal(err)
 	}
-	obs := batch(rng, 100, 4).Obs
+	obs := batch(rng, 100, 4).Floats("obs")
 	x, y := make([]int, 100), make([]int, 100)
 	if err := errors.Join(a.Greedy(x, obs), b.Greedy(y, obs)); err != nil || !slices.Equal(x, y) || b.Version() != 5 {
 		t.Errorf("%v, version %d, equal actions %v", err, b.Version(), slices.Equal(x, y))
@@ -306,7 +306,7 @@ func TestUpdateAllocatesNothing(t *testing.T) {
 	actions := make([]int, 8)
 	if n := testing.AllocsPerRun(50, func() {
 		_, _ = q.Update(b)
-		_ = q.Greedy(actions, b.Obs[:32])
+		_ = q.Greedy(actions, b.Floats("obs")[:32])
 	}); n != 0 {
 		t.Errorf("update and greedy allocate %v times", n)
 	}
@@ -316,7 +316,7 @@ func ExampleDQN() {
 	q := New(Config{Obs: 1, Actions: 2, Seed: 1, Hidden: []int{16}, Gamma: 0.9})
 	// Action 1 is worth 1, action 0 nothing, and that is the end.
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	for a := range 2 {
 		b.Append(policies.Transition{
 			Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{float32(a)}, Reward: float32(a), Terminated: true, Steps: 1,
@@ -455,7 +455,7 @@ func TestSetRateReachesTheOptimiser(t *testing.T) {
 // TestDoubleTakesTheOnlineNetworksBest, whichever action that is.
 func TestDoubleTakesTheOnlineNetworksBest(t *testing.T) {
 	var b policies.Batch
-	b.Init(1, 1)
+	b.Init(policies.TransitionColumns(1, 1)...)
 	b.Append(policies.Transition{Obs: []float32{1}, NextObs: []float32{2}, Action: []float32{0}, Reward: 1, Steps: 1})
 	// At 2 the online network has 6, 8; the target network 20, 10.
 	for double, want := range map[bool]float32{true: 1 + 0.5*10, false: 1 + 0.5*20} {

@@ -84,7 +84,7 @@ func TestBatchesOfAllSizes(t *testing.T) {
 func TestActionsOutOfRangeAreRefused(t *testing.T) {
 	for _, action := range []float32{-1, -0.5, 2, 1.5, 1e30, float32(math.NaN()), float32(math.Inf(1))} {
 		var b policies.Batch
-		b.Init(1, 1)
+		b.Init(policies.TransitionColumns(1, 1)...)
 		b.Append(policies.Transition{Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{action}, Steps: 1})
 		q := tiny(Config{}, [2]float32{}, [2]float32{})
 		if _, err := q.Update(&b); err == nil || q.Version() != 0 {

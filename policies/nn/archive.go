@@ -30,7 +30,6 @@ var ErrArchive = errors.New("not a readable safetensors archive")
 const (
 	maxHeaderBytes = 16 << 20
 	metadataKey    = "__metadata__"
-	dtype          = "F32"
 )
 
 type header struct {
@@ -98,11 +97,13 @@ func (a *Archive) AppendBinary(dst []byte) ([]byte, error) {
 		if _, twice := head[t.Name]; twice || t.Name == metadataKey {
 			return nil, fmt.Errorf("archive: tensor name %q is taken", t.Name)
 		}
-		if err := t.checkShape(t.Shape); err != nil {
-			return nil, fmt.Errorf("archive: %w", err)
+		dtype, count := t.dtype()
+		if n := t.len(); n != product(t.Shape) || n != count {
+			return nil, fmt.Errorf("archive: tensor %s is %v with %d values, %d of them %s", t.Name, t.Shape, n, count, dtype)
 		}
-		head[t.Name] = header{dtype, append([]int{}, t.Shape...), [2]int{at, at + 4*len(t.Data)}}
-		at += 4 * len(t.Data)
+		end := at + sizeOf(dtype)*count
+		head[t.Name] = header{dtype, append([]int{}, t.Shape...), [2]int{at, end}}
+		at = end
 	}
 	if len(a.Meta) > 0 {
 		head[metadataKey] = a.Meta
@@ -118,9 +119,7 @@ func (a *Archive) AppendBinary(dst []byte) ([]byte, error) {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(text)))
 	dst = append(dst, text...)
 	for _, t := range a.Tensors {
-		for _, v := range t.Data {
-			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
-		}
+		dst = t.appendData(dst)
 	}
 	return dst, nil
 }
@@ -183,17 +182,16 @@ func (a *Archive) read(heads map[string]header, data []byte) error {
 	at := 0
 	for _, name := range names {
 		h := heads[name]
-		count, ok := elements(h.Shape, len(data)/4)
-		switch {
-		case h.DType != dtype:
-			return fmt.Errorf("tensor %.100q is %.100q, want %s", name, h.DType, dtype)
-		case !ok || h.Offsets[0] != at || h.Offsets[1] != at+4*count || h.Offsets[1] > len(data):
+		size := sizeOf(h.DType)
+		if size == 0 {
+			return fmt.Errorf("tensor %.100q is %.100q, want F32, I32, U8 or U64", name, h.DType)
+		}
+		count, ok := elements(h.Shape, len(data)/size)
+		if !ok || h.Offsets[0] != at || h.Offsets[1] != at+size*count || h.Offsets[1] > len(data) {
 			return fmt.Errorf("tensor %.100q of shape %v at %v, want a start at %d", name, h.Shape[:min(len(h.Shape), 8)], h.Offsets, at)
 		}
-		t := Tensor{Name: name, Shape: h.Shape, Data: make([]float32, count)}
-		for i := range t.Data {
-			t.Data[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[at+4*i:]))
-		}
+		t := Tensor{Name: name, Shape: h.Shape}
+		t.readData(h.DType, data[at:h.Offsets[1]])
 		at = h.Offsets[1]
 		a.Tensors = append(a.Tensors, t)
 	}
@@ -213,4 +211,65 @@ func elements(shape []int, limit int) (int, bool) {
 		n *= d
 	}
 	return n, n <= limit
+}
+
+// sizeOf is the bytes of a value of a type that an archive may have, or 0.
+func sizeOf(dtype string) int {
+	switch dtype {
+	case "F32", "I32":
+		return 4
+	case "U8":
+		return 1
+	case "U64":
+		return 8
+	}
+	return 0
+}
+
+// dtype is the type of the tensor's values in the format's words, and how many it has of those.
+func (t Tensor) dtype() (name string, count int) {
+	switch {
+	case t.Ints != nil:
+		return "I32", len(t.Ints)
+	case t.Bytes != nil:
+		return "U8", len(t.Bytes)
+	case t.Words != nil:
+		return "U64", len(t.Words)
+	}
+	return "F32", len(t.Data)
+}
+
+func (t Tensor) appendData(dst []byte) []byte {
+	for _, v := range t.Data {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
+	}
+	for _, v := range t.Ints {
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(v)) //nolint:gosec // the same bits
+	}
+	for _, v := range t.Words {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return append(dst, t.Bytes...)
+}
+
+func (t *Tensor) readData(dtype string, src []byte) {
+	switch dtype {
+	case "F32":
+		t.Data = make([]float32, len(src)/4)
+		for i := range t.Data {
+			t.Data[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case "I32":
+		t.Ints = make([]int32, len(src)/4)
+		for i := range t.Ints {
+			t.Ints[i] = int32(binary.LittleEndian.Uint32(src[4*i:])) //nolint:gosec // the same bits
+		}
+	case "U64":
+		t.Words = make([]uint64, len(src)/8)
+		for i := range t.Words {
+			t.Words[i] = binary.LittleEndian.Uint64(src[8*i:])
+		}
+	case "U8":
+		t.Bytes = append(make([]uint8, 0, len(src)), src...)
+	}
 }

@@ -132,7 +132,7 @@ func (n *Net) Load(s State) error {
 		if !ok {
 			return fmt.Errorf("load weights: tensor %s is missing", p.Name)
 		}
-		if err := t.checkShape(p.Shape); err != nil {
+		if err := t.checkWeights(p.Shape); err != nil {
 			return fmt.Errorf("load weights: %w", err)
 		}
 		if err := t.CheckFinite(); err != nil {

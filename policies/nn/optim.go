@@ -105,7 +105,7 @@ func (a *Adam) Load(s State) error {
 		return fmt.Errorf("load adam: tensor m or v is missing")
 	}
 	for _, t := range []Tensor{m, v} {
-		if err := t.checkShape(shape); err != nil {
+		if err := t.checkWeights(shape); err != nil {
 			return fmt.Errorf("load adam: %w", err)
 		}
 	}
@@ -156,7 +156,7 @@ func (s *SGD) Load(st State) error {
 	if !ok {
 		return fmt.Errorf("load sgd: tensor b is missing")
 	}
-	if err := t.checkShape([]int{len(s.b)}); err != nil {
+	if err := t.checkWeights([]int{len(s.b)}); err != nil {
 		return fmt.Errorf("load sgd: %w", err)
 	}
 	copy(s.b, t.Data)

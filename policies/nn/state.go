@@ -13,12 +13,20 @@ type State struct {
 	Tensors []Tensor
 }
 
-// Tensor is a named array in row-major order.
+// Tensor is a named array in row-major order. Its values are float32, in Data, unless one of the
+// others is not nil: those rest in archives, and are no weights.
 type Tensor struct {
 	Name  string
 	Shape []int
 	Data  []float32
+
+	Ints  []int32
+	Bytes []uint8
+	Words []uint64
 }
+
+// len is the number of values.
+func (t Tensor) len() int { return len(t.Data) + len(t.Ints) + len(t.Bytes) + len(t.Words) }
 
 // Lookup finds a tensor by name.
 func (s State) Lookup(name string) (Tensor, bool) {
@@ -49,7 +57,8 @@ func (t Tensor) CheckFinite() error {
 	return nil
 }
 
-func (t Tensor) checkShape(shape []int) error {
+// checkWeights reports a tensor that is not of float32 or has another shape.
+func (t Tensor) checkWeights(shape []int) error {
 	if !slices.Equal(t.Shape, shape) || len(t.Data) != product(shape) {
 		return fmt.Errorf("tensor %s is %v with %d values, want %v", t.Name, t.Shape, len(t.Data), shape)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
-	"github.com/ditask/ditask/policies/replay"
 	"github.com/ditask/ditask/task"
 )
 
@@ -45,7 +45,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 	if !t.Has(rl.Learner) {
 		return t.Run(ctx)
 	}
-	buf := replay.New(replay.Config{Capacity: 300, Seed: seed})
+	buf := data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed})
 	also := []policies.Saver{buf}
 	saves.Also = also
 	t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}), task.Step(func(_ context.Context, c *rl.Online) error {

@@ -1,0 +1,67 @@
+package data
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// putRows adds the first n rows of b to an archive: a tensor for each column, and the columns'
+// kinds as a word.
+func putRows(a *nn.Archive, name string, b *policies.Batch, n int) error {
+	kinds := map[string]policies.Kind{}
+	var s nn.State
+	s.Version = uint64(n) //nolint:gosec // not negative
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		size := n * c.Width()
+		t := nn.Tensor{Name: c.Name, Shape: append([]int{n}, c.Shape...)}
+		switch c.Kind {
+		case policies.Float32:
+			t.Data = c.Floats[:size]
+		case policies.Int32:
+			t.Ints = c.Ints[:size]
+		case policies.Uint8, policies.Bool:
+			t.Bytes = c.Bytes[:size]
+		case policies.Uint64:
+			t.Words = c.Words[:size]
+		}
+		kinds[c.Name] = c.Kind
+		s.Tensors = append(s.Tensors, t)
+	}
+	text, err := json.Marshal(kinds)
+	if err != nil {
+		return fmt.Errorf("columns of %s: %w", name, err)
+	}
+	a.SetText(name+"/kinds", string(text))
+	a.Put(name, s)
+	return nil
+}
+
+// rowsOf is the batch that putRows wrote.
+func rowsOf(a *nn.Archive, name string) (*policies.Batch, error) {
+	s, err := a.State(name)
+	if err != nil {
+		return nil, err
+	}
+	var kinds map[string]policies.Kind
+	if err := json.Unmarshal([]byte(a.Meta[name+"/kinds"]), &kinds); err != nil {
+		return nil, fmt.Errorf("columns of %s: %w", name, err)
+	}
+	b := &policies.Batch{N: int(s.Version)} //nolint:gosec // Check refuses it if it is not the length of the columns
+	var schema []policies.Column
+	for _, t := range s.Tensors {
+		if len(t.Shape) == 0 {
+			return nil, fmt.Errorf("column %s of %s has no rows", t.Name, name)
+		}
+		c := policies.Column{Name: t.Name, Kind: kinds[t.Name], Shape: t.Shape[1:]}
+		b.Columns = append(b.Columns, policies.Block{Column: c, Floats: t.Data, Ints: t.Ints, Bytes: t.Bytes, Words: t.Words})
+		schema = append(schema, c)
+	}
+	if err := b.Check(schema...); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return b, nil
+}
