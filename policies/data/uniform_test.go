@@ -95,8 +95,8 @@ func TestP6PriceIsKnownAndLimited(t *testing.T) {
 	}
 	var want uint64 = 1000 * (4*(4+4+1+1) + 3 + 8)
 	held := 0
-	for i := range b.ring.Columns {
-		c := &b.ring.Columns[i]
+	for i := range b.rows.Columns {
+		c := &b.rows.Columns[i]
 		held += 4*cap(c.Floats) + 4*cap(c.Ints) + cap(c.Bytes) + 8*cap(c.Words)
 	}
 	if b.Bytes() != want || held != int(want) {
@@ -166,7 +166,7 @@ func TestP6MemoryStaysFlat(t *testing.T) {
 	for range 100_000 {
 		_ = b.Add(src)
 	}
-	if held := cap(b.ring.Floats("reward")); held != 100 {
+	if held := cap(b.rows.Floats("reward")); held != 100 {
 		t.Errorf("room for %d after a million inserts", held)
 	}
 }
@@ -426,7 +426,7 @@ func TestRestoreKeepsEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		if got := fmt.Sprint(b.ring.At(i)); got != fmt.Sprint(want.At(i)) {
+		if got := fmt.Sprint(b.rows.At(i)); got != fmt.Sprint(want.At(i)) {
 			t.Errorf("transition %d is %s, want %v", i, got, want.At(i))
 		}
 	}

@@ -1,0 +1,209 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// PrioritisedConfig describes a buffer with priorities. The zero value has the paper's settings.
+type PrioritisedConfig struct {
+	UniformConfig
+	// Alpha is how much priorities count, from 0, where all rows are equal; 0 means 0.6.
+	Alpha float64
+	// Epsilon is added to each priority, so that no row is never drawn; 0 means 1e-6.
+	Epsilon float64
+}
+
+// Prioritised is a replay buffer that draws rows in proportion to their priorities, which are those
+// that [Prioritised.Update] gave them. A new row has the greatest priority so far. T. Schaul et
+// al., "Prioritized Experience Replay" (2016), the proportional variant with a sum tree.
+type Prioritised struct {
+	ring
+	alpha, epsilon float64
+	tree           []float64 // node i has the sum of 2i and 2i+1; the leaves are from leaves on
+	leaves         int       // a power of two
+	most           float64   // greatest priority so far, with alpha
+	drawn          []int
+	extra          []policies.Column // of a sample
+}
+
+// ErrPriority is wrapped by the error of Update for a priority that is negative or not finite.
+var ErrPriority = errors.New("priority is no finite number of 0 or more")
+
+// NewPrioritised returns a buffer, which takes no memory yet. It panics if the capacity, alpha or
+// epsilon is negative.
+func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
+	if cfg.Alpha < 0 || cfg.Epsilon < 0 {
+		panic(fmt.Sprintf("data: prioritised replay with alpha %v and epsilon %v", cfg.Alpha, cfg.Epsilon))
+	}
+	b := &Prioritised{ring: newRing(cfg.UniformConfig), alpha: cfg.Alpha, epsilon: cfg.Epsilon, most: 1}
+	if cfg.Alpha == 0 {
+		b.alpha = 0.6
+	}
+	if cfg.Epsilon == 0 {
+		b.epsilon = 1e-6
+	}
+	return b
+}
+
+// Bytes is the memory that the buffer has taken, with its tree: 0 before Reserve.
+func (b *Prioritised) Bytes() uint64 {
+	if !b.reserved() {
+		return 0
+	}
+	return b.ring.Bytes() + 8*uint64(len(b.tree))
+}
+
+// Add copies the rows of src into the buffer, over the oldest ones when it is full.
+func (b *Prioritised) Add(src *policies.Batch) error {
+	at := b.next
+	if err := b.ring.Add(src); err != nil {
+		return err
+	}
+	b.plant()
+	for i := range min(src.N, b.cfg.Capacity) {
+		b.set((at+src.N-1-i)%b.cfg.Capacity, b.most)
+	}
+	return nil
+}
+
+// plant takes the memory of the tree.
+func (b *Prioritised) plant() {
+	if b.tree != nil {
+		return
+	}
+	for b.leaves = 1; b.leaves < b.cfg.Capacity; b.leaves *= 2 { //nolint:revive // the next power of two
+	}
+	b.tree = make([]float64, 2*b.leaves)
+}
+
+// set gives a row its priority, with alpha.
+func (b *Prioritised) set(row int, p float64) {
+	i := b.leaves + row
+	b.tree[i] = p
+	for i /= 2; i > 0; i /= 2 { // sums of both children, so that rounding does not add up
+		b.tree[i] = b.tree[2*i] + b.tree[2*i+1]
+	}
+}
+
+// find is the row at which the sum of the priorities before it and its own passes mass.
+func (b *Prioritised) find(mass float64) int {
+	i := 1
+	for i < b.leaves {
+		i *= 2
+		if left := b.tree[i]; mass >= left && b.tree[i+1] > 0 {
+			mass -= left
+			i++
+		}
+	}
+	return min(i-b.leaves, b.size-1)
+}
+
+// Sample fills dst with n rows: their priorities are divided into n equal parts, and one row is drawn
+// from each. Two columns stand behind those of the rows: policies.Index, by which Update names
+// them, and policies.Weight, the importance weights (N P(i))^-beta, divided by the greatest one
+// of the sample. Fewer than n rows in the buffer wrap ErrTooFew.
+func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
+	if b.size < n || n <= 0 {
+		return fmt.Errorf("%w: %d of %d asked for", ErrTooFew, b.size, n)
+	}
+	sum := b.tree[1]
+	part := sum / float64(n)
+	b.drawn = b.drawn[:0]
+	for i := range n {
+		b.drawn = append(b.drawn, b.find((float64(i)+b.rng.Float64())*part))
+	}
+	if b.extra == nil {
+		b.extra = append(b.rows.Schema(), policies.Column{Name: policies.Index, Kind: policies.Uint64},
+			policies.Column{Name: policies.Weight, Kind: policies.Float32})
+	}
+	dst.Init(b.extra...)
+	dst.Resize(n)
+	dst.CopyRows(0, &b.rows, b.drawn...)
+	index, weights := dst.Words(policies.Index), dst.Floats(policies.Weight)
+	least := math.Inf(1)
+	for i, row := range b.drawn {
+		index[i] = uint64(row) //nolint:gosec // not negative
+		least = min(least, b.tree[b.leaves+row])
+	}
+	for i, row := range b.drawn { // (N P)^-beta over the greatest one: N and the sum cancel
+		weights[i] = float32(power(least/b.tree[b.leaves+row], beta))
+	}
+	return nil
+}
+
+// power is x to the power of y for x > 0: twice as fast as math.Pow, which has more digits than
+// priorities need.
+func power(x, y float64) float64 { return math.Exp(y * math.Log(x)) }
+
+// Update gives rows of a sample, named by their index, new priorities: mostly the absolute
+// temporal differences. A priority that is negative or not finite wraps ErrPriority, and changes
+// nothing.
+func (b *Prioritised) Update(index []uint64, priorities []float32) error {
+	if len(index) != len(priorities) {
+		return fmt.Errorf("%d priorities for %d rows", len(priorities), len(index))
+	}
+	for i, p := range priorities {
+		if !(p >= 0) || math.IsInf(float64(p), 0) {
+			return fmt.Errorf("%w: row %d has %v", ErrPriority, index[i], p)
+		}
+		if index[i] >= uint64(b.size) { //nolint:gosec // not negative
+			return fmt.Errorf("priority of row %d of %d", index[i], b.size)
+		}
+	}
+	for i, row := range index {
+		p := power(float64(priorities[i])+b.epsilon, b.alpha)
+		b.most = max(b.most, p)
+		b.set(int(row), p) //nolint:gosec // below the size
+	}
+	return nil
+}
+
+// Save writes rows, priorities and random state to a.
+func (b *Prioritised) Save(a *nn.Archive) error {
+	if err := b.ring.Save(a); err != nil {
+		return err
+	}
+	words := []uint64{math.Float64bits(b.most)}
+	for row := range b.size {
+		words = append(words, math.Float64bits(b.tree[b.leaves+row]))
+	}
+	a.Put("priorities", nn.State{Tensors: []nn.Tensor{{Name: "float64", Shape: []int{len(words)}, Words: words}}})
+	return nil
+}
+
+// Restore makes the buffer what it was at Save. The capacity must be the same.
+func (b *Prioritised) Restore(a *nn.Archive) error {
+	if err := b.ring.Restore(a); err != nil {
+		return err
+	}
+	s, err := a.State("priorities")
+	if err != nil {
+		return fmt.Errorf("restore replay buffer: %w", err)
+	}
+	t, _ := s.Lookup("float64")
+	if len(t.Words) != b.size+1 {
+		return fmt.Errorf("restore replay buffer: %d priorities of %d rows", len(t.Words)-1, b.size)
+	}
+	b.plant()
+	clear(b.tree)
+	for i, w := range t.Words {
+		p := math.Float64frombits(w)
+		if !(p > 0) || math.IsInf(p, 0) {
+			return fmt.Errorf("restore replay buffer: %w: row %d has %v", ErrPriority, i-1, p)
+		}
+		if i == 0 {
+			b.most = p
+			continue
+		}
+		b.tree[b.leaves+i-1] = p
+	}
+	for i := b.leaves - 1; i > 0; i-- {
+		b.tree[i] = b.tree[2*i] + b.tree[2*i+1]
+	}
+	return nil
+}
