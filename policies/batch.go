@@ -144,11 +144,15 @@ func (b *Batch) mustLike(src *Batch) {
 	}
 }
 
-// CopyRows makes rows at, at+1, ... equal to the rows of src whose numbers are listed. Both
-// batches must have the same columns.
+// CopyRows makes rows at, at+1, ... equal to the rows of src whose numbers are listed. The batch
+// must have the columns of src, and may have others behind them, which stay as they are.
 func (b *Batch) CopyRows(at int, src *Batch, rows ...int) {
-	b.mustLike(src)
-	for i := range b.Columns {
+	if len(b.Columns) < len(src.Columns) {
+		b.mustLike(src)
+	}
+	prefix := Batch{Columns: b.Columns[:len(src.Columns)]}
+	prefix.mustLike(src)
+	for i := range src.Columns {
 		d, s := &b.Columns[i], &src.Columns[i]
 		w := d.Width()
 		switch d.Kind {

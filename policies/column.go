@@ -73,6 +73,8 @@ const (
 	Truncated  = "truncated"  // the episode was cut there, which changes nothing about its value
 	Steps      = "steps"      // rewards in reward, 1 to 255
 	Version    = "version"    // of the policy that chose the action
+	Weight     = "weight"     // how much a row counts in the loss
+	Index      = "index"      // where a row of a sample is in its buffer
 )
 
 // TransitionColumns are the columns of transitions whose observations and actions have so many
