@@ -2,8 +2,8 @@
 // transitions and batches of them, what a policy can do, schedules, the choice
 // of actions, and n-step returns. Each algorithm is a package below this one.
 //
-//	var b policies.Batch                         // transitions as flat arrays
-//	b.Init(4, 1)                                 // 4 observed values, 1 action value
+//	var b policies.Batch                         // rows of named columns
+//	b.Init(policies.TransitionColumns(4, 1)...)  // 4 observed values, 1 action value
 //	b.Append(policies.Transition{Obs: obs, Action: action, Reward: 1, NextObs: next, Steps: 1})
 //
 //	eps := policies.Linear(1, 0.05, 10_000)      // a schedule over env steps

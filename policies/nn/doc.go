@@ -1,14 +1,13 @@
-// Package nn trains small dense networks on one core: layers, losses,
-// optimisers, and their weights as data.
+// Package nn trains small dense networks on one core: layers, a tape that
+// differentiates losses, optimisers, and weights as data.
 //
 //	net := nn.New(4, 7, nn.Dense(128, nn.Kaiming), nn.ReLU(), nn.Dense(2, nn.Kaiming)) // 4 inputs, seed 7
-//	adam := nn.NewAdam(nn.AdamConfig{Rate: 1e-3}, net.Size())
-//	q := net.Forward(nn.Matrix{Rows: 64, Cols: 4, Data: obs})    // 64 x 2
-//	loss := nn.Huber(q.Data, targets, grad)
-//	net.ZeroGrad()
-//	net.Backward(nn.Matrix{Rows: 64, Cols: 2, Data: grad})
-//	nn.ClipNorm(net.Grad(), 10)
-//	adam.Step(net.Weights(), net.Grad())
+//	y := net.Forward(nn.Matrix{Rows: 1, Cols: 4, Data: obs})                           // to act: 1 x 2
+//	trainer := nn.NewTrainer(nn.TrainerConfig{MaxGradNorm: 10}, net)
+//	step, err := trainer.Step(func(t *nn.Tape) nn.Value {                               // to learn
+//		values := net.Apply(t, t.Const(64, 4, batch))
+//		return values.Pick(actions).Sub(t.Column(targets)).Huber(1).Mean()
+//	})
 //
 // Everything is float32. All weights of a network lie in one slice, and so do
 // all gradients; layers and named [Param] are views into them, so that an
@@ -16,9 +15,10 @@
 //
 // # Memory
 //
-// A network keeps its activations and grows them to the largest batch that it
-// has seen; after that, forward, backward and optimiser steps allocate
-// nothing. Results belong to the network and are overwritten by its next call.
+// A network, a tape and a trainer keep their memory and grow it to the largest batch that they
+// have seen; after that, forward, backward and optimiser steps allocate nothing. Results belong to
+// the network or the tape: Net.Forward overwrites them with its next call, Tape.Reset gives them
+// up.
 //
 // # Concurrency and determinism
 //
