@@ -31,7 +31,7 @@ func (b *Batch) Append(t Transition) {
 	c[2].Floats[i] = t.Reward
 	copy(c[3].Floats[i*len(t.NextObs):], t.NextObs)
 	c[4].Bytes[i], c[5].Bytes[i] = flag(t.Terminated), flag(t.Truncated)
-	c[6].Bytes[i], c[7].Words[i] = uint8(t.Steps), t.Version //nolint:gosec // checked above
+	c[6].Bytes[i], c[7].Words[i] = uint8(t.Steps), t.Version
 }
 
 // transitionColumns is the number of columns of TransitionColumns.

@@ -13,7 +13,7 @@ import (
 func putRows(a *nn.Archive, name string, b *policies.Batch, n int) error {
 	kinds := map[string]policies.Kind{}
 	var s nn.State
-	s.Version = uint64(n) //nolint:gosec // not negative
+	s.Version = uint64(n)
 	for i := range b.Columns {
 		c := &b.Columns[i]
 		size := n * c.Width()
@@ -50,7 +50,7 @@ func rowsOf(a *nn.Archive, name string) (*policies.Batch, error) {
 	if err := json.Unmarshal([]byte(a.Meta[name+"/kinds"]), &kinds); err != nil {
 		return nil, fmt.Errorf("columns of %s: %w", name, err)
 	}
-	b := &policies.Batch{N: int(s.Version)} //nolint:gosec // Check refuses it if it is not the length of the columns
+	b := &policies.Batch{N: int(s.Version)}
 	var schema []policies.Column
 	for _, t := range s.Tensors {
 		if len(t.Shape) == 0 {

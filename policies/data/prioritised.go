@@ -76,7 +76,7 @@ func (b *Prioritised) plant() {
 	if b.tree != nil {
 		return
 	}
-	for b.leaves = 1; b.leaves < b.cfg.Capacity; b.leaves *= 2 { //nolint:revive // the next power of two
+	for b.leaves = 1; b.leaves < b.cfg.Capacity; b.leaves *= 2 {
 	}
 	b.tree = make([]float64, 2*b.leaves)
 }
@@ -129,7 +129,7 @@ func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
 	index, weights := dst.Words(policies.Index), dst.Floats(policies.Weight)
 	least := math.Inf(1)
 	for i, row := range b.drawn {
-		index[i] = uint64(row) //nolint:gosec // not negative
+		index[i] = uint64(row)
 		least = min(least, b.tree[b.leaves+row])
 	}
 	for i, row := range b.drawn { // (N P)^-beta over the greatest one: N and the sum cancel
@@ -153,14 +153,14 @@ func (b *Prioritised) Update(index []uint64, priorities []float32) error {
 		if !(p >= 0) || math.IsInf(float64(p), 0) {
 			return fmt.Errorf("%w: row %d has %v", ErrPriority, index[i], p)
 		}
-		if index[i] >= uint64(b.size) { //nolint:gosec // not negative
+		if index[i] >= uint64(b.size) {
 			return fmt.Errorf("priority of row %d of %d", index[i], b.size)
 		}
 	}
 	for i, row := range index {
 		p := power(float64(priorities[i])+b.epsilon, b.alpha)
 		b.most = max(b.most, p)
-		b.set(int(row), p) //nolint:gosec // below the size
+		b.set(int(row), p)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func newRing(cfg UniformConfig) ring {
 
 // Price is the number of bytes that capacity rows of these columns take.
 func Price(capacity int, columns ...policies.Column) uint64 {
-	return uint64(capacity) * uint64(policies.RowBytes(columns)) //nolint:gosec // sizes are positive
+	return uint64(capacity) * uint64(policies.RowBytes(columns))
 }
 
 // Reserve takes the memory for rows of these columns. Called again with the same columns it does
@@ -103,8 +103,8 @@ func (r *ring) Save(a *nn.Archive) error {
 		return fmt.Errorf("save replay buffer: %w", err)
 	}
 	a.SetText("replay/random", hex.EncodeToString(random))
-	a.Set("replay/next", uint64(r.next))             //nolint:gosec // not negative
-	a.Set("replay/capacity", uint64(r.cfg.Capacity)) //nolint:gosec // not negative
+	a.Set("replay/next", uint64(r.next))
+	a.Set("replay/capacity", uint64(r.cfg.Capacity))
 	return putRows(a, "replay", &r.rows, r.size)
 }
 
@@ -124,7 +124,7 @@ func (r *ring) restore(a *nn.Archive) error {
 	if err := errors.Join(err, err1, err2, err3); err != nil {
 		return err
 	}
-	if capacity != uint64(r.cfg.Capacity) || uint64(src.N) > capacity || next >= capacity { //nolint:gosec // not negative
+	if capacity != uint64(r.cfg.Capacity) || uint64(src.N) > capacity || next >= capacity {
 		return fmt.Errorf("%d of %d rows at %d, this one has a capacity of %d", src.N, capacity, next, r.cfg.Capacity)
 	}
 	r.next, r.size = 0, 0
@@ -133,6 +133,6 @@ func (r *ring) restore(a *nn.Archive) error {
 			return err
 		}
 	}
-	r.next = int(next) //nolint:gosec // below the capacity
+	r.next = int(next)
 	return r.source.UnmarshalBinary(random)
 }

@@ -244,7 +244,7 @@ func (t Tensor) appendData(dst []byte) []byte {
 		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
 	}
 	for _, v := range t.Ints {
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(v)) //nolint:gosec // the same bits
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(v))
 	}
 	for _, v := range t.Words {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
@@ -262,7 +262,7 @@ func (t *Tensor) readData(dtype string, src []byte) {
 	case "I32":
 		t.Ints = make([]int32, len(src)/4)
 		for i := range t.Ints {
-			t.Ints[i] = int32(binary.LittleEndian.Uint32(src[4*i:])) //nolint:gosec // the same bits
+			t.Ints[i] = int32(binary.LittleEndian.Uint32(src[4*i:]))
 		}
 	case "U64":
 		t.Words = make([]uint64, len(src)/8)

@@ -104,10 +104,10 @@ func TestMatrixOfAnotherSizeIsRefused(t *testing.T) {
 					t.Errorf("%s: panic %q", name, p)
 				}
 			}()
-			m.check("input", 2)
+			m.check(2)
 		}()
 	}
-	Matrix{2, 2, make([]float32, 4)}.check("input", 2)
+	Matrix{2, 2, make([]float32, 4)}.check(2)
 }
 
 func TestProductRefusesOtherSizes(t *testing.T) {

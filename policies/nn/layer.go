@@ -170,7 +170,7 @@ func (d *dense) Build(b *Builder, in int) int {
 func (d *dense) Apply(t *Tape, x Value) Value {
 	in := x.node()
 	w := d.weight.matrix()
-	in.matrix().check("input", w.Rows)
+	in.matrix().check(w.Rows)
 	out, n := t.result(d, in.rows, d.out, x, x)
 	n.needs = n.needs || t.trains(d.weight.net)
 	y := n.matrix()

@@ -11,21 +11,11 @@ type Matrix struct {
 // Row returns row i, a view.
 func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols] }
 
-// check panics unless the matrix has cols columns and its data fits.
-func (m Matrix) check(what string, cols int) {
+// check panics unless the matrix, the input of a layer, has cols columns and its data fits.
+func (m Matrix) check(cols int) {
 	if m.Cols != cols || len(m.Data) != m.Rows*m.Cols {
-		panic(fmt.Sprintf("nn: %s of %d x %d with %d values, want %d columns", what, m.Rows, m.Cols, len(m.Data), cols))
+		panic(fmt.Sprintf("nn: input of %d x %d with %d values, want %d columns", m.Rows, m.Cols, len(m.Data), cols))
 	}
-}
-
-// resize makes m rows x cols, keeping its memory where it suffices.
-func (m *Matrix) resize(rows, cols int) {
-	if n := rows * cols; cap(m.Data) < n {
-		m.Data = make([]float32, n)
-	} else {
-		m.Data = m.Data[:n]
-	}
-	m.Rows, m.Cols = rows, cols
 }
 
 // view is a matrix operand with strides, in elements: a transposed matrix is

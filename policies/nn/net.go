@@ -83,7 +83,7 @@ func (n *Net) ZeroGrad() { clear(n.grad) }
 
 // Apply computes the output of each row of x, on x's tape.
 func (n *Net) Apply(t *Tape, x Value) Value {
-	x.node().matrix().check("input", n.in)
+	x.node().matrix().check(n.in)
 	for _, l := range n.layers {
 		x = l.Apply(t, x)
 	}
@@ -93,7 +93,7 @@ func (n *Net) Apply(t *Tape, x Value) Value {
 // Forward computes the output of each row of x without a tape of the caller's: to act, or for
 // targets that are constants. The result is overwritten by the next Forward.
 func (n *Net) Forward(x Matrix) Matrix {
-	x.check("input", n.in)
+	x.check(n.in)
 	n.eval.Reset()
 	return n.Apply(&n.eval, n.eval.Const(x.Rows, x.Cols, x.Data)).node().matrix()
 }

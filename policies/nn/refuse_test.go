@@ -225,3 +225,40 @@ func TestErrorsOfArchivesArePrintable(t *testing.T) {
 		}
 	}
 }
+
+// TestArchiveKeepsOtherTypes: whole numbers are written as such, and are no weights.
+func TestArchiveKeepsOtherTypes(t *testing.T) {
+	a := nn.Archive{Tensors: []nn.Tensor{
+		{Name: "bytes", Shape: []int{3}, Bytes: []uint8{1, 2, 255}}, {Name: "f", Shape: []int{1, 2}, Data: []float32{1.5, -2}},
+		{Name: "ints", Shape: []int{2}, Ints: []int32{-7, 1 << 30}}, {Name: "none", Shape: []int{0}, Words: []uint64{}},
+		{Name: "words", Shape: []int{1}, Words: []uint64{1<<63 + 1}},
+	}}
+	file, err := a.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b nn.Archive
+	if err := b.UnmarshalBinary(file); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range a.Tensors {
+		got, ok := nn.State{Tensors: b.Tensors}.Lookup(want.Name)
+		if !ok || !slices.Equal(got.Bytes, want.Bytes) || !slices.Equal(got.Data, want.Data) || !slices.Equal(got.Ints, want.Ints) ||
+			!slices.Equal(got.Words, want.Words) || !slices.Equal(got.Shape, want.Shape) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for _, bad := range []nn.Tensor{
+		{Name: "x", Shape: []int{2}, Bytes: []uint8{1}}, {Name: "x", Shape: []int{2}, Bytes: []uint8{1}, Data: []float32{1}},
+	} {
+		if _, err := (&nn.Archive{Tensors: []nn.Tensor{bad}}).AppendBinary(nil); err == nil {
+			t.Errorf("%+v is written", bad)
+		}
+	}
+	net := nn.New(1, 1, nn.Dense(1, nn.Zeros))
+	if err := net.Load(nn.State{Tensors: []nn.Tensor{
+		{Name: "dense0.weight", Shape: []int{1, 1}, Ints: []int32{1}}, {Name: "dense0.bias", Shape: []int{1}, Data: []float32{1}},
+	}}); err == nil {
+		t.Error("whole numbers are taken for weights")
+	}
+}

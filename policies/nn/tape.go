@@ -43,7 +43,6 @@ type node struct {
 	needs      bool      // a gradient is wanted, here or further back
 	op         operation // nil: data from outside
 	a, b       int32     // operands
-	more       []int32   // operands of an operation that has any number of them
 	x, y       float32   // numbers of the operation
 	aux        []float32 // data of the operation, not differentiated
 }
@@ -96,7 +95,7 @@ func (t *Tape) Scalar(x float32) Value {
 
 func (t *Tape) push(n node) Value {
 	t.nodes = append(t.nodes, n)
-	return Value{t, int32(len(t.nodes) - 1)} //nolint:gosec // a tape of 2^31 nodes does not fit in memory
+	return Value{t, int32(len(t.nodes) - 1)}
 }
 
 // result is a new value of undefined data with operands a and b.

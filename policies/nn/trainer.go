@@ -43,13 +43,13 @@ type TrainStep struct {
 
 // NewTrainer returns a trainer of the networks; the optimiser's state begins at zero.
 func NewTrainer(cfg TrainerConfig, nets ...*Net) *Trainer {
-	make := cfg.Optimizer
-	if make == nil {
-		make = func(size int) Optimizer { return NewAdam(AdamConfig{}, size) }
+	optimizer := cfg.Optimizer
+	if optimizer == nil {
+		optimizer = func(size int) Optimizer { return NewAdam(AdamConfig{}, size) }
 	}
 	t := &Trainer{nets: nets, max: cfg.MaxGradNorm}
 	for _, n := range nets {
-		t.opts, t.grads = append(t.opts, make(n.Size())), append(t.grads, n.Grad())
+		t.opts, t.grads = append(t.opts, optimizer(n.Size())), append(t.grads, n.Grad())
 	}
 	return t
 }
