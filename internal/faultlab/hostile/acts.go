@@ -382,8 +382,11 @@ func (a *attack) relay(ctx context.Context) error {
 
 // refuse tells the victim that it has been given up.
 func (a *attack) refuse(ctx context.Context) error {
-	_, _, err := a.greet(ctx, a.cfg.Victim, a.hello("join"), &refusal{"lost", control})
-	return err
+	conn, _, err := a.greet(ctx, a.cfg.Victim, a.hello("join"), &refusal{"lost", control})
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // texts puts control characters wherever there is text.
