@@ -140,7 +140,7 @@ func TestFunctionsOfSpecialValues(t *testing.T) {
 		for _, c := range cases {
 			got := make([]float32, 1)
 			c.of(l, got, []float32{c.x})
-			if bits(got)[0] != bits([]float32{c.want})[0] {
+			if pattern(got)[0] != pattern([]float32{c.want})[0] {
 				t.Errorf("%v %s(%v) is %v, want %v", l, c.name, c.x, got[0], c.want)
 			}
 		}

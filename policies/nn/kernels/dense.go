@@ -33,7 +33,11 @@ func (l level) dense(w *Workspace, y, x, weight Matrix, bias []float32, act Acti
 	if act == ActReLU {
 		mode |= modeReLU
 	}
-	l.product(w, y, x.operand(false), weight.operand(false), bias, mode)
+	var p product
+	p.c, p.bias, p.mode = &y, bias, mode
+	p.a.set(&x, false)
+	p.b.set(&weight, false)
+	l.product(w, &p)
 	if act != ActTanh {
 		return
 	}
@@ -70,31 +74,46 @@ func (l level) denseBackward(w *Workspace, dx, dweight Matrix, dbias []float32, 
 	dy.is(op, "dy", x.Rows, weight.Cols)
 	dweight.is(op, "dweight", weight.Rows, weight.Cols)
 	act.check(op)
-	l.activationGrad(dy, y, act)
-	if dbias != nil {
-		same(op, len(dbias), weight.Cols)
-		// The sum over rows is a product with a row of ones.
-		w.unit[0] = 1
-		ones := operand{data: w.unit[:], rows: 1, cols: dy.Rows}
-		sum := Matrix{1, len(dbias), max(1, len(dbias)), dbias}
-		l.productOnes(w, sum, ones, dy)
-	}
-	l.product(w, dweight, x.operand(true), dy.operand(false), nil, modeAdd)
 	if dx.Cols > 0 {
 		dx.is(op, "dx", x.Rows, weight.Rows)
-		l.product(w, dx, dy.operand(false), weight.operand(true), nil, 0)
+	}
+	if dbias != nil {
+		same(op, len(dbias), weight.Cols)
+	}
+	l.activationGrad(&dy, &y, act)
+	if dbias != nil {
+		l.addColumns(w, dbias, &dy)
+	}
+	var p product
+	p.c, p.mode = &dweight, modeAdd
+	p.a.set(&x, true)
+	p.b.set(&dy, false)
+	l.product(w, &p)
+	if dx.Cols > 0 {
+		p.c, p.mode = &dx, 0
+		p.a.set(&dy, false)
+		p.b.set(&weight, true)
+		l.product(w, &p)
 	}
 }
 
-// productOnes adds the columns' sums of b to c.
-func (l level) productOnes(w *Workspace, c Matrix, ones operand, b Matrix) {
-	if b.Rows > 0 {
-		l.product(w, c, ones, b.operand(false), nil, modeAdd)
+// addColumns adds the sum of each column of m to dst: a product with a row of
+// ones.
+func (l level) addColumns(w *Workspace, dst []float32, m *Matrix) {
+	if m.empty() {
+		return
 	}
+	w.unit[0] = 1
+	c := Matrix{1, len(dst), len(dst), dst}
+	var p product
+	p.c, p.mode = &c, modeAdd
+	p.a = operand{data: w.unit[:], rows: 1, cols: m.Rows}
+	p.b.set(m, false)
+	l.product(w, &p)
 }
 
 // activationGrad multiplies dy by the derivative of act where it gave y.
-func (l level) activationGrad(dy, y Matrix, act Activation) {
+func (l level) activationGrad(dy, y *Matrix, act Activation) {
 	if act == ActIdentity {
 		return
 	}

@@ -28,17 +28,29 @@ type operand struct {
 	row, col   int
 }
 
-func (m Matrix) operand(transposed bool) operand {
+// set makes o a view of m.
+func (o *operand) set(m *Matrix, transposed bool) {
+	o.data = m.Data
 	if transposed {
-		return operand{m.Data, m.Cols, m.Rows, 1, m.Stride}
+		o.rows, o.cols, o.row, o.col = m.Cols, m.Rows, 1, m.Stride
+		return
 	}
-	return operand{m.Data, m.Rows, m.Cols, m.Stride, 1}
+	o.rows, o.cols, o.row, o.col = m.Rows, m.Cols, m.Stride, 1
+}
+
+// product is c = a b + c, a b + bias or a b, by its mode. It is passed by
+// pointer: see Matrix.check.
+type product struct {
+	c    *Matrix
+	a, b operand
+	bias []float32
+	mode int
 }
 
 // tile is the call of a kernel: vecs vectors of columns of c.
 type tile struct {
 	rows, k, vecs, cols    int
-	a, b, c, bias          []float32
+	a, b, c, bias          *float32
 	aRow, aCol, bRow, cRow int
 	mode                   int
 }
@@ -57,31 +69,35 @@ func (l level) gemm(w *Workspace, c Matrix, beta float32, a Matrix, ta bool, b M
 	a.check("Gemm", "a")
 	b.check("Gemm", "b")
 	c.check("Gemm", "c")
-	x, y := a.operand(ta), b.operand(tb)
-	if x.cols != y.rows || c.Rows != x.rows || c.Cols != y.cols {
+	var p product
+	p.c = &c
+	p.a.set(&a, ta)
+	p.b.set(&b, tb)
+	if p.a.cols != p.b.rows || c.Rows != p.a.rows || c.Cols != p.b.cols {
 		panic(fmt.Sprintf("kernels: Gemm: product of %d x %d and %d x %d into %d x %d",
-			x.rows, x.cols, y.rows, y.cols, c.Rows, c.Cols))
+			p.a.rows, p.a.cols, p.b.rows, p.b.cols, c.Rows, c.Cols))
 	}
-	mode := modeAdd
 	switch beta {
 	case 0:
-		mode = 0
 	case 1:
+		p.mode = modeAdd
 	default:
+		p.mode = modeAdd
 		for i := range c.Rows {
 			l.scale(c.Row(i), c.Row(i), beta)
 		}
 	}
-	l.product(w, c, x, y, nil, mode)
+	l.product(w, &p)
 }
 
-// product computes c from the product of a and b, which match.
-func (l level) product(w *Workspace, c Matrix, a, b operand, bias []float32, mode int) {
+// product computes p, whose dimensions match.
+func (l level) product(w *Workspace, p *product) {
+	c, b := p.c, &p.b
 	if c.empty() {
 		return
 	}
 	if l == plain {
-		productGo(c, a, b, bias, mode)
+		productGo(p)
 		return
 	}
 	if b.cols == 1 {
@@ -92,44 +108,45 @@ func (l level) product(w *Workspace, c Matrix, a, b operand, bias []float32, mod
 	if pack || c.Rows > packRows {
 		step = min(step, blockRows)
 	}
-	relu := mode & modeReLU
-	for k := 0; k < b.rows || k == 0; k += step {
-		block := min(step, b.rows-k)
-		m := mode &^ modeReLU
-		if k > 0 {
-			m = modeAdd
+	if step == b.rows {
+		l.block(w, p, 0, step, p.mode, pack)
+		return
+	}
+	for k := 0; k < b.rows; k += step {
+		mode := modeAdd
+		if k == 0 {
+			mode = p.mode &^ modeReLU
 		}
-		if k+block == b.rows {
-			m |= relu
+		if k+step >= b.rows {
+			mode |= p.mode & modeReLU
 		}
-		l.block(w, c, a, b, bias, k, block, m, pack)
-		if step == 0 {
-			return
-		}
+		l.block(w, p, k, min(step, b.rows-k), mode, pack)
 	}
 }
 
 // block does block steps of the inner dimension from k on.
-func (l level) block(w *Workspace, c Matrix, a, b operand, bias []float32, k, block, mode int, pack bool) {
-	lanes := l.lanes()
-	t := tile{rows: c.Rows, k: block, aRow: a.row, aCol: a.col, cRow: c.Stride, mode: mode}
+func (l level) block(w *Workspace, p *product, k, block, mode int, pack bool) {
+	c, b, lanes := p.c, &p.b, l.lanes()
+	var t tile
+	t.rows, t.k, t.aRow, t.aCol, t.cRow, t.mode = c.Rows, block, p.a.row, p.a.col, c.Stride, mode
 	if block > 0 {
-		t.a = a.data[k*a.col:]
+		t.a = &p.a.data[k*p.a.col]
 	}
 	for j := 0; j < c.Cols; j += t.cols {
 		t.vecs = l.vectors(c.Rows, c.Cols-j)
 		t.cols = min(c.Cols-j, t.vecs*lanes)
-		t.c = c.Data[j:]
+		t.c = &c.Data[j]
 		if mode&modeBias != 0 {
-			t.bias = bias[j:]
+			t.bias = &p.bias[j]
 		}
 		switch {
 		case pack:
 			t.bRow = t.vecs * lanes
-			t.b = w.aligned(block * t.bRow)
-			l.pack(t.b, t.bRow, b, k, block, j, t.cols)
+			panel := w.aligned(block * t.bRow)
+			l.pack(panel, t.bRow, b, k, block, j, t.cols)
+			t.b = unsafe.SliceData(panel)
 		case block > 0:
-			t.b, t.bRow = b.data[k*b.row+j:], b.row
+			t.b, t.bRow = &b.data[k*b.row+j], b.row
 		}
 		l.tile(&t)
 	}
@@ -137,11 +154,10 @@ func (l level) block(w *Workspace, c Matrix, a, b operand, bias []float32, k, bl
 
 // vectors returns how many vectors wide the next tile is.
 func (l level) vectors(rows, cols int) int {
-	need := (cols + l.lanes() - 1) / l.lanes()
-	switch {
-	case need >= 4 && rows <= l.wideRows():
+	switch lanes := l.lanes(); {
+	case rows <= l.wideRows() && cols > 3*lanes:
 		return 4
-	case need >= 2:
+	case cols > lanes:
 		return 2
 	}
 	return 1
@@ -159,7 +175,7 @@ func (w *Workspace) aligned(n int) []float32 {
 
 // pack copies cols columns of b from j on, block rows from k on, to rows of width
 // values.
-func (l level) pack(panel []float32, width int, b operand, k, block, j, cols int) {
+func (l level) pack(panel []float32, width int, b *operand, k, block, j, cols int) {
 	if b.col == 1 {
 		for p := range block {
 			copy(panel[p*width:p*width+cols], b.data[(k+p)*b.row+j:])
@@ -185,29 +201,43 @@ func (l level) pack(panel []float32, width int, b operand, k, block, j, cols int
 }
 
 // productGo is the product in plain Go.
-func productGo(c Matrix, a, b operand, bias []float32, mode int) {
-	for i := range c.Rows {
-		dst := c.Row(i)
+func productGo(p *product) {
+	for i := range p.c.Rows {
+		dst := p.c.Row(i)
 		switch {
-		case mode&modeBias != 0:
-			copy(dst, bias)
-		case mode&modeAdd == 0:
+		case p.mode&modeBias != 0:
+			copy(dst, p.bias)
+		case p.mode&modeAdd == 0:
 			clear(dst)
 		}
-		for p := range b.rows {
-			x := a.data[i*a.row+p*a.col]
-			if b.col == 1 {
-				for j, v := range b.data[p*b.row:][:len(dst)] {
-					dst[j] += x * v
-				}
-				continue
-			}
-			for j := range dst {
-				dst[j] += x * b.data[p*b.row+j*b.col]
-			}
+		if p.b.col == 1 {
+			addRows(dst, &p.a, &p.b, i)
+		} else {
+			addDots(dst, &p.a, &p.b, i)
 		}
-		if mode&modeReLU != 0 {
+		if p.mode&modeReLU != 0 {
 			reluGo(dst, dst)
 		}
+	}
+}
+
+// addRows adds row i of the product to dst, row after row of b.
+func addRows(dst []float32, a, b *operand, i int) {
+	for p := range b.rows {
+		x := a.data[i*a.row+p*a.col]
+		for j, v := range b.data[p*b.row:][:len(dst)] {
+			dst[j] += x * v
+		}
+	}
+}
+
+// addDots adds row i of the product to dst, column after column of b, each of
+// which is contiguous.
+func addDots(dst []float32, a, b *operand, i int) {
+	for j, sum := range dst {
+		for p, v := range b.data[j*b.col:][:b.rows] {
+			sum += a.data[i*a.row+p*a.col] * v
+		}
+		dst[j] = sum
 	}
 }

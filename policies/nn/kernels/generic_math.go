@@ -9,23 +9,30 @@ import "math"
 const (
 	ln2Hi    = 0.693115234375 // 12 bits: the product with a small integer is exact
 	ln2Lo    = 3.19461849453e-05
-	expLow   = -105 // below, exp is 0
-	expHigh  = 89   // above, exp is infinite
+	expLow   = -105    // below, exp is 0
+	expHigh  = 89      // above, exp is infinite
+	tanhTiny = 0x1p-13 // below, tanh(x) is x to a tenth of a unit of the last place
 	one      = 0x3f800000
 	rootHalf = 0x3f3504f3 // the bits of the root of 1/2
 )
 
 // fma returns a*b + c, rounded once. The product of two float32 is exact in
 // float64. Rounding the sum to float64 first and to float32 afterwards errs only
-// if the first result lies halfway between two float32: then the exact error of
-// the sum decides.
+// if the first result lies halfway between two float32.
 func fma(a, b, c float32) float32 {
-	p, q := float64(a)*float64(b), float64(c)
-	s := p + q
-	bits := math.Float64bits(s)
-	if bits&(1<<28-1) != 0 {
+	p := float64(a) * float64(b)
+	s := p + float64(c)
+	if math.Float64bits(s)&(1<<28-1) != 0 {
 		return float32(s)
 	}
+	return roundOnce(p, float64(c), s)
+}
+
+// roundOnce returns p + q, rounded once to float32; s is the sum in float64. If
+// it is not exact, it moves by a bit in the direction of the exact sum, so that
+// it is not halfway any more.
+func roundOnce(p, q, s float64) float32 {
+	bits := math.Float64bits(s)
 	t := s - p
 	switch e := (p - (s - t)) + (q - t); {
 	case e > 0 && s > 0, e < 0 && s < 0:
@@ -34,14 +41,6 @@ func fma(a, b, c float32) float32 {
 		bits--
 	}
 	return float32(math.Float64frombits(bits))
-}
-
-func poly(x float32, coefficients ...float32) float32 {
-	p := coefficients[len(coefficients)-1]
-	for i := len(coefficients) - 2; i >= 0; i-- {
-		p = fma(p, x, coefficients[i])
-	}
-	return p
 }
 
 // power returns 2 to the power of n, from -126 to 127.
@@ -54,7 +53,10 @@ func reduce(x float32) (n int32, p float32) {
 	f := float32(math.RoundToEven(float64(float32(x * math.Log2E))))
 	r := fma(-f, ln2Hi, x)
 	r = fma(-f, ln2Lo, r)
-	q := poly(r, 0.5, 0.1666657702, 0.04166655465, 0.00836317418, 0.00139261775)
+	q := fma(0.00139261775, r, 0.00836317418)
+	q = fma(q, r, 0.04166655465)
+	q = fma(q, r, 0.1666657702)
+	q = fma(q, r, 0.5)
 	return int32(f), fma(float32(r*r), q, r)
 }
 
@@ -73,10 +75,10 @@ func exp32(x float32) float32 {
 }
 
 func tanh32(x float32) float32 {
-	if x != x {
+	y := float32(math.Abs(float64(x)))
+	if !(y >= tanhTiny) { // the result is x, and for NaN too
 		return x
 	}
-	y := float32(math.Abs(float64(x)))
 	n, p := reduce(-2 * min(y, 10))
 	s := power(n)
 	e := fma(p, s, s-1) // exp(-2|x|) - 1
@@ -96,8 +98,15 @@ func sigmoid32(x float32) float32 {
 
 // logOf returns log(1+f) + n ln 2, for 1+f from the root of 1/2 to that of 2.
 func logOf(f, n float32) float32 {
-	t := fma(poly(f, 0.3333333118, -0.2499999696, 0.2000071575, -0.1666780232, 0.1424905765,
-		-0.1242568733, 0.1168541992, -0.1147973385, 0.0697161147), f, -0.5)
+	t := fma(0.0697161147, f, -0.1147973385)
+	t = fma(t, f, 0.1168541992)
+	t = fma(t, f, -0.1242568733)
+	t = fma(t, f, 0.1424905765)
+	t = fma(t, f, -0.1666780232)
+	t = fma(t, f, 0.2000071575)
+	t = fma(t, f, -0.2499999696)
+	t = fma(t, f, 0.3333333118)
+	t = fma(t, f, -0.5)
 	y := fma(float32(f*f), t, float32(n*ln2Lo))
 	return fma(n, ln2Hi, float32(y+f))
 }

@@ -583,7 +583,7 @@ eachDone:
 	RET
 
 // func expAVX512(dst *float32, x *float32, n int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·expAVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ x+8(FP), CX
@@ -598,6 +598,9 @@ eachLoop:
 	VBROADCASTSS      const42b20000<>+0(SB), Z2
 	VMINPS            Z0, Z2, Z0
 	VMAXPS            Z0, Z1, Z0
+	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z1
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z1, K1
+	VMOVAPS.Z         Z0, K1, Z0
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z0, Z1
 	VCVTPS2DQ         Z1, Z1
 	VCVTDQ2PS         Z1, Z2
@@ -642,6 +645,9 @@ eachTail:
 	VBROADCASTSS      const42b20000<>+0(SB), Z2
 	VMINPS            Z0, Z2, Z0
 	VMAXPS            Z0, Z1, Z0
+	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z1
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z1, K2
+	VMOVAPS.Z         Z0, K2, Z0
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z0, Z1
 	VCVTPS2DQ         Z1, Z1
 	VCVTDQ2PS         Z1, Z2
@@ -695,6 +701,26 @@ DATA const42b20000<>+20(SB)/4, $0x42b20000
 DATA const42b20000<>+24(SB)/4, $0x42b20000
 DATA const42b20000<>+28(SB)/4, $0x42b20000
 GLOBL const42b20000<>(SB), RODATA|NOPTR, $32
+
+DATA const7fffffff<>+0(SB)/4, $0x7fffffff
+DATA const7fffffff<>+4(SB)/4, $0x7fffffff
+DATA const7fffffff<>+8(SB)/4, $0x7fffffff
+DATA const7fffffff<>+12(SB)/4, $0x7fffffff
+DATA const7fffffff<>+16(SB)/4, $0x7fffffff
+DATA const7fffffff<>+20(SB)/4, $0x7fffffff
+DATA const7fffffff<>+24(SB)/4, $0x7fffffff
+DATA const7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL const7fffffff<>(SB), RODATA|NOPTR, $32
+
+DATA const32800000<>+0(SB)/4, $0x32800000
+DATA const32800000<>+4(SB)/4, $0x32800000
+DATA const32800000<>+8(SB)/4, $0x32800000
+DATA const32800000<>+12(SB)/4, $0x32800000
+DATA const32800000<>+16(SB)/4, $0x32800000
+DATA const32800000<>+20(SB)/4, $0x32800000
+DATA const32800000<>+24(SB)/4, $0x32800000
+DATA const32800000<>+28(SB)/4, $0x32800000
+GLOBL const32800000<>(SB), RODATA|NOPTR, $32
 
 DATA const3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
 DATA const3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
@@ -1096,40 +1122,43 @@ eachLoop:
 	CMPQ              DX, $0x10
 	JLT               eachTail
 	VMOVUPS           (CX)(BX*4), Z0
-	VBROADCASTSS      const41200000<>+0(SB), Z1
-	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z2
-	VMINPS            Z2, Z1, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z1
+	VCMPPS.BCST       $0x15, const39000000<>+0(SB), Z1, K1
+	VBROADCASTSS      const41200000<>+0(SB), Z2
+	VMOVAPS.Z         Z1, K1, Z1
+	VMINPS            Z1, Z2, Z1
 	VMULPS.BCST       constc0000000<>+0(SB), Z1, Z1
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z2
 	VCVTPS2DQ         Z2, Z2
-	VCVTDQ2PS         Z2, Z3
+	VCVTDQ2PS         Z2, Z5
 	VMOVAPS           Z1, Z1
-	VFNMADD231PS.BCST const3f317000<>+0(SB), Z3, Z1
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z5, Z1
 	VMOVAPS           Z1, Z1
-	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z3, Z1
-	VMULPS            Z1, Z1, Z3
-	VBROADCASTSS      const3ab6887f<>+0(SB), Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z1, Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z1, Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z1, Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3f000000<>+0(SB), Z1, Z4
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z5, Z1
+	VMULPS            Z1, Z1, Z5
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z1, Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z1, Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z1, Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z1, Z6
 	VMOVAPS           Z1, Z1
-	VFMADD231PS       Z4, Z3, Z1
+	VFMADD231PS       Z6, Z5, Z1
 	VPSLLD            $0x17, Z2, Z2
 	VPADDD.BCST       const3f800000<>+0(SB), Z2, Z2
-	VADDPS.BCST       constbf800000<>+0(SB), Z2, Z3
+	VADDPS.BCST       constbf800000<>+0(SB), Z2, Z5
 	VMOVAPS           Z1, Z1
-	VFMADD213PS       Z3, Z2, Z1
+	VFMADD213PS       Z5, Z2, Z1
 	VADDPS.BCST       const40000000<>+0(SB), Z1, Z2
 	VDIVPS            Z2, Z1, Z1
 	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z1
-	VANDPS.BCST       const80000000<>+0(SB), Z0, Z0
-	VORPS             Z0, Z1, Z0
-	VMOVUPS           Z0, (AX)(BX*4)
+	VANDPS.BCST       const80000000<>+0(SB), Z0, Z2
+	VORPS             Z2, Z1, Z1
+	VBLENDMPS         Z1, Z0, K1, Z3
+	VMOVUPS           Z3, (AX)(BX*4)
 	ADDQ              $0x10, BX
 	SUBQ              $0x10, DX
 	JMP               eachLoop
@@ -1141,9 +1170,11 @@ eachTail:
 	BZHIL             DX, SI, SI
 	KMOVW             SI, K1
 	VMOVUPS.Z         (CX)(BX*4), K1, Z0
-	VBROADCASTSS      const41200000<>+0(SB), Z1
-	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z2
-	VMINPS            Z2, Z1, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z1
+	VCMPPS.BCST       $0x15, const39000000<>+0(SB), Z1, K2
+	VBROADCASTSS      const41200000<>+0(SB), Z2
+	VMOVAPS.Z         Z1, K2, Z1
+	VMINPS            Z1, Z2, Z1
 	VMULPS.BCST       constc0000000<>+0(SB), Z1, Z1
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z2
 	VCVTPS2DQ         Z2, Z2
@@ -1153,17 +1184,17 @@ eachTail:
 	VMOVAPS           Z1, Z1
 	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z3, Z1
 	VMULPS            Z1, Z1, Z3
-	VBROADCASTSS      const3ab6887f<>+0(SB), Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z1, Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z1, Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z1, Z4
-	VMOVAPS           Z4, Z4
-	VFMADD213PS.BCST  const3f000000<>+0(SB), Z1, Z4
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z1, Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z1, Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z1, Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z1, Z5
 	VMOVAPS           Z1, Z1
-	VFMADD231PS       Z4, Z3, Z1
+	VFMADD231PS       Z5, Z3, Z1
 	VPSLLD            $0x17, Z2, Z2
 	VPADDD.BCST       const3f800000<>+0(SB), Z2, Z2
 	VADDPS.BCST       constbf800000<>+0(SB), Z2, Z3
@@ -1172,13 +1203,24 @@ eachTail:
 	VADDPS.BCST       const40000000<>+0(SB), Z1, Z2
 	VDIVPS            Z2, Z1, Z1
 	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z1
-	VANDPS.BCST       const80000000<>+0(SB), Z0, Z0
-	VORPS             Z0, Z1, Z0
-	VMOVUPS           Z0, K1, (AX)(BX*4)
+	VANDPS.BCST       const80000000<>+0(SB), Z0, Z2
+	VORPS             Z2, Z1, Z1
+	VBLENDMPS         Z1, Z0, K2, Z4
+	VMOVUPS           Z4, K1, (AX)(BX*4)
 
 eachDone:
 	VZEROUPPER
 	RET
+
+DATA const39000000<>+0(SB)/4, $0x39000000
+DATA const39000000<>+4(SB)/4, $0x39000000
+DATA const39000000<>+8(SB)/4, $0x39000000
+DATA const39000000<>+12(SB)/4, $0x39000000
+DATA const39000000<>+16(SB)/4, $0x39000000
+DATA const39000000<>+20(SB)/4, $0x39000000
+DATA const39000000<>+24(SB)/4, $0x39000000
+DATA const39000000<>+28(SB)/4, $0x39000000
+GLOBL const39000000<>(SB), RODATA|NOPTR, $32
 
 DATA const41200000<>+0(SB)/4, $0x41200000
 DATA const41200000<>+4(SB)/4, $0x41200000
@@ -1189,16 +1231,6 @@ DATA const41200000<>+20(SB)/4, $0x41200000
 DATA const41200000<>+24(SB)/4, $0x41200000
 DATA const41200000<>+28(SB)/4, $0x41200000
 GLOBL const41200000<>(SB), RODATA|NOPTR, $32
-
-DATA const7fffffff<>+0(SB)/4, $0x7fffffff
-DATA const7fffffff<>+4(SB)/4, $0x7fffffff
-DATA const7fffffff<>+8(SB)/4, $0x7fffffff
-DATA const7fffffff<>+12(SB)/4, $0x7fffffff
-DATA const7fffffff<>+16(SB)/4, $0x7fffffff
-DATA const7fffffff<>+20(SB)/4, $0x7fffffff
-DATA const7fffffff<>+24(SB)/4, $0x7fffffff
-DATA const7fffffff<>+28(SB)/4, $0x7fffffff
-GLOBL const7fffffff<>(SB), RODATA|NOPTR, $32
 
 DATA constc0000000<>+0(SB)/4, $0xc0000000
 DATA constc0000000<>+4(SB)/4, $0xc0000000
@@ -1257,6 +1289,9 @@ eachLoop:
 	VBROADCASTSS      const42b20000<>+0(SB), Z3
 	VMINPS            Z1, Z3, Z1
 	VMAXPS            Z1, Z2, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z2
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z2, K1
+	VMOVAPS.Z         Z1, K1, Z1
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z2
 	VCVTPS2DQ         Z2, Z2
 	VCVTDQ2PS         Z2, Z3
@@ -1308,6 +1343,9 @@ eachTail:
 	VBROADCASTSS      const42b20000<>+0(SB), Z3
 	VMINPS            Z1, Z3, Z1
 	VMAXPS            Z1, Z2, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z2
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z2, K2
+	VMOVAPS.Z         Z1, K2, Z1
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z2
 	VCVTPS2DQ         Z2, Z2
 	VCVTDQ2PS         Z2, Z3
@@ -1365,6 +1403,9 @@ eachLoop:
 	VBROADCASTSS      const42b20000<>+0(SB), Z3
 	VMINPS            Z1, Z3, Z1
 	VMAXPS            Z1, Z2, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z2
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z2, K1
+	VMOVAPS.Z         Z1, K1, Z1
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z2
 	VCVTPS2DQ         Z2, Z2
 	VCVTDQ2PS         Z2, Z3
@@ -1445,6 +1486,9 @@ eachTail:
 	VBROADCASTSS      const42b20000<>+0(SB), Z3
 	VMINPS            Z1, Z3, Z1
 	VMAXPS            Z1, Z2, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z2
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z2, K2
+	VMOVAPS.Z         Z1, K2, Z1
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z2
 	VCVTPS2DQ         Z2, Z2
 	VCVTDQ2PS         Z2, Z3
@@ -1698,6 +1742,9 @@ eachLoop:
 	VBROADCASTSS      const42b20000<>+0(SB), Z5
 	VMINPS            Z3, Z5, Z3
 	VMAXPS            Z3, Z4, Z3
+	VANDPS.BCST       const7fffffff<>+0(SB), Z3, Z4
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z4, K1
+	VMOVAPS.Z         Z3, K1, Z3
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z3, Z4
 	VCVTPS2DQ         Z4, Z4
 	VCVTDQ2PS         Z4, Z5
@@ -1753,6 +1800,9 @@ eachTail:
 	VBROADCASTSS      const42b20000<>+0(SB), Z5
 	VMINPS            Z3, Z5, Z3
 	VMAXPS            Z3, Z4, Z3
+	VANDPS.BCST       const7fffffff<>+0(SB), Z3, Z4
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z4, K2
+	VMOVAPS.Z         Z3, K2, Z3
 	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z3, Z4
 	VCVTPS2DQ         Z4, Z4
 	VCVTDQ2PS         Z4, Z5
@@ -2207,8 +2257,79 @@ TEXT ·softmaxAVX512(SB), NOSPLIT, $0-48
 	MOVQ cols+40(FP), BX
 
 row:
-	TESTQ        DX, DX
-	JZ           end
+	TESTQ             DX, DX
+	JZ                end
+	CMPQ              BX, $0x10
+	JG                long
+	MOVQ              BX, SI
+	MOVL              $-1, DI
+	BZHIL             SI, DI, DI
+	KMOVW             DI, K1
+	XORQ              SI, SI
+	VMOVUPS.Z         (CX)(SI*4), K1, Z0
+	VBROADCASTSS      constff800000<>+0(SB), Z1
+	VBLENDMPS         Z0, Z1, K1, Z2
+	VEXTRACTF64X4     $0x01, Z2, Y1
+	VMAXPS            Y1, Y2, Y1
+	VEXTRACTF128      $0x01, Y1, X4
+	VMAXPS            X4, X1, X1
+	VPERMILPS         $0x0e, X1, X4
+	VMAXPS            X4, X1, X1
+	VPERMILPS         $0x01, X1, X4
+	VMAXPS            X4, X1, X1
+	VBROADCASTSS      X1, Z1
+	VSUBPS            Z1, Z0, Z0
+	VBROADCASTSS      constc2d20000<>+0(SB), Z1
+	VBROADCASTSS      const42b20000<>+0(SB), Z4
+	VMINPS            Z0, Z4, Z0
+	VMAXPS            Z0, Z1, Z0
+	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z1
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z1, K2
+	VMOVAPS.Z         Z0, K2, Z0
+	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z0, Z1
+	VCVTPS2DQ         Z1, Z1
+	VCVTDQ2PS         Z1, Z4
+	VMOVAPS           Z0, Z0
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z4, Z0
+	VMOVAPS           Z0, Z0
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z4, Z0
+	VMULPS            Z0, Z0, Z4
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z0, Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z0, Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z0, Z5
+	VMOVAPS           Z5, Z5
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z0, Z5
+	VMOVAPS           Z0, Z0
+	VFMADD231PS       Z5, Z4, Z0
+	VPSRAD            $0x01, Z1, Z4
+	VPSUBD            Z4, Z1, Z1
+	VADDPS.BCST       const3f800000<>+0(SB), Z0, Z0
+	VPSLLD            $0x17, Z4, Z4
+	VPADDD.BCST       const3f800000<>+0(SB), Z4, Z4
+	VMULPS            Z4, Z0, Z0
+	VPSLLD            $0x17, Z1, Z1
+	VPADDD.BCST       const3f800000<>+0(SB), Z1, Z1
+	VMULPS            Z1, Z0, Z0
+	VMOVAPS.Z         Z0, K1, Z0
+	VXORPS            Z1, Z1, Z1
+	VEXTRACTF64X4     $0x01, Z0, Y1
+	VADDPS            Y1, Y0, Y1
+	VEXTRACTF128      $0x01, Y1, X4
+	VADDPS            X4, X1, X1
+	VPERMILPS         $0x0e, X1, X4
+	VADDPS            X4, X1, X1
+	VPERMILPS         $0x01, X1, X4
+	VADDPS            X4, X1, X1
+	VBROADCASTSS      X1, Z1
+	VDIVPS            Z1, Z0, Z0
+	VMOVUPS           Z0, K1, (AX)(SI*4)
+	JMP               next
+
+long:
 	VBROADCASTSS constff800000<>+0(SB), Z0
 	MOVQ         BX, SI
 	XORQ         DI, DI
@@ -2229,9 +2350,9 @@ maxTail:
 	BZHIL        SI, R8, R8
 	KMOVW        R8, K1
 	VMOVUPS.Z    (CX)(DI*4), K1, Z1
-	VBROADCASTSS constff800000<>+0(SB), Z3
-	VBLENDMPS    Z1, Z3, K1, Z2
-	VMAXPS       Z0, Z2, Z0
+	VBROADCASTSS constff800000<>+0(SB), Z4
+	VBLENDMPS    Z1, Z4, K1, Z3
+	VMAXPS       Z0, Z3, Z0
 
 maxDone:
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -2250,42 +2371,45 @@ maxDone:
 expLoop:
 	CMPQ              SI, $0x10
 	JLT               expTail
-	VMOVUPS           (CX)(DI*4), Z3
-	VSUBPS            Z0, Z3, Z3
-	VBROADCASTSS      constc2d20000<>+0(SB), Z4
-	VBROADCASTSS      const42b20000<>+0(SB), Z5
-	VMINPS            Z3, Z5, Z3
-	VMAXPS            Z3, Z4, Z3
-	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z3, Z4
-	VCVTPS2DQ         Z4, Z4
-	VCVTDQ2PS         Z4, Z5
-	VMOVAPS           Z3, Z3
-	VFNMADD231PS.BCST const3f317000<>+0(SB), Z5, Z3
-	VMOVAPS           Z3, Z3
-	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z5, Z3
-	VMULPS            Z3, Z3, Z5
-	VBROADCASTSS      const3ab6887f<>+0(SB), Z6
-	VMOVAPS           Z6, Z6
-	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z3, Z6
-	VMOVAPS           Z6, Z6
-	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z3, Z6
-	VMOVAPS           Z6, Z6
-	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z3, Z6
-	VMOVAPS           Z6, Z6
-	VFMADD213PS.BCST  const3f000000<>+0(SB), Z3, Z6
-	VMOVAPS           Z3, Z3
-	VFMADD231PS       Z6, Z5, Z3
-	VPSRAD            $0x01, Z4, Z5
-	VPSUBD            Z5, Z4, Z4
-	VADDPS.BCST       const3f800000<>+0(SB), Z3, Z3
+	VMOVUPS           (CX)(DI*4), Z4
+	VSUBPS            Z0, Z4, Z4
+	VBROADCASTSS      constc2d20000<>+0(SB), Z5
+	VBROADCASTSS      const42b20000<>+0(SB), Z6
+	VMINPS            Z4, Z6, Z4
+	VMAXPS            Z4, Z5, Z4
+	VANDPS.BCST       const7fffffff<>+0(SB), Z4, Z5
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z5, K1
+	VMOVAPS.Z         Z4, K1, Z4
+	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z4, Z5
+	VCVTPS2DQ         Z5, Z5
+	VCVTDQ2PS         Z5, Z6
+	VMOVAPS           Z4, Z4
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z6, Z4
+	VMOVAPS           Z4, Z4
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z6, Z4
+	VMULPS            Z4, Z4, Z6
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z7
+	VMOVAPS           Z7, Z7
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z4, Z7
+	VMOVAPS           Z7, Z7
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z4, Z7
+	VMOVAPS           Z7, Z7
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z4, Z7
+	VMOVAPS           Z7, Z7
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z4, Z7
+	VMOVAPS           Z4, Z4
+	VFMADD231PS       Z7, Z6, Z4
+	VPSRAD            $0x01, Z5, Z6
+	VPSUBD            Z6, Z5, Z5
+	VADDPS.BCST       const3f800000<>+0(SB), Z4, Z4
+	VPSLLD            $0x17, Z6, Z6
+	VPADDD.BCST       const3f800000<>+0(SB), Z6, Z6
+	VMULPS            Z6, Z4, Z4
 	VPSLLD            $0x17, Z5, Z5
 	VPADDD.BCST       const3f800000<>+0(SB), Z5, Z5
-	VMULPS            Z5, Z3, Z3
-	VPSLLD            $0x17, Z4, Z4
-	VPADDD.BCST       const3f800000<>+0(SB), Z4, Z4
-	VMULPS            Z4, Z3, Z3
-	VMOVUPS           Z3, (AX)(DI*4)
-	VADDPS            Z3, Z1, Z1
+	VMULPS            Z5, Z4, Z4
+	VMOVUPS           Z4, (AX)(DI*4)
+	VADDPS            Z4, Z1, Z1
 	ADDQ              $0x10, DI
 	SUBQ              $0x10, SI
 	JMP               expLoop
@@ -2296,40 +2420,43 @@ expTail:
 	MOVL              $-1, R8
 	BZHIL             SI, R8, R8
 	KMOVW             R8, K1
-	VMOVUPS.Z         (CX)(DI*4), K1, Z3
-	VSUBPS            Z0, Z3, Z0
-	VBROADCASTSS      constc2d20000<>+0(SB), Z3
-	VBROADCASTSS      const42b20000<>+0(SB), Z4
-	VMINPS            Z0, Z4, Z0
-	VMAXPS            Z0, Z3, Z0
-	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z0, Z3
-	VCVTPS2DQ         Z3, Z3
-	VCVTDQ2PS         Z3, Z4
+	VMOVUPS.Z         (CX)(DI*4), K1, Z4
+	VSUBPS            Z0, Z4, Z0
+	VBROADCASTSS      constc2d20000<>+0(SB), Z4
+	VBROADCASTSS      const42b20000<>+0(SB), Z5
+	VMINPS            Z0, Z5, Z0
+	VMAXPS            Z0, Z4, Z0
+	VANDPS.BCST       const7fffffff<>+0(SB), Z0, Z4
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z4, K2
+	VMOVAPS.Z         Z0, K2, Z0
+	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z0, Z4
+	VCVTPS2DQ         Z4, Z4
+	VCVTDQ2PS         Z4, Z5
 	VMOVAPS           Z0, Z0
-	VFNMADD231PS.BCST const3f317000<>+0(SB), Z4, Z0
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z5, Z0
 	VMOVAPS           Z0, Z0
-	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z4, Z0
-	VMULPS            Z0, Z0, Z4
-	VBROADCASTSS      const3ab6887f<>+0(SB), Z5
-	VMOVAPS           Z5, Z5
-	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z0, Z5
-	VMOVAPS           Z5, Z5
-	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z0, Z5
-	VMOVAPS           Z5, Z5
-	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z0, Z5
-	VMOVAPS           Z5, Z5
-	VFMADD213PS.BCST  const3f000000<>+0(SB), Z0, Z5
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z5, Z0
+	VMULPS            Z0, Z0, Z5
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z0, Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z0, Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z0, Z6
+	VMOVAPS           Z6, Z6
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z0, Z6
 	VMOVAPS           Z0, Z0
-	VFMADD231PS       Z5, Z4, Z0
-	VPSRAD            $0x01, Z3, Z4
-	VPSUBD            Z4, Z3, Z3
+	VFMADD231PS       Z6, Z5, Z0
+	VPSRAD            $0x01, Z4, Z5
+	VPSUBD            Z5, Z4, Z4
 	VADDPS.BCST       const3f800000<>+0(SB), Z0, Z0
+	VPSLLD            $0x17, Z5, Z5
+	VPADDD.BCST       const3f800000<>+0(SB), Z5, Z5
+	VMULPS            Z5, Z0, Z0
 	VPSLLD            $0x17, Z4, Z4
 	VPADDD.BCST       const3f800000<>+0(SB), Z4, Z4
 	VMULPS            Z4, Z0, Z0
-	VPSLLD            $0x17, Z3, Z3
-	VPADDD.BCST       const3f800000<>+0(SB), Z3, Z3
-	VMULPS            Z3, Z0, Z0
 	VMOVUPS           Z0, K1, (AX)(DI*4)
 	VMOVAPS.Z         Z0, K1, Z0
 	VADDPS            Z0, Z1, Z1
@@ -2368,6 +2495,7 @@ outTail:
 	VMOVUPS   Z0, K1, (AX)(DI*4)
 
 outDone:
+next:
 	MOVQ dstRow+8(FP), SI
 	ADDQ SI, AX
 	MOVQ xRow+24(FP), SI
@@ -2388,8 +2516,128 @@ TEXT ·logSoftmaxAVX512(SB), NOSPLIT, $0-48
 	MOVQ cols+40(FP), BX
 
 row:
-	TESTQ        DX, DX
-	JZ           end
+	TESTQ             DX, DX
+	JZ                end
+	CMPQ              BX, $0x10
+	JG                long
+	MOVQ              BX, SI
+	MOVL              $-1, DI
+	BZHIL             SI, DI, DI
+	KMOVW             DI, K1
+	XORQ              SI, SI
+	VMOVUPS.Z         (CX)(SI*4), K1, Z0
+	VBROADCASTSS      constff800000<>+0(SB), Z1
+	VBLENDMPS         Z0, Z1, K1, Z2
+	VEXTRACTF64X4     $0x01, Z2, Y1
+	VMAXPS            Y1, Y2, Y1
+	VEXTRACTF128      $0x01, Y1, X12
+	VMAXPS            X12, X1, X1
+	VPERMILPS         $0x0e, X1, X12
+	VMAXPS            X12, X1, X1
+	VPERMILPS         $0x01, X1, X12
+	VMAXPS            X12, X1, X1
+	VBROADCASTSS      X1, Z1
+	VSUBPS            Z1, Z0, Z0
+	VBROADCASTSS      constc2d20000<>+0(SB), Z1
+	VBROADCASTSS      const42b20000<>+0(SB), Z12
+	VMINPS            Z0, Z12, Z12
+	VMAXPS            Z12, Z1, Z1
+	VANDPS.BCST       const7fffffff<>+0(SB), Z1, Z12
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z12, K2
+	VMOVAPS.Z         Z1, K2, Z1
+	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z1, Z12
+	VCVTPS2DQ         Z12, Z12
+	VCVTDQ2PS         Z12, Z13
+	VMOVAPS           Z1, Z1
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z13, Z1
+	VMOVAPS           Z1, Z1
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z13, Z1
+	VMULPS            Z1, Z1, Z13
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z1, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z1, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z1, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z1, Z14
+	VMOVAPS           Z1, Z1
+	VFMADD231PS       Z14, Z13, Z1
+	VPSRAD            $0x01, Z12, Z13
+	VPSUBD            Z13, Z12, Z12
+	VADDPS.BCST       const3f800000<>+0(SB), Z1, Z1
+	VPSLLD            $0x17, Z13, Z13
+	VPADDD.BCST       const3f800000<>+0(SB), Z13, Z13
+	VMULPS            Z13, Z1, Z1
+	VPSLLD            $0x17, Z12, Z12
+	VPADDD.BCST       const3f800000<>+0(SB), Z12, Z12
+	VMULPS            Z12, Z1, Z1
+	VMOVAPS.Z         Z1, K1, Z1
+	VXORPS            Z12, Z12, Z12
+	VEXTRACTF64X4     $0x01, Z1, Y12
+	VADDPS            Y12, Y1, Y1
+	VEXTRACTF128      $0x01, Y1, X12
+	VADDPS            X12, X1, X1
+	VPERMILPS         $0x0e, X1, X12
+	VADDPS            X12, X1, X1
+	VPERMILPS         $0x01, X1, X12
+	VADDPS            X12, X1, X1
+	VBROADCASTSS      X1, Z1
+	VCMPPS.BCST       $0x11, const00800000<>+0(SB), Z1, K2
+	VMULPS.BCST       const4b000000<>+0(SB), Z1, Z12
+	VBLENDMPS         Z12, Z1, K2, Z3
+	VPSUBD.BCST       const3f3504f3<>+0(SB), Z3, Z12
+	VPSRAD            $0x17, Z12, Z12
+	VPSLLD            $0x17, Z12, Z13
+	VPSUBD            Z13, Z3, Z13
+	VCVTDQ2PS         Z12, Z12
+	VBROADCASTSS      const41b80000<>+0(SB), Z14
+	VMOVAPS.Z         Z14, K2, Z14
+	VSUBPS            Z14, Z12, Z12
+	VSUBPS.BCST       const3f800000<>+0(SB), Z13, Z13
+	VBROADCASTSS      const3d8ec753<>+0(SB), Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  constbdeb1ade<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3def5141<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  constbdfe7a63<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3e11e90d<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  constbe2aada5<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3e4ccead<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  constbe7ffffe<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  const3eaaaaaa<>+0(SB), Z13, Z14
+	VMOVAPS           Z14, Z14
+	VFMADD213PS.BCST  constbf000000<>+0(SB), Z13, Z14
+	VMULPS            Z13, Z13, Z15
+	VMULPS.BCST       const3805fdf4<>+0(SB), Z12, Z16
+	VMOVAPS           Z15, Z15
+	VFMADD213PS       Z16, Z14, Z15
+	VADDPS            Z13, Z15, Z13
+	VMOVAPS           Z13, Z13
+	VFMADD231PS.BCST  const3f317000<>+0(SB), Z12, Z13
+	VBROADCASTSS      const7f800000<>+0(SB), Z12
+	VCMPPS            $0x11, Z12, Z1, K2
+	VBLENDMPS         Z13, Z1, K2, Z4
+	VXORPS            Z12, Z12, Z12
+	VCMPPS            $0x00, Z12, Z1, K2
+	VBROADCASTSS      constff800000<>+0(SB), Z12
+	VBLENDMPS         Z12, Z4, K2, Z5
+	VXORPS            Z12, Z12, Z12
+	VCMPPS            $0x11, Z12, Z1, K2
+	VBROADCASTSS      const7fc00000<>+0(SB), Z1
+	VBLENDMPS         Z1, Z5, K2, Z6
+	VSUBPS            Z6, Z0, Z0
+	VMOVUPS           Z0, K1, (AX)(SI*4)
+	JMP               next
+
+long:
 	VBROADCASTSS constff800000<>+0(SB), Z0
 	MOVQ         BX, SI
 	XORQ         DI, DI
@@ -2410,9 +2658,9 @@ maxTail:
 	BZHIL        SI, R8, R8
 	KMOVW        R8, K1
 	VMOVUPS.Z    (CX)(DI*4), K1, Z1
-	VBROADCASTSS constff800000<>+0(SB), Z7
-	VBLENDMPS    Z1, Z7, K1, Z2
-	VMAXPS       Z0, Z2, Z0
+	VBROADCASTSS constff800000<>+0(SB), Z12
+	VBLENDMPS    Z1, Z12, K1, Z7
+	VMAXPS       Z0, Z7, Z0
 
 maxDone:
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -2431,41 +2679,44 @@ maxDone:
 expLoop:
 	CMPQ              SI, $0x10
 	JLT               expTail
-	VMOVUPS           (CX)(DI*4), Z7
-	VSUBPS            Z0, Z7, Z7
-	VBROADCASTSS      constc2d20000<>+0(SB), Z8
-	VBROADCASTSS      const42b20000<>+0(SB), Z9
-	VMINPS            Z7, Z9, Z7
-	VMAXPS            Z7, Z8, Z7
-	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z7, Z8
-	VCVTPS2DQ         Z8, Z8
-	VCVTDQ2PS         Z8, Z9
-	VMOVAPS           Z7, Z7
-	VFNMADD231PS.BCST const3f317000<>+0(SB), Z9, Z7
-	VMOVAPS           Z7, Z7
-	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z9, Z7
-	VMULPS            Z7, Z7, Z9
-	VBROADCASTSS      const3ab6887f<>+0(SB), Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z7, Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z7, Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z7, Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3f000000<>+0(SB), Z7, Z10
-	VMOVAPS           Z7, Z7
-	VFMADD231PS       Z10, Z9, Z7
-	VPSRAD            $0x01, Z8, Z9
-	VPSUBD            Z9, Z8, Z8
-	VADDPS.BCST       const3f800000<>+0(SB), Z7, Z7
-	VPSLLD            $0x17, Z9, Z9
-	VPADDD.BCST       const3f800000<>+0(SB), Z9, Z9
-	VMULPS            Z9, Z7, Z7
-	VPSLLD            $0x17, Z8, Z8
-	VPADDD.BCST       const3f800000<>+0(SB), Z8, Z8
-	VMULPS            Z8, Z7, Z7
-	VADDPS            Z7, Z1, Z1
+	VMOVUPS           (CX)(DI*4), Z12
+	VSUBPS            Z0, Z12, Z12
+	VBROADCASTSS      constc2d20000<>+0(SB), Z13
+	VBROADCASTSS      const42b20000<>+0(SB), Z14
+	VMINPS            Z12, Z14, Z12
+	VMAXPS            Z12, Z13, Z12
+	VANDPS.BCST       const7fffffff<>+0(SB), Z12, Z13
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z13, K1
+	VMOVAPS.Z         Z12, K1, Z12
+	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z12, Z13
+	VCVTPS2DQ         Z13, Z13
+	VCVTDQ2PS         Z13, Z14
+	VMOVAPS           Z12, Z12
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z14, Z12
+	VMOVAPS           Z12, Z12
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z14, Z12
+	VMULPS            Z12, Z12, Z14
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z12, Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z12, Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z12, Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z12, Z15
+	VMOVAPS           Z12, Z12
+	VFMADD231PS       Z15, Z14, Z12
+	VPSRAD            $0x01, Z13, Z14
+	VPSUBD            Z14, Z13, Z13
+	VADDPS.BCST       const3f800000<>+0(SB), Z12, Z12
+	VPSLLD            $0x17, Z14, Z14
+	VPADDD.BCST       const3f800000<>+0(SB), Z14, Z14
+	VMULPS            Z14, Z12, Z12
+	VPSLLD            $0x17, Z13, Z13
+	VPADDD.BCST       const3f800000<>+0(SB), Z13, Z13
+	VMULPS            Z13, Z12, Z12
+	VADDPS            Z12, Z1, Z1
 	ADDQ              $0x10, DI
 	SUBQ              $0x10, SI
 	JMP               expLoop
@@ -2476,102 +2727,105 @@ expTail:
 	MOVL              $-1, R8
 	BZHIL             SI, R8, R8
 	KMOVW             R8, K1
-	VMOVUPS.Z         (CX)(DI*4), K1, Z7
-	VSUBPS            Z0, Z7, Z7
-	VBROADCASTSS      constc2d20000<>+0(SB), Z8
-	VBROADCASTSS      const42b20000<>+0(SB), Z9
-	VMINPS            Z7, Z9, Z7
-	VMAXPS            Z7, Z8, Z7
-	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z7, Z8
-	VCVTPS2DQ         Z8, Z8
-	VCVTDQ2PS         Z8, Z9
-	VMOVAPS           Z7, Z7
-	VFNMADD231PS.BCST const3f317000<>+0(SB), Z9, Z7
-	VMOVAPS           Z7, Z7
-	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z9, Z7
-	VMULPS            Z7, Z7, Z9
-	VBROADCASTSS      const3ab6887f<>+0(SB), Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z7, Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z7, Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z7, Z10
-	VMOVAPS           Z10, Z10
-	VFMADD213PS.BCST  const3f000000<>+0(SB), Z7, Z10
-	VMOVAPS           Z7, Z7
-	VFMADD231PS       Z10, Z9, Z7
-	VPSRAD            $0x01, Z8, Z9
-	VPSUBD            Z9, Z8, Z8
-	VADDPS.BCST       const3f800000<>+0(SB), Z7, Z7
-	VPSLLD            $0x17, Z9, Z9
-	VPADDD.BCST       const3f800000<>+0(SB), Z9, Z9
-	VMULPS            Z9, Z7, Z7
-	VPSLLD            $0x17, Z8, Z8
-	VPADDD.BCST       const3f800000<>+0(SB), Z8, Z8
-	VMULPS            Z8, Z7, Z7
-	VMOVAPS.Z         Z7, K1, Z7
-	VADDPS            Z7, Z1, Z1
+	VMOVUPS.Z         (CX)(DI*4), K1, Z12
+	VSUBPS            Z0, Z12, Z12
+	VBROADCASTSS      constc2d20000<>+0(SB), Z13
+	VBROADCASTSS      const42b20000<>+0(SB), Z14
+	VMINPS            Z12, Z14, Z12
+	VMAXPS            Z12, Z13, Z12
+	VANDPS.BCST       const7fffffff<>+0(SB), Z12, Z13
+	VCMPPS.BCST       $0x15, const32800000<>+0(SB), Z13, K2
+	VMOVAPS.Z         Z12, K2, Z12
+	VMULPS.BCST       const3fb8aa3b<>+0(SB), Z12, Z13
+	VCVTPS2DQ         Z13, Z13
+	VCVTDQ2PS         Z13, Z14
+	VMOVAPS           Z12, Z12
+	VFNMADD231PS.BCST const3f317000<>+0(SB), Z14, Z12
+	VMOVAPS           Z12, Z12
+	VFNMADD231PS.BCST const3805fdf4<>+0(SB), Z14, Z12
+	VMULPS            Z12, Z12, Z14
+	VBROADCASTSS      const3ab6887f<>+0(SB), Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3c0905b2<>+0(SB), Z12, Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3d2aaa8d<>+0(SB), Z12, Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3e2aaa6f<>+0(SB), Z12, Z15
+	VMOVAPS           Z15, Z15
+	VFMADD213PS.BCST  const3f000000<>+0(SB), Z12, Z15
+	VMOVAPS           Z12, Z12
+	VFMADD231PS       Z15, Z14, Z12
+	VPSRAD            $0x01, Z13, Z14
+	VPSUBD            Z14, Z13, Z13
+	VADDPS.BCST       const3f800000<>+0(SB), Z12, Z12
+	VPSLLD            $0x17, Z14, Z14
+	VPADDD.BCST       const3f800000<>+0(SB), Z14, Z14
+	VMULPS            Z14, Z12, Z12
+	VPSLLD            $0x17, Z13, Z13
+	VPADDD.BCST       const3f800000<>+0(SB), Z13, Z13
+	VMULPS            Z13, Z12, Z12
+	VMOVAPS.Z         Z12, K1, Z12
+	VADDPS            Z12, Z1, Z1
 
 expDone:
-	VEXTRACTF64X4    $0x01, Z1, Y7
-	VADDPS           Y7, Y1, Y1
-	VEXTRACTF128     $0x01, Y1, X7
-	VADDPS           X7, X1, X1
-	VPERMILPS        $0x0e, X1, X7
-	VADDPS           X7, X1, X1
-	VPERMILPS        $0x01, X1, X7
-	VADDPS           X7, X1, X1
+	VEXTRACTF64X4    $0x01, Z1, Y12
+	VADDPS           Y12, Y1, Y1
+	VEXTRACTF128     $0x01, Y1, X12
+	VADDPS           X12, X1, X1
+	VPERMILPS        $0x0e, X1, X12
+	VADDPS           X12, X1, X1
+	VPERMILPS        $0x01, X1, X12
+	VADDPS           X12, X1, X1
 	VBROADCASTSS     X1, Z1
 	VCMPPS.BCST      $0x11, const00800000<>+0(SB), Z1, K1
-	VMULPS.BCST      const4b000000<>+0(SB), Z1, Z7
-	VBLENDMPS        Z7, Z1, K1, Z3
-	VPSUBD.BCST      const3f3504f3<>+0(SB), Z3, Z7
-	VPSRAD           $0x17, Z7, Z7
-	VPSLLD           $0x17, Z7, Z8
-	VPSUBD           Z8, Z3, Z8
-	VCVTDQ2PS        Z7, Z7
-	VBROADCASTSS     const41b80000<>+0(SB), Z9
-	VMOVAPS.Z        Z9, K1, Z9
-	VSUBPS           Z9, Z7, Z7
-	VSUBPS.BCST      const3f800000<>+0(SB), Z8, Z8
-	VBROADCASTSS     const3d8ec753<>+0(SB), Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST constbdeb1ade<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST const3def5141<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST constbdfe7a63<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST const3e11e90d<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST constbe2aada5<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST const3e4ccead<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST constbe7ffffe<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST const3eaaaaaa<>+0(SB), Z8, Z9
-	VMOVAPS          Z9, Z9
-	VFMADD213PS.BCST constbf000000<>+0(SB), Z8, Z9
-	VMULPS           Z8, Z8, Z10
-	VMULPS.BCST      const3805fdf4<>+0(SB), Z7, Z11
-	VMOVAPS          Z10, Z10
-	VFMADD213PS      Z11, Z9, Z10
-	VADDPS           Z8, Z10, Z8
-	VMOVAPS          Z8, Z8
-	VFMADD231PS.BCST const3f317000<>+0(SB), Z7, Z8
-	VBROADCASTSS     const7f800000<>+0(SB), Z7
-	VCMPPS           $0x11, Z7, Z1, K1
-	VBLENDMPS        Z8, Z1, K1, Z4
-	VXORPS           Z7, Z7, Z7
-	VCMPPS           $0x00, Z7, Z1, K1
-	VBROADCASTSS     constff800000<>+0(SB), Z7
-	VBLENDMPS        Z7, Z4, K1, Z5
-	VXORPS           Z7, Z7, Z7
-	VCMPPS           $0x11, Z7, Z1, K1
+	VMULPS.BCST      const4b000000<>+0(SB), Z1, Z12
+	VBLENDMPS        Z12, Z1, K1, Z8
+	VPSUBD.BCST      const3f3504f3<>+0(SB), Z8, Z12
+	VPSRAD           $0x17, Z12, Z12
+	VPSLLD           $0x17, Z12, Z13
+	VPSUBD           Z13, Z8, Z13
+	VCVTDQ2PS        Z12, Z12
+	VBROADCASTSS     const41b80000<>+0(SB), Z14
+	VMOVAPS.Z        Z14, K1, Z14
+	VSUBPS           Z14, Z12, Z12
+	VSUBPS.BCST      const3f800000<>+0(SB), Z13, Z13
+	VBROADCASTSS     const3d8ec753<>+0(SB), Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST constbdeb1ade<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST const3def5141<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST constbdfe7a63<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST const3e11e90d<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST constbe2aada5<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST const3e4ccead<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST constbe7ffffe<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST const3eaaaaaa<>+0(SB), Z13, Z14
+	VMOVAPS          Z14, Z14
+	VFMADD213PS.BCST constbf000000<>+0(SB), Z13, Z14
+	VMULPS           Z13, Z13, Z15
+	VMULPS.BCST      const3805fdf4<>+0(SB), Z12, Z16
+	VMOVAPS          Z15, Z15
+	VFMADD213PS      Z16, Z14, Z15
+	VADDPS           Z13, Z15, Z13
+	VMOVAPS          Z13, Z13
+	VFMADD231PS.BCST const3f317000<>+0(SB), Z12, Z13
+	VBROADCASTSS     const7f800000<>+0(SB), Z12
+	VCMPPS           $0x11, Z12, Z1, K1
+	VBLENDMPS        Z13, Z1, K1, Z9
+	VXORPS           Z12, Z12, Z12
+	VCMPPS           $0x00, Z12, Z1, K1
+	VBROADCASTSS     constff800000<>+0(SB), Z12
+	VBLENDMPS        Z12, Z9, K1, Z10
+	VXORPS           Z12, Z12, Z12
+	VCMPPS           $0x11, Z12, Z1, K1
 	VBROADCASTSS     const7fc00000<>+0(SB), Z1
-	VBLENDMPS        Z1, Z5, K1, Z6
+	VBLENDMPS        Z1, Z10, K1, Z11
 	MOVQ             BX, SI
 	XORQ             DI, DI
 
@@ -2580,7 +2834,7 @@ outLoop:
 	JLT     outTail
 	VMOVUPS (CX)(DI*4), Z1
 	VSUBPS  Z0, Z1, Z1
-	VSUBPS  Z6, Z1, Z1
+	VSUBPS  Z11, Z1, Z1
 	VMOVUPS Z1, (AX)(DI*4)
 	ADDQ    $0x10, DI
 	SUBQ    $0x10, SI
@@ -2594,10 +2848,11 @@ outTail:
 	KMOVW     R8, K1
 	VMOVUPS.Z (CX)(DI*4), K1, Z1
 	VSUBPS    Z0, Z1, Z0
-	VSUBPS    Z6, Z0, Z0
+	VSUBPS    Z11, Z0, Z0
 	VMOVUPS   Z0, K1, (AX)(DI*4)
 
 outDone:
+next:
 	MOVQ dstRow+8(FP), SI
 	ADDQ SI, AX
 	MOVQ xRow+24(FP), SI
@@ -5225,6 +5480,9 @@ eachLoop:
 	VMOVUPS      const42b20000<>+0(SB), Y2
 	VMINPS       Y0, Y2, Y0
 	VMAXPS       Y0, Y1, Y0
+	VANDPS       const7fffffff<>+0(SB), Y0, Y1
+	VCMPPS       $0x15, const32800000<>+0(SB), Y1, Y1
+	VANDPS       Y1, Y0, Y0
 	VMULPS       const3fb8aa3b<>+0(SB), Y0, Y1
 	VCVTPS2DQ    Y1, Y1
 	VCVTDQ2PS    Y1, Y2
@@ -5269,6 +5527,9 @@ eachTail:
 	VMOVUPS      const42b20000<>+0(SB), Y3
 	VMINPS       Y1, Y3, Y1
 	VMAXPS       Y1, Y2, Y1
+	VANDPS       const7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x15, const32800000<>+0(SB), Y2, Y2
+	VANDPS       Y2, Y1, Y1
 	VMULPS       const3fb8aa3b<>+0(SB), Y1, Y2
 	VCVTPS2DQ    Y2, Y2
 	VCVTDQ2PS    Y2, Y3
@@ -5443,39 +5704,42 @@ eachLoop:
 	CMPQ         DX, $0x08
 	JLT          eachTail
 	VMOVUPS      (CX)(BX*4), Y0
-	VMOVUPS      const41200000<>+0(SB), Y1
-	VANDPS       const7fffffff<>+0(SB), Y0, Y2
-	VMINPS       Y2, Y1, Y1
+	VANDPS       const7fffffff<>+0(SB), Y0, Y1
+	VCMPPS       $0x15, const39000000<>+0(SB), Y1, Y2
+	VMOVUPS      const41200000<>+0(SB), Y3
+	VANDPS       Y2, Y1, Y1
+	VMINPS       Y1, Y3, Y1
 	VMULPS       constc0000000<>+0(SB), Y1, Y1
-	VMULPS       const3fb8aa3b<>+0(SB), Y1, Y2
-	VCVTPS2DQ    Y2, Y2
-	VCVTDQ2PS    Y2, Y3
+	VMULPS       const3fb8aa3b<>+0(SB), Y1, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y4
 	VMOVAPS      Y1, Y1
-	VFNMADD231PS const3f317000<>+0(SB), Y3, Y1
+	VFNMADD231PS const3f317000<>+0(SB), Y4, Y1
 	VMOVAPS      Y1, Y1
-	VFNMADD231PS const3805fdf4<>+0(SB), Y3, Y1
-	VMULPS       Y1, Y1, Y3
-	VMOVUPS      const3ab6887f<>+0(SB), Y4
-	VMOVAPS      Y4, Y4
-	VFMADD213PS  const3c0905b2<>+0(SB), Y1, Y4
-	VMOVAPS      Y4, Y4
-	VFMADD213PS  const3d2aaa8d<>+0(SB), Y1, Y4
-	VMOVAPS      Y4, Y4
-	VFMADD213PS  const3e2aaa6f<>+0(SB), Y1, Y4
-	VMOVAPS      Y4, Y4
-	VFMADD213PS  const3f000000<>+0(SB), Y1, Y4
+	VFNMADD231PS const3805fdf4<>+0(SB), Y4, Y1
+	VMULPS       Y1, Y1, Y4
+	VMOVUPS      const3ab6887f<>+0(SB), Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3c0905b2<>+0(SB), Y1, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3d2aaa8d<>+0(SB), Y1, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3e2aaa6f<>+0(SB), Y1, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3f000000<>+0(SB), Y1, Y5
 	VMOVAPS      Y1, Y1
-	VFMADD231PS  Y4, Y3, Y1
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       const3f800000<>+0(SB), Y2, Y2
-	VADDPS       constbf800000<>+0(SB), Y2, Y3
+	VFMADD231PS  Y5, Y4, Y1
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       const3f800000<>+0(SB), Y3, Y3
+	VADDPS       constbf800000<>+0(SB), Y3, Y4
 	VMOVAPS      Y1, Y1
-	VFMADD213PS  Y3, Y2, Y1
-	VADDPS       const40000000<>+0(SB), Y1, Y2
-	VDIVPS       Y2, Y1, Y1
+	VFMADD213PS  Y4, Y3, Y1
+	VADDPS       const40000000<>+0(SB), Y1, Y3
+	VDIVPS       Y3, Y1, Y1
 	VANDPS       const7fffffff<>+0(SB), Y1, Y1
-	VANDPS       const80000000<>+0(SB), Y0, Y0
-	VORPS        Y0, Y1, Y0
+	VANDPS       const80000000<>+0(SB), Y0, Y3
+	VORPS        Y3, Y1, Y1
+	VBLENDVPS    Y2, Y1, Y0, Y0
 	VMOVUPS      Y0, (AX)(BX*4)
 	ADDQ         $0x08, BX
 	SUBQ         $0x08, DX
@@ -5488,39 +5752,42 @@ eachTail:
 	NEGQ         DX
 	VMOVUPS      32(SI)(DX*4), Y0
 	VMASKMOVPS   (CX)(BX*4), Y0, Y1
-	VMOVUPS      const41200000<>+0(SB), Y2
-	VANDPS       const7fffffff<>+0(SB), Y1, Y3
-	VMINPS       Y3, Y2, Y2
+	VANDPS       const7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x15, const39000000<>+0(SB), Y2, Y3
+	VMOVUPS      const41200000<>+0(SB), Y4
+	VANDPS       Y3, Y2, Y2
+	VMINPS       Y2, Y4, Y2
 	VMULPS       constc0000000<>+0(SB), Y2, Y2
-	VMULPS       const3fb8aa3b<>+0(SB), Y2, Y3
-	VCVTPS2DQ    Y3, Y3
-	VCVTDQ2PS    Y3, Y4
+	VMULPS       const3fb8aa3b<>+0(SB), Y2, Y4
+	VCVTPS2DQ    Y4, Y4
+	VCVTDQ2PS    Y4, Y5
 	VMOVAPS      Y2, Y2
-	VFNMADD231PS const3f317000<>+0(SB), Y4, Y2
+	VFNMADD231PS const3f317000<>+0(SB), Y5, Y2
 	VMOVAPS      Y2, Y2
-	VFNMADD231PS const3805fdf4<>+0(SB), Y4, Y2
-	VMULPS       Y2, Y2, Y4
-	VMOVUPS      const3ab6887f<>+0(SB), Y5
-	VMOVAPS      Y5, Y5
-	VFMADD213PS  const3c0905b2<>+0(SB), Y2, Y5
-	VMOVAPS      Y5, Y5
-	VFMADD213PS  const3d2aaa8d<>+0(SB), Y2, Y5
-	VMOVAPS      Y5, Y5
-	VFMADD213PS  const3e2aaa6f<>+0(SB), Y2, Y5
-	VMOVAPS      Y5, Y5
-	VFMADD213PS  const3f000000<>+0(SB), Y2, Y5
+	VFNMADD231PS const3805fdf4<>+0(SB), Y5, Y2
+	VMULPS       Y2, Y2, Y5
+	VMOVUPS      const3ab6887f<>+0(SB), Y6
+	VMOVAPS      Y6, Y6
+	VFMADD213PS  const3c0905b2<>+0(SB), Y2, Y6
+	VMOVAPS      Y6, Y6
+	VFMADD213PS  const3d2aaa8d<>+0(SB), Y2, Y6
+	VMOVAPS      Y6, Y6
+	VFMADD213PS  const3e2aaa6f<>+0(SB), Y2, Y6
+	VMOVAPS      Y6, Y6
+	VFMADD213PS  const3f000000<>+0(SB), Y2, Y6
 	VMOVAPS      Y2, Y2
-	VFMADD231PS  Y5, Y4, Y2
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       const3f800000<>+0(SB), Y3, Y3
-	VADDPS       constbf800000<>+0(SB), Y3, Y4
+	VFMADD231PS  Y6, Y5, Y2
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       const3f800000<>+0(SB), Y4, Y4
+	VADDPS       constbf800000<>+0(SB), Y4, Y5
 	VMOVAPS      Y2, Y2
-	VFMADD213PS  Y4, Y3, Y2
-	VADDPS       const40000000<>+0(SB), Y2, Y3
-	VDIVPS       Y3, Y2, Y2
+	VFMADD213PS  Y5, Y4, Y2
+	VADDPS       const40000000<>+0(SB), Y2, Y4
+	VDIVPS       Y4, Y2, Y2
 	VANDPS       const7fffffff<>+0(SB), Y2, Y2
-	VANDPS       const80000000<>+0(SB), Y1, Y1
-	VORPS        Y1, Y2, Y1
+	VANDPS       const80000000<>+0(SB), Y1, Y4
+	VORPS        Y4, Y2, Y2
+	VBLENDVPS    Y3, Y2, Y1, Y1
 	VMASKMOVPS   Y1, Y0, (AX)(BX*4)
 
 eachDone:
@@ -5544,6 +5811,9 @@ eachLoop:
 	VMOVUPS      const42b20000<>+0(SB), Y3
 	VMINPS       Y1, Y3, Y1
 	VMAXPS       Y1, Y2, Y1
+	VANDPS       const7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x15, const32800000<>+0(SB), Y2, Y2
+	VANDPS       Y2, Y1, Y1
 	VMULPS       const3fb8aa3b<>+0(SB), Y1, Y2
 	VCVTPS2DQ    Y2, Y2
 	VCVTDQ2PS    Y2, Y3
@@ -5595,6 +5865,9 @@ eachTail:
 	VMOVUPS      const42b20000<>+0(SB), Y4
 	VMINPS       Y2, Y4, Y2
 	VMAXPS       Y2, Y3, Y2
+	VANDPS       const7fffffff<>+0(SB), Y2, Y3
+	VCMPPS       $0x15, const32800000<>+0(SB), Y3, Y3
+	VANDPS       Y3, Y2, Y2
 	VMULPS       const3fb8aa3b<>+0(SB), Y2, Y3
 	VCVTPS2DQ    Y3, Y3
 	VCVTDQ2PS    Y3, Y4
@@ -5652,6 +5925,9 @@ eachLoop:
 	VMOVUPS      const42b20000<>+0(SB), Y3
 	VMINPS       Y1, Y3, Y1
 	VMAXPS       Y1, Y2, Y1
+	VANDPS       const7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x15, const32800000<>+0(SB), Y2, Y2
+	VANDPS       Y2, Y1, Y1
 	VMULPS       const3fb8aa3b<>+0(SB), Y1, Y2
 	VCVTPS2DQ    Y2, Y2
 	VCVTDQ2PS    Y2, Y3
@@ -5732,6 +6008,9 @@ eachTail:
 	VMOVUPS      const42b20000<>+0(SB), Y4
 	VMINPS       Y2, Y4, Y2
 	VMAXPS       Y2, Y3, Y2
+	VANDPS       const7fffffff<>+0(SB), Y2, Y3
+	VCMPPS       $0x15, const32800000<>+0(SB), Y3, Y3
+	VANDPS       Y3, Y2, Y2
 	VMULPS       const3fb8aa3b<>+0(SB), Y2, Y3
 	VCVTPS2DQ    Y3, Y3
 	VCVTDQ2PS    Y3, Y4
@@ -5975,6 +6254,9 @@ eachLoop:
 	VMOVUPS      const42b20000<>+0(SB), Y5
 	VMINPS       Y3, Y5, Y3
 	VMAXPS       Y3, Y4, Y3
+	VANDPS       const7fffffff<>+0(SB), Y3, Y4
+	VCMPPS       $0x15, const32800000<>+0(SB), Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VMULPS       const3fb8aa3b<>+0(SB), Y3, Y4
 	VCVTPS2DQ    Y4, Y4
 	VCVTDQ2PS    Y4, Y5
@@ -6030,6 +6312,9 @@ eachTail:
 	VMOVUPS      const42b20000<>+0(SB), Y6
 	VMINPS       Y4, Y6, Y4
 	VMAXPS       Y4, Y5, Y4
+	VANDPS       const7fffffff<>+0(SB), Y4, Y5
+	VCMPPS       $0x15, const32800000<>+0(SB), Y5, Y5
+	VANDPS       Y5, Y4, Y4
 	VMULPS       const3fb8aa3b<>+0(SB), Y4, Y5
 	VCVTPS2DQ    Y5, Y5
 	VCVTDQ2PS    Y5, Y6
@@ -6498,8 +6783,77 @@ TEXT ·softmaxAVX2(SB), NOSPLIT, $0-48
 	MOVQ cols+40(FP), BX
 
 row:
-	TESTQ   DX, DX
-	JZ      end
+	TESTQ        DX, DX
+	JZ           end
+	CMPQ         BX, $0x08
+	JG           long
+	MOVQ         BX, SI
+	LEAQ         tailMask<>+0(SB), DI
+	NEGQ         SI
+	VMOVUPS      32(DI)(SI*4), Y0
+	XORQ         SI, SI
+	VMASKMOVPS   (CX)(SI*4), Y0, Y1
+	VMOVUPS      constff800000<>+0(SB), Y2
+	VBLENDVPS    Y0, Y1, Y2, Y2
+	VMAXPS       Y2, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VMAXPS       X3, X2, X2
+	VPERMILPS    $0x0e, X2, X3
+	VMAXPS       X3, X2, X2
+	VPERMILPS    $0x01, X2, X3
+	VMAXPS       X3, X2, X2
+	VBROADCASTSS X2, Y2
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      constc2d20000<>+0(SB), Y2
+	VMOVUPS      const42b20000<>+0(SB), Y3
+	VMINPS       Y1, Y3, Y1
+	VMAXPS       Y1, Y2, Y1
+	VANDPS       const7fffffff<>+0(SB), Y1, Y2
+	VCMPPS       $0x15, const32800000<>+0(SB), Y2, Y2
+	VANDPS       Y2, Y1, Y1
+	VMULPS       const3fb8aa3b<>+0(SB), Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VCVTDQ2PS    Y2, Y3
+	VMOVAPS      Y1, Y1
+	VFNMADD231PS const3f317000<>+0(SB), Y3, Y1
+	VMOVAPS      Y1, Y1
+	VFNMADD231PS const3805fdf4<>+0(SB), Y3, Y1
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      const3ab6887f<>+0(SB), Y4
+	VMOVAPS      Y4, Y4
+	VFMADD213PS  const3c0905b2<>+0(SB), Y1, Y4
+	VMOVAPS      Y4, Y4
+	VFMADD213PS  const3d2aaa8d<>+0(SB), Y1, Y4
+	VMOVAPS      Y4, Y4
+	VFMADD213PS  const3e2aaa6f<>+0(SB), Y1, Y4
+	VMOVAPS      Y4, Y4
+	VFMADD213PS  const3f000000<>+0(SB), Y1, Y4
+	VMOVAPS      Y1, Y1
+	VFMADD231PS  Y4, Y3, Y1
+	VPSRAD       $0x01, Y2, Y3
+	VPSUBD       Y3, Y2, Y2
+	VADDPS       const3f800000<>+0(SB), Y1, Y1
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       const3f800000<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       const3f800000<>+0(SB), Y2, Y2
+	VMULPS       Y2, Y1, Y1
+	VANDPS       Y0, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VADDPS       Y2, Y1, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x0e, X2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x01, X2, X3
+	VADDPS       X3, X2, X2
+	VBROADCASTSS X2, Y2
+	VDIVPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (AX)(SI*4)
+	JMP          next
+
+long:
 	VMOVUPS constff800000<>+0(SB), Y0
 	MOVQ    BX, SI
 	XORQ    DI, DI
@@ -6547,6 +6901,9 @@ expLoop:
 	VMOVUPS      const42b20000<>+0(SB), Y5
 	VMINPS       Y3, Y5, Y3
 	VMAXPS       Y3, Y4, Y3
+	VANDPS       const7fffffff<>+0(SB), Y3, Y4
+	VCMPPS       $0x15, const32800000<>+0(SB), Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VMULPS       const3fb8aa3b<>+0(SB), Y3, Y4
 	VCVTPS2DQ    Y4, Y4
 	VCVTDQ2PS    Y4, Y5
@@ -6596,6 +6953,9 @@ expTail:
 	VMOVUPS      const42b20000<>+0(SB), Y5
 	VMINPS       Y0, Y5, Y0
 	VMAXPS       Y0, Y4, Y0
+	VANDPS       const7fffffff<>+0(SB), Y0, Y4
+	VCMPPS       $0x15, const32800000<>+0(SB), Y4, Y4
+	VANDPS       Y4, Y0, Y0
 	VMULPS       const3fb8aa3b<>+0(SB), Y0, Y4
 	VCVTPS2DQ    Y4, Y4
 	VCVTDQ2PS    Y4, Y5
@@ -6664,6 +7024,7 @@ outTail:
 	VMASKMOVPS Y0, Y1, (AX)(DI*4)
 
 outDone:
+next:
 	MOVQ dstRow+8(FP), SI
 	ADDQ SI, AX
 	MOVQ xRow+24(FP), SI
@@ -6684,8 +7045,126 @@ TEXT ·logSoftmaxAVX2(SB), NOSPLIT, $0-48
 	MOVQ cols+40(FP), BX
 
 row:
-	TESTQ   DX, DX
-	JZ      end
+	TESTQ        DX, DX
+	JZ           end
+	CMPQ         BX, $0x08
+	JG           long
+	MOVQ         BX, SI
+	LEAQ         tailMask<>+0(SB), DI
+	NEGQ         SI
+	VMOVUPS      32(DI)(SI*4), Y0
+	XORQ         SI, SI
+	VMASKMOVPS   (CX)(SI*4), Y0, Y1
+	VMOVUPS      constff800000<>+0(SB), Y2
+	VBLENDVPS    Y0, Y1, Y2, Y2
+	VMAXPS       Y2, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VMAXPS       X3, X2, X2
+	VPERMILPS    $0x0e, X2, X3
+	VMAXPS       X3, X2, X2
+	VPERMILPS    $0x01, X2, X3
+	VMAXPS       X3, X2, X2
+	VBROADCASTSS X2, Y2
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      constc2d20000<>+0(SB), Y2
+	VMOVUPS      const42b20000<>+0(SB), Y3
+	VMINPS       Y1, Y3, Y3
+	VMAXPS       Y3, Y2, Y2
+	VANDPS       const7fffffff<>+0(SB), Y2, Y3
+	VCMPPS       $0x15, const32800000<>+0(SB), Y3, Y3
+	VANDPS       Y3, Y2, Y2
+	VMULPS       const3fb8aa3b<>+0(SB), Y2, Y3
+	VCVTPS2DQ    Y3, Y3
+	VCVTDQ2PS    Y3, Y4
+	VMOVAPS      Y2, Y2
+	VFNMADD231PS const3f317000<>+0(SB), Y4, Y2
+	VMOVAPS      Y2, Y2
+	VFNMADD231PS const3805fdf4<>+0(SB), Y4, Y2
+	VMULPS       Y2, Y2, Y4
+	VMOVUPS      const3ab6887f<>+0(SB), Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3c0905b2<>+0(SB), Y2, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3d2aaa8d<>+0(SB), Y2, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3e2aaa6f<>+0(SB), Y2, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3f000000<>+0(SB), Y2, Y5
+	VMOVAPS      Y2, Y2
+	VFMADD231PS  Y5, Y4, Y2
+	VPSRAD       $0x01, Y3, Y4
+	VPSUBD       Y4, Y3, Y3
+	VADDPS       const3f800000<>+0(SB), Y2, Y2
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       const3f800000<>+0(SB), Y4, Y4
+	VMULPS       Y4, Y2, Y2
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       const3f800000<>+0(SB), Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VANDPS       Y0, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x0e, X2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x01, X2, X3
+	VADDPS       X3, X2, X2
+	VBROADCASTSS X2, Y2
+	VCMPPS       $0x11, const00800000<>+0(SB), Y2, Y3
+	VMULPS       const4b000000<>+0(SB), Y2, Y4
+	VBLENDVPS    Y3, Y4, Y2, Y4
+	VPSUBD       const3f3504f3<>+0(SB), Y4, Y5
+	VPSRAD       $0x17, Y5, Y5
+	VPSLLD       $0x17, Y5, Y6
+	VPSUBD       Y6, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      const41b80000<>+0(SB), Y6
+	VANDPS       Y3, Y6, Y3
+	VSUBPS       Y3, Y5, Y3
+	VSUBPS       const3f800000<>+0(SB), Y4, Y4
+	VMOVUPS      const3d8ec753<>+0(SB), Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  constbdeb1ade<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3def5141<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  constbdfe7a63<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3e11e90d<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  constbe2aada5<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3e4ccead<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  constbe7ffffe<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  const3eaaaaaa<>+0(SB), Y4, Y5
+	VMOVAPS      Y5, Y5
+	VFMADD213PS  constbf000000<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VMULPS       const3805fdf4<>+0(SB), Y3, Y7
+	VMOVAPS      Y6, Y6
+	VFMADD213PS  Y7, Y5, Y6
+	VADDPS       Y4, Y6, Y4
+	VMOVAPS      Y4, Y4
+	VFMADD231PS  const3f317000<>+0(SB), Y3, Y4
+	VMOVUPS      const7f800000<>+0(SB), Y3
+	VCMPPS       $0x11, Y3, Y2, Y3
+	VBLENDVPS    Y3, Y4, Y2, Y3
+	VXORPS       Y4, Y4, Y4
+	VCMPPS       $0x00, Y4, Y2, Y4
+	VMOVUPS      constff800000<>+0(SB), Y5
+	VBLENDVPS    Y4, Y5, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VCMPPS       $0x11, Y4, Y2, Y2
+	VMOVUPS      const7fc00000<>+0(SB), Y4
+	VBLENDVPS    Y2, Y4, Y3, Y2
+	VSUBPS       Y2, Y1, Y1
+	VMASKMOVPS   Y1, Y0, (AX)(SI*4)
+	JMP          next
+
+long:
 	VMOVUPS constff800000<>+0(SB), Y0
 	MOVQ    BX, SI
 	XORQ    DI, DI
@@ -6733,6 +7212,9 @@ expLoop:
 	VMOVUPS      const42b20000<>+0(SB), Y5
 	VMINPS       Y3, Y5, Y3
 	VMAXPS       Y3, Y4, Y3
+	VANDPS       const7fffffff<>+0(SB), Y3, Y4
+	VCMPPS       $0x15, const32800000<>+0(SB), Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VMULPS       const3fb8aa3b<>+0(SB), Y3, Y4
 	VCVTPS2DQ    Y4, Y4
 	VCVTDQ2PS    Y4, Y5
@@ -6781,6 +7263,9 @@ expTail:
 	VMOVUPS      const42b20000<>+0(SB), Y6
 	VMINPS       Y4, Y6, Y4
 	VMAXPS       Y4, Y5, Y4
+	VANDPS       const7fffffff<>+0(SB), Y4, Y5
+	VCMPPS       $0x15, const32800000<>+0(SB), Y5, Y5
+	VANDPS       Y5, Y4, Y4
 	VMULPS       const3fb8aa3b<>+0(SB), Y4, Y5
 	VCVTPS2DQ    Y5, Y5
 	VCVTDQ2PS    Y5, Y6
@@ -6899,6 +7384,7 @@ outTail:
 	VMASKMOVPS Y0, Y2, (AX)(DI*4)
 
 outDone:
+next:
 	MOVQ dstRow+8(FP), SI
 	ADDQ SI, AX
 	MOVQ xRow+24(FP), SI

@@ -102,7 +102,7 @@ func draw(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-func bits(x []float32) []uint32 {
+func pattern(x []float32) []uint32 {
 	b := make([]uint32, len(x))
 	for i, v := range x {
 		if b[i] = math.Float32bits(v); v != v {
@@ -125,7 +125,7 @@ func TestElementwiseEqualsItsDefinitionAndItsPlainForm(t *testing.T) {
 			for _, l := range levels() {
 				got := runOn(l, op, before)
 				for i := range got {
-					if !slices.Equal(bits(got[i]), bits(want[i])) {
+					if !slices.Equal(pattern(got[i]), pattern(want[i])) {
 						t.Fatalf("%v %s of %d: slice %d is %v, plain Go %v", l, op.name, n, i, got[i], want[i])
 					}
 				}
@@ -213,7 +213,7 @@ func TestSpecialValuesHaveTheSameBitsOnAllLevels(t *testing.T) {
 		want := runOn(plain, op, before)
 		for _, l := range levels() {
 			got := runOn(l, op, before)
-			g, w := bits(got[0]), bits(want[0])
+			g, w := pattern(got[0]), pattern(want[0])
 			for i := range g {
 				if g[i] != w[i] {
 					t.Errorf("%v %s of %v: %v, plain Go %v", l, op.name, before[1][i], got[0][i], want[0][i])
@@ -240,7 +240,7 @@ func TestResultsDoNotDependOnAlignment(t *testing.T) {
 				}
 				op.run(l, s)
 				for i := range s {
-					if !slices.Equal(bits(s[i]), bits(want[i])) {
+					if !slices.Equal(pattern(s[i]), pattern(want[i])) {
 						t.Fatalf("%v %s: other bits when shifted by %d", l, op.name, shift)
 					}
 				}
@@ -265,7 +265,7 @@ func TestAdamEqualsItsPlainForm(t *testing.T) {
 					plain.adamStep(want[0], want[1], want[2], want[3], s)
 				}
 				for i := range got {
-					if !slices.Equal(bits(got[i]), bits(want[i])) {
+					if !slices.Equal(pattern(got[i]), pattern(want[i])) {
 						t.Fatalf("%v adam of %d: slice %d differs", l, n, i)
 					}
 				}
@@ -325,7 +325,7 @@ func TestSoftmax(t *testing.T) {
 			l.logSoftmax(logs, x)
 			plain.softmax(plainSoft, x)
 			plain.logSoftmax(plainLogs, x)
-			if !slices.Equal(bits(soft.Data), bits(plainSoft.Data)) || !slices.Equal(bits(logs.Data), bits(plainLogs.Data)) {
+			if !slices.Equal(pattern(soft.Data), pattern(plainSoft.Data)) || !slices.Equal(pattern(logs.Data), pattern(plainLogs.Data)) {
 				t.Fatalf("%v: softmax of %d columns has other bits than plain Go", l, cols)
 			}
 			for i := range x.Rows {
@@ -360,7 +360,7 @@ func TestSoftmaxOfSpecialRows(t *testing.T) {
 		y := clone(x)
 		l.softmax(y, x)
 		want := []float32{0, 0.5, 0.5, nan, nan, nan, nan, nan, nan, 1, 0, 0}
-		if !slices.Equal(bits(y.Data), bits(want)) {
+		if !slices.Equal(pattern(y.Data), pattern(want)) {
 			t.Errorf("%v: softmax is %v, want %v", l, y.Data, want)
 		}
 	}

@@ -43,8 +43,8 @@ func (l level) wideRows() int {
 // rows of c, from the rows of a and the k rows of b.
 func (l level) tile(t *tile) {
 	const size = 4
-	a, b, c := unsafe.SliceData(t.a), unsafe.SliceData(t.b), unsafe.SliceData(t.c)
-	bias, last := unsafe.SliceData(t.bias), t.cols-(t.vecs-1)*l.lanes()
+	a, b, c, bias := t.a, t.b, t.c, t.bias
+	last := t.cols - (t.vecs-1)*l.lanes()
 	aRow, aCol, bRow, cRow := t.aRow*size, t.aCol*size, t.bRow*size, t.cRow*size
 	switch {
 	case l == avx512 && t.vecs == 1:

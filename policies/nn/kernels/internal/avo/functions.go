@@ -59,6 +59,8 @@ func power(v *isa, n vec) vec {
 
 func exp(v *isa, x vec) vec {
 	x = v.max(v.constant(num(expLow)), v.min(v.constant(num(expHigh)), x))
+	// Tiny arguments would make denormals on the way, which are slow.
+	x = v.keep(v.compare(notLess, v.and(x, word(absBits)), num(0x1p-26)), x)
 	n, p := reduce(v, x)
 	half, rest := v.reg(), v.reg()
 	VPSRAD(Imm(1), n, half)
@@ -74,12 +76,14 @@ func expNegAbs(v *isa, x vec) vec {
 }
 
 func tanh(v *isa, x vec) vec {
-	y := v.min(v.constant(num(10)), v.and(x, word(absBits)))
+	size := v.and(x, word(absBits))
+	normal := v.compare(notLess, size, num(0x1p-13))
+	y := v.min(v.constant(num(10)), v.keep(normal, size))
 	n, p := reduce(v, v.mul(y, num(-2)))
 	s := power(v, n)
 	e := v.fma(p, s, v.add(s, num(-1)))
 	q := v.div(e, v.add(e, num(2)))
-	return v.or(v.and(q, word(absBits)), v.and(x, word(signBit)))
+	return v.choose(normal, v.or(v.and(q, word(absBits)), v.and(x, word(signBit))), x)
 }
 
 func sigmoid(v *isa, x vec) vec {

@@ -29,6 +29,7 @@ const (
 	lessEqual   = 0x12
 	greater     = 0x1e
 	unordered   = 0x03
+	notLess     = 0x15   // or unordered
 	flushBits   = 0x8040 // flush-to-zero and denormals-are-zero in MXCSR
 	floatBytes  = 4
 	tableFactor = 8

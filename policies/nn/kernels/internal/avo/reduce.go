@@ -134,6 +134,12 @@ func (v *isa) softmax(base string, logarithm bool) {
 	Label("row")
 	TESTQ(rows, rows)
 	JZ(LabelRef("end"))
+	CMPQ(cols, Imm(uint64(v.lanes())))
+	JG(LabelRef("long"))
+	v.softmaxShort(cols, from, to, logarithm)
+	JMP(LabelRef("next"))
+
+	Label("long")
 	top := v.constant(num(math.Inf(-1)))
 	MOVQ(cols, n)
 	v.each("max", n, func(at reg.Register, masked bool) {
@@ -170,6 +176,7 @@ func (v *isa) softmax(base string, logarithm bool) {
 			v.store(v.div(v.load(to(at), masked), sum), to(at), masked)
 		}
 	})
+	Label("next")
 	dstRow, xRow := Param("dstRow"), Param("xRow")
 	step := GP64()
 	ADDQ(Load(dstRow, step), dst)
@@ -179,4 +186,22 @@ func (v *isa) softmax(base string, logarithm bool) {
 	Label("end")
 	VZEROUPPER()
 	RET()
+}
+
+// softmaxShort does a row that one vector holds.
+func (v *isa) softmaxShort(cols reg.GPVirtual, from, to func(reg.Register) Mem, logarithm bool) {
+	n, at := GP64(), GP64()
+	MOVQ(cols, n)
+	v.tail(n)
+	XORQ(at, at)
+	x := v.load(from(at), true)
+	low := v.choose(v.mask, x, v.constant(num(math.Inf(-1))))
+	x = v.sub(x, v.broadcast(v.fold(VMAXPS, low, low)))
+	e := v.keep(v.mask, exp(v, x))
+	sum := v.broadcast(v.fold(VADDPS, e, v.zero()))
+	if logarithm {
+		v.store(v.sub(x, log(v, sum)), to(at), true)
+	} else {
+		v.store(v.div(e, sum), to(at), true)
+	}
 }
