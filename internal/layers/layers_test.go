@@ -47,6 +47,8 @@ payload -> std
 payload (test) -> github.com/fxamacker/cbor
 
 # Trunk three: mathematics.
+policies/nn/kernels -> std golang.org/x/sys
+policies/nn/kernels (test) -> gonum.org/v1/gonum policies/nn
 policies/nn -> std golang.org/x/sys
 policies/nn (test) -> gonum.org/v1/gonum
 policies -> std policies/nn
@@ -131,7 +133,7 @@ internal/layers -> std
 const apart = `
 task | router payload policies envs parallel middleware
 router payload | task policies envs parallel middleware
-policies policies/nn policies/replay envs | task router payload parallel middleware
+policies policies/nn policies/nn/kernels policies/replay envs | task router payload parallel middleware
 middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel

@@ -3,6 +3,7 @@ package kernels_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ditask/ditask/policies/nn"
@@ -96,8 +97,8 @@ func (n *mlp) forward() {
 
 func (n *mlp) backward() {
 	clear(n.grads)
-	for i := len(n.weight) - 1; i >= 0; i-- {
-		kernels.DenseBackward(&n.w, n.grad[i], n.dweight[i], n.dbias[i], n.grad[i+1], n.act[i], n.act[i+1], n.weight[i], n.activation(i))
+	for i, weight := range slices.Backward(n.weight) {
+		kernels.DenseBackward(&n.w, n.grad[i], n.dweight[i], n.dbias[i], n.grad[i+1], n.act[i], n.act[i+1], weight, n.activation(i))
 	}
 }
 
@@ -259,7 +260,7 @@ func BenchmarkGemmDenormal(b *testing.B) {
 
 func BenchmarkFunctions(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 6))
-	x := matrix(rng, 64, 64)
+	x, y := matrix(rng, 64, 64), make([]float32, 4096)
 	for name, f := range map[string]func(dst, x []float32){
 		"exp": kernels.Exp, "tanh": kernels.Tanh, "sigmoid": kernels.Sigmoid, "log": kernels.Log, "softplus": kernels.Softplus,
 	} {
@@ -267,16 +268,16 @@ func BenchmarkFunctions(b *testing.B) {
 			b.SetBytes(4 * 4096)
 			b.ReportAllocs()
 			for b.Loop() {
-				f(x.Data, x.Data)
+				f(y, x.Data)
 			}
 		})
 	}
 	for _, cols := range []int{2, 18} {
-		m := matrix(rng, 64, cols)
+		m, probabilities := matrix(rng, 64, cols), matrix(rng, 64, cols)
 		b.Run(fmt.Sprintf("softmax/64x%d", cols), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kernels.Softmax(m, m)
+				kernels.Softmax(probabilities, m)
 			}
 		})
 	}

@@ -13,21 +13,23 @@ func ReLUBackward(dx, dy, y []float32) {
 	best.reluBackward(dx, dy, y)
 }
 
-// Exp sets dst to e to the power of x. The error is at most ULPEXP. Results below the
-// least denormal are 0; results above the greatest float32 are infinite.
+// Exp sets dst to e to the power of x. The error is at most 1.1
+// units in the last place. Results below the least denormal are 0; results above
+// the greatest float32 are infinite.
 func Exp(dst, x []float32) {
 	same("Exp", len(dst), len(x))
 	best.exp(dst, x)
 }
 
 // Log sets dst to the natural logarithm of x: -Inf for 0, NaN below. The error is
-// at most ULPLOG.
+// at most 1 unit in the last place.
 func Log(dst, x []float32) {
 	same("Log", len(dst), len(x))
 	best.log(dst, x)
 }
 
-// Tanh sets dst to the hyperbolic tangent of x. The error is at most ULPTANH.
+// Tanh sets dst to the hyperbolic tangent of x. The error is at most 3 units
+// in the last place.
 func Tanh(dst, x []float32) {
 	same("Tanh", len(dst), len(x))
 	best.tanh(dst, x)
@@ -39,7 +41,8 @@ func TanhBackward(dx, dy, y []float32) {
 	best.tanhBackward(dx, dy, y)
 }
 
-// Sigmoid sets dst to 1 / (1 + exp(-x)). The error is at most ULPSIGMOID.
+// Sigmoid sets dst to 1 / (1 + exp(-x)). The error is at most 3 units in
+// the last place.
 func Sigmoid(dst, x []float32) {
 	same("Sigmoid", len(dst), len(x))
 	best.sigmoid(dst, x)
@@ -51,7 +54,8 @@ func SigmoidBackward(dx, dy, y []float32) {
 	best.sigmoidBackward(dx, dy, y)
 }
 
-// Softplus sets dst to log(1 + exp(x)). The error is at most ULPSOFTPLUS.
+// Softplus sets dst to log(1 + exp(x)). The error is at most 2 units in
+// the last place.
 func Softplus(dst, x []float32) {
 	same("Softplus", len(dst), len(x))
 	best.softplus(dst, x)
@@ -66,7 +70,8 @@ func SoftplusBackward(dx, dy, x []float32) {
 
 // Softmax sets each row of dst to exp(x) / sum(exp(x)) of the same row of x. The
 // largest value of the row is subtracted first, so that exp does not overflow. A
-// row with NaN or +Inf, or with nothing but -Inf, gives NaN.
+// row with NaN or +Inf, or with nothing but -Inf, gives NaN. dst may be x, but
+// another matrix is faster if there are few columns.
 func Softmax(dst, x Matrix) {
 	sameShape("Softmax", dst, x)
 	best.softmax(dst, x)

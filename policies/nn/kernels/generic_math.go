@@ -44,7 +44,7 @@ func roundOnce(p, q, s float64) float32 {
 }
 
 // power returns 2 to the power of n, from -126 to 127.
-func power(n int32) float32 { return math.Float32frombits(uint32(n<<23 + one)) } //nolint:gosec // bits
+func power(n int32) float32 { return math.Float32frombits(uint32(n<<23 + one)) }
 
 // reduce returns the whole number n nearest to x/ln 2, and exp(x - n ln 2) - 1.
 // ln 2 is split in two parts (W. J. Cody and W. Waite, "Software Manual for the
@@ -124,9 +124,9 @@ func log32(x float32) float32 {
 	if x < 0x1p-126 {
 		x, shift = x*0x1p23, 23
 	}
-	bits := int32(math.Float32bits(x)) //nolint:gosec // bits
+	bits := int32(math.Float32bits(x))
 	e := (bits - rootHalf) >> 23
-	m := math.Float32frombits(uint32(bits - e<<23)) //nolint:gosec // bits
+	m := math.Float32frombits(uint32(bits - e<<23))
 	return logOf(m-1, float32(e)-shift)
 }
 

@@ -125,7 +125,7 @@ func (v *isa) softmax(base string, logarithm bool) {
 	Pragma("noescape")
 	Doc(name + " is " + base + "Go, with " + v.suffix() + ". The distances of rows are in bytes.")
 	dst, x := Load(Param("dst"), GP64()), Load(Param("x"), GP64())
-	rows, cols, n := GP64(), GP64(), GP64()
+	rows, cols := GP64(), GP64()
 	Load(Param("rows"), rows)
 	Load(Param("cols"), cols)
 	from := func(at reg.Register) Mem { return Mem{Base: x, Index: at, Scale: floatBytes} }
@@ -140,6 +140,40 @@ func (v *isa) softmax(base string, logarithm bool) {
 	JMP(LabelRef("next"))
 
 	Label("long")
+	v.softmaxLong(cols, from, to, logarithm)
+	Label("next")
+	dstRow, xRow := Param("dstRow"), Param("xRow")
+	step := GP64()
+	ADDQ(Load(dstRow, step), dst)
+	ADDQ(Load(xRow, step), x)
+	DECQ(rows)
+	JMP(LabelRef("row"))
+	Label("end")
+	VZEROUPPER()
+	RET()
+}
+
+// softmaxShort does a row that one vector holds.
+func (v *isa) softmaxShort(cols reg.GPVirtual, from, to func(reg.Register) Mem, logarithm bool) {
+	n, at := GP64(), GP64()
+	MOVQ(cols, n)
+	v.tail(n)
+	XORQ(at, at)
+	x := v.load(from(at), true)
+	low := v.choose(v.mask, x, v.constant(num(math.Inf(-1))))
+	x = v.sub(x, v.broadcast(v.fold(VMAXPS, low, low)))
+	e := v.keep(v.mask, exp(v, x))
+	sum := v.broadcast(v.fold(VADDPS, e, v.zero()))
+	if logarithm {
+		v.store(v.sub(x, log(v, sum)), to(at), true)
+	} else {
+		v.store(v.div(e, sum), to(at), true)
+	}
+}
+
+// softmaxLong does a row of any length, in three passes.
+func (v *isa) softmaxLong(cols reg.GPVirtual, from, to func(reg.Register) Mem, logarithm bool) {
+	n := GP64()
 	top := v.constant(num(math.Inf(-1)))
 	MOVQ(cols, n)
 	v.each("max", n, func(at reg.Register, masked bool) {
@@ -176,32 +210,4 @@ func (v *isa) softmax(base string, logarithm bool) {
 			v.store(v.div(v.load(to(at), masked), sum), to(at), masked)
 		}
 	})
-	Label("next")
-	dstRow, xRow := Param("dstRow"), Param("xRow")
-	step := GP64()
-	ADDQ(Load(dstRow, step), dst)
-	ADDQ(Load(xRow, step), x)
-	DECQ(rows)
-	JMP(LabelRef("row"))
-	Label("end")
-	VZEROUPPER()
-	RET()
-}
-
-// softmaxShort does a row that one vector holds.
-func (v *isa) softmaxShort(cols reg.GPVirtual, from, to func(reg.Register) Mem, logarithm bool) {
-	n, at := GP64(), GP64()
-	MOVQ(cols, n)
-	v.tail(n)
-	XORQ(at, at)
-	x := v.load(from(at), true)
-	low := v.choose(v.mask, x, v.constant(num(math.Inf(-1))))
-	x = v.sub(x, v.broadcast(v.fold(VMAXPS, low, low)))
-	e := v.keep(v.mask, exp(v, x))
-	sum := v.broadcast(v.fold(VADDPS, e, v.zero()))
-	if logarithm {
-		v.store(v.sub(x, log(v, sum)), to(at), true)
-	} else {
-		v.store(v.div(e, sum), to(at), true)
-	}
 }
