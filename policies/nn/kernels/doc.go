@@ -21,7 +21,7 @@
 // same bits as each other. Plain Go gives the same bits too, with two exceptions:
 // denormals, and products of matrices ([Gemm], [Dense], [DenseBackward]), in which
 // plain Go may round a product before the addition. There, a sum of k products
-// differs by at most k*2^-23 of the sum of their magnitudes.
+// differs by at most k*2^-22 of the sum of their magnitudes.
 //
 // # Denormals
 //

@@ -103,7 +103,7 @@ func (l level) product(w *Workspace, p *product) {
 	if b.cols == 1 {
 		b.col = 1 // any distance is right, and this one needs no packing
 	}
-	pack := b.col != 1 || c.Rows > packRows && b.row*min(b.rows, blockRows)*floatSize > packBytes
+	pack := b.rows > 0 && (b.col != 1 || c.Rows > packRows && b.row*min(b.rows, blockRows)*floatSize > packBytes)
 	step := b.rows
 	if pack || c.Rows > packRows {
 		step = min(step, blockRows)

@@ -83,7 +83,8 @@ func TestGemmEqualsGonum(t *testing.T) {
 			}
 		}
 	}
-	for form := range 4 { // more than a block
+	for form := range 4 { // nothing to add, and more than a block
+		checkGemm(t, rng, 20, 40, 0, 0, form, 0)
 		checkGemm(t, rng, 40, 70, 600, 3, form, 1)
 		checkGemm(t, rng, 3, 150, 600, 0, form, 0)
 		checkGemm(t, rng, 20, 40, 257, 64, form, 0)
@@ -172,8 +173,8 @@ func compare(t *testing.T, what string, m Matrix, add float64, want []float64) {
 
 func TestDense(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 3))
-	for range 200 {
-		batch, in, out, gap := 1+rng.IntN(40), 1+rng.IntN(40), 1+rng.IntN(40), rng.IntN(2)*rng.IntN(5)
+	for range 400 {
+		batch, in, out, gap := rng.IntN(41), rng.IntN(41), rng.IntN(41), rng.IntN(2)*rng.IntN(5)
 		act := Activation(rng.IntN(int(endOfActivations)))
 		x, weight, dy0 := drawMatrix(rng, batch, in, gap), drawMatrix(rng, in, out, gap), drawMatrix(rng, batch, out, gap)
 		bias := draw(rng, out)
@@ -183,7 +184,7 @@ func TestDense(t *testing.T) {
 			y, dy := drawMatrix(rng, batch, out, gap), clone(dy0)
 			l.dense(&w, y, x, weight, bias, act)
 			compare(t, "y", y, 0, wantY)
-			dx, dw, db := drawMatrix(rng, batch, in, gap), Matrix{in, out, out, make([]float32, in*out)}, make([]float32, out)
+			dx, dw, db := drawMatrix(rng, batch, in, gap), Matrix{in, out, max(1, out), make([]float32, in*out)}, make([]float32, out)
 			for i := range dw.Data {
 				dw.Data[i] = 1
 			}

@@ -158,7 +158,7 @@ func checkDefinition(t *testing.T, op operation, before, after [][]float32) {
 	t.Helper()
 	for i := range before[0] {
 		var x []float64
-		size := 64.0 // the greatest product and quotient of three values of moderate
+		size := 64.0 // the greatest product of three moderate values
 		for _, s := range before {
 			x = append(x, float64(s[i]))
 			size += math.Abs(float64(s[i]))

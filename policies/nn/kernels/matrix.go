@@ -17,6 +17,9 @@ type Matrix struct {
 
 // Row returns row i, a view.
 func (m Matrix) Row(i int) []float32 {
+	if m.Cols == 0 {
+		return nil // Data may be empty
+	}
 	at := i * m.Stride
 	return m.Data[at : at+m.Cols : at+m.Cols]
 }
