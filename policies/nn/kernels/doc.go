@@ -26,9 +26,8 @@
 // # Denormals
 //
 // A denormal is a number other than 0 below 2^-126 in magnitude. Many processors
-// need some hundred cycles for each: on a Xeon with AVX-512, a product of 64 x 64
-// matrices took 563 us instead of 2.7 us, and Adam 57 us instead of 2.2 us for
-// 4,096 weights. With AVX2 or AVX-512, products of matrices,
+// need some hundred cycles for each, which makes an update many times slower. With
+// AVX2 or AVX-512, products of matrices,
 // [Adam], [Polyak], [Scale], [Axpy] and the functions for gradients take denormals
 // as 0 and return 0 in place of them. They restore the processor's mode before
 // they return. The other functions treat denormals as they are.
