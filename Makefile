@@ -42,7 +42,7 @@ deps: ## install the servers that tests run, on Debian
 	@.ci/deps
 
 .PHONY: check
-check: deps fmt vet lint vulnerabilities cross race test k8s fuzz smoke chaos ## all that CI runs; takes some 20 minutes
+check: deps fmt vet lint generated vulnerabilities cross race test k8s fuzz smoke chaos ## all that CI runs; takes some 20 minutes
 	@echo "check: ok"
 
 .PHONY: fmt
@@ -61,6 +61,14 @@ $(LINT):
 	@mkdir -p .tools/install
 	GOBIN=$(CURDIR)/.tools/install $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	@mv .tools/install/golangci-lint $@
+
+KERNELS = policies/nn/kernels
+
+.PHONY: generated
+generated: $(LINT) ## the assembly of policies/nn/kernels is what its generator writes; vet and lint the generator
+	@sums() { cat $(KERNELS)/{kernels_amd64.s,stubs_amd64.go,dispatch_amd64.go,dispatch_other.go} | sha256sum; }; before=$$(sums); \
+		$(GO) generate ./$(KERNELS); [ "$$before" = "$$(sums)" ] || { echo "go generate has changed files of $(KERNELS): commit them"; exit 1; }
+	cd $(KERNELS)/internal/avo && $(GO) vet . && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 
 .PHONY: vulnerabilities
 vulnerabilities: $(VULN) ## known vulnerabilities that the code can reach, where their database can be reached

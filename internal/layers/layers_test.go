@@ -47,8 +47,10 @@ payload -> std
 payload (test) -> github.com/fxamacker/cbor
 
 # Trunk three: mathematics.
-policies/nn -> std golang.org/x/sys
-policies/nn (test) -> gonum.org/v1/gonum
+policies/nn/kernels -> std golang.org/x/sys
+policies/nn/kernels (test) -> gonum.org/v1/gonum
+policies/nn -> std policies/nn/kernels
+
 policies -> std policies/nn
 policies/data -> std policies policies/nn
 policies/... -> std policies policies/nn
@@ -131,7 +133,7 @@ internal/layers -> std
 const apart = `
 task | router payload policies envs parallel middleware
 router payload | task policies envs parallel middleware
-policies policies/nn policies/data envs | task router payload parallel middleware
+policies policies/nn policies/nn/kernels policies/data envs | task router payload parallel middleware
 middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel

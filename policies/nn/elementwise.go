@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // Add is v + w. As in all operations on two values, one of them may have one row, one
@@ -112,21 +114,23 @@ func (op unaryOp) forward(n *node, src []float32) {
 			dst[i] = v + x
 		}
 	case scale:
-		for i, v := range src {
-			dst[i] = v * x
-		}
+		kernels.Scale(dst, src, x)
 	case square:
-		for i, v := range src {
-			dst[i] = v * v
-		}
-	case clamp:
-		for i, v := range src {
-			dst[i] = min(max(v, x), y)
-		}
-	case rectifier:
-		rectify(dst, src)
+		kernels.Mul(dst, src, src)
+	case exponential:
+		kernels.Exp(dst, src)
+	case logarithm:
+		kernels.Log(dst, src)
 	case hyperbolic:
-		tanh(dst, src)
+		kernels.Tanh(dst, src)
+	case logistic:
+		kernels.Sigmoid(dst, src)
+	case softplus:
+		kernels.Softplus(dst, src)
+	case rectifier:
+		kernels.ReLU(dst, src)
+	case clamp:
+		kernels.Clamp(dst, src, x, y)
 	default:
 		for i, v := range src {
 			dst[i] = op.slow(v, x)
@@ -142,14 +146,6 @@ func (op unaryOp) slow(v, x float32) float32 {
 		return float32(math.Sqrt(f))
 	case absolute:
 		return float32(math.Abs(f))
-	case exponential:
-		return float32(math.Exp(f))
-	case logarithm:
-		return float32(math.Log(f))
-	case logistic:
-		return float32(1 / (1 + math.Exp(-f)))
-	case softplus:
-		return float32(max(f, 0) + math.Log1p(math.Exp(-math.Abs(f))))
 	case huber:
 		if a := float32(math.Abs(f)); a > x {
 			return x * (a - x/2)
@@ -166,31 +162,27 @@ func (op unaryOp) backward(t *Tape, n *node) {
 	x, y := n.x, n.y
 	switch op {
 	case shift:
-		for i, v := range g {
-			d[i] += v
-		}
+		kernels.Add(d, d, g)
 	case scale:
-		for i, v := range g {
-			d[i] += v * x
-		}
+		kernels.Axpy(d, g, x)
 	case square:
 		for i, v := range g {
 			d[i] += 2 * v * src[i]
 		}
 	case exponential:
-		for i, v := range g {
-			d[i] += v * out[i]
-		}
+		kernels.MulAdd(d, g, out)
+	case logarithm:
+		kernels.DivAdd(d, g, src)
 	case hyperbolic:
-		for i, v := range g {
-			d[i] += v * (1 - out[i]*out[i])
-		}
+		kernels.TanhBackward(d, g, out)
+	case logistic:
+		kernels.SigmoidBackward(d, g, out)
+	case softplus:
+		kernels.SoftplusBackward(d, g, src)
+	case rectifier:
+		kernels.ReLUBackward(d, g, out)
 	case clamp:
-		for i, v := range src {
-			if v >= x && v <= y {
-				d[i] += g[i]
-			}
-		}
+		kernels.ClampBackward(d, g, src, x, y)
 	case huber:
 		for i, v := range src {
 			d[i] += g[i] * min(max(v, -x), x)
@@ -216,17 +208,6 @@ func (op unaryOp) slope(x, y float32) float32 {
 			return 1
 		case x < 0:
 			return -1
-		}
-		return 0
-	case logarithm:
-		return 1 / x
-	case logistic:
-		return y * (1 - y)
-	case softplus:
-		return float32(1 / (1 + math.Exp(-float64(x))))
-	case rectifier:
-		if y > 0 {
-			return 1
 		}
 		return 0
 	}
@@ -287,21 +268,17 @@ func (op binaryOp) forward(dst, a, b []float32) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {
 	case add:
-		for i, x := range a {
-			dst[i] = x + b[i]
-		}
+		kernels.Add(dst, a, b)
 	case sub:
-		for i, x := range a {
-			dst[i] = x - b[i]
-		}
+		kernels.Sub(dst, a, b)
 	case mul:
-		for i, x := range a {
-			dst[i] = x * b[i]
-		}
-	default:
-		for i, x := range a {
-			dst[i] = op.of(x, b[i])
-		}
+		kernels.Mul(dst, a, b)
+	case div:
+		kernels.Div(dst, a, b)
+	case least:
+		kernels.Min(dst, a, b)
+	case most:
+		kernels.Max(dst, a, b)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // Layer is one stage of a network: [Dense], [ReLU], [Tanh], [Dueling], or one of a program's own. A layer
@@ -156,7 +158,7 @@ func Dense(out int, init Init) Layer {
 type dense struct {
 	out    int
 	init   Init
-	act    activation // that is computed with the layer
+	act    kernels.Activation // that is computed with the layer
 	weight *Param
 	bias   *Param
 }
@@ -173,99 +175,41 @@ func (d *dense) Apply(t *Tape, x Value) Value {
 	in.matrix().check(w.Rows)
 	out, n := t.result(d, in.rows, d.out, x, x)
 	n.needs = n.needs || t.trains(d.weight.net)
-	y := n.matrix()
-	for i := range y.Rows {
-		copy(y.Row(i), d.bias.Value)
-	}
-	t.work.mulAdd(y, x.node().matrix().view(), w.view())
-	d.act.apply(y.Data)
+	kernels.Dense(&t.work, n.matrix().kernel(), x.node().matrix().kernel(), w.kernel(), d.bias.Value, d.act)
 	return out
 }
 
+// backward changes the gradient of the result to that before the activation: nothing else reads
+// it after this.
 func (d *dense) backward(t *Tape, n *node) {
-	d.act.slope(n.grad, n.data) // nothing else reads the gradient after this
 	x, w := t.nodes[n.a].matrix(), d.weight.matrix()
-	dy := Matrix{n.rows, n.cols, n.grad}
+	var dx, dw kernels.Matrix
+	var db, sum []float32
 	if t.trains(d.weight.net) {
-		t.work.mulAdd(d.weight.as(d.weight.Grad), x.view().transposed(), dy.view())
-		for i := range dy.Rows {
-			for j, v := range dy.Row(i) {
-				d.bias.Grad[j] += v
-			}
+		dw, db = d.weight.as(d.weight.Grad).kernel(), d.bias.Grad
+	}
+	if t.needs(n.a) {
+		grad, fresh := t.freshGrad(n.a)
+		if !fresh { // the product is written, not added
+			grad, sum = t.memory.take(len(grad)), grad
 		}
+		dx = Matrix{x.Rows, x.Cols, grad}.kernel()
 	}
-	if !t.needs(n.a) {
-		return
-	}
-	dx, fresh := t.freshGrad(n.a)
-	if fresh {
-		clear(dx)
-	}
-	t.work.mulAdd(Matrix{x.Rows, x.Cols, dx}, dy.view(), w.view().transposed())
-}
-
-// activation is a function of each element, which a dense layer computes in place.
-type activation uint8
-
-const (
-	identity activation = iota
-	reluActivation
-	tanhActivation
-)
-
-func (a activation) apply(y []float32) {
-	switch a {
-	case identity:
-	case reluActivation:
-		rectify(y, y)
-	case tanhActivation:
-		tanh(y, y)
-	}
-}
-
-// slope multiplies the gradients by the derivatives, given the results.
-func (a activation) slope(grad, y []float32) {
-	y = y[:len(grad)]
-	switch a {
-	case identity:
-	case reluActivation:
-		for i, v := range y {
-			// All ones where y is positive: y is never -0 or negative, so its bits
-			// are zero only where the gradient is.
-			bits := math.Float32bits(v)
-			mask := uint32(int32(bits|-bits) >> 31)
-			grad[i] = math.Float32frombits(math.Float32bits(grad[i]) & mask)
-		}
-	case tanhActivation:
-		for i, v := range y {
-			grad[i] *= 1 - v*v
-		}
-	}
-}
-
-func rectify(dst, src []float32) {
-	dst = dst[:len(src)]
-	for i, v := range src {
-		dst[i] = max(v, 0)
-	}
-}
-
-func tanh(dst, src []float32) {
-	dst = dst[:len(src)]
-	for i, v := range src {
-		dst[i] = float32(math.Tanh(float64(v)))
+	kernels.DenseBackward(&t.work, dx, dw, db, Matrix{n.rows, n.cols, n.grad}.kernel(), x.kernel(), n.matrix().kernel(), w.kernel(), d.act)
+	if sum != nil {
+		kernels.Add(sum, sum, dx.Data)
 	}
 }
 
 // ReLU returns the layer max(x, 0). Its derivative at 0 is 0.
-func ReLU() Layer { return &elementwise{act: reluActivation} }
+func ReLU() Layer { return &elementwise{act: kernels.ActReLU} }
 
 // Tanh returns the layer tanh(x).
-func Tanh() Layer { return &elementwise{act: tanhActivation} }
+func Tanh() Layer { return &elementwise{act: kernels.ActTanh} }
 
 // elementwise is an activation as a layer. Behind a dense layer it is computed there.
 type elementwise struct {
-	act   activation
+	act   kernels.Activation
 	fused bool
 }
 
@@ -275,7 +219,7 @@ func (e *elementwise) Apply(_ *Tape, x Value) Value {
 	switch {
 	case e.fused:
 		return x
-	case e.act == reluActivation:
+	case e.act == kernels.ActReLU:
 		return x.ReLU()
 	}
 	return x.Tanh()

@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // Net is a feed-forward network: its layers one after the other.
@@ -105,10 +107,7 @@ func (n *Net) CopyFrom(src *Net) { copy(n.value, src.value[:len(n.value)]) }
 // Approach moves the weights by the fraction rate towards those of src: the
 // soft update of a target network, rate*src + (1-rate)*n.
 func (n *Net) Approach(src *Net, rate float32) {
-	from := src.value[:len(n.value)]
-	for i, v := range n.value {
-		n.value[i] = v + rate*(from[i]-v)
-	}
+	kernels.Polyak(n.value, src.value[:len(n.value)], rate)
 }
 
 // State returns a copy of the weights by name.

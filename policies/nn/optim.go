@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // Optimizer changes weights along their gradients.
@@ -66,25 +68,11 @@ func (a *Adam) Step(weights, grad []float32) {
 	// The bias corrections are folded into the rate and epsilon, as the paper
 	// suggests at the end of its section 2.
 	root := math.Sqrt(1 - math.Pow(c.Beta2, t))
-	adamStep(weights, grad, a.m, a.v, &adamScalars{
-		decay1: float32(c.Beta1), gain1: float32(1 - c.Beta1),
-		decay2: float32(c.Beta2), gain2: float32(1 - c.Beta2),
-		rate: float32(c.Rate * root / (1 - math.Pow(c.Beta1, t))), eps: float32(c.Epsilon * root),
+	kernels.Adam(weights, grad, a.m, a.v, kernels.AdamStep{
+		Decay1: float32(c.Beta1), Gain1: float32(1 - c.Beta1),
+		Decay2: float32(c.Beta2), Gain2: float32(1 - c.Beta2),
+		Rate: float32(c.Rate * root / (1 - math.Pow(c.Beta1, t))), Epsilon: float32(c.Epsilon * root),
 	})
-}
-
-// adamScalars are the numbers of one step; the vector kernel knows their order.
-type adamScalars struct{ decay1, gain1, decay2, gain2, rate, eps float32 }
-
-// adamGo is the step in plain Go.
-func adamGo(weights, grad, m, v []float32, s *adamScalars) {
-	grad, m, v = grad[:len(weights)], m[:len(weights)], v[:len(weights)]
-	for i, g := range grad {
-		// The conversions keep a compiler from fusing, as adamAVX2 does not.
-		m[i] = float32(s.decay1*m[i]) + float32(s.gain1*g)
-		v[i] = float32(s.decay2*v[i]) + float32(s.gain2*float32(g*g))
-		weights[i] -= s.rate * m[i] / (float32(math.Sqrt(float64(v[i]))) + s.eps)
-	}
 }
 
 // State returns a copy of the moments, named "m" and "v".
@@ -170,33 +158,14 @@ func (s *SGD) Load(st State) error {
 func ClipNorm(limit float64, grads ...[]float32) float64 {
 	var sum float64
 	for _, g := range grads {
-		sum += sumSquares(g)
+		sum += kernels.SumSquares(g)
 	}
 	norm := math.Sqrt(sum)
 	if norm > limit && !math.IsInf(norm, 0) {
 		factor := float32(limit / norm)
 		for _, g := range grads {
-			for i := range g {
-				g[i] *= factor
-			}
+			kernels.Scale(g, g, factor)
 		}
 	}
 	return norm
-}
-
-// sumSquares is the sum of the squares, in double precision.
-func sumSquares(v []float32) float64 {
-	var sum [4]float64 // four chains of additions run at once
-	i := 0
-	for ; i+4 <= len(v); i += 4 {
-		g := v[i : i+4 : i+4]
-		sum[0] += float64(g[0]) * float64(g[0])
-		sum[1] += float64(g[1]) * float64(g[1])
-		sum[2] += float64(g[2]) * float64(g[2])
-		sum[3] += float64(g[3]) * float64(g[3])
-	}
-	for ; i < len(v); i++ {
-		sum[0] += float64(v[i]) * float64(v[i])
-	}
-	return sum[0] + sum[1] + sum[2] + sum[3]
 }

@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // Sum is the sum of all elements.
@@ -274,20 +276,19 @@ func (v Value) MatMul(w Value) Value {
 		panic(fmt.Sprintf("nn: product of %d x %d and %d x %d", a.rows, a.cols, b.rows, b.cols))
 	}
 	out, n := v.t.result(matMul{}, a.rows, b.cols, v, w)
-	clear(n.data)
-	v.t.work.mulAdd(n.matrix(), v.node().matrix().view(), w.node().matrix().view())
+	kernels.Gemm(&v.t.work, n.matrix().kernel(), 0, v.node().matrix().kernel(), false, w.node().matrix().kernel(), false)
 	return out
 }
 
 type matMul struct{}
 
 func (matMul) backward(t *Tape, n *node) {
-	a, b := t.nodes[n.a].matrix(), t.nodes[n.b].matrix()
-	dy := Matrix{n.rows, n.cols, n.grad}
+	a, b := t.nodes[n.a].matrix().kernel(), t.nodes[n.b].matrix().kernel()
+	dy := Matrix{n.rows, n.cols, n.grad}.kernel()
 	if t.needs(n.a) {
-		t.work.mulAdd(Matrix{a.Rows, a.Cols, t.gradOf(n.a)}, dy.view(), b.view().transposed())
+		kernels.Gemm(&t.work, Matrix{a.Rows, a.Cols, t.gradOf(n.a)}.kernel(), 1, dy, false, b, true)
 	}
 	if t.needs(n.b) {
-		t.work.mulAdd(Matrix{b.Rows, b.Cols, t.gradOf(n.b)}, a.view().transposed(), dy.view())
+		kernels.Gemm(&t.work, Matrix{b.Rows, b.Cols, t.gradOf(n.b)}.kernel(), 1, a, true, dy, false)
 	}
 }

@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // Tape records the operations on its values, and computes gradients from the record by
@@ -25,7 +27,7 @@ import (
 type Tape struct {
 	nodes  []node
 	memory arena
-	work   workspace
+	work   kernels.Workspace
 	train  []*Net // whose weights get gradients
 }
 

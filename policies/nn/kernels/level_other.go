@@ -1,0 +1,16 @@
+//go:build !amd64
+
+package kernels
+
+func levels() []level { return []level{plain} }
+
+func (level) lanes() int    { return 0 }
+func (level) wideRows() int { return 0 }
+
+// Products in plain Go need neither tiles nor transposition.
+func (level) tile(*tile)                                    {}
+func (level) transpose([]float32, int, []float32, int, int) {}
+
+func (level) sumSquares(x []float32) float64 { return sumSquaresGo(x) }
+func (level) softmax(dst, x Matrix)          { softmaxGo(dst, x) }
+func (level) logSoftmax(dst, x Matrix)       { logSoftmaxGo(dst, x) }
