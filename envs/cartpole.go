@@ -105,7 +105,7 @@ func (c *cartPole) Step(action int) (Step, error) {
 func (c *cartPole) advance(action int) float64 {
 	force := float64(2*action-1) * forceMag
 	x, xDot, theta, thetaDot := c.state[0], c.state[1], c.state[2], c.state[3]
-	sin, cos := math.Sincos(theta)
+	sin, cos := sincos(theta)
 	temp := (force + float64(float64(poleMoment*float64(thetaDot*thetaDot))*sin)) / totalMass
 	thetaAcc := (float64(gravity*sin) - float64(cos*temp)) /
 		(halfPole * (4.0/3.0 - float64(massPole*float64(cos*cos))/totalMass))
