@@ -188,3 +188,21 @@ func (v *Sync) restore(src []byte, i int, c cell) ([]byte, error) {
 // badSnapshot is the error of a snapshot with values that no environment of the
 // name can have.
 func badSnapshot(name string) error { return fmt.Errorf("snapshot of no %s", name) }
+
+// appendInner appends the state of the environment inside a wrapper.
+func appendInner[A Action](env Env[A], dst []byte) ([]byte, error) {
+	s, err := snapshotOf(env)
+	if err != nil {
+		return nil, err
+	}
+	return s.AppendSnapshot(dst)
+}
+
+// restoreInner takes the state of the environment inside a wrapper over.
+func restoreInner[A Action](env Env[A], src []byte) ([]byte, error) {
+	s, err := snapshotOf(env)
+	if err != nil {
+		return nil, err
+	}
+	return s.RestoreSnapshot(src)
+}

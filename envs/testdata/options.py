@@ -315,7 +315,7 @@ def play(name, make, seed, steps, limit, map=None, **options):
     env = make(**options) if map is None else make(map, **options)
     rng, free = rng_of(seed), rng_of(seed + 10**6)
     row = {"env": name, "seed": seed, "options": {k: v for k, v in options.items() if k != "slippery"}, "map": map}
-    show = lambda o: [float(v) for v in o]
+    show = lambda o: [float(f"{float(v):.9g}") for v in o]
     row["reset"] = show(env.reset(rng))
     for key in ("actions", "obs", "rewards", "terminated", "truncated", "resets"):
         row[key] = []
@@ -326,7 +326,7 @@ def play(name, make, seed, steps, limit, map=None, **options):
         elapsed += 1
         row["actions"].append(a)
         row["obs"].append(show(o))
-        row["rewards"].append(r)
+        row["rewards"].append(float(f"{r:.9g}"))
         if end:
             row["terminated"].append(k)
         if limit and elapsed >= limit:
