@@ -3,6 +3,7 @@ package envs
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ditask/ditask/envs/nprand"
 )
@@ -32,23 +33,22 @@ func boxOf(wrapper, name string, space Space) Box {
 // bounds of its action space. It panics if that is not a [Box].
 func ClipAction(env Env[[]float32]) Env[[]float32] {
 	b := boxOf("ClipAction", env.Name(), env.ActionSpace())
-	return &clipAction{wrapped: wrapped[[]float32]{env}, box: b, action: make([]float32, b.Dim())}
+	inf := float32(math.Inf(1))
+	return &clipAction{wrapped[[]float32]{env}, b, NewBox(-inf, inf, b.Dim()), make([]float32, b.Dim())}
 }
 
 type clipAction struct {
 	wrapped[[]float32]
-	box    Box
+	box    Box // of env
+	all    Box // without bounds
 	action []float32
 }
 
-func (c *clipAction) ActionSpace() Space {
-	inf := float32(math.Inf(1))
-	return NewBox(-inf, inf, len(c.action))
-}
+func (c *clipAction) ActionSpace() Space { return c.all }
 
 func (c *clipAction) Step(action []float32) (Step, error) {
-	if !c.ActionSpace().Contains(action) {
-		return Step{}, actionError(c.Name(), action, c.ActionSpace())
+	if !c.all.Contains(action) {
+		return Step{}, actionError(c.Name(), action, c.all)
 	}
 	for i, x := range action {
 		c.action[i] = min(max(x, c.box.Low[i]), c.box.High[i])
@@ -184,7 +184,7 @@ func (s *stickyActions[A]) repeat(action A) A {
 	case int:
 		before = int(s.last[0])
 	case []float32:
-		before = append([]float32(nil), s.last...)
+		before = slices.Clone(s.last)
 	case []int:
 		ints := make([]int, len(s.last))
 		for i, x := range s.last {
@@ -310,8 +310,8 @@ func (f *frameStack[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 // does. The observations must be in a [Discrete] or [MultiDiscrete] space, or it
 // panics.
 func OneHot[A Action](env Env[A]) Env[A] {
-	o := &oneHot[A]{wrapped: wrapped[A]{env}}
-	switch s := env.ObservationSpace().(type) {
+	o := &oneHot[A]{wrapped: wrapped[A]{env}, inner: env.ObservationSpace()}
+	switch s := o.inner.(type) {
 	case Discrete:
 		o.start, o.sizes = s.Start, []int{s.N}
 	case MultiDiscrete:
@@ -329,6 +329,7 @@ func OneHot[A Action](env Env[A]) Env[A] {
 
 type oneHot[A Action] struct {
 	wrapped[A]
+	inner Space
 	start int
 	sizes []int
 	obs   []float32
@@ -337,8 +338,8 @@ type oneHot[A Action] struct {
 func (o *oneHot[A]) ObservationSpace() Space { return NewBox(0, 1, len(o.obs)) }
 
 func (o *oneHot[A]) observe(obs []float32) ([]float32, error) {
-	if !o.Env.ObservationSpace().Contains(obs) {
-		return nil, fmt.Errorf("%s: observation %v is not in %v", o.Name(), obs, o.Env.ObservationSpace())
+	if !o.inner.Contains(obs) {
+		return nil, fmt.Errorf("%s: observation %v is not in %v", o.Name(), slices.Clone(obs), o.inner)
 	}
 	clear(o.obs)
 	at := 0
