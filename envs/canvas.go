@@ -60,16 +60,19 @@ func (c canvas) line(x0, y0, x1, y1, width float64, col color.RGBA) {
 	})
 }
 
+// cellSize is the side of a cell in pixels.
+const cellSize = 32
+
 // cells draws a grid of squares, each with the colour of its number, with thin
 // lines between them.
-func (c canvas) cells(g grid, size float64, col func(cell int) color.RGBA) {
+func (c canvas) cells(g grid, col func(cell int) color.RGBA) {
 	for cell := range g.rows * g.cols {
-		x, y := float64(cell%g.cols)*size, float64(cell/g.cols)*size
-		c.rect(x+0.5, y+0.5, x+size-0.5, y+size-0.5, col(cell))
+		x, y := float64(cell%g.cols)*cellSize, float64(cell/g.cols)*cellSize
+		c.rect(x+0.5, y+0.5, x+cellSize-0.5, y+cellSize-0.5, col(cell))
 	}
 }
 
 // middle returns the middle of a cell.
-func (g grid) middle(cell int, size float64) (x, y float64) {
-	return (float64(cell%g.cols) + 0.5) * size, (float64(cell/g.cols) + 0.5) * size
+func (g grid) middle(cell int) (x, y float64) {
+	return (float64(cell%g.cols) + 0.5) * cellSize, (float64(cell/g.cols) + 0.5) * cellSize
 }

@@ -99,14 +99,12 @@ func (p *pendulum) Render() *image.RGBA {
 	return c.img
 }
 
-const cellSize = 32
-
 // Render implements Renderer.
 func (f *frozenLake) Render() *image.RGBA {
 	g := grid{len(f.rows), len(f.rows[0])}
 	p := newCanvas(g.cols*cellSize, g.rows*cellSize, grey(200))
 	ice := color.RGBA{222, 238, 250, 255}
-	p.cells(g, cellSize, func(cell int) color.RGBA {
+	p.cells(g, func(cell int) color.RGBA {
 		switch f.rows[cell/g.cols][cell%g.cols] {
 		case 'G':
 			return green()
@@ -117,11 +115,11 @@ func (f *frozenLake) Render() *image.RGBA {
 	})
 	for cell := range f.states {
 		if f.rows[cell/g.cols][cell%g.cols] == 'H' {
-			x, y := g.middle(cell, cellSize)
+			x, y := g.middle(cell)
 			p.disc(x, y, 12, color.RGBA{30, 60, 110, 255})
 		}
 	}
-	x, y := g.middle(f.state, cellSize)
+	x, y := g.middle(f.state)
 	p.disc(x, y, 8, red())
 	return p.img
 }
@@ -130,7 +128,7 @@ func (f *frozenLake) Render() *image.RGBA {
 func (c *cliffWalking) Render() *image.RGBA {
 	g := grid{cliffRows, cliffCols}
 	p := newCanvas(g.cols*cellSize, g.rows*cellSize, grey(180))
-	p.cells(g, cellSize, func(cell int) color.RGBA {
+	p.cells(g, func(cell int) color.RGBA {
 		switch {
 		case cell == cliffGoal:
 			return green()
@@ -139,7 +137,7 @@ func (c *cliffWalking) Render() *image.RGBA {
 		}
 		return color.RGBA{200, 225, 190, 255}
 	})
-	x, y := g.middle(c.state, cellSize)
+	x, y := g.middle(c.state)
 	p.disc(x, y, 9, red())
 	return p.img
 }
@@ -152,7 +150,7 @@ func (t *taxi) Render() *image.RGBA {
 	colours := [4]color.RGBA{{235, 150, 150, 255}, {160, 220, 160, 255}, {240, 225, 130, 255}, {150, 180, 235, 255}}
 	number := func(place int) int { return places[place][0]*5 + places[place][1] }
 	p := newCanvas(g.cols*cellSize, g.rows*cellSize, grey(220))
-	p.cells(g, cellSize, func(cell int) color.RGBA {
+	p.cells(g, func(cell int) color.RGBA {
 		for i := range places {
 			if number(i) == cell {
 				return colours[i]
@@ -167,13 +165,13 @@ func (t *taxi) Render() *image.RGBA {
 		}
 	}
 	s := decodeTaxi(t.state)
-	x, y := g.middle(number(s.destination), cellSize)
+	x, y := g.middle(number(s.destination))
 	p.disc(x, y, 13, red())
 	p.disc(x, y, 10, colours[s.destination])
-	x, y = g.middle(s.row*5+s.col, cellSize)
+	x, y = g.middle(s.row*5+s.col)
 	p.rect(x-10, y-6, x+10, y+6, orange())
 	if s.passenger < 4 {
-		x, y = g.middle(number(s.passenger), cellSize)
+		x, y = g.middle(number(s.passenger))
 	}
 	p.disc(x, y, 4, blue())
 	return p.img
@@ -183,7 +181,7 @@ func (t *taxi) Render() *image.RGBA {
 func (b *bitFlip) Render() *image.RGBA {
 	g := grid{2, b.n}
 	p := newCanvas(b.n*cellSize, 2*cellSize, grey(200))
-	p.cells(g, cellSize, func(cell int) color.RGBA {
+	p.cells(g, func(cell int) color.RGBA {
 		at := cell
 		if cell >= b.n {
 			at = cell + b.n

@@ -222,7 +222,9 @@ func TestWrapperSpacesAndPanics(t *testing.T) {
 		t.Errorf("Catch is seen as %v", b)
 	}
 	clip := envs.ClipReward(envs.NewPendulum(envs.PendulumConfig{}), -0.01, 1)
-	_, _, _ = clip.Reset(1)
+	if _, _, err := clip.Reset(1); err != nil {
+		t.Fatal(err)
+	}
 	if s, err := clip.Step([]float32{0}); err != nil || s.Reward != -0.01 {
 		t.Errorf("clipped to %v: %v", s.Reward, err)
 	}
@@ -330,11 +332,15 @@ func ExampleNormalizeObservation() {
 	seen := envs.NewMoments(3) // save it with the weights
 	train := envs.NormalizeObservation(envs.NewPendulum(envs.PendulumConfig{}), envs.NormalizeConfig{Moments: seen})
 	test := envs.NormalizeObservation(envs.NewPendulum(envs.PendulumConfig{}), envs.NormalizeConfig{Moments: seen, Frozen: true})
-	_, _, _ = train.Reset(1)
+	if _, _, err := train.Reset(1); err != nil {
+		fmt.Println(err)
+	}
 	for range 100 {
 		_, _ = train.Step([]float32{1})
 	}
-	_, _, _ = test.Reset(2)
+	if _, _, err := test.Reset(2); err != nil {
+		fmt.Println(err)
+	}
 	fmt.Printf("%.0f\n", seen.Count)
 	// Output: 101
 }

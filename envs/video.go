@@ -9,8 +9,6 @@ import (
 	"image/gif"
 	"image/png"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 )
@@ -125,27 +123,21 @@ func frequent(frames []*image.RGBA) color.Palette {
 	return p
 }
 
-// WritePNGs writes the pictures to frame-00000.png and so on in a folder, which
-// it makes.
-func (v *Video) WritePNGs(dir string) error {
+// WritePNGs writes the pictures as frame-00000.png and so on to the files that
+// create opens, which it closes.
+func (v *Video) WritePNGs(create func(name string) (io.WriteCloser, error)) error {
 	if len(v.Frames) == 0 {
 		return fmt.Errorf("write PNGs: %w", errNoFrames)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("write PNGs: %w", err)
-	}
 	for i, f := range v.Frames {
-		if err := writePNG(filepath.Join(dir, fmt.Sprintf("frame-%05d.png", i)), f); err != nil {
-			return fmt.Errorf("write PNGs: %w", err)
+		name := fmt.Sprintf("frame-%05d.png", i)
+		w, err := create(name)
+		if err == nil {
+			err = errors.Join(png.Encode(w, f), w.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-func writePNG(name string, img image.Image) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(png.Encode(f, img), f.Close())
 }

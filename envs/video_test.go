@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/gif"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,11 @@ func drawn() map[string]*envs.Video {
 	return all
 }
 
+// in creates files in a folder.
+func in(dir string) func(string) (io.WriteCloser, error) {
+	return func(name string) (io.WriteCloser, error) { return os.Create(filepath.Join(dir, name)) }
+}
+
 func TestVideosCanBeRead(t *testing.T) {
 	for name, v := range drawn() {
 		moves := slices.ContainsFunc(v.Frames, func(f *image.RGBA) bool { return !bytes.Equal(f.Pix, v.Frames[0].Pix) })
@@ -66,11 +72,8 @@ func TestVideosCanBeRead(t *testing.T) {
 		if err != nil || len(g.Image) != len(v.Frames) || g.Image[0].Rect != v.Frames[0].Rect || g.Delay[0] != 4 {
 			t.Errorf("%s: GIF of %d pictures: %v", name, len(v.Frames), err)
 		}
-		dir := filepath.Join(t.TempDir(), name)
-		if out := os.Getenv("ENVS_PICTURES"); out != "" {
-			dir = filepath.Join(out, name)
-		}
-		if err := v.WritePNGs(dir); err != nil {
+		dir := t.TempDir()
+		if err := v.WritePNGs(in(dir)); err != nil {
 			t.Fatal(err)
 		}
 		f, err := os.Open(filepath.Join(dir, "frame-00001.png"))
@@ -94,24 +97,22 @@ func TestVideoRefuses(t *testing.T) {
 	if err := v.WriteGIF(&bytes.Buffer{}); err == nil || err.Error() != "write GIF: a video without pictures" {
 		t.Errorf("an empty GIF: %v", err)
 	}
-	if err := v.WritePNGs(t.TempDir()); err == nil {
+	if err := v.WritePNGs(in(t.TempDir())); err == nil {
 		t.Error("an empty folder of pictures")
 	}
 	v.MaxFrames = 2
 	env := envs.RecordVideo(envs.NewCartPole(envs.CartPoleConfig{}), &v)
-	_, _, _ = env.Reset(1)
+	if _, _, err := env.Reset(1); err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		_, _ = env.Step(0)
 	}
 	if len(v.Frames) != 2 || v.Dropped != 2 {
 		t.Errorf("%d pictures, %d dropped", len(v.Frames), v.Dropped)
 	}
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.WritePNGs(filepath.Join(file, "dir")); err == nil {
-		t.Error("pictures below a file")
+	if err := v.WritePNGs(in(filepath.Join(t.TempDir(), "none"))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
 	}
 	defer func() {
 		if p := fmt.Sprint(recover()); p != "envs: Blackjack-v1 has no pictures" {
