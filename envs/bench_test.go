@@ -1,7 +1,6 @@
 package envs
 
 import (
-	"fmt"
 	"math"
 	"testing"
 )
@@ -36,17 +35,21 @@ func BenchmarkPlain(b *testing.B) {
 }
 
 func BenchmarkVector(b *testing.B) {
-	for _, n := range []int{1, 64} {
-		b.Run(fmt.Sprintf("CartPole/%d", n), func(b *testing.B) {
-			v := CartPole(n)
+	for _, spec := range Specs() {
+		b.Run(spec.Name+"/64", func(b *testing.B) {
+			const n = 64
+			v := spec.Sync(n, NextStep)
 			_, _ = v.Reset(0)
-			actions := make([]float32, n)
+			all := make([][]float32, 64)
+			for k := range all {
+				all[k] = make([]float32, n)
+				for j := range all[k] {
+					actionAt(v.ActionSpace(), 7*k+j, all[k][j:j+1])
+				}
+			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				for j := range actions {
-					actions[j] = float32((i + j) & 1)
-				}
-				if _, err := v.Step(actions); err != nil {
+				if _, err := v.Step(all[i&63]); err != nil {
 					b.Fatal(err)
 				}
 			}

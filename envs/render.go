@@ -168,7 +168,7 @@ func (t *taxi) Render() *image.RGBA {
 	x, y := g.middle(number(s.destination))
 	p.disc(x, y, 13, red())
 	p.disc(x, y, 10, colours[s.destination])
-	x, y = g.middle(s.row*5+s.col)
+	x, y = g.middle(s.row*5 + s.col)
 	p.rect(x-10, y-6, x+10, y+6, orange())
 	if s.passenger < 4 {
 		x, y = g.middle(number(s.passenger))
