@@ -132,7 +132,7 @@ func (a *acrobot) derivative(s *[4]float64, torque float64) [4]float64 {
 	sin2, cos2 := math.Sincos(s[1])
 	d1 := m*lc*lc + float64(m*(l*l+lc*lc+float64(2*l*lc*cos2))) + inertia + inertia
 	d2 := m*(lc*lc+float64(l*lc*cos2)) + inertia
-	phi2 := m * lc * gravity * math.Cos(s[0]+s[1]-math.Pi/2)
+	phi2 := float64(m * lc * gravity * math.Cos(s[0]+s[1]-math.Pi/2))
 	phi1 := -float64(float64(m*l*lc*float64(v2*v2))*sin2) - float64(float64(2*m*l*lc*v2*v1)*sin2) +
 		float64((m*lc+m*l)*gravity*math.Cos(s[0]-math.Pi/2)) + phi2
 	pull := torque + float64(d2/d1*phi1)

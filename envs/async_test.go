@@ -2,6 +2,7 @@ package envs_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,4 +166,16 @@ func TestReplaceRefuses(t *testing.T) {
 	if _, err := v.Step([]float32{0, 1}); err != nil {
 		t.Error(err)
 	}
+}
+
+func ExampleNewAsync() {
+	v := envs.NewAsync(4, 2, envs.NextStep, func(int) envs.Env[int] { return envs.NewTaxi(envs.TaxiConfig{}) })
+	defer v.Close()
+	obs, err := v.Reset(100)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(obs[:2]) // as Gymnasium's Taxi-v4 with the seeds 100 and 101
+	// Output: [413 469]
 }

@@ -39,8 +39,8 @@
 // # Memory
 //
 // Observations and vector results belong to the environment and are
-// overwritten by its next call: copy what you keep. In return, a step
-// allocates nothing.
+// overwritten by its next call: copy what you keep. In return, a step of an
+// environment of this package or of a Sync allocates nothing.
 //
 // # Concurrency
 //

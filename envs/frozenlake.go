@@ -88,7 +88,8 @@ func passable(rows []string) bool {
 // to the goal, which is worth 1, by moving left, down, right or up (actions 0,
 // 1, 2, 3). The ice is slippery: a move goes to either side as often as where it
 // should. A hole ends the episode, too. It is truncated after
-// [FrozenLakeSteps], or [FrozenLake8x8Steps] on a larger map.
+// [FrozenLakeSteps]. On a map of more than 16 cells its name is
+// FrozenLake8x8-v1, and it is truncated after [FrozenLake8x8Steps].
 //
 // The observation is the number of the cell, row by row. It panics if the map
 // has no start, rows of different lengths or an unknown letter, or if the

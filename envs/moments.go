@@ -47,7 +47,7 @@ func (m *Moments) Add(v []float32) {
 func (m *Moments) add(i int, x, total float64) {
 	delta := x - m.Mean[i]
 	m.Mean[i] += delta / total
-	m.Var[i] = (m.Var[i]*m.Count + delta*delta*m.Count/total) / total
+	m.Var[i] = (float64(m.Var[i]*m.Count) + delta*delta*m.Count/total) / total
 }
 
 // Merge takes everything into account that o has seen: the moments are those of
@@ -68,7 +68,7 @@ func (m *Moments) Merge(o *Moments) {
 	for i := range m.Mean {
 		delta := o.Mean[i] - m.Mean[i]
 		m.Mean[i] += delta * o.Count / total
-		m.Var[i] = (m.Var[i]*m.Count + o.Var[i]*o.Count + delta*delta*m.Count*o.Count/total) / total
+		m.Var[i] = (float64(m.Var[i]*m.Count) + float64(o.Var[i]*o.Count) + delta*delta*m.Count*o.Count/total) / total
 	}
 	m.Count = total
 }

@@ -143,6 +143,7 @@ type stickyActions[A Action] struct {
 	shared      randomer // nil: own
 	own         core
 	last        []float32 // the action before; empty at first
+	ints        []int     // last, for an environment with such actions
 }
 
 func (s *stickyActions[A]) Reset(seed ...uint64) ([]float32, Info, error) {
@@ -184,13 +185,13 @@ func (s *stickyActions[A]) repeat(action A) A {
 	case int:
 		before = int(s.last[0])
 	case []float32:
-		before = slices.Clone(s.last)
+		before = s.last // only read, and only until Step returns
 	case []int:
-		ints := make([]int, len(s.last))
-		for i, x := range s.last {
-			ints[i] = int(x)
+		s.ints = s.ints[:0]
+		for _, x := range s.last {
+			s.ints = append(s.ints, int(x))
 		}
-		before = ints
+		before = s.ints
 	}
 	return before.(A)
 }

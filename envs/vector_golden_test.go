@@ -181,6 +181,9 @@ func TestVectorStepsAllocateNothing(t *testing.T) {
 		noAllocation(t, name, v)
 	}
 	noAllocation(t, "Pendulum", NewSync(4, SameStep, func(int) Env[[]float32] { return NewPendulum(PendulumConfig{MaxSteps: 20}) }))
+	noAllocation(t, "sticky Pendulum", NewSync(4, SameStep, func(int) Env[[]float32] {
+		return StickyActions(NewPendulum(PendulumConfig{MaxSteps: 20}), 0.3)
+	}))
 	noAllocation(t, "wrapped Pendulum", NewSync(4, SameStep, func(int) Env[[]float32] {
 		return ClipAction(RescaleAction(NewPendulum(PendulumConfig{MaxSteps: 20}), -1, 1))
 	}))
