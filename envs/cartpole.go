@@ -1,12 +1,6 @@
 package envs
 
-import (
-	"fmt"
-	"math"
-	"math/rand/v2"
-
-	"github.com/ditask/ditask/envs/nprand"
-)
+import "math"
 
 // The constants of CartPole-v1, in SI units.
 const (
@@ -26,15 +20,25 @@ const (
 // CartPoleSteps is the time limit of CartPole-v1.
 const CartPoleSteps = 500
 
+// CartPoleConfig describes a CartPole. The zero value is CartPole-v1.
+type CartPoleConfig struct {
+	// MaxSteps is the time limit in time steps. 0 means CartPoleSteps, a
+	// negative number none.
+	MaxSteps int
+	// SuttonBarto makes the reward 0 for every step, and -1 for the one that
+	// ends the episode: Gymnasium's sutton_barto_reward.
+	SuttonBarto bool
+}
+
 // CartPole returns a vector of n CartPole-v1 with episode statistics, in the
 // given autoreset mode, or NextStep if none is given.
-func CartPole(n int, mode ...AutoresetMode) *Sync[int] {
+func CartPole(n int, mode ...AutoresetMode) *Sync {
 	m := NextStep
 	if len(mode) > 0 {
 		m = mode[0]
 	}
 	return NewSync(n, m, func(int) Env[int] {
-		return RecordEpisodeStatistics(NewCartPole())
+		return RecordEpisodeStatistics(NewCartPole(CartPoleConfig{}))
 	})
 }
 
@@ -51,80 +55,90 @@ func CartPole(n int, mode ...AutoresetMode) *Sync[int] {
 // Elements That Can Solve Difficult Learning Control Problems" (1983), with
 // the corrected equations of R. V. Florian (2007), integrated by Euler's
 // method in the order of Gymnasium's CartPole-v1.
-func NewCartPole() Env[int] { return TimeLimit[int](&cartPole{}, CartPoleSteps) }
-
-type cartPole struct {
-	rng     *nprand.PCG64
-	state   [4]float64 // x, x', theta, theta'
-	obs     [4]float32
-	started bool
-	over    bool
+func NewCartPole(cfg CartPoleConfig) Env[int] {
+	c := &cartPole{core: core{name: "CartPole-v1"}, going: 1, ending: 1}
+	if cfg.SuttonBarto {
+		c.going, c.ending = 0, -1
+	}
+	return limited[int](c, cfg.MaxSteps, CartPoleSteps)
 }
 
-func (c *cartPole) Name() string { return "CartPole-v1" }
+type cartPole struct {
+	core
+	state         [4]float64 // x, x', theta, theta'
+	obs           [4]float32
+	going, ending float64 // rewards
+}
 
-func (c *cartPole) ObservationSpace() Box {
+func (c *cartPole) ObservationSpace() Space {
 	inf := float32(math.Inf(1))
 	high := []float32{xLimit * 2, inf, thetaLimit * 2, inf}
 	return Box{Low: []float32{-high[0], -inf, -high[2], -inf}, High: high}
 }
 
-func (c *cartPole) ActionSpace() Space[int] { return Discrete{N: 2} }
+func (c *cartPole) ActionSpace() Space { return Discrete{N: 2} }
 
 func (c *cartPole) Reset(seed ...uint64) ([]float32, Info, error) {
-	switch {
-	case len(seed) > 1:
-		return nil, Info{}, fmt.Errorf("%s: %w", c.Name(), ErrSeeds)
-	case len(seed) == 1:
-		c.rng = nprand.New(seed[0])
-	case c.rng == nil:
-		c.rng = nprand.New(rand.Uint64())
+	if err := c.begin(seed); err != nil {
+		return nil, Info{}, err
 	}
 	c.rng.Uniform(c.state[:], -0.05, 0.05)
-	c.started, c.over = true, false
-	return c.observe(), Info{}, nil
+	c.observe(c.obs[:])
+	return c.obs[:], Info{}, nil
 }
 
 func (c *cartPole) Step(action int) (Step, error) {
-	switch {
-	case !c.started:
-		return Step{}, fmt.Errorf("%s: %w", c.Name(), ErrNotReset)
-	case c.over:
-		return Step{}, fmt.Errorf("%s: %w", c.Name(), ErrEpisodeOver)
-	case action != 0 && action != 1:
-		return Step{}, actionError(c.Name(), action, c.ActionSpace())
+	if err := c.ready(); err != nil {
+		return Step{}, err
 	}
-	c.integrate(action)
-	x, theta := c.state[0], c.state[2]
-	c.over = x < -xLimit || x > xLimit || theta < -thetaLimit || theta > thetaLimit
-	return Step{Obs: c.observe(), Reward: 1, Terminated: c.over}, nil
+	if action != 0 && action != 1 {
+		return Step{}, actionError(c.name, action, c.ActionSpace())
+	}
+	reward := c.advance(action)
+	c.observe(c.obs[:])
+	return Step{Obs: c.obs[:], Reward: reward, Terminated: c.over}, nil
 }
 
-// integrate advances the state by tau. The conversions of products keep a
-// compiler from fusing them with a sum, which would round differently from
-// Python.
-func (c *cartPole) integrate(action int) {
-	force := -forceMag
-	if action == 1 {
-		force = forceMag
-	}
+// advance advances the state by tau and returns the reward. The conversions of
+// products keep a compiler from fusing them with a sum, which would round
+// differently from Python.
+func (c *cartPole) advance(action int) float64 {
+	force := float64(2*action-1) * forceMag
 	x, xDot, theta, thetaDot := c.state[0], c.state[1], c.state[2], c.state[3]
-	sin, cos := math.Sincos(theta)
+	sin, cos := sincos(theta)
 	temp := (force + float64(float64(poleMoment*float64(thetaDot*thetaDot))*sin)) / totalMass
 	thetaAcc := (float64(gravity*sin) - float64(cos*temp)) /
 		(halfPole * (4.0/3.0 - float64(massPole*float64(cos*cos))/totalMass))
 	xAcc := temp - float64(float64(poleMoment*thetaAcc)*cos)/totalMass
-	c.state = [4]float64{
-		x + float64(tau*xDot),
-		xDot + float64(tau*xAcc),
-		theta + float64(tau*thetaDot),
-		thetaDot + float64(tau*thetaAcc),
+	x, theta = x+float64(tau*xDot), theta+float64(tau*thetaDot)
+	c.state = [4]float64{x, xDot + float64(tau*xAcc), theta, thetaDot + float64(tau*thetaAcc)}
+	c.over = math.Abs(x) > xLimit || math.Abs(theta) > thetaLimit
+	if c.over {
+		return c.ending
+	}
+	return c.going
+}
+
+func (c *cartPole) observe(dst []float32) {
+	_ = dst[3]
+	for i, v := range c.state {
+		dst[i] = float32(v)
 	}
 }
 
-func (c *cartPole) observe() []float32 {
-	for i, v := range c.state {
-		c.obs[i] = float32(v)
-	}
-	return c.obs[:]
+// NewBatch implements Batcher.
+func (c *cartPole) NewBatch(envs []Env[int]) Batch {
+	return batchOf(envs, func(c *cartPole, r *Rows, i int) bool {
+		r.Rewards[i] = c.advance(int(r.Actions[i]))
+		c.observe(r.Obs[4*i : 4*i+4])
+		return c.over
+	})
+}
+
+func (c *cartPole) AppendSnapshot(dst []byte) ([]byte, error) {
+	return appendFloats(c.appendCore(dst), c.state[:]...), nil
+}
+
+func (c *cartPole) RestoreSnapshot(src []byte) ([]byte, error) {
+	return c.restoreFloats(src, c.state[:])
 }

@@ -39,7 +39,7 @@ const tolerance = 1e-13
 func TestCartPoleFollowsThePublishedEquations(t *testing.T) {
 	for _, row := range trajectories(t) {
 		t.Run(fmt.Sprintf("%s/%d", row.Policy, row.Seed), func(t *testing.T) {
-			env := NewCartPole()
+			env := NewCartPole(CartPoleConfig{})
 			inner := env.(*timeLimit[int]).Env.(*cartPole)
 			obs, _, err := env.Reset(row.Seed)
 			if err != nil {

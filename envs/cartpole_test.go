@@ -10,7 +10,7 @@ import (
 )
 
 func TestCartPoleRefuses(t *testing.T) {
-	fresh := envs.NewCartPole
+	fresh := func() envs.Env[int] { return envs.NewCartPole(envs.CartPoleConfig{}) }
 	ended := func() envs.Env[int] {
 		env := fresh()
 		_, _, _ = env.Reset(1)
@@ -50,7 +50,7 @@ func TestCartPoleRefuses(t *testing.T) {
 }
 
 func TestCartPoleGoesOnWithItsRandomNumbers(t *testing.T) {
-	env := envs.NewCartPole()
+	env := envs.NewCartPole(envs.CartPoleConfig{})
 	first, _, _ := env.Reset(3)
 	a := [4]float32(first)
 	second, _, _ := env.Reset()
@@ -62,27 +62,28 @@ func TestCartPoleGoesOnWithItsRandomNumbers(t *testing.T) {
 	if a != [4]float32(again) {
 		t.Error("the same seed gives another state")
 	}
-	if _, _, err := envs.NewCartPole().Reset(); err != nil {
+	if _, _, err := envs.NewCartPole(envs.CartPoleConfig{}).Reset(); err != nil {
 		t.Errorf("reset that was never seeded: %v", err)
 	}
 }
 
 func TestCartPoleSpaces(t *testing.T) {
-	env := envs.NewCartPole()
-	box := env.ObservationSpace()
-	if obs, _, _ := env.Reset(1); !box.Contains(obs) || box.Dim() != 4 {
-		t.Errorf("%v does not contain %v", box, obs)
+	env := envs.NewCartPole(envs.CartPoleConfig{})
+	space := env.ObservationSpace()
+	if obs, _, _ := env.Reset(1); !space.Contains(obs) || space.Dim() != 4 {
+		t.Errorf("%v does not contain %v", space, obs)
 	}
-	if box.High[0] != 4.8 || math.Abs(float64(box.High[2])-0.41887903) > 1e-7 {
+	box, ok := space.(envs.Box)
+	if !ok || box.High[0] != 4.8 || math.Abs(float64(box.High[2])-0.41887903) > 1e-7 {
 		t.Errorf("bounds %v", box.High)
 	}
-	if s := env.ActionSpace(); s.String() != "Discrete(2)" || s.Contains(2) || !s.Contains(1) {
+	if s := env.ActionSpace(); s.String() != "Discrete(2)" || s.Contains([]float32{2}) || !s.Contains([]float32{1}) {
 		t.Errorf("actions %v", s)
 	}
 }
 
 func ExampleNewCartPole() {
-	env := envs.NewCartPole()
+	env := envs.NewCartPole(envs.CartPoleConfig{})
 	obs, _, _ := env.Reset(42)
 	fmt.Printf("%.4f\n", obs)
 	s, _ := env.Step(1)

@@ -5,15 +5,22 @@ import (
 	"fmt"
 )
 
-// Env is one environment with actions of type A: int for a [Discrete] action
-// space, []float32 for a [Box].
-type Env[A any] interface {
+// Action is the type of an environment's actions in Go: int for a [Discrete]
+// action space, []float32 for a [Box], []int for a [MultiDiscrete] or a
+// [MultiBinary].
+type Action interface {
+	int | []float32 | []int
+}
+
+// Env is one environment with actions of type A. Authors of environments
+// implement it; a [Vector] steps several of them over flat arrays.
+type Env[A Action] interface {
 	// Name identifies the kind of environment, such as "CartPole-v1".
 	Name() string
 	// ObservationSpace is the space of the observations.
-	ObservationSpace() Box
+	ObservationSpace() Space
 	// ActionSpace is the space of the actions.
-	ActionSpace() Space[A]
+	ActionSpace() Space
 	// Reset starts an episode and returns its first observation. A seed
 	// restarts the environment's random numbers; without one they go on.
 	// More than one seed is an error.
@@ -21,6 +28,44 @@ type Env[A any] interface {
 	// Step runs one time step. After Terminated or Truncated the next call
 	// must be Reset. The environment may alias action only during the call.
 	Step(action A) (Step, error)
+}
+
+// Wrapper is an environment around another. [As] looks through it.
+type Wrapper[A Action] interface {
+	Env[A]
+	// Unwrap returns the environment inside.
+	Unwrap() Env[A]
+}
+
+// As returns env, or the outermost environment inside its wrappers, that is a
+// T: for example As[Renderer](env).
+func As[T any, A Action](env Env[A]) (t T, ok bool) {
+	for {
+		if t, ok = env.(T); ok {
+			return t, true
+		}
+		w, wraps := env.(Wrapper[A])
+		if !wraps {
+			return t, false
+		}
+		env = w.Unwrap()
+	}
+}
+
+// ActionClipper is an environment with a [Box] of actions that clips an action
+// outside of the box itself, as Gymnasium's Pendulum does. A vector hands such
+// an action on; for any other environment it is an [ErrAction].
+type ActionClipper interface {
+	// ClipsActions is never called: the method is a mark.
+	ClipsActions()
+}
+
+// ActionMasker is an environment that knows which of its discrete actions have
+// an effect in the present state.
+type ActionMasker interface {
+	// ActionMask sets dst[a] for the actions a that have an effect, and clears
+	// it for the others. dst has one entry for each action.
+	ActionMask(dst []bool)
 }
 
 // Step is the outcome of one time step.
@@ -57,10 +102,11 @@ var (
 	ErrSeeds       = errors.New("reset takes at most one seed")
 	ErrShape       = errors.New("observation of the wrong length")
 	ErrHung        = errors.New("environment does not return")
+	ErrClosed      = errors.New("vector is closed")
 )
 
 // actionError says which action was refused, and by which space.
-func actionError[A any](name string, action A, space Space[A]) error {
+func actionError(name string, action any, space Space) error {
 	return fmt.Errorf("%s: %w: %v is not in %v", name, ErrAction, action, space)
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/ditask/ditask/envs/nprand"
 )
 
 // Snapshotter is an environment, or a vector of them, whose whole state can be
@@ -26,7 +24,7 @@ var ErrNoSnapshot = errors.New("environment cannot be saved")
 
 var errShortSnapshot = errors.New("snapshot of an environment is cut off")
 
-func snapshotOf[A any](env Env[A]) (Snapshotter, error) {
+func snapshotOf[A Action](env Env[A]) (Snapshotter, error) {
 	s, ok := env.(Snapshotter)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", ErrNoSnapshot, env.Name())
@@ -60,34 +58,6 @@ func flags(v ...bool) (w uint64) {
 		}
 	}
 	return w
-}
-
-func (c *cartPole) AppendSnapshot(dst []byte) ([]byte, error) {
-	rng := c.rng
-	if rng == nil {
-		rng = new(nprand.PCG64)
-	}
-	dst = appendWords(dst, flags(c.rng != nil, c.started, c.over), rng.Hi, rng.Lo, rng.IncHi, rng.IncLo)
-	for _, x := range c.state {
-		dst = appendWords(dst, math.Float64bits(x))
-	}
-	return dst, nil
-}
-
-func (c *cartPole) RestoreSnapshot(src []byte) ([]byte, error) {
-	w, rest, err := words(src, 9)
-	if err != nil {
-		return nil, err
-	}
-	c.rng = nil
-	if w[0]&1 != 0 {
-		c.rng = &nprand.PCG64{Hi: w[1], Lo: w[2], IncHi: w[3], IncLo: w[4]}
-	}
-	c.started, c.over = w[0]&2 != 0, w[0]&4 != 0
-	for i := range c.state {
-		c.state[i] = math.Float64frombits(w[5+i])
-	}
-	return rest, nil
 }
 
 func (t *timeLimit[A]) AppendSnapshot(dst []byte) ([]byte, error) {
@@ -133,55 +103,106 @@ func (r *recordStatistics[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 }
 
 // AppendSnapshot appends the state of all environments, and their last observations,
-// which ResetSome returns for those that it does not reset.
-func (v *Sync[A]) AppendSnapshot(dst []byte) ([]byte, error) {
-	dst = appendWords(dst, uint64(len(v.envs)), flags(v.started))
-	for _, x := range v.res.Obs {
+// which ResetSome returns for those that it does not reset. An Async of the same
+// environments can take it over.
+func (v *Sync) AppendSnapshot(dst []byte) ([]byte, error) {
+	return appendParts(dst, []*Sync{v}, &v.res)
+}
+
+// RestoreSnapshot takes the state of all environments over. The vector must
+// have as many of the same kind.
+func (v *Sync) RestoreSnapshot(src []byte) ([]byte, error) {
+	return restoreParts(src, []*Sync{v}, &v.res)
+}
+
+// AppendSnapshot appends the state of all environments, as that of a Sync does.
+func (v *Async) AppendSnapshot(dst []byte) ([]byte, error) { return appendParts(dst, v.parts, &v.res) }
+
+// RestoreSnapshot takes the state of all environments over. The vector must
+// have as many of the same kind.
+func (v *Async) RestoreSnapshot(src []byte) ([]byte, error) {
+	return restoreParts(src, v.parts, &v.res)
+}
+
+// appendParts appends the state of the parts of a vector, whose results are in res.
+func appendParts(dst []byte, parts []*Sync, res *Result) ([]byte, error) {
+	dst = appendWords(dst, uint64(len(res.Rewards)), flags(parts[0].started))
+	for _, x := range res.Obs {
 		dst = appendWords(dst, uint64(math.Float32bits(x)))
 	}
-	for i, e := range v.envs {
-		s, err := snapshotOf(e)
-		if err != nil {
-			return nil, err
-		}
-		dst = appendWords(dst, flags(v.done[i]))
-		if dst, err = s.AppendSnapshot(dst); err != nil {
-			return nil, err
+	for _, p := range parts {
+		for i, c := range p.cells {
+			s, err := c.snapshotter()
+			if err != nil {
+				return nil, err
+			}
+			dst = appendWords(dst, flags(p.done[i]))
+			if dst, err = s.AppendSnapshot(dst); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return dst, nil
 }
 
-// RestoreSnapshot takes the state of all environments over. The vector must
-// have as many of the same kind.
-func (v *Sync[A]) RestoreSnapshot(src []byte) ([]byte, error) {
+func restoreParts(src []byte, parts []*Sync, res *Result) ([]byte, error) {
 	w, rest, err := words(src, 2)
 	if err != nil {
 		return nil, err
 	}
-	if w[0] != uint64(len(v.envs)) {
-		return nil, fmt.Errorf("snapshot of %d environments for a vector of %d", w[0], len(v.envs))
+	if n := len(res.Rewards); w[0] != uint64(n) {
+		return nil, fmt.Errorf("snapshot of %d environments for a vector of %d", w[0], n)
 	}
-	obs, rest, err := words(rest, len(v.res.Obs))
+	started := w[1]&1 != 0
+	obs, rest, err := words(rest, len(res.Obs))
 	if err != nil {
 		return nil, err
 	}
 	for i, x := range obs {
-		v.res.Obs[i] = math.Float32frombits(uint32(x))
+		res.Obs[i] = math.Float32frombits(uint32(x))
 	}
-	v.started = w[1]&1 != 0
-	for i, e := range v.envs {
-		s, err := snapshotOf(e)
-		if err != nil {
-			return nil, err
-		}
-		if w, rest, err = words(rest, 1); err != nil {
-			return nil, err
-		}
-		v.done[i] = w[0]&1 != 0
-		if rest, err = s.RestoreSnapshot(rest); err != nil {
-			return nil, err
+	for _, p := range parts {
+		p.started = started
+		for i, c := range p.cells {
+			if rest, err = p.restore(rest, i, c); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return rest, nil
+}
+
+func (v *Sync) restore(src []byte, i int, c cell) ([]byte, error) {
+	s, err := c.snapshotter()
+	if err != nil {
+		return nil, err
+	}
+	w, rest, err := words(src, 1)
+	if err != nil {
+		return nil, err
+	}
+	v.done[i] = w[0]&1 != 0
+	return s.RestoreSnapshot(rest)
+}
+
+// badSnapshot is the error of a snapshot with values that no environment of the
+// name can have.
+func badSnapshot(name string) error { return fmt.Errorf("snapshot of no %s", name) }
+
+// appendInner appends the state of the environment inside a wrapper.
+func appendInner[A Action](env Env[A], dst []byte) ([]byte, error) {
+	s, err := snapshotOf(env)
+	if err != nil {
+		return nil, err
+	}
+	return s.AppendSnapshot(dst)
+}
+
+// restoreInner takes the state of the environment inside a wrapper over.
+func restoreInner[A Action](env Env[A], src []byte) ([]byte, error) {
+	s, err := snapshotOf(env)
+	if err != nil {
+		return nil, err
+	}
+	return s.RestoreSnapshot(src)
 }

@@ -15,7 +15,7 @@ func TestP4RestoredVectorGoesOnTheSame(t *testing.T) {
 			v, again := envs.CartPole(3, mode), envs.CartPole(3, mode)
 			_, _ = v.Reset(7)
 			for i := range steps {
-				if _, err := v.Step([]int{0, 1, i % 2}); err != nil {
+				if _, err := v.Step([]float32{0, 1, float32(i % 2)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -28,8 +28,8 @@ func TestP4RestoredVectorGoesOnTheSame(t *testing.T) {
 				t.Fatal(string(rest), err)
 			}
 			for i := range 200 {
-				a, err1 := v.Step([]int{0, 1, i % 2})
-				b, err2 := again.Step([]int{0, 1, i % 2})
+				a, err1 := v.Step([]float32{0, 1, float32(i % 2)})
+				b, err2 := again.Step([]float32{0, 1, float32(i % 2)})
 				if err := errors.Join(err1, err2); err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +81,7 @@ func FuzzRestoreSnapshot(f *testing.F) {
 		if _, err := v.RestoreSnapshot(src); err != nil {
 			return
 		}
-		_, _ = v.Step([]int{0, 1}) // whatever comes, it does not panic
+		_, _ = v.Step([]float32{0, 1}) // whatever comes, it does not panic
 		if _, err := v.Reset(1); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func FuzzRestoreSnapshot(f *testing.F) {
 func TestRestoredVectorHasItsObservations(t *testing.T) {
 	v, again := envs.CartPole(3, envs.Disabled), envs.CartPole(3, envs.Disabled)
 	_, _ = v.Reset(7)
-	if _, err := v.Step([]int{0, 1, 1}); err != nil {
+	if _, err := v.Step([]float32{0, 1, 1}); err != nil {
 		t.Fatal(err)
 	}
 	state, err := v.AppendSnapshot(nil)
@@ -120,7 +120,7 @@ func TestRestoredEnvironmentHasNoOtherRandomNumbers(t *testing.T) {
 		}
 		return b
 	}
-	fresh, used := envs.NewCartPole(), envs.NewCartPole()
+	fresh, used := envs.NewCartPole(envs.CartPoleConfig{}), envs.NewCartPole(envs.CartPoleConfig{})
 	want := snapshot(fresh)
 	if _, _, err := used.Reset(7); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestRestoredEnvironmentHasNoOtherRandomNumbers(t *testing.T) {
 func TestRestoredEpisodeEndsWhereItWould(t *testing.T) {
 	restored := func(e envs.Env[int]) envs.Env[int] {
 		t.Helper()
-		again := envs.TimeLimit(envs.NewCartPole(), 3)
+		again := envs.TimeLimit(envs.NewCartPole(envs.CartPoleConfig{}), 3)
 		from, ok1 := e.(envs.Snapshotter)
 		to, ok2 := again.(envs.Snapshotter)
 		if !ok1 || !ok2 {
@@ -152,7 +152,7 @@ func TestRestoredEpisodeEndsWhereItWould(t *testing.T) {
 		}
 		return again
 	}
-	e := envs.TimeLimit(envs.NewCartPole(), 3)
+	e := envs.TimeLimit(envs.NewCartPole(envs.CartPoleConfig{}), 3)
 	if _, _, err := e.Reset(1); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestRestoredEpisodeEndsWhereItWould(t *testing.T) {
 }
 
 func TestVectorNeedsAReset(t *testing.T) {
-	if _, err := counts(envs.SameStep, 3).Step([]int{0}); !errors.Is(err, envs.ErrNotReset) {
+	if _, err := counts(envs.SameStep, 3).Step([]float32{0}); !errors.Is(err, envs.ErrNotReset) {
 		t.Errorf("a step before the first reset: %v", err)
 	}
 }

@@ -12,18 +12,21 @@ import (
 // goroutine stays until the call returns, if ever. A panic becomes an [*Error].
 //
 // Each call runs in a goroutine of its own, which costs about a microsecond.
-func Watchdog[A any](env Env[A], limit time.Duration) Env[A] {
+func Watchdog[A Action](env Env[A], limit time.Duration) Env[A] {
 	if limit <= 0 {
 		panic(fmt.Sprintf("envs: watchdog of %v", limit))
 	}
 	return &watchdog[A]{Env: env, limit: limit}
 }
 
-type watchdog[A any] struct {
+type watchdog[A Action] struct {
 	Env[A]
 	limit time.Duration
 	hung  error
 }
+
+// Unwrap returns the environment inside.
+func (w *watchdog[A]) Unwrap() Env[A] { return w.Env }
 
 // call runs fn until it returns or takes too long.
 func (w *watchdog[A]) call(op string, fn func() error) error {

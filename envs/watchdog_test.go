@@ -27,14 +27,14 @@ func TestP8HangingEnvironmentIsNamed(t *testing.T) {
 		})
 		_, err := v.Reset(0)
 		for err == nil {
-			_, err = v.Step([]int{0, 0})
+			_, err = v.Step([]float32{0, 0})
 		}
 		var e *envs.Error
 		if !errors.As(err, &e) || e.Index != 1 || !errors.Is(err, envs.ErrHung) ||
 			err.Error() != "step env Count[1]: environment does not return: step of Count for more than 1m0s" {
 			t.Errorf("error %v", err)
 		}
-		if _, err := v.Step([]int{0, 0}); !errors.Is(err, envs.ErrHung) {
+		if _, err := v.Step([]float32{0, 0}); !errors.Is(err, envs.ErrHung) {
 			t.Errorf("the call after: %v", err)
 		}
 		close(release)
@@ -42,7 +42,7 @@ func TestP8HangingEnvironmentIsNamed(t *testing.T) {
 }
 
 func TestWatchdogReturnsTheErrorOfAReset(t *testing.T) {
-	e := envs.Watchdog(envs.NewCartPole(), time.Hour)
+	e := envs.Watchdog(envs.NewCartPole(envs.CartPoleConfig{}), time.Hour)
 	if obs, _, err := e.Reset(1, 2); !errors.Is(err, envs.ErrSeeds) || obs != nil {
 		t.Errorf("two seeds: %v, %v", obs, err)
 	}
@@ -70,17 +70,17 @@ func TestP8OnlyAFaultOfTheEnvironmentReplacesIt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			replaced := false
-			v := envs.NewSync(1, envs.NextStep, func(int) envs.Env[int] {
+			v := envs.ReplaceFaulty(envs.NewSync(1, envs.NextStep, func(int) envs.Env[int] {
 				if c.fault == nil {
-					return envs.NewCartPole()
+					return envs.NewCartPole(envs.CartPoleConfig{})
 				}
 				return envs.Watchdog[int](&count{length: 9, fault: func(int) []float32 { return c.fault(release) }}, time.Minute)
-			}).ReplaceFaulty(func(int, *envs.Error) envs.Env[int] {
+			}), func(int, *envs.Error) envs.Env[int] {
 				replaced = true
 				return &count{length: 9}
 			})
 			_, _ = v.Reset(0)
-			_, err := v.Step([]int{c.action})
+			_, err := v.Step([]float32{float32(c.action)})
 			close(release)
 			if replaced != c.replaced || (err != nil) != (name == "an action") {
 				t.Errorf("%s: replaced %v: %v", name, replaced, err)
@@ -99,7 +99,7 @@ func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 			return e
 		}
 		var faults []string
-		v := envs.NewSync(2, envs.NextStep, func(i int) envs.Env[int] {
+		v := envs.ReplaceFaulty(envs.NewSync(2, envs.NextStep, func(i int) envs.Env[int] {
 			if i == 0 {
 				return build(nil)
 			}
@@ -109,7 +109,7 @@ func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 				}
 				return nil
 			})
-		}).ReplaceFaulty(func(_ int, fault *envs.Error) envs.Env[int] {
+		}), func(_ int, fault *envs.Error) envs.Env[int] {
 			faults = append(faults, fault.Error())
 			if !strings.Contains(string(fault.Stack), "TestP8FaultyEnvironmentIsReplaced") {
 				t.Errorf("stack %s", fault.Stack)
@@ -120,7 +120,7 @@ func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 		var res *envs.Result
 		for range 3 {
 			var err error
-			if res, err = v.Step([]int{0, 0}); err != nil {
+			if res, err = v.Step([]float32{0, 0}); err != nil {
 				t.Fatal(err)
 			}
 			if reset := len(faults) == 1 && res.Obs[1] == 100; res.Reset[1] != reset || res.Reset[0] {
@@ -130,14 +130,14 @@ func TestP8FaultyEnvironmentIsReplacedByOption(t *testing.T) {
 		if len(faults) != 1 || faults[0] != "step env Count[1]: panic: lost" || res.Obs[0] != 103 || res.Obs[1] != 101 {
 			t.Errorf("faults %v, observations %v", faults, res.Obs)
 		}
-		if _, err := v.Step([]int{0}); err == nil {
+		if _, err := v.Step([]float32{0}); err == nil {
 			t.Error("a mistake of the caller is not an environment's fault")
 		}
 	}
 }
 
 func TestWatchdogChangesNothing(t *testing.T) {
-	plain, guarded := envs.NewCartPole(), envs.Watchdog(envs.NewCartPole(), time.Hour)
+	plain, guarded := envs.NewCartPole(envs.CartPoleConfig{}), envs.Watchdog(envs.NewCartPole(envs.CartPoleConfig{}), time.Hour)
 	for _, env := range []envs.Env[int]{plain, guarded} {
 		if _, _, err := env.Reset(1); err != nil {
 			t.Fatal(err)

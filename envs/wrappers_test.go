@@ -69,7 +69,7 @@ func TestVectorsResetTruncatedEpisodes(t *testing.T) {
 	}
 	var resets []bool
 	for range 6 {
-		r, err := v.Step([]int{0})
+		r, err := v.Step([]float32{0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestVectorsResetTruncatedEpisodes(t *testing.T) {
 // TestCartPoleEndsOnBothSides: pushed one way all the time, the pole falls to the other.
 func TestCartPoleEndsOnBothSides(t *testing.T) {
 	for action := range 2 {
-		e := envs.NewCartPole()
+		e := envs.NewCartPole(envs.CartPoleConfig{})
 		if _, _, err := e.Reset(1); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestCartPoleEndsOnBothSides(t *testing.T) {
 // TestCartPoleEndsWhereTheTrackEnds, on both sides.
 func TestCartPoleEndsWhereTheTrackEnds(t *testing.T) {
 	for _, side := range []float64{-1, 1} {
-		e := envs.NewCartPole()
+		e := envs.NewCartPole(envs.CartPoleConfig{})
 		if _, _, err := e.Reset(1); err != nil {
 			t.Fatal(err)
 		}
@@ -117,10 +117,10 @@ func TestCartPoleEndsWhereTheTrackEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Two words of the time limit, five of flags and random numbers, then position
+		// Two words of the time limit, six of flags and random numbers, then position
 		// and velocity: just within the end, on its way over it.
-		binary.LittleEndian.PutUint64(state[8*7:], math.Float64bits(2.39*side))
-		binary.LittleEndian.PutUint64(state[8*8:], math.Float64bits(side))
+		binary.LittleEndian.PutUint64(state[8*8:], math.Float64bits(2.39*side))
+		binary.LittleEndian.PutUint64(state[8*9:], math.Float64bits(side))
 		if _, err := saver.RestoreSnapshot(state); err != nil {
 			t.Fatal(err)
 		}

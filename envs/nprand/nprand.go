@@ -15,7 +15,10 @@
 // O'Neill's seed_seq_fe with a pool of four words.
 package nprand
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // The constants of numpy's SeedSequence.
 const (
@@ -93,6 +96,10 @@ const (
 type PCG64 struct {
 	Hi, Lo       uint64 // state
 	IncHi, IncLo uint64 // stream, odd
+	// Half is the upper half of a word whose lower half Uint32 returned last,
+	// if HasHalf is set.
+	Half    uint32
+	HasHalf bool
 }
 
 // New returns the generator that numpy.random.default_rng(seed) has inside.
@@ -135,5 +142,102 @@ func (p *PCG64) Uniform(dst []float64, low, high float64) {
 		// The conversion keeps a compiler from fusing the multiplication and
 		// the addition, which would round differently from numpy.
 		dst[i] = low + float64(width*p.Float64())
+	}
+}
+
+// Uint32 returns the next 32 random bits. As numpy does, it takes the two
+// halves of one 64-bit word in two calls, the lower first; the other methods
+// leave a half that waits where it is.
+func (p *PCG64) Uint32() uint32 {
+	if p.HasHalf {
+		p.HasHalf = false
+		return p.Half
+	}
+	w := p.Uint64()
+	p.HasHalf, p.Half = true, uint32(w>>32)
+	return uint32(w)
+}
+
+// Integers returns an integer in [low, high), each equally likely, as
+// Generator.integers(low, high) does. It panics if there is none. The method is
+// D. Lemire's "Fast Random Integer Generation in an Interval" (2019).
+func (p *PCG64) Integers(low, high int64) int64 {
+	if high <= low {
+		panic("nprand: integers in an empty interval")
+	}
+	span := uint64(high) - uint64(low) // how many; the last offset is span-1
+	switch {
+	case span == 1:
+		return low // numpy draws nothing
+	case span-1 == math.MaxUint32:
+		return low + int64(p.Uint32())
+	case span-1 < math.MaxUint32:
+		return low + int64(p.below32(uint32(span)))
+	}
+	return int64(uint64(low) + p.below64(span))
+}
+
+func (p *PCG64) below32(n uint32) uint32 {
+	m := uint64(p.Uint32()) * uint64(n)
+	if low := uint32(m); low < n {
+		for threshold := -n % n; low < threshold; low = uint32(m) {
+			m = uint64(p.Uint32()) * uint64(n)
+		}
+	}
+	return uint32(m >> 32)
+}
+
+func (p *PCG64) below64(n uint64) uint64 {
+	hi, lo := bits.Mul64(p.Uint64(), n)
+	if lo < n {
+		for threshold := -n % n; lo < threshold; {
+			hi, lo = bits.Mul64(p.Uint64(), n)
+		}
+	}
+	return hi
+}
+
+// Choice returns an index in [0, n), each equally likely: the place of what
+// Generator.choice takes from n items.
+func (p *PCG64) Choice(n int) int { return int(p.Integers(0, int64(n))) }
+
+// WeightedChoice returns an index drawn with the given probabilities, which add
+// up to 1, as Generator.choice(n, p=probabilities) does.
+func (p *PCG64) WeightedChoice(probabilities []float64) int {
+	total := 0.0
+	for _, w := range probabilities {
+		total += w
+	}
+	x, sum := p.Float64(), 0.0
+	for i, w := range probabilities {
+		if sum += w; x < sum/total {
+			return i
+		}
+	}
+	return len(probabilities) - 1
+}
+
+// Shuffle puts n items in a random order, which Generator.shuffle gives, too.
+// swap exchanges the items i and j.
+func (p *PCG64) Shuffle(n int, swap func(i, j int)) {
+	for i := n - 1; i > 0; i-- {
+		swap(i, int(p.interval(uint64(i))))
+	}
+}
+
+// interval returns a number in [0, last] as numpy's random_interval does: it
+// draws as many bits as last has until they are not above it.
+func (p *PCG64) interval(last uint64) uint64 {
+	mask := uint64(1)<<bits.Len64(last) - 1
+	for {
+		var v uint64
+		if last <= math.MaxUint32 {
+			v = uint64(p.Uint32()) & mask
+		} else {
+			v = p.Uint64() & mask
+		}
+		if v <= last {
+			return v
+		}
 	}
 }

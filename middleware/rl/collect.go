@@ -113,7 +113,7 @@ type CollectConfig struct {
 // leaves the transitions in the context, as n-step returns if the policy learns
 // from such. Any autoreset mode will do. It does nothing in a step that ends
 // the run.
-func Collect(q Actor, env envs.VectorEnv[int], cfg ...CollectConfig) task.Middleware[Online] {
+func Collect(q Actor, env envs.Vector, cfg ...CollectConfig) task.Middleware[Online] {
 	steps, gamma := q.Returns()
 	n := env.Num()
 	k := &collector{
@@ -129,12 +129,20 @@ func Collect(q Actor, env envs.VectorEnv[int], cfg ...CollectConfig) task.Middle
 	if d := env.ObservationSpace().Dim(); d != q.ObsDim() {
 		panic(fmt.Sprintf("rl: %s has %d observed values, the policy %d", env.Name(), d, q.ObsDim()))
 	}
+	mustBeDiscrete(env)
 	return task.Step(func(ctx context.Context, c *Online) error { return k.step(ctx, c) })
+}
+
+// mustBeDiscrete panics unless the actions of env are numbered from 0.
+func mustBeDiscrete(env envs.Vector) {
+	if d, ok := env.ActionSpace().(envs.Discrete); !ok || d.Start != 0 {
+		panic(fmt.Sprintf("rl: %s has actions in %v, not in a Discrete space from 0", env.Name(), env.ActionSpace()))
+	}
 }
 
 type collector struct {
 	q       Actor
-	env     envs.VectorEnv[int]
+	env     envs.Vector
 	times   int
 	nstep   *policies.NStep
 	columns []policies.Column
@@ -143,6 +151,7 @@ type collector struct {
 	node    int
 	obs     []float32 // before the step, copied
 	actions []int
+	flat    []float32 // actions, as the environments take them
 	action  []float32 // of one environment
 	done    []bool
 	running []envs.Episode
@@ -239,7 +248,7 @@ func (k *collector) once(act func([]int, []float32) error) error {
 	if err := act(k.actions, k.obs); err != nil {
 		return err
 	}
-	res, err := k.env.Step(k.actions)
+	res, err := k.env.Step(flat(&k.flat, k.actions))
 	if err != nil {
 		return err
 	}
@@ -265,6 +274,15 @@ func (k *collector) once(act func([]int, []float32) error) error {
 	}
 	copy(k.obs, res.Obs)
 	return nil
+}
+
+// flat returns discrete actions as the values that a vector takes, in buf.
+func flat(buf *[]float32, actions []int) []float32 {
+	*buf = (*buf)[:0]
+	for _, a := range actions {
+		*buf = append(*buf, float32(a))
+	}
+	return *buf
 }
 
 // count adds a reward to the running episode of environment i.

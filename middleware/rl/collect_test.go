@@ -22,7 +22,7 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 			panic("broken")
 		}
 	}}
-	env := walks(envs.SameStep, bad).ReplaceFaulty(func(int, *envs.Error) envs.Env[int] { return &walk{length: 5, episodes: 5} })
+	env := envs.ReplaceFaulty(walks(envs.SameStep, bad), func(int, *envs.Error) envs.Env[int] { return &walk{length: 5, episodes: 5} })
 	q := tiny(1, func(cfg *dqn.Config) { cfg.NStep = 3 })
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	type span struct {

@@ -56,23 +56,25 @@ type evaluable interface {
 //
 // When StopAt is reached and confirmed, it finishes the task: Best then has the
 // weights that reached it.
-func Evaluate(q evaluable, env envs.VectorEnv[int], cfg EvalConfig) task.Middleware[Online] {
+func Evaluate(q evaluable, env envs.Vector, cfg EvalConfig) task.Middleware[Online] {
 	cfg, err := cfg.defaults()
 	if err != nil {
 		panic(err.Error())
 	}
+	mustBeDiscrete(env)
 	e := &evaluate{q: q, env: env, cfg: cfg}
 	return task.Step(func(ctx context.Context, c *Online) error { return e.step(ctx, c) })
 }
 
 type evaluate struct {
 	q       evaluable
-	env     envs.VectorEnv[int]
+	env     envs.Vector
 	cfg     EvalConfig
 	joined  bool
 	seeded  bool
 	last    int // env steps at the last evaluation
 	actions []int
+	flat    []float32 // actions, as the environments take them
 	obs     []float32
 	quota   []int
 	running []envs.Episode
@@ -242,7 +244,7 @@ func (e *evaluate) once() error {
 	if err := e.q.Greedy(e.actions, e.obs); err != nil {
 		return err
 	}
-	res, err := e.env.Step(e.actions)
+	res, err := e.env.Step(flat(&e.flat, e.actions))
 	if err != nil {
 		return err
 	}

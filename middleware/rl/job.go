@@ -166,7 +166,7 @@ func (j *job) restore(a *nn.Archive) error {
 }
 
 // snapshot returns the state of env.
-func snapshot(env envs.VectorEnv[int]) ([]byte, error) {
+func snapshot(env envs.Vector) ([]byte, error) {
 	s, ok := env.(envs.Snapshotter)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", envs.ErrNoSnapshot, env.Name())
@@ -175,7 +175,7 @@ func snapshot(env envs.VectorEnv[int]) ([]byte, error) {
 }
 
 // putBack makes env what it was at snapshot.
-func putBack(env envs.VectorEnv[int], state []byte) error {
+func putBack(env envs.Vector, state []byte) error {
 	s, ok := env.(envs.Snapshotter)
 	if !ok {
 		return fmt.Errorf("%w: %s", envs.ErrNoSnapshot, env.Name())

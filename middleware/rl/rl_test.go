@@ -38,8 +38,8 @@ type walk struct {
 }
 
 func (w *walk) Name() string                 { return "Walk" }
-func (w *walk) ObservationSpace() envs.Box   { return envs.NewBox(-1e6, 1e6, 2) }
-func (w *walk) ActionSpace() envs.Space[int] { return envs.Discrete{N: 2} }
+func (w *walk) ObservationSpace() envs.Space { return envs.NewBox(-1e6, 1e6, 2) }
+func (w *walk) ActionSpace() envs.Space      { return envs.Discrete{N: 2} }
 
 func (w *walk) Reset(...uint64) ([]float32, envs.Info, error) {
 	w.episodes++
@@ -75,7 +75,7 @@ type observed struct {
 
 func (o *observed) Observe(fn func() task.Snapshot) { o.snapshot = fn }
 
-func walks(mode envs.AutoresetMode, ws ...*walk) *envs.Sync[int] {
+func walks(mode envs.AutoresetMode, ws ...*walk) *envs.Sync {
 	return envs.NewSync(len(ws), mode, func(i int) envs.Env[int] { return ws[i] })
 }
 
@@ -183,11 +183,11 @@ type trainer struct {
 	tk  *task.Task[rl.Online]
 }
 
-func newTrainer(seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
+func newTrainer(seed uint64, env envs.Vector, more ...task.Middleware[rl.Online]) *trainer {
 	return newTrainerOn(quiet{task.Alone()}, seed, env, more...)
 }
 
-func newTrainerOn(node task.Node, seed uint64, env envs.VectorEnv[int], more ...task.Middleware[rl.Online]) *trainer {
+func newTrainerOn(node task.Node, seed uint64, env envs.Vector, more ...task.Middleware[rl.Online]) *trainer {
 	r := &trainer{
 		q:   tiny(seed),
 		buf: data.NewUniform(data.UniformConfig{Capacity: 200, Seed: seed}),
@@ -337,7 +337,7 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 func TestMiddlewareNeedExchange(t *testing.T) {
 	q := tiny(1)
 	buf := data.NewUniform(data.UniformConfig{Capacity: 10})
-	env := func() envs.VectorEnv[int] { return walks(envs.NextStep, &walk{length: 5}) }
+	env := func() envs.Vector { return walks(envs.NextStep, &walk{length: 5}) }
 	for name, m := range map[string]task.Middleware[rl.Online]{
 		"EpsGreedy": rl.EpsGreedy(q, policies.Constant(0)), "Collect": rl.Collect(q, env()),
 		"Evaluate": rl.Evaluate(q, env(), rl.EvalConfig{}), "Learn": rl.Learn(q, buf, rl.LearnConfig{Batch: 4}),

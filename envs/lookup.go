@@ -1,0 +1,129 @@
+package envs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrUnknown is wrapped by the error of Lookup.
+var ErrUnknown = errors.New("unknown environment")
+
+// Spec describes one of the environments of this package.
+type Spec struct {
+	ID   string // with the version, such as "CartPole-v1"
+	Name string // without it, such as "CartPole"
+	// About says in one sentence what the task is.
+	About string
+	// MaxSteps is the time limit in time steps, 0 if there is none.
+	MaxSteps int
+	// Threshold is the mean return at which Gymnasium calls the task solved. It
+	// means nothing unless HasThreshold is set.
+	Threshold    float64
+	HasThreshold bool
+	// Sync makes a vector of n environments with the default options, their
+	// time limit and episode statistics.
+	Sync func(n int, mode AutoresetMode) *Sync
+	// Async is Sync with several goroutines.
+	Async func(n, workers int, mode AutoresetMode) *Async
+	// Renders says that one of the environments is a Renderer.
+	Renders bool
+}
+
+// spec makes a Spec whose environments build makes.
+func spec[A Action](id, about string, maxSteps int, build func() Env[A]) Spec {
+	name, _, _ := strings.Cut(id, "-v")
+	whole := func(int) Env[A] { return RecordEpisodeStatistics(build()) }
+	_, renders := As[Renderer](build())
+	return Spec{
+		ID: id, Name: name, About: about, MaxSteps: maxSteps, Renders: renders,
+		Sync:  func(n int, mode AutoresetMode) *Sync { return NewSync(n, mode, whole) },
+		Async: func(n, workers int, mode AutoresetMode) *Async { return NewAsync(n, workers, mode, whole) },
+	}
+}
+
+// solved returns the Spec with a threshold.
+func (s Spec) solved(at float64) Spec {
+	s.Threshold, s.HasThreshold = at, true
+	return s
+}
+
+// Specs returns the environments of this package, those of Gymnasium first.
+func Specs() []Spec {
+	return []Spec{
+		spec("CartPole-v1", "balance a pole on a cart", CartPoleSteps,
+			func() Env[int] { return NewCartPole(CartPoleConfig{}) }).solved(475),
+		spec("Acrobot-v1", "swing two links up with a motor between them", AcrobotSteps,
+			func() Env[int] { return NewAcrobot(AcrobotConfig{}) }).solved(-100),
+		spec("MountainCar-v0", "rock a weak car out of a valley", MountainCarSteps,
+			func() Env[int] { return NewMountainCar(MountainCarConfig{}) }).solved(-110),
+		spec("MountainCarContinuous-v0", "rock a weak car out of a valley with a force of any size", MountainCarContinuousSteps,
+			func() Env[[]float32] { return NewMountainCarContinuous(MountainCarConfig{}) }).solved(90),
+		spec("Pendulum-v1", "swing a rod up and hold it", PendulumSteps,
+			func() Env[[]float32] { return NewPendulum(PendulumConfig{}) }),
+		spec("FrozenLake-v1", "cross a slippery lake of 4 x 4 cells with holes", FrozenLakeSteps,
+			func() Env[int] { return NewFrozenLake(FrozenLakeConfig{}) }).solved(0.70),
+		spec("FrozenLake8x8-v1", "cross a slippery lake of 8 x 8 cells with holes", FrozenLake8x8Steps,
+			func() Env[int] { return NewFrozenLake(FrozenLakeConfig{Map: FrozenLake8x8()}) }).solved(0.85),
+		spec("CliffWalking-v1", "walk along a cliff", 0,
+			func() Env[int] { return NewCliffWalking(CliffWalkingConfig{}) }),
+		spec("CliffWalkingSlippery-v1", "walk along a slippery cliff", 0,
+			func() Env[int] { return NewCliffWalking(CliffWalkingConfig{Slippery: true}) }),
+		spec("Taxi-v4", "take a passenger from one place to another", TaxiSteps,
+			func() Env[int] { return NewTaxi(TaxiConfig{}) }).solved(8),
+		spec("Blackjack-v1", "come closer to 21 than the dealer", 0,
+			func() Env[int] { return NewBlackjack(BlackjackConfig{}) }),
+		spec("BitFlip-v0", "flip bits until they equal a goal", 8,
+			func() Env[int] { return NewBitFlip(BitFlipConfig{}) }),
+		spec("Pong-v0", "beat a simple opponent at pong", PongSteps,
+			func() Env[int] { return NewPong(PongConfig{}) }),
+		spec("Catch-v0", "catch falling balls, seen as pixels", CatchSteps,
+			func() Env[int] { return NewCatch(CatchConfig{}) }),
+	}
+}
+
+// Lookup returns the environment with an ID, such as "CartPole-v1", or with a
+// name without version. The error of an unknown name, which wraps [ErrUnknown],
+// names the nearest that is known.
+func Lookup(name string) (Spec, error) {
+	nearest, best := "", -1
+	for _, s := range Specs() {
+		if name == s.ID || name == s.Name {
+			return s, nil
+		}
+		for _, known := range []string{s.ID, s.Name} {
+			if d := distance(strings.ToLower(name), strings.ToLower(known)); best < 0 || d < best {
+				nearest, best = s.ID, d
+			}
+		}
+	}
+	if len(name) > 64 {
+		name = name[:64] + "..."
+	}
+	return Spec{}, fmt.Errorf("%w %q: the nearest is %s", ErrUnknown, name, nearest)
+}
+
+// distance is how many bytes must be changed, inserted or removed to make b of
+// a. Only the first 64 bytes of a count.
+func distance(a, b string) int {
+	if len(a) > 64 {
+		a = a[:64]
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
