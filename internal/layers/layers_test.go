@@ -50,6 +50,7 @@ payload (test) -> github.com/fxamacker/cbor
 policies/nn -> std golang.org/x/sys
 policies/nn (test) -> gonum.org/v1/gonum
 policies -> std policies/nn
+policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
 policies/... -> std policies policies/nn
 
