@@ -45,7 +45,8 @@ func TestPiecewiseScheduleReportsAllFaults(t *testing.T) {
 
 func TestCosineSchedule(t *testing.T) {
 	s := policies.Cosine(1, 0.2, 100)
-	for count, want := range map[int]float64{-5: 1, 0: 1, 25: 0.6 + 0.4*math.Sqrt2/2, 50: 0.6, 75: 0.6 - 0.4*math.Sqrt2/2, 100: 0.2, 1000: 0.2} {
+	half := 0.4 * math.Sqrt2 / 2 // of the way, times the cosine of an eighth of a turn
+	for count, want := range map[int]float64{-5: 1, 0: 1, 25: 0.6 + half, 50: 0.6, 75: 0.6 - half, 100: 0.2, 1000: 0.2} {
 		if got := s(count); math.Abs(got-want) > 1e-12 {
 			t.Errorf("at %d: %v, want %v", count, got, want)
 		}

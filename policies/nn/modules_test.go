@@ -134,7 +134,11 @@ func TestModulesKeepTheRulesOfLayers(t *testing.T) {
 		if slices.ContainsFunc(net.Grad(), func(g float32) bool { return g != 0 }) {
 			t.Errorf("%s: an empty batch has a gradient", c.name)
 		}
-		if same := c.build(); !slices.Equal(same.Weights(), c.build().Weights()) || same.Load(net.State(1)) != nil || !slices.Equal(same.Forward(x).Data, all) {
+		same := c.build()
+		if !slices.Equal(same.Weights(), c.build().Weights()) {
+			t.Errorf("%s: the seed does not fix the weights", c.name)
+		}
+		if err := same.Load(net.State(1)); err != nil || !slices.Equal(same.Forward(x).Data, all) {
 			t.Errorf("%s: loaded weights act otherwise", c.name)
 		}
 	}
@@ -189,7 +193,10 @@ func TestP1ConvolutionEqualsHandComputedNumbers(t *testing.T) {
 		x[2*i], x[2*i+1] = float32(i), float32(-i) // channel 1 is the negative of channel 0
 	}
 	// With window a b / c d: (1-10) a + (2-20) b + (3-30) c + (4-40) d + 1/2.
-	want := []float32{-18*1 - 27*3 - 36*4 + 0.5, -9*1 - 18*2 - 27*4 - 36*5 + 0.5, -9*3 - 18*4 - 27*6 - 36*7 + 0.5, -9*4 - 18*5 - 27*7 - 36*8 + 0.5}
+	want := []float32{
+		-9*0 - 18*1 - 27*3 - 36*4 + 0.5, -9*1 - 18*2 - 27*4 - 36*5 + 0.5,
+		-9*3 - 18*4 - 27*6 - 36*7 + 0.5, -9*4 - 18*5 - 27*7 - 36*8 + 0.5,
+	}
 	if y := net.Forward(nn.Matrix{Rows: 1, Cols: 18, Data: x}); !slices.Equal(y.Data, want) {
 		t.Errorf("%v, want %v", y.Data, want)
 	}
@@ -223,6 +230,24 @@ func TestP1ConvolutionEqualsItsDefinition(t *testing.T) {
 			if math.Abs(float64(got)-want) > 1e-5*(1+math.Abs(want)) {
 				t.Fatalf("%+v, row %d, place %d, %d, channel %d: %v, want %v", c, row, oy, ox, o, got, want)
 			}
+		}
+	}
+}
+
+// TestGradientOfABatchIsTheSumOfItsRows, also where a convolution works on it part by part.
+func TestGradientOfABatchIsTheSumOfItsRows(t *testing.T) {
+	net := nn.New(8*8*2, 1, nn.Image(8, 8, 2), nn.Conv2D(3, 3, 1, nn.Kaiming), nn.Tanh(), nn.Conv2D(5, 2, 2, nn.Kaiming))
+	rng := rand.New(rand.NewPCG(5, 5))
+	x, dy := random(rng, 37, net.In()), random(rng, 37, net.Out())
+	backward(net, x, dy)
+	all := slices.Clone(net.Grad())
+	net.ZeroGrad()
+	for i := range x.Rows {
+		backward(net, nn.Matrix{Rows: 1, Cols: x.Cols, Data: x.Row(i)}, nn.Matrix{Rows: 1, Cols: dy.Cols, Data: dy.Row(i)})
+	}
+	for i, want := range net.Grad() {
+		if math.Abs(float64(all[i]-want)) > 1e-4*(1+math.Abs(float64(want))) {
+			t.Fatalf("gradient %d: %v of the batch, %v of its rows", i, all[i], want)
 		}
 	}
 }
@@ -266,11 +291,13 @@ func TestModulesThatCannotBeAreRefused(t *testing.T) {
 		"nn: convolution of 4 columns, which are no image":   func() { nn.New(9, 1, nn.Image(3, 3, 1), nn.Dense(4, nn.Zeros), conv()) },
 		"nn: convolution of 18 columns, which are no image":  func() { nn.New(18, 1, nn.Image(3, 3, 2), nn.Dense(18, nn.Zeros), conv()) },
 		"nn: convolution with kernel 3 of an image of 2 x 9": func() { nn.New(18, 1, nn.Image(2, 9, 1), conv()) },
-		"nn: input of 1 x 3 with 3 values, want 4 columns":   func() { nn.New(4, 1, nn.LayerNorm()).Forward(nn.Matrix{Rows: 1, Cols: 3, Data: make([]float32, 3)}) },
-		"nn: a masked value of 1 x 2 with 3 flags":           func() { new(nn.Tape).Zeros(1, 2).Where(make([]bool, 3), 0) },
-		"nn: log-softmax of groups [2 2] in 3 columns":       func() { new(nn.Tape).Zeros(1, 3).LogSoftmaxGroups([]int{2, 2}) },
-		"nn: log-softmax of groups [3 0] in 3 columns":       func() { new(nn.Tape).Zeros(1, 3).LogSoftmaxGroups([]int{3, 0}) },
-		"nn: value that is on no tape":                       func() { nn.Value{}.Tape() },
+		"nn: input of 1 x 3 with 3 values, want 4 columns": func() {
+			nn.New(4, 1, nn.LayerNorm()).Forward(nn.Matrix{Rows: 1, Cols: 3, Data: make([]float32, 3)})
+		},
+		"nn: a masked value of 1 x 2 with 3 flags":     func() { new(nn.Tape).Zeros(1, 2).Where(make([]bool, 3), 0) },
+		"nn: log-softmax of groups [2 2] in 3 columns": func() { new(nn.Tape).Zeros(1, 3).LogSoftmaxGroups([]int{2, 2}) },
+		"nn: log-softmax of groups [3 0] in 3 columns": func() { new(nn.Tape).Zeros(1, 3).LogSoftmaxGroups([]int{3, 0}) },
+		"nn: value that is on no tape":                 func() { nn.Value{}.Tape() },
 	} {
 		panics(t, text, f)
 	}

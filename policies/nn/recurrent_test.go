@@ -263,8 +263,13 @@ func TestInitialWeightsOfRecurrentLayers(t *testing.T) {
 	}
 	net = nn.New(3, 1, nn.LSTM(16, nn.Fill(2)))
 	p := net.Params()
-	if p[0].Name != "lstm0.weight_input" || p[0].Value[0] != 2 || p[1].Value[5] != 2 || p[2].Value[0] != 0 || p[3].Name != "lstm0.bias_hidden" || p[3].Value[3] != 0 {
-		t.Errorf("%s: %v", p[0].Name, net.Weights())
+	for i, want := range []struct {
+		name  string
+		value float32
+	}{{"lstm0.weight_input", 2}, {"lstm0.weight_hidden", 2}, {"lstm0.bias_input", 0}, {"lstm0.bias_hidden", 0}} {
+		if p[i].Name != want.name || p[i].Value[5] != want.value {
+			t.Errorf("%s begins with %v, want %+v", p[i].Name, p[i].Value[5], want)
+		}
 	}
 }
 
@@ -353,4 +358,52 @@ func BenchmarkRecurrent(b *testing.B) {
 			}
 		})
 	}
+}
+
+// running is a recurrent layer of a user's: the sum of all inputs of an episode so far, by
+// operations on the tape alone. It knows no resets.
+type running struct{ columns int }
+
+func (r *running) Build(_ *nn.Builder, in int) int {
+	r.columns = in
+	return in
+}
+
+func (r *running) StateSize() int { return r.columns }
+
+func (*running) Apply(*nn.Tape, nn.Value) nn.Value { panic("a state is needed") }
+
+func (r *running) Unroll(_ *nn.Tape, x, state nn.Value, _ []bool) (y, next nn.Value) {
+	sequences := state.Rows()
+	steps := x.Rows() / sequences
+	x = x.Reshape(sequences, steps*r.columns)
+	for i := range steps {
+		state = state.Add(x.Columns(i*r.columns, (i+1)*r.columns))
+		if i == 0 {
+			y = state
+		} else {
+			y = y.Beside(state)
+		}
+	}
+	return y.Reshape(sequences*steps, r.columns), state
+}
+
+// TestRecurrentLayerOfAUsersOwn, behind one of ours: each has its columns of the state.
+func TestRecurrentLayerOfAUsersOwn(t *testing.T) {
+	net := nn.New(1, 1, nn.LSTM(2, nn.Zeros), &running{})
+	if net.StateSize() != 6 {
+		t.Fatalf("a state of %d columns", net.StateSize())
+	}
+	net = nn.New(2, 1, &running{}, nn.GRU(1, nn.Zeros))
+	state := []float32{1, 2, 0.5, 10, 20, 0}
+	net.Step(nn.Matrix{Rows: 2, Cols: 2, Data: []float32{1, 1, 2, 2}}, state, nil)
+	// With weights of zero a GRU halves its state.
+	if !slices.Equal(state, []float32{2, 3, 0.25, 12, 22, 0}) {
+		t.Errorf("state %v", state)
+	}
+	checkGradients(t, net, []nn.Matrix{random(rand.New(rand.NewPCG(1, 1)), 4, 2), random(rand.New(rand.NewPCG(2, 1)), 2, 3)},
+		func(tape *nn.Tape, in []nn.Value) nn.Value {
+			y, next := net.Unroll(tape, in[0], in[1], nil)
+			return y.Sum().Add(next.Square().Sum())
+		})
 }
