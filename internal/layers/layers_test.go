@@ -52,6 +52,7 @@ policies/nn/kernels (test) -> gonum.org/v1/gonum
 policies/nn -> std policies/nn/kernels
 
 policies -> std policies/nn
+policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
 policies/... -> std policies policies/nn
 

@@ -1,4 +1,4 @@
-// Package nn trains small dense networks on one core: layers, a tape that
+// Package nn trains small networks on one core: layers, a tape that
 // differentiates losses, optimisers, and weights as data.
 //
 //	net := nn.New(4, 7, nn.Dense(128, nn.Kaiming), nn.ReLU(), nn.Dense(2, nn.Kaiming)) // 4 inputs, seed 7
@@ -13,12 +13,26 @@
 // all gradients; layers and named [Param] are views into them, so that an
 // optimiser, a target network or a checkpoint is one loop over one slice.
 //
+// # Recurrent networks
+//
+// A network with [LSTM] or [GRU] among its layers has a state, which its caller holds: one row
+// of [Net.StateSize] numbers for each environment. A policy acts with [Net.Step], which replaces
+// the state, and learns with [Net.Unroll] from sequences of rows (row = sequence*T + step), each
+// from the state that it had when it was collected:
+//
+//	y := core.Step(obs, act.State, act.Reset)                             // act: state in and out
+//	y, _ := core.Unroll(t, x, t.Const(n, core.StateSize(), first), reset) // learn: n sequences
+//	values := critic.Apply(t, y)                                          // a network on its output
+//
+// A reset marks the first step of an episode: the state before it is zero. Both calls work for
+// networks without a state, with no columns of it, so that a policy needs no second form.
+//
 // # Memory
 //
 // A network, a tape and a trainer keep their memory and grow it to the largest batch that they
 // have seen; after that, forward, backward and optimiser steps allocate nothing. Results belong to
-// the network or the tape: Net.Forward overwrites them with its next call, Tape.Reset gives them
-// up.
+// the network or the tape: Net.Forward and Net.Step overwrite them with their next call,
+// Tape.Reset gives them up.
 //
 // # Concurrency and determinism
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
-// Layer is one stage of a network: [Dense], [ReLU], [Tanh], [Dueling], or one of a program's own. A layer
-// belongs to one network.
+// Layer is one stage of a network: [Dense], [ReLU], [Tanh], [LayerNorm], [Embedding], [Conv2D], [NoisyDense],
+// [Dueling], [Learned], [LSTM], [GRU], or one of a program's own. A layer belongs to one network.
 type Layer interface {
 	// Build declares the layer's weights, given the number of columns that come in. It
 	// returns the number of columns that go out.
@@ -25,6 +25,7 @@ type Builder struct {
 	index int // of the layer
 	inits []func()
 	rng   *rand.Rand
+	image image // the form of a row that comes in, if it is known
 }
 
 // Param declares a weight with the name "layer<name>" where <layer> is the layer's kind and place,
@@ -166,8 +167,11 @@ type dense struct {
 func (d *dense) Build(b *Builder, in int) int {
 	d.weight = b.Param("dense", "weight", []int{in, d.out}, d.init)
 	d.bias = b.Param("dense", "bias", []int{d.out}, nil)
+	b.image = image{}
 	return d.out
 }
+
+func (d *dense) fuse(a activation) { d.act = a }
 
 func (d *dense) Apply(t *Tape, x Value) Value {
 	in := x.node()
@@ -225,13 +229,14 @@ func (e *elementwise) Apply(_ *Tape, x Value) Value {
 	return x.Tanh()
 }
 
-// fuse hands activations to the dense layers that they follow.
+// fuse hands activations to the layers that they follow and that compute them in place.
 func fuse(layers []Layer) {
 	for i := 1; i < len(layers); i++ {
-		d, ok := layers[i-1].(*dense)
+		l, ok := layers[i-1].(interface{ fuse(a activation) })
 		e, is := layers[i].(*elementwise)
 		if ok && is {
-			d.act, e.fused = e.act, true
+			l.fuse(e.act)
+			e.fused = true
 		}
 	}
 }

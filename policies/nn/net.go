@@ -27,6 +27,9 @@ func New(in int, seed uint64, layers ...Layer) *Net {
 	for i, l := range layers {
 		b.index = i
 		n.out = l.Build(b, n.out)
+		if n.out != b.image.size() {
+			b.image = image{}
+		}
 	}
 	fuse(layers)
 	n.allocate()

@@ -21,16 +21,21 @@ type Optimizer interface {
 }
 
 // AdamConfig has Adam's parameters under the paper's names. The zero value is
-// the paper's suggestion.
+// the paper's suggestion. With a WeightDecay it is AdamW.
 type AdamConfig struct {
 	Rate    float64 // alpha, the learning rate; 0 means 1e-3
 	Beta1   float64 // decay of the first moment; 0 means 0.9
 	Beta2   float64 // decay of the second moment; 0 means 0.999
 	Epsilon float64 // 0 means 1e-8
+	// WeightDecay makes each step begin with weight *= 1 - Rate*WeightDecay, for all weights. It
+	// does not enter the moments. PyTorch's AdamW has 0.01; 0 means none.
+	WeightDecay float64
 }
 
 // Adam is the optimiser of D. P. Kingma and J. Ba, "Adam: A Method for
-// Stochastic Optimization" (2015), algorithm 1.
+// Stochastic Optimization" (2015), algorithm 1, and AdamW: I. Loshchilov and F. Hutter,
+// "Decoupled Weight Decay Regularization" (2019), algorithm 2, with the decay times the
+// learning rate as in PyTorch.
 type Adam struct {
 	cfg   AdamConfig
 	m, v  []float32
@@ -59,12 +64,16 @@ func (a *Adam) SetRate(rate float64) { a.cfg.Rate = rate }
 
 // Step changes the weights once.
 func (a *Adam) Step(weights, grad []float32) {
-	if len(weights) != len(a.m) || len(grad) != len(a.m) {
-		panic(fmt.Sprintf("nn: adam of %d weights got %d and %d gradients", len(a.m), len(weights), len(grad)))
-	}
+	checkStep("adam", len(a.m), weights, grad)
 	a.steps++
 	t := float64(a.steps)
 	c := a.cfg
+	if c.WeightDecay != 0 {
+		keep := float32(1 - c.Rate*c.WeightDecay)
+		for i := range weights {
+			weights[i] *= keep
+		}
+	}
 	// The bias corrections are folded into the rate and epsilon, as the paper
 	// suggests at the end of its section 2.
 	root := math.Sqrt(1 - math.Pow(c.Beta2, t))
@@ -103,10 +112,36 @@ func (a *Adam) Load(s State) error {
 	return nil
 }
 
-// SGD is stochastic gradient descent with momentum: b = Momentum*b + grad,
-// weight -= Rate*b. H. Robbins and S. Monro (1951); B. T. Polyak (1964).
+// SGDConfig describes an [SGD].
+type SGDConfig struct {
+	Rate     float64 // the learning rate; 0 means 1e-3
+	Momentum float64 // 0 means none
+	// Nesterov steps along what the momentum would be after another step with the same gradient.
+	// It needs a momentum.
+	Nesterov bool
+}
+
+// New returns SGD for size weights.
+func (c SGDConfig) New(size int) Optimizer {
+	if c.Nesterov && c.Momentum == 0 {
+		panic("nn: sgd with nesterov and without momentum")
+	}
+	if c.Rate == 0 {
+		c.Rate = 1e-3
+	}
+	s := NewSGD(c.Rate, c.Momentum, size)
+	s.nesterov = c.Nesterov
+	return s
+}
+
+// SGD is stochastic gradient descent with momentum: b = Momentum*b + grad, weight -= Rate*b, or
+// with Nesterov weight -= Rate*(grad + Momentum*b), as in PyTorch. H. Robbins and S. Monro,
+// "A Stochastic Approximation Method" (1951); B. T. Polyak, "Some methods of speeding up the
+// convergence of iteration methods" (1964); I. Sutskever et al., "On the importance of
+// initialization and momentum in deep learning" (2013).
 type SGD struct {
 	rate, momentum float32
+	nesterov       bool
 	b              []float32
 	steps          uint64
 }
@@ -121,10 +156,15 @@ func (s *SGD) SetRate(rate float64) { s.rate = float32(rate) }
 
 // Step changes the weights once.
 func (s *SGD) Step(weights, grad []float32) {
-	if len(weights) != len(s.b) || len(grad) != len(s.b) {
-		panic(fmt.Sprintf("nn: sgd of %d weights got %d and %d gradients", len(s.b), len(weights), len(grad)))
-	}
+	checkStep("sgd", len(s.b), weights, grad)
 	s.steps++
+	if s.nesterov {
+		for i, g := range grad {
+			s.b[i] = s.momentum*s.b[i] + g
+			weights[i] -= s.rate * (g + s.momentum*s.b[i])
+		}
+		return
+	}
 	for i, g := range grad {
 		s.b[i] = s.momentum*s.b[i] + g
 		weights[i] -= s.rate * s.b[i]
@@ -150,6 +190,13 @@ func (s *SGD) Load(st State) error {
 	copy(s.b, t.Data)
 	s.steps = st.Version
 	return nil
+}
+
+// checkStep panics unless there are size weights and gradients.
+func checkStep(name string, size int, weights, grad []float32) {
+	if len(weights) != size || len(grad) != size {
+		panic(fmt.Sprintf("nn: %s of %d weights got %d and %d gradients", name, size, len(weights), len(grad)))
+	}
 }
 
 // ClipNorm scales gradients so that the Euclidean norm of all together is at most limit, and

@@ -95,6 +95,14 @@ func (t *Tape) Scalar(x float32) Value {
 	return t.push(node{rows: 1, cols: 1, data: data})
 }
 
+// Zeros is a constant in the tape's memory. Its data may be written, by [Value.Data], before the
+// first operation reads it.
+func (t *Tape) Zeros(rows, cols int) Value {
+	data := t.memory.take(rows * cols)
+	clear(data)
+	return t.push(node{rows: rows, cols: cols, data: data})
+}
+
 func (t *Tape) push(n node) Value {
 	t.nodes = append(t.nodes, n)
 	return Value{t, int32(len(t.nodes) - 1)}
@@ -167,6 +175,12 @@ func (v Value) node() *node {
 		panic("nn: value that is on no tape")
 	}
 	return &v.t.nodes[v.id]
+}
+
+// Tape is the tape of the value.
+func (v Value) Tape() *Tape {
+	v.node() // panics for none
+	return v.t
 }
 
 // Rows is the number of rows.
