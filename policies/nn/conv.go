@@ -1,6 +1,10 @@
 package nn
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
+)
 
 // image is the form of a row: height x width x channels, the channels of a pixel side by side.
 type image struct{ height, width, channels int }
@@ -59,7 +63,7 @@ func Conv2D(out, kernel, stride int, init Init) Layer {
 type conv struct {
 	out, kernel, stride int
 	init                Init
-	act                 activation
+	act                 kernels.Activation
 	from, to            image
 	weight, bias        *Param
 }
@@ -79,7 +83,7 @@ func (c *conv) Build(b *Builder, in int) int {
 	return c.to.size()
 }
 
-func (c *conv) fuse(a activation) { c.act = a }
+func (c *conv) fuse(a kernels.Activation) { c.act = a }
 
 // convRows is how many windows are worked on at a time, if they are more than those of one
 // image: enough for the product, and few enough to stay in the cache.
@@ -108,18 +112,13 @@ func (c *conv) Apply(t *Tape, x Value) Value {
 	out, n := t.result(c, in.rows, c.to.size(), x, x)
 	n.needs = n.needs || t.trains(c.weight.net)
 	src, w := x.node().matrix(), c.weight.matrix()
-	y := Matrix{n.rows * c.places(), c.out, n.data}
-	for i := range y.Rows {
-		copy(y.Row(i), c.bias.Value)
-	}
 	per := min(c.images(), n.rows)
 	all := c.windows(t, per)
 	for at := 0; at < n.rows; at += per {
 		m := c.first(all, min(per, n.rows-at))
 		c.gather(m, src, at)
-		t.work.mulAdd(c.part(n.data, at, m.Rows), m.view(), w.view())
+		kernels.Dense(&t.work, c.part(n.data, at, m.Rows).kernel(), m.kernel(), w.kernel(), c.bias.Value, c.act)
 	}
-	c.act.apply(n.data)
 	return out
 }
 
@@ -129,32 +128,35 @@ func (c *conv) part(data []float32, at, rows int) Matrix {
 	return Matrix{rows, c.out, data[from : from+rows*c.out]}
 }
 
+// backward changes the gradient of the result to that before the activation: nothing else reads
+// it after this.
 func (c *conv) backward(t *Tape, n *node) {
-	c.act.slope(n.grad, n.data) // nothing else reads the gradient after this
 	src, w := t.nodes[n.a].matrix(), c.weight.matrix()
 	trains := t.trains(c.weight.net)
-	var dx Matrix
-	if t.needs(n.a) {
-		dx = Matrix{src.Rows, src.Cols, t.gradOf(n.a)}
-	}
 	per := min(c.images(), n.rows)
 	all := c.windows(t, per)
+	var dx, back Matrix
+	if t.needs(n.a) {
+		dx, back = Matrix{src.Rows, src.Cols, t.gradOf(n.a)}, c.windows(t, per)
+	}
+	var dw kernels.Matrix
+	var db []float32
+	if trains {
+		dw, db = c.weight.as(c.weight.Grad).kernel(), c.bias.Grad
+	}
 	for at := 0; at < n.rows; at += per {
 		m := c.first(all, min(per, n.rows-at))
-		dy := c.part(n.grad, at, m.Rows)
 		if trains {
 			c.gather(m, src, at)
-			t.work.mulAdd(c.weight.as(c.weight.Grad), m.view().transposed(), dy.view())
-			for i := range dy.Rows {
-				for j, g := range dy.Row(i) {
-					c.bias.Grad[j] += g
-				}
-			}
 		}
+		var dm kernels.Matrix // of the windows
 		if dx.Data != nil {
-			clear(m.Data)
-			t.work.mulAdd(m, dy.view(), w.view().transposed())
-			c.scatter(dx, m, at)
+			dm = Matrix{m.Rows, m.Cols, back.Data[:len(m.Data)]}.kernel()
+		}
+		dy, y := c.part(n.grad, at, m.Rows).kernel(), c.part(n.data, at, m.Rows).kernel()
+		kernels.DenseBackward(&t.work, dm, dw, db, dy, m.kernel(), y, w.kernel(), c.act)
+		if dx.Data != nil {
+			c.scatter(dx, Matrix{m.Rows, m.Cols, dm.Data}, at)
 		}
 	}
 }

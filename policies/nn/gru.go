@@ -1,5 +1,7 @@
 package nn
 
+import "github.com/ditask/ditask/policies/nn/kernels"
+
 // GRU returns a recurrent layer of hidden columns, a gated recurrent unit:
 //
 //	r = sigmoid(x Wr + br + h Ur + cr)    reset gate
@@ -28,12 +30,12 @@ func (gru) forward(next, saved, x, h, before []float32) {
 	for j := range 2 * n {
 		gates[j] = x[j] + h[j]
 	}
-	sigmoid(gates[:2*n])
+	kernels.Sigmoid(gates[:2*n], gates[:2*n])
 	copy(inner, h[2*n:])
 	for j, v := range inner {
 		gates[2*n+j] = x[2*n+j] + gates[j]*v
 	}
-	tanh(gates[2*n:], gates[2*n:])
+	kernels.Tanh(gates[2*n:], gates[2*n:])
 	z, fresh := gates[n:2*n], gates[2*n:]
 	for j, old := range before {
 		next[j] = (1-z[j])*fresh[j] + z[j]*old

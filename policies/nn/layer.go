@@ -171,7 +171,7 @@ func (d *dense) Build(b *Builder, in int) int {
 	return d.out
 }
 
-func (d *dense) fuse(a activation) { d.act = a }
+func (d *dense) fuse(a kernels.Activation) { d.act = a }
 
 func (d *dense) Apply(t *Tape, x Value) Value {
 	in := x.node()
@@ -232,7 +232,7 @@ func (e *elementwise) Apply(_ *Tape, x Value) Value {
 // fuse hands activations to the layers that they follow and that compute them in place.
 func fuse(layers []Layer) {
 	for i := 1; i < len(layers); i++ {
-		l, ok := layers[i-1].(interface{ fuse(a activation) })
+		l, ok := layers[i-1].(interface{ fuse(a kernels.Activation) })
 		e, is := layers[i].(*elementwise)
 		if ok && is {
 			l.fuse(e.act)

@@ -1,6 +1,10 @@
 package nn
 
-import "math"
+import (
+	"math"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
+)
 
 // LSTM returns a recurrent layer of hidden columns, a long short-term memory:
 //
@@ -34,15 +38,15 @@ func (lstm) forward(next, saved, x, h, before []float32) {
 	for j := range gates {
 		gates[j] = x[j] + h[j]
 	}
-	sigmoid(gates[:2*n])
-	tanh(gates[2*n:3*n], gates[2*n:3*n])
-	sigmoid(gates[3*n:])
+	kernels.Sigmoid(gates[:2*n], gates[:2*n])
+	kernels.Tanh(gates[2*n:3*n], gates[2*n:3*n])
+	kernels.Sigmoid(gates[3*n:], gates[3*n:])
 	i, f, g, o := gates[:n], gates[n:2*n], gates[2*n:3*n], gates[3*n:]
 	out, cell := next[:n], next[n:]
 	for j, c := range before[n:] {
 		cell[j] = f[j]*c + i[j]*g[j]
 	}
-	tanh(bend, cell)
+	kernels.Tanh(bend, cell)
 	for j, y := range bend {
 		out[j] = o[j] * y
 	}
@@ -62,12 +66,5 @@ func (lstm) backward(dx, dh, d, saved, before []float32) {
 	}
 	for j, v := range dh {
 		dx[j] += v
-	}
-}
-
-// sigmoid computes 1 / (1 + exp(-x)) in place.
-func sigmoid(x []float32) {
-	for i, v := range x {
-		x[i] = float32(1 / (1 + math.Exp(-float64(v))))
 	}
 }

@@ -68,12 +68,6 @@ func (a *Adam) Step(weights, grad []float32) {
 	a.steps++
 	t := float64(a.steps)
 	c := a.cfg
-	if c.WeightDecay != 0 {
-		keep := float32(1 - c.Rate*c.WeightDecay)
-		for i := range weights {
-			weights[i] *= keep
-		}
-	}
 	// The bias corrections are folded into the rate and epsilon, as the paper
 	// suggests at the end of its section 2.
 	root := math.Sqrt(1 - math.Pow(c.Beta2, t))
@@ -81,6 +75,7 @@ func (a *Adam) Step(weights, grad []float32) {
 		Decay1: float32(c.Beta1), Gain1: float32(1 - c.Beta1),
 		Decay2: float32(c.Beta2), Gain2: float32(1 - c.Beta2),
 		Rate: float32(c.Rate * root / (1 - math.Pow(c.Beta1, t))), Epsilon: float32(c.Epsilon * root),
+		WeightDecay: float32(c.Rate * c.WeightDecay),
 	})
 }
 

@@ -1,6 +1,10 @@
 package nn
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
+)
 
 // Recurrent is a layer that remembers: [LSTM], [GRU], or one of a program's own. A network that
 // has one is applied by [Net.Unroll] and [Net.Step].
@@ -216,18 +220,15 @@ func (u *unrolled) gather(dst Matrix, t *Tape, n *node, step int) {
 }
 
 // outputs are the outputs in states, as an operand of products.
-func (u *unrolled) outputs(states Matrix) view {
-	return view{states.Data, states.Rows, u.hidden, states.Cols, 1}
+func (u *unrolled) outputs(states Matrix) kernels.Matrix {
+	return kernels.Matrix{Rows: states.Rows, Cols: u.hidden, Stride: states.Cols, Data: states.Data}
 }
 
 func (u *unrolled) forward(t *Tape, n *node) {
 	x, states := t.nodes[n.a].matrix(), n.matrix()
 	for step := range u.steps {
 		u.gather(u.before, t, n, step)
-		for s := range u.sequences {
-			copy(u.h.Row(s), u.bias.Value)
-		}
-		t.work.mulAdd(u.h, u.outputs(u.before), u.weight.matrix().view())
+		kernels.Dense(&t.work, u.h.kernel(), u.outputs(u.before), u.weight.matrix().kernel(), u.bias.Value, kernels.ActIdentity)
 		for s := range u.sequences {
 			row := u.at(s, step)
 			u.rule.forward(states.Row(row), u.savedRow(n, row), x.Row(row), u.h.Row(s), u.before.Row(s))
@@ -248,7 +249,7 @@ func (r *recurrent) backward(t *Tape, n *node) {
 	dh := Matrix{n.rows, u.gates, t.memory.take(n.rows * u.gates)}
 	carry := u.backwardSteps(t, n, dx, dh, before)
 	if t.trains(r.weight.net) {
-		t.work.mulAdd(r.weight.as(r.weight.Grad), u.outputs(before).transposed(), dh.view())
+		kernels.Gemm(&t.work, r.weight.as(r.weight.Grad).kernel(), 1, u.outputs(before), true, dh.kernel(), false)
 		for i := range dh.Rows {
 			for j, g := range dh.Row(i) {
 				r.bias.Grad[j] += g
@@ -282,8 +283,7 @@ func (u *unrolled) backwardSteps(t *Tape, n *node, dx, dh, before Matrix) Matrix
 			}
 			u.rule.backward(dx.Row(row), dh.Row(s), d, u.savedRow(n, row), before.Row(s))
 		}
-		clear(through.Data)
-		t.work.mulAdd(through, dh.view(), u.weight.matrix().view().transposed())
+		kernels.Gemm(&t.work, through.kernel(), 0, dh.kernel(), false, u.weight.matrix().kernel(), true)
 		for s := range u.sequences {
 			d := carry.Row(s)
 			if n.aux[u.at(s, step)] != 0 {
