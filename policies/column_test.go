@@ -149,6 +149,6 @@ func ExampleBatch() {
 	copy(b.Floats(policies.Obs), []float32{1, 2, 3, 4})
 	b.Bytes("lives")[1] = 3
 	b.AppendRange(&b, 1, 2)
-	fmt.Println(b.N, b.Floats(policies.Obs), b.Bytes("lives"))
+	fmt.Printf("%d %v %v\n", b.N, b.Floats(policies.Obs), b.Bytes("lives"))
 	// Output: 3 [1 2 3 4 3 4] [0 3 3]
 }

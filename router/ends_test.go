@@ -149,7 +149,7 @@ func TestR7PeerThatIsNeverReadyHoldsUpNoEnd(t *testing.T) {
 			default:
 				t.Error("the drain waits")
 				_ = g.r.Abandon()
-				<-drained
+				_ = <-drained
 			}
 			began := time.Now()
 			if err := g.r.Close(); err != nil || time.Since(began) > 2*time.Second {
