@@ -149,7 +149,9 @@ func TestR7PeerThatIsNeverReadyHoldsUpNoEnd(t *testing.T) {
 			default:
 				t.Error("the drain waits")
 				_ = g.r.Abandon()
-				_ = <-drained
+				if err := <-drained; err == nil {
+					t.Error("and ends without an error")
+				}
 			}
 			began := time.Now()
 			if err := g.r.Close(); err != nil || time.Since(began) > 2*time.Second {
