@@ -73,6 +73,11 @@ const (
 	Truncated  = "truncated"  // the episode was cut there, which changes nothing about its value
 	Steps      = "steps"      // rewards in reward, 1 to 255
 	Version    = "version"    // of the policy that chose the action
+	LogProb    = "log_prob"   // logarithm of the probability with which the action was chosen
+	Value      = "value"      // estimate of the observation's value when the action was chosen
+	Bootstrap  = "bootstrap"  // value of the observation behind the row, where that is not the next row's
+	Advantage  = "advantage"  // how much better the action was than the value
+	Return     = "return"     // target of the value
 	Weight     = "weight"     // how much a row counts in the loss
 	Index      = "index"      // where a row of a sample is in its buffer
 )

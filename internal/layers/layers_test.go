@@ -51,10 +51,10 @@ policies/nn/kernels -> std golang.org/x/sys
 policies/nn/kernels (test) -> gonum.org/v1/gonum
 policies/nn -> std policies/nn/kernels
 
-policies -> std policies/nn
+policies -> std policies/nn envs
 policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
-policies/... -> std policies policies/nn
+policies/... -> std policies policies/nn policies/data policies/dist envs
 
 envs/nprand -> std
 envs -> std envs/nprand

@@ -1,0 +1,155 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// collected has n steps, whose observations are their numbers.
+func collected(n int) *policies.Batch {
+	var b policies.Batch
+	b.Init(policies.Column{Name: policies.Obs, Kind: policies.Float32}, policies.Column{Name: policies.Reward, Kind: policies.Float32},
+		policies.Column{Name: policies.Value, Kind: policies.Float32}, policies.Column{Name: policies.Bootstrap, Kind: policies.Float32},
+		policies.Column{Name: policies.Terminated, Kind: policies.Bool}, policies.Column{Name: policies.Truncated, Kind: policies.Bool})
+	b.Resize(n)
+	for i := range b.Columns {
+		clear(b.Columns[i].Floats)
+		clear(b.Columns[i].Bytes)
+	}
+	for i := range n {
+		b.Floats(policies.Obs)[i] = float32(i)
+		b.Floats(policies.Reward)[i] = 1
+	}
+	return &b
+}
+
+// TestEachEpochHasAllRowsOnce, in minibatches of equal size, give or take one, and another order.
+func TestEachEpochHasAllRowsOnce(t *testing.T) {
+	r := NewRollout(RolloutConfig{Length: 7, Epochs: 3, Minibatches: 4, Seed: 2})
+	if err := r.Add(collected(14)); err != nil {
+		t.Fatal(err)
+	}
+	var mini policies.Batch
+	var orders [][]float32
+	for epoch := range 3 {
+		var seen []float32
+		for range 4 {
+			if !r.Next(&mini) || mini.N < 3 || mini.N > 4 {
+				t.Fatalf("epoch %d: a minibatch of %d rows", epoch, mini.N)
+			}
+			seen = append(seen, mini.Floats(policies.Obs)...)
+		}
+		orders = append(orders, slices.Clone(seen))
+		slices.Sort(seen)
+		for i, v := range seen {
+			if v != float32(i) {
+				t.Fatalf("epoch %d has the rows %v", epoch, seen)
+			}
+		}
+	}
+	if r.Next(&mini) {
+		t.Error("there is a fourth epoch")
+	}
+	if slices.Equal(orders[0], orders[1]) || slices.Equal(orders[1], orders[2]) {
+		t.Errorf("orders %v", orders)
+	}
+}
+
+// TestRolloutComputesAdvantages in the order of the steps, whatever that of the rows.
+func TestRolloutComputesAdvantages(t *testing.T) {
+	r := NewRollout(RolloutConfig{Length: 3, Gamma: 0.99, Lambda: 0.95, Epochs: 1, Minibatches: 1})
+	b := collected(3)
+	copy(b.Floats(policies.Value), []float32{0.5, 0.6, 0.7})
+	b.Bytes(policies.Truncated)[2], b.Floats(policies.Bootstrap)[2] = 1, 0.8
+	if err := r.Add(b); err != nil {
+		t.Fatal(err)
+	}
+	var mini policies.Batch
+	if !r.Next(&mini) || r.Len() != 3 {
+		t.Fatal("nothing to learn from")
+	}
+	for i, k := range mini.Floats(policies.Obs) {
+		a, want := []float32{3.087884, 2.120026, 1.092}[int(k)], []float32{3.587884, 2.720026, 1.792}[int(k)]
+		if got := []float32{mini.Floats(policies.Advantage)[i], mini.Floats(policies.Return)[i]}; !near(got, []float32{a, want}) {
+			t.Errorf("step %v: %v, want %v and %v", k, got, a, want)
+		}
+	}
+}
+
+func TestP4RestoredRolloutGivesTheSameOrders(t *testing.T) {
+	cfg := RolloutConfig{Length: 4, Seed: 3}
+	straight, resumed := NewRollout(cfg), NewRollout(RolloutConfig{Length: 4, Seed: 9})
+	pass := func(r *Rollout) (rows []float32) {
+		if err := r.Add(collected(8)); err != nil {
+			t.Fatal(err)
+		}
+		var mini policies.Batch
+		for r.Next(&mini) {
+			rows = append(rows, mini.Floats(policies.Obs)...)
+		}
+		return rows
+	}
+	pass(straight)
+	pass(resumed)
+	var a nn.Archive
+	if err := straight.Save(&a); err != nil {
+		t.Fatal(err)
+	}
+	if err := resumed.Restore(&a); err != nil {
+		t.Fatal(err)
+	}
+	var mini policies.Batch
+	if resumed.Next(&mini) || resumed.Len() != 0 {
+		t.Error("a restored rollout has rows")
+	}
+	if x, y := pass(straight), pass(resumed); len(x) != 32 || !slices.Equal(x, y) {
+		t.Errorf("orders %v and %v", x, y)
+	}
+	for _, text := range []string{"", "x", "00"} {
+		a.SetText("rollout/random", text)
+		if err := resumed.Restore(&a); err == nil {
+			t.Errorf("random state %q passes", text)
+		}
+	}
+}
+
+func TestRolloutRefuses(t *testing.T) {
+	r := NewRollout(RolloutConfig{Length: 4, Minibatches: 5})
+	for want, b := range map[string]*policies.Batch{
+		"0 rows, want whole sequences of 4 steps": collected(0), "6 rows, want": collected(6), "4 rows, want whole sequences of 4 steps, for 5 minibatches": collected(4),
+		"want the columns reward, value, bootstrap": func() *policies.Batch { b := collected(8); b.Columns = b.Columns[:5]; return b }(),
+		`column "obs" of 8 rows`:                    func() *policies.Batch { b := collected(8); b.Columns[0].Floats = nil; return b }(),
+	} {
+		if err := r.Add(b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	defer func() {
+		p := fmt.Sprint(recover())
+		for _, want := range []string{"Length is 0", "Gamma is 2", "Lambda is -1", "Epochs is -1", "Minibatches is -1"} {
+			if !strings.Contains(p, want) {
+				t.Errorf("panic %q, want %s", p, want)
+			}
+		}
+	}()
+	NewRollout(RolloutConfig{Gamma: 2, Lambda: -1, Epochs: -1, Minibatches: -1})
+}
+
+func TestRolloutAllocatesNothing(t *testing.T) {
+	r, b := NewRollout(RolloutConfig{Length: 4}), collected(16)
+	var mini policies.Batch
+	if n := testing.AllocsPerRun(20, func() {
+		if err := r.Add(b); err != nil {
+			t.Fatal(err)
+		}
+		for r.Next(&mini) {
+		}
+	}); n != 0 {
+		t.Errorf("a rollout allocates %v times", n)
+	}
+}

@@ -1,0 +1,336 @@
+// Package ppo is proximal policy optimisation, for discrete, multi-discrete and continuous actions.
+//
+//	p := ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 7})
+//	err := p.Act(&act)                    // samples actions, with log-probabilities and values
+//	err = rollout.Add(&batch)             // advantages: see package data
+//	for rollout.Next(&mini) {
+//		metrics, err = p.Learn(&mini)     // one minibatch
+//	}
+//
+// J. Schulman et al., "Proximal Policy Optimization Algorithms" (2017); the details of the
+// implementation are those of CleanRL's ppo.py: S. Huang et al., "The 37 Implementation Details of
+// Proximal Policy Optimization" (2022).
+//
+// A PPO is not safe for concurrent use. The same config, batches and processor give the same bits,
+// also after Save and Restore. A value that is not finite is an [*Error] that names it; the
+// weights stay as they were.
+package ppo
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
+	"github.com/ditask/ditask/policies/dist"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// PPO is an actor, a critic and their optimiser. It implements policies.Policy.
+type PPO struct {
+	cfg           Config
+	actor, critic *nn.Net
+	trainer       *nn.Trainer
+	updates       uint64
+	spec          policies.Spec
+	sizes         []int // of the choices of multi-discrete actions
+
+	acting      nn.Tape
+	categorical dist.Categorical // these three are memory of distribution, which allocates nothing
+	multi       dist.MultiCategorical
+	gaussian    dist.Gaussian
+	advantages  []float32
+	metrics     []policies.Metric
+}
+
+var _ policies.Policy = (*PPO)(nil)
+
+// Error says which update found something wrong.
+type Error struct {
+	Update uint64 // updates made before
+	Err    error  // a *nn.NonFiniteError, or what is wrong with the batch
+}
+
+// Error names the update and the cause.
+func (e *Error) Error() string { return fmt.Sprintf("ppo update %d: %v", e.Update, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns a PPO with fresh weights. It panics with all faults of the config; Config.Validate
+// returns them.
+func New(cfg Config) *PPO {
+	if err := cfg.Validate(); err != nil {
+		panic(err.Error())
+	}
+	cfg = cfg.EnsureDefaults()
+	p := &PPO{cfg: cfg}
+	p.spec = specOf(cfg)
+	hidden := nn.Orthogonal(math.Sqrt2)
+	out, last := cfg.Action.Dim(), []nn.Layer(nil)
+	switch a := cfg.Action.(type) {
+	case envs.Discrete:
+		out = a.N
+	case envs.MultiDiscrete:
+		p.sizes, out = a.N, 0
+		for _, n := range a.N {
+			out += n
+		}
+	default:
+		last = append(last, nn.Learned(out, cfg.LogStd)) // standard deviations that do not depend on the observation
+	}
+	actor := append(nn.MLP(cfg.Hidden, nn.Tanh, out, hidden, nn.Orthogonal(0.01)), last...)
+	p.actor = nn.New(cfg.Obs.Dim(), cfg.Seed, actor...)
+	p.critic = nn.New(cfg.Obs.Dim(), cfg.Seed+1, nn.MLP(cfg.Hidden, nn.Tanh, 1, hidden, nn.Orthogonal(1))...)
+	p.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Adam.New, MaxGradNorm: max(cfg.MaxGradNorm, 0)}, p.actor, p.critic)
+	return p
+}
+
+func specOf(cfg Config) policies.Spec {
+	float := func(name string, shape ...int) policies.Column {
+		return policies.Column{Name: name, Kind: policies.Float32, Shape: shape}
+	}
+	return policies.Spec{
+		Obs: cfg.Obs, Action: cfg.Action, Bootstrap: policies.Value,
+		Extra: []policies.Column{float(policies.LogProb), float(policies.Value)},
+		Learns: []policies.Column{
+			float(policies.Obs, cfg.Obs.Dim()), float(policies.Action, cfg.Action.Dim()), float(policies.LogProb),
+			float(policies.Value), float(policies.Advantage), float(policies.Return),
+		},
+	}
+}
+
+// Spec describes the policy.
+func (p *PPO) Spec() policies.Spec { return p.spec }
+
+// Config is the config with its defaults.
+func (p *PPO) Config() Config { return p.cfg }
+
+// Version counts the updates behind the weights, those before a Load included.
+func (p *PPO) Version() uint64 { return p.updates }
+
+// SetRate changes the optimiser's learning rate.
+func (p *PPO) SetRate(rate float64) {
+	p.cfg.Adam.Rate = rate
+	p.trainer.SetRate(rate)
+}
+
+// distribution is what the loss needs of one.
+type distribution interface {
+	dist.Distribution
+	Entropy() nn.Value
+}
+
+// distribution is that of the actions.
+func (p *PPO) distribution(t *nn.Tape, obs nn.Value) distribution {
+	out := p.actor.Apply(t, obs)
+	switch p.cfg.Action.(type) {
+	case envs.Discrete:
+		p.categorical = dist.NewCategorical(out, nil)
+		return &p.categorical
+	case envs.MultiDiscrete:
+		p.multi = dist.NewMultiCategorical(out, p.sizes, nil)
+		return &p.multi
+	}
+	n := p.cfg.Action.Dim()
+	p.gaussian = dist.NewGaussian(out.Columns(0, n), out.Columns(n, 2*n))
+	return &p.gaussian
+}
+
+// Act samples an action for each row, or takes the most likely one if a.Greedy is set.
+func (p *PPO) Act(a *policies.Act) error {
+	rows := len(a.Obs) / p.cfg.Obs.Dim()
+	if len(a.Obs) != rows*p.cfg.Obs.Dim() || len(a.Action) != rows*p.cfg.Action.Dim() {
+		return fmt.Errorf("ppo: %d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), p.cfg.Obs.Dim(), p.cfg.Action.Dim())
+	}
+	t := &p.acting
+	t.Reset()
+	obs := t.Const(rows, p.cfg.Obs.Dim(), a.Obs)
+	if err := (nn.Tensor{Name: policies.Obs, Data: a.Obs}).CheckFinite(); err != nil {
+		return err
+	}
+	d := p.distribution(t, obs)
+	if a.Greedy {
+		d.Mode(a.Action)
+	} else {
+		d.Sample(a.Action, a.Rand)
+	}
+	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
+		return errors.Join(p.actor.CheckFinite(), err)
+	}
+	if a.Extra != nil {
+		copy(a.Extra[0], d.LogProb(a.Action).Data())
+		copy(a.Extra[1], p.critic.Apply(t, obs).Data())
+	}
+	return nil
+}
+
+// Learn makes one update from a minibatch. It allocates nothing once it has seen a batch of that
+// size.
+func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
+	if err := p.check(b); err != nil {
+		return nil, &Error{Update: p.updates, Err: err}
+	}
+	p.advantages = append(p.advantages[:0], b.Floats(policies.Advantage)...)
+	if !p.cfg.RawAdvantages {
+		data.Standardize(p.advantages)
+	}
+	var policyLoss, valueLoss, entropy, kl, clipped float64
+	step, err := p.trainer.Step(func(t *nn.Tape) nn.Value {
+		obs := t.Const(b.N, p.cfg.Obs.Dim(), b.Floats(policies.Obs))
+		d := p.distribution(t, obs)
+		logRatio := d.LogProb(b.Floats(policies.Action)).Sub(t.Column(b.Floats(policies.LogProb)))
+		ratio, eps := logRatio.Exp(), float32(p.cfg.Clip)
+
+		advantage := t.Column(p.advantages)
+		surrogate := ratio.Mul(advantage).Min(ratio.Clamp(1-eps, 1+eps).Mul(advantage)).Mean()
+		value := p.valueLoss(p.critic.Apply(t, obs), t.Column(b.Floats(policies.Value)), t.Column(b.Floats(policies.Return)))
+		ent := d.Entropy().Mean()
+
+		policyLoss, valueLoss, entropy = -float64(surrogate.Number()), float64(value.Number()), float64(ent.Number())
+		kl, clipped = p.distance(ratio.Data(), logRatio.Data())
+		return value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
+	})
+	if err != nil {
+		return nil, &Error{Update: p.updates, Err: err}
+	}
+	p.updates++
+	p.metrics = append(p.metrics[:0],
+		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/policy_gradient_loss", Value: policyLoss},
+		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
+		policies.Metric{Name: "train/approx_kl", Value: kl}, policies.Metric{Name: "train/clip_fraction", Value: clipped},
+		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
+	)
+	return p.metrics, nil
+}
+
+// valueLoss is the loss of the values, a mean: half of the squared error, or with ClipError all of
+// it, as in RLlib.
+func (p *PPO) valueLoss(value, old, target nn.Value) nn.Value {
+	squared := value.Sub(target).Square()
+	eps := float32(p.cfg.Clip)
+	switch p.cfg.ValueClip {
+	case ClipError:
+		return squared.Clamp(0, float32(p.cfg.ValueClipParam)).Mean()
+	case ClipValue:
+		near := old.Add(value.Sub(old).Clamp(-eps, eps)).Sub(target).Square()
+		return squared.Max(near).Mean().Scale(0.5)
+	}
+	return squared.Mean().Scale(0.5)
+}
+
+// distance is how far the policy is from that of the rollout: an estimate of the Kullback-Leibler
+// divergence that is never negative (J. Schulman, "Approximating KL Divergence", 2020), and the
+// share of ratios outside of the clip.
+func (p *PPO) distance(ratio, logRatio []float32) (kl, clipped float64) {
+	for i, r := range ratio {
+		kl += float64(r) - 1 - float64(logRatio[i])
+		if math.Abs(float64(r)-1) > p.cfg.Clip {
+			clipped++
+		}
+	}
+	n := float64(len(ratio))
+	return kl / n, clipped / n
+}
+
+// check finds what in the batch cannot be learned from.
+func (p *PPO) check(b *policies.Batch) error {
+	if b.N == 0 {
+		return errors.New("an empty batch")
+	}
+	for _, c := range p.spec.Learns {
+		have := b.Column(c.Name)
+		if have == nil || len(have.Floats) != b.N*c.Width() {
+			return fmt.Errorf("the batch has no column %v of %d rows", c, b.N)
+		}
+		if err := (nn.Tensor{Name: c.Name, Data: have.Floats}).CheckFinite(); err != nil {
+			return err
+		}
+	}
+	width := p.cfg.Action.Dim()
+	if _, ok := p.cfg.Action.(envs.Box); ok {
+		return nil // a Gaussian has no bounds: they are those of the environment
+	}
+	actions := b.Floats(policies.Action)
+	for i := range b.N {
+		if a := actions[i*width : (i+1)*width]; !p.cfg.Action.Contains(a) {
+			return fmt.Errorf("row %d has the action %v, which is not in %v", i, a, p.cfg.Action)
+		}
+	}
+	return nil
+}
+
+// parts are what a checkpoint holds.
+func (p *PPO) parts() []part {
+	opts := p.trainer.Optimizers()
+	state := func(n *nn.Net) func() nn.State { return func() nn.State { return n.State(p.updates) } }
+	return []part{
+		{"ppo.actor", state(p.actor), p.actor.Load}, {"ppo.critic", state(p.critic), p.critic.Load},
+		{"ppo.adam.actor", opts[0].State, opts[0].Load}, {"ppo.adam.critic", opts[1].State, opts[1].Load},
+	}
+}
+
+type part struct {
+	name string
+	save func() nn.State
+	load func(nn.State) error
+}
+
+// Weights returns a copy of the weights of actor and critic.
+func (p *PPO) Weights() nn.State {
+	var a nn.Archive
+	a.Put("actor", p.actor.State(p.updates))
+	a.Put("critic", p.critic.State(p.updates))
+	return nn.State{Version: p.updates, Tensors: a.Tensors}
+}
+
+// Load takes weights over; the optimiser stays. Weights that do not fit or are not finite change
+// nothing.
+func (p *PPO) Load(s nn.State) error {
+	a := nn.Archive{Tensors: s.Tensors}
+	a.Set("actor/version", s.Version)
+	a.Set("critic/version", s.Version)
+	actor, err1 := a.State("actor")
+	critic, err2 := a.State("critic")
+	before := p.actor.State(0)
+	if err := errors.Join(err1, err2, p.actor.Load(actor)); err != nil {
+		return err
+	}
+	if err := p.critic.Load(critic); err != nil {
+		return errors.Join(err, p.actor.Load(before))
+	}
+	p.updates = s.Version
+	return nil
+}
+
+// Save writes networks, optimiser and counter to a.
+func (p *PPO) Save(a *nn.Archive) error {
+	for _, part := range p.parts() {
+		s := part.save()
+		if err := s.CheckFinite(); err != nil {
+			return fmt.Errorf("save ppo: %s: %w", part.name, err)
+		}
+		a.Put(part.name, s)
+	}
+	return nil
+}
+
+// Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
+// is p's own. An error may leave p half restored.
+func (p *PPO) Restore(a *nn.Archive) error {
+	for _, part := range p.parts() {
+		s, err := a.State(part.name)
+		if err == nil {
+			err = part.load(s)
+		}
+		if err != nil {
+			return fmt.Errorf("restore %s: %w", part.name, err)
+		}
+		if part.name == "ppo.actor" {
+			p.updates = s.Version
+		}
+	}
+	return nil
+}
