@@ -12,8 +12,8 @@
 // Proximal Policy Optimization" (2022).
 //
 // A PPO is not safe for concurrent use. The same config, batches and processor give the same bits,
-// also after Save and Restore. A value that is not finite is an [*Error] that names it; the
-// weights stay as they were.
+// also after Save and Restore. A value that is not finite is a
+// *policies.UpdateError that names it; the weights stay as they were.
 package ppo
 
 import (
@@ -46,18 +46,6 @@ type PPO struct {
 }
 
 var _ policies.Policy = (*PPO)(nil)
-
-// Error says which update found something wrong.
-type Error struct {
-	Update uint64 // updates made before
-	Err    error  // a *nn.NonFiniteError, or what is wrong with the batch
-}
-
-// Error names the update and the cause.
-func (e *Error) Error() string { return fmt.Sprintf("ppo update %d: %v", e.Update, e.Err) }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 // New returns a PPO with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.
@@ -171,7 +159,7 @@ func (p *PPO) Act(a *policies.Act) error {
 // size.
 func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err := p.check(b); err != nil {
-		return nil, &Error{Update: p.updates, Err: err}
+		return nil, p.blame(err)
 	}
 	p.advantages = append(p.advantages[:0], b.Floats(policies.Advantage)...)
 	if !p.cfg.RawAdvantages {
@@ -194,7 +182,7 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		return value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
 	})
 	if err != nil {
-		return nil, &Error{Update: p.updates, Err: err}
+		return nil, p.blame(err)
 	}
 	p.updates++
 	p.metrics = append(p.metrics[:0],
@@ -237,17 +225,8 @@ func (p *PPO) distance(ratio, logRatio []float32) (kl, clipped float64) {
 
 // check finds what in the batch cannot be learned from.
 func (p *PPO) check(b *policies.Batch) error {
-	if b.N == 0 {
-		return errors.New("an empty batch")
-	}
-	for _, c := range p.spec.Learns {
-		have := b.Column(c.Name)
-		if have == nil || len(have.Floats) != b.N*c.Width() {
-			return fmt.Errorf("the batch has no column %v of %d rows", c, b.N)
-		}
-		if err := (nn.Tensor{Name: c.Name, Data: have.Floats}).CheckFinite(); err != nil {
-			return err
-		}
+	if err := b.Needs(p.spec.Learns...); err != nil {
+		return err
 	}
 	width := p.cfg.Action.Dim()
 	if _, ok := p.cfg.Action.(envs.Box); ok {
@@ -262,75 +241,31 @@ func (p *PPO) check(b *policies.Batch) error {
 	return nil
 }
 
-// parts are what a checkpoint holds.
-func (p *PPO) parts() []part {
-	opts := p.trainer.Optimizers()
-	state := func(n *nn.Net) func() nn.State { return func() nn.State { return n.State(p.updates) } }
-	return []part{
-		{"ppo.actor", state(p.actor), p.actor.Load}, {"ppo.critic", state(p.critic), p.critic.Load},
-		{"ppo.adam.actor", opts[0].State, opts[0].Load}, {"ppo.adam.critic", opts[1].State, opts[1].Load},
-	}
+// blame names the update.
+func (p *PPO) blame(err error) error {
+	return &policies.UpdateError{Algorithm: "ppo", Update: p.updates, Err: err}
 }
 
-type part struct {
-	name string
-	save func() nn.State
-	load func(nn.State) error
+// nets are the weights, and parts all that a checkpoint holds.
+func (p *PPO) nets() policies.Parts {
+	return policies.Parts{policies.NetPart("ppo.actor", p.actor, &p.updates), policies.NetPart("ppo.critic", p.critic, &p.updates)}
+}
+
+func (p *PPO) parts() policies.Parts {
+	opts := p.trainer.Optimizers()
+	return append(p.nets(), policies.OptimizerPart("ppo.adam.actor", opts[0]), policies.OptimizerPart("ppo.adam.critic", opts[1]))
 }
 
 // Weights returns a copy of the weights of actor and critic.
-func (p *PPO) Weights() nn.State {
-	var a nn.Archive
-	a.Put("actor", p.actor.State(p.updates))
-	a.Put("critic", p.critic.State(p.updates))
-	return nn.State{Version: p.updates, Tensors: a.Tensors}
-}
+func (p *PPO) Weights() nn.State { return p.nets().State(p.updates) }
 
 // Load takes weights over; the optimiser stays. Weights that do not fit or are not finite change
 // nothing.
-func (p *PPO) Load(s nn.State) error {
-	a := nn.Archive{Tensors: s.Tensors}
-	a.Set("actor/version", s.Version)
-	a.Set("critic/version", s.Version)
-	actor, err1 := a.State("actor")
-	critic, err2 := a.State("critic")
-	before := p.actor.State(0)
-	if err := errors.Join(err1, err2, p.actor.Load(actor)); err != nil {
-		return err
-	}
-	if err := p.critic.Load(critic); err != nil {
-		return errors.Join(err, p.actor.Load(before))
-	}
-	p.updates = s.Version
-	return nil
-}
+func (p *PPO) Load(s nn.State) error { return p.nets().Load(s) }
 
 // Save writes networks, optimiser and counter to a.
-func (p *PPO) Save(a *nn.Archive) error {
-	for _, part := range p.parts() {
-		s := part.save()
-		if err := s.CheckFinite(); err != nil {
-			return fmt.Errorf("save ppo: %s: %w", part.name, err)
-		}
-		a.Put(part.name, s)
-	}
-	return nil
-}
+func (p *PPO) Save(a *nn.Archive) error { return p.parts().Save(a) }
 
 // Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
 // is p's own. An error may leave p half restored.
-func (p *PPO) Restore(a *nn.Archive) error {
-	for _, part := range p.parts() {
-		s, err := a.State(part.name)
-		if err == nil {
-			err = part.load(s)
-		}
-		if err != nil {
-			return fmt.Errorf("restore %s: %w", part.name, err)
-		}
-		if part.name == "ppo.actor" {
-			p.updates = s.Version
-		}
-	}
-	return nil
-}
+func (p *PPO) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

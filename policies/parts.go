@@ -1,0 +1,137 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// UpdateError says which update of which algorithm found something wrong.
+type UpdateError struct {
+	Algorithm string // such as "ppo"
+	Update    uint64 // updates made before
+	Err       error  // a *nn.NonFiniteError, or what is wrong with the batch
+}
+
+// Error names algorithm, update and cause.
+func (e *UpdateError) Error() string {
+	return fmt.Sprintf("%s update %d: %v", e.Algorithm, e.Update, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UpdateError) Unwrap() error { return e.Err }
+
+// Needs reports what of these columns the batch does not have, with all its rows, and the first
+// float32 of them that is not finite, as a *nn.NonFiniteError. The batch may have others besides,
+// in any order. An empty batch is an error.
+func (b *Batch) Needs(columns ...Column) error {
+	if b.N == 0 {
+		return errors.New("an empty batch")
+	}
+	for i := range columns {
+		want := &columns[i]
+		have := b.Column(want.Name)
+		if have == nil || !have.same(want) || have.check(b.N) != nil {
+			return fmt.Errorf("the batch has no column %v of %d rows", *want, b.N)
+		}
+		if err := (nn.Tensor{Name: want.Name, Data: have.Floats}).CheckFinite(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Part is something of a policy that a checkpoint holds: weights, or an optimiser's memory.
+type Part struct {
+	Name string // unique in a checkpoint, such as "ppo.actor"
+	Save func() nn.State
+	Load func(nn.State) error
+}
+
+// NetPart is the part that a network's weights are. version counts the updates behind them.
+func NetPart(name string, n *nn.Net, version *uint64) Part {
+	load := func(s nn.State) error {
+		if err := n.Load(s); err != nil {
+			return err
+		}
+		*version = s.Version
+		return nil
+	}
+	return Part{name, func() nn.State { return n.State(*version) }, load}
+}
+
+// OptimizerPart is the part that the memory of an optimiser is.
+func OptimizerPart(name string, o nn.Optimizer) Part { return Part{name, o.State, o.Load} }
+
+// Parts are all that a checkpoint holds of a policy.
+type Parts []Part
+
+// Save writes all parts to a. Values that are not finite are an error that names the part.
+func (p Parts) Save(a *nn.Archive) error {
+	for _, part := range p {
+		s := part.Save()
+		if err := s.CheckFinite(); err != nil {
+			return fmt.Errorf("save %s: %w", part.Name, err)
+		}
+		a.Put(part.Name, s)
+	}
+	return nil
+}
+
+// Restore makes all parts what they were at Save. An error names the part, and may leave those
+// before it restored.
+func (p Parts) Restore(a *nn.Archive) error {
+	for _, part := range p {
+		s, err := a.State(part.Name)
+		if err == nil {
+			err = part.Load(s)
+		}
+		if err != nil {
+			return fmt.Errorf("restore %s: %w", part.Name, err)
+		}
+	}
+	return nil
+}
+
+// State joins the parts into one state, with their names before those of the tensors: the weights
+// of a policy that has several networks.
+func (p Parts) State(version uint64) nn.State {
+	out := nn.State{Version: version}
+	for _, part := range p {
+		for _, t := range part.Save().Tensors {
+			t.Name = part.Name + "/" + t.Name
+			out.Tensors = append(out.Tensors, t)
+		}
+	}
+	return out
+}
+
+// Load takes over what State has joined. If that fails, all parts are as they were.
+func (p Parts) Load(s nn.State) error {
+	before := make([]nn.State, len(p))
+	for i, part := range p {
+		before[i] = part.Save()
+		if err := part.Load(within(s, part.Name)); err != nil {
+			for k := range slices.Backward(p[:i]) {
+				err = errors.Join(err, p[k].Load(before[k]))
+			}
+			return fmt.Errorf("load %s: %w", part.Name, err)
+		}
+	}
+	return nil
+}
+
+// within are the tensors of a part, by their own names.
+func within(s nn.State, name string) nn.State {
+	out := nn.State{Version: s.Version}
+	for _, t := range s.Tensors {
+		if own, ok := strings.CutPrefix(t.Name, name+"/"); ok {
+			t.Name = own
+			out.Tensors = append(out.Tensors, t)
+		}
+	}
+	return out
+}

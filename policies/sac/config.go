@@ -1,0 +1,80 @@
+package sac
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// Config describes a SAC. Obs and Action must be set; every other zero value has the default of
+// CleanRL's sac_continuous_action.py.
+type Config struct {
+	Obs    envs.Space
+	Action envs.Box // with finite bounds
+	Seed   uint64   // of the initial weights and of the noise
+	Hidden []int    // widths of the hidden layers of actor and critics; nil means 256, 256
+
+	Gamma float64 // discount of one step; 0 means 0.99
+	Tau   float64 // fraction by which the target critics follow at each update; 0 means 0.005
+	// Alpha is the weight of the entropy; 0 means that it is learned, so that the entropy comes to
+	// TargetEntropy.
+	Alpha float64
+	// TargetEntropy is in nats; 0 means minus the number of action values.
+	TargetEntropy float64
+	// ActorEvery is the number of updates between those of the actor and alpha, of which as many
+	// are then made at once; 0 means 2.
+	ActorEvery int
+	Actor      nn.AdamConfig // a rate of 0 means 3e-4
+	Critic     nn.AdamConfig // also of alpha; a rate of 0 means 1e-3
+}
+
+// EnsureDefaults returns the config with its zero values replaced.
+func (c Config) EnsureDefaults() Config {
+	def := func(v *float64, d float64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if c.Hidden == nil {
+		c.Hidden = []int{256, 256}
+	}
+	def(&c.Gamma, 0.99)
+	def(&c.Tau, 0.005)
+	def(&c.TargetEntropy, -float64(c.Action.Dim()))
+	def(&c.Actor.Rate, 3e-4)
+	def(&c.Critic.Rate, 1e-3)
+	if c.ActorEvery == 0 {
+		c.ActorEvery = 2
+	}
+	return c
+}
+
+// Validate reports every fault of the config at once.
+func (c Config) Validate() error {
+	c = c.EnsureDefaults()
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("sac config: "+format, args...))
+		}
+	}
+	check(c.Obs != nil && c.Obs.Dim() >= 1, "Obs is %v, want a space of at least one value", c.Obs)
+	check(c.Action.Dim() >= 1, "Action is %v, want at least one value", c.Action)
+	for i, low := range c.Action.Low {
+		span := float64(c.Action.High[i]) - float64(low)
+		check(span > 0 && !math.IsInf(span, 0), "Action has the bounds %v and %v of value %d, want finite ones", low, c.Action.High[i], i)
+	}
+	for i, w := range c.Hidden {
+		check(w >= 1, "Hidden[%d] is %d, want at least 1", i, w)
+	}
+	check(c.Gamma > 0 && c.Gamma <= 1, "Gamma is %v, want more than 0 and at most 1", c.Gamma)
+	check(c.Tau > 0 && c.Tau <= 1, "Tau is %v, want more than 0 and at most 1", c.Tau)
+	check(c.Alpha >= 0, "Alpha is %v, want at least 0", c.Alpha)
+	check(c.ActorEvery >= 1, "ActorEvery is %d, want at least 1", c.ActorEvery)
+	check(c.Actor.Rate > 0, "Actor.Rate is %v, want more than 0", c.Actor.Rate)
+	check(c.Critic.Rate > 0, "Critic.Rate is %v, want more than 0", c.Critic.Rate)
+	return errors.Join(faults...)
+}
