@@ -46,7 +46,11 @@ func play(ctx context.Context, node *parallel.Node) error {
 				return err
 			}
 		}
-		if err := os.WriteFile(file("here"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		// The file is there when it is whole.
+		if err := os.WriteFile(file("writing"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(file("writing"), file("here")); err != nil {
 			return err
 		}
 		switch script(node.ID()) {
