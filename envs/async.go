@@ -144,8 +144,8 @@ func (v *Async) start() {
 	}
 }
 
-// run calls do. What panics here is no environment, but the build of a
-// replacement: it must not end the process from a goroutine of ours.
+// run calls do. The vector catches panics of environments itself; the build of a
+// replacement can panic here, and must not end the process from this goroutine.
 func (v *Async) run(part int, do func(int) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

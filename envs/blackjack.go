@@ -166,7 +166,7 @@ func (b *blackjack) AppendSnapshot(dst []byte) ([]byte, error) {
 func (b *blackjack) RestoreSnapshot(src []byte) ([]byte, error) {
 	rest, err := b.restoreInts(src, append(b.player.fields(), b.dealer.fields()...)...)
 	for _, v := range append(b.player.fields(), b.dealer.fields()...) {
-		if err == nil && (*v < 0 || *v > 40) { // also what would let the dealer draw for ever
+		if err == nil && (*v < 0 || *v > 40) { // a sum outside of this range would let the dealer draw without end
 			b.started, err = false, badSnapshot(b.name)
 		}
 	}

@@ -132,8 +132,8 @@ func (c *mountainCar) NewBatch(envs []Env[int]) Batch {
 // Source: as [NewMountainCar], with the constants of Gymnasium's
 // MountainCarContinuous-v0.
 func NewMountainCarContinuous(cfg MountainCarConfig) Env[[]float32] {
-	return limited[[]float32](&mountainCarContinuous{car{core{name: "MountainCarContinuous-v0"}, cfg.GoalVelocity, [2]float64{}, [2]float32{}}},
-		cfg.MaxSteps, MountainCarContinuousSteps)
+	env := &mountainCarContinuous{car{core: core{name: "MountainCarContinuous-v0"}, goalVelocity: cfg.GoalVelocity}}
+	return limited[[]float32](env, cfg.MaxSteps, MountainCarContinuousSteps)
 }
 
 type mountainCarContinuous struct{ car }

@@ -71,7 +71,7 @@ func (r *recordVideo[A]) Step(action A) (Step, error) {
 
 var errNoFrames = errors.New("a video without pictures")
 
-// WriteGIF writes the pictures as an animation that repeats for ever. Its
+// WriteGIF writes the pictures as an animation that repeats without end. Its
 // colours are the 256 most frequent ones; other colours become the nearest of
 // them.
 func (v *Video) WriteGIF(w io.Writer) error {

@@ -16,7 +16,8 @@ type Policy interface {
 	// Act chooses an action for each row of a.Obs.
 	Act(a *Act) error
 	// Learn makes one update from a batch with the columns that Spec().Learns lists. When a value
-	// is not finite, the error names tensor and update, and the weights stay as they were. The
+	// is not finite, the error names tensor and update, and no weight becomes so: networks that were changed before it in
+	// the same update keep that change. The
 	// metrics are in the order in which they are shown, and valid until the next call.
 	Learn(b *Batch) ([]Metric, error)
 }

@@ -271,8 +271,7 @@ func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
 	}
 }
 
-// A node that is told to end does so within the time that its launcher leaves it, whatever the
-// others do.
+// A preempted node ends within the grace period of its launcher, whatever the others do.
 func TestPreemptedNodeEndsWithinItsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newFakeJob(1).node(0)

@@ -21,7 +21,8 @@ type Unroll struct {
 // check panics unless all slices have as many rows, which are whole sequences.
 func (u *Unroll) check(dst ...[]float32) {
 	n := len(u.Rewards)
-	ok := u.Length > 0 && n%max(u.Length, 1) == 0 && len(u.Values) == n && len(u.Bootstrap) == n && len(u.Terminated) == n && len(u.Truncated) == n
+	ok := u.Length > 0 && n%max(u.Length, 1) == 0
+	ok = ok && len(u.Values) == n && len(u.Bootstrap) == n && len(u.Terminated) == n && len(u.Truncated) == n
 	for _, d := range dst {
 		ok = ok && len(d) == n
 	}

@@ -66,7 +66,7 @@ func (l *noisy) redraw(rng *rand.Rand) {
 	l.on = true
 }
 
-// RedrawNoise draws new noise for all noisy layers. What is on a tape already keeps its noise.
+// RedrawNoise draws new noise for all noisy layers. Values that are on a tape already keep their noise.
 func (n *Net) RedrawNoise(rng *rand.Rand) {
 	for _, l := range n.layers {
 		if l, ok := l.(*noisy); ok {

@@ -131,7 +131,8 @@ func (p *PPO) distribution(t *nn.Tape, obs nn.Value) distribution {
 func (p *PPO) Act(a *policies.Act) error {
 	rows := len(a.Obs) / p.cfg.Obs.Dim()
 	if len(a.Obs) != rows*p.cfg.Obs.Dim() || len(a.Action) != rows*p.cfg.Action.Dim() {
-		return fmt.Errorf("ppo: %d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), p.cfg.Obs.Dim(), p.cfg.Action.Dim())
+		return fmt.Errorf("ppo: %d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action),
+			p.cfg.Obs.Dim(), p.cfg.Action.Dim())
 	}
 	t := &p.acting
 	t.Reset()

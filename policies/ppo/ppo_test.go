@@ -128,7 +128,7 @@ func (r *trainer) last(n int) float64 {
 // TestLearnsCartPole with CleanRL's settings, but for the learning rate, which stays.
 func TestLearnsCartPole(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a second")
+		t.Skip("a learning test, which make test runs")
 	}
 	env := envs.CartPole(4, envs.SameStep)
 	p := New(Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1})

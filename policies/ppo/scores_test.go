@@ -20,7 +20,7 @@ var seeds = flag.Int("ppo.seeds", 1, "runs of TestReproducesCleanRL on each envi
 //	go test ./policies/ppo -run ReproducesCleanRL -v -args -ppo.seeds=5
 func TestReproducesCleanRL(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes ten seconds")
+		t.Skip("a learning test, which make test runs")
 	}
 	for _, c := range []struct {
 		name        string

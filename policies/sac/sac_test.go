@@ -19,7 +19,7 @@ import (
 // a mean return of some -1,200.
 func TestLearnsPendulum(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes some seconds")
+		t.Skip("a learning test, which make test runs")
 	}
 	env := envs.NewSync(1, envs.SameStep, func(int) envs.Env[[]float32] { return envs.NewPendulum(envs.PendulumConfig{}) })
 	box := env.ActionSpace().(envs.Box)
