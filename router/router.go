@@ -140,8 +140,9 @@ func (r *Router) Addr() string { return r.advertise }
 // Start binds the listener, dials the attach list, announces labels and the
 // declared events, and returns when every expected node is ready: each of them
 // then knows what this node listens to, and their newest values have been
-// delivered here. A node that joins a running job waits only for its current members, and
-// at most Config.PeerTimeout for one that it does not meet. Start logs every few seconds
+// delivered here. A node that joins a running job waits only for its current members. For one
+// that it does not meet it waits half of Config.JoinTimeout if that is expected, and otherwise
+// Config.PeerTimeout. Start logs every few seconds
 // which nodes are missing, and gives up after Config.JoinTimeout.
 func (r *Router) Start(ctx context.Context, labels []string) error {
 	if r.started.Swap(true) {
