@@ -21,7 +21,7 @@ func (countingCarrier) Counters() map[string]int64 { return map[string]int64{"op
 // Stats has what the carrier counts, and the calls that no connection came of.
 func TestStatsOfTheCarrier(t *testing.T) {
 	r := openRouter(t, Config{Carrier: countingCarrier{}})
-	if _, err := r.call(t.Context(), "mem://a", -1); err == nil {
+	if _, err := r.call(t.Context(), "mem://a", -1, r.cfg.HandshakeTimeout); err == nil {
 		t.Error("nobody is there")
 	}
 	st := r.Stats()

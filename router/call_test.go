@@ -234,7 +234,7 @@ func TestCallsThatFailAreHungUp(t *testing.T) {
 					Job: "j", Token: []byte("secret"), Node: 1,
 					Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
 				})
-				l, err := r.call(t.Context(), "a", c.target)
+				l, err := r.call(t.Context(), "a", c.target, r.cfg.HandshakeTimeout)
 				if l != nil || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "within") != (name == "deaf") {
 					t.Errorf("%v, %v", l, err)
 				}

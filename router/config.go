@@ -39,14 +39,16 @@ type Config struct {
 	// MaxMessageBytes is the largest payload accepted, 1 GiB.
 	MaxMessageBytes int
 
-	// PeerTimeout is how long a peer may be out of reach before it is lost, 8 s.
+	// PeerTimeout is how long a peer may be out of reach before it is lost, 8 s; four
+	// times as long, with its connection left in peace, while this node joins the job.
 	// LinkTimeout is how long a connection may be silent, 5 s, and Heartbeat how
 	// often an idle one is tested, 2 s; both are less where PeerTimeout is less.
 	// JoinTimeout is how long Start waits for the others, 60 s.
 	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
-	// HandshakeTimeout bounds one handshake, 5 s; MaxHandshakes how many
-	// strangers are heard at once, 256, shared out among the addresses that they
-	// come from.
+	// HandshakeTimeout bounds one call of an address, 5 s. A node that joins the job gives a
+	// busy one more time at the next call, up to 40 s, and the listening side waits as long
+	// (each 8 x HandshakeTimeout). MaxHandshakes is how many strangers are heard at once, 256,
+	// shared out among the addresses that they come from.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 

@@ -20,7 +20,28 @@ type backoff struct {
 	since time.Time
 	left  bool
 	calls int // nodes that are called in vain at the moment, this one included; 0: one
+	slow  int // calls that were not answered in time
 }
+
+// mostPatience bounds how much longer than HandshakeTimeout a handshake may last on a busy host.
+const mostPatience = 8
+
+// patience is how long the next call may take. Where many nodes start at once on few
+// processors, each of them answers late; if all hung up and called again, none would
+// ever get through. So a node that joins the job gives an address four times as long after a
+// call that was not answered in time.
+func (r *Router) patience(b *backoff) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.beenReady {
+		return r.cfg.HandshakeTimeout
+	}
+	return r.cfg.HandshakeTimeout * time.Duration(min(1<<min(2*b.slow, 16), mostPatience))
+}
+
+// listensFor is how long the listening side of a handshake waits for the other one, which may
+// be more patient than this node.
+func (r *Router) listensFor() time.Duration { return mostPatience * r.cfg.HandshakeTimeout }
 
 // callsPerSecond bounds the calls of nodes that were told of and do not answer, after the
 // first call of each.
@@ -44,7 +65,7 @@ func (b *backoff) next() time.Duration {
 func (r *Router) keepCalling(addr string) {
 	var wait backoff
 	for r.ctx.Err() == nil {
-		l, err := r.call(r.ctx, addr, -1)
+		l, err := r.call(r.ctx, addr, -1, r.patience(&wait))
 		if l != nil {
 			r.note(func() { r.attached[addr] = l.s.peer.ID; delete(r.trouble, addr) })
 		}
@@ -87,7 +108,7 @@ func (r *Router) keepReaching(id int) {
 		if last = addr; !ok {
 			return
 		}
-		l, err := r.call(r.ctx, addr, relayTo)
+		l, err := r.call(r.ctx, addr, relayTo, r.patience(&wait))
 		if l != nil && l.s.peer.ID != id { // the address has gone to another node: no end to wait for
 			l, err = nil, fmt.Errorf("node.%d answers instead of node.%d", l.s.peer.ID, id)
 		}
@@ -150,7 +171,7 @@ func (r *Router) takeBack(s *session) {
 // before the next call. It reports whether there is to be one.
 func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool {
 	if l != nil && (err == nil || errors.Is(err, errConnected)) {
-		*wait = backoff{}
+		*wait = backoff{slow: wait.slow}
 		select {
 		case <-l.ended:
 		case <-r.ctx.Done(): // it is closed
@@ -175,6 +196,9 @@ func (r *Router) afterCall(l *link, err error, addr string, wait *backoff) bool 
 			r.fail(fmt.Errorf("join the job: %w", err))
 			return false
 		}
+	}
+	if errors.Is(err, errNoAnswer) {
+		wait.slow++
 	}
 	if r.ctx.Err() == nil && err != nil {
 		r.note(func() { r.trouble[addr] = printable.Error(err).Error() })

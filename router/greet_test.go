@@ -143,7 +143,7 @@ func TestLeavesMeetThroughAHubOverTLS(t *testing.T) {
 		Job: "j", Token: []byte("secret"), Node: 1, Topology: Star,
 		Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return openTLS{dialled}, nil }),
 	})
-	l, err := r.call(t.Context(), "hub", 3)
+	l, err := r.call(t.Context(), "hub", 3, r.cfg.HandshakeTimeout)
 	if l == nil || err != nil || l.s.peer.ID != 3 {
 		t.Errorf("%v, %v", l, err)
 	}

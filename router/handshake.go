@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -336,11 +337,21 @@ func (r *Router) acceptable(h hello) *refusal {
 	return nil
 }
 
-// call makes addr's node a connected peer. It returns the link, or the one that
-// there was before.
-func (r *Router) call(ctx context.Context, addr string, target int) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.HandshakeTimeout)
+var errNoAnswer = errors.New("no answer")
+
+// call makes addr's node a connected peer within that time. It returns the link, or the one
+// that there was before.
+func (r *Router) call(ctx context.Context, addr string, target int, within time.Duration) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	l, err := r.callOnce(ctx, addr, target)
+	if ctx.Err() != nil { // a link that was made all the same has lost its connection
+		err = fmt.Errorf("%w within %v: %w", errNoAnswer, within, cmp.Or(err, context.Cause(ctx)))
+	}
+	return l, err
+}
+
+func (r *Router) callOnce(ctx context.Context, addr string, target int) (*link, error) {
 	conn, err := r.dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -358,9 +369,6 @@ func (r *Router) call(ctx context.Context, addr string, target int) (*link, erro
 	l, err := r.callJoin(conn, bound)
 	if err != nil {
 		_ = conn.Close() // l, if there is one, has another
-		if ctx.Err() != nil {
-			err = fmt.Errorf("no answer within %v: %w", r.cfg.HandshakeTimeout, err)
-		}
 	}
 	return l, err
 }
@@ -443,7 +451,7 @@ func (r *Router) cutOff(no *refusal, by int) error {
 // nil if the connection is a pipe that the hub has made.
 func (r *Router) serve(conn net.Conn, n *stranger) {
 	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(r.cfg.HandshakeTimeout))
+	_ = conn.SetDeadline(time.Now().Add(r.listensFor()))
 	kept, err := r.answer(conn, n)
 	stop()
 	if r.strangers.leave(n) {

@@ -188,7 +188,7 @@ func TestR7ControlFramesThatAreNotAcknowledgedAreBounded(t *testing.T) {
 						s.control(frameListening, 0, 0, make([]byte, 8))
 					}
 					synctest.Wait()
-					if g.r.check(s); s.err != nil {
+					if g.r.check(s, false); s.err != nil {
 						t.Fatalf("lost after %d frames: %v", i+1, s.err)
 					}
 				}
@@ -196,7 +196,7 @@ func TestR7ControlFramesThatAreNotAcknowledgedAreBounded(t *testing.T) {
 					g.say(t, appendFrame(nil, frameListen, flagOn, 0, nil))
 				} else {
 					s.control(frameListening, 0, 0, make([]byte, 8))
-					g.r.check(s)
+					g.r.check(s, false)
 				}
 				if why := g.lost(); !strings.Contains(why, "67108880 bytes of control frames are not acknowledged, want 67108864 at most") {
 					t.Error(why)

@@ -144,7 +144,7 @@ func (r *Router) called(p *pipe, ticket string, back chan net.Conn) net.Conn {
 		delete(r.tickets, ticket)
 		r.mu.Unlock()
 	}()
-	ctx, cancel := context.WithTimeout(p.ctx, r.cfg.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, r.listensFor())
 	defer cancel()
 	select {
 	case other := <-back:
@@ -162,7 +162,7 @@ func (r *Router) relayed(conn net.Conn, h hello) (bool, error) {
 	if back == nil {
 		return r.say(conn, &refusal{RefuseRelay, "the ticket has expired"})
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.listensFor())
 	defer cancel()
 	select {
 	case back <- conn:
@@ -208,7 +208,7 @@ func (r *Router) answerRelay(m relayMsg) {
 	}
 	r.wg.Go(func() {
 		defer r.answering.Add(-1)
-		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
+		ctx, cancel := context.WithTimeout(r.ctx, r.listensFor())
 		defer cancel()
 		var wait backoff
 		for {

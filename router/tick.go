@@ -19,6 +19,7 @@ func (r *Router) tick() {
 			return
 		}
 		r.mu.Lock()
+		joins := !r.beenReady
 		sessions := make([]*session, 0, len(r.peers))
 		for _, s := range r.peers {
 			sessions = append(sessions, s)
@@ -32,7 +33,7 @@ func (r *Router) tick() {
 			if slept > 0 {
 				s.lastHeard.Store(min(s.lastHeard.Load()+int64(slept), now))
 			}
-			r.check(s)
+			r.check(s, joins)
 		}
 		r.remind(now)
 		r.doubt(now)
@@ -74,7 +75,13 @@ func (r *Router) remind(now int64) {
 	}
 }
 
-func (r *Router) check(s *session) {
+// joinPatience is how many times PeerTimeout a peer may be silent while this node joins the
+// job: nodes that start all at once on few processors have little time for each other.
+const joinPatience = 4
+
+// check tests a quiet link, cuts a silent one, and gives up a peer that stays away. A node
+// that joins is patient.
+func (r *Router) check(s *session, joins bool) {
 	now := r.clock()
 	silent := time.Duration(now - s.lastHeard.Load())
 	s.mu.Lock()
@@ -95,6 +102,7 @@ func (r *Router) check(s *session) {
 	switch {
 	case over != nil:
 		r.lose(s, over)
+	case joins && silent <= joinPatience*r.cfg.PeerTimeout:
 	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:

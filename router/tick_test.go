@@ -57,10 +57,42 @@ func TestWhatATickMakesDue(t *testing.T) {
 				}
 				s.mu.Unlock()
 				s.received.Store(c.received)
-				s.r.check(s)
+				s.r.check(s, false)
 				s.mu.Lock()
 				if s.quietFor != c.quiet+1 || s.pingDue != 0 != c.ping || s.pingedAt == now != c.ping || s.ackDue != (c.received > 0) {
 					t.Errorf("quiet for %d ticks, ping due %d, tested at %d of %d, acknowledgement due %v", s.quietFor, s.pingDue, s.pingedAt, now, s.ackDue)
+				}
+				s.mu.Unlock()
+				l.close()
+				close(conn.letGo)
+				<-l.ended
+			})
+		})
+	}
+}
+
+// A node that joins the job waits four times as long for a silent peer as one that is ready, and
+// leaves its connection in peace.
+func TestNodeThatJoinsIsPatient(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent    time.Duration
+		joins     bool
+		cut, lost bool
+	}{
+		"heard": {5 * time.Second, false, false, false}, "silent": {5*time.Second + 1, false, true, false},
+		"out of reach": {8*time.Second + 1, false, false, true}, "joins": {32 * time.Second, true, false, false},
+		"joins for too long": {32*time.Second + 1, true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := newSlowConn()
+				s, l := linked(t, conn)
+				<-time.After(time.Minute)
+				s.lastHeard.Store(s.r.clock() - int64(c.silent))
+				s.r.check(s, c.joins)
+				s.mu.Lock()
+				if cut, lost := l.closed && s.err == nil, s.err != nil; cut != c.cut || lost != c.lost {
+					t.Errorf("cut %v, lost %v (%v)", cut, lost, s.err)
 				}
 				s.mu.Unlock()
 				l.close()

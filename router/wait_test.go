@@ -128,7 +128,7 @@ func TestSilenceThatEndsAConnection(t *testing.T) {
 			<-time.After(time.Minute)
 			s := g.link.s
 			s.lastHeard.Store(g.r.clock() - int64(silent))
-			g.r.check(s)
+			g.r.check(s, false)
 			synctest.Wait()
 			got := "connected"
 			switch {

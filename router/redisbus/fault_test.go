@@ -513,7 +513,7 @@ func TestManyNodes(t *testing.T) {
 	for id := range int(nodes) {
 		c := carrier(t, s, func(c *redisbus.Config) { c.Job = "many" })
 		cfg := router.Config{Job: "many", Node: id, Expect: int(nodes), Carrier: c, Listen: fmt.Sprint("bus://node.", id), Logger: slog.New(slog.DiscardHandler)}
-		cfg.HandshakeTimeout, cfg.LinkTimeout, cfg.PeerTimeout = 20*time.Second, 20*time.Second, 40*time.Second // the processors may be busy
+		cfg.LinkTimeout, cfg.PeerTimeout = 20*time.Second, 40*time.Second // the processors may be busy
 		for k := range id {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("bus://node.", k))
 		}
