@@ -48,7 +48,7 @@ func TestLeafThatCannotAnswerTheHubLogsIt(t *testing.T) {
 			if closed {
 				_ = r.Close()
 			}
-			<-time.After(20 * time.Second)
+			<-time.After(time.Minute)
 			if said := strings.Contains(log.String(), `msg="cannot answer the hub" for=node.2 err="no route"`); said == closed {
 				t.Errorf("closed %v: the log says:\n%s", closed, log)
 			}

@@ -228,7 +228,7 @@ func TestStrangersWhenANodeIsClosed(t *testing.T) {
 			began := time.Now()
 			n := r.strangers.enter(ours, began)
 			r.serve(ours, n)
-			want, silences := 5*time.Second, 1
+			want, silences := 40*time.Second, 1
 			if closed {
 				want, silences = time.Second, 0
 			}

@@ -98,6 +98,7 @@ func TestPausedProcessLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		g.r.mu.Lock()
+		g.r.beenReady = true
 		g.r.was[1] = former{lostAt: 1, sayAt: 1} // the log says so at the first tick, and pauses everything
 		g.r.log = pausingLog(20 * time.Second)
 		g.r.mu.Unlock()
