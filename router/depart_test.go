@@ -181,6 +181,39 @@ func TestPeerJoinsOnce(t *testing.T) {
 	}
 }
 
+// A leaf of a star whose hub is lost ends what goes through it at once; one whose hub has left in
+// order does not, and neither does a node that has lost a peer which is no hub.
+func TestPipesEndWithTheHub(t *testing.T) {
+	for name, c := range map[string]struct {
+		topology Topology
+		lost     int
+		kind     ChangeKind
+		cut      bool
+	}{
+		"hub lost": {Star, 0, Lost, true}, "hub left": {Star, 0, Left, false}, "leaf lost": {Star, 2, Lost, false}, "mesh": {Mesh, 0, Lost, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := openRouter(t, Config{Node: 3, Topology: c.topology, Attach: []string{"hub"}})
+			r.attached["hub"] = 0
+			all := map[int]*session{0: listener(t, r, 0, 1), 1: listener(t, r, 1, 1), 2: listener(t, r, 2, 1)}
+			conn := newSlowConn()
+			l, err := all[1].attach(conn, true, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.depart(all[c.lost], c.kind, ErrLost)
+			synctest.Wait()
+			all[1].mu.Lock()
+			if l.closed != c.cut || c.cut && !errors.Is(l.why, errHubLost) {
+				t.Errorf("%s: cut %v: %v", name, l.closed, l.why)
+			}
+			all[1].mu.Unlock()
+			l.close()
+			close(conn.letGo)
+		})
+	}
+}
+
 // The peers are listed in the order of their ids, and so are those that an event goes to: all
 // senders take their mutexes in that order.
 func TestPeersAreInOrder(t *testing.T) {

@@ -335,6 +335,9 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	r.setOff(s, kind == Left || s.withdrawn)
 	r.takeBack(s)
 	r.endPipes(s.peer.ID)
+	if kind == Lost && r.isHub(s.peer.ID) {
+		r.cutPipes()
+	}
 	for _, c := range r.channels {
 		r.retarget(c)
 	}

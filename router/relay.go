@@ -120,6 +120,22 @@ func (r *Router) endPipes(id int) {
 	})
 }
 
+// cutPipes ends this leaf's pipes through a hub that is lost, so that they are made anew as soon
+// as the next hub is there. Not every carrier says by itself that the hub's process has ended:
+// over a broker it is only silent. The mutex is held.
+func (r *Router) cutPipes() {
+	if r.cfg.Topology != Star {
+		return
+	}
+	for _, s := range r.peers {
+		if l := s.current(); l != nil {
+			r.wg.Go(func() { l.cut(errHubLost) })
+		}
+	}
+}
+
+var errHubLost = errors.New("the hub is lost")
+
 // relay is the hub's side of callRelay.
 func (r *Router) relay(conn net.Conn, h hello) (bool, error) {
 	ticket := rand.Text()
