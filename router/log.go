@@ -61,9 +61,16 @@ func (s *segment) free() {
 		chunkPool.Put(s)
 		return
 	}
+	if cap(s.buf) < segmentBytes {
+		return
+	}
 	*s = segment{buf: s.buf[:0]}
 	segmentPool.Put(s)
 }
+
+// firstBytes is the buffer of a session's first segment, which holds what a peer is told when
+// it joins: with many peers that say little, the larger ones would be most of a node's memory.
+const firstBytes = 2 << 10
 
 // room returns the open segment if it has n bytes left, or a new one.
 func (l *sendLog) room(n int) *segment {
@@ -72,7 +79,12 @@ func (l *sendLog) room(n int) *segment {
 			return s
 		}
 	}
-	s := segmentPool.Get().(*segment)
+	var s *segment
+	if l.sent == 0 && n <= firstBytes {
+		s = &segment{buf: make([]byte, 0, firstBytes)}
+	} else {
+		s = segmentPool.Get().(*segment)
+	}
 	s.first = l.sent + 1
 	l.segs = append(l.segs, s)
 	return s

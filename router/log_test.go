@@ -171,3 +171,31 @@ func TestParseHeaderBounds(t *testing.T) {
 		}
 	}
 }
+
+// A session that has little to say takes little memory for it, and one that has more takes the
+// large buffers, which are used again.
+func TestFirstSegmentIsSmall(t *testing.T) {
+	var l sendLog
+	l.frame(frameReady, 0, 0, nil)
+	if got := cap(l.segs[0].buf); got != firstBytes {
+		t.Errorf("the first segment has %d bytes", got)
+	}
+	for range 3 {
+		l.data(1, 0, make([]byte, 1000))
+	}
+	if n := len(l.segs); n != 2 || cap(l.segs[1].buf) != segmentBytes {
+		t.Errorf("%d segments, the last with %d bytes", n, cap(l.segs[n-1].buf))
+	}
+	if !l.ack(l.sent, false) {
+		t.Error("the acknowledgement is refused")
+	}
+	for range 10 { // the pool has no small one
+		if s := segmentPool.Get().(*segment); cap(s.buf) != segmentBytes {
+			t.Errorf("the pool has a segment of %d bytes", cap(s.buf))
+		}
+	}
+	var big sendLog
+	if big.frame(frameReady, 0, 0, make([]byte, firstBytes)); cap(big.segs[0].buf) != segmentBytes {
+		t.Errorf("a large first frame has a segment of %d bytes", cap(big.segs[0].buf))
+	}
+}

@@ -118,8 +118,11 @@ func (r *round) attack(f fault) {
 	r.victim = cfg.Victim
 	r.pause(time.Second)
 	more := uint64(0)
-	if kind.Name == "amplify" {
+	switch kind.Name {
+	case "amplify":
 		more = mostDecoded
+	case "joins":
+		more = mostLive // several peers at once, each with windows of its own
 	}
 	held := newHoldings(r.dir, more)
 	var touched []int
