@@ -32,18 +32,35 @@ type Spec struct {
 	// of what is not in the batch.
 	Bootstrap string
 	StateSize int // values of recurrent state of each environment; 0: none
+	// NStep is the number of rewards that a collector joins in a transition, and Gamma their
+	// discount; 0 means 1.
+	NStep int
+	Gamma float64
+}
+
+// LearnsFrom reports whether the policy needs a column of that name.
+func (s *Spec) LearnsFrom(name string) bool {
+	for i := range s.Learns {
+		if s.Learns[i].Name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // Act is one choice of actions, one for each row. The caller owns all memory, and keeps it
 // from call to call.
 type Act struct {
-	Obs    []float32   // rows x Spec.Obs.Dim()
-	Greedy bool        // the best action, rather than one to explore with
-	Rand   *rand.Rand  // of the exploration
-	State  []float32   // rows x Spec.StateSize, changed in place
-	Reset  []bool      // rows whose state is to be zero first; nil: none
-	Action []float32   // out: rows x Spec.Action.Dim()
-	Extra  [][]float32 // out: a block for each column of Spec.Extra; nil: not wanted
+	Obs    []float32  // rows x Spec.Obs.Dim()
+	Greedy bool       // the best action, rather than one to explore with
+	Rand   *rand.Rand // of the exploration
+	State  []float32  // rows x Spec.StateSize, changed in place
+	Reset  []bool     // rows whose state is to be zero first; nil: none
+	// EnvSteps are those of the whole job so far, which schedules of the exploration go by.
+	EnvSteps int
+	Action   []float32   // out: rows x Spec.Action.Dim()
+	Extra    [][]float32 // out: a block for each column of Spec.Extra; nil: not wanted
+	Metrics  []Metric    // out, appended: what the exploration tells about itself
 }
 
 // Metric is a named number that an update tells about itself. Names are those of Stable-Baselines3,

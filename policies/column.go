@@ -80,6 +80,7 @@ const (
 	Return     = "return"     // target of the value
 	Weight     = "weight"     // how much a row counts in the loss
 	Index      = "index"      // where a row of a sample is in its buffer
+	TDError    = "td_error"   // of a row, which the policy writes when it learns: the new priority
 )
 
 // TransitionColumns are the columns of transitions whose observations and actions have so many

@@ -106,9 +106,9 @@ func (b *Prioritised) find(mass float64) int {
 }
 
 // Sample fills dst with n rows: their priorities are divided into n equal parts, and one row is drawn
-// from each. Two columns stand behind those of the rows: policies.Index, by which Update names
-// them, and policies.Weight, the importance weights (N P(i))^-beta, divided by the greatest one
-// of the sample. Fewer than n rows in the buffer wrap ErrTooFew.
+// from each. Three columns stand behind those of the rows: policies.Index, by which Update names
+// them, policies.Weight, the importance weights (N P(i))^-beta, divided by the greatest one
+// of the sample, and policies.TDError, zeros, for the policy to write. Fewer than n rows in the buffer wrap ErrTooFew.
 func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
 	if b.size < n || n <= 0 {
 		return fmt.Errorf("%w: %d of %d asked for", ErrTooFew, b.size, n)
@@ -121,12 +121,13 @@ func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
 	}
 	if b.extra == nil {
 		b.extra = append(b.rows.Schema(), policies.Column{Name: policies.Index, Kind: policies.Uint64},
-			policies.Column{Name: policies.Weight, Kind: policies.Float32})
+			policies.Column{Name: policies.Weight, Kind: policies.Float32}, policies.Column{Name: policies.TDError, Kind: policies.Float32})
 	}
 	dst.Init(b.extra...)
 	dst.Resize(n)
 	dst.CopyRows(0, &b.rows, b.drawn...)
 	index, weights := dst.Words(policies.Index), dst.Floats(policies.Weight)
+	clear(dst.Floats(policies.TDError))
 	least := math.Inf(1)
 	for i, row := range b.drawn {
 		index[i] = uint64(row)

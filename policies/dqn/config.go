@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -19,14 +21,20 @@ const (
 // Config describes a DQN. Obs and Actions must be set; every other zero value
 // has a default. Sources are listed in the package's documentation.
 type Config struct {
-	Obs     int    // values in an observation, at least 1
-	Actions int    // number of actions, at least 2
-	Seed    uint64 // of the initial weights
-	Hidden  []int  // widths of the hidden layers; nil means 128, 128
+	Obs    envs.Space    // of at least one value
+	Action envs.Discrete // at least 2 actions
+	Seed   uint64        // of the initial weights and of the noise
+	Hidden []int         // widths of the hidden layers; nil means 128, 128
 
 	Double  bool // choose the next action by the online network (van Hasselt et al.)
 	Dueling bool // value and advantage streams (Wang et al.)
-	NStep   int  // rewards in a return; 0 means 1, at most 255
+	// Noisy gives all layers noisy weights, which explore in place of random actions (Fortunato et al.).
+	Noisy bool
+	NStep int // rewards in a return; 0 means 1, at most 255
+
+	// Epsilon is the probability of a random action by the env steps of the job; nil means from 1
+	// to 0.05 over 250,000, as in CleanRL's dqn.py. It must be nil if Noisy is set.
+	Epsilon policies.Schedule
 
 	Gamma float64 // discount of one step; 0 means 0.99; in (0, 1]
 	Loss  Loss    // 0 means Huber
@@ -48,6 +56,9 @@ func (c Config) EnsureDefaults() Config {
 	if c.Hidden == nil {
 		c.Hidden = []int{128, 128}
 	}
+	if c.Epsilon == nil && !c.Noisy {
+		c.Epsilon = policies.Linear(1, 0.05, 250_000)
+	}
 	if c.NStep == 0 {
 		c.NStep = 1
 	}
@@ -68,6 +79,7 @@ func (c Config) EnsureDefaults() Config {
 
 // Validate reports every fault of the config at once.
 func (c Config) Validate() error {
+	both := c.Noisy && c.Epsilon != nil
 	c = c.EnsureDefaults()
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -75,8 +87,9 @@ func (c Config) Validate() error {
 			faults = append(faults, fmt.Errorf("dqn config: "+format, args...))
 		}
 	}
-	check(c.Obs >= 1, "Obs is %d, want at least 1", c.Obs)
-	check(c.Actions >= 2, "Actions is %d, want at least 2", c.Actions)
+	check(c.Obs != nil && c.Obs.Dim() >= 1, "Obs is %v, want a space of at least one value", c.Obs)
+	check(c.Action.N >= 2, "Action has %d actions, want at least 2", c.Action.N)
+	check(!both, "Noisy and Epsilon are both set, want one of them")
 	for i, w := range c.Hidden {
 		check(w >= 1, "Hidden[%d] is %d, want at least 1", i, w)
 	}

@@ -1,12 +1,12 @@
 // Package dqn is deep Q-learning for discrete actions, with the extensions
-// double, dueling and n-step returns.
+// double, dueling, n-step returns, prioritised replay and noisy networks.
 //
-//	q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 7, Double: true})
-//	err := q.Greedy(actions, obs)      // the actions of highest value
-//	m, err := q.Update(&batch)         // one step of learning
+//	q := dqn.New(dqn.Config{Obs: env.ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: 7, Double: true})
+//	err := q.Act(&act)                 // the actions of highest value, or random ones
+//	metrics, err := q.Learn(&batch)    // one update, from transitions: see package data
 //	w := q.Weights()                   // for another process: other.Load(w)
 //
-// Update regresses Q(s, a) on r + gamma^n (1 - terminated) Q'(s', a'), where n
+// Learn regresses Q(s, a) on r + gamma^n (1 - terminated) Q'(s', a'), where n
 // is the transition's number of steps, Q' the target network, and a' the best
 // action of Q' or, if Double, of Q. A truncated transition has a future as any
 // other.
@@ -20,49 +20,39 @@
 //
 // A DQN is not safe for concurrent use. The same config, batches and processor
 // give the same bits, also after Save and Restore. A value that is not finite
-// is an [*Error] that names it; the weights stay as they were.
+// is a *policies.UpdateError that names it; the weights stay as they were.
 package dqn
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// DQN is a Q-network with its target network and optimiser. It implements
-// policies.Greedy, policies.Learner and policies.Saver.
+// DQN is a Q-network with its target network and optimiser. It implements policies.Policy.
 type DQN struct {
 	cfg            Config
 	online, target *nn.Net
 	trainer        *nn.Trainer
 	updates        uint64
+	spec           policies.Spec
 	discount       [256]float32 // gamma to the power of the index
+	source         *rand.PCG    // of the noise, if Noisy
+	rng            *rand.Rand
 
-	columns []policies.Column
 	targets []float32 // of one batch
 	best    []int
+	chosen  []int     // of Act
+	numbers []float32 // of actions
+	metrics []policies.Metric
 }
 
-var (
-	_ policies.Greedy  = (*DQN)(nil)
-	_ policies.Learner = (*DQN)(nil)
-	_ policies.Saver   = (*DQN)(nil)
-)
-
-// Error says which update found something wrong.
-type Error struct {
-	Update uint64 // updates made before
-	Err    error  // a *nn.NonFiniteError, or what is wrong with the batch
-}
-
-// Error names the update and the cause.
-func (e *Error) Error() string { return fmt.Sprintf("dqn update %d: %v", e.Update, e.Err) }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+var _ policies.Policy = (*DQN)(nil)
 
 // New returns a DQN with fresh weights. It panics with all faults of the
 // config; Config.Validate returns them.
@@ -71,7 +61,10 @@ func New(cfg Config) *DQN {
 		panic(err.Error())
 	}
 	cfg = cfg.EnsureDefaults()
-	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg), columns: policies.TransitionColumns(cfg.Obs, 1)} // of one seed: equal
+	obs := cfg.Obs.Dim()
+	q := &DQN{cfg: cfg, online: network(cfg), target: network(cfg), source: rand.NewPCG(cfg.Seed, 0x64716e)} // of one seed: equal
+	q.rng = rand.New(q.source)
+	q.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, 1), NStep: cfg.NStep, Gamma: cfg.Gamma}
 	q.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Adam.New, MaxGradNorm: max(cfg.MaxGradNorm, 0)}, q.online)
 	for i := range q.discount {
 		q.discount[i] = float32(math.Pow(cfg.Gamma, float64(i)))
@@ -79,30 +72,33 @@ func New(cfg Config) *DQN {
 	return q
 }
 
+// noise is the initial standard deviation of noisy weights, that of the paper.
+const noise = 0.5
+
 func network(cfg Config) *nn.Net {
-	out := cfg.Actions
+	out := cfg.Action.N
 	if cfg.Dueling {
 		out++
 	}
 	layers := nn.MLP(cfg.Hidden, nn.ReLU, out, nn.Kaiming, nn.FanIn)
+	if cfg.Noisy {
+		layers = layers[:0]
+		for _, w := range cfg.Hidden {
+			layers = append(layers, nn.NoisyDense(w, noise), nn.ReLU())
+		}
+		layers = append(layers, nn.NoisyDense(out, noise))
+	}
 	if cfg.Dueling {
 		layers = append(layers, nn.Dueling())
 	}
-	return nn.New(cfg.Obs, cfg.Seed, layers...)
+	return nn.New(cfg.Obs.Dim(), cfg.Seed, layers...)
 }
+
+// Spec describes the policy.
+func (q *DQN) Spec() policies.Spec { return q.spec }
 
 // Config is the config with its defaults.
 func (q *DQN) Config() Config { return q.cfg }
-
-// ObsDim is the number of values in an observation.
-func (q *DQN) ObsDim() int { return q.cfg.Obs }
-
-// Actions is the number of actions.
-func (q *DQN) Actions() int { return q.cfg.Actions }
-
-// Returns are the number of steps and the discount of the returns that Update
-// expects.
-func (q *DQN) Returns() (steps int, gamma float64) { return q.cfg.NStep, q.cfg.Gamma }
 
 // Version counts the updates behind the weights, those before a Load included.
 func (q *DQN) Version() uint64 { return q.updates }
@@ -114,24 +110,52 @@ func (q *DQN) SetRate(rate float64) {
 }
 
 // Values computes the action values of each observation, a matrix of
-// observations x Actions that the next call on q overwrites.
+// observations x actions that the next call on q overwrites.
 func (q *DQN) Values(obs []float32) nn.Matrix {
-	return q.online.Forward(nn.Matrix{Rows: len(obs) / q.cfg.Obs, Cols: q.cfg.Obs, Data: obs})
+	d := q.cfg.Obs.Dim()
+	return q.online.Forward(nn.Matrix{Rows: len(obs) / d, Cols: d, Data: obs})
 }
 
-// Greedy writes the action of highest value for each observation: obs is
-// len(dst) x Obs. Of equal values the first wins. An observation or value that
-// is not finite is an error.
-func (q *DQN) Greedy(dst []int, obs []float32) error {
-	if len(obs) != len(dst)*q.cfg.Obs {
-		return fmt.Errorf("dqn: %d observed values for %d actions, want %d", len(obs), len(dst), len(dst)*q.cfg.Obs)
+// Act chooses the action of highest value for each row; of equal values the first wins. Unless
+// a.Greedy is set, it replaces each by a random one with the probability that Config.Epsilon has for
+// a.EnvSteps or, if Noisy, draws new noise for the weights.
+func (q *DQN) Act(a *policies.Act) error {
+	rows := len(a.Action)
+	if len(a.Obs) != rows*q.cfg.Obs.Dim() {
+		return fmt.Errorf("dqn: %d observed values for %d actions, want %d", len(a.Obs), rows, rows*q.cfg.Obs.Dim())
 	}
-	if err := finite("obs", obs); err != nil {
+	if q.cfg.Noisy {
+		q.online.ClearNoise()
+		if !a.Greedy {
+			q.online.RedrawNoise(a.Rand)
+		}
+	}
+	if cap(q.chosen) < rows {
+		q.chosen = make([]int, rows)
+	}
+	q.chosen = q.chosen[:rows]
+	if err := q.greedy(q.chosen, a.Obs); err != nil {
+		return err
+	}
+	if !a.Greedy && !q.cfg.Noisy {
+		epsilon := q.cfg.Epsilon(a.EnvSteps)
+		policies.EpsGreedy(q.chosen, epsilon, q.cfg.Action.N, a.Rand)
+		a.Metrics = append(a.Metrics, policies.Metric{Name: "rollout/exploration_rate", Value: epsilon})
+	}
+	for i, k := range q.chosen {
+		a.Action[i] = float32(q.cfg.Action.Start + k)
+	}
+	return nil
+}
+
+// greedy writes the number of the action of highest value for each observation.
+func (q *DQN) greedy(dst []int, obs []float32) error {
+	if err := finite(policies.Obs, obs); err != nil {
 		return err
 	}
 	values := q.Values(obs)
 	if err := finite("values", values.Data); err != nil {
-		return q.blame(err)
+		return q.cause(err)
 	}
 	argmax(dst, values)
 	return nil
@@ -153,9 +177,9 @@ func argmax(dst []int, m nn.Matrix) {
 
 func finite(name string, v []float32) error { return nn.Tensor{Name: name, Data: v}.CheckFinite() }
 
-// blame returns the error of the first weight that is not finite, or err if
+// cause returns the error of the first weight that is not finite, or err if
 // all are.
-func (q *DQN) blame(err error) error {
+func (q *DQN) cause(err error) error {
 	if e := q.online.CheckFinite(); e != nil {
 		return e
 	}
@@ -166,13 +190,38 @@ func (q *DQN) blame(err error) error {
 	return err
 }
 
-// Update makes one step of learning from b, whose actions have one value, the
-// number of the action. It allocates nothing once it has seen a batch of that
-// size.
-func (q *DQN) Update(b *policies.Batch) (policies.Metrics, error) {
-	m, err := q.update(b)
+// Learn makes one update from a batch of transitions. If it has the column policies.Weight, that is
+// how much each row counts; if it has policies.TDError, Learn writes the absolute difference to
+// the target there. It allocates nothing once it has seen a batch of that size.
+func (q *DQN) Learn(b *policies.Batch) ([]policies.Metric, error) {
+	if err := q.check(b); err != nil {
+		return nil, q.blame(err)
+	}
+	if q.cfg.Noisy {
+		q.online.RedrawNoise(q.rng)
+		q.target.RedrawNoise(q.rng)
+	}
+	q.resize(b.N)
+	q.bootstrap(b)
+	var value float64
+	step, err := q.trainer.Step(func(t *nn.Tape) nn.Value {
+		pred := q.online.Apply(t, t.Const(b.N, q.cfg.Obs.Dim(), b.Floats(policies.Obs))).Pick(q.actions(b))
+		value = float64(pred.Mean().Number())
+		difference := pred.Sub(t.Column(q.targets))
+		if out := b.Floats(policies.TDError); out != nil {
+			copy(out, difference.Abs().Data())
+		}
+		loss := difference.Huber(1)
+		if q.cfg.Loss == MSE {
+			loss = difference.Square()
+		}
+		if weights := b.Floats(policies.Weight); weights != nil {
+			loss = loss.Mul(t.Column(weights))
+		}
+		return loss.Mean()
+	})
 	if err != nil {
-		return policies.Metrics{}, &Error{Update: q.updates, Err: err}
+		return nil, q.blame(q.cause(err))
 	}
 	q.updates++
 	switch {
@@ -181,51 +230,41 @@ func (q *DQN) Update(b *policies.Batch) (policies.Metrics, error) {
 	case q.updates%uint64(q.cfg.TargetEvery) == 0:
 		q.target.CopyFrom(q.online)
 	}
-	return m, nil
+	q.metrics = append(q.metrics[:0],
+		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/q_value", Value: value},
+		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: q.cfg.Adam.Rate},
+	)
+	return q.metrics, nil
 }
 
-func (q *DQN) update(b *policies.Batch) (policies.Metrics, error) {
-	if err := q.check(b); err != nil {
-		return policies.Metrics{}, err
+// actions are the numbers of the batch's actions, from 0.
+func (q *DQN) actions(b *policies.Batch) []float32 {
+	actions := b.Floats(policies.Action)
+	if q.cfg.Action.Start == 0 {
+		return actions
 	}
-	n := b.Len()
-	q.resize(n)
-	q.bootstrap(b)
-	var value float64
-	step, err := q.trainer.Step(func(t *nn.Tape) nn.Value {
-		pred := q.online.Apply(t, t.Const(n, q.cfg.Obs, b.Floats(policies.Obs))).Pick(b.Floats(policies.Action))
-		value = float64(pred.Mean().Number())
-		difference := pred.Sub(t.Column(q.targets))
-		if q.cfg.Loss == MSE {
-			return difference.Square().Mean()
-		}
-		return difference.Huber(1).Mean()
-	})
-	if err != nil {
-		return policies.Metrics{}, q.blame(err)
+	q.numbers = q.numbers[:0]
+	for _, a := range actions {
+		q.numbers = append(q.numbers, a-float32(q.cfg.Action.Start))
 	}
-	return policies.Metrics{Loss: step.Loss, GradNorm: step.GradNorm, Value: value, Rate: q.cfg.Adam.Rate}, nil
+	return q.numbers
 }
 
 // check finds what in the batch cannot be learned from.
 func (q *DQN) check(b *policies.Batch) error {
-	if b.Len() == 0 {
-		return fmt.Errorf("an empty batch")
-	}
-	if err := b.Check(q.columns...); err != nil {
+	if err := b.Needs(q.spec.Learns...); err != nil {
 		return err
 	}
-	for i, a := range b.Floats(policies.Action) {
-		if a != float32(int(a)) || a < 0 || int(a) >= q.cfg.Actions {
-			return fmt.Errorf("transition %d has action %v, want 0 to %d", i, a, q.cfg.Actions-1)
+	actions := b.Floats(policies.Action)
+	for i, steps := range b.Bytes(policies.Steps) {
+		if !q.cfg.Action.Contains(actions[i : i+1]) {
+			return fmt.Errorf("transition %d has action %v, which is not in %v", i, actions[i], q.cfg.Action)
 		}
-	}
-	for i, k := range b.Bytes(policies.Steps) {
-		if k == 0 {
+		if steps == 0 {
 			return fmt.Errorf("transition %d of 0 steps", i)
 		}
 	}
-	return b.CheckFinite()
+	return finite(policies.Weight, b.Floats(policies.Weight))
 }
 
 func (q *DQN) resize(n int) {
@@ -238,7 +277,7 @@ func (q *DQN) resize(n int) {
 // bootstrap fills q.targets.
 func (q *DQN) bootstrap(b *policies.Batch) {
 	obs := b.Floats(policies.NextObs)
-	next := q.target.Forward(nn.Matrix{Rows: b.Len(), Cols: q.cfg.Obs, Data: obs})
+	next := q.target.Forward(nn.Matrix{Rows: b.N, Cols: q.cfg.Obs.Dim(), Data: obs})
 	if q.cfg.Double {
 		argmax(q.best, q.Values(obs))
 	} else {
@@ -250,6 +289,19 @@ func (q *DQN) bootstrap(b *policies.Batch) {
 		if terminated[i] == 0 {
 			q.targets[i] += q.discount[steps[i]] * next.Row(i)[q.best[i]]
 		}
+	}
+}
+
+// blame names the update.
+func (q *DQN) blame(err error) error {
+	return &policies.UpdateError{Algorithm: "dqn", Update: q.updates, Err: err}
+}
+
+// parts are what a checkpoint holds.
+func (q *DQN) parts() policies.Parts {
+	return policies.Parts{
+		policies.NetPart("dqn", q.online, &q.updates), policies.NetPart("dqn.target", q.target, &q.updates),
+		policies.OptimizerPart("dqn.adam", q.trainer.Optimizers()[0]),
 	}
 }
 
@@ -266,35 +318,25 @@ func (q *DQN) Load(s nn.State) error {
 	return nil
 }
 
-// Save writes networks, optimiser and counter to a.
+// Save writes networks, optimiser, counter and the state of the noise to a.
 func (q *DQN) Save(a *nn.Archive) error {
-	w := q.Weights()
-	if err := w.CheckFinite(); err != nil {
+	random, err := q.source.MarshalBinary()
+	if err != nil {
 		return fmt.Errorf("save dqn: %w", err)
 	}
-	a.Put("dqn", w)
-	a.Put("dqn.target", q.target.State(q.updates))
-	a.Put("dqn.adam", q.trainer.Optimizers()[0].State())
-	return nil
+	a.SetText("dqn/random", hex.EncodeToString(random))
+	return q.parts().Save(a)
 }
 
 // Restore makes q what it was at Save. The networks must have the same shape;
 // the rest of the config is q's own. An error may leave q half restored.
 func (q *DQN) Restore(a *nn.Archive) error {
-	for _, part := range []struct {
-		name string
-		load func(nn.State) error
-	}{{"dqn", q.Load}, {"dqn.target", q.target.Load}, {"dqn.adam", q.trainer.Optimizers()[0].Load}} {
-		s, err := a.State(part.name)
-		if err == nil {
-			err = part.load(s)
-		}
-		if err != nil {
-			return fmt.Errorf("restore %s: %w", part.name, err)
-		}
+	random, err := hex.DecodeString(a.Meta["dqn/random"])
+	if err == nil {
+		err = q.source.UnmarshalBinary(random)
 	}
-	return nil
+	if err != nil {
+		return fmt.Errorf("restore dqn: random state: %w", err)
+	}
+	return q.parts().Restore(a)
 }
-
-// Seed is the config's seed.
-func (q *DQN) Seed() uint64 { return q.cfg.Seed }

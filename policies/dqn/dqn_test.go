@@ -10,14 +10,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 )
 
+var two = envs.Discrete{N: 2}
+
+// box is the space of so many values.
+func box(n int) envs.Space { return envs.NewBox(-1e30, 1e30, n) }
+
+// greedy writes the greedy actions.
+func greedy(q *DQN, dst []int, obs []float32) error {
+	a := policies.Act{Obs: obs, Action: make([]float32, len(dst)), Greedy: true}
+	err := q.Act(&a)
+	for i, v := range a.Action {
+		dst[i] = int(v)
+	}
+	return err
+}
+
+// metric is the metric of that name.
+func metric(all []policies.Metric, name string) float64 {
+	for _, m := range all {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return math.NaN()
+}
+
 // tiny is a DQN whose online and target networks are linear maps given by
 // hand: Q(s) = s*w, one observed value, two actions.
 func tiny(cfg Config, online, target [2]float32) *DQN {
-	cfg.Obs, cfg.Actions, cfg.Hidden = 1, 2, []int{}
+	cfg.Obs, cfg.Action, cfg.Hidden = box(1), two, []int{}
 	q := New(cfg)
 	copy(q.online.Params()[0].Value, online[:])
 	copy(q.target.Params()[0].Value, target[:])
@@ -47,7 +73,7 @@ func TestP1TargetsEqualHandComputedNumbers(t *testing.T) {
 		{"double: online's best by the target, 10", true, []float32{6, 1, 6, 2.25, 1}},
 	} {
 		q := tiny(Config{Gamma: 0.5, Double: c.double, Loss: MSE}, [2]float32{4, 3}, [2]float32{5, 10})
-		m, err := q.Update(&b)
+		m, err := q.Learn(&b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +89,8 @@ func TestP1TargetsEqualHandComputedNumbers(t *testing.T) {
 			}
 			loss += (p - float64(y)) * (p - float64(y)) / 5
 		}
-		if math.Abs(m.Loss-loss) > 1e-5 || math.Abs(m.Value-16./5) > 1e-6 {
-			t.Errorf("%s: loss %v, value %v; want %v, 3.2", c.name, m.Loss, m.Value, loss)
+		if math.Abs(metric(m, "train/loss")-loss) > 1e-5 || math.Abs(metric(m, "train/q_value")-16./5) > 1e-6 {
+			t.Errorf("%s: loss %v, value %v; want %v, 3.2", c.name, metric(m, "train/loss"), metric(m, "train/q_value"), loss)
 		}
 	}
 }
@@ -73,7 +99,7 @@ func TestTargetNetworkFollows(t *testing.T) {
 	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
 	hard := tiny(Config{TargetEvery: 3}, [2]float32{1, 2}, [2]float32{0, 0})
 	for i := 1; i <= 6; i++ {
-		if _, err := hard.Update(b); err != nil {
+		if _, err := hard.Learn(b); err != nil {
 			t.Fatal(err)
 		}
 		if got := slices.Equal(hard.online.Weights(), hard.target.Weights()); got != (i%3 == 0) {
@@ -81,7 +107,7 @@ func TestTargetNetworkFollows(t *testing.T) {
 		}
 	}
 	soft := tiny(Config{Tau: 0.25}, [2]float32{1, 2}, [2]float32{0, 0})
-	if _, err := soft.Update(b); err != nil {
+	if _, err := soft.Learn(b); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := soft.target.Weights()[0], soft.online.Weights()[0]/4; math.Abs(float64(got-want)) > 1e-6 {
@@ -108,12 +134,12 @@ func batch(rng *rand.Rand, n, obs int) *policies.Batch {
 	return &b
 }
 
-var full = Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{32, 17}, Double: true, Dueling: true, NStep: 3, TargetEvery: 7}
+var full = Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{32, 17}, Double: true, Dueling: true, NStep: 3, TargetEvery: 7}
 
 func TestP4ResumeIsExact(t *testing.T) {
 	feed := func(q *DQN, rng *rand.Rand, n int) {
 		for range n {
-			if _, err := q.Update(batch(rng, 32, 4)); err != nil {
+			if _, err := q.Learn(batch(rng, 32, 4)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -171,14 +197,14 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			q := New(full)
 			rng := rand.New(rand.NewPCG(1, 1))
-			if _, err := q.Update(batch(rng, 32, 4)); err != nil {
+			if _, err := q.Learn(batch(rng, 32, 4)); err != nil {
 				t.Fatal(err)
 			}
 			b := batch(rng, 32, 4)
 			c.spoil(q, b)
 			before := q.Weights()
-			_, err := q.Update(b)
-			var e *Error
+			_, err := q.Learn(b)
+			var e *policies.UpdateError
 			var where *nn.NonFiniteError
 			if !errors.As(err, &e) || !errors.As(err, &where) || e.Update != 1 || where.Tensor != c.tensor {
 				t.Fatalf("error %v, want update 1 and tensor %s", err, c.tensor)
@@ -189,14 +215,14 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		})
 	}
 	q := New(full)
-	if err := q.Greedy(make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "tensor obs is not finite: value 1 is NaN" {
+	if err := greedy(q, make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "tensor obs is not finite: value 1 is NaN" {
 		t.Errorf("greedy of NaN: %v", err)
 	}
 	q.online.Params()[0].Value[0] = nan
 	if err := q.Save(new(nn.Archive)); err == nil {
 		t.Error("NaN weights are saved")
 	}
-	if err := q.Greedy(make([]int, 1), make([]float32, 4)); err == nil || !strings.Contains(err.Error(), "dense0.weight") {
+	if err := greedy(q, make([]int, 1), make([]float32, 4)); err == nil || !strings.Contains(err.Error(), "dense0.weight") {
 		t.Errorf("greedy with a NaN weight: %v", err)
 	}
 }
@@ -215,8 +241,8 @@ func one(pairs ...[2]float32) *policies.Batch {
 func TestLossIsTheOneOfTheConfig(t *testing.T) {
 	for loss, want := range map[Loss]float64{Huber: 9.5, MSE: 100} {
 		q := tiny(Config{Loss: loss}, [2]float32{}, [2]float32{})
-		if m, err := q.Update(one([2]float32{1, 10})); err != nil || math.Abs(m.Loss-want) > 1e-5 {
-			t.Errorf("loss %v: %v, want %v: %v", loss, m.Loss, want, err)
+		if m, err := q.Learn(one([2]float32{1, 10})); err != nil || math.Abs(metric(m, "train/loss")-want) > 1e-5 {
+			t.Errorf("loss %v: %v, want %v: %v", loss, metric(m, "train/loss"), want, err)
 		}
 	}
 }
@@ -229,8 +255,8 @@ func TestP7NonFiniteGradientIsNamed(t *testing.T) {
 		"no number": one([2]float32{large, 10}, [2]float32{large, -10}),
 	} {
 		q := tiny(Config{Loss: MSE}, [2]float32{}, [2]float32{})
-		_, err := q.Update(b)
-		var e *Error
+		_, err := q.Learn(b)
+		var e *policies.UpdateError
 		var where *nn.NonFiniteError
 		if !errors.As(err, &e) || !errors.As(err, &where) || !strings.HasSuffix(where.Tensor, ".grad") {
 			t.Errorf("%s: %v", name, err)
@@ -253,27 +279,27 @@ func TestUpdateRefuses(t *testing.T) {
 		text string
 	}{
 		{&policies.Batch{}, "dqn update 0: an empty batch"},
-		{batch(rng, 3, 5), "dqn update 0: batch with the column \"obs\" of float32 [5], want obs float32 [4]\nbatch with the column \"next_obs\" of float32 [5], want next_obs float32 [4]"},
-		{action, "dqn update 0: transition 1 has action 2, want 0 to 1"},
-		{half, "dqn update 0: transition 2 has action 0.5, want 0 to 1"},
+		{batch(rng, 3, 5), "dqn update 0: the batch has no column obs float32 [4] of 3 rows"},
+		{action, "dqn update 0: transition 1 has action 2, which is not in Discrete(2)"},
+		{half, "dqn update 0: transition 2 has action 0.5, which is not in Discrete(2)"},
 	} {
-		if _, err := q.Update(c.b); err == nil || err.Error() != c.text {
+		if _, err := q.Learn(c.b); err == nil || err.Error() != c.text {
 			t.Errorf("error %v, want %q", err, c.text)
 		}
 	}
-	if err := q.Greedy(make([]int, 2), make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed values for 2 actions, want 8" {
+	if err := greedy(q, make([]int, 2), make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed values for 2 actions, want 8" {
 		t.Errorf("too few observations: %v", err)
 	}
 }
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{Hidden: []int{8, 0}, NStep: 300, Gamma: 2, Loss: 7, Adam: nn.AdamConfig{Rate: -1}, Tau: 2, TargetEvery: -1}.Validate()
-	for _, word := range []string{"Obs", "Actions", "Hidden[1]", "NStep", "Gamma", "Loss", "Adam.Rate", "Tau is 2, want", "TargetEvery is -1, want"} {
+	for _, word := range []string{"Obs", "Action", "Hidden[1]", "NStep", "Gamma", "Loss", "Adam.Rate", "Tau is 2, want", "TargetEvery is -1, want"} {
 		if err == nil || !strings.Contains(err.Error(), "dqn config: "+word) {
 			t.Errorf("%s is not in %v", word, err)
 		}
 	}
-	if err := (Config{Obs: 4, Actions: 2}).Validate(); err != nil {
+	if err := (Config{Obs: box(4), Action: two}).Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 	defer func() {
@@ -285,17 +311,17 @@ func TestConfigReportsAllFaults(t *testing.T) {
 }
 
 func TestWeightsTravel(t *testing.T) {
-	a, b := New(full), New(Config{Obs: 4, Actions: 2, Seed: 8, Hidden: []int{32, 17}, Dueling: true})
+	a, b := New(full), New(Config{Obs: box(4), Action: two, Seed: 8, Hidden: []int{32, 17}, Dueling: true})
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 5 {
-		_, _ = a.Update(batch(rng, 32, 4))
+		_, _ = a.Learn(batch(rng, 32, 4))
 	}
 	if err := b.Load(a.Weights()); err != nil {
 		t.Fatal(err)
 	}
 	obs := batch(rng, 100, 4).Floats("obs")
 	x, y := make([]int, 100), make([]int, 100)
-	if err := errors.Join(a.Greedy(x, obs), b.Greedy(y, obs)); err != nil || !slices.Equal(x, y) || b.Version() != 5 {
+	if err := errors.Join(greedy(a, x, obs), greedy(b, y, obs)); err != nil || !slices.Equal(x, y) || b.Version() != 5 {
 		t.Errorf("%v, version %d, equal actions %v", err, b.Version(), slices.Equal(x, y))
 	}
 }
@@ -303,17 +329,18 @@ func TestWeightsTravel(t *testing.T) {
 func TestUpdateAllocatesNothing(t *testing.T) {
 	q := New(full)
 	b := batch(rand.New(rand.NewPCG(1, 1)), 64, 4)
-	actions := make([]int, 8)
+	a := policies.Act{Obs: b.Floats("obs")[:32], Action: make([]float32, 8), Rand: rand.New(rand.NewPCG(1, 1))}
 	if n := testing.AllocsPerRun(50, func() {
-		_, _ = q.Update(b)
-		_ = q.Greedy(actions, b.Floats("obs")[:32])
+		_, _ = q.Learn(b)
+		a.Metrics = a.Metrics[:0]
+		_ = q.Act(&a)
 	}); n != 0 {
 		t.Errorf("update and greedy allocate %v times", n)
 	}
 }
 
 func ExampleDQN() {
-	q := New(Config{Obs: 1, Actions: 2, Seed: 1, Hidden: []int{16}, Gamma: 0.9})
+	q := New(Config{Obs: box(1), Action: two, Seed: 1, Hidden: []int{16}, Gamma: 0.9})
 	// Action 1 is worth 1, action 0 nothing, and that is the end.
 	var b policies.Batch
 	b.Init(policies.TransitionColumns(1, 1)...)
@@ -323,13 +350,13 @@ func ExampleDQN() {
 		})
 	}
 	for range 500 {
-		if _, err := q.Update(&b); err != nil {
+		if _, err := q.Learn(&b); err != nil {
 			fmt.Println(err)
 		}
 	}
 	fmt.Printf("%.2f\n", q.Values([]float32{1}).Data[1])
-	action := make([]int, 1)
-	fmt.Println(q.Greedy(action, []float32{1}), action)
+	act := policies.Act{Obs: []float32{1}, Action: make([]float32, 1), Greedy: true}
+	fmt.Println(q.Act(&act), act.Action)
 	// Output:
 	// 1.00
 	// <nil> [1]
@@ -343,14 +370,14 @@ func BenchmarkUpdate(b *testing.B) {
 		name string
 		cfg  Config
 	}{
-		{"plain", Config{Obs: 4, Actions: 2}},
-		{"double+dueling", Config{Obs: 4, Actions: 2, Double: true, Dueling: true}},
+		{"plain", Config{Obs: box(4), Action: two}},
+		{"double+dueling", Config{Obs: box(4), Action: two, Double: true, Dueling: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			q := New(c.cfg)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := q.Update(data); err != nil {
+				if _, err := q.Learn(data); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -397,7 +424,7 @@ func loops(widths []int, backward bool) {
 // FuzzRestore reads a checkpoint that somebody else has written: it is refused, or
 // the policy works.
 func FuzzRestore(f *testing.F) {
-	cfg := Config{Obs: 2, Actions: 2, Hidden: []int{3}, Dueling: true}
+	cfg := Config{Obs: box(2), Action: two, Hidden: []int{3}, Dueling: true}
 	q := New(cfg)
 	var a nn.Archive
 	if err := q.Save(&a); err != nil {
@@ -423,7 +450,7 @@ func FuzzRestore(f *testing.F) {
 		if err := q.Weights().CheckFinite(); err != nil {
 			t.Fatalf("restored: %v", err)
 		}
-		_, _ = q.Update(batch(rand.New(rand.NewPCG(1, 1)), 4, 2))
+		_, _ = q.Learn(batch(rand.New(rand.NewPCG(1, 1)), 4, 2))
 	})
 }
 
@@ -431,12 +458,12 @@ func FuzzRestore(f *testing.F) {
 // and that Update reports.
 func TestSetRateReachesTheOptimiser(t *testing.T) {
 	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
-	update := func(configured, set float64) (*DQN, policies.Metrics) {
+	update := func(configured, set float64) (*DQN, []policies.Metric) {
 		q := tiny(Config{Adam: nn.AdamConfig{Rate: configured}}, [2]float32{1, 2}, [2]float32{0, 0})
 		if set != configured {
 			q.SetRate(set)
 		}
-		m, err := q.Update(b)
+		m, err := q.Learn(b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,8 +471,8 @@ func TestSetRateReachesTheOptimiser(t *testing.T) {
 	}
 	want, _ := update(0.25, 0.25)
 	got, m := update(1e-3, 0.25)
-	if !slices.Equal(got.online.Weights(), want.online.Weights()) || m.Rate != 0.25 || got.Config().Adam.Rate != 0.25 {
-		t.Errorf("weights %v and rate %v, want %v and 0.25", got.online.Weights(), m.Rate, want.online.Weights())
+	if !slices.Equal(got.online.Weights(), want.online.Weights()) || metric(m, "train/learning_rate") != 0.25 || got.Config().Adam.Rate != 0.25 {
+		t.Errorf("weights %v and rate %v, want %v and 0.25", got.online.Weights(), metric(m, "train/learning_rate"), want.online.Weights())
 	}
 	if still, _ := update(1e-3, 0); !slices.Equal(still.online.Weights()[:2], []float32{1, 2}) {
 		t.Errorf("at a rate of 0 the weights are %v", still.online.Weights())
@@ -460,7 +487,7 @@ func TestDoubleTakesTheOnlineNetworksBest(t *testing.T) {
 	// At 2 the online network has 6, 8; the target network 20, 10.
 	for double, want := range map[bool]float32{true: 1 + 0.5*10, false: 1 + 0.5*20} {
 		q := tiny(Config{Gamma: 0.5, Double: double}, [2]float32{3, 4}, [2]float32{10, 5})
-		if _, err := q.Update(&b); err != nil || q.targets[0] != want {
+		if _, err := q.Learn(&b); err != nil || q.targets[0] != want {
 			t.Errorf("double %v: target %v, want %v: %v", double, q.targets[0], want, err)
 		}
 	}
@@ -469,7 +496,7 @@ func TestDoubleTakesTheOnlineNetworksBest(t *testing.T) {
 func TestOfEqualValuesTheFirstWins(t *testing.T) {
 	q := tiny(Config{}, [2]float32{2, 2}, [2]float32{0, 0})
 	actions := []int{7, 7}
-	if err := q.Greedy(actions, []float32{1, 3}); err != nil || !slices.Equal(actions, []int{0, 0}) {
+	if err := greedy(q, actions, []float32{1, 3}); err != nil || !slices.Equal(actions, []int{0, 0}) {
 		t.Errorf("actions %v, %v", actions, err)
 	}
 }
@@ -480,7 +507,7 @@ func TestGradientsAreClippedOnRequest(t *testing.T) {
 	b := batch(rand.New(rand.NewPCG(1, 1)), 8, 1)
 	after := func(limit float64) []float32 {
 		q := tiny(Config{MaxGradNorm: limit, Adam: nn.AdamConfig{Epsilon: 1}}, [2]float32{1, 2}, [2]float32{0, 0})
-		if _, err := q.Update(b); err != nil {
+		if _, err := q.Learn(b); err != nil {
 			t.Fatal(err)
 		}
 		return q.online.Weights()
@@ -504,22 +531,136 @@ func TestConfigBoundsAndDefaults(t *testing.T) {
 		{func(c *Config) { c.Gamma = 1 }, true},
 		{func(c *Config) { c.Gamma = 1.01 }, false},
 		{func(c *Config) { c.Gamma = -0.1 }, false},
-		{func(c *Config) { c.Actions = 1 }, false},
+		{func(c *Config) { c.Action.N = 1 }, false},
 		{func(c *Config) { c.Tau = 1 }, true},
 		{func(c *Config) { c.Tau = 1.01 }, false},
 		{func(c *Config) { c.Tau, c.TargetEvery = 0.5, 3 }, false},
 		{func(c *Config) { c.Hidden = []int{3, 0} }, false},
 		{func(c *Config) { c.Loss = MSE + 1 }, false},
 	} {
-		cfg := Config{Obs: 1, Actions: 2}
+		cfg := Config{Obs: box(1), Action: two}
 		c.change(&cfg)
 		if err := cfg.Validate(); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
-	got := New(Config{Obs: 1, Actions: 2}).Config()
-	want := Config{Obs: 1, Actions: 2, Hidden: []int{128, 128}, NStep: 1, Gamma: 0.99, Adam: nn.AdamConfig{Rate: 1e-3}, MaxGradNorm: 10, TargetEvery: 500}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
+	got := New(Config{Obs: box(1), Action: two}).Config()
+	want := Config{Obs: box(1), Action: two, Hidden: []int{128, 128}, NStep: 1, Gamma: 0.99, Adam: nn.AdamConfig{Rate: 1e-3}, MaxGradNorm: 10, TargetEvery: 500}
+	if got.Epsilon(0) != 1 || got.Epsilon(250_000) != 0.05 {
+		t.Errorf("epsilon from %v to %v", got.Epsilon(0), got.Epsilon(250_000))
+	}
+	if got.Epsilon = nil; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("defaults %+v, want %+v", got, want)
+	}
+}
+
+// TestExplorationGoesByTheEnvStepsOfTheJob: the actions are random as often as the schedule says,
+// and never if they are to be greedy.
+func TestExplorationGoesByTheEnvStepsOfTheJob(t *testing.T) {
+	q := tiny(Config{Epsilon: policies.Linear(1, 0, 100)}, [2]float32{1, 2}, [2]float32{0, 0})
+	for steps, want := range map[int][2]int{0: {400, 600}, 50: {200, 300}, 100: {0, 0}} {
+		a := policies.Act{Obs: make([]float32, 1000), Action: make([]float32, 1000), Rand: rand.New(rand.NewPCG(1, 1)), EnvSteps: steps}
+		for i := range a.Obs {
+			a.Obs[i] = 1
+		}
+		if err := q.Act(&a); err != nil {
+			t.Fatal(err)
+		}
+		others := 0
+		for _, v := range a.Action {
+			if v == 0 {
+				others++
+			}
+		}
+		if others < want[0] || others > want[1] || len(a.Metrics) != 1 || a.Metrics[0] != (policies.Metric{Name: "rollout/exploration_rate", Value: 1 - float64(steps)/100}) {
+			t.Errorf("after %d env steps %d of 1000 actions are not the best: %v", steps, others, a.Metrics)
+		}
+		a.Greedy, a.Metrics = true, nil
+		if err := q.Act(&a); err != nil || slices.Contains(a.Action, 0) || a.Metrics != nil {
+			t.Errorf("greedy: %v, %v", a.Metrics, err)
+		}
+	}
+}
+
+// TestNoiseExplores: noisy weights act differently each time, and alike when the action is to be
+// greedy; the noise of the updates goes on where it was saved.
+func TestNoiseExplores(t *testing.T) {
+	cfg := Config{Obs: box(4), Action: two, Noisy: true, Hidden: []int{8}, Seed: 1}
+	q := New(cfg)
+	values := func(greedy bool, rng *rand.Rand) []float32 {
+		a := policies.Act{Obs: []float32{1, -1, 2, 0.5}, Action: make([]float32, 1), Greedy: greedy, Rand: rng}
+		if err := q.Act(&a); err != nil || a.Metrics != nil {
+			t.Fatal(a.Metrics, err)
+		}
+		return slices.Clone(q.Values(a.Obs).Data)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	mean := values(true, nil)
+	first, second := values(false, rng), values(false, rng)
+	if slices.Equal(first, second) || slices.Equal(first, mean) || !slices.Equal(values(true, nil), mean) {
+		t.Errorf("values %v and %v, greedy %v", first, second, mean)
+	}
+	var a nn.Archive
+	other := New(cfg)
+	data := batch(rng, 16, 4)
+	_, err := q.Learn(data)
+	if err := errors.Join(err, q.Save(&a), other.Restore(&a)); err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := q.Learn(data)
+	_, err2 := other.Learn(data)
+	if err := errors.Join(err1, err2); err != nil || !slices.Equal(q.online.Weights(), other.online.Weights()) {
+		t.Errorf("after a restore the noise differs: %v", err)
+	}
+	a.SetText("dqn/random", "x")
+	if err := other.Restore(&a); err == nil || !strings.Contains(err.Error(), "restore dqn: random state") {
+		t.Error(err)
+	}
+}
+
+// TestRowsCountByTheirWeight: with a weight column the loss is the weighted mean, and the differences
+// to the targets are written for the priorities.
+func TestRowsCountByTheirWeight(t *testing.T) {
+	q := tiny(Config{Loss: MSE}, [2]float32{}, [2]float32{})
+	rows := one([2]float32{1, 3}, [2]float32{1, -2})
+	var b policies.Batch
+	b.Init(append(rows.Schema(), policies.Column{Name: policies.Weight, Kind: policies.Float32}, policies.Column{Name: policies.TDError, Kind: policies.Float32})...)
+	b.Resize(2)
+	b.CopyRows(0, rows, 0, 1)
+	copy(b.Floats(policies.Weight), []float32{0.5, 1})
+	m, err := q.Learn(&b)
+	if err != nil || math.Abs(metric(m, "train/loss")-(0.5*9+4)/2) > 1e-5 || !slices.Equal(b.Floats(policies.TDError), []float32{3, 2}) {
+		t.Errorf("loss %v, differences %v: %v", m, b.Floats(policies.TDError), err)
+	}
+	b.Floats(policies.Weight)[1] = float32(math.NaN())
+	if _, err := q.Learn(&b); err == nil || !strings.Contains(err.Error(), "tensor weight is not finite") {
+		t.Error(err)
+	}
+}
+
+// TestActionsNeedNotBeginAtZero: the numbers are those of the space.
+func TestActionsNeedNotBeginAtZero(t *testing.T) {
+	from := func(start int) (*DQN, []float32) {
+		q := New(Config{Obs: box(1), Action: envs.Discrete{N: 2, Start: start}, Hidden: []int{4}, Seed: 1})
+		b := one([2]float32{1, 3}, [2]float32{2, -2})
+		for i := range b.Floats(policies.Action) {
+			b.Floats(policies.Action)[i] = float32(start + i)
+		}
+		if _, err := q.Learn(b); err != nil {
+			t.Fatal(err)
+		}
+		a := policies.Act{Obs: []float32{1, -1, 0.3}, Action: make([]float32, 3), Greedy: true}
+		if err := q.Act(&a); err != nil {
+			t.Fatal(err)
+		}
+		return q, a.Action
+	}
+	zero, x := from(0)
+	five, y := from(5)
+	for i := range x {
+		x[i] += 5
+	}
+	if !slices.Equal(x, y) || !slices.Equal(zero.online.Weights(), five.online.Weights()) {
+		t.Errorf("actions %v, want %v", y, x)
 	}
 }

@@ -25,11 +25,11 @@ func TestTargetNetworkBeginsAsTheOnlineOne(t *testing.T) {
 // TestP7FirstGradientThatIsNotFiniteIsNamed, and no one before it: a large activation has
 // a large gradient of the next weight only.
 func TestP7FirstGradientThatIsNotFiniteIsNamed(t *testing.T) {
-	q := New(Config{Obs: 1, Actions: 2, Hidden: []int{1}, Loss: MSE})
+	q := New(Config{Obs: box(1), Action: two, Hidden: []int{1}, Loss: MSE})
 	clear(q.online.Weights())
 	q.online.Params()[0].Value[0] = 1e38
 	q.online.Params()[2].Value[0] = 1e-38
-	_, err := q.Update(one([2]float32{1, 1e10}))
+	_, err := q.Learn(one([2]float32{1, 1e10}))
 	where, ok := errors.AsType[*nn.NonFiniteError](err)
 	if !ok || where.Tensor != "dense2.weight.grad" || where.Index != 0 || !math.IsInf(float64(where.Value), -1) {
 		t.Errorf("%v", err)
@@ -54,7 +54,7 @@ func TestRestoreNamesThePartThatIsMissing(t *testing.T) {
 func TestWeightsThatDoNotFitChangeNothing(t *testing.T) {
 	q := New(full)
 	before := slices.Clone(q.online.Weights())
-	s := New(Config{Obs: 3, Actions: 2}).Weights()
+	s := New(Config{Obs: box(3), Action: two}).Weights()
 	s.Version = 9
 	if err := q.Load(s); err == nil || q.Version() != 0 || !slices.Equal(q.online.Weights(), before) {
 		t.Errorf("version %d, %v", q.Version(), err)
@@ -64,7 +64,7 @@ func TestWeightsThatDoNotFitChangeNothing(t *testing.T) {
 // TestBatchesOfAllSizes: a smaller batch after a larger one learns as if there had been none.
 func TestBatchesOfAllSizes(t *testing.T) {
 	used, fresh := New(full), New(full)
-	if _, err := used.Update(batch(rand.New(rand.NewPCG(1, 1)), 64, 4)); err != nil {
+	if _, err := used.Learn(batch(rand.New(rand.NewPCG(1, 1)), 64, 4)); err != nil {
 		t.Fatal(err)
 	}
 	var a nn.Archive
@@ -73,9 +73,9 @@ func TestBatchesOfAllSizes(t *testing.T) {
 	}
 	for i, n := range []int{5, 6, 64, 65, 1} {
 		b := batch(rand.New(rand.NewPCG(2, uint64(i))), n, 4)
-		got, err1 := used.Update(b)
-		want, err2 := fresh.Update(b)
-		if err := errors.Join(err1, err2); err != nil || got != want || !slices.Equal(used.online.Weights(), fresh.online.Weights()) {
+		got, err1 := used.Learn(b)
+		want, err2 := fresh.Learn(b)
+		if err := errors.Join(err1, err2); err != nil || !slices.Equal(got, want) || !slices.Equal(used.online.Weights(), fresh.online.Weights()) {
 			t.Errorf("%d transitions: %+v, want %+v: %v", n, got, want, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestActionsOutOfRangeAreRefused(t *testing.T) {
 		b.Init(policies.TransitionColumns(1, 1)...)
 		b.Append(policies.Transition{Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{action}, Steps: 1})
 		q := tiny(Config{}, [2]float32{}, [2]float32{})
-		if _, err := q.Update(&b); err == nil || q.Version() != 0 {
+		if _, err := q.Learn(&b); err == nil || q.Version() != 0 {
 			t.Errorf("action %v passes", action)
 		}
 	}
