@@ -80,6 +80,8 @@ const (
 	Return     = "return"     // target of the value
 	Weight     = "weight"     // how much a row counts in the loss
 	Index      = "index"      // where a row of a sample is in its buffer
+	State      = "state"      // recurrent state before the action
+	First      = "first"      // the action is the first one of its episode, whose state begins at zero
 	TDError    = "td_error"   // of a row, which the policy writes when it learns: the new priority
 )
 

@@ -21,26 +21,19 @@ func main() { parallel.Main(play) }
 
 func play(ctx context.Context, node *parallel.Node) error {
 	q := dqn.New(dqn.Config{
-		Obs: 4, Actions: 2, Seed: node.Seed(),
-		Double: true, Dueling: true, NStep: 5, Tau: 0.01,
+		Obs: envs.CartPole(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: node.Seed(),
+		Double: true, Dueling: true, NStep: 5, Tau: 0.01, Epsilon: policies.Linear(1, 0.05, 10_000),
 	})
+	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 20_000, Seed: node.Seed()}), data.ReplayConfig{Batch: 64, Every: 2})
 	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
-	t.Use(rl.Exchange(t, q))
-	if t.Has(rl.Evaluator) {
-		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))
-	}
-	if t.Has(rl.Collector) {
-		t.Use(rl.EpsGreedy(q, policies.Linear(1, 0.05, 10_000)), rl.Collect(q, envs.CartPole(8)))
-	}
-	if t.Has(rl.Learner) {
-		buf := data.NewUniform(data.UniformConfig{Capacity: 20_000, Seed: node.Seed()})
-		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64, UpdatesPerCollect: 4}))
-		t.Use(rl.Checkpoint(q, node.Dir()), rl.Log(rl.LogConfig{Terminal: os.Stdout}))
-	}
-	if node.Resume() && t.Has(rl.Learner) {
-		if _, err := rl.Resume(t, node.Dir(), q, rl.ResumeConfig{Required: node.MustResume()}); err != nil {
-			return err
-		}
-	}
+	r := rl.New(t, q, rl.Config{Seed: node.Seed(), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
+	t.Use(
+		r.Exchange(rl.ExchangeConfig{}),
+		r.Evaluate(envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}),
+		r.Collect(envs.CartPole(8), rl.CollectConfig{}),
+		r.Learn(replay, rl.LearnConfig{}),
+		r.Checkpoint(rl.CheckpointConfig{}),
+		r.Log(rl.LogConfig{Terminal: os.Stdout}),
+	)
 	return t.Run(ctx, task.MaxSteps(100_000))
 }

@@ -31,46 +31,51 @@ type CheckpointConfig struct {
 	// Every is the time between checkpoints, after which the next step makes one;
 	// 0 means 30 s. Negative: updates alone count.
 	Every time.Duration
-	// Also is saved besides the policy, such as the replay buffer.
-	Also []policies.Saver
+	// WithoutData leaves out what is learned from, such as a large replay buffer. A run that is
+	// resumed then collects anew, and does not go on to the bit.
+	WithoutData bool
 }
 
-// Checkpoint saves q, the counters, the best weights, and the environments and random
-// numbers of this node to dir every so many updates, every so much time, and at the end
-// of the run unless it failed; and the best weights to a second file whenever they
-// change. In lockstep the environments and random numbers are those of all nodes.
+// Checkpoint saves the policy, what it learns from, the counters, the best weights, and the
+// environments and random numbers of this node to Config.Dir every so many updates, every so
+// much time, and at the end of the run unless it failed; and the best weights to a second file
+// whenever they change. In lockstep the environments and random numbers are those of all nodes.
+// Without a folder it does nothing.
 //
 // It comes last in the chain. A file is written beside the old one, synced and
 // renamed, so that one of both is whole whatever happens. The folder is made if
 // it is missing.
-func Checkpoint(q policies.Saver, dir string, cfg ...CheckpointConfig) task.Middleware[Online] {
-	k := &checkpoint{dir: dir, updates: 5000, interval: 30 * time.Second, parts: []policies.Saver{q}}
-	if len(cfg) > 0 {
-		if cfg[0].EveryUpdates > 0 {
-			k.updates = cfg[0].EveryUpdates
-		}
-		if cfg[0].Every != 0 {
-			k.interval = cfg[0].Every
-		}
-		k.parts = append(k.parts, cfg[0].Also...)
+func (r *Run) Checkpoint(cfg CheckpointConfig) task.Middleware[Online] {
+	k := &checkpoint{r: r, dir: r.cfg.Dir, cfg: cfg}
+	if k.cfg.EveryUpdates == 0 {
+		k.cfg.EveryUpdates = 5000
 	}
-	return func(ctx context.Context, c *Online, next task.Next) error { return k.step(ctx, c, next) }
+	if k.cfg.Every == 0 {
+		k.cfg.Every = 30 * time.Second
+	}
+	if cfg.EveryUpdates < 0 {
+		panic(fmt.Sprintf("rl: checkpoint config: EveryUpdates %d must not be negative", cfg.EveryUpdates))
+	}
+	if r.cfg.Dir == "" {
+		return pass
+	}
+	return r.middleware(Learner, k.step)
 }
 
 type checkpoint struct {
-	dir      string
-	updates  int
-	interval time.Duration // negative: none
-	parts    []policies.Saver
-	t        *task.Task[Online] // set in the first step
-	saved    int                // updates at the last save
-	at       time.Time          // of the last save
-	best     *Best              // the last one saved
-	filed    *Best              // the best in its file, or nil: that of another run does not count
+	r     *Run
+	dir   string
+	cfg   CheckpointConfig
+	begun bool
+	saved int       // updates at the last save
+	at    time.Time // of the last save
+	best  *Best     // the last one saved
+	filed *Best     // the best in its file, or nil: that of another run does not count
 }
 
 func (k *checkpoint) step(ctx context.Context, c *Online, next task.Next) error {
-	if k.t == nil {
+	if !k.begun {
+		k.begun = true
 		if err := k.begin(c); err != nil {
 			return err
 		}
@@ -78,35 +83,36 @@ func (k *checkpoint) step(ctx context.Context, c *Online, next task.Next) error 
 	if err := next(ctx); err != nil {
 		return err
 	}
-	c.job.torn = false
-	if c.Updates-k.saved >= k.updates || k.interval > 0 && time.Since(k.at) >= k.interval {
+	k.r.torn = false
+	if c.Updates-k.saved >= k.cfg.EveryUpdates || k.cfg.Every > 0 && time.Since(k.at) >= k.cfg.Every {
 		if err := k.save(c); err != nil {
-			return onNode(k.t, err)
+			return k.r.onNode(err)
 		}
 	}
 	return k.saveBest(c)
 }
 
 func (k *checkpoint) begin(c *Online) error {
-	t, err := c.taskOf()
+	if !k.r.began {
+		return errNoExchange
+	}
+	err := makeFolder(k.dir)
 	if err != nil {
-		return err
+		return k.r.onNode(err)
 	}
-	if err := makeFolder(k.dir); err != nil {
-		return onNode(t, err)
-	}
-	k.t, k.saved, k.at = t, c.Updates, time.Now()
-	if c.job.resumed {
+	k.saved, k.at = c.Updates, time.Now()
+	if k.r.resumed {
 		if k.filed, err = LoadBest(k.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return onNode(t, err)
+			return k.r.onNode(err)
 		}
 	}
+	t := k.r.t
 	t.OnFinish(func(_ context.Context, o task.Outcome) error {
 		if o.Kind == task.Failure {
 			return nil // the last good checkpoint stays
 		}
 		c := t.Context()
-		if c.job.lockstep && c.job.torn {
+		if k.r.lockstep && k.r.torn {
 			t.Logger().Warn("the run ended in the middle of a step: the checkpoint before it stays", slog.Int("updates", k.saved))
 			return k.saveBest(c)
 		}
@@ -133,12 +139,12 @@ func makeFolder(dir string) error {
 
 func (k *checkpoint) save(c *Online) error {
 	var a nn.Archive
-	for _, p := range k.parts {
-		if err := p.Save(&a); err != nil {
-			return fmt.Errorf("checkpoint: %w", err)
-		}
+	err := k.r.policy.Save(&a)
+	if k.r.source != nil && !k.cfg.WithoutData {
+		a.SetText(dataKey, "saved")
+		err = errors.Join(err, k.r.source.Save(&a))
 	}
-	err := errors.Join(c.job.save(&a), putCounters(&a, c))
+	err = errors.Join(err, k.r.save(&a), putCounters(&a, c))
 	if c.Best != nil {
 		err = errors.Join(err, putBest(&a, c.Best))
 	}
@@ -150,7 +156,7 @@ func (k *checkpoint) save(c *Online) error {
 		return err
 	}
 	k.saved, k.at = c.Updates, time.Now()
-	k.t.Logger().Info("checkpoint", slog.String("file", path), slog.Int("updates", c.Updates), slog.Int("env_steps", c.EnvSteps))
+	k.r.t.Logger().Info("checkpoint", slog.String("file", path), slog.Int("updates", c.Updates), slog.Int("env_steps", c.EnvSteps))
 	return nil
 }
 
@@ -175,17 +181,19 @@ type counters struct {
 	EnvSteps int        `json:"env_steps"`
 	Episodes int        `json:"episodes"`
 	Updates  int        `json:"updates"`
-	Epsilon  float64    `json:"epsilon"`
 	Eval     Evaluation `json:"eval"`
+
+	Explored []policies.Metric `json:"explored,omitempty"`
 }
 
 const (
 	countersKey   = "rl/counters"
 	evaluationKey = "rl/evaluation"
+	dataKey       = "rl/data" // there is what the policy learns from
 )
 
 func putCounters(a *nn.Archive, c *Online) error {
-	text, err := json.Marshal(counters{c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval})
+	text, err := json.Marshal(counters{c.EnvSteps, c.Episodes, c.Updates, c.Eval, c.Explored})
 	a.SetText(countersKey, string(text))
 	return err
 }

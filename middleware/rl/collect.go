@@ -5,24 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/task"
 )
-
-// Actor is what Collect needs of a policy with discrete actions.
-type Actor interface {
-	policies.Greedy
-	// Version is that of the weights.
-	Version() uint64
-	// Returns are the number of steps and the discount of the returns that the
-	// policy learns from.
-	Returns() (steps int, gamma float64)
-	// Seed is the policy's seed; environments and exploration derive theirs
-	// from it and the node's id.
-	Seed() uint64
-}
 
 // The streams of random numbers of one node.
 const (
@@ -41,182 +29,184 @@ func derive(seed uint64, node, stream int) uint64 {
 	return (z ^ z>>31) >> 16
 }
 
-// EpsGreedy makes the collectors after it choose a random action with the
-// probability that the schedule has for the env steps of the job, and the
-// policy's otherwise.
-func EpsGreedy(q Actor, epsilon policies.Schedule) task.Middleware[Online] {
-	e := &explorer{q: q}
-	return task.Step(func(_ context.Context, c *Online) error {
-		if err := e.begin(c); err != nil {
-			return err
-		}
-		e.eps = epsilon(c.EnvSteps)
-		c.Epsilon = e.eps
-		c.act = e.choose
-		return nil
-	})
-}
-
-type explorer struct {
-	q      Actor
-	node   int
-	eps    float64
-	source *rand.PCG
-	rng    *rand.Rand
-	choose func(dst []int, obs []float32) error // act, made once
-}
-
-func (e *explorer) begin(c *Online) error {
-	if e.rng != nil {
-		return nil
-	}
-	t, err := c.taskOf()
-	if err != nil {
-		return err
-	}
-	e.node, e.source, e.choose = t.NodeID(), new(rand.PCG), e.act
-	e.rng = rand.New(e.source)
-	return c.join("explore", e)
-}
-
-func (e *explorer) fresh(c *Online) error {
-	e.source.Seed(derive(e.q.Seed(), e.node, streamExplore), uint64(c.EnvSteps))
-	return nil
-}
-
-func (e *explorer) act(dst []int, obs []float32) error {
-	if err := e.q.Greedy(dst, obs); err != nil {
-		return err
-	}
-	policies.EpsGreedy(dst, e.eps, e.q.Actions(), e.rng)
-	return nil
-}
-
-func (e *explorer) state() (any, error) { return e.source.MarshalBinary() }
-
-func (e *explorer) resume(text []byte) error {
-	var state []byte
-	if err := json.Unmarshal(text, &state); err != nil {
-		return err
-	}
-	return e.source.UnmarshalBinary(state)
-}
-
 // CollectConfig describes a collection. The zero value works.
 type CollectConfig struct {
-	// VectorSteps is how many steps of the vector one step of the task takes;
-	// 0 means 1.
+	// VectorSteps is how many steps of the vector one step of the task takes, the length of
+	// the sequences for a policy that learns from such; 0 means 1.
 	VectorSteps int
+	// RandomSteps is the number of env steps of the job in which all actions are drawn from the
+	// space at random, before the policy chooses them.
+	RandomSteps int
 }
 
-// Collect steps the environments of env with the actions of the policy and
-// leaves the transitions in the context, as n-step returns if the policy learns
-// from such. Any autoreset mode will do. It does nothing in a step that ends
-// the run.
-func Collect(q Actor, env envs.Vector, cfg ...CollectConfig) task.Middleware[Online] {
-	steps, gamma := q.Returns()
-	n := env.Num()
+// Collect steps the environments of env with the actions of the policy, and leaves what the policy
+// learns from in the context. It does nothing in a step that ends the run. It panics if the spaces
+// of env are not those of the policy.
+//
+// A policy that learns from [policies.NextObs] gets transitions, joined to n-step returns if its
+// Spec says so; any autoreset mode will do. Any other one gets sequences: step t of environment k is
+// row k*VectorSteps+t, and where an episode was truncated or the sequence ends, the column
+// policies.Bootstrap has the value of the observation behind the row. Their environments must
+// not be reset in a step of their own, as in [envs.NextStep].
+func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online] {
+	spec := r.policy.Spec()
 	k := &collector{
-		q: q, env: env, times: 1,
-		nstep:   policies.NewNStep(steps, gamma, n),
-		actions: make([]int, n), obs: make([]float32, n*q.ObsDim()),
-		done: make([]bool, n), running: make([]envs.Episode, n), action: make([]float32, 1),
-		columns: policies.TransitionColumns(q.ObsDim(), 1),
+		r: r, env: env, cfg: cfg, spec: spec,
+		done: make([]bool, env.Num()), running: make([]envs.Episode, env.Num()),
+		act: newAct(&spec, env.Num()), transitions: spec.LearnsFrom(policies.NextObs),
 	}
-	if len(cfg) > 0 && cfg[0].VectorSteps > 0 {
-		k.times = cfg[0].VectorSteps
+	if k.cfg.VectorSteps == 0 {
+		k.cfg.VectorSteps = 1
 	}
-	if d := env.ObservationSpace().Dim(); d != q.ObsDim() {
-		panic(fmt.Sprintf("rl: %s has %d observed values, the policy %d", env.Name(), d, q.ObsDim()))
+	if err := k.validate(); err != nil {
+		panic(err.Error())
 	}
-	mustBeDiscrete(env)
-	return task.Step(func(ctx context.Context, c *Online) error { return k.step(ctx, c) })
+	if k.transitions {
+		k.nstep = policies.NewNStep(max(spec.NStep, 1), spec.Gamma, env.Num())
+	} else {
+		k.behind = newAct(&spec, env.Num())
+		k.behind.Greedy = true // of its random numbers there is no trace
+	}
+	return r.middleware(Collector, task.Step(k.step))
 }
 
-// mustBeDiscrete panics unless the actions of env are numbered from 0.
-func mustBeDiscrete(env envs.Vector) {
-	if d, ok := env.ActionSpace().(envs.Discrete); !ok || d.Start != 0 {
-		panic(fmt.Sprintf("rl: %s has actions in %v, not in a Discrete space from 0", env.Name(), env.ActionSpace()))
+// newAct is the memory of the choice of n actions.
+func newAct(spec *policies.Spec, n int) policies.Act {
+	a := policies.Act{
+		Obs: make([]float32, n*spec.Obs.Dim()), Action: make([]float32, n*spec.Action.Dim()),
+		State: make([]float32, n*spec.StateSize), Reset: make([]bool, n),
 	}
+	for i := range spec.Extra {
+		a.Extra = append(a.Extra, make([]float32, n*spec.Extra[i].Width()))
+	}
+	return a
 }
 
 type collector struct {
-	q       Actor
-	env     envs.Vector
-	times   int
-	nstep   *policies.NStep
-	columns []policies.Column
-	out     Trajectory
-	joined  bool
-	node    int
-	obs     []float32 // before the step, copied
-	actions []int
-	flat    []float32 // actions, as the environments take them
-	action  []float32 // of one environment
-	done    []bool
-	running []envs.Episode
+	r           *Run
+	env         envs.Vector
+	cfg         CollectConfig
+	spec        policies.Spec
+	transitions bool
+	nstep       *policies.NStep // of transitions
+	act         policies.Act    // what the next step begins with; State is that before its actions
+	before      []float32       // recurrent state before the actions of the step
+	behind      policies.Act    // of observations behind the rows of a sequence
+	out         Trajectory
+	joined      bool
+	source      rand.PCG
+	done        []bool // of the last step
+	running     []envs.Episode
+}
+
+// validate reports every fault of the config, and how the environments do not suit the policy.
+func (k *collector) validate() error {
+	name, n := k.env.Name(), k.cfg.VectorSteps
+	switch {
+	case n < 0 || k.cfg.RandomSteps < 0:
+		return fmt.Errorf("rl: collect config: VectorSteps %d and RandomSteps %d must not be negative", n, k.cfg.RandomSteps)
+	case k.cfg.RandomSteps > 0 && len(k.spec.Extra) > 0:
+		return fmt.Errorf("rl: RandomSteps is %d, but the policy must choose all actions: it adds %v", k.cfg.RandomSteps, k.spec.Extra[0])
+	case k.transitions && len(k.spec.Extra) > 0:
+		return fmt.Errorf("rl: a policy that learns from %s cannot add columns of its own", policies.NextObs)
+	case !k.transitions && k.env.Autoreset() == envs.NextStep:
+		return fmt.Errorf("rl: %s is reset in steps of its own, which a policy that learns from sequences cannot use: make it with envs.SameStep", name)
+	}
+	return suits(k.env, &k.spec)
+}
+
+// suits reports how the spaces of an environment differ from those of a policy.
+func suits(env envs.Vector, spec *policies.Spec) error {
+	if have, want := env.ObservationSpace().Dim(), spec.Obs.Dim(); have != want {
+		return fmt.Errorf("rl: %s has %d observed values, the policy %d", env.Name(), have, want)
+	}
+	have, want := env.ActionSpace(), spec.Action
+	same := have.Dim() == want.Dim()
+	switch h := have.(type) {
+	case envs.Discrete:
+		same = h == want
+	case envs.MultiDiscrete:
+		w, ok := want.(envs.MultiDiscrete)
+		same = ok && slices.Equal(h.N, w.N)
+	default:
+		_, ok := want.(envs.Box)
+		same = same && ok
+	}
+	if !same {
+		return fmt.Errorf("rl: %s has actions in %v, the policy in %v", env.Name(), have, want)
+	}
+	return nil
 }
 
 func (k *collector) step(_ context.Context, c *Online) error {
 	if c.Stopped {
 		return nil
 	}
-	t, err := c.taskOf()
-	if err != nil {
-		return err
-	}
 	if !k.joined {
-		k.joined, k.node = true, t.NodeID()
-		if err := c.join("collect", k); err != nil {
+		k.joined = true
+		k.act.Rand = rand.New(&k.source)
+		if err := k.r.join(c, "collect", k); err != nil {
 			return err
 		}
 	}
-	act := c.act
-	if act == nil {
-		act = k.q.Greedy
+	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Explored: k.out.Explored[:0]}
+	b := &k.out.Batch
+	b.Init(k.r.columns...)
+	if !k.transitions {
+		b.Resize(k.env.Num() * k.cfg.VectorSteps)
 	}
-	k.out.Batch.Init(k.columns...)
-	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Epsilon: c.Epsilon}
-	for range k.times {
-		if err := k.once(act); err != nil {
-			return onNode(t, fmt.Errorf("collect at env step %d: %w", c.EnvSteps+k.out.EnvSteps, err))
+	for t := range k.cfg.VectorSteps {
+		if err := k.once(c, t); err != nil {
+			return k.r.onNode(fmt.Errorf("collect at env step %d: %w", c.EnvSteps+k.out.EnvSteps, err))
 		}
 	}
 	c.EnvSteps += k.out.EnvSteps
 	c.Episodes += len(k.out.Episodes)
+	c.Explored = k.out.Explored
 	c.collected(&k.out)
 	return nil
 }
 
 // fresh starts the first episodes.
 func (k *collector) fresh(c *Online) error {
+	seed, node := k.r.cfg.Seed, k.r.t.NodeID()
+	k.source.Seed(derive(seed, node, streamExplore), uint64(c.EnvSteps))
 	// A run that is resumed without its environments is not to repeat the
 	// episodes that it began with.
-	obs, err := k.env.Reset(derive(k.q.Seed()+uint64(c.EnvSteps), k.node, streamTrain))
+	obs, err := k.env.Reset(derive(seed+uint64(c.EnvSteps), node, streamTrain))
 	if err != nil {
-		return onNode(c.job.t, err)
+		return k.r.onNode(err)
 	}
-	copy(k.obs, obs)
+	copy(k.act.Obs, obs)
+	clear(k.act.State)
 	clear(k.done)
 	clear(k.running)
 	for i := range k.running {
-		k.nstep.Drop(i)
+		k.act.Reset[i] = true
+		if k.nstep != nil {
+			k.nstep.Drop(i)
+		}
 	}
 	return nil
 }
 
 // collectorState is what a checkpoint holds of a collector.
 type collectorState struct {
-	Env     []byte
-	Obs     []float32
-	Done    []bool
-	Running []envs.Episode
-	NStep   *policies.NStep
+	Env         []byte
+	Random      []byte
+	Obs, State  []float32
+	Done, Reset []bool
+	Running     []envs.Episode
+	NStep       *policies.NStep `json:",omitempty"`
 }
 
 func (k *collector) state() (any, error) {
 	env, err := snapshot(k.env)
-	return collectorState{env, k.obs, k.done, k.running, k.nstep}, err
+	if err != nil {
+		return nil, err
+	}
+	random, err := k.source.MarshalBinary()
+	return collectorState{env, random, k.act.Obs, k.act.State, k.done, k.act.Reset, k.running, k.nstep}, err
 }
 
 func (k *collector) resume(text []byte) error {
@@ -224,65 +214,170 @@ func (k *collector) resume(text []byte) error {
 	if err := json.Unmarshal(text, &s); err != nil { //nolint:musttag // written and read back by the fields' own names
 		return err
 	}
-	if len(s.Obs) != len(k.obs) || len(s.Done) != len(k.done) || len(s.Running) != len(k.running) || s.NStep != k.nstep {
+	if len(s.Obs) != len(k.act.Obs) || len(s.State) != len(k.act.State) || len(s.Done) != len(k.done) || len(s.Reset) != len(k.done) ||
+		len(s.Running) != len(k.running) || s.NStep != k.nstep {
 		return fmt.Errorf("the state is of other environments than %d %s", k.env.Num(), k.env.Name())
 	}
-	if err := k.nstep.Check(k.columns...); err != nil {
+	if k.nstep != nil {
+		if err := k.nstep.Check(k.r.columns...); err != nil {
+			return err
+		}
+	}
+	if err := k.source.UnmarshalBinary(s.Random); err != nil {
 		return err
 	}
-	copy(k.obs, s.Obs)
+	copy(k.act.Obs, s.Obs)
+	copy(k.act.State, s.State)
+	copy(k.act.Reset, s.Reset)
 	copy(k.done, s.Done)
 	copy(k.running, s.Running)
 	return putBack(k.env, s.Env)
 }
 
-// once takes one step of the vector.
-func (k *collector) once(act func([]int, []float32) error) error {
+// once takes step t of the vector.
+func (k *collector) once(c *Online, t int) error {
 	if k.env.Autoreset() == envs.Disabled {
 		obs, err := k.env.ResetSome(k.done)
 		if err != nil {
 			return err
 		}
-		copy(k.obs, obs)
+		copy(k.act.Obs, obs)
 	}
-	if err := act(k.actions, k.obs); err != nil {
+	if err := k.choose(c); err != nil {
 		return err
 	}
-	res, err := k.env.Step(flat(&k.flat, k.actions))
+	res, err := k.env.Step(k.act.Action)
 	if err != nil {
 		return err
 	}
-	d := k.q.ObsDim()
-	for i, a := range k.actions {
+	for i := range k.done {
 		k.done[i] = res.Terminated[i] || res.Truncated[i]
+	}
+	if k.transitions {
+		k.addTransitions(res)
+	} else {
+		k.addRows(t, res)
+		if err := k.bootstrap(t, res); err != nil {
+			return err
+		}
+	}
+	for i := range k.done {
+		if res.Reset[i] { // no step of an episode
+			k.running[i] = envs.Episode{}
+			continue
+		}
+		k.out.EnvSteps++
+		k.count(i, res.Rewards[i])
+	}
+	copy(k.act.Obs, res.Obs)
+	copy(k.act.Reset, k.done)
+	return nil
+}
+
+// choose fills k.act.
+func (k *collector) choose(c *Online) error {
+	a := &k.act
+	if a.EnvSteps = c.EnvSteps + k.out.EnvSteps; a.EnvSteps < k.cfg.RandomSteps {
+		for i, w := 0, k.spec.Action.Dim(); i < len(a.Action); i += w {
+			k.spec.Action.Sample(a.Action[i:i+w], a.Rand)
+		}
+		return nil
+	}
+	k.before = append(k.before[:0], a.State...)
+	a.Metrics = a.Metrics[:0]
+	if err := k.r.policy.Act(a); err != nil {
+		return err
+	}
+	k.out.Explored = append(k.out.Explored[:0], a.Metrics...)
+	return nil
+}
+
+// addTransitions appends what the step has completed.
+func (k *collector) addTransitions(res *envs.Result) {
+	d, w := k.spec.Obs.Dim(), k.spec.Action.Dim()
+	for i := range k.done {
 		if res.Reset[i] { // no transition, and what came before led nowhere
 			k.nstep.Drop(i)
-			k.running[i] = envs.Episode{}
 			continue
 		}
 		next := res.Obs
 		if k.done[i] {
 			next = res.FinalObs
 		}
-		k.action[0] = float32(a)
 		k.nstep.Add(&k.out.Batch, i, policies.Transition{
-			Obs: k.obs[i*d : (i+1)*d], Action: k.action, Reward: float32(res.Rewards[i]), NextObs: next[i*d : (i+1)*d],
-			Terminated: res.Terminated[i], Truncated: res.Truncated[i], Steps: 1, Version: k.q.Version(),
+			Obs: k.act.Obs[i*d : (i+1)*d], Action: k.act.Action[i*w : (i+1)*w], Reward: float32(res.Rewards[i]), NextObs: next[i*d : (i+1)*d],
+			Terminated: res.Terminated[i], Truncated: res.Truncated[i], Steps: 1, Version: k.r.policy.Version(),
 		})
-		k.out.EnvSteps++
-		k.count(i, res.Rewards[i])
 	}
-	copy(k.obs, res.Obs)
+}
+
+// addRows writes step t of each sequence.
+func (k *collector) addRows(t int, res *envs.Result) {
+	b, version := &k.out.Batch, k.r.policy.Version()
+	obs, action, reward := b.Floats(policies.Obs), b.Floats(policies.Action), b.Floats(policies.Reward)
+	terminated, truncated, versions := b.Bytes(policies.Terminated), b.Bytes(policies.Truncated), b.Words(policies.Version)
+	state, first := b.Floats(policies.State), b.Bytes(policies.First)
+	d, w, size := k.spec.Obs.Dim(), k.spec.Action.Dim(), k.spec.StateSize
+	for i := range k.done {
+		row := i*k.cfg.VectorSteps + t
+		copy(obs[row*d:(row+1)*d], k.act.Obs[i*d:])
+		copy(action[row*w:(row+1)*w], k.act.Action[i*w:])
+		reward[row], versions[row] = float32(res.Rewards[i]), version
+		terminated[row], truncated[row] = bit(res.Terminated[i]), bit(res.Truncated[i])
+		for x := range k.spec.Extra {
+			c := &k.spec.Extra[x]
+			n := c.Width()
+			copy(b.Floats(c.Name)[row*n:(row+1)*n], k.act.Extra[x][i*n:])
+		}
+		if size > 0 {
+			before := state[row*size : (row+1)*size]
+			copy(before, k.before[i*size:])
+			if first[row] = bit(k.act.Reset[i]); k.act.Reset[i] {
+				clear(before)
+			}
+		}
+	}
+}
+
+// bootstrap writes the value of the observations behind rows whose next row is not the next
+// step of the same episode.
+func (k *collector) bootstrap(t int, res *envs.Result) error {
+	values := k.out.Batch.Floats(policies.Bootstrap)
+	if values == nil {
+		return nil
+	}
+	last := t == k.cfg.VectorSteps-1
+	for i := range k.done {
+		values[i*k.cfg.VectorSteps+t] = 0
+	}
+	if !last && !slices.Contains(res.Truncated, true) {
+		return nil
+	}
+	a, d := &k.behind, k.spec.Obs.Dim()
+	copy(a.Obs, res.Obs)
+	copy(a.State, k.act.State)
+	for i := range k.done {
+		if k.done[i] {
+			copy(a.Obs[i*d:(i+1)*d], res.FinalObs[i*d:])
+		}
+	}
+	if err := k.r.policy.Act(a); err != nil {
+		return err
+	}
+	x := slices.IndexFunc(k.spec.Extra, func(c policies.Column) bool { return c.Name == k.spec.Bootstrap })
+	for i := range k.done {
+		if res.Truncated[i] || last && !res.Terminated[i] {
+			values[i*k.cfg.VectorSteps+t] = a.Extra[x][i]
+		}
+	}
 	return nil
 }
 
-// flat returns discrete actions as the values that a vector takes, in buf.
-func flat(buf *[]float32, actions []int) []float32 {
-	*buf = (*buf)[:0]
-	for _, a := range actions {
-		*buf = append(*buf, float32(a))
+func bit(v bool) uint8 {
+	if v {
+		return 1
 	}
-	return *buf
+	return 0
 }
 
 // count adds a reward to the running episode of environment i.

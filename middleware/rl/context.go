@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
@@ -38,8 +39,9 @@ type Online struct {
 	Updates  int `task:"keep"` // changes of the weights
 	// PolicyVersion is the version of the weights that this node acts with.
 	PolicyVersion uint64 `task:"keep"`
-	// Epsilon is the probability of a random action, in the newest step heard of.
-	Epsilon float64 `task:"keep"`
+	// Explored is what the exploration told about itself in the newest step heard of, such as
+	// rollout/exploration_rate.
+	Explored []policies.Metric `task:"keep"`
 	// Eval is the newest evaluation; its EnvSteps is 0 before the first.
 	Eval Evaluation `task:"keep"`
 	// Best is the best evaluation so far with its weights, or nil.
@@ -55,9 +57,6 @@ type Online struct {
 	// Stopped says that this step ends the run, and that the weights are to
 	// stay as they were evaluated.
 	Stopped bool
-
-	act func(dst []int, obs []float32) error // chooses actions, set by EpsGreedy
-	job *job                                 // set by Exchange, kept
 }
 
 // Trajectory is what one step of a collector brought, or several joined. In lockstep
@@ -68,7 +67,7 @@ type Trajectory struct {
 	Batch    policies.Batch
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
-	Epsilon  float64
+	Explored []policies.Metric
 
 	Run     uint64     // of the learner that it is for
 	Asks    bool       // the sender asks for its state; nothing else is in it
@@ -108,8 +107,25 @@ func (c *Online) collected(tr *Trajectory) {
 // Trained sums up the updates of one step.
 type Trained struct {
 	Updates int
-	Metrics policies.Metrics // means over the updates
-	Lag     Lag              // of the sampled transitions
+	Metrics []policies.Metric // means over the updates, in the order of the policy
+	Lag     Lag               // of what was learned from
+}
+
+// add counts n updates, with their mean metrics and lag.
+func (s *Trained) add(n int, metrics []policies.Metric, lag Lag) {
+	total := s.Updates + n
+	share := float64(n) / float64(total)
+	for _, m := range metrics {
+		i := slices.IndexFunc(s.Metrics, func(o policies.Metric) bool { return o.Name == m.Name })
+		if i < 0 { // the policy tells it now and then
+			s.Metrics = append(s.Metrics, m)
+			continue
+		}
+		s.Metrics[i].Value += (m.Value - s.Metrics[i].Value) * share
+	}
+	s.Lag.Mean += (lag.Mean - s.Lag.Mean) * share
+	s.Lag.Max = max(s.Lag.Max, lag.Max)
+	s.Updates = total
 }
 
 // Lag is a difference of policy versions over some transitions.
@@ -191,9 +207,9 @@ func emit[T any](ctx context.Context, t *task.Task[Online], e *task.Event[T], v 
 
 // onNode adds the node to an error, and below it the stack of an environment that
 // panicked.
-func onNode(t *task.Task[Online], err error) error {
+func (r *Run) onNode(err error) error {
 	if e, ok := errors.AsType[*envs.Error](err); ok && e.Stack != nil {
-		return fmt.Errorf("node %d: %w\n%s", t.NodeID(), err, bytes.TrimSpace(e.Stack))
+		return fmt.Errorf("node %d: %w\n%s", r.t.NodeID(), err, bytes.TrimSpace(e.Stack))
 	}
-	return fmt.Errorf("node %d: %w", t.NodeID(), err)
+	return fmt.Errorf("node %d: %w", r.t.NodeID(), err)
 }

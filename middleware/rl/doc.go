@@ -2,20 +2,24 @@
 // evaluating, what passes between the nodes that do so, checkpoints and logs.
 //
 //	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
-//	t.Use(rl.Exchange(t, q))
-//	if t.Has(rl.Evaluator) {
-//		t.Use(rl.Evaluate(q, envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}))
-//	}
-//	if t.Has(rl.Collector) {
-//		t.Use(rl.EpsGreedy(q, policies.Linear(1, 0.05, 10_000)), rl.Collect(q, envs.CartPole(8)))
-//	}
-//	if t.Has(rl.Learner) {
-//		t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 64}), rl.Checkpoint(q, dir))
-//	}
+//	r := rl.New(t, policy, rl.Config{Seed: node.Seed(), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
+//	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Seed: node.Seed()}), data.ReplayConfig{Batch: 64})
+//	t.Use(
+//		r.Exchange(rl.ExchangeConfig{}),
+//		r.Evaluate(envs.CartPole(8), rl.EvalConfig{EverySteps: 1000, StopAt: 475}),
+//		r.Collect(envs.CartPole(8), rl.CollectConfig{}),
+//		r.Learn(replay, rl.LearnConfig{}),
+//		r.Checkpoint(rl.CheckpointConfig{}),
+//		r.Log(rl.LogConfig{Terminal: os.Stdout}),
+//	)
 //	err := t.Run(ctx)
 //
-// [Exchange] comes first: the others reach the task through it, and return an error
-// if it is missing. A lone node has all roles and does everything in turn.
+// Nothing here names an algorithm: to it an action is a row of a batch. A policy says which columns it
+// adds and learns from ([policies.Spec]), and a source turns what was collected into the batches that
+// it learns from ([data.Source]). So the same chain serves off-policy and on-policy algorithms.
+//
+// [Run.Exchange] comes first: the others return an error if it is missing. A middleware does nothing on
+// a node that does not have its role. A lone node has all roles and does everything in turn.
 //
 // # What passes between nodes
 //
@@ -33,7 +37,7 @@
 // # Determinism
 //
 // A lone node computes the same numbers with the same seeds, and goes on with
-// them after [Resume]. With several nodes the order in which transitions arrive
+// them when it is resumed, see [Config]. With several nodes the order in which transitions arrive
 // depends on time, unless they go in lockstep. Then the job computes the same numbers
 // too, and goes on with them after an interruption: the learner's checkpoint holds the
 // states of all nodes after the same step. A node that is restarted in a job that

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/ditask/ditask/envs"
-	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/task"
 )
 
@@ -42,12 +42,6 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 	return c, errors.Join(faults...)
 }
 
-// evaluable is a policy whose weights can be kept.
-type evaluable interface {
-	Actor
-	Weights() nn.State
-}
-
 // Evaluate measures the policy's greedy actions in env every so many env steps
 // of the job, leaves the result in the context's Eval, and the weights with the
 // highest mean return in Best. Each environment plays its share of the episodes,
@@ -56,26 +50,25 @@ type evaluable interface {
 //
 // When StopAt is reached and confirmed, it finishes the task: Best then has the
 // weights that reached it.
-func Evaluate(q evaluable, env envs.Vector, cfg EvalConfig) task.Middleware[Online] {
+func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] {
 	cfg, err := cfg.defaults()
-	if err != nil {
+	spec := r.policy.Spec()
+	if err := errors.Join(err, suits(env, &spec)); err != nil {
 		panic(err.Error())
 	}
-	mustBeDiscrete(env)
-	e := &evaluate{q: q, env: env, cfg: cfg}
-	return task.Step(func(ctx context.Context, c *Online) error { return e.step(ctx, c) })
+	e := &evaluate{r: r, env: env, cfg: cfg, act: newAct(&spec, env.Num())}
+	e.act.Greedy, e.act.Extra = true, nil
+	return r.middleware(Evaluator, task.Step(e.step))
 }
 
 type evaluate struct {
-	q       evaluable
+	r       *Run
 	env     envs.Vector
 	cfg     EvalConfig
+	act     policies.Act
 	joined  bool
 	seeded  bool
 	last    int // env steps at the last evaluation
-	actions []int
-	flat    []float32 // actions, as the environments take them
-	obs     []float32
 	quota   []int
 	running []envs.Episode
 	done    []bool
@@ -83,13 +76,10 @@ type evaluate struct {
 }
 
 func (e *evaluate) step(ctx context.Context, c *Online) error {
-	t, err := c.taskOf()
-	if err != nil {
-		return err
-	}
+	t := e.r.t
 	if !e.joined {
 		e.joined = true
-		if err := c.join("evaluate", e); err != nil {
+		if err := e.r.join(c, "evaluate", e); err != nil {
 			return err
 		}
 	}
@@ -131,10 +121,10 @@ func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online)
 	}
 	c.Eval = result
 	if stopped || c.Best == nil || result.Mean > c.Best.Mean {
-		c.Best = &Best{Evaluation: result, Weights: e.q.Weights(), Reached: stopped}
+		c.Best = &Best{Evaluation: result, Weights: e.r.policy.Weights(), Reached: stopped}
 	}
 	c.Stopped = c.Stopped || stopped
-	if stopped && !c.inLockstep() { // in lockstep the learner ends the run
+	if stopped && !e.r.lockstep { // in lockstep the learner ends the run
 		t.Finish(fmt.Sprintf("mean return %.1f over %d episodes reached %v", result.Mean, result.Episodes, e.cfg.StopAt))
 	}
 	return nil
@@ -178,17 +168,17 @@ func (e *evaluate) putBack(s evaluateState) error {
 }
 
 func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, episodes int) (Evaluation, error) {
-	result := Evaluation{Version: e.q.Version(), EnvSteps: c.EnvSteps, Episodes: episodes}
+	result := Evaluation{Version: e.r.policy.Version(), EnvSteps: c.EnvSteps, Episodes: episodes}
 	var err error
 	if !e.seeded {
 		e.seeded = true
-		_, err = e.env.Reset(derive(e.q.Seed(), t.NodeID(), streamEval))
+		_, err = e.env.Reset(derive(e.r.cfg.Seed, t.NodeID(), streamEval))
 	}
 	if err == nil {
 		err = e.play(ctx, episodes)
 	}
 	if err != nil {
-		return result, onNode(t, fmt.Errorf("evaluate at env step %d: %w", c.EnvSteps, err))
+		return result, e.r.onNode(fmt.Errorf("evaluate at env step %d: %w", c.EnvSteps, err))
 	}
 	n := float64(len(e.ended))
 	for _, ep := range e.ended {
@@ -205,22 +195,21 @@ func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, epi
 
 // play fills e.ended with so many episodes.
 func (e *evaluate) play(ctx context.Context, episodes int) error {
-	n, d := e.env.Num(), e.q.ObsDim()
-	e.actions, e.quota = slices.Grow(e.actions[:0], n)[:n], slices.Grow(e.quota[:0], n)[:n]
-	e.obs, e.running = slices.Grow(e.obs[:0], n*d)[:n*d], slices.Grow(e.running[:0], n)[:n]
+	n := e.env.Num()
+	e.quota, e.running = slices.Grow(e.quota[:0], n)[:n], slices.Grow(e.running[:0], n)[:n]
 	e.done, e.ended = slices.Grow(e.done[:0], n)[:n], e.ended[:0]
 	for i := range n {
 		e.quota[i] = episodes / n
 		if i < episodes%n {
 			e.quota[i]++
 		}
-		e.running[i], e.done[i] = envs.Episode{}, false
+		e.running[i], e.done[i], e.act.Reset[i] = envs.Episode{}, false, true
 	}
 	obs, err := e.env.Reset()
 	if err != nil {
 		return err
 	}
-	copy(e.obs, obs)
+	copy(e.act.Obs, obs)
 	for len(e.ended) < episodes {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -239,16 +228,16 @@ func (e *evaluate) once() error {
 		if err != nil {
 			return err
 		}
-		copy(e.obs, obs)
+		copy(e.act.Obs, obs)
 	}
-	if err := e.q.Greedy(e.actions, e.obs); err != nil {
+	if err := e.r.policy.Act(&e.act); err != nil {
 		return err
 	}
-	res, err := e.env.Step(flat(&e.flat, e.actions))
+	res, err := e.env.Step(e.act.Action)
 	if err != nil {
 		return err
 	}
-	for i := range e.actions {
+	for i := range e.done {
 		e.done[i] = res.Terminated[i] || res.Truncated[i]
 		if res.Reset[i] {
 			e.running[i] = envs.Episode{}
@@ -264,6 +253,7 @@ func (e *evaluate) once() error {
 			e.running[i] = envs.Episode{}
 		}
 	}
-	copy(e.obs, res.Obs)
+	copy(e.act.Obs, res.Obs)
+	copy(e.act.Reset, e.done)
 	return nil
 }

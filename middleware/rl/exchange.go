@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/task"
 )
@@ -50,44 +49,52 @@ type ExchangeConfig struct {
 // Weights that are not finite end the run and are not published. The lag that a node
 // reports is that of the weights which it acts with or evaluates, in updates behind
 // the newest heard of.
-func Exchange(t *task.Task[Online], q policies.Model, cfg ...ExchangeConfig) task.Middleware[Online] {
-	var config ExchangeConfig
-	if len(cfg) > 0 {
-		config = cfg[0]
-	}
-	t.Context().job = &job{t: t, others: map[int]string{}}
-	t.Keep("job")
-	step := func(ctx context.Context, c *Online, next task.Next) error {
-		c.PolicyVersion = q.Version()
-		err := next(ctx)
-		c.PolicyVersion = q.Version()
-		return err
-	}
+func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
+	step := r.alone
 	switch {
-	case alone(t):
-	case config.Synchronous > 0 && t.Has(Learner):
-		step = newLeader(t, q, config).step
-	case config.Synchronous > 0:
-		step = newFollower(t, q).step
+	case alone(r.t):
+	case cfg.Synchronous > 0 && r.t.Has(Learner):
+		step = newLeader(r, cfg).step
+	case cfg.Synchronous > 0:
+		step = newFollower(r).step
 	default:
-		step = newPaced(t, q, config).step
+		step = newPaced(r, cfg).step
 	}
-	return func(ctx context.Context, c *Online, next task.Next) error { return step(ctx, c, next) }
+	return func(ctx context.Context, c *Online, next task.Next) error {
+		if !r.began {
+			r.began = true
+			if err := r.takeUp(c); err != nil {
+				return err
+			}
+		}
+		return step(ctx, c, next)
+	}
 }
 
-// weightsOf returns the policy's weights, which must be finite to be published.
-func weightsOf(t *task.Task[Online], q policies.Model) (nn.State, error) {
-	s := q.Weights()
+// pass is a middleware that does nothing.
+func pass(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
+
+// alone is the exchange of a lone node.
+func (r *Run) alone(ctx context.Context, c *Online, next task.Next) error {
+	c.PolicyVersion = r.policy.Version()
+	err := next(ctx)
+	c.PolicyVersion = r.policy.Version()
+	return err
+}
+
+// weights returns the policy's weights, which must be finite to be published.
+func (r *Run) weights() (nn.State, error) {
+	s := r.policy.Weights()
 	if err := s.CheckFinite(); err != nil {
-		return s, onNode(t, fmt.Errorf("publish weights of update %d: %w", s.Version, err))
+		return s, r.onNode(fmt.Errorf("publish weights of update %d: %w", s.Version, err))
 	}
 	return s, nil
 }
 
 // install makes the policy act with weights that were heard.
-func install(t *task.Task[Online], q policies.Model, s nn.State) error {
-	if err := q.Load(s); err != nil {
-		return onNode(t, fmt.Errorf("install weights of update %d: %w", s.Version, err))
+func (r *Run) install(s nn.State) error {
+	if err := r.policy.Load(s); err != nil {
+		return r.onNode(fmt.Errorf("install weights of update %d: %w", s.Version, err))
 	}
 	return nil
 }
@@ -138,7 +145,7 @@ func (in inbox) arrive(ctx context.Context, tr Trajectory) error {
 }
 
 // take makes a trajectory part of what this step learns from.
-func take(c *Online, tr *Trajectory) {
+func (r *Run) take(c *Online, from int, tr *Trajectory) error {
 	if tr.Eval.Episodes > 0 {
 		c.Eval = tr.Eval
 	}
@@ -147,12 +154,16 @@ func take(c *Online, tr *Trajectory) {
 	}
 	c.Stopped = c.Stopped || tr.Stopped
 	if tr.Collects == 0 {
-		return // the results of an evaluator
+		return nil // the results of an evaluator
+	}
+	if err := tr.Batch.Check(r.columns...); err != nil {
+		return r.onNode(fmt.Errorf("what node %d has collected is not what this policy learns from: %w", from, err))
 	}
 	c.EnvSteps += tr.EnvSteps
 	c.Episodes += len(tr.Episodes)
-	c.Epsilon = tr.Epsilon
+	c.Explored = tr.Explored
 	c.collected(tr)
+	return nil
 }
 
 // notify makes a wait on a channel of capacity 1 look again.

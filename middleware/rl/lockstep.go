@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/task"
 )
 
@@ -22,8 +21,8 @@ import (
 // nodes at one moment. A node that is new to the run asks for its state and gets it
 // with the Turn.
 type leader struct {
+	r     *Run
 	t     *task.Task[Online]
-	q     policies.Model
 	peers int // nodes besides the learner
 	inbox inbox
 	run   uint64
@@ -32,15 +31,16 @@ type leader struct {
 	asked map[int]bool // nodes that asked for their state in this turn
 }
 
-func newLeader(t *task.Task[Online], q policies.Model, cfg ExchangeConfig) *leader {
-	t.Context().job.lockstep = true
-	return &leader{t: t, q: q, peers: cfg.Synchronous - 1, inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
+func newLeader(r *Run, cfg ExchangeConfig) *leader {
+	t := r.t
+	r.lockstep = true
+	return &leader{r: r, t: t, peers: cfg.Synchronous - 1, inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
 }
 
 func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
 	if !x.began {
 		x.began = true
-		for node := range c.job.others {
+		for node := range x.r.others {
 			x.asked[node] = true
 		}
 		if err := x.publish(ctx, c); err != nil {
@@ -50,11 +50,11 @@ func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
 	if err := x.gather(ctx, c); err != nil {
 		return err
 	}
-	c.PolicyVersion = x.q.Version()
+	c.PolicyVersion = x.r.policy.Version()
 	if err := next(ctx); err != nil {
 		return err
 	}
-	c.PolicyVersion = x.q.Version()
+	c.PolicyVersion = x.r.policy.Version()
 	if c.Stopped {
 		x.t.Finish(fmt.Sprintf("the evaluator reached a mean return of %.1f over %d episodes", c.Eval.Mean, c.Eval.Episodes))
 	}
@@ -75,12 +75,12 @@ func (x *leader) publish(ctx context.Context, c *Online) error {
 
 // now is the turn that the others are to take.
 func (x *leader) now(c *Online) (Turn, error) {
-	w, err := weightsOf(x.t, x.q)
+	w, err := x.r.weights()
 	turn := Turn{
 		Run: x.run, Number: x.turn, EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates, Eval: c.Eval, Weights: w,
 	}
 	for _, node := range slices.Sorted(maps.Keys(x.asked)) {
-		turn.Nodes, turn.States = append(turn.Nodes, node), append(turn.States, c.job.others[node])
+		turn.Nodes, turn.States = append(turn.Nodes, node), append(turn.States, x.r.others[node])
 	}
 	if x.turn == 0 || len(turn.Nodes) > 0 {
 		turn.Best = c.Best
@@ -106,19 +106,21 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 	if err != nil || fault != nil {
 		return cmp.Or(fault, err)
 	}
-	c.job.torn = true
+	x.r.torn = true
 	for _, node := range slices.Sorted(maps.Keys(got)) {
 		a := got[node]
-		take(c, &a.tr)
-		c.job.others[node] = a.tr.State
+		if err := x.r.take(c, node, &a.tr); err != nil {
+			return err
+		}
+		x.r.others[node] = a.tr.State
 	}
 	return nil
 }
 
 // follower is the exchange of the other nodes that go in lockstep.
 type follower struct {
+	r      *Run
 	t      *task.Task[Online]
-	q      policies.Model
 	run    uint64 // of the learner that this node follows; 0: none yet
 	turn   uint64 // the newest turn that it has taken, plus 1
 	asked  uint64 // the run that it asked for its state
@@ -130,9 +132,10 @@ type follower struct {
 	heard *Turn
 }
 
-func newFollower(t *task.Task[Online], q policies.Model) *follower {
-	t.Context().job.lockstep = true
-	x := &follower{t: t, q: q, fresh: make(chan struct{}, 1)}
+func newFollower(r *Run) *follower {
+	t := r.t
+	r.lockstep = true
+	x := &follower{r: r, t: t, fresh: make(chan struct{}, 1)}
 	Turns.On(t, x.hear)
 	return x
 }
@@ -156,7 +159,7 @@ func (x *follower) step(ctx context.Context, c *Online, next task.Next) error {
 	if err != nil {
 		return err
 	}
-	c.PolicyVersion = x.q.Version()
+	c.PolicyVersion = x.r.policy.Version()
 	x.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion)))
 	if err := next(ctx); err != nil {
 		return err
@@ -203,7 +206,7 @@ func (x *follower) await(ctx context.Context, c *Online) (*Turn, error) {
 	}
 	x.turn = turn.Number + 1
 	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
-	return turn, install(x.t, x.q, turn.Weights)
+	return turn, x.r.install(turn.Weights)
 }
 
 // ask has the learner repeat the turn with the state of this node.
@@ -226,7 +229,7 @@ func (x *follower) enter(c *Online, turn *Turn) error {
 	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
 	c.Best, x.best = turn.Best, turn.Best
 	x.run = turn.Run
-	return c.goBack(state)
+	return x.r.goBack(c, state)
 }
 
 // wait waits for a turn for which done is true.
@@ -247,9 +250,9 @@ func (x *follower) deliver(ctx context.Context, c *Online, turn *Turn) error {
 	if tr == nil {
 		tr = new(Trajectory)
 	}
-	state, err := c.job.states()
+	state, err := x.r.states()
 	if err != nil {
-		return onNode(x.t, err)
+		return x.r.onNode(err)
 	}
 	tr.Run, tr.Seq, tr.State = turn.Run, x.turn, state
 	if x.t.Has(Evaluator) {

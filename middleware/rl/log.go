@@ -2,16 +2,15 @@ package rl
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/task"
 )
 
@@ -19,8 +18,13 @@ import (
 type LogConfig struct {
 	EverySteps int       // env steps of the job between rows; 0 means 1,000
 	Terminal   io.Writer // a line for people, or nil
-	CSV        io.Writer // all columns, a header first, or nil
-	JSON       io.Writer // one object a line, without what is not known yet, or nil
+	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that
+	// appear late are empty in the rows before. A file that is there is written anew; a run that is
+	// resumed goes on with it, without the rows of steps that it makes again.
+	CSV string
+	// JSON is a file with one object a line, without what is not known yet, such as
+	// metrics.jsonl; "" writes none. A file that is there is treated as for CSV.
+	JSON string
 	// Clock gives the time; nil means time.Now.
 	Clock func() time.Time
 	// Untimed leaves out what depends on time, so that the same numbers give
@@ -31,58 +35,83 @@ type LogConfig struct {
 // window is how many of the newest episodes the rollout means are of.
 const window = 100
 
-// The columns, by the names of Stable-Baselines3.
+// columns are those of every run, by the names of Stable-Baselines3. Those of the policy follow.
 var columns = []string{
 	"time/total_timesteps", "time/episodes", "time/time_elapsed", "time/fps",
-	"rollout/ep_rew_mean", "rollout/ep_len_mean", "rollout/exploration_rate", "rollout/policy_lag",
-	"train/n_updates", "train/loss", "train/learning_rate", "train/grad_norm", "train/policy_lag",
+	"rollout/ep_rew_mean", "rollout/ep_len_mean", "rollout/policy_lag",
+	"train/n_updates", "train/policy_lag",
 	"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length",
 }
 
 // Log writes a row of metrics every so many env steps, after each evaluation,
 // and at the end of the run. It may stand anywhere after Exchange: it
 // looks at the step when that is over.
-func Log(cfg LogConfig) task.Middleware[Online] {
+func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 	if cfg.EverySteps <= 0 {
 		cfg.EverySteps = 1000
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	l := &logger{cfg: cfg, row: map[string]float64{}}
-	if cfg.CSV != nil {
-		l.csv = csv.NewWriter(cfg.CSV)
-	}
-	return func(ctx context.Context, c *Online, next task.Next) error { return l.step(ctx, c, next) }
+	l := &logger{r: r, cfg: cfg, columns: slices.Clone(columns), row: map[string]float64{}}
+	return r.middleware(Learner, l.step)
 }
 
 type logger struct {
+	r        *Run
 	cfg      LogConfig
-	csv      *csv.Writer
+	csv      *table
+	json     *lines
 	began    time.Time
 	first    int // env steps when the log began
 	started  bool
-	last     int  // env steps of the last row
-	headed   bool // the header was written
+	last     int // env steps of the last row
 	eval     Evaluation
 	episodes []envs.Episode // the newest, at most window
-	trained  Trained        // sums since the last row, weighted by updates
+	trained  Trained        // since the last row
+	columns  []string       // known so far
 	row      map[string]float64
+}
+
+// begin opens the files.
+func (l *logger) begin(c *Online) error {
+	if !l.r.began {
+		return errNoExchange
+	}
+	l.started, l.began, l.first, l.last, l.eval = true, l.cfg.Clock(), c.EnvSteps, c.EnvSteps, c.Eval
+	upTo := -1
+	if l.r.resumed {
+		upTo = c.EnvSteps
+	}
+	var err1, err2 error
+	if l.cfg.CSV != "" {
+		l.csv, err1 = openTable(l.cfg.CSV, l.columns, upTo)
+	}
+	if l.cfg.JSON != "" {
+		l.json, err2 = openLines(l.cfg.JSON, upTo)
+	}
+	l.r.t.OnFinish(func(context.Context, task.Outcome) error {
+		var err error
+		if c := l.r.t.Context(); c.EnvSteps != l.last {
+			err = l.write(c)
+		}
+		return errors.Join(err, l.csv.close(), l.json.close())
+	})
+	return l.failed(errors.Join(err1, err2))
+}
+
+func (l *logger) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return l.r.onNode(fmt.Errorf("log: %w", err))
 }
 
 func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	if !l.started {
-		t, err := c.taskOf()
-		if err != nil {
+		if err := l.begin(c); err != nil {
 			return err
 		}
-		l.started, l.began, l.first, l.last, l.eval = true, l.cfg.Clock(), c.EnvSteps, c.EnvSteps, c.Eval
-		t.OnFinish(func(context.Context, task.Outcome) error {
-			if t.Context().EnvSteps == l.last {
-				return nil
-			}
-			return l.write(t.Context())
-		})
 	}
 	if err := next(ctx); err != nil {
 		return err
@@ -101,13 +130,8 @@ func (l *logger) note(c *Online) {
 		l.episodes = slices.Delete(l.episodes, 0, max(0, len(l.episodes)-window))
 		l.row["rollout/policy_lag"] = c.Lag.Mean
 	}
-	if n := float64(c.Trained.Updates); n > 0 {
-		s := &l.trained
-		s.Updates += c.Trained.Updates
-		s.Metrics.Loss += n * c.Trained.Metrics.Loss
-		s.Metrics.GradNorm += n * c.Trained.Metrics.GradNorm
-		s.Metrics.Rate = c.Trained.Metrics.Rate
-		s.Lag.Mean += n * c.Trained.Lag.Mean
+	if n := c.Trained.Updates; n > 0 {
+		l.trained.add(n, c.Trained.Metrics, c.Trained.Lag)
 	}
 }
 
@@ -130,72 +154,57 @@ func (l *logger) fill(c *Online) {
 		}
 		r["rollout/ep_rew_mean"], r["rollout/ep_len_mean"] = sum.Return/n, float64(sum.Length)/n
 	}
-	r["rollout/exploration_rate"] = c.Epsilon
+	l.set(c.Explored)
 	r["train/n_updates"] = float64(c.Updates)
-	if n := float64(l.trained.Updates); n > 0 {
-		m := l.trained.Metrics
-		r["train/loss"], r["train/grad_norm"], r["train/learning_rate"] = m.Loss/n, m.GradNorm/n, m.Rate
-		r["train/policy_lag"] = l.trained.Lag.Mean / n
-		l.trained = Trained{}
+	if l.trained.Updates > 0 {
+		r["train/policy_lag"] = l.trained.Lag.Mean
+		l.set(l.trained.Metrics)
+		l.trained = Trained{Metrics: l.trained.Metrics[:0]}
 	}
 	if c.Eval.Episodes > 0 {
 		r["eval/mean_reward"], r["eval/std_reward"], r["eval/mean_ep_length"] = c.Eval.Mean, c.Eval.Std, c.Eval.Length
 	}
 }
 
+// set takes over metrics of the policy.
+func (l *logger) set(metrics []policies.Metric) {
+	for _, m := range metrics {
+		if !slices.Contains(l.columns, m.Name) {
+			l.columns = append(l.columns, m.Name)
+		}
+		l.row[m.Name] = m.Value
+	}
+}
+
 func (l *logger) write(c *Online) error {
 	l.fill(c)
 	l.last, l.eval = c.EnvSteps, c.Eval
-	if err := errors.Join(l.writeTerminal(), l.writeCSV(), l.writeJSON()); err != nil {
-		return fmt.Errorf("log: %w", err)
-	}
-	return nil
+	return l.failed(errors.Join(l.writeTerminal(), l.csv.write(l.columns, l.row), l.json.write(l.row)))
 }
 
+// writeTerminal writes the columns that fit in a line, of the policy's the first ones.
 func (l *logger) writeTerminal() error {
 	if l.cfg.Terminal == nil {
 		return nil
 	}
 	line := fmt.Appendf(nil, "steps %8.0f", l.row["time/total_timesteps"])
-	for _, c := range []struct{ column, format string }{
-		{"rollout/ep_rew_mean", "  reward %7.1f"}, {"rollout/exploration_rate", "  epsilon %.2f"},
-		{"train/n_updates", "  updates %7.0f"}, {"train/loss", "  loss %9.3g"},
-		{"eval/mean_reward", "  eval %7.1f"}, {"time/fps", "  fps %6.0f"},
-	} {
-		if v, ok := l.row[c.column]; ok {
-			line = fmt.Appendf(line, c.format, v)
+	put := func(column, format string) {
+		if v, ok := l.row[column]; ok {
+			line = fmt.Appendf(line, format, v)
 		}
 	}
+	put("rollout/ep_rew_mean", "  reward %7.1f")
+	put("rollout/exploration_rate", "  epsilon %.2f")
+	put("train/n_updates", "  updates %7.0f")
+	shown := 0
+	for _, name := range l.columns[len(columns):] {
+		if short, ok := strings.CutPrefix(name, "train/"); ok && shown < 2 {
+			shown++
+			put(name, "  "+strings.ReplaceAll(short, "%", "%%")+" %9.3g")
+		}
+	}
+	put("eval/mean_reward", "  eval %7.1f")
+	put("time/fps", "  fps %6.0f")
 	_, err := l.cfg.Terminal.Write(append(line, '\n'))
 	return err
-}
-
-func (l *logger) writeCSV() error {
-	if l.csv == nil {
-		return nil
-	}
-	if !l.headed {
-		l.headed = true
-		if err := l.csv.Write(columns); err != nil {
-			return err
-		}
-	}
-	record := make([]string, len(columns))
-	for i, c := range columns {
-		if v, ok := l.row[c]; ok {
-			record[i] = strconv.FormatFloat(v, 'g', -1, 64)
-		}
-	}
-	if err := l.csv.Write(record); err != nil {
-		return err
-	}
-	l.csv.Flush()
-	return l.csv.Error()
-}
-
-func (l *logger) writeJSON() error {
-	if l.cfg.JSON == nil {
-		return nil
-	}
-	return json.NewEncoder(l.cfg.JSON).Encode(l.row)
 }

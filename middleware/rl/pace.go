@@ -1,21 +1,21 @@
 package rl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 
-	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/task"
 )
 
 // paced is the exchange of nodes that go on at their own pace.
 type paced struct {
+	r                *Run
 	t                *task.Task[Online]
-	q                policies.Model
 	learns, sends    bool // sends trajectories to the learner
 	collects         bool
 	every            uint64 // updates between publications of weights
@@ -38,9 +38,10 @@ type paced struct {
 	newBest *Best
 }
 
-func newPaced(t *task.Task[Online], q policies.Model, cfg ExchangeConfig) *paced {
+func newPaced(r *Run, cfg ExchangeConfig) *paced {
+	t := r.t
 	x := &paced{
-		t: t, q: q, learns: t.Has(Learner), collects: t.Has(Collector), every: 10,
+		r: r, t: t, learns: t.Has(Learner), collects: t.Has(Collector), every: 10,
 		taken: map[int]uint64{}, run: rand.Uint64() | 1, changed: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
 	}
 	x.sends = x.collects && !x.learns
@@ -114,14 +115,14 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 	if err := x.install(ctx); err != nil {
 		return err
 	}
-	c.PolicyVersion = x.q.Version()
+	c.PolicyVersion = x.r.policy.Version()
 	if !x.learns {
 		x.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion)))
 	}
 	if err := next(ctx); err != nil {
 		return err
 	}
-	c.PolicyVersion = x.q.Version()
+	c.PolicyVersion = x.r.policy.Version()
 	return x.send(ctx, c)
 }
 
@@ -138,7 +139,7 @@ func (x *paced) begin(ctx context.Context, c *Online) error {
 }
 
 func (x *paced) publish(ctx context.Context) error {
-	s, err := weightsOf(x.t, x.q)
+	s, err := x.r.weights()
 	if err != nil {
 		return err
 	}
@@ -175,21 +176,22 @@ func (x *paced) receive(ctx context.Context, c *Online) error {
 		}
 		return nil
 	}
+	var fault error
 	got := func(a arrival) bool {
 		x.taken[a.from] = a.tr.Seq
-		take(c, &a.tr)
+		fault = x.r.take(c, a.from, &a.tr)
 		return true
 	}
 	select {
 	case a := <-x.inbox.ch:
 		got(a)
-		return nil
+		return fault
 	default:
 	}
 	if x.collects {
 		return nil // it has its own
 	}
-	return waitFor(ctx, x.t, "transitions of the collectors", x.inbox.ch, got)
+	return cmp.Or(waitFor(ctx, x.t, "transitions of the collectors", x.inbox.ch, got), fault)
 }
 
 func (x *paced) warnWithoutLearner() {
@@ -248,7 +250,7 @@ func (x *paced) install(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	return install(x.t, x.q, *s)
+	return x.r.install(*s)
 }
 
 // send tells the others what happened in this step: weights first.
@@ -259,7 +261,7 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 		}
 	}
 	if x.learns {
-		if x.q.Version()-x.published >= x.every || x.t.Finished() {
+		if x.r.policy.Version()-x.published >= x.every || x.t.Finished() {
 			if err := x.publish(ctx); err != nil {
 				return err
 			}

@@ -9,83 +9,62 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
-	"github.com/ditask/ditask/task"
 )
 
-// ResumeConfig describes what is resumed. The zero value works.
-type ResumeConfig struct {
-	// Required makes a missing checkpoint an error, as for a user who asks to
-	// resume. Otherwise the run then begins at 0, as for a node that was restarted
-	// before its first checkpoint.
-	Required bool
-	// Also are the parts that were saved besides the policy: those of
-	// CheckpointConfig.
-	Also []policies.Saver
-}
-
-// ErrNoCheckpoint is wrapped by the error of Resume if there is no checkpoint.
+// ErrNoCheckpoint is wrapped by the error of a run that must be resumed and has no checkpoint.
 var ErrNoCheckpoint = errors.New("there is no checkpoint")
 
-// Resume takes over what Checkpoint saved to dir: the counters of t's context, the
-// best weights, q, the parts that were saved besides, and, in the first step,
-// environments and random numbers. It comes after Exchange and before Run, on a chain
-// that is assembled as the one that was saved. It logs what the run goes on from, or
-// that there is nothing, and reports whether there was a checkpoint.
+// takeUp takes over what Checkpoint has saved, if the run is to be resumed: the counters, the best
+// weights, the policy, what it learns from and, when their middleware takes its first step,
+// environments and random numbers. It logs what the run goes on from, or that there is nothing.
 //
-// A lone node then goes on to the bit as if it had not been interrupted, if the
-// replay buffer was saved too and the environments are envs.Snapshotter; those
-// that are not begin new episodes. In lockstep it is the same for all nodes of a job
-// of as many: only the learner calls Resume, the others get their states from it. At
-// their own pace, collectors and the evaluator begin new episodes.
-func Resume(t *task.Task[Online], dir string, q policies.Saver, cfg ...ResumeConfig) (bool, error) {
-	var config ResumeConfig
-	if len(cfg) > 0 {
-		config = cfg[0]
+// A lone node then goes on to the bit as if it had not been interrupted, if what it learns from was
+// saved too and the environments are envs.Snapshotter; those that are not begin new episodes. In
+// lockstep it is the same for all nodes of a job of as many: they get their states from the
+// learner. At their own pace, collectors and the evaluator begin new episodes.
+func (r *Run) takeUp(c *Online) error {
+	if !r.cfg.Resume && !r.cfg.MustResume || !r.t.Has(Learner) {
+		return nil
 	}
-	path := filepath.Join(dir, CheckpointFile)
+	path := filepath.Join(r.cfg.Dir, CheckpointFile)
 	a, err := readArchive(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && config.Required:
-		return false, fmt.Errorf("resume from folder %s: %w: give --dir of a run that has %s, or leave out --resume",
-			absolute(dir), ErrNoCheckpoint, CheckpointFile)
+	case errors.Is(err, fs.ErrNotExist) && r.cfg.MustResume:
+		return fmt.Errorf("resume from folder %s: %w: give --dir of a run that has %s, or leave out --resume",
+			absolute(r.cfg.Dir), ErrNoCheckpoint, CheckpointFile)
 	case errors.Is(err, fs.ErrNotExist):
-		t.Logger().Info("begin at 0: this run ended before its first checkpoint", slog.String("folder", dir))
-		return false, nil
+		r.t.Logger().Info("begin at 0: this run ended before its first checkpoint", slog.String("folder", r.cfg.Dir))
+		return nil
 	case err != nil:
-		return false, fmt.Errorf("resume: %w", err)
+		return fmt.Errorf("resume: %w", err)
 	}
-	if err := takeOver(t, a, q, config.Also); err != nil {
-		return false, fmt.Errorf("resume from %s: %w", path, err)
+	if err := r.takeOver(c, a); err != nil {
+		return fmt.Errorf("resume from %s: %w", path, err)
 	}
-	attrs := []any{slog.String("file", path), slog.Int("updates", t.Context().Updates), slog.Int("env_steps", t.Context().EnvSteps)}
-	if m, ok := q.(policies.Model); ok {
-		attrs = append(attrs, slog.Uint64("version", m.Version()))
-	}
-	t.Logger().Info("resume", attrs...)
-	return true, nil
+	r.t.Logger().Info("resume", slog.String("file", path), slog.Int("updates", c.Updates), slog.Int("env_steps", c.EnvSteps),
+		slog.Uint64("version", r.policy.Version()))
+	return nil
 }
 
-// takeOver makes the task, q and the other parts what they were when a was saved.
-func takeOver(t *task.Task[Online], a *nn.Archive, q policies.Saver, also []policies.Saver) error {
-	c := t.Context()
-	if c.job == nil {
-		return errNoExchange
-	}
+// takeOver makes the run what it was when a was saved.
+func (r *Run) takeOver(c *Online, a *nn.Archive) error {
 	var n counters
 	if err := json.Unmarshal([]byte(a.Meta[countersKey]), &n); err != nil {
 		return fmt.Errorf("counters: %w", err)
 	}
-	for _, p := range append([]policies.Saver{q}, also...) {
-		if err := p.Restore(a); err != nil {
+	if err := r.policy.Restore(a); err != nil {
+		return err
+	}
+	if _, ok := a.Meta[dataKey]; ok && r.source != nil {
+		if err := r.source.Restore(a); err != nil {
 			return err
 		}
 	}
-	if err := c.job.restore(a); err != nil {
+	if err := r.restore(a); err != nil {
 		return err
 	}
-	c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Epsilon, n.Eval
+	c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Explored, n.Eval
 	if _, ok := a.Meta[evaluationKey]; !ok {
 		return nil
 	}

@@ -1,0 +1,230 @@
+package rl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// Config describes a training run. The zero value is a run that is not saved.
+type Config struct {
+	Seed uint64 // of environments and exploration: each node derives its own from it
+	// Dir is the folder of the checkpoints, for Checkpoint and Resume; see parallel.Node.Dir.
+	Dir string
+	// Resume takes over the checkpoint in Dir, if there is one, before the first step. Without
+	// one the run begins at 0, as does a node that was restarted before its first checkpoint,
+	// or fails if MustResume is set, as for a user who asks to resume.
+	Resume, MustResume bool
+}
+
+// Run is what the middleware of one training run share on one node. [New] returns one.
+type Run struct {
+	t      *task.Task[Online]
+	policy policies.Policy
+	cfg    Config
+
+	began    bool // the exchange has taken its first step
+	lockstep bool
+	// torn says that what this node holds is between two steps: in lockstep it must
+	// not be saved.
+	torn bool
+
+	source  data.Source // of Learn; nil: none
+	columns []policies.Column
+
+	resumed bool              // from a checkpoint
+	begin   map[string]string // states by the names of the parts, to begin with; nil: none
+	parts   []namedPart
+	others  map[int]string // in lockstep, on the learner: the states of the other nodes by id
+}
+
+// New returns the run of a policy in a task. Its methods are the middleware of the task; those of a
+// role that this node does not have do nothing:
+//
+//	t.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(...), r.Learn(...), r.Evaluate(...), r.Checkpoint(...), r.Log(...))
+func New(t *task.Task[Online], policy policies.Policy, cfg Config) *Run {
+	spec := policy.Spec()
+	return &Run{t: t, policy: policy, cfg: cfg, columns: columnsOf(&spec), others: map[int]string{}}
+}
+
+// columnsOf are the columns of what is collected for a policy.
+func columnsOf(spec *policies.Spec) []policies.Column {
+	obs, action := spec.Obs.Dim(), spec.Action.Dim()
+	columns := policies.TransitionColumns(obs, action)
+	if !spec.LearnsFrom(policies.NextObs) {
+		columns = slices.DeleteFunc(columns, func(c policies.Column) bool { return c.Name == policies.NextObs || c.Name == policies.Steps })
+	}
+	columns = append(columns, spec.Extra...)
+	if spec.Bootstrap != "" {
+		columns = append(columns, policies.Column{Name: policies.Bootstrap, Kind: policies.Float32})
+	}
+	if spec.StateSize > 0 {
+		columns = append(columns, policies.Column{Name: policies.State, Kind: policies.Float32, Shape: []int{spec.StateSize}},
+			policies.Column{Name: policies.First, Kind: policies.Bool})
+	}
+	return columns
+}
+
+type namedPart struct {
+	name string
+	part
+}
+
+// part is a middleware with a state, such as random numbers, that a checkpoint must
+// hold.
+type part interface {
+	// fresh begins anew, at the counters of c.
+	fresh(c *Online) error
+	// state returns a value that JSON can hold.
+	state() (any, error)
+	// resume takes the state over.
+	resume(text []byte) error
+}
+
+var errNoExchange = errors.New("rl: Exchange must come first in the chain")
+
+// middleware makes a step of one of the run's middleware, for nodes that have the role.
+func (r *Run) middleware(role string, step task.Middleware[Online]) task.Middleware[Online] {
+	if !r.t.Has(role) {
+		return pass
+	}
+	return step
+}
+
+// join makes p a part of the run's checkpoints, and has it go on from its state in the
+// checkpoint or begin anew.
+func (r *Run) join(c *Online, name string, p part) error {
+	if !r.began {
+		return errNoExchange
+	}
+	full, n := name, 1
+	for slices.ContainsFunc(r.parts, func(p namedPart) bool { return p.name == full }) {
+		n++
+		full = fmt.Sprintf("%s.%d", name, n)
+	}
+	joined := namedPart{full, p}
+	r.parts = append(r.parts, joined)
+	return r.start(c, joined)
+}
+
+// start has p go on from the state that the run begins with, or begin anew if that
+// has none of p.
+func (r *Run) start(c *Online, p namedPart) error {
+	text, ok := r.begin[p.name]
+	if !ok {
+		return p.fresh(c)
+	}
+	if err := p.resume([]byte(text)); err != nil {
+		return r.onNode(fmt.Errorf("resume %s: %w", p.name, err))
+	}
+	return nil
+}
+
+// goBack makes this node what it was when states were taken; empty: new.
+func (r *Run) goBack(c *Online, states string) error {
+	r.begin = nil
+	if states != "" {
+		if err := json.Unmarshal([]byte(states), &r.begin); err != nil {
+			return r.onNode(fmt.Errorf("resume: state of the node: %w", err))
+		}
+	}
+	for _, p := range r.parts {
+		if err := r.start(c, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls put with the state of every part. A part whose environments cannot be
+// saved is left out: it begins new episodes when the run is resumed.
+func (r *Run) each(put func(name, text string)) error {
+	for _, p := range r.parts {
+		v, err := p.state()
+		if errors.Is(err, envs.ErrNoSnapshot) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("save %s: %w", p.name, err)
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("save %s: %w", p.name, err)
+		}
+		put(p.name, string(text))
+	}
+	return nil
+}
+
+// states are the states of all parts as one text, for goBack.
+func (r *Run) states() (string, error) {
+	all := map[string]string{}
+	if err := r.each(func(name, text string) { all[name] = text }); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(all)
+	return string(text), err
+}
+
+// The names of states in an archive.
+const (
+	partPrefix = "rl/part."
+	nodePrefix = "rl/node."
+)
+
+// save writes the states of all parts, and of the other nodes, to a.
+func (r *Run) save(a *nn.Archive) error {
+	for node, states := range r.others {
+		a.SetText(nodePrefix+strconv.Itoa(node), states)
+	}
+	return r.each(func(name, text string) { a.SetText(partPrefix+name, text) })
+}
+
+// restore has the run begin with what save wrote.
+func (r *Run) restore(a *nn.Archive) error {
+	r.resumed, r.begin, r.others = true, map[string]string{}, map[int]string{}
+	for key, text := range a.Meta {
+		if name, ok := strings.CutPrefix(key, partPrefix); ok {
+			r.begin[name] = text
+		}
+		if id, ok := strings.CutPrefix(key, nodePrefix); ok {
+			node, err := strconv.Atoi(id)
+			if err != nil {
+				return fmt.Errorf("state of node %q: %w", id, err)
+			}
+			r.others[node] = text
+		}
+	}
+	return nil
+}
+
+// snapshot returns the state of env.
+func snapshot(env envs.Vector) ([]byte, error) {
+	s, ok := env.(envs.Snapshotter)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", envs.ErrNoSnapshot, env.Name())
+	}
+	return s.AppendSnapshot(nil)
+}
+
+// putBack makes env what it was at snapshot.
+func putBack(env envs.Vector, state []byte) error {
+	s, ok := env.(envs.Snapshotter)
+	if !ok {
+		return fmt.Errorf("%w: %s", envs.ErrNoSnapshot, env.Name())
+	}
+	rest, err := s.RestoreSnapshot(state)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes after the snapshot of %s", len(rest), env.Name())
+	}
+	return err
+}

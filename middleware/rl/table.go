@@ -1,0 +1,200 @@
+package rl
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/ditask/ditask/internal/safefile"
+)
+
+// stepsColumn is the column that rows are in order of.
+const stepsColumn = "time/total_timesteps"
+
+// table is a file of comma-separated values whose columns can become more. A nil one writes nothing.
+type table struct {
+	path    string
+	columns []string
+	file    *os.File // at its end
+	csv     *csv.Writer
+}
+
+// openTable begins a file or, if upTo is not negative, goes on with the one that is there: with its rows
+// of at most so many steps.
+func openTable(path string, columns []string, upTo int) (*table, error) {
+	t := &table{path: path, columns: slices.Clone(columns)}
+	var rows [][]string
+	if upTo >= 0 {
+		old, err := readTable(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if rows = old; len(old) > 0 {
+			rows = t.adopt(old, upTo)
+		}
+	}
+	return t, t.rewrite(rows)
+}
+
+// readTable reads a whole table, its header first.
+func readTable(path string) ([][]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = -1 // the last row of a run that was killed may be cut
+	all, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return all, nil
+}
+
+// adopt takes over the columns of a table, and returns its whole rows of at most so many steps.
+func (t *table) adopt(old [][]string, upTo int) [][]string {
+	header := old[0]
+	for _, c := range t.columns {
+		if !slices.Contains(header, c) {
+			header = append(header, c)
+		}
+	}
+	t.columns = header
+	at := slices.Index(header, stepsColumn)
+	return slices.DeleteFunc(old[1:], func(row []string) bool {
+		if len(row) != len(old[0]) {
+			return true
+		}
+		steps, err := strconv.ParseFloat(row[at], 64)
+		return err != nil || steps > float64(upTo)
+	})
+}
+
+// rewrite writes the whole file, of which rows may have fewer columns than the table has now.
+func (t *table) rewrite(rows [][]string) error {
+	if t.file != nil {
+		if err := t.file.Close(); err != nil {
+			return err
+		}
+		t.file = nil
+	}
+	f, err := replace(t.path, func(w io.Writer) error {
+		out := csv.NewWriter(w)
+		_ = out.Write(t.columns) // Error has it
+		for _, row := range rows {
+			_ = out.Write(append(row, make([]string, len(t.columns)-len(row))...))
+		}
+		out.Flush()
+		return out.Error()
+	})
+	if err != nil {
+		return err
+	}
+	t.file, t.csv = f, csv.NewWriter(f)
+	return nil
+}
+
+// replace writes a file beside path and puts it in its place. It returns the file, open at its end.
+func replace(path string, write func(io.Writer) error) (*os.File, error) {
+	if err := safefile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return nil, err
+	}
+	w := bufio.NewWriter(f)
+	if err := errors.Join(write(w), w.Flush(), f.Chmod(0o644), os.Rename(f.Name(), path)); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return f, nil
+}
+
+// write appends a row, and columns that the table does not have yet.
+func (t *table) write(columns []string, row map[string]float64) error {
+	if t == nil {
+		return nil
+	}
+	had := len(t.columns)
+	for _, c := range columns {
+		if !slices.Contains(t.columns, c) {
+			t.columns = append(t.columns, c)
+		}
+	}
+	if len(t.columns) > had {
+		all, err := readTable(t.path)
+		if err == nil && len(all) > 0 {
+			err = t.rewrite(all[1:])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	record := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		if v, ok := row[c]; ok {
+			record[i] = strconv.FormatFloat(v, 'g', -1, 64)
+		}
+	}
+	_ = t.csv.Write(record) // Error has it
+	t.csv.Flush()
+	return t.csv.Error()
+}
+
+func (t *table) close() error {
+	if t == nil || t.file == nil {
+		return nil
+	}
+	return t.file.Close()
+}
+
+// lines is a file of objects in JSON, one a line. A nil one writes nothing.
+type lines struct{ file *os.File }
+
+// openLines is openTable for lines.
+func openLines(path string, upTo int) (*lines, error) {
+	var keep []byte
+	if upTo >= 0 {
+		b, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for dec := json.NewDecoder(bytes.NewReader(b)); ; {
+			var row map[string]float64
+			if dec.Decode(&row) != nil || row[stepsColumn] > float64(upTo) {
+				break // the end, or the line that a killed run has cut
+			}
+			text, err := json.Marshal(row)
+			if err != nil {
+				return nil, err
+			}
+			keep = append(append(keep, text...), '\n')
+		}
+	}
+	f, err := replace(path, func(w io.Writer) error { _, err := w.Write(keep); return err })
+	return &lines{f}, err
+}
+
+func (l *lines) write(row map[string]float64) error {
+	if l == nil {
+		return nil
+	}
+	return json.NewEncoder(l.file).Encode(row)
+}
+
+func (l *lines) close() error {
+	if l == nil || l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
