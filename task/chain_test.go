@@ -264,6 +264,7 @@ func TestTrimName(t *testing.T) {
 		{"main.play.func1", "/src/dqn/main.go", "main.play"},
 		{"a/b.(*T).Step-fm", "/src/b/t.go", "b.(*T).Step"},
 		{"main.init.func1", "/src/main.go", "main.init"},
+		{"a/rl.(*Run).Collect.func2", "/src/rl/collect.go", "rl.Collect"},
 		{"plain", "", "plain"},
 	} {
 		if got := trimName(tc.symbol, tc.file); got != tc.want {

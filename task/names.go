@@ -59,15 +59,22 @@ func trimName(symbol, file string) string {
 		return s
 	}
 	var kept []string
+	closure := false
 	for part := range strings.SplitSeq(rest, ".") {
 		part, _, _ = strings.Cut(part, "-range") // the body of a range over a function
-		if part != "" && !isClosure(part) {
+		switch {
+		case part == "":
+		case isClosure(part):
+			closure = closure || strings.HasPrefix(part, "func")
+		default:
 			kept = append(kept, part)
 		}
 	}
 	switch {
 	case len(kept) == 0:
 		return s
+	case closure && len(kept) == 2 && strings.HasPrefix(kept[0], "("):
+		return pkg + "." + kept[1] // of a method that makes middleware, such as rl.(*Run).Collect
 	case len(kept) == 1 || strings.HasPrefix(kept[0], "("):
 		return pkg + "." + strings.Join(kept, ".")
 	}

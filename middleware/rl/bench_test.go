@@ -21,13 +21,12 @@ func BenchmarkStep(b *testing.B) {
 			name = "collect+update"
 		}
 		b.Run(name, func(b *testing.B) {
-			q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 1})
+			q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 1, Epsilon: policies.Constant(0.1)})
 			tk := task.New[rl.Online](quiet{task.Alone()})
-			tk.Use(rl.Exchange(tk, q),
-				rl.EpsGreedy(q, policies.Constant(0.1)), rl.Collect(q, envs.CartPole(8)))
+			run := runOf(tk, q, "")
+			tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(envs.CartPole(8), rl.CollectConfig{}))
 			if updates > 0 {
-				buf := data.NewUniform(data.UniformConfig{Capacity: 20_000})
-				tk.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{StartAt: 64}))
+				tk.Use(run.Learn(replay(data.UniformConfig{Capacity: 20_000}, data.ReplayConfig{StartAt: 64, Every: 8}), rl.LearnConfig{}))
 			}
 			tk.Use(func(ctx context.Context, _ *rl.Online, next task.Next) error {
 				if !b.Loop() {

@@ -56,10 +56,12 @@ func (r *Run) Checkpoint(cfg CheckpointConfig) task.Middleware[Online] {
 	if cfg.EveryUpdates < 0 {
 		panic(fmt.Sprintf("rl: checkpoint config: EveryUpdates %d must not be negative", cfg.EveryUpdates))
 	}
-	if r.cfg.Dir == "" {
-		return pass
+	if r.cfg.Dir == "" || !r.t.Has(Learner) {
+		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
-	return r.middleware(Learner, k.step)
+	return func(ctx context.Context, c *Online, next task.Next) error {
+		return k.step(ctx, c, next)
+	}
 }
 
 type checkpoint struct {

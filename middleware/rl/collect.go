@@ -67,7 +67,15 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 		k.behind = newAct(&spec, env.Num())
 		k.behind.Greedy = true // of its random numbers there is no trace
 	}
-	return r.middleware(Collector, task.Step(k.step))
+	if !r.t.Has(Collector) {
+		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
+	}
+	return func(ctx context.Context, c *Online, next task.Next) error {
+		if err := k.step(ctx, c); err != nil {
+			return err
+		}
+		return next(ctx)
+	}
 }
 
 // newAct is the memory of the choice of n actions.

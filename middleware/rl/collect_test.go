@@ -31,7 +31,8 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 	}
 	var got []span
 	var episodes []envs.Episode
-	tk.Use(rl.Exchange(tk, q), rl.Collect(q, env), task.Step(func(_ context.Context, c *rl.Online) error {
+	run := runOf(tk, q, "")
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(env, rl.CollectConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 		b := &c.Collected.Batch
 		for i := range b.Len() {
 			e := b.At(i)
@@ -58,8 +59,8 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 // TestCollectTakesSoManyVectorSteps: one trajectory has the transitions of all of them.
 func TestCollectTakesSoManyVectorSteps(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
-	q := tiny(1)
-	tk.Use(rl.Exchange(tk, q), rl.Collect(q, walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}), rl.CollectConfig{VectorSteps: 5}),
+	run := runOf(tk, tiny(1), "")
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}), rl.CollectConfig{VectorSteps: 5}),
 		task.Step(func(_ context.Context, c *rl.Online) error {
 			if tr := c.Collected; tr.Batch.Len() != 10 || tr.EnvSteps != 10 || tr.Collects != 1 {
 				t.Errorf("%d transitions, %d env steps, %d collects", tr.Batch.Len(), tr.EnvSteps, tr.Collects)
@@ -77,17 +78,18 @@ func TestCollectTakesSoManyVectorSteps(t *testing.T) {
 // TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun, so that the weights stay as
 // they were evaluated.
 func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
-	q, buf := tiny(1), data.NewUniform(data.UniformConfig{Capacity: 100})
+	q, buf := tiny(1), replay(data.UniformConfig{Capacity: 100}, data.ReplayConfig{Batch: 2, StartAt: 2})
 	tk := task.New[rl.Online](quiet{task.Alone()})
+	run := runOf(tk, q, "")
 	stop := false
-	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Stopped = stop; stop {
 			c.Collected = &rl.Trajectory{Collects: 1}
 			c.Collected.Batch.Init(policies.TransitionColumns(2, 1)...)
 			c.Collected.Batch.Append(policies.Transition{Obs: []float32{1, 2}, NextObs: []float32{1, 2}, Action: []float32{0}, Steps: 1})
 		}
 		return nil
-	}), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
+	}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}), run.Learn(buf, rl.LearnConfig{}))
 	tk.Use(task.Step(func(context.Context, *rl.Online) error {
 		stop = tk.Steps() >= 4
 		return nil
@@ -102,8 +104,9 @@ func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
 
 // TestRateScheduleReachesTheOptimiser: at a rate of 0 the weights do not change.
 func TestRateScheduleReachesTheOptimiser(t *testing.T) {
-	q, buf := tiny(1), data.NewUniform(data.UniformConfig{Capacity: 100})
+	q, buf := tiny(1), replay(data.UniformConfig{Capacity: 100}, data.ReplayConfig{Batch: 4, StartAt: 10, Updates: 2})
 	tk := task.New[rl.Online](quiet{task.Alone()})
+	run := runOf(tk, q, "")
 	rate := func(envSteps int) float64 {
 		if envSteps > 20 {
 			return 0
@@ -111,13 +114,12 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 		return float64(envSteps) / 1000
 	}
 	var before string
-	tk.Use(rl.Exchange(tk, q), rl.Collect(q, walks(envs.SameStep, &walk{length: 4})), rl.Push(buf),
-		rl.Learn(q, buf, rl.LearnConfig{Batch: 4, StartAt: 10, UpdatesPerCollect: 2, Rate: rate}),
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}), run.Learn(buf, rl.LearnConfig{Rate: rate}),
 		task.Step(func(_ context.Context, c *rl.Online) error {
 			if c.EnvSteps < 10 {
 				return nil
 			}
-			if got, want := c.Trained.Metrics.Rate, rate(c.EnvSteps); math.Abs(got-want) > 1e-12 {
+			if got, want := metricOf(c.Trained.Metrics, "train/learning_rate"), rate(c.EnvSteps); math.Abs(got-want) > 1e-12 {
 				t.Errorf("rate %v at env step %d, want %v", got, c.EnvSteps, want)
 			}
 			now := fmt.Sprint(q.Weights().Tensors)
@@ -136,14 +138,15 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 // far the job is.
 func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
 	collect := func(envSteps int, epsilon float64) (text string) {
-		q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{8}})
+		q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{8}, Epsilon: policies.Constant(epsilon)})
 		tk := task.New[rl.Online](quiet{task.Alone()})
-		tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+		run := runOf(tk, q, "")
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 			if tk.Steps() == 0 {
 				c.EnvSteps = envSteps
 			}
 			return nil
-		}), rl.EpsGreedy(q, policies.Constant(epsilon)), rl.Collect(q, envs.CartPole(1, envs.SameStep)))
+		}), run.Collect(envs.CartPole(1, envs.SameStep), rl.CollectConfig{}))
 		tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 			e := c.Collected.Batch.At(0)
 			if epsilon == 0 {

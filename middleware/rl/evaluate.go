@@ -58,7 +58,15 @@ func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] 
 	}
 	e := &evaluate{r: r, env: env, cfg: cfg, act: newAct(&spec, env.Num())}
 	e.act.Greedy, e.act.Extra = true, nil
-	return r.middleware(Evaluator, task.Step(e.step))
+	if !r.t.Has(Evaluator) {
+		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
+	}
+	return func(ctx context.Context, c *Online, next task.Next) error {
+		if err := e.step(ctx, c); err != nil {
+			return err
+		}
+		return next(ctx)
+	}
 }
 
 type evaluate struct {

@@ -22,13 +22,14 @@ func scored(best *rl.Best, lengths ...int) (*task.Task[rl.Online], *dqn.DQN) {
 	q := tiny(1)
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	env := &walk{fault: func(w *walk) { w.length = lengths[w.episodes-2] }}
-	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+	run := runOf(tk, q, "")
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 		if tk.Steps() == 0 {
 			c.Best = best
 		}
 		c.EnvSteps += 10
 		return q.Load(nn.State{Version: uint64(c.EnvSteps), Tensors: q.Weights().Tensors})
-	}), rl.Evaluate(q, walks(envs.SameStep, env), rl.EvalConfig{EverySteps: 10, Episodes: 2, StopAt: 20, Confirm: 3}))
+	}), run.Evaluate(walks(envs.SameStep, env), rl.EvalConfig{EverySteps: 10, Episodes: 2, StopAt: 20, Confirm: 3}))
 	return tk, q
 }
 
@@ -95,12 +96,12 @@ func TestEqualEvaluationsKeepTheFirst(t *testing.T) {
 // TestEvaluationNamesItsFault: node, env step and environment.
 func TestEvaluationNamesItsFault(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
-	q := tiny(1)
+	run := runOf(tk, tiny(1), "")
 	bad := &walk{length: 5, fault: func(*walk) { panic("broken") }}
-	tk.Use(rl.Exchange(tk, q), task.Step(func(_ context.Context, c *rl.Online) error {
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 		c.EnvSteps += 1000
 		return nil
-	}), rl.Evaluate(q, walks(envs.SameStep, bad), rl.EvalConfig{}))
+	}), run.Evaluate(walks(envs.SameStep, bad), rl.EvalConfig{}))
 	err := tk.Run(t.Context(), task.MaxSteps(1))
 	var e *envs.Error
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "node 0: evaluate at env step 1000: step env Walk[0]: panic: broken") {

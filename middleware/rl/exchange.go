@@ -66,13 +66,11 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 			if err := r.takeUp(c); err != nil {
 				return err
 			}
+			r.first, r.known = c.EnvSteps, c.Eval
 		}
 		return step(ctx, c, next)
 	}
 }
-
-// pass is a middleware that does nothing.
-func pass(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 
 // alone is the exchange of a lone node.
 func (r *Run) alone(ctx context.Context, c *Online, next task.Next) error {

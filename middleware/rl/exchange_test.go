@@ -25,10 +25,10 @@ func TestRestartedCollectorSendsAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		roles := task.ByID(rl.Learner, rl.Collector)
 		learner, collector := task.New[rl.Online](nodes[0], roles), task.New[rl.Online](nodes[1], roles)
-		q := tiny(1)
+		run := runOf(collector, tiny(1), "")
 		learner.Use(stopped())
 		rl.Transitions.On(learner, func(context.Context, rl.Trajectory) error { return nil })
-		collector.Use(rl.Exchange(collector, q), rl.Collect(q, walks(envs.SameStep, &walk{length: 5})))
+		collector.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = learner.Run(ctx) })
 		wg.Go(func() { _ = collector.Run(ctx) })
@@ -60,13 +60,10 @@ func TestEvaluatorEndsAJobInLockstep(t *testing.T) {
 	for i := range all {
 		m := &member{node: made[i], q: tiny(1)}
 		m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-		m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
-		if m.tk.Has(rl.Evaluator) {
-			m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: 6.5, Confirm: 3}))
-		}
-		if m.tk.Has(rl.Collector) {
-			m.tk.Use(rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5})))
-		}
+		run := runOf(m.tk, m.q, "")
+		m.tk.Use(run.Exchange(rl.ExchangeConfig{Synchronous: nodes}),
+			run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: 6.5, Confirm: 3}),
+			run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
 		all[i] = m
 	}
 	if err := errors.Join(append(run(within(t), all, task.MaxSteps(200)), release())...); err != nil {
@@ -104,7 +101,7 @@ func TestWeightsComeBeforeAnyoneWaits(t *testing.T) {
 		for i, node := range nodes {
 			m := &member{node: node, q: tiny(uint64(i))}
 			m.tk = task.New[rl.Online](node, roles)
-			m.tk.Use(rl.Exchange(m.tk, m.q), stopped())
+			m.tk.Use(runOf(m.tk, m.q, "").Exchange(rl.ExchangeConfig{}), stopped())
 			policies[i] = m
 		}
 		if err := policies[0].q.Load(nn.State{Version: 40, Tensors: policies[0].q.Weights().Tensors}); err != nil {
@@ -153,7 +150,7 @@ func TestNodeWithoutALearnerWarns(t *testing.T) {
 						n = logged{node, slog.New(slog.NewTextHandler(&log, nil))}
 					}
 					tk := task.New[rl.Online](n, task.ByID(c.roles...))
-					tk.Use(rl.Exchange(tk, tiny(1), c.cfg), stopped())
+					tk.Use(runOf(tk, tiny(1), "").Exchange(c.cfg), stopped())
 					wg.Go(func() { _ = tk.Run(ctx) })
 				}
 				settle()
@@ -177,12 +174,12 @@ func TestLastWeightsArePublished(t *testing.T) {
 	all := []*member{{node: nodes[0], q: tiny(1)}, {node: nodes[1], q: tiny(1)}}
 	for _, m := range all {
 		m.tk = task.New[rl.Online](m.node, roles)
-		m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{EveryUpdates: 1000}))
+		run := runOf(m.tk, m.q, "")
+		m.tk.Use(run.Exchange(rl.ExchangeConfig{EveryUpdates: 1000}),
+			run.Learn(replay(data.UniformConfig{Capacity: 100}, data.ReplayConfig{Batch: 2, StartAt: 2}), rl.LearnConfig{}),
+			run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
 	}
-	buf := data.NewUniform(data.UniformConfig{Capacity: 100})
-	all[0].tk.Use(rl.Push(buf), rl.Learn(all[0].q, buf, rl.LearnConfig{Batch: 2, StartAt: 2}))
 	all[0].until(20)
-	all[1].tk.Use(rl.Collect(all[1].q, walks(envs.SameStep, &walk{length: 5})))
 	var versions []uint64
 	rl.Weights.On(all[1].tk, func(_ context.Context, s nn.State) error {
 		versions = append(versions, s.Version)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/task"
 )
@@ -40,9 +42,10 @@ func TestLearnerKeepsTheBest(t *testing.T) {
 func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	x := &leader{run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
+	r := runOf(task.New[Online](task.Alone()))
+	x := &leader{r: r, run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
 	of := func(run, seq uint64, envSteps int, state string) Trajectory {
-		return Trajectory{Run: run, Seq: seq, Collects: 1, EnvSteps: envSteps, State: state}
+		return Trajectory{Run: run, Seq: seq, Collects: 1, EnvSteps: envSteps, State: state, Batch: transitions()}
 	}
 	for _, a := range []arrival{
 		{2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {2, of(5, 5, 1000, "no turn")},
@@ -50,12 +53,12 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	} {
 		x.inbox.ch <- a
 	}
-	c := &Online{job: &job{others: map[int]string{}}}
+	c := new(Online)
 	if err := x.gather(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	if c.EnvSteps != 110 || c.Collected.Collects != 2 || len(c.job.others) != 2 || c.job.others[1] != "one" || c.job.others[2] != "second" || !c.job.torn {
-		t.Errorf("%d env steps, %+v, states %v", c.EnvSteps, c.Collected, c.job.others)
+	if c.EnvSteps != 110 || c.Collected.Collects != 2 || len(r.others) != 2 || r.others[1] != "one" || r.others[2] != "second" || !r.torn {
+		t.Errorf("%d env steps, %+v, states %v", c.EnvSteps, c.Collected, r.others)
 	}
 }
 
@@ -70,33 +73,49 @@ func TestLeaderWaitsForANodeThatAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tk.Close(ctx) }()
-	x := &leader{t: tk, q: model{}, run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
-	c := &Online{job: &job{others: map[int]string{2: "before"}}}
-	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Seq: 4, Collects: 1, State: "crashed"}}
+	r := runOf(tk)
+	r.others[2] = "before"
+	x := &leader{r: r, t: tk, run: 5, turn: 3, peers: 2, inbox: inbox{ch: make(chan arrival, 8)}, asked: map[int]bool{}}
+	c := new(Online)
+	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Seq: 4, Collects: 1, Batch: transitions(), State: "crashed"}}
 	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Asks: true}}
-	x.inbox.ch <- arrival{1, Trajectory{Run: 5, Seq: 4, Collects: 1, State: "one"}}
-	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Seq: 4, Collects: 1, State: "again"}}
+	x.inbox.ch <- arrival{1, Trajectory{Run: 5, Seq: 4, Collects: 1, Batch: transitions(), State: "one"}}
+	x.inbox.ch <- arrival{2, Trajectory{Run: 5, Seq: 4, Collects: 1, Batch: transitions(), State: "again"}}
 	if err := x.gather(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	if c.job.others[2] != "again" || len(x.inbox.ch) > 0 {
-		t.Errorf("states %v; %d not taken", c.job.others, len(x.inbox.ch))
+	if r.others[2] != "again" || len(x.inbox.ch) > 0 {
+		t.Errorf("states %v; %d not taken", r.others, len(x.inbox.ch))
 	}
 }
 
 // model is a policy without weights.
-type model struct{}
+type model struct{ policies.Policy }
 
 func (model) Version() uint64     { return 0 }
 func (model) Weights() nn.State   { return nn.State{} }
 func (model) Load(nn.State) error { return nil }
+func (model) Spec() policies.Spec {
+	return policies.Spec{Obs: envs.NewBox(-1, 1, 1), Action: envs.Discrete{N: 2}, Learns: policies.TransitionColumns(1, 1)}
+}
+
+// runOf is the run of a policy without weights.
+func runOf(tk *task.Task[Online]) *Run { return New(tk, model{}, Config{}) }
+
+// transitions is what a collector sends, one row of it.
+func transitions() (b policies.Batch) {
+	b.Init(policies.TransitionColumns(1, 1)...)
+	b.Append(policies.Transition{Obs: []float32{0}, Action: []float32{1}, NextObs: []float32{0}, Steps: 1})
+	return b
+}
 
 // TestTheBestGoesBackWithTheLearner: the evaluator has the best of the checkpoint again,
 // and sends what it finds from then on.
 func TestTheBestGoesBackWithTheLearner(t *testing.T) {
 	best := new(Best)
-	x := &leader{q: model{}, asked: map[int]bool{}}
-	c := &Online{Best: best, job: &job{others: map[int]string{}}}
+	r := runOf(task.New[Online](task.Alone()))
+	x := &leader{r: r, asked: map[int]bool{}}
+	c := &Online{Best: best}
 	for number, want := range []*Best{best, nil} { // in later turns only with states
 		x.turn = uint64(number)
 		if turn, err := x.now(c); err != nil || turn.Best != want {
@@ -104,14 +123,14 @@ func TestTheBestGoesBackWithTheLearner(t *testing.T) {
 		}
 	}
 	x.asked[0] = true
-	c.job.others[0] = "{}"
+	r.others[0] = "{}"
 	turn, err := x.now(c)
 	if err != nil || turn.Best != best || len(turn.States) != 1 || turn.States[0] != "{}" {
 		t.Fatalf("%+v, %v", turn, err)
 	}
 	turn.Run, turn.EnvSteps = 3, 40
-	f := &follower{t: task.New[Online](task.Alone())}
-	e := &Online{Best: new(Best), EnvSteps: 90, job: &job{t: f.t}}
+	f := &follower{r: r, t: r.t}
+	e := &Online{Best: new(Best), EnvSteps: 90}
 	f.best = e.Best
 	if err := f.enter(e, &turn); err != nil || e.Best != best || f.best != best || e.EnvSteps != 40 || f.run != 3 {
 		t.Errorf("%+v, %v", e, err)
@@ -127,13 +146,15 @@ func (r *recorder) resume(text []byte) error { r.begun = append(r.begun, string(
 
 // TestPartsGoBack to what the newest states say, and to the beginning without any.
 func TestPartsGoBack(t *testing.T) {
-	c := &Online{job: new(job)}
+	r, c := runOf(task.New[Online](task.Alone())), new(Online)
+	r.began = true
 	first, second := new(recorder), new(recorder)
-	err := errors.Join(c.join("part", first), c.join("part", second), c.goBack(`{"part":"1","part.2":"2"}`), c.goBack(`{"part":"3"}`), c.goBack(""))
+	err := errors.Join(r.join(c, "part", first), r.join(c, "part", second), r.goBack(c, `{"part":"1","part.2":"2"}`),
+		r.goBack(c, `{"part":"3"}`), r.goBack(c, ""))
 	if err != nil || !slices.Equal(first.begun, []string{"fresh", "1", "3", "fresh"}) || !slices.Equal(second.begun, []string{"fresh", "2", "fresh", "fresh"}) {
 		t.Errorf("%v, %v: %v", first.begun, second.begun, err)
 	}
-	if states, err := c.job.states(); err != nil || states != `{"part":"4","part.2":"4"}` {
+	if states, err := r.states(); err != nil || states != `{"part":"4","part.2":"4"}` {
 		t.Errorf("states %s, %v", states, err)
 	}
 }

@@ -1,11 +1,11 @@
 package rl_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +27,8 @@ type member struct {
 	seen *observed // node, as the task has it
 	tk   *task.Task[rl.Online]
 	q    *dqn.DQN
-	buf  *data.Uniform
+	run  *rl.Run
+	buf  *data.Replay
 
 	episodes map[int]string // see stepper
 }
@@ -36,7 +37,13 @@ type member struct {
 // evaluates, the others collect.
 func jobOf(t *testing.T, n int, stopAt float64) []*member {
 	t.Helper()
-	all, release := membersOf(n, stopAt)
+	return savingJobOf(t, n, stopAt, "")
+}
+
+// savingJobOf is jobOf with the folder of the checkpoints.
+func savingJobOf(t *testing.T, n int, stopAt float64, dir string) []*member {
+	t.Helper()
+	all, release := membersOf(n, stopAt, dir)
 	t.Cleanup(func() {
 		if err := release(); err != nil {
 			t.Error(err)
@@ -45,29 +52,26 @@ func jobOf(t *testing.T, n int, stopAt float64) []*member {
 	return all
 }
 
-func membersOf(n int, stopAt float64) (all []*member, release func() error) {
+func membersOf(n int, stopAt float64, dir string) (all []*member, release func() error) {
 	nodes, release := nodesOf(n)
 	for _, node := range nodes {
-		all = append(all, memberOf(node, n, stopAt))
+		all = append(all, memberOf(node, n, stopAt, dir))
 	}
 	return all, release
 }
 
-func memberOf(node task.Node, n int, stopAt float64) *member {
-	m := &member{node: node, q: tiny(1)}
+func memberOf(node task.Node, n int, stopAt float64, dir string) *member {
+	m := &member{node: node, q: tiny(1, func(c *dqn.Config) { c.Epsilon = policies.Linear(1, 0, 200) })}
 	m.seen = &observed{Node: m.node}
 	m.tk = task.New[rl.Online](m.seen, rl.Roles(n)...)
-	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{EveryUpdates: 2}))
-	if m.tk.Has(rl.Evaluator) {
-		m.tk.Use(rl.Evaluate(m.q, walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}))
-	}
-	if m.tk.Has(rl.Collector) {
-		m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0, 200)), rl.Collect(m.q, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5})))
-	}
-	if m.tk.Has(rl.Learner) {
-		m.buf = data.NewUniform(data.UniformConfig{Capacity: 1000})
-		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 4, StartAt: 4}))
-	}
+	m.run = runOf(m.tk, m.q, dir)
+	m.buf = replay(data.UniformConfig{Capacity: 1000}, data.ReplayConfig{Batch: 4, StartAt: 4, Every: 2})
+	m.tk.Use(
+		m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 2}),
+		m.run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}),
+		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}),
+		m.run.Learn(m.buf, rl.LearnConfig{}),
+	)
 	return m
 }
 
@@ -79,30 +83,26 @@ func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
 			stopAt = 0
 		}
 		made, release := nodesOf(nodes)
-		var table bytes.Buffer
+		table := filepath.Join(t.TempDir(), "progress.csv")
 		all := make([]*member, nodes)
 		for i := range all {
 			m := &member{node: made[i]}
-			m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 2})
+			m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 2, Epsilon: policies.Linear(1, 0.1, 1000)})
 			m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-			m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: nodes}))
-			if m.tk.Has(rl.Evaluator) {
-				m.tk.Use(rl.Evaluate(m.q, envs.CartPole(2), rl.EvalConfig{EverySteps: 200, Episodes: 2, StopAt: stopAt, Confirm: 3}))
-			}
-			if m.tk.Has(rl.Collector) {
-				m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0.1, 1000)), rl.Collect(m.q, envs.CartPole(2)))
-			}
-			if m.tk.Has(rl.Learner) {
-				buf := data.NewUniform(data.UniformConfig{Capacity: 500, Seed: seed})
-				m.tk.Use(rl.Push(buf), rl.Learn(m.q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
-				m.tk.Use(rl.Log(rl.LogConfig{EverySteps: 100, CSV: &table, Untimed: true}))
-			}
+			m.run = runOf(m.tk, m.q, "")
+			m.tk.Use(
+				m.run.Exchange(rl.ExchangeConfig{Synchronous: nodes}),
+				m.run.Evaluate(envs.CartPole(2), rl.EvalConfig{EverySteps: 200, Episodes: 2, StopAt: stopAt, Confirm: 3}),
+				m.run.Collect(envs.CartPole(2), rl.CollectConfig{}),
+				m.run.Learn(replay(data.UniformConfig{Capacity: 500, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2}), rl.LearnConfig{}),
+				m.run.Log(rl.LogConfig{EverySteps: 100, CSV: table, Untimed: true}),
+			)
 			all[i] = m
 		}
 		if err := errors.Join(append(run(t.Context(), all, task.MaxSteps(300)), release())...); err != nil {
 			t.Fatal(err)
 		}
-		return table.String()
+		return contentOf(t, table)
 	}
 	// With one seed the evaluator ends the run, with the other the steps do.
 	stopped, ran := files(7), files(9)
@@ -232,9 +232,9 @@ func TestJobOfTwoHasACollector(t *testing.T) {
 }
 
 func TestBestReachesTheLearnersCheckpoint(t *testing.T) {
-	all := jobOf(t, 3, 6.5)
 	dir := t.TempDir()
-	all[0].tk.Use(rl.Checkpoint(all[0].q, dir))
+	all := savingJobOf(t, 3, 6.5, dir)
+	all[0].tk.Use(all[0].run.Checkpoint(rl.CheckpointConfig{}))
 	if err := errors.Join(run(t.Context(), all)...); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestRestartedLearnerIsFedAgain(t *testing.T) {
 	dir := t.TempDir()
 	var all [nodes]*member
 	for i := range all {
-		all[i] = memberOf(restartable(t, dir, nodes, i, 1), nodes, 0)
+		all[i] = memberOf(restartable(t, dir, nodes, i, 1), nodes, 0, "")
 	}
 	first, collector := all[0], all[2]
 	ctx, kill := context.WithCancel(t.Context())
@@ -298,7 +298,7 @@ func TestRestartedLearnerIsFedAgain(t *testing.T) {
 		wg.Go(func() { errs[i+1] = m.tk.Run(t.Context()) })
 	}
 	<-killed
-	second := memberOf(restartable(t, dir, nodes, 0, 2), nodes, 0)
+	second := memberOf(restartable(t, dir, nodes, 0, 2), nodes, 0, "")
 	second.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Updates >= 20 {
 			second.tk.Finish("enough")
@@ -320,13 +320,13 @@ func TestP7NonFiniteWeightsAreNotPublished(t *testing.T) {
 	defer func() { _ = release() }()
 	learner := task.New[rl.Online](nodes[0], task.ByID(rl.Learner, rl.Collector))
 	collector := task.New[rl.Online](nodes[1], task.ByID(rl.Learner, rl.Collector))
-	learner.Use(rl.Exchange(learner, broken{}))
+	learner.Use(rl.New(learner, broken{tiny(1)}, rl.Config{}).Exchange(rl.ExchangeConfig{}))
 	heard := 0
 	rl.Weights.On(collector, func(context.Context, nn.State) error {
 		heard++
 		return nil
 	})
-	collector.Use(rl.Exchange(collector, tiny(1)), task.Step(func(_ context.Context, c *rl.Online) error {
+	collector.Use(runOf(collector, tiny(1), "").Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 		c.Collected = new(rl.Trajectory)
 		return nil
 	}))
@@ -345,7 +345,7 @@ func TestP7NonFiniteWeightsAreNotPublished(t *testing.T) {
 	}
 }
 
-type broken struct{}
+type broken struct{ *dqn.DQN }
 
 func (broken) Version() uint64     { return 7 }
 func (broken) Load(nn.State) error { return nil }
@@ -355,7 +355,7 @@ func (broken) Weights() nn.State {
 
 // Example_job runs a learner, an evaluator and two collectors in one process.
 func Example_job() {
-	all, release := membersOf(4, 6.5)
+	all, release := membersOf(4, 6.5, "")
 	err := errors.Join(append(run(context.Background(), all), release())...)
 	fmt.Println(err, all[0].tk.Outcome().Reason)
 	// Output: <nil> mean return 7.0 over 3 episodes reached 6.5

@@ -29,7 +29,15 @@ func (r *Run) Learn(source data.Source, cfg LearnConfig) task.Middleware[Online]
 	if r.t.Has(Learner) {
 		r.source = source
 	}
-	return r.middleware(Learner, task.Step(l.step))
+	if !r.t.Has(Learner) {
+		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
+	}
+	return func(ctx context.Context, c *Online, next task.Next) error {
+		if err := l.step(ctx, c); err != nil {
+			return err
+		}
+		return next(ctx)
+	}
 }
 
 type learn struct {

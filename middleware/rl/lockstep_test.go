@@ -31,40 +31,38 @@ const steppers = 4
 
 // stepper assembles a node of a job in lockstep: node 0 learns, node 1 evaluates, the
 // others collect. dir is the folder of the learner's checkpoints.
-func stepper(t *testing.T, node task.Node, dir string) *member {
+func stepper(t *testing.T, node task.Node, dir string, resume resuming) *member {
 	t.Helper()
 	const seed = 7
 	m := &member{node: node}
-	m.q = dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
+	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20, Epsilon: policies.Linear(1, 0.1, 1000)})
 	m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-	m.tk.Use(rl.Exchange(m.tk, m.q, rl.ExchangeConfig{Synchronous: steppers}))
-	if m.tk.Has(rl.Evaluator) {
-		m.tk.Use(rl.Evaluate(m.q, envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}))
-	}
-	if m.tk.Has(rl.Collector) {
-		m.tk.Use(rl.EpsGreedy(m.q, policies.Linear(1, 0.1, 1000)), rl.Collect(m.q, envs.CartPole(2)))
-	}
-	if m.tk.Has(rl.Learner) {
-		m.episodes = map[int]string{}
-		m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
-			m.episodes[c.EnvSteps] = fmt.Sprint(c.Collected.Episodes, c.Epsilon)
+	m.run = rl.New(m.tk, m.q, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
+	m.buf = replay(data.UniformConfig{Capacity: 300, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2})
+	m.episodes = map[int]string{}
+	m.tk.Use(
+		m.run.Exchange(rl.ExchangeConfig{Synchronous: steppers}),
+		m.run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
+		m.run.Collect(envs.CartPole(2), rl.CollectConfig{}),
+		task.Step(func(_ context.Context, c *rl.Online) error {
+			if c.Collected != nil && m.tk.Has(rl.Learner) {
+				m.episodes[c.EnvSteps] = fmt.Sprint(c.Collected.Episodes, c.Explored)
+			}
 			return nil
-		}))
-		m.buf = data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed})
-		m.tk.Use(rl.Push(m.buf), rl.Learn(m.q, m.buf, rl.LearnConfig{Batch: 16, StartAt: 100}))
-		m.tk.Use(rl.Checkpoint(m.q, dir, rl.CheckpointConfig{EveryUpdates: 7, Also: []policies.Saver{m.buf}}))
-	}
+		}),
+		m.run.Learn(m.buf, rl.LearnConfig{}), m.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 7}),
+	)
 	return m
 }
 
-// resume has the learner go on from its checkpoint.
-func (m *member) resume(t *testing.T, dir string, required bool) {
-	t.Helper()
-	found, err := rl.Resume(m.tk, dir, m.q, rl.ResumeConfig{Required: required, Also: []policies.Saver{m.buf}})
-	if err != nil || required && !found {
-		t.Fatal(found, err)
-	}
-}
+// Whether a stepper goes on from a checkpoint.
+type resuming int
+
+const (
+	no resuming = iota
+	may
+	must
+)
 
 // until ends the learner's run after so many updates.
 func (m *member) until(updates int) {
@@ -102,20 +100,17 @@ func (m *member) result() result {
 	if c.Best != nil {
 		best = *c.Best
 	}
-	return result{fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, best, m.q.Weights()), m.episodes}
+	return result{fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, best, m.q.Weights()), m.episodes}
 }
 
 // lockstepJob runs a job in lockstep to so many updates.
-func lockstepJob(t *testing.T, dir string, resume bool, updates int) result {
+func lockstepJob(t *testing.T, dir string, resume resuming, updates int) result {
 	t.Helper()
 	const nodes = steppers
 	made, release := nodesOf(nodes)
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = stepper(t, made[i], dir)
-	}
-	if resume {
-		all[0].resume(t, dir, true)
+		all[i] = stepper(t, made[i], dir, resume)
 	}
 	all[0].until(updates)
 	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
@@ -126,11 +121,11 @@ func lockstepJob(t *testing.T, dir string, resume bool, updates int) result {
 
 func TestP4LockstepGoesOnExactly(t *testing.T) {
 	const updates = 150
-	want := lockstepJob(t, t.TempDir(), false, updates)
+	want := lockstepJob(t, t.TempDir(), no, updates)
 	for _, cut := range []int{0, 1, 40, 140} {
 		dir := t.TempDir()
-		lockstepJob(t, dir, false, cut)
-		want.equal(t, lockstepJob(t, dir, true, updates))
+		lockstepJob(t, dir, no, cut)
+		want.equal(t, lockstepJob(t, dir, must, updates))
 	}
 }
 
@@ -138,7 +133,7 @@ func TestP4LockstepGoesOnExactly(t *testing.T) {
 // the learner from its last checkpoint, or from 0 if there is none.
 func TestP4LockstepRecoversExactly(t *testing.T) {
 	const updates = 60
-	want := lockstepJob(t, t.TempDir(), false, updates)
+	want := lockstepJob(t, t.TempDir(), no, updates)
 	for _, c := range []struct{ node, at int }{{0, 0}, {0, 3}, {0, 30}, {1, 30}, {2, 0}, {3, 30}} {
 		t.Run(fmt.Sprintf("node %d at update %d", c.node, c.at), func(t *testing.T) {
 			want.equal(t, recovered(t, c.node, c.at, updates))
@@ -154,7 +149,7 @@ func recovered(t *testing.T, victim, at, updates int) result {
 	ctx, dir, sockets := within(t), t.TempDir(), t.TempDir()
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), dir)
+		all[i] = stepper(t, restartable(t, sockets, nodes, i, 1), dir, no)
 	}
 	dying, kill := context.WithCancel(ctx)
 	crashed := make(chan struct{})
@@ -191,9 +186,8 @@ func recovered(t *testing.T, victim, at, updates int) result {
 	case <-ctx.Done():
 		t.Fatal(ctx.Err())
 	}
-	again := stepper(t, restartable(t, sockets, nodes, victim, 2), dir)
+	again := stepper(t, restartable(t, sockets, nodes, victim, 2), dir, may)
 	if victim == 0 {
-		again.resume(t, dir, false)
 		again.until(updates)
 		all[0] = again
 	}
@@ -205,19 +199,21 @@ func recovered(t *testing.T, victim, at, updates int) result {
 	return all[0].result()
 }
 
+var errProbe = errors.New("looked at")
+
 // TestP4LockstepSavesWholeSteps preempts the learner in the middle of a step, and between
 // two steps: the checkpoint is that of a whole one.
 func TestP4LockstepSavesWholeSteps(t *testing.T) {
 	const nodes, updates = steppers, 60
-	want := lockstepJob(t, t.TempDir(), false, updates)
-	for name, saved := range map[string]int{"rl.Push": 24, "rl.Learn": 24, "rl.Checkpoint": 24, "rl.Exchange": 30} {
+	want := lockstepJob(t, t.TempDir(), no, updates)
+	for name, saved := range map[string]int{"rl.Learn": 29, "rl.Checkpoint": 29, "rl.Exchange": 33} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			made, release := nodesOf(nodes)
 			ctx, cancel := context.WithCancelCause(within(t))
 			all := make([]*member, nodes)
 			for i := range all {
-				all[i] = stepper(t, made[i], dir)
+				all[i] = stepper(t, made[i], dir, no)
 			}
 			learner := all[0].tk
 			learner.Wrap(func(n string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {
@@ -235,13 +231,22 @@ func TestP4LockstepSavesWholeSteps(t *testing.T) {
 					t.Fatalf("node %d: %v", i, err)
 				}
 			}
-			fresh := tiny(1, func(c *dqn.Config) { *c = all[0].q.Config() })
-			probe := task.New[rl.Online](quiet{task.Alone()})
-			probe.Use(rl.Exchange(probe, fresh))
-			if _, err := rl.Resume(probe, dir, fresh, rl.ResumeConfig{Required: true}); err != nil || probe.Context().Updates != saved {
-				t.Errorf("the checkpoint has %d updates, want %d: %v", probe.Context().Updates, saved, err)
+			probe := stepper(t, quiet{task.Alone()}, dir, must)
+			seen := -1
+			probe.tk.Use(func(context.Context, *rl.Online, task.Next) error { return errProbe })
+			probe.tk.Wrap(func(n string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {
+				if n == "rl.Exchange" {
+					return m
+				}
+				return func(_ context.Context, c *rl.Online, _ task.Next) error {
+					seen = c.Updates
+					return errProbe
+				}
+			})
+			if err := probe.tk.Run(t.Context()); !errors.Is(err, errProbe) || seen != saved {
+				t.Errorf("the checkpoint has %d updates, want %d: %v", seen, saved, err)
 			}
-			want.equal(t, lockstepJob(t, dir, true, updates))
+			want.equal(t, lockstepJob(t, dir, must, updates))
 		})
 	}
 }

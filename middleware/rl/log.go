@@ -54,7 +54,12 @@ func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 		cfg.Clock = time.Now
 	}
 	l := &logger{r: r, cfg: cfg, columns: slices.Clone(columns), row: map[string]float64{}}
-	return r.middleware(Learner, l.step)
+	if !r.t.Has(Learner) {
+		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
+	}
+	return func(ctx context.Context, c *Online, next task.Next) error {
+		return l.step(ctx, c, next)
+	}
 }
 
 type logger struct {
@@ -63,7 +68,6 @@ type logger struct {
 	csv      *table
 	json     *lines
 	began    time.Time
-	first    int // env steps when the log began
 	started  bool
 	last     int // env steps of the last row
 	eval     Evaluation
@@ -74,14 +78,14 @@ type logger struct {
 }
 
 // begin opens the files.
-func (l *logger) begin(c *Online) error {
+func (l *logger) begin() error {
 	if !l.r.began {
 		return errNoExchange
 	}
-	l.started, l.began, l.first, l.last, l.eval = true, l.cfg.Clock(), c.EnvSteps, c.EnvSteps, c.Eval
+	l.started, l.began, l.last, l.eval = true, l.cfg.Clock(), l.r.first, l.r.known
 	upTo := -1
 	if l.r.resumed {
-		upTo = c.EnvSteps
+		upTo = l.r.first
 	}
 	var err1, err2 error
 	if l.cfg.CSV != "" {
@@ -109,7 +113,7 @@ func (l *logger) failed(err error) error {
 
 func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	if !l.started {
-		if err := l.begin(c); err != nil {
+		if err := l.begin(); err != nil {
 			return err
 		}
 	}
@@ -143,7 +147,7 @@ func (l *logger) fill(c *Online) {
 		took := l.cfg.Clock().Sub(l.began).Seconds()
 		r["time/time_elapsed"] = took
 		if took > 0 {
-			r["time/fps"] = float64(c.EnvSteps-l.first) / took
+			r["time/fps"] = float64(c.EnvSteps-l.r.first) / took
 		}
 	}
 	if n := float64(len(l.episodes)); n > 0 {

@@ -30,7 +30,7 @@ func newPair() *pair {
 	p := &pair{letGo: make(chan struct{}), release: release}
 	roles := task.ByID(rl.Learner, rl.Collector)
 	p.learner = task.New[rl.Online](nodes[0], roles)
-	p.learner.Use(rl.Exchange(p.learner, tiny(1)), task.Step(func(ctx context.Context, _ *rl.Online) error {
+	p.learner.Use(runOf(p.learner, tiny(1), "").Exchange(rl.ExchangeConfig{}), task.Step(func(ctx context.Context, _ *rl.Online) error {
 		select {
 		case <-p.letGo:
 			return nil
@@ -40,7 +40,8 @@ func newPair() *pair {
 	}))
 	node := logged{nodes[1], slog.New(slog.NewTextHandler(&p.log, nil))}
 	p.collector = task.New[rl.Online](node, roles)
-	p.collector.Use(rl.Exchange(p.collector, tiny(1)), rl.Collect(tiny(1), walks(envs.SameStep, &walk{length: 5})))
+	run := runOf(p.collector, tiny(1), "")
+	p.collector.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
 	return p
 }
 

@@ -31,38 +31,39 @@ func logging() (task.Node, *bytes.Buffer) {
 
 // savingTrainer is a lone task that learns on walks with checkpoints in dir.
 func savingTrainer(node task.Node, dir string, cfg rl.CheckpointConfig) *trainer {
-	r := newTrainerOn(node, 1, walks(envs.SameStep, &walk{length: 5}))
-	r.tk.Use(rl.Checkpoint(r.q, dir, cfg))
+	r := newTrainerOn(node, rl.Config{Seed: 1, Dir: dir}, walks(envs.SameStep, &walk{length: 5}))
+	r.tk.Use(r.run.Checkpoint(cfg))
 	return r
 }
 
 // TestResumeLogsWhatItGoesOnFrom, or that there is nothing, and why that is right.
 func TestResumeLogsWhatItGoesOnFrom(t *testing.T) {
 	dir := t.TempDir()
-	node, log := logging()
-	r := savingTrainer(node, dir, rl.CheckpointConfig{})
-	for _, required := range []bool{false, true} {
-		found, err := rl.Resume(r.tk, dir, r.q, rl.ResumeConfig{Required: required})
-		if found || required != errors.Is(err, rl.ErrNoCheckpoint) || !required && err != nil {
-			t.Fatalf("required %v: %v, %v", required, found, err)
-		}
-		if required && (!strings.Contains(err.Error(), "resume from folder "+dir+": ") || !strings.Contains(err.Error(), "--dir")) {
-			t.Errorf("%v: want the folder and what to do", err)
-		}
+	trainer := func(resume, must bool) (*trainer, *bytes.Buffer) {
+		node, log := logging()
+		r := newTrainerOn(node, rl.Config{Seed: 1, Dir: dir, Resume: resume, MustResume: must}, walks(envs.SameStep, &walk{length: 5}))
+		r.tk.Use(r.run.Checkpoint(rl.CheckpointConfig{}))
+		return r, log
+	}
+	r, log := trainer(false, true)
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); !errors.Is(err, rl.ErrNoCheckpoint) ||
+		!strings.Contains(err.Error(), "resume from folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Steps() != 0 {
+		t.Errorf("%v: want the folder and what to do", err)
+	}
+	r, log = trainer(true, false)
+	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+		t.Fatal(err)
 	}
 	if text := log.String(); strings.Count(text, "begin at 0: this run ended before its first checkpoint") != 1 || !strings.Contains(text, dir) {
 		t.Errorf("log %s", text)
 	}
-	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
+	version := r.q.Version()
+	r, log = trainer(true, true)
+	if err := r.tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
 		t.Fatal(err)
 	}
-	node, log = logging()
-	again := savingTrainer(node, dir, rl.CheckpointConfig{})
-	if found, err := rl.Resume(again.tk, dir, again.q, rl.ResumeConfig{Required: true}); !found || err != nil {
-		t.Fatal(found, err)
-	}
-	want := fmt.Sprintf("level=INFO msg=resume file=%s updates=%d env_steps=30 version=%d\n", filepath.Join(dir, rl.CheckpointFile), r.q.Version(), r.q.Version())
-	if r.q.Version() == 0 || !strings.Contains(log.String(), want) {
+	want := fmt.Sprintf("level=INFO msg=resume file=%s updates=%d env_steps=30 version=%d\n", filepath.Join(dir, rl.CheckpointFile), version, version)
+	if version == 0 || !strings.Contains(log.String(), want) {
 		t.Errorf("log %s\nwant %s", log, want)
 	}
 }
@@ -105,11 +106,11 @@ func TestCheckpointEverySoMuchTime(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			node, log := logging()
-			r := newTrainerOn(node, 1, walks(envs.SameStep, &walk{length: 5}))
+			r := newTrainerOn(node, rl.Config{Seed: 1, Dir: t.TempDir()}, walks(envs.SameStep, &walk{length: 5}))
 			r.tk.Use(func(ctx context.Context, _ *rl.Online, next task.Next) error {
 				<-time.After(time.Second)
 				return next(ctx)
-			}, rl.Checkpoint(r.q, t.TempDir(), rl.CheckpointConfig{Every: c.every}))
+			}, r.run.Checkpoint(rl.CheckpointConfig{Every: c.every}))
 			if err := r.tk.Run(t.Context(), task.MaxSteps(36)); err != nil {
 				t.Fatal(err)
 			}
@@ -135,9 +136,8 @@ func TestFailedRunKeepsTheLastGoodCheckpoint(t *testing.T) {
 	if err := r.tk.Run(t.Context()); !errors.Is(err, broken) {
 		t.Fatal(err)
 	}
-	again := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	if _, err := rl.Resume(again.tk, dir, again.q); err != nil || again.q.Version() != 10 {
-		t.Errorf("the checkpoint has %d updates, want 10: %v", again.q.Version(), err)
+	if again := resumed(t, 1, dir); again.q.Version() != 10 {
+		t.Errorf("the checkpoint has %d updates, want 10", again.q.Version())
 	}
 }
 
@@ -145,22 +145,23 @@ func TestFailedRunKeepsTheLastGoodCheckpoint(t *testing.T) {
 // resumed run makes the whole of it.
 func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 	const steps = 60
-	build := func(dir string, act func()) *trainer {
+	build := func(dir string, resume bool, act func()) *trainer {
 		r := &trainer{
-			q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: 3, Hidden: []int{8}}),
-			buf: data.NewUniform(data.UniformConfig{Capacity: 500}), tk: task.New[rl.Online](quiet{task.Alone()}),
+			q:  dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{8}, Epsilon: policies.Constant(0.3)}),
+			tk: task.New[rl.Online](quiet{task.Alone()}),
 		}
-		r.tk.Use(rl.Exchange(r.tk, r.q), rl.Evaluate(cutter{r.q, act}, envs.CartPole(3), rl.EvalConfig{EverySteps: 40, Episodes: 4}),
-			rl.EpsGreedy(r.q, policies.Constant(0.3)), rl.Collect(r.q, envs.CartPole(2)),
-			rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 8, StartAt: 20}),
-			rl.Checkpoint(r.q, dir, rl.CheckpointConfig{Also: []policies.Saver{r.buf}}))
+		run := rl.New(r.tk, cutter{r.q, act}, rl.Config{Seed: 3, Dir: dir, MustResume: resume})
+		r.tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 40, Episodes: 4}),
+			run.Collect(envs.CartPole(2), rl.CollectConfig{}),
+			run.Learn(replay(data.UniformConfig{Capacity: 500}, data.ReplayConfig{Batch: 8, StartAt: 20, Every: 2}), rl.LearnConfig{}),
+			run.Checkpoint(rl.CheckpointConfig{}))
 		return r
 	}
 	result := func(r *trainer) string {
 		c := r.tk.Context()
 		return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Eval, c.Best, r.q.Weights())
 	}
-	straight := build(t.TempDir(), func() {})
+	straight := build(t.TempDir(), false, func() {})
 	if err := straight.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		acts := 0
-		first := build(dir, func() {
+		first := build(dir, false, func() {
 			if acts++; acts == cut {
 				cancel(&task.PreemptError{Reason: "test"})
 			}
@@ -176,10 +177,7 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 		if err := first.tk.Run(ctx, task.MaxSteps(steps)); !errors.Is(err, task.ErrPreempted) {
 			t.Fatal(err)
 		}
-		second := build(dir, func() {})
-		if _, err := rl.Resume(second.tk, dir, second.q, rl.ResumeConfig{Required: true, Also: []policies.Saver{second.buf}}); err != nil {
-			t.Fatal(err)
-		}
+		second := build(dir, true, func() {})
 		if err := second.tk.Run(t.Context(), task.MaxSteps(steps-first.tk.Steps())); err != nil {
 			t.Fatal(err)
 		}
@@ -189,32 +187,29 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 	}
 }
 
-// cutter is a policy that calls act before each choice of actions.
+// cutter is a policy that calls act before each choice of actions for an evaluation.
 type cutter struct {
 	*dqn.DQN
 	act func()
 }
 
-func (c cutter) Greedy(dst []int, obs []float32) error {
-	c.act()
-	return c.DQN.Greedy(dst, obs)
+func (c cutter) Act(a *policies.Act) error {
+	if a.Greedy {
+		c.act()
+	}
+	return c.DQN.Act(a)
 }
 
 // evaluated is a task whose evaluations and best weights are as the test says.
 func evaluated(t *testing.T, dir string, resume bool, means ...float64) *rl.Best {
 	t.Helper()
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	if resume {
-		if _, err := rl.Resume(r.tk, dir, r.q, rl.ResumeConfig{Required: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r := newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1, Dir: dir, MustResume: resume}, walks(envs.SameStep, &walk{length: 5}))
 	r.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		if i := r.tk.Steps(); i < len(means) {
 			c.Best = &rl.Best{Evaluation: rl.Evaluation{Mean: means[i]}, Weights: r.q.Weights()}
 		}
 		return nil
-	}), rl.Checkpoint(r.q, dir))
+	}), r.run.Checkpoint(rl.CheckpointConfig{}))
 	if err := r.tk.Run(t.Context(), task.MaxSteps(5)); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +264,7 @@ func TestResumeTakesTheBestOfTheCheckpoint(t *testing.T) {
 // TestBestIsWrittenWhenItChanges, and not in every step.
 func TestBestIsWrittenWhenItChanges(t *testing.T) {
 	dir := t.TempDir()
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
+	r := newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1, Dir: dir}, walks(envs.SameStep, &walk{length: 5}))
 	r.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		switch r.tk.Steps() {
 		case 1, 4:
@@ -285,16 +280,11 @@ func TestBestIsWrittenWhenItChanges(t *testing.T) {
 			t.Errorf("step %d: %v", step, err)
 		}
 		return nil
-	}, rl.Checkpoint(r.q, dir))
+	}, r.run.Checkpoint(rl.CheckpointConfig{}))
 	if err := r.tk.Run(t.Context(), task.MaxSteps(7)); err != nil {
 		t.Fatal(err)
 	}
 }
-
-// saver is a part of a checkpoint that cannot be saved.
-type saver struct{ policies.Saver }
-
-func (saver) Save(*nn.Archive) error { return errors.New("out of ink") }
 
 // TestCheckpointLeavesNothingBesideIt: a process is killed in the middle of a write, and
 // another one writes.
@@ -310,17 +300,23 @@ func TestCheckpointLeavesNothingBesideIt(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != rl.CheckpointFile {
 		t.Errorf("files %v, %v", files, err)
 	}
-	if found, err := rl.Resume(savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{}).tk, dir, r.q, rl.ResumeConfig{Required: true}); !found || err != nil {
-		t.Error(found, err)
-	}
+	resumed(t, 1, dir)
 }
 
+// unsaved is a policy that cannot be saved.
+type unsaved struct{ *dqn.DQN }
+
+func (unsaved) Save(*nn.Archive) error { return errors.New("out of ink") }
+
 func TestCheckpointReportsWhatItCouldNotSave(t *testing.T) {
-	dir := t.TempDir()
-	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{EveryUpdates: 2, Also: []policies.Saver{saver{}}})
-	err := r.tk.Run(t.Context(), task.MaxSteps(100))
-	if err == nil || !strings.Contains(err.Error(), "node 0: checkpoint: out of ink") || r.q.Version() != 2 {
-		t.Errorf("after %d updates: %v", r.q.Version(), err)
+	dir, q := t.TempDir(), tiny(1)
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	run := rl.New(tk, unsaved{q}, rl.Config{Dir: dir})
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}),
+		run.Learn(replay(data.UniformConfig{}, data.ReplayConfig{Batch: 2, StartAt: 2}), rl.LearnConfig{}), run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 2}))
+	err := tk.Run(t.Context(), task.MaxSteps(100))
+	if err == nil || !strings.Contains(err.Error(), "node 0: checkpoint: out of ink") || q.Version() != 2 {
+		t.Errorf("after %d updates: %v", q.Version(), err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("files %v, %v", entries, err)

@@ -80,11 +80,31 @@ func walks(mode envs.AutoresetMode, ws ...*walk) *envs.Sync {
 }
 
 func tiny(seed uint64, change ...func(*dqn.Config)) *dqn.DQN {
-	cfg := dqn.Config{Obs: 2, Actions: 2, Seed: seed, Hidden: []int{8}}
+	cfg := dqn.Config{Obs: box(2), Action: two, Seed: seed, Hidden: []int{8}, Epsilon: policies.Constant(0)}
 	for _, f := range change {
 		f(&cfg)
 	}
 	return dqn.New(cfg)
+}
+
+var two = envs.Discrete{N: 2}
+
+// box is a space of n values without bounds that matter.
+func box(n int) envs.Space { return envs.NewBox(-1e30, 1e30, n) }
+
+// runOf is the run of q in tk, with the seed of q, and its checkpoints in dir.
+func runOf(tk *task.Task[rl.Online], q *dqn.DQN, dir string) *rl.Run {
+	return rl.New(tk, q, rl.Config{Seed: q.Config().Seed, Dir: dir})
+}
+
+// metricOf is the metric of that name, or NaN.
+func metricOf(all []policies.Metric, name string) float64 {
+	for _, m := range all {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return math.NaN()
 }
 
 func TestP1CollectGivesTheSameTransitionsInEveryMode(t *testing.T) {
@@ -114,7 +134,8 @@ func TestP1CollectGivesTheSameTransitionsInEveryMode(t *testing.T) {
 					tk := task.New[rl.Online](quiet{task.Alone()})
 					var got []row
 					episodes, envSteps := 0, 0
-					tk.Use(rl.Exchange(tk, tiny(1)), rl.Collect(q, walks(mode, &walk{length: 2, cut: cut})),
+					run := runOf(tk, q, "")
+					tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(mode, &walk{length: 2, cut: cut}), rl.CollectConfig{}),
 						task.Step(func(_ context.Context, c *rl.Online) error {
 							b := &c.Collected.Batch
 							for i := range b.Len() {
@@ -160,10 +181,11 @@ func TestP9EvaluationSpreadsItsQuota(t *testing.T) {
 		// Returns are the lengths; without a quota the short ones would count more.
 		env := walks(mode, &walk{length: 1}, &walk{length: 10}, &walk{length: 100}, &walk{length: 9})
 		tk := task.New[rl.Online](quiet{task.Alone()})
-		tk.Use(rl.Exchange(tk, tiny(1)), task.Step(func(_ context.Context, c *rl.Online) error {
+		run := runOf(tk, tiny(1), "")
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
 			c.EnvSteps += 50
 			return nil
-		}), rl.Evaluate(tiny(1), env, rl.EvalConfig{EverySteps: 100, Episodes: 9}))
+		}), run.Evaluate(env, rl.EvalConfig{EverySteps: 100, Episodes: 9}))
 		if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
 			t.Fatal(err)
 		}
@@ -179,25 +201,31 @@ func TestP9EvaluationSpreadsItsQuota(t *testing.T) {
 // trainer is a lone task that learns on walks; the parts can be inspected.
 type trainer struct {
 	q   *dqn.DQN
-	buf *data.Uniform
+	buf *data.Replay
+	run *rl.Run
 	tk  *task.Task[rl.Online]
 }
 
 func newTrainer(seed uint64, env envs.Vector, more ...task.Middleware[rl.Online]) *trainer {
-	return newTrainerOn(quiet{task.Alone()}, seed, env, more...)
+	return newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: seed}, env, more...)
 }
 
-func newTrainerOn(node task.Node, seed uint64, env envs.Vector, more ...task.Middleware[rl.Online]) *trainer {
+// newTrainerOn makes two updates in each step from the one on in which there are 20 rows.
+func newTrainerOn(node task.Node, cfg rl.Config, env envs.Vector, more ...task.Middleware[rl.Online]) *trainer {
 	r := &trainer{
-		q:   tiny(seed),
-		buf: data.NewUniform(data.UniformConfig{Capacity: 200, Seed: seed}),
+		q:   tiny(cfg.Seed, func(c *dqn.Config) { c.Epsilon = policies.Linear(1, 0.1, 100) }),
+		buf: replay(data.UniformConfig{Capacity: 200, Seed: cfg.Seed}, data.ReplayConfig{Batch: 16, StartAt: 20, Updates: 2, Every: env.Num()}),
 		tk:  task.New[rl.Online](node),
 	}
-	r.tk.Use(rl.Exchange(r.tk, r.q))
+	r.run = rl.New(r.tk, r.q, cfg)
+	r.tk.Use(r.run.Exchange(rl.ExchangeConfig{}))
 	r.tk.Use(more...)
-	r.tk.Use(rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 100)), rl.Collect(r.q, env),
-		rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 16, StartAt: 20, UpdatesPerCollect: 2}))
+	r.tk.Use(r.run.Collect(env, rl.CollectConfig{}), r.run.Learn(r.buf, rl.LearnConfig{}))
 	return r
+}
+
+func replay(buf data.UniformConfig, cfg data.ReplayConfig) *data.Replay {
+	return data.NewReplay(data.NewUniform(buf), cfg)
 }
 
 func TestLearnUpdatesAfterEachCollect(t *testing.T) {
@@ -211,14 +239,13 @@ func TestLearnUpdatesAfterEachCollect(t *testing.T) {
 		t.Errorf("env steps %d, updates %d, version %d, acting with %d, buffer %d; want 60, 42, 42, 42, 60",
 			c.EnvSteps, c.Updates, r.q.Version(), c.PolicyVersion, r.buf.Len())
 	}
-	if math.Abs(c.Epsilon-(1-0.9*0.58)) > 1e-9 {
-		t.Errorf("epsilon %v at env step 58", c.Epsilon)
+	if epsilon := metricOf(c.Explored, "rollout/exploration_rate"); math.Abs(epsilon-(1-0.9*0.58)) > 1e-9 {
+		t.Errorf("epsilon %v at env step 58", epsilon)
 	}
 }
 
 func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
-	q := tiny(1)
-	buf := data.NewUniform(data.UniformConfig{Capacity: 200})
+	q := tiny(1, func(c *dqn.Config) { c.Epsilon = policies.Constant(0.1) })
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	eval := &walk{length: 3}
 	eval.fault = func(w *walk) {
@@ -227,10 +254,11 @@ func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	tk.Use(rl.Exchange(tk, q),
-		rl.Evaluate(q, walks(envs.SameStep, eval), rl.EvalConfig{EverySteps: 20, Episodes: 2, StopAt: 25, Confirm: 7}),
-		rl.EpsGreedy(q, policies.Constant(0.1)), rl.Collect(q, walks(envs.NextStep, &walk{length: 5})),
-		rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 4, StartAt: 4}), rl.Checkpoint(q, dir))
+	run := runOf(tk, q, dir)
+	tk.Use(run.Exchange(rl.ExchangeConfig{}),
+		run.Evaluate(walks(envs.SameStep, eval), rl.EvalConfig{EverySteps: 20, Episodes: 2, StopAt: 25, Confirm: 7}),
+		run.Collect(walks(envs.NextStep, &walk{length: 5}), rl.CollectConfig{}),
+		run.Learn(replay(data.UniformConfig{Capacity: 200}, data.ReplayConfig{Batch: 4, StartAt: 4}), rl.LearnConfig{}), run.Checkpoint(rl.CheckpointConfig{}))
 	if err := tk.Run(t.Context(), task.MaxSteps(1000)); err != nil {
 		t.Fatal(err)
 	}
@@ -262,22 +290,22 @@ func TestP7NonFiniteEndsTheRun(t *testing.T) {
 			w := &walk{length: 5}
 			dir := t.TempDir()
 			var r *trainer
-			r = newTrainer(1, walks(envs.SameStep, w), func(ctx context.Context, _ *rl.Online, next task.Next) error {
+			r = newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1, Dir: dir}, walks(envs.SameStep, w), func(ctx context.Context, _ *rl.Online, next task.Next) error {
 				if r.tk.Steps() == 40 {
 					w.fault = c.fault
 				}
 				return next(ctx)
 			})
-			r.tk.Use(rl.Checkpoint(r.q, dir, rl.CheckpointConfig{EveryUpdates: 10}))
+			r.tk.Use(r.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 10}))
 			err := r.tk.Run(t.Context(), task.MaxSteps(100))
 			var e *nn.NonFiniteError
 			// The observation may be met as the next one first.
 			if !errors.As(err, &e) || !strings.Contains(err.Error(), "node 0: ") || strings.TrimPrefix(e.Tensor, "next_") != c.tensor {
 				t.Fatalf("error %v, want tensor %s and the node", err, c.tensor)
 			}
-			again := newTrainer(9, walks(envs.SameStep, &walk{length: 5}))
-			if found, err := rl.Resume(again.tk, dir, again.q); !found || err != nil || again.q.Version() == 0 {
-				t.Errorf("the last good checkpoint: %v, %v, version %d", found, err, again.q.Version())
+			again := resumed(t, 9, dir)
+			if again.q.Version() == 0 {
+				t.Error("the last good checkpoint has no updates")
 			}
 			if err := again.q.Weights().CheckFinite(); err != nil {
 				t.Errorf("the last good checkpoint: %v", err)
@@ -302,21 +330,24 @@ func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestPushDropsWhatIsTooOld(t *testing.T) {
+func TestLearnDropsWhatIsTooOld(t *testing.T) {
 	for _, c := range []struct {
 		limit uint64
 		want  []uint64
 	}{{0, []uint64{1, 50, 95, 100}}, {10, []uint64{95, 100}}} {
-		buf := data.NewUniform(data.UniformConfig{Capacity: 10})
 		node := &observed{Node: quiet{task.Alone()}}
 		tk := task.New[rl.Online](node)
+		q := tiny(1)
+		if err := q.Load(nn.State{Version: 100, Tensors: q.Weights().Tensors}); err != nil {
+			t.Fatal(err)
+		}
+		run, buf := runOf(tk, q, ""), replay(data.UniformConfig{Capacity: 10}, data.ReplayConfig{Batch: 5})
 		var seen rl.Lag
-		tk.Use(rl.Exchange(tk, tiny(1)), func(ctx context.Context, c *rl.Online, next task.Next) error {
-			c.Updates = 100
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), func(ctx context.Context, c *rl.Online, next task.Next) error {
 			c.Collected = new(rl.Trajectory)
-			c.Collected.Batch.Init(policies.TransitionColumns(1, 1)...)
+			c.Collected.Batch.Init(policies.TransitionColumns(2, 1)...)
 			for _, v := range []uint64{1, 50, 95, 100} {
-				c.Collected.Batch.Append(policies.Transition{Obs: []float32{0}, NextObs: []float32{0}, Action: []float32{0}, Steps: 1, Version: v})
+				c.Collected.Batch.Append(policies.Transition{Obs: []float32{0, 0}, NextObs: []float32{0, 0}, Action: []float32{0}, Steps: 1, Version: v})
 			}
 			err := next(ctx)
 			seen = c.Lag
@@ -324,7 +355,7 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 				t.Errorf("the node reports a lag of %v, want %v", got, c.Lag.Mean)
 			}
 			return err
-		}, rl.Push(buf, rl.PushConfig{MaxLag: c.limit}))
+		}, run.Learn(buf, rl.LearnConfig{MaxLag: c.limit}))
 		if err := tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -335,32 +366,38 @@ func TestPushDropsWhatIsTooOld(t *testing.T) {
 }
 
 func TestMiddlewareNeedExchange(t *testing.T) {
-	q := tiny(1)
-	buf := data.NewUniform(data.UniformConfig{Capacity: 10})
 	env := func() envs.Vector { return walks(envs.NextStep, &walk{length: 5}) }
-	for name, m := range map[string]task.Middleware[rl.Online]{
-		"EpsGreedy": rl.EpsGreedy(q, policies.Constant(0)), "Collect": rl.Collect(q, env()),
-		"Evaluate": rl.Evaluate(q, env(), rl.EvalConfig{}), "Learn": rl.Learn(q, buf, rl.LearnConfig{Batch: 4}),
-		"Checkpoint": rl.Checkpoint(q, t.TempDir()), "Log": rl.Log(rl.LogConfig{}),
+	buf := replay(data.UniformConfig{Capacity: 10}, data.ReplayConfig{Batch: 4})
+	for name, m := range map[string]func(*rl.Run) task.Middleware[rl.Online]{
+		"Collect":    func(r *rl.Run) task.Middleware[rl.Online] { return r.Collect(env(), rl.CollectConfig{}) },
+		"Evaluate":   func(r *rl.Run) task.Middleware[rl.Online] { return r.Evaluate(env(), rl.EvalConfig{}) },
+		"Learn":      func(r *rl.Run) task.Middleware[rl.Online] { return r.Learn(buf, rl.LearnConfig{}) },
+		"Checkpoint": func(r *rl.Run) task.Middleware[rl.Online] { return r.Checkpoint(rl.CheckpointConfig{}) },
+		"Log":        func(r *rl.Run) task.Middleware[rl.Online] { return r.Log(rl.LogConfig{}) },
 	} {
 		tk := task.New[rl.Online](quiet{task.Alone()})
-		tk.Use(m)
-		if err := tk.Run(t.Context(), task.MaxSteps(1)); err == nil || !strings.Contains(err.Error(), "rl.Exchange must come first") {
+		tk.Use(m(runOf(tk, tiny(1), t.TempDir())))
+		if err := tk.Run(t.Context(), task.MaxSteps(1)); err == nil || !strings.Contains(err.Error(), "rl: Exchange must come first") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
+// TestWrongConfigsPanic, with what is wrong: also environments that do not suit the policy.
 func TestWrongConfigsPanic(t *testing.T) {
-	q := tiny(1)
+	continuous := envs.NewSync(1, envs.SameStep, func(int) envs.Env[[]float32] { return envs.NewPendulum(envs.PendulumConfig{}) })
+	three := tiny(1, func(c *dqn.Config) { c.Obs, c.Action = box(4), envs.Discrete{N: 3} })
+	run := func(q *dqn.DQN) *rl.Run { return runOf(task.New[rl.Online](quiet{task.Alone()}), q, "") }
+	walk := walks(envs.NextStep, &walk{length: 5})
 	for name, f := range map[string]func(){
-		"learn config: StartAt 64 and Batch 64 are beyond the buffer's capacity of 10": func() {
-			rl.Learn(q, data.NewUniform(data.UniformConfig{Capacity: 10}), rl.LearnConfig{})
+		"eval config: EverySteps -1":                                            func() { run(tiny(1)).Evaluate(walk, rl.EvalConfig{EverySteps: -1}) },
+		"rl: CartPole-v1 has 4 observed values, the policy 2":                   func() { run(tiny(1)).Collect(envs.CartPole(1), rl.CollectConfig{}) },
+		"rl: CartPole-v1 has actions in Discrete(2), the policy in Discrete(3)": func() { run(three).Evaluate(envs.CartPole(1), rl.EvalConfig{}) },
+		"rl: Pendulum-v1 has actions in Box([-2], [2]), the policy in Discrete(2)": func() {
+			run(tiny(1, func(c *dqn.Config) { c.Obs = box(3) })).Collect(continuous, rl.CollectConfig{})
 		},
-		"eval config: EverySteps -1": func() {
-			rl.Evaluate(q, walks(envs.NextStep, &walk{length: 5}), rl.EvalConfig{EverySteps: -1})
-		},
-		"rl: CartPole-v1 has 4 observed values, the policy 2": func() { rl.Collect(q, envs.CartPole(1)) },
+		"rl: collect config: VectorSteps -1 and RandomSteps 0 must not be negative": func() { run(tiny(1)).Collect(walk, rl.CollectConfig{VectorSteps: -1}) },
+		"rl: checkpoint config: EveryUpdates -2 must not be negative":               func() { run(tiny(1)).Checkpoint(rl.CheckpointConfig{EveryUpdates: -2}) },
 	} {
 		func() {
 			defer func() {
@@ -375,19 +412,20 @@ func TestWrongConfigsPanic(t *testing.T) {
 
 func TestP3SameSeedSameFiles(t *testing.T) {
 	files := func(seed uint64) (string, string) {
-		q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 2})
-		buf := data.NewUniform(data.UniformConfig{Capacity: 500, Seed: seed})
-		var table, lines bytes.Buffer
+		q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 2, Epsilon: policies.Linear(1, 0.1, 1000)})
+		dir := t.TempDir()
+		table, lines := filepath.Join(dir, "progress.csv"), filepath.Join(dir, "metrics.jsonl")
 		tk := task.New[rl.Online](quiet{task.Alone()})
-		tk.Use(rl.Exchange(tk, q),
-			rl.Log(rl.LogConfig{EverySteps: 200, CSV: &table, JSON: &lines, Untimed: true}),
-			rl.Evaluate(q, envs.CartPole(3), rl.EvalConfig{EverySteps: 500}),
-			rl.EpsGreedy(q, policies.Linear(1, 0.1, 1000)), rl.Collect(q, envs.CartPole(4)),
-			rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 32, StartAt: 100}))
+		run := runOf(tk, q, "")
+		tk.Use(run.Exchange(rl.ExchangeConfig{}),
+			run.Log(rl.LogConfig{EverySteps: 200, CSV: table, JSON: lines, Untimed: true}),
+			run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 500}),
+			run.Collect(envs.CartPole(4), rl.CollectConfig{}),
+			run.Learn(replay(data.UniformConfig{Capacity: 500, Seed: seed}, data.ReplayConfig{Batch: 32, StartAt: 100, Every: 4}), rl.LearnConfig{}))
 		if err := tk.Run(t.Context(), task.MaxSteps(500)); err != nil {
 			t.Fatal(err)
 		}
-		return table.String(), lines.String()
+		return contentOf(t, table), contentOf(t, lines)
 	}
 	csv1, json1 := files(7)
 	csv2, json2 := files(7)
@@ -399,25 +437,37 @@ func TestP3SameSeedSameFiles(t *testing.T) {
 	}
 }
 
+// contentOf is the content of a file.
+func contentOf(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
-	var terminal, table, lines bytes.Buffer
+	var terminal bytes.Buffer
+	dir := t.TempDir()
+	table, lines := filepath.Join(dir, "logs", "progress.csv"), filepath.Join(dir, "logs", "metrics.jsonl")
 	now := time.Unix(0, 0)
 	clock := func() time.Time {
 		now = now.Add(time.Second)
 		return now
 	}
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}),
-		rl.Log(rl.LogConfig{EverySteps: 40, Terminal: &terminal, CSV: &table, JSON: &lines, Clock: clock}),
-		rl.Evaluate(tiny(2), walks(envs.SameStep, &walk{length: 8}), rl.EvalConfig{EverySteps: 50}))
+	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}))
+	r.tk.Use(r.run.Log(rl.LogConfig{EverySteps: 40, Terminal: &terminal, CSV: table, JSON: lines, Clock: clock}),
+		r.run.Evaluate(walks(envs.SameStep, &walk{length: 8}), rl.EvalConfig{EverySteps: 50}))
 	if err := r.tk.Run(t.Context(), task.MaxSteps(35)); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := csv.NewReader(&table).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(contentOf(t, table))).ReadAll()
 	if err != nil || len(rows) != 4 { // header, at 40, after the evaluation of 50, at the end
 		t.Fatalf("%d rows, %v: %v", len(rows), err, rows)
 	}
 	last := map[string]float64{}
-	decoder := json.NewDecoder(&lines)
+	decoder := json.NewDecoder(strings.NewReader(contentOf(t, lines)))
 	for range 3 {
 		last = map[string]float64{}
 		if err := decoder.Decode(&last); err != nil {
@@ -445,35 +495,29 @@ func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
 
 func TestP4LoneRunGoesOnExactly(t *testing.T) {
 	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
-		build := func(seed uint64) *trainer {
-			r := &trainer{
-				q:   dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50}),
-				buf: data.NewUniform(data.UniformConfig{Capacity: 500, Seed: seed}),
-				tk:  task.New[rl.Online](quiet{task.Alone()}),
-			}
-			r.tk.Use(rl.Exchange(r.tk, r.q),
-				rl.Evaluate(r.q, envs.CartPole(3, mode), rl.EvalConfig{EverySteps: 200, Episodes: 4}),
-				rl.EpsGreedy(r.q, policies.Linear(1, 0.1, 1000)), rl.Collect(r.q, envs.CartPole(4, mode)),
-				rl.Push(r.buf), rl.Learn(r.q, r.buf, rl.LearnConfig{Batch: 32, StartAt: 100}))
-			return r
-		}
-		run := func(r *trainer, steps int, dir string) string {
-			r.tk.Use(rl.Checkpoint(r.q, dir, rl.CheckpointConfig{Also: []policies.Saver{r.buf}}))
-			if err := r.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
+		run := func(dir string, resume bool, steps int) string {
+			q := dqn.New(dqn.Config{
+				Obs: box(4), Action: two, Seed: 1, Hidden: []int{16}, NStep: 3, Double: true, Dueling: true, TargetEvery: 50,
+				Epsilon: policies.Linear(1, 0.1, 1000),
+			})
+			tk := task.New[rl.Online](quiet{task.Alone()})
+			r := rl.New(tk, q, rl.Config{Seed: 1, Dir: dir, Resume: resume, MustResume: resume})
+			tk.Use(r.Exchange(rl.ExchangeConfig{}),
+				r.Evaluate(envs.CartPole(3, mode), rl.EvalConfig{EverySteps: 200, Episodes: 4}),
+				r.Collect(envs.CartPole(4, mode), rl.CollectConfig{RandomSteps: 50}),
+				r.Learn(replay(data.UniformConfig{Capacity: 500, Seed: 1}, data.ReplayConfig{Batch: 32, StartAt: 100, Every: 7, Updates: 2}), rl.LearnConfig{}),
+				r.Checkpoint(rl.CheckpointConfig{}))
+			if err := tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
 				t.Fatal(err)
 			}
-			c := r.tk.Context()
-			return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, c.Best, r.q.Weights())
+			c := tk.Context()
+			return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, c.Best, q.Weights())
 		}
-		want := run(build(1), 300, t.TempDir())
+		want := run(t.TempDir(), false, 300)
 		for cut := 135; cut < 147; cut++ { // at the end of some episode, too
 			dir := t.TempDir()
-			run(build(1), cut, dir)
-			second := build(1)
-			if found, err := rl.Resume(second.tk, dir, second.q, rl.ResumeConfig{Also: []policies.Saver{second.buf}}); !found || err != nil {
-				t.Fatal(found, err)
-			}
-			if got := run(second, 300-cut, dir); got != want {
+			run(dir, false, cut)
+			if got := run(dir, true, 300-cut); got != want {
 				t.Errorf("%v: a run cut at step %d ends with %.200s\n300 steps with %.200s", mode, cut, got, want)
 			}
 		}
@@ -488,8 +532,7 @@ func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(file, "run")
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	r.tk.Use(rl.Checkpoint(r.q, dir))
+	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{})
 	err := r.tk.Run(t.Context(), task.MaxSteps(100))
 	if err == nil || !strings.Contains(err.Error(), ": rl.Checkpoint: node 0: checkpoint folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Context().Updates != 0 {
 		t.Errorf("%d updates, %v", r.tk.Context().Updates, err)
@@ -498,57 +541,66 @@ func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
 
 // TestMiddlewareIsCalledWhatTheUserCallsIt: the names are in errors and in logs.
 func TestMiddlewareIsCalledWhatTheUserCallsIt(t *testing.T) {
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
 	tk := task.New[rl.Online](task.Alone())
 	var got []string
 	tk.Wrap(func(name string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {
 		got = append(got, name)
 		return m
 	})
-	env := walks(envs.SameStep, &walk{length: 5})
-	buf := data.NewUniform(data.UniformConfig{Capacity: 10})
+	run, env := runOf(tk, tiny(1), t.TempDir()), walks(envs.SameStep, &walk{length: 5})
 	tk.Use(
-		rl.Exchange(tk, r.q), rl.Evaluate(r.q, env, rl.EvalConfig{}),
-		rl.EpsGreedy(r.q, policies.Linear(1, 0, 200)), rl.Collect(r.q, env), rl.Push(buf), rl.Learn(r.q, buf, rl.LearnConfig{Batch: 1}),
-		rl.Checkpoint(r.q, t.TempDir()), rl.Log(rl.LogConfig{}),
+		run.Exchange(rl.ExchangeConfig{}), run.Evaluate(env, rl.EvalConfig{}), run.Collect(env, rl.CollectConfig{}),
+		run.Learn(replay(data.UniformConfig{Capacity: 10}, data.ReplayConfig{Batch: 1}), rl.LearnConfig{}),
+		run.Checkpoint(rl.CheckpointConfig{}), run.Log(rl.LogConfig{}),
 	)
 	if err := tk.Run(t.Context(), task.MaxSteps(0)); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"rl.Exchange", "rl.Evaluate", "rl.EpsGreedy", "rl.Collect", "rl.Push", "rl.Learn", "rl.Checkpoint", "rl.Log"}
+	want := []string{"rl.Exchange", "rl.Evaluate", "rl.Collect", "rl.Learn", "rl.Checkpoint", "rl.Log"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-func TestResumeNeedsTheSameParts(t *testing.T) {
+// TestResumedRunCanCollectAnew: without the data, and with environments that cannot be saved, it
+// begins new episodes and fills its buffer again.
+func TestResumedRunCanCollectAnew(t *testing.T) {
 	dir := t.TempDir()
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	r.tk.Use(rl.Checkpoint(r.q, dir))
+	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{WithoutData: true})
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
 		t.Fatal(err)
 	}
-	// Walks cannot be saved: the resumed run begins new episodes.
-	again := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	if _, err := rl.Resume(again.tk, dir, again.q); err != nil {
+	again := resumed(t, 1, dir)
+	if again.tk.Context().EnvSteps != 30 || again.buf.Len() != 0 {
+		t.Errorf("%d env steps and %d rows, want 30 and 0", again.tk.Context().EnvSteps, again.buf.Len())
+	}
+	if err := r.run.Exchange(rl.ExchangeConfig{}); err == nil {
+		t.Error("no middleware")
+	}
+}
+
+// resumed is a trainer that has taken over the checkpoint in dir, and stopped before its first step.
+func resumed(t *testing.T, seed uint64, dir string) *trainer {
+	t.Helper()
+	r := resumable(seed, dir)
+	if err := r.tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := again.tk.Run(t.Context(), task.MaxSteps(10)); err != nil || again.tk.Context().EnvSteps != 40 {
-		t.Errorf("%d env steps, %v; want 40", again.tk.Context().EnvSteps, err)
-	}
-	other := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	if _, err := rl.Resume(other.tk, dir, other.q, rl.ResumeConfig{Also: []policies.Saver{other.buf}}); err == nil || !strings.Contains(err.Error(), "replay/version is missing") {
-		t.Errorf("a part that was not saved: %v", err)
-	}
-	if _, err := rl.Resume(task.New[rl.Online](quiet{task.Alone()}), dir, other.q); err == nil || !strings.Contains(err.Error(), "rl.Exchange") {
-		t.Errorf("without Exchange: %v", err)
-	}
+	return r
+}
+
+// resumable is a trainer that takes over the checkpoint in dir, and collects nothing.
+func resumable(seed uint64, dir string) *trainer {
+	return newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: seed, Dir: dir, MustResume: true}, walks(envs.SameStep, &walk{length: 5}),
+		task.Step(func(_ context.Context, c *rl.Online) error {
+			c.Stopped = true
+			return nil
+		}))
 }
 
 func TestP4DamagedCheckpointIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}))
-	r.tk.Use(rl.Checkpoint(r.q, dir))
+	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{})
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
 		t.Fatal(err)
 	}
@@ -561,24 +613,18 @@ func TestP4DamagedCheckpointIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := newTrainer(2, walks(envs.SameStep, &walk{length: 5}))
 	for _, n := range []int{0, 7, len(file) / 2, len(file) - 1} {
 		// A save that was killed leaves its part beside the checkpoint.
 		if err := os.WriteFile(filepath.Join(dir, "."+rl.CheckpointFile+".123"), file[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := rl.Resume(again.tk, dir, again.q); !found || err != nil {
-			t.Errorf("beside %d bytes of a save: %v, %v", n, found, err)
-		}
+		resumed(t, 2, dir)
 	}
 	if err := os.WriteFile(path, file[:len(file)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rl.Resume(again.tk, dir, again.q); !errors.Is(err, nn.ErrArchive) {
+	if err := resumable(2, dir).tk.Run(t.Context(), task.MaxSteps(1)); !errors.Is(err, nn.ErrArchive) {
 		t.Errorf("a file that is cut: %v", err)
-	}
-	if found, err := rl.Resume(again.tk, t.TempDir(), again.q); found || err != nil {
-		t.Errorf("an empty folder: %v, %v", found, err)
 	}
 	if _, err := rl.LoadBest(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no best: %v", err)

@@ -32,7 +32,9 @@ type Run struct {
 	policy policies.Policy
 	cfg    Config
 
-	began    bool // the exchange has taken its first step
+	began    bool       // the exchange has taken its first step
+	first    int        // env steps of the job before that
+	known    Evaluation // the newest before that
 	lockstep bool
 	// torn says that what this node holds is between two steps: in lockstep it must
 	// not be saved.
@@ -91,14 +93,6 @@ type part interface {
 }
 
 var errNoExchange = errors.New("rl: Exchange must come first in the chain")
-
-// middleware makes a step of one of the run's middleware, for nodes that have the role.
-func (r *Run) middleware(role string, step task.Middleware[Online]) task.Middleware[Online] {
-	if !r.t.Has(role) {
-		return pass
-	}
-	return step
-}
 
 // join makes p a part of the run's checkpoints, and has it go on from its state in the
 // checkpoint or begin anew.

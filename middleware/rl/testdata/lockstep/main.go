@@ -33,41 +33,36 @@ func play(ctx context.Context, node *parallel.Node) error {
 		saves = rl.CheckpointConfig{EveryUpdates: updates, Every: -1}
 	}
 	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
-	q := dqn.New(dqn.Config{Obs: 4, Actions: 2, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20})
+	q := dqn.New(dqn.Config{
+		Obs: envs.CartPole(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
+		Epsilon: policies.Linear(1, 0.1, 1000),
+	})
 	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-	t.Use(rl.Exchange(t, q, rl.ExchangeConfig{Synchronous: node.Size()}))
-	if t.Has(rl.Evaluator) {
-		t.Use(rl.Evaluate(q, envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}))
-	}
-	if t.Has(rl.Collector) {
-		t.Use(rl.EpsGreedy(q, policies.Linear(1, 0.1, 1000)), rl.Collect(q, envs.CartPole(2)))
-	}
+	r := rl.New(t, q, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
+	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed}), data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2})
+	t.Use(
+		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size()}),
+		r.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
+		r.Collect(envs.CartPole(2), rl.CollectConfig{}),
+		r.Learn(replay, rl.LearnConfig{}),
+	)
 	if !t.Has(rl.Learner) {
 		return t.Run(ctx)
 	}
-	buf := data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed})
-	also := []policies.Saver{buf}
-	saves.Also = also
-	t.Use(rl.Push(buf), rl.Learn(q, buf, rl.LearnConfig{Batch: 16, StartAt: 100}), task.Step(func(_ context.Context, c *rl.Online) error {
+	t.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Updates >= updates {
 			t.Finish("enough")
 		}
 		return nil
-	}), rl.Checkpoint(q, node.Dir(), saves))
-	t.Use(func(ctx context.Context, c *rl.Online, next task.Next) error {
+	}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {
 		err := next(ctx)
 		fmt.Printf("updates %d\n", c.Updates)
 		return err
 	})
-	if node.Resume() {
-		if _, err := rl.Resume(t, node.Dir(), q, rl.ResumeConfig{Required: node.MustResume(), Also: also}); err != nil {
-			return err
-		}
-	}
 	if err := t.Run(ctx); err != nil {
 		return err
 	}
 	c := t.Context()
-	text := fmt.Sprintln(c.EnvSteps, c.Episodes, c.Updates, c.Epsilon, c.Eval, c.Best.Evaluation, c.Best.Weights, q.Weights())
+	text := fmt.Sprintln(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, c.Best.Evaluation, c.Best.Weights, q.Weights())
 	return os.WriteFile(filepath.Join(node.Dir(), "result"), []byte(text), 0o600)
 }
