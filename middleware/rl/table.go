@@ -38,7 +38,10 @@ func openTable(path string, columns []string, upTo int) (*table, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if rows = old; len(old) > 0 {
+		if len(old) > 0 {
+			if !slices.Contains(old[0], stepsColumn) {
+				return nil, fmt.Errorf("%s is not the log of a run: it has no column %s", path, stepsColumn)
+			}
 			rows = t.adopt(old, upTo)
 		}
 	}
