@@ -6,9 +6,9 @@
 //	b.Init(policies.TransitionColumns(4, 1)...)  // 4 observed values, 1 action value
 //	b.Append(policies.Transition{Obs: obs, Action: action, Reward: 1, NextObs: next, Steps: 1})
 //
-//	eps := policies.Linear(1, 0.05, 10_000)      // a schedule over env steps
-//	err := q.Greedy(actions, obs)                // q is a policies.Greedy
-//	policies.EpsGreedy(actions, eps(envSteps), q.Actions(), rng)
+//	act := policies.Act{Obs: obs, Action: make([]float32, n), Rand: rng, EnvSteps: steps}
+//	err := policy.Act(&act)                      // policy is a policies.Policy
+//	metrics, err := policy.Learn(&b)             // one update
 //
 // Names and units: an env step is one step of one environment, an update is one
 // change of the weights, and a version counts the updates behind some weights.

@@ -7,18 +7,6 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Greedy chooses discrete actions.
-type Greedy interface {
-	// ObsDim is the number of values in an observation.
-	ObsDim() int
-	// Actions is the number of actions, numbered from 0.
-	Actions() int
-	// Greedy writes the action that the policy thinks best for each
-	// observation: obs is len(dst) x ObsDim. An observation or a value that is
-	// not finite is an error, a *nn.NonFiniteError.
-	Greedy(dst []int, obs []float32) error
-}
-
 // Model has weights that can be taken and given.
 type Model interface {
 	// Version counts the updates behind the weights.
@@ -30,27 +18,11 @@ type Model interface {
 	Load(s nn.State) error
 }
 
-// Learner improves from batches of transitions.
-type Learner interface {
-	Model
-	// Update makes one step of learning. When a value is not finite, the
-	// error names tensor and update, and the weights stay as they were.
-	Update(b *Batch) (Metrics, error)
-}
-
 // Saver writes all of its state to an archive and reads it back, so that what
 // follows is the same to the bit.
 type Saver interface {
 	Save(a *nn.Archive) error
 	Restore(a *nn.Archive) error
-}
-
-// Metrics is what one update tells about itself.
-type Metrics struct {
-	Loss     float64
-	GradNorm float64 // before clipping
-	Value    float64 // mean predicted value of the batch's actions
-	Rate     float64 // learning rate
 }
 
 // EpsGreedy replaces each action, with probability epsilon, by one of the n

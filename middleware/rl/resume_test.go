@@ -45,12 +45,12 @@ func TestResumeLogsWhatItGoesOnFrom(t *testing.T) {
 		r.tk.Use(r.run.Checkpoint(rl.CheckpointConfig{}))
 		return r, log
 	}
-	r, log := trainer(false, true)
+	r, _ := trainer(false, true)
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); !errors.Is(err, rl.ErrNoCheckpoint) ||
 		!strings.Contains(err.Error(), "resume from folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Steps() != 0 {
 		t.Errorf("%v: want the folder and what to do", err)
 	}
-	r, log = trainer(true, false)
+	r, log := trainer(true, false)
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
 		t.Fatal(err)
 	}

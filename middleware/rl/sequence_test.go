@@ -229,6 +229,6 @@ func TestOtherColumnsAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `node 0: what node 1 has collected is not what this policy learns from: batch with the column "obs" of float32 [7], want obs float32 [2]`) {
 		t.Error(err)
 	}
-	<-ended
+	_ = <-ended
 	_ = release()
 }

@@ -24,8 +24,8 @@ func box(n int) envs.Space { return envs.NewBox(-1e30, 1e30, n) }
 func greedy(q *DQN, dst []int, obs []float32) error {
 	a := policies.Act{Obs: obs, Action: make([]float32, len(dst)), Greedy: true}
 	err := q.Act(&a)
-	for i, v := range a.Action {
-		dst[i] = int(v)
+	for i := range dst {
+		dst[i] = int(a.Action[i])
 	}
 	return err
 }

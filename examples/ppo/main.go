@@ -1,0 +1,40 @@
+// Ppo learns to balance CartPole-v1 with proximal policy optimisation, alone or with many processes:
+// node 0 learns, node 1 evaluates, the rest collect. With several processes they go in lockstep, so
+// that the learner has the sequences of all collectors in each step, made with its newest weights.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
+	"github.com/ditask/ditask/policies/ppo"
+	"github.com/ditask/ditask/task"
+)
+
+func main() { parallel.Main(play) }
+
+func play(ctx context.Context, node *parallel.Node) error {
+	const length = 128 // steps of a sequence
+	env := envs.CartPole(4, envs.SameStep)
+	p := ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: node.Seed()})
+	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
+	r := rl.New(t, p, rl.Config{Seed: node.Seed(), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
+	exchange := rl.ExchangeConfig{}
+	if node.Size() > 1 {
+		exchange.Synchronous = node.Size()
+	}
+	t.Use(
+		r.Exchange(exchange),
+		r.Collect(env, rl.CollectConfig{VectorSteps: length}),
+		r.Learn(data.NewRollout(data.RolloutConfig{Length: length, Seed: node.Seed()}), rl.LearnConfig{Rate: policies.Linear(2.5e-4, 0, 500_000)}),
+		r.Evaluate(envs.CartPole(8), rl.EvalConfig{EverySteps: 10_000, StopAt: 475}),
+		r.Checkpoint(rl.CheckpointConfig{}),
+		r.Log(rl.LogConfig{EverySteps: 10_000, Terminal: os.Stdout}),
+	)
+	return t.Run(ctx, task.MaxSteps(2000))
+}
