@@ -110,6 +110,9 @@ func TestLearnsTabularEnvironments(t *testing.T) {
 		{"Taxi-v4", func() envs.Env[int] { return envs.NewTaxi(envs.TaxiConfig{}) }, 0.5, 300_000, 1000, 7.7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.envSteps > 50_000 {
+				t.Skip("a learning test, which make test runs")
+			}
 			for seed := range *seeds {
 				vector := func() envs.Vector {
 					return envs.NewSync(1, envs.SameStep, func(int) envs.Env[int] { return c.build() })
