@@ -85,7 +85,7 @@ func (c *counted) Uint64() uint64 {
 // greedy: greedy actions are the same each time, use no random numbers and change nothing; and
 // what is not wanted, Extra, changes no action.
 func (s *suite) greedy() {
-	p, before := s.refuser()
+	p, before := s.savedPolicy()
 	if before == nil {
 		return
 	}

@@ -377,3 +377,15 @@ func weightFaults() []fault {
 		}},
 	}
 }
+
+// TestPixelsMayBeBytesOrNumbers, and nothing else.
+func TestPixelsMayBeBytesOrNumbers(t *testing.T) {
+	spec := policies.Spec{Obs: envs.NewPixels(1, 2), Action: envs.Discrete{N: 2}}
+	for kind, want := range map[policies.Kind]string{
+		policies.Float32: "", policies.Uint8: "", policies.Int32: "float32 and 2 values", policies.Bool: "float32 and 2 values",
+	} {
+		if got := form(policies.Column{Name: policies.NextObs, Kind: kind, Shape: []int{1, 2}}, spec); got != want {
+			t.Errorf("%v: want %q, got %q", kind, want, got)
+		}
+	}
+}

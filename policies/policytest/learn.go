@@ -144,7 +144,7 @@ func (s *suite) batchColumns() {
 
 // batchNotFinite: a NaN or an infinity in a column is refused by the column's name.
 func (s *suite) batchNotFinite() {
-	p, before := s.refuser()
+	p, before := s.savedPolicy()
 	if before == nil {
 		return
 	}
@@ -169,14 +169,14 @@ func (s *suite) batchNotFinite() {
 // batchRefused: a batch without rows, with a column missing or of another form, or with an action
 // that does not exist, is refused.
 func (s *suite) batchRefused() {
-	p, before := s.refuser()
+	p, before := s.savedPolicy()
 	if before == nil {
 		return
 	}
 	s.refuses(p, before, "Learn from an empty batch", RandomBatch(p.Spec(), numbers(10), 0), nil)
 	s.refuses(p, before, "Learn from a batch without rows and columns", &policies.Batch{}, nil)
 	for _, c := range p.Spec().Learns {
-		for _, d := range misfits() {
+		for _, d := range columnFaults() {
 			b := s.batch(p, numbers(10))
 			d.edit(b, b.Column(c.Name))
 			what := fmt.Sprintf("Learn from a batch whose column %s %s", c.Name, d.what)
@@ -187,19 +187,20 @@ func (s *suite) batchRefused() {
 			})
 		}
 	}
-	s.noSuchAction(p, before)
+	s.invalidActions(p, before)
 }
 
-// misfit is how a column can be of another form than Spec.Learns has it.
-type misfit struct {
+// columnFault is how a column can be of another form than Spec.Learns has it.
+type columnFault struct {
 	what string
 	edit func(b *policies.Batch, c *policies.Block)
 }
 
-func misfits() []misfit {
-	return []misfit{
+func columnFaults() []columnFault {
+	return []columnFault{
 		{"is missing", func(b *policies.Batch, c *policies.Block) {
-			b.Columns = slices.DeleteFunc(b.Columns, func(o policies.Block) bool { return o.Name == c.Name })
+			name := c.Name // c changes its place
+			b.Columns = slices.DeleteFunc(b.Columns, func(o policies.Block) bool { return o.Name == name })
 		}},
 		{"has a row less", func(b *policies.Batch, c *policies.Block) { resize(c, (b.N-1)*c.Width()) }},
 		{"has a value more in each row", func(b *policies.Batch, c *policies.Block) {
@@ -221,18 +222,20 @@ func misfits() []misfit {
 func resize(c *policies.Block, n int) {
 	switch c.Kind {
 	case policies.Float32:
-		c.Floats = append(make([]float32, 0, n), append(c.Floats, make([]float32, n)...)[:n]...)
+		c.Floats = sized(c.Floats, n)
 	case policies.Int32:
-		c.Ints = append(make([]int32, 0, n), append(c.Ints, make([]int32, n)...)[:n]...)
+		c.Ints = sized(c.Ints, n)
 	case policies.Uint8, policies.Bool:
-		c.Bytes = append(make([]uint8, 0, n), append(c.Bytes, make([]uint8, n)...)[:n]...)
+		c.Bytes = sized(c.Bytes, n)
 	case policies.Uint64:
-		c.Words = append(make([]uint64, 0, n), append(c.Words, make([]uint64, n)...)[:n]...)
+		c.Words = sized(c.Words, n)
 	}
 }
 
-// noSuchAction tries values that are no actions, where actions are whole numbers.
-func (s *suite) noSuchAction(p policies.Policy, before []byte) {
+func sized[T any](v []T, n int) []T { return append(slices.Clone(v), make([]T, n)...)[:n] }
+
+// invalidActions tries values that are no actions, where actions are whole numbers.
+func (s *suite) invalidActions(p policies.Policy, before []byte) {
 	if _, box := p.Spec().Action.(envs.Box); box {
 		return
 	}
@@ -247,8 +250,8 @@ func (s *suite) noSuchAction(p policies.Policy, before []byte) {
 	}
 }
 
-// refuser is a policy that has learned, and what it saves; nil if that fails.
-func (s *suite) refuser() (policies.Policy, []byte) {
+// savedPolicy is a policy that has learned, and what it saves; nil if that fails.
+func (s *suite) savedPolicy() (policies.Policy, []byte) {
 	p, ok := s.learned(1, 2)
 	if !ok {
 		return p, nil

@@ -1,10 +1,12 @@
 package policytest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,13 +74,43 @@ func TestRunPanicsWithoutNew(t *testing.T) {
 
 // TestPanicOfThePolicyIsAFault, and ends no other check.
 func TestPanicOfThePolicyIsAFault(t *testing.T) {
-	cfg := Config{New: func(uint64) policies.Policy { panic("out of paper") }}
+	cfg := Config{New: func(uint64) policies.Policy { panic("broken") }}
 	for _, c := range checks() {
 		if c.name == gradientCheck {
 			continue
 		}
-		if err := c.test(cfg); err == nil || !strings.HasPrefix(err.Error(), "panic: out of paper\n") {
+		if err := c.test(cfg); err == nil || !strings.HasPrefix(err.Error(), "panic: broken\n") {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestMethodThatFailsIsAFault of every check that needs it, and of no other.
+func TestMethodThatFailsIsAFault(t *testing.T) {
+	cause := errors.New("cause")
+	for _, c := range []struct {
+		method string
+		spoil  func(p *faulty)
+		passes []string // the checks that do not need the method
+	}{
+		{"Learn", func(p *faulty) { p.learn = func(*policies.Batch) ([]policies.Metric, error) { return nil, cause } },
+			[]string{"act lengths", "act not finite"}},
+		{"Act", func(p *faulty) { p.act = func(*policies.Act) error { return cause } },
+			[]string{"metrics", "batch columns", "act lengths"}},
+		{"Save", func(p *faulty) { p.save = func(*nn.Archive) error { return cause } },
+			[]string{"spec", "weights", "version", "metrics", "batch is read", "act lengths", "act not finite", "actions in space", "allocations"}},
+	} {
+		for _, check := range checks() {
+			if check.name == gradientCheck {
+				continue
+			}
+			err := check.test(faultyConfig(func(p *faulty, _ uint64) { c.spoil(p) }))
+			switch passes := slices.Contains(c.passes, check.name); {
+			case passes && err != nil:
+				t.Errorf("%s fails: %s: %v", c.method, check.name, err)
+			case !passes && (err == nil || !strings.Contains(err.Error(), "cause") || strings.Contains(err.Error(), "panic")):
+				t.Errorf("%s fails: %s: report %q, want the cause", c.method, check.name, fmt.Sprint(err))
+			}
 		}
 	}
 }
