@@ -256,9 +256,11 @@ func TestConfigReportsAllFaults(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	large := Config{Obs: envs.Discrete{N: math.MaxInt}, Action: envs.Discrete{N: 2}}
-	if err := large.Validate(); err == nil || !strings.Contains(err.Error(), "want at most 268435456 values") {
-		t.Error(err)
+	err = Config{Obs: envs.Discrete{N: math.MaxInt}, Action: envs.Discrete{N: 2}, Rate: -1, Gamma: 2}.Validate()
+	for _, want := range []string{"want at most 268435456 values", "Rate is -1", "Gamma is 2"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 	defer func() {
 		if v := recover(); !strings.Contains(fmt.Sprint(v), "qlearning config: Obs is") {
