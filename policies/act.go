@@ -1,9 +1,11 @@
 package policies
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies/nn"
 )
 
 // Policy chooses actions and learns from batches. It names the columns that it needs and adds, so
@@ -61,6 +63,29 @@ type Act struct {
 	Action   []float32   // out: rows x Spec.Action.Dim()
 	Extra    [][]float32 // out: a block for each column of Spec.Extra; nil: not wanted
 	Metrics  []Metric    // out, appended: what the exploration tells about itself
+}
+
+// Check returns the number of rows, or how the caller's memory does not fit spec. An observation
+// that is not finite is a *nn.NonFiniteError. Extra and Reset may be nil.
+func (a *Act) Check(spec *Spec) (rows int, err error) {
+	obs, action := spec.Obs.Dim(), spec.Action.Dim()
+	rows = len(a.Obs) / obs
+	switch {
+	case rows == 0 || len(a.Obs) != rows*obs || len(a.Action) != rows*action:
+		return 0, fmt.Errorf("%d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), obs, action)
+	case len(a.State) != rows*spec.StateSize && spec.StateSize > 0:
+		return 0, fmt.Errorf("%d state values of %d rows, want %d for each", len(a.State), rows, spec.StateSize)
+	case a.Reset != nil && len(a.Reset) != rows:
+		return 0, fmt.Errorf("%d resets of %d rows", len(a.Reset), rows)
+	case a.Extra != nil && len(a.Extra) != len(spec.Extra):
+		return 0, fmt.Errorf("memory for %d extra columns, want %d", len(a.Extra), len(spec.Extra))
+	}
+	for i := range a.Extra {
+		if c := &spec.Extra[i]; len(a.Extra[i]) != rows*c.Width() {
+			return 0, fmt.Errorf("%d values of the extra column %v of %d rows", len(a.Extra[i]), *c, rows)
+		}
+	}
+	return rows, nn.Tensor{Name: Obs, Data: a.Obs}.CheckFinite()
 }
 
 // Metric is a named number that an update tells about itself. Names are those of Stable-Baselines3,

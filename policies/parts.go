@@ -63,6 +63,33 @@ func NetPart(name string, n *nn.Net, version *uint64) Part {
 	return Part{name, func() nn.State { return n.State(*version) }, load}
 }
 
+// ValuesPart is the part that numbers are, such as a table of action values. Its tensor is called
+// "values". version, if not nil, counts the updates behind them.
+func ValuesPart(name string, values []float32, version *uint64) Part {
+	save := func() nn.State {
+		s := nn.State{Tensors: []nn.Tensor{{Name: "values", Shape: []int{len(values)}, Data: slices.Clone(values)}}}
+		if version != nil {
+			s.Version = *version
+		}
+		return s
+	}
+	load := func(s nn.State) error {
+		t, _ := s.Lookup("values")
+		if len(t.Data) != len(values) {
+			return fmt.Errorf("tensor values has %d values, want %d", len(t.Data), len(values))
+		}
+		if err := t.CheckFinite(); err != nil {
+			return err
+		}
+		copy(values, t.Data)
+		if version != nil {
+			*version = s.Version
+		}
+		return nil
+	}
+	return Part{name, save, load}
+}
+
 // OptimizerPart is the part that the memory of an optimiser is.
 func OptimizerPart(name string, o nn.Optimizer) Part { return Part{name, o.State, o.Load} }
 

@@ -46,6 +46,45 @@ func TestPartsTravelTogether(t *testing.T) {
 	}
 }
 
+// TestValuesPartTravels with its version, if it has one; what does not fit changes nothing.
+func TestValuesPartTravels(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, version := range []*uint64{nil, new(uint64)} {
+		values := []float32{1, 2}
+		part := policies.ValuesPart("x", values, version)
+		if version != nil {
+			*version = 7
+		}
+		s := part.Save()
+		values[0] = 3
+		if len(s.Tensors) != 1 || !slices.Equal(s.Tensors[0].Data, []float32{1, 2}) || !slices.Equal(s.Tensors[0].Shape, []int{2}) {
+			t.Errorf("%+v", s)
+		}
+		s.Version += 2
+		for want, data := range map[string][]float32{
+			"tensor values has 1 values, want 2": {5}, "tensor values has 3 values": {5, 5, 5},
+			"tensor values is not finite: value 1 is NaN": {5, nan},
+		} {
+			bad := nn.State{Version: 99, Tensors: []nn.Tensor{{Name: "values", Shape: []int{len(data)}, Data: data}}}
+			if err := part.Load(bad); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		if err := part.Load(nn.State{}); err == nil {
+			t.Error("a state without the tensor passes")
+		}
+		if !slices.Equal(values, []float32{3, 2}) || version != nil && *version != 7 {
+			t.Errorf("values %v after what was refused", values)
+		}
+		if err := part.Load(s); err != nil || !slices.Equal(values, []float32{1, 2}) {
+			t.Errorf("values %v, %v", values, err)
+		}
+		if version == nil && s.Version != 2 || version != nil && *version != 9 {
+			t.Errorf("version %d", s.Version)
+		}
+	}
+}
+
 func TestNeedsNamesWhatIsMissing(t *testing.T) {
 	b := mixedBatch(0, 3)
 	for want, columns := range map[string][]policies.Column{

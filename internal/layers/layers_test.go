@@ -54,6 +54,8 @@ policies/nn -> std policies/nn/kernels
 policies -> std policies/nn envs
 policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
+policies/policytest -> std testing policies policies/nn envs
+policies/policytest (test) -> policies/data
 policies/... -> std policies policies/nn policies/data policies/dist envs
 
 envs/nprand -> std
@@ -125,7 +127,7 @@ internal/deadline -> std
 internal/mutate -> std
 internal/layers -> std
 
-... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/deadline internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/deadline internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest policies/policytest
 `
 
 // apart are the packages that do not reach each other, whatever the arrows

@@ -137,9 +137,6 @@ func (n *Net) Load(s State) error {
 		if err := t.checkWeights(p.Shape); err != nil {
 			return fmt.Errorf("load weights: %w", err)
 		}
-		if err := t.CheckFinite(); err != nil {
-			return fmt.Errorf("load weights: %w", err)
-		}
 		src[i] = t.Data
 	}
 	for i, p := range n.params {

@@ -16,7 +16,8 @@ type Optimizer interface {
 	// State returns a copy of what the optimiser remembers. Version is the
 	// number of steps.
 	State() State
-	// Load takes State's result over.
+	// Load takes State's result over. A state that does not fit or is not finite is an error and
+	// changes nothing.
 	Load(s State) error
 }
 

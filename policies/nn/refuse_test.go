@@ -85,6 +85,28 @@ func TestOptimizersRefuseAStateOfOthers(t *testing.T) {
 	}
 }
 
+// TestP7OptimizersRefuseAStateThatIsNotFinite, by the name of the tensor, and keep theirs.
+func TestP7OptimizersRefuseAStateThatIsNotFinite(t *testing.T) {
+	for _, opt := range []nn.Optimizer{
+		nn.NewAdam(nn.AdamConfig{}, 2), nn.NewSGD(0.1, 0.9, 2), nn.NewRMSprop(nn.RMSpropConfig{Momentum: 0.9}, 2),
+	} {
+		for i, tensor := range opt.State().Tensors {
+			for _, v := range []float64{math.NaN(), math.Inf(1)} {
+				s := opt.State()
+				s.Version = 5
+				s.Tensors[i].Data[1] = float32(v)
+				err := opt.Load(s)
+				if e, ok := errors.AsType[*nn.NonFiniteError](err); !ok || e.Tensor != tensor.Name || e.Index != 1 {
+					t.Errorf("%T with %v in %s: %v", opt, v, tensor.Name, err)
+				}
+				if now := opt.State(); now.Version != 0 || now.CheckFinite() != nil {
+					t.Errorf("%T has taken the state over: %+v", opt, now)
+				}
+			}
+		}
+	}
+}
+
 // TestRectifierKeepsWhatIsPositive, and lets the gradient through only there.
 func TestRectifierKeepsWhatIsPositive(t *testing.T) {
 	net := nn.New(4, 1, nn.ReLU())

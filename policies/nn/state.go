@@ -57,12 +57,12 @@ func (t Tensor) CheckFinite() error {
 	return nil
 }
 
-// checkWeights reports a tensor that is not of float32 or has another shape.
+// checkWeights reports a tensor that is not of float32, has another shape or is not finite.
 func (t Tensor) checkWeights(shape []int) error {
 	if !slices.Equal(t.Shape, shape) || len(t.Data) != product(shape) {
 		return fmt.Errorf("tensor %s is %v with %d values, want %v", t.Name, t.Shape, len(t.Data), shape)
 	}
-	return nil
+	return t.CheckFinite()
 }
 
 // NonFiniteError says where a NaN or an infinity stands.

@@ -26,7 +26,7 @@ const (
 // default for ppo.py, unless its comment says otherwise.
 type Config struct {
 	Obs    envs.Space
-	Action envs.Space // Discrete, MultiDiscrete or Box
+	Action envs.Space // Discrete, MultiDiscrete or Box, whose bounds actions may leave: see envs.ClipAction
 	Seed   uint64     // of the initial weights
 	Hidden []int      // widths of the hidden layers of actor and critic; nil means 64, 64
 

@@ -129,17 +129,13 @@ func (p *PPO) distribution(t *nn.Tape, obs nn.Value) distribution {
 
 // Act samples an action for each row, or takes the most likely one if a.Greedy is set.
 func (p *PPO) Act(a *policies.Act) error {
-	rows := len(a.Obs) / p.cfg.Obs.Dim()
-	if len(a.Obs) != rows*p.cfg.Obs.Dim() || len(a.Action) != rows*p.cfg.Action.Dim() {
-		return fmt.Errorf("ppo: %d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action),
-			p.cfg.Obs.Dim(), p.cfg.Action.Dim())
+	rows, err := a.Check(&p.spec)
+	if err != nil {
+		return fmt.Errorf("ppo: %w", err)
 	}
 	t := &p.acting
 	t.Reset()
 	obs := t.Const(rows, p.cfg.Obs.Dim(), a.Obs)
-	if err := (nn.Tensor{Name: policies.Obs, Data: a.Obs}).CheckFinite(); err != nil {
-		return err
-	}
 	d := p.distribution(t, obs)
 	if a.Greedy {
 		d.Mode(a.Action)

@@ -1,7 +1,6 @@
 package ppo
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/policytest"
 )
 
 // trainer collects with a policy from a vector in SameStep mode, and learns from that.
@@ -214,179 +214,28 @@ func TestP1LossesEqualHandComputedNumbers(t *testing.T) {
 	}
 }
 
-// random is a batch for p as a rollout could have it.
-func random(rng *rand.Rand, p *PPO, n int) *policies.Batch {
-	var b policies.Batch
-	b.Init(p.Spec().Learns...)
-	b.Resize(n)
-	for i := range b.Columns {
-		for k := range b.Columns[i].Floats {
-			b.Columns[i].Floats[k] = float32(rng.NormFloat64())
-		}
-	}
-	w := p.Spec().Action.Dim()
-	for i := range n {
-		p.Spec().Action.Sample(b.Floats(policies.Action)[i*w:(i+1)*w], rng)
-		b.Floats(policies.LogProb)[i] = -1.5
-	}
-	return &b
-}
-
-var spaces = map[string]envs.Space{
-	"discrete": envs.Discrete{N: 3}, "multi-discrete": envs.MultiDiscrete{N: []int{2, 3}}, "box": envs.NewBox(-1, 1, 2),
-}
-
-// TestP2GradientOfTheLossEqualsCentralDifferences for each kind of action.
-func TestP2GradientOfTheLossEqualsCentralDifferences(t *testing.T) {
-	for name, space := range spaces {
-		for _, clip := range []ValueClip{ClipValue, ClipError, NoValueClip} {
-			t.Run(fmt.Sprint(name, "/", clip), func(t *testing.T) {
-				p := New(Config{Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, ValueClip: clip, Adam: nn.AdamConfig{Rate: 1e-30}, MaxGradNorm: -1})
-				rng := rand.New(rand.NewPCG(5, 5))
-				for _, net := range []*nn.Net{p.actor, p.critic} {
-					for i := range net.Weights() {
-						net.Weights()[i] = 0.5 * float32(rng.NormFloat64())
-					}
-				}
-				b := random(rng, p, 6)
-				loss := func() float64 {
-					m, err := p.Learn(b)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return m[0].Value
-				}
-				for _, net := range []*nn.Net{p.actor, p.critic} {
-					loss()
-					grad := slices.Clone(net.Grad())
-					for i, v := range net.Weights() {
-						const h = 2e-3
-						net.Weights()[i] = v + h
-						up := loss()
-						net.Weights()[i] = v - h
-						down := loss()
-						net.Weights()[i] = v
-						if want := (up - down) / (2 * h); math.Abs(float64(grad[i])-want) > 5e-3*(1+math.Abs(want)) {
-							t.Errorf("weight %d: gradient %v, differences give %v", i, grad[i], want)
-						}
-					}
-				}
-			})
-		}
-	}
-}
-
-func TestP4ResumeIsExact(t *testing.T) {
-	for name, space := range spaces {
-		cfg := Config{Obs: envs.NewBox(-1, 1, 3), Action: space, Seed: 2}
-		straight, first := New(cfg), New(cfg)
-		rng1, rng2 := rand.New(rand.NewPCG(6, 6)), rand.New(rand.NewPCG(6, 6))
-		learn := func(p *PPO, rng *rand.Rand, n int) {
-			for range n {
-				if _, err := p.Learn(random(rng, p, 16)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		learn(straight, rng1, 20)
-		learn(first, rng2, 10)
-		var a, read nn.Archive
-		if err := first.Save(&a); err != nil {
-			t.Fatal(err)
-		}
-		file, err := a.AppendBinary(nil)
-		cfg.Seed = 99
-		second := New(cfg)
-		if err := errors.Join(err, read.UnmarshalBinary(file), second.Restore(&read)); err != nil {
-			t.Fatal(err)
-		}
-		learn(second, rng2, 10)
-		if second.Version() != 20 || !slices.Equal(straight.actor.Weights(), second.actor.Weights()) || !slices.Equal(straight.critic.Weights(), second.critic.Weights()) {
-			t.Errorf("%s: 20 updates and 10 + 10 updates differ", name)
-		}
-		for _, part := range []string{"ppo.actor", "ppo.critic", "ppo.adam.actor", "ppo.adam.critic"} {
-			var less nn.Archive
-			for k, v := range read.Meta {
-				if !strings.HasPrefix(k, part+"/") {
-					less.SetText(k, v)
-				}
-			}
-			less.Tensors = read.Tensors
-			if err := New(cfg).Restore(&less); err == nil || !strings.Contains(err.Error(), "restore "+part) {
-				t.Errorf("%s: without %s: %v", name, part, err)
-			}
-		}
-	}
-}
-
-func TestWeightsTravel(t *testing.T) {
-	cfg := Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 4}}
-	a, b := New(cfg), New(cfg)
-	rng := rand.New(rand.NewPCG(7, 7))
-	for range 3 {
-		if _, err := a.Learn(random(rng, a, 8)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := a.Weights()
-	if err := b.Load(w); err != nil || b.Version() != 3 || !slices.Equal(a.actor.Weights(), b.actor.Weights()) || !slices.Equal(a.critic.Weights(), b.critic.Weights()) {
-		t.Errorf("version %d, %v", b.Version(), err)
-	}
-	c := New(cfg)
-	before := slices.Clone(c.actor.Weights())
-	w.Tensors[len(w.Tensors)-1].Data[0] = float32(math.NaN())
-	if err := c.Load(w); err == nil || c.Version() != 0 || !slices.Equal(c.actor.Weights(), before) {
-		t.Errorf("weights that are not finite: %v, version %d", err, c.Version())
-	}
-}
-
-func TestP7NonFiniteIsNamed(t *testing.T) {
+// TestP7WeightThatIsNotFiniteIsNamed when it learns and when it acts.
+func TestP7WeightThatIsNotFiniteIsNamed(t *testing.T) {
 	nan := float32(math.NaN())
 	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-1, 1, 2)})
 	rng := rand.New(rand.NewPCG(8, 8))
-	before := slices.Clone(p.actor.Weights())
-	for _, c := range p.Spec().Learns {
-		b := random(rng, p, 4)
-		b.Floats(c.Name)[1] = nan
-		_, err := p.Learn(b)
-		if e, ok := errors.AsType[*nn.NonFiniteError](err); !ok || e.Tensor != c.Name || !strings.HasPrefix(err.Error(), "ppo update 0: ") {
-			t.Errorf("%s: %v", c.Name, err)
-		}
-	}
-	act := policies.Act{Obs: []float32{0, nan, 0}, Action: make([]float32, 2), Rand: rng}
-	if e, ok := errors.AsType[*nn.NonFiniteError](p.Act(&act)); !ok || e.Tensor != policies.Obs {
-		t.Errorf("%v", e)
-	}
+	act := policies.Act{Obs: make([]float32, 3), Action: make([]float32, 2), Rand: rng}
 	p.actor.Weights()[0] = nan
-	act.Obs[1] = 0
 	if err := p.Act(&act); err == nil || !strings.Contains(err.Error(), "dense0.weight") {
-		t.Errorf("a weight: %v", err)
+		t.Errorf("to act: %v", err)
 	}
-	copy(p.actor.Weights(), before)
-	if p.Version() != 0 {
-		t.Error("what was refused counts as an update")
+	_, err := p.Learn(policytest.RandomBatch(p.Spec(), rng, 4))
+	if err == nil || !strings.HasPrefix(err.Error(), "ppo update 0: tensor dense0.weight is not finite") {
+		t.Errorf("to learn: %v", err)
 	}
 }
 
-func TestLearnAndActRefuse(t *testing.T) {
+func TestActionThatDoesNotExistIsNamed(t *testing.T) {
 	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}})
-	rng := rand.New(rand.NewPCG(9, 9))
-	for want, edit := range map[string]func(b *policies.Batch){
-		"an empty batch": func(b *policies.Batch) { b.Resize(0) },
-		"the batch has no column advantage float32 of 4 rows":   func(b *policies.Batch) { b.Column(policies.Advantage).Name = "x" },
-		"the batch has no column obs float32 [3] of 4 rows":     func(b *policies.Batch) { c := b.Column(policies.Obs); c.Floats = c.Floats[:8] },
-		"row 2 has the action [7], which is not in Discrete(2)": func(b *policies.Batch) { b.Floats(policies.Action)[2] = 7 },
-	} {
-		b := random(rng, p, 4)
-		edit(b)
-		if _, err := p.Learn(b); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-	for _, act := range []policies.Act{{Obs: make([]float32, 4), Action: make([]float32, 1)}, {Obs: make([]float32, 3), Action: make([]float32, 2)}} {
-		if err := p.Act(&act); err == nil {
-			t.Errorf("%d observed and %d action values pass", len(act.Obs), len(act.Action))
-		}
+	b := policytest.RandomBatch(p.Spec(), rand.New(rand.NewPCG(9, 9)), 4)
+	b.Floats(policies.Action)[2] = 7
+	if _, err := p.Learn(b); err == nil || !strings.Contains(err.Error(), "row 2 has the action [7], which is not in Discrete(2)") {
+		t.Error(err)
 	}
 }
 
@@ -408,23 +257,6 @@ func TestConfigReportsAllFaults(t *testing.T) {
 	}
 }
 
-func TestActAndLearnAllocateNothing(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for name, space := range spaces {
-		p := New(Config{Obs: envs.NewBox(-1, 1, 4), Action: space})
-		b := random(rng, p, 64)
-		act := policies.Act{Obs: b.Floats(policies.Obs), Action: b.Floats(policies.Action), Rand: rng, Extra: [][]float32{make([]float32, 64), make([]float32, 64)}}
-		if n := testing.AllocsPerRun(20, func() {
-			_, err := p.Learn(b)
-			if err := errors.Join(err, p.Act(&act)); err != nil {
-				t.Fatal(err)
-			}
-		}); n != 0 {
-			t.Errorf("%s: an update and a choice of actions allocate %v times", name, n)
-		}
-	}
-}
-
 func ExamplePPO() {
 	env := envs.CartPole(1, envs.SameStep)
 	p := New(Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 7})
@@ -439,7 +271,7 @@ func BenchmarkLearn(b *testing.B) {
 	for _, n := range []int{64, 256} {
 		b.Run(fmt.Sprintf("4-64-64/batch%d", n), func(b *testing.B) {
 			p := New(Config{Obs: envs.NewBox(-1, 1, 4), Action: envs.Discrete{N: 2}})
-			batch := random(rand.New(rand.NewPCG(1, 1)), p, n)
+			batch := policytest.RandomBatch(p.Spec(), rand.New(rand.NewPCG(1, 1)), n)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := p.Learn(batch); err != nil {

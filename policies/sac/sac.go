@@ -40,6 +40,7 @@ type SAC struct {
 	spec     policies.Spec
 	source   *rand.PCG
 	rng      *rand.Rand
+	actorWas [2]float32 // loss and entropy of the actor's last update, which are shown until its next
 
 	acting  nn.Tape   // of Act and of the targets
 	wanted  []float32 // targets of the critics
@@ -107,16 +108,12 @@ func least(t *nn.Tape, critics [2]*nn.Net, obs, action nn.Value) nn.Value {
 
 // Act samples an action for each row, or takes that of the mean if a.Greedy is set.
 func (s *SAC) Act(a *policies.Act) error {
-	obs, n := s.cfg.Obs.Dim(), s.cfg.Action.Dim()
-	rows := len(a.Obs) / obs
-	if len(a.Obs) != rows*obs || len(a.Action) != rows*n {
-		return fmt.Errorf("sac: %d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), obs, n)
-	}
-	if err := (nn.Tensor{Name: policies.Obs, Data: a.Obs}).CheckFinite(); err != nil {
-		return err
+	rows, err := a.Check(&s.spec)
+	if err != nil {
+		return fmt.Errorf("sac: %w", err)
 	}
 	s.acting.Reset()
-	d := s.policy(&s.acting, s.acting.Const(rows, obs, a.Obs))
+	d := s.policy(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
 	if a.Greedy {
 		d.Mode(a.Action)
 	} else {
@@ -132,13 +129,15 @@ func (s *SAC) Act(a *policies.Act) error {
 }
 
 // Learn makes one update of the critics from a batch of transitions, and after each ActorEvery of
-// them as many of the actor and of alpha. It allocates nothing once it has seen a batch of that size.
+// them as many of the actor and of alpha. The metrics train/actor_loss and train/entropy are those
+// of the actor's last update, 0 before the first. Learn allocates nothing once it has seen a batch
+// of that size.
 func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err := b.Needs(s.spec.Learns...); err != nil {
 		return nil, s.blame(err)
 	}
-	s.metrics = s.metrics[:0]
-	if err := s.learnCritics(b); err != nil {
+	loss, value, err := s.learnCritics(b)
+	if err != nil {
 		return nil, s.blame(err)
 	}
 	if (s.updates+1)%uint64(s.cfg.ActorEvery) == 0 {
@@ -152,13 +151,18 @@ func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		target.Approach(s.critics[i], float32(s.cfg.Tau))
 	}
 	s.updates++
+	s.metrics = append(s.metrics[:0],
+		policies.Metric{Name: "train/critic_loss", Value: loss}, policies.Metric{Name: "train/q_value", Value: value},
+		policies.Metric{Name: "train/actor_loss", Value: float64(s.actorWas[0])}, policies.Metric{Name: "train/ent_coef", Value: s.Alpha()},
+		policies.Metric{Name: "train/entropy", Value: float64(s.actorWas[1])},
+	)
 	return s.metrics, nil
 }
 
 // learnCritics regresses Q(s, a) on r + gamma^n (1 - terminated) (min Q'(s', a') - alpha log pi(a'|s')).
-func (s *SAC) learnCritics(b *policies.Batch) error {
+// value is the mean of what the first critic says of the batch.
+func (s *SAC) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 	s.bootstrap(b)
-	var value float64
 	step, err := s.q.Step(func(t *nn.Tape) nn.Value {
 		x := t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.Obs)).Beside(t.Const(b.N, s.cfg.Action.Dim(), b.Floats(policies.Action)))
 		target := t.Column(s.wanted)
@@ -166,9 +170,7 @@ func (s *SAC) learnCritics(b *policies.Batch) error {
 		value = float64(q1.Mean().Number())
 		return q1.Sub(target).Square().Mean().Add(q2.Sub(target).Square().Mean())
 	})
-	s.note("train/critic_loss", step.Loss)
-	s.note("train/q_value", value)
-	return err
+	return step.Loss, value, err
 }
 
 // bootstrap computes the targets of the critics.
@@ -204,21 +206,8 @@ func (s *SAC) learnActor(b *policies.Batch) error {
 		s.slope[0] = float32(entropy - s.cfg.TargetEntropy)
 		s.tune.Step(s.logAlpha, s.slope[:])
 	}
-	s.note("train/actor_loss", step.Loss)
-	s.note("train/ent_coef", s.Alpha())
-	s.note("train/entropy", entropy)
+	s.actorWas = [2]float32{float32(step.Loss), float32(entropy)}
 	return nil
-}
-
-// note sets a metric of this update.
-func (s *SAC) note(name string, value float64) {
-	for i := range s.metrics {
-		if s.metrics[i].Name == name {
-			s.metrics[i].Value = value
-			return
-		}
-	}
-	s.metrics = append(s.metrics, policies.Metric{Name: name, Value: value})
 }
 
 // blame names the update.
@@ -234,24 +223,8 @@ func (s *SAC) parts() policies.Parts {
 		net("sac.target1", s.targets[0], &s.updates), net("sac.target2", s.targets[1], &s.updates),
 		opt("sac.adam.actor", s.pi.Optimizers()[0]), opt("sac.adam.critic1", s.q.Optimizers()[0]),
 		opt("sac.adam.critic2", s.q.Optimizers()[1]), opt("sac.adam.alpha", s.tune),
-		{Name: "sac.alpha", Save: s.alphaState, Load: s.loadAlpha},
+		policies.ValuesPart("sac.alpha", s.logAlpha, nil), policies.ValuesPart("sac.metrics", s.actorWas[:], nil),
 	}
-}
-
-func (s *SAC) alphaState() nn.State {
-	return nn.State{Tensors: []nn.Tensor{{Name: "log", Shape: []int{1}, Data: []float32{s.logAlpha[0]}}}}
-}
-
-func (s *SAC) loadAlpha(st nn.State) error {
-	t, _ := st.Lookup("log")
-	if len(t.Data) != 1 {
-		return fmt.Errorf("tensor log has %d values, want 1", len(t.Data))
-	}
-	if err := t.CheckFinite(); err != nil {
-		return err
-	}
-	s.logAlpha[0] = t.Data[0]
-	return nil
 }
 
 // Weights returns a copy of the actor's weights: those that it acts with.
