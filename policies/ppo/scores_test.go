@@ -61,5 +61,5 @@ func score(t *testing.T, env envs.Vector, seed uint64) float64 {
 			t.Fatal(err)
 		}
 	}
-	return r.last(100)
+	return r.Mean(100)
 }
