@@ -20,23 +20,6 @@ var spaces = map[string]envs.Space{
 	"discrete": envs.Discrete{N: 3}, "multi-discrete": envs.MultiDiscrete{N: []int{2, 3}}, "box": envs.NewBox(-1, 1, 2),
 }
 
-// random is a batch for p as a rollout could have it.
-func random(rng *rand.Rand, p *A2C, n int) *policies.Batch {
-	var b policies.Batch
-	b.Init(p.Spec().Learns...)
-	b.Resize(n)
-	for i := range b.Columns {
-		for k := range b.Columns[i].Floats {
-			b.Columns[i].Floats[k] = float32(rng.NormFloat64())
-		}
-	}
-	w := p.Spec().Action.Dim()
-	for i := range n {
-		p.Spec().Action.Sample(b.Floats(policies.Action)[i*w:(i+1)*w], rng)
-	}
-	return &b
-}
-
 func metric(t *testing.T, metrics []policies.Metric, name string) float64 {
 	t.Helper()
 	for _, m := range metrics {
@@ -91,7 +74,7 @@ func TestP2GradientOfTheLossEqualsCentralDifferences(t *testing.T) {
 				net.Weights()[i] = 0.5 * float32(rng.NormFloat64())
 			}
 		}
-		b := random(rng, p, 6)
+		b := collecting.Random(rng, p, 6)
 		loss := func() float64 {
 			m, err := p.Learn(b)
 			if err != nil {
@@ -124,7 +107,7 @@ func TestP4ResumeIsExact(t *testing.T) {
 		rng1, rng2 := rand.New(rand.NewPCG(6, 6)), rand.New(rand.NewPCG(6, 6))
 		learn := func(p *A2C, rng *rand.Rand, n int) {
 			for range n {
-				if _, err := p.Learn(random(rng, p, 16)); err != nil {
+				if _, err := p.Learn(collecting.Random(rng, p, 16)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -165,14 +148,14 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	before := slices.Clone(p.Actor.Weights())
 	for _, c := range p.Spec().Learns {
-		b := random(rng, p, 4)
+		b := collecting.Random(rng, p, 4)
 		b.Floats(c.Name)[1] = float32(math.NaN())
 		_, err := p.Learn(b)
 		if e, ok := errors.AsType[*nn.NonFiniteError](err); !ok || e.Tensor != c.Name || !strings.HasPrefix(err.Error(), "a2c update 0: ") {
 			t.Errorf("%s: %v", c.Name, err)
 		}
 	}
-	b := random(rng, p, 4)
+	b := collecting.Random(rng, p, 4)
 	b.Floats(policies.Return)[0] = 1e30 // its square is infinite
 	if _, err := p.Learn(b); err == nil || !strings.Contains(err.Error(), "tensor loss is not finite") {
 		t.Errorf("a loss: %v", err)
@@ -198,7 +181,7 @@ func TestActAndLearnAllocateNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for name, space := range spaces {
 		p := New(Config{Obs: envs.NewBox(-1, 1, 4), Action: space})
-		b := random(rng, p, 40)
+		b := collecting.Random(rng, p, 40)
 		act := policies.Act{Obs: b.Floats(policies.Obs), Action: b.Floats(policies.Action), Rand: rng, Extra: [][]float32{make([]float32, 40)}}
 		if n := testing.AllocsPerRun(20, func() {
 			_, err := p.Learn(b)

@@ -66,6 +66,9 @@ func (v *VTrace) computeBootstraps(critic *nn.Net, b *policies.Batch) {
 			v.ends, v.endObs = append(v.ends, row), append(v.endObs, next[row*dim:(row+1)*dim]...)
 		}
 	}
+	if len(v.ends) == 0 {
+		return
+	}
 	v.eval.Reset()
 	values := critic.Apply(&v.eval, v.eval.Const(len(v.ends), dim, v.endObs)).Data()
 	for i, row := range v.ends {

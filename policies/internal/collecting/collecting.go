@@ -149,3 +149,29 @@ func bit(v bool) uint8 {
 	}
 	return 0
 }
+
+// Random is a batch of n rows with the columns that p learns from: normal numbers, actions of the
+// space, log-probabilities of -1.5, no ends but one in ten, and a version of 0.
+func Random(rng *rand.Rand, p policies.Policy, n int) *policies.Batch {
+	var b policies.Batch
+	b.Init(p.Spec().Learns...)
+	b.Resize(n)
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		for k := range c.Floats {
+			c.Floats[k] = float32(rng.NormFloat64())
+		}
+		for k := range c.Bytes {
+			c.Bytes[k] = bit(rng.IntN(10) == 0)
+		}
+		clear(c.Words)
+	}
+	w := p.Spec().Action.Dim()
+	for i := range n {
+		p.Spec().Action.Sample(b.Floats(policies.Action)[i*w:(i+1)*w], rng)
+	}
+	for i := range b.Floats(policies.LogProb) {
+		b.Floats(policies.LogProb)[i] = -1.5
+	}
+	return &b
+}
