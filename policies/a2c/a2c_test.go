@@ -165,6 +165,21 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	}
 }
 
+// TestGradientsAreClipped before the optimiser sees them: its epsilon is far greater than what is left.
+func TestGradientsAreClipped(t *testing.T) {
+	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, MaxGradNorm: 1e-12})
+	before := slices.Clone(p.Actor.Weights())
+	m, err := p.Learn(collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 8))
+	if err != nil || metric(t, m, "train/grad_norm") < 0.01 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	for i, v := range p.Actor.Weights() {
+		if math.Abs(float64(v-before[i])) > 1e-6 {
+			t.Fatalf("weight %d has moved from %v to %v", i, before[i], v)
+		}
+	}
+}
+
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{EntropyCoef: -1, ValueCoef: -1, Hidden: []int{0}, RMSprop: nn.RMSpropConfig{Rate: -1, Alpha: 1}}.Validate()
 	for _, want := range []string{"Obs is", "Action is", "Hidden[0] is 0", "EntropyCoef is -1", "ValueCoef is -1", "RMSprop.Rate is -1", "RMSprop.Alpha is 1"} {

@@ -91,6 +91,31 @@ func TestCorrectionIsBounded(t *testing.T) {
 	}
 }
 
+// TestP1CoefficientEqualsHandComputedNumbers: it adapts with each second update, by the mean of the two
+// divergences. The first two are 0.1438 nats, and a target of 0.1, whose double is less than their sum,
+// changes nothing; from then on policy and target are equal.
+func TestP1CoefficientEqualsHandComputedNumbers(t *testing.T) {
+	p := New(Config{
+		Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Hidden: []int{}, Length: 1, KLCoef: 0.2, KLTarget: 0.1, Adam: nn.AdamConfig{Rate: 1e-30},
+	})
+	clear(p.target.Weights())
+	copy(p.Actor.Weights(), []float32{0, 0, 0, float32(math.Log(3))})
+	b := collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 4)
+	kl := 0.5*math.Log(0.5/0.25) + 0.5*math.Log(0.5/0.75)
+	for i, want := range []struct{ kl, coef float64 }{{kl, 0.2}, {kl, 0.2}, {0, 0.2}, {0, 0.2}, {0, 0.1}} {
+		m, err := p.Learn(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := metric(t, m, "train/kl"); math.Abs(got-want.kl) > 1e-6 {
+			t.Errorf("update %d: divergence %v, want %v", i, got, want.kl)
+		}
+		if got := metric(t, m, "train/kl_coef"); math.Abs(got-want.coef) > 1e-12 {
+			t.Errorf("update %d: coefficient %v, want %v", i, got, want.coef)
+		}
+	}
+}
+
 // TestTargetFollows: the target is the policy of every second update, and the coefficient adapts then.
 func TestTargetFollows(t *testing.T) {
 	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 3}, Length: 4, KLCoef: 0.2, KLTarget: 1e3})
@@ -244,6 +269,21 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	}
 	if p.Version() != 0 || !slices.Equal(p.Actor.Weights(), before) {
 		t.Error("what was refused has changed the policy")
+	}
+}
+
+// TestGradientsAreClipped before the optimiser sees them: its epsilon is far greater than what is left.
+func TestGradientsAreClipped(t *testing.T) {
+	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Length: 4, Adam: nn.AdamConfig{Epsilon: 1e-5}, MaxGradNorm: 1e-12})
+	before := slices.Clone(p.Actor.Weights())
+	m, err := p.Learn(collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 8))
+	if err != nil || metric(t, m, "train/grad_norm") < 0.01 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	for i, v := range p.Actor.Weights() {
+		if math.Abs(float64(v-before[i])) > 1e-6 {
+			t.Fatalf("weight %d has moved from %v to %v", i, before[i], v)
+		}
 	}
 }
 

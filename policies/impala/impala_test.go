@@ -81,6 +81,30 @@ func TestP1LossEqualsHandComputedNumbers(t *testing.T) {
 	}
 }
 
+// TestP1ClipsOfTheConfig: ratios of 3, which count as MaxRho 2 and MaxC 0.5, with a discount of 1, and no
+// entropy.
+func TestP1ClipsOfTheConfig(t *testing.T) {
+	p := New(Config{
+		Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Hidden: []int{}, Length: 3, Gamma: 1, MaxRho: 2, MaxC: 0.5, EntropyCoef: -1,
+	})
+	m, err := p.Learn(set(t, p, [3]float64{3, 3, 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v2 := 0.7 + 2*(1+0.8-0.7)
+	v1 := 0.6 + 2*(1+0.7-0.6) + 0.5*(v2-0.7)
+	v0 := 0.5 + 2*(1+0.6-0.5) + 0.5*(v1-0.6)
+	value := ((v0-0.5)*(v0-0.5) + (v1-0.6)*(v1-0.6) + (v2-0.7)*(v2-0.7)) / 6
+	policy := -2 * ((1+v1-0.5)*math.Log(0.25) + (1+v2-0.6)*math.Log(0.75) + (1+0.8-0.7)*math.Log(0.25)) / 3
+	for name, want := range map[string]float64{
+		"train/policy_loss": policy, "train/value_loss": value, "train/loss": policy + 0.5*value, "train/clip_fraction": 1,
+	} {
+		if got := metric(t, m, name); math.Abs(got-want) > 2e-5 {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestP1EndsEqualHandComputedNumbers: a terminated step has no future, and a truncated one that of its
 // own next observation, whose value is 2 here. The ratios are 1 and the targets those of n-step returns.
 func TestP1EndsEqualHandComputedNumbers(t *testing.T) {
@@ -230,6 +254,21 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	}
 	if p.Version() != 0 || !slices.Equal(p.Actor.Weights(), before) {
 		t.Error("what was refused has changed the policy")
+	}
+}
+
+// TestGradientsAreClipped before the optimiser sees them: its epsilon is far greater than what is left.
+func TestGradientsAreClipped(t *testing.T) {
+	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Length: 4, RMSprop: nn.RMSpropConfig{Rate: 1e-2, Epsilon: 1e-5}, MaxGradNorm: 1e-12})
+	before := slices.Clone(p.Actor.Weights())
+	m, err := p.Learn(collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 8))
+	if err != nil || metric(t, m, "train/grad_norm") < 0.01 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	for i, v := range p.Actor.Weights() {
+		if math.Abs(float64(v-before[i])) > 1e-6 {
+			t.Fatalf("weight %d has moved from %v to %v", i, before[i], v)
+		}
 	}
 }
 

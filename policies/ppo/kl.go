@@ -16,6 +16,9 @@ type rollout struct {
 	coef    actorcritic.KLCoef
 }
 
+// watchesKL reports whether one of both is in use.
+func (c Config) watchesKL() bool { return c.KLCoef > 0 || c.StopKL > 0 }
+
 // add counts an update.
 func (r *rollout) add(approxKL, kl float64) {
 	r.updates++
@@ -28,7 +31,7 @@ func (r *rollout) add(approxKL, kl float64) {
 func (p *PPO) follow(b *policies.Batch) {
 	r := &p.rollout
 	versions := b.Words(policies.Version)
-	if p.cfg.KLCoef <= 0 && p.cfg.StopKL <= 0 || r.updates > 0 && r.version == float64(versions[0]) {
+	if !p.cfg.watchesKL() || r.version == float64(versions[0]) {
 		return
 	}
 	if r.updates > 0 && p.cfg.KLCoef > 0 {
@@ -43,7 +46,7 @@ func (p *PPO) stopped() bool { return p.cfg.StopKL > 0 && p.rollout.newest > p.c
 // parts are all that a checkpoint holds.
 func (p *PPO) parts() policies.Parts {
 	parts := p.Parts()
-	if p.cfg.KLCoef > 0 || p.cfg.StopKL > 0 {
+	if p.cfg.watchesKL() {
 		r := &p.rollout
 		parts = append(parts, actorcritic.NumbersPart("ppo.rollout", &r.version, &r.updates, &r.kl, &r.newest, &r.coef.Value))
 	}

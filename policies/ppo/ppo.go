@@ -62,7 +62,7 @@ func New(cfg Config) *PPO {
 	p := &PPO{Model: m, cfg: cfg, actor: m.Actor, critic: m.Critic}
 	p.rollout.coef = actorcritic.KLCoef{Value: cfg.KLCoef, Target: cfg.KLTarget}
 	learns := slices.Concat(extra, []string{policies.Advantage, policies.Return})
-	if cfg.KLCoef > 0 || cfg.StopKL > 0 {
+	if cfg.watchesKL() {
 		learns = append(learns, policies.Version)
 	}
 	p.spec = m.NewSpec(learns...)
@@ -88,6 +88,7 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err := p.Check(b, p.spec.Learns...); err != nil {
 		return nil, err
 	}
+	before := p.rollout
 	if p.follow(b); p.stopped() {
 		return p.metrics, nil
 	}
@@ -118,6 +119,7 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		return loss
 	})
 	if err != nil {
+		p.rollout = before
 		return nil, err
 	}
 	p.rollout.add(approxKL, kl)
