@@ -65,7 +65,8 @@ func TestP1LossEqualsHandComputedNumbers(t *testing.T) {
 func TestP2GradientOfTheLossEqualsCentralDifferences(t *testing.T) {
 	for name, space := range spaces {
 		p := New(Config{
-			Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, EntropyCoef: 0.1, RMSprop: nn.RMSpropConfig{Rate: 1e-30}, MaxGradNorm: -1,
+			Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, EntropyCoef: 0.1,
+			RMSprop: nn.RMSpropConfig{Rate: 1e-30}, MaxGradNorm: -1,
 		})
 		rng := rand.New(rand.NewPCG(5, 5))
 		nets := []*nn.Net{p.Actor, p.Critic}
@@ -182,7 +183,9 @@ func TestGradientsAreClipped(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{EntropyCoef: -1, ValueCoef: -1, Hidden: []int{0}, RMSprop: nn.RMSpropConfig{Rate: -1, Alpha: 1}}.Validate()
-	for _, want := range []string{"Obs is", "Action is", "Hidden[0] is 0", "EntropyCoef is -1", "ValueCoef is -1", "RMSprop.Rate is -1", "RMSprop.Alpha is 1"} {
+	for _, want := range []string{
+		"Obs is", "Action is", "Hidden[0] is 0", "EntropyCoef is -1", "ValueCoef is -1", "RMSprop.Rate is -1", "RMSprop.Alpha is 1",
+	} {
 		if err == nil || !strings.Contains(err.Error(), "a2c config: "+want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -234,10 +234,12 @@ func (m *Model) checkAct(a *policies.Act) (rows int, err error) {
 	}
 	rows = len(a.Obs) / obs
 	if len(a.Obs) != rows*obs || len(a.Action) != rows*action {
-		return 0, fmt.Errorf("%s: %d observed and %d action values, want %d and %d for each row", m.cfg.Algorithm, len(a.Obs), len(a.Action), obs, action)
+		return 0, fmt.Errorf("%s: %d observed and %d action values, want %d and %d for each row", m.cfg.Algorithm, len(a.Obs),
+			len(a.Action), obs, action)
 	}
 	if state > 0 && (len(a.State) != rows*state || a.Reset != nil && len(a.Reset) != rows) {
-		return 0, fmt.Errorf("%s: %d values of state and %d resets for %d rows, want %d values for each row", m.cfg.Algorithm, len(a.State), len(a.Reset), rows, state)
+		return 0, fmt.Errorf("%s: %d values of state and %d resets for %d rows, want %d values for each row", m.cfg.Algorithm,
+			len(a.State), len(a.Reset), rows, state)
 	}
 	if a.Extra != nil && len(a.Extra) != len(m.extra) {
 		return 0, fmt.Errorf("%s: %d extra columns, want %d", m.cfg.Algorithm, len(a.Extra), len(m.extra))

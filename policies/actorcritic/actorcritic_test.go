@@ -76,7 +76,8 @@ func TestSpec(t *testing.T) {
 	if got := strings.Join(extra, ", "); got != "action_dist float32 [5], value float32, log_prob float32, state float32 [8]" {
 		t.Error(got)
 	}
-	want := "obs float32 [2], action float32 [2], reward float32, next_obs float32 [2], version uint64, state float32 [8], terminated bool, truncated bool"
+	want := "obs float32 [2], action float32 [2], reward float32, next_obs float32 [2], version uint64, " +
+		"state float32 [8], terminated bool, truncated bool"
 	if got := strings.Join(learns, ", "); got != want || s.StateSize != 8 || s.Bootstrap != "" {
 		t.Errorf("%s; state of %d, bootstrap %q", got, s.StateSize, s.Bootstrap)
 	}
@@ -210,7 +211,8 @@ func TestP1VTraceTakesTheValuesBehindTheEnds(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	for want, space := range map[string]envs.Space{
-		"Action is <nil>, want a Discrete": nil, "Action is Discrete(1)": envs.Discrete{N: 1}, "Action.N[1] is 1": envs.MultiDiscrete{N: []int{2, 1}},
+		"Action is <nil>, want a Discrete": nil, "Action is Discrete(1)": envs.Discrete{N: 1},
+		"Action.N[1] is 1":         envs.MultiDiscrete{N: []int{2, 1}},
 		"want at least one choice": envs.MultiDiscrete{}, "want a Discrete, a MultiDiscrete or a Box": envs.MultiBinary{N: 2},
 	} {
 		err := errors.Join(Faults("x", nil, space, []int{0})...)

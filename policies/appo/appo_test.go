@@ -35,7 +35,9 @@ func metric(t *testing.T, metrics []policies.Metric, name string) float64 {
 // values .5, .6, .7 and then .8, V-trace with the ratios 1.5, .5 and 1 of the target policy to the
 // behaviour policy has the targets 2.67017, 1.68704, 1.792 and the advantages 2.17017, 1.08704, 1.092.
 func TestP1LossEqualsHandComputedNumbers(t *testing.T) {
-	p := New(Config{Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Hidden: []int{}, Length: 3, Clip: 0.3, KLCoef: 0.2, EntropyCoef: 0.1})
+	p := New(Config{
+		Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Hidden: []int{}, Length: 3, Clip: 0.3, KLCoef: 0.2, EntropyCoef: 0.1,
+	})
 	copy(p.Critic.Weights(), []float32{1, 0})
 	copy(p.target.Weights(), []float32{0, 0, 0, 0})
 	copy(p.Actor.Weights(), []float32{0, 0, 0, float32(math.Log(3))})
@@ -96,7 +98,8 @@ func TestCorrectionIsBounded(t *testing.T) {
 // changes nothing; from then on policy and target are equal.
 func TestP1CoefficientEqualsHandComputedNumbers(t *testing.T) {
 	p := New(Config{
-		Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Hidden: []int{}, Length: 1, KLCoef: 0.2, KLTarget: 0.1, Adam: nn.AdamConfig{Rate: 1e-30},
+		Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Hidden: []int{}, Length: 1, KLCoef: 0.2, KLTarget: 0.1,
+		Adam: nn.AdamConfig{Rate: 1e-30},
 	})
 	clear(p.target.Weights())
 	copy(p.Actor.Weights(), []float32{0, 0, 0, float32(math.Log(3))})
@@ -152,7 +155,8 @@ func TestTargetFollows(t *testing.T) {
 func TestP2GradientOfTheLossEqualsCentralDifferences(t *testing.T) {
 	for name, space := range spaces {
 		p := New(Config{
-			Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, Length: 3, EntropyCoef: 0.1, KLCoef: 0.2, Adam: nn.AdamConfig{Rate: 1e-30}, MaxGradNorm: -1,
+			Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, Length: 3, EntropyCoef: 0.1, KLCoef: 0.2,
+			Adam: nn.AdamConfig{Rate: 1e-30}, MaxGradNorm: -1,
 		})
 		rng := rand.New(rand.NewPCG(5, 5))
 		nets := []*nn.Net{p.Actor, p.Critic}
@@ -264,7 +268,8 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		t.Errorf("a loss: %v", err)
 	}
 	var e *policies.UpdateError
-	if _, err := p.Learn(collecting.Random(rng, p, 3)); !errors.As(err, &e) || !strings.Contains(err.Error(), "3 rows, want whole sequences of 2 steps") {
+	if _, err := p.Learn(collecting.Random(rng, p, 3)); !errors.As(err, &e) ||
+		!strings.Contains(err.Error(), "3 rows, want whole sequences of 2 steps") {
 		t.Errorf("3 rows: %v", err)
 	}
 	if p.Version() != 0 || !slices.Equal(p.Actor.Weights(), before) {
@@ -274,7 +279,10 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 
 // TestGradientsAreClipped before the optimiser sees them: its epsilon is far greater than what is left.
 func TestGradientsAreClipped(t *testing.T) {
-	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Length: 4, Adam: nn.AdamConfig{Epsilon: 1e-5}, MaxGradNorm: 1e-12})
+	p := New(Config{
+		Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Length: 4, MaxGradNorm: 1e-12,
+		Adam: nn.AdamConfig{Epsilon: 1e-5},
+	})
 	before := slices.Clone(p.Actor.Weights())
 	m, err := p.Learn(collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 8))
 	if err != nil || metric(t, m, "train/grad_norm") < 0.01 {
@@ -293,7 +301,8 @@ func TestConfigReportsAllFaults(t *testing.T) {
 		Clip: 1, KLCoef: -1, KLTarget: -1, TargetEvery: -1,
 	}.Validate()
 	for _, want := range []string{
-		"Obs is", "Action is", "Hidden[0] is 0", "Length is -1", "Gamma is 2", "MaxRho is -1", "MaxC is -1", "ValueCoef is -1", "Adam.Rate is -1", "Clip is 1", "KLCoef is -1",
+		"Obs is", "Action is", "Hidden[0] is 0", "Length is -1", "Gamma is 2", "MaxRho is -1", "MaxC is -1", "ValueCoef is -1",
+		"Adam.Rate is -1", "Clip is 1", "KLCoef is -1",
 		"KLTarget is -1", "TargetEvery is -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), "appo config: "+want) {
@@ -301,7 +310,8 @@ func TestConfigReportsAllFaults(t *testing.T) {
 		}
 	}
 	box := envs.NewBox(0, 1, 1)
-	if err := (Config{Obs: box, Action: envs.Discrete{N: 2}, MaxRho: 1, MaxC: 2}).Validate(); err == nil || !strings.Contains(err.Error(), "MaxC is 2") {
+	if err := (Config{Obs: box, Action: envs.Discrete{N: 2}, MaxRho: 1, MaxC: 2}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "MaxC is 2") {
 		t.Error(err)
 	}
 	if err := (Config{Obs: box, Action: envs.Discrete{N: 2}}).Validate(); err != nil {

@@ -23,7 +23,8 @@ func TestReachesIMPALAsScore(t *testing.T) {
 		for seed := range uint64(*seeds) {
 			began := time.Now()
 			c := train(t, Config{Seed: seed + 1}, envs.CartPole(10, envs.SameStep), lag, 2_000_000, 450)
-			t.Logf("%d updates old, seed %d: %.1f after %d env steps, in %v", lag, seed+1, c.Mean(100), c.EnvSteps, time.Since(began).Round(10*time.Millisecond))
+			t.Logf("%d updates old, seed %d: %.1f after %d env steps, in %v", lag, seed+1, c.Mean(100), c.EnvSteps,
+				time.Since(began).Round(10*time.Millisecond))
 			if c.Mean(100) < 450 {
 				t.Errorf("%d updates old, seed %d: mean return %v after %d env steps, want 450", lag, seed+1, c.Mean(100), c.EnvSteps)
 			}

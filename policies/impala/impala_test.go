@@ -139,7 +139,8 @@ func TestP1EndsEqualHandComputedNumbers(t *testing.T) {
 func TestP2GradientOfTheLossEqualsCentralDifferences(t *testing.T) {
 	for name, space := range spaces {
 		p := New(Config{
-			Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, Length: 3, EntropyCoef: 0.1, Adam: nn.AdamConfig{Rate: 1e-30}, MaxGradNorm: -1,
+			Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, Length: 3, EntropyCoef: 0.1,
+			Adam: nn.AdamConfig{Rate: 1e-30}, MaxGradNorm: -1,
 		})
 		rng := rand.New(rand.NewPCG(5, 5))
 		nets := []*nn.Net{p.Actor, p.Critic}
@@ -249,7 +250,8 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		t.Errorf("a loss: %v", err)
 	}
 	var e *policies.UpdateError
-	if _, err := p.Learn(collecting.Random(rng, p, 3)); !errors.As(err, &e) || !strings.Contains(err.Error(), "3 rows, want whole sequences of 2 steps") {
+	if _, err := p.Learn(collecting.Random(rng, p, 3)); !errors.As(err, &e) ||
+		!strings.Contains(err.Error(), "3 rows, want whole sequences of 2 steps") {
 		t.Errorf("3 rows: %v", err)
 	}
 	if p.Version() != 0 || !slices.Equal(p.Actor.Weights(), before) {
@@ -259,7 +261,10 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 
 // TestGradientsAreClipped before the optimiser sees them: its epsilon is far greater than what is left.
 func TestGradientsAreClipped(t *testing.T) {
-	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Length: 4, RMSprop: nn.RMSpropConfig{Rate: 1e-2, Epsilon: 1e-5}, MaxGradNorm: 1e-12})
+	p := New(Config{
+		Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Length: 4,
+		RMSprop: nn.RMSpropConfig{Rate: 1e-2, Epsilon: 1e-5}, MaxGradNorm: 1e-12,
+	})
 	before := slices.Clone(p.Actor.Weights())
 	m, err := p.Learn(collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 8))
 	if err != nil || metric(t, m, "train/grad_norm") < 0.01 {
@@ -274,17 +279,20 @@ func TestGradientsAreClipped(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{
-		Hidden: []int{0}, Length: -1, Gamma: 2, MaxRho: -1, MaxC: -1, ValueCoef: -1, Adam: nn.AdamConfig{Rate: -1}, RMSprop: nn.RMSpropConfig{Rate: -1},
+		Hidden: []int{0}, Length: -1, Gamma: 2, MaxRho: -1, MaxC: -1, ValueCoef: -1,
+		Adam: nn.AdamConfig{Rate: -1}, RMSprop: nn.RMSpropConfig{Rate: -1},
 	}.Validate()
 	for _, want := range []string{
-		"Obs is", "Action is", "Hidden[0] is 0", "Length is -1", "Gamma is 2", "MaxRho is -1", "MaxC is -1", "ValueCoef is -1", "Adam.Rate is -1", "RMSprop.Rate is -1",
+		"Obs is", "Action is", "Hidden[0] is 0", "Length is -1", "Gamma is 2", "MaxRho is -1", "MaxC is -1", "ValueCoef is -1",
+		"Adam.Rate is -1", "RMSprop.Rate is -1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), "impala config: "+want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	box := envs.NewBox(0, 1, 1)
-	if err := (Config{Obs: box, Action: envs.Discrete{N: 2}, MaxRho: 1, MaxC: 2}).Validate(); err == nil || !strings.Contains(err.Error(), "MaxC is 2") {
+	if err := (Config{Obs: box, Action: envs.Discrete{N: 2}, MaxRho: 1, MaxC: 2}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "MaxC is 2") {
 		t.Error(err)
 	}
 	if err := (Config{Obs: box, Action: envs.Discrete{N: 2}}).Validate(); err != nil {

@@ -130,7 +130,9 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
 	)
 	if p.cfg.KLCoef > 0 {
-		p.metrics = append(p.metrics, policies.Metric{Name: "train/kl", Value: kl}, policies.Metric{Name: "train/kl_coef", Value: p.rollout.coef.Value})
+		p.metrics = append(p.metrics,
+			policies.Metric{Name: "train/kl", Value: kl}, policies.Metric{Name: "train/kl_coef", Value: p.rollout.coef.Value},
+		)
 	}
 	return p.metrics, nil
 }

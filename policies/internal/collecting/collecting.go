@@ -40,7 +40,8 @@ func New(p policies.Policy, env envs.Vector, length int, seed uint64) (*Collecto
 	n, spec := env.Num(), p.Spec()
 	c := &Collector{Policy: p, env: env, length: length, running: make([]float64, n)}
 	for _, a := range []*policies.Act{&c.act, &c.ahead} {
-		a.Obs, a.Action, a.State = make([]float32, n*spec.Obs.Dim()), make([]float32, n*spec.Action.Dim()), make([]float32, n*spec.StateSize)
+		a.Obs, a.Action = make([]float32, n*spec.Obs.Dim()), make([]float32, n*spec.Action.Dim())
+		a.State = make([]float32, n*spec.StateSize)
 		for _, column := range spec.Extra {
 			a.Extra = append(a.Extra, make([]float32, n*column.Width()))
 		}
