@@ -65,24 +65,24 @@ func RowBytes(columns []Column) int {
 
 // The names of columns that algorithms share. A policy may add others.
 const (
-	Obs        = "obs"        // observation before the action
-	Action     = "action"     // a discrete action is one value, its number
-	Reward     = "reward"     // with n-step returns, the discounted sum of steps rewards
-	NextObs    = "next_obs"   // observation after it, steps ahead; at the end of an episode its final one
-	Terminated = "terminated" // next_obs has no future
-	Truncated  = "truncated"  // the episode was cut there, which changes nothing about its value
-	Steps      = "steps"      // rewards in reward, 1 to 255
-	Version    = "version"    // of the policy that chose the action
-	LogProb    = "log_prob"   // logarithm of the probability with which the action was chosen
-	Value      = "value"      // estimate of the observation's value when the action was chosen
-	Bootstrap  = "bootstrap"  // value of the observation behind the row, where that is not the next row's
-	Advantage  = "advantage"  // how much better the action was than the value
-	Return     = "return"     // target of the value
-	Weight     = "weight"     // how much a row counts in the loss
-	Index      = "index"      // where a row of a sample is in its buffer
-	State      = "state"      // recurrent state before the action
-	First      = "first"      // the action is the first one of its episode, whose state begins at zero
-	TDError    = "td_error"   // of a row, which the policy writes when it learns: the new priority
+	Obs        = "obs"         // observation before the action
+	Action     = "action"      // a discrete action is one value, its number
+	Reward     = "reward"      // with n-step returns, the discounted sum of steps rewards
+	NextObs    = "next_obs"    // observation after it, steps ahead; at the end of an episode its final one
+	Terminated = "terminated"  // next_obs has no future
+	Truncated  = "truncated"   // the episode was cut there, which changes nothing about its value
+	Steps      = "steps"       // rewards in reward, 1 to 255
+	Version    = "version"     // of the policy that chose the action
+	LogProb    = "log_prob"    // logarithm of the probability with which the action was chosen
+	Value      = "value"       // estimate of the observation's value when the action was chosen
+	Bootstrap  = "bootstrap"   // value of the observation behind the row, where that is not the next row's
+	Advantage  = "advantage"   // how much better the action was than the value
+	Return     = "return"      // target of the value
+	Weight     = "weight"      // how much a row counts in the loss
+	Index      = "index"       // where a row of a sample is in its buffer
+	State      = "state"       // of a recurrent policy before the step; zero where an episode begins
+	ActionDist = "action_dist" // parameters of the distribution that the action was drawn from
+	TDError    = "td_error"    // of a row, which the policy writes when it learns: the new priority
 )
 
 // TransitionColumns are the columns of transitions whose observations and actions have so many

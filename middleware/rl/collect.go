@@ -43,7 +43,7 @@ type CollectConfig struct {
 // learns from in the context. It does nothing in a step that ends the run. It panics if the spaces
 // of env are not those of the policy.
 //
-// A policy that learns from [policies.NextObs] gets transitions, joined to n-step returns if its
+// A policy that learns from [policies.Steps] gets transitions, joined to n-step returns if its
 // Spec says so; any autoreset mode will do. Any other one gets sequences: step t of environment k is
 // row k*VectorSteps+t, and where an episode was truncated or the sequence ends, the column
 // policies.Bootstrap has the value of the observation behind the row. Their environments must
@@ -53,7 +53,7 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 	k := &collector{
 		r: r, env: env, cfg: cfg, spec: spec,
 		done: make([]bool, env.Num()), running: make([]envs.Episode, env.Num()),
-		act: newAct(&spec, env.Num()), transitions: spec.LearnsFrom(policies.NextObs),
+		act: newAct(&spec, env.Num()), transitions: spec.LearnsFrom(policies.Steps),
 	}
 	if k.cfg.VectorSteps == 0 {
 		k.cfg.VectorSteps = 1
@@ -98,7 +98,6 @@ type collector struct {
 	transitions bool
 	nstep       *policies.NStep // of transitions
 	act         policies.Act    // what the next step begins with; State is that before its actions
-	before      []float32       // recurrent state before the actions of the step
 	behind      policies.Act    // of observations behind the rows of a sequence
 	out         Trajectory
 	joined      bool
@@ -116,7 +115,7 @@ func (k *collector) validate() error {
 	case k.cfg.RandomSteps > 0 && len(k.spec.Extra) > 0:
 		return fmt.Errorf("rl: RandomSteps is %d, but the policy must choose all actions: it adds %v", k.cfg.RandomSteps, k.spec.Extra[0])
 	case k.transitions && len(k.spec.Extra) > 0:
-		return fmt.Errorf("rl: a policy that learns from %s cannot add columns of its own", policies.NextObs)
+		return fmt.Errorf("rl: a policy that learns from %s cannot add columns of its own", policies.Steps)
 	case !k.transitions && k.env.Autoreset() == envs.NextStep:
 		return fmt.Errorf("rl: %s is reset in steps of its own, which a policy that learns from sequences cannot use: make it with envs.SameStep", name)
 	}
@@ -291,7 +290,6 @@ func (k *collector) choose(c *Online) error {
 		}
 		return nil
 	}
-	k.before = append(k.before[:0], a.State...)
 	a.Metrics = a.Metrics[:0]
 	if err := k.r.policy.Act(a); err != nil {
 		return err
@@ -324,8 +322,8 @@ func (k *collector) addRows(t int, res *envs.Result) {
 	b, version := &k.out.Batch, k.r.policy.Version()
 	obs, action, reward := b.Floats(policies.Obs), b.Floats(policies.Action), b.Floats(policies.Reward)
 	terminated, truncated, versions := b.Bytes(policies.Terminated), b.Bytes(policies.Truncated), b.Words(policies.Version)
-	state, first := b.Floats(policies.State), b.Bytes(policies.First)
-	d, w, size := k.spec.Obs.Dim(), k.spec.Action.Dim(), k.spec.StateSize
+	next := b.Floats(policies.NextObs)
+	d, w := k.spec.Obs.Dim(), k.spec.Action.Dim()
 	for i := range k.done {
 		row := i*k.cfg.VectorSteps + t
 		copy(obs[row*d:(row+1)*d], k.act.Obs[i*d:])
@@ -337,12 +335,12 @@ func (k *collector) addRows(t int, res *envs.Result) {
 			n := c.Width()
 			copy(b.Floats(c.Name)[row*n:(row+1)*n], k.act.Extra[x][i*n:])
 		}
-		if size > 0 {
-			before := state[row*size : (row+1)*size]
-			copy(before, k.before[i*size:])
-			if first[row] = bit(k.act.Reset[i]); k.act.Reset[i] {
-				clear(before)
+		if next != nil {
+			from := res.Obs
+			if k.done[i] {
+				from = res.FinalObs
 			}
+			copy(next[row*d:(row+1)*d], from[i*d:])
 		}
 	}
 }

@@ -61,17 +61,12 @@ func New(t *task.Task[Online], policy policies.Policy, cfg Config) *Run {
 // columnsOf are the columns of what is collected for a policy.
 func columnsOf(spec *policies.Spec) []policies.Column {
 	obs, action := spec.Obs.Dim(), spec.Action.Dim()
-	columns := policies.TransitionColumns(obs, action)
-	if !spec.LearnsFrom(policies.NextObs) {
-		columns = slices.DeleteFunc(columns, func(c policies.Column) bool { return c.Name == policies.NextObs || c.Name == policies.Steps })
-	}
+	columns := slices.DeleteFunc(policies.TransitionColumns(obs, action), func(c policies.Column) bool {
+		return (c.Name == policies.NextObs || c.Name == policies.Steps) && !spec.LearnsFrom(c.Name)
+	})
 	columns = append(columns, spec.Extra...)
 	if spec.Bootstrap != "" {
 		columns = append(columns, policies.Column{Name: policies.Bootstrap, Kind: policies.Float32})
-	}
-	if spec.StateSize > 0 {
-		columns = append(columns, policies.Column{Name: policies.State, Kind: policies.Float32, Shape: []int{spec.StateSize}},
-			policies.Column{Name: policies.First, Kind: policies.Bool})
 	}
 	return columns
 }

@@ -23,7 +23,7 @@ type teller struct{ version uint64 }
 func (p *teller) Spec() policies.Spec {
 	return policies.Spec{
 		Obs: envs.NewBox(-1e6, 1e6, 2), Action: envs.Discrete{N: 2}, StateSize: 1, Bootstrap: policies.Value,
-		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs, Kind: policies.Float32, Shape: []int{2}}},
+		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs, Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
 	}
 }
 
@@ -63,9 +63,12 @@ func TestCollectedSequences(t *testing.T) {
 			task.Step(func(_ context.Context, c *rl.Online) error {
 				b := &c.Collected.Batch
 				for i := range b.N {
-					got = append(got, fmt.Sprintf("%v %v%v value %.2f behind %.2f state %v first %d", b.Floats(policies.Obs)[2*i],
+					if next, behind := b.Floats(policies.NextObs)[2*i], b.Floats(policies.Obs)[2*i]+1; next != behind {
+						t.Errorf("behind %v is %v", b.Floats(policies.Obs)[2*i], next)
+					}
+					got = append(got, fmt.Sprintf("%v %v%v value %.2f behind %.2f", b.Floats(policies.Obs)[2*i],
 						b.Bytes(policies.Terminated)[i], b.Bytes(policies.Truncated)[i], b.Floats(policies.Value)[i],
-						b.Floats(policies.Bootstrap)[i], b.Floats(policies.State)[i], b.Bytes(policies.First)[i]))
+						b.Floats(policies.Bootstrap)[i]))
 				}
 				return nil
 			}))
@@ -74,16 +77,16 @@ func TestCollectedSequences(t *testing.T) {
 		}
 		want := []string{
 			// Two episodes of two steps, which are cut.
-			"100 00 value 100.00 behind 0.00 state 0 first 1", "101 01 value 101.01 behind 102.02 state 1 first 0",
-			"200 00 value 200.00 behind 0.00 state 0 first 1", "201 01 value 201.01 behind 202.02 state 1 first 0",
+			"100 00 value 100.00 behind 0.00", "101 01 value 101.01 behind 102.02",
+			"200 00 value 200.00 behind 0.00", "201 01 value 201.01 behind 202.02",
 			// An episode of three steps that ends, and the beginning of the next one.
-			"100 00 value 100.00 behind 0.00 state 0 first 1", "101 00 value 101.01 behind 0.00 state 1 first 0",
-			"102 10 value 102.02 behind 0.00 state 2 first 0", "200 00 value 200.00 behind 201.01 state 0 first 1",
+			"100 00 value 100.00 behind 0.00", "101 00 value 101.01 behind 0.00",
+			"102 10 value 102.02 behind 0.00", "200 00 value 200.00 behind 201.01",
 			// The second sequences go on.
-			"300 00 value 300.00 behind 0.00 state 0 first 1", "301 01 value 301.01 behind 302.02 state 1 first 0",
-			"400 00 value 400.00 behind 0.00 state 0 first 1", "401 01 value 401.01 behind 402.02 state 1 first 0",
-			"201 00 value 201.01 behind 0.00 state 1 first 0", "202 10 value 202.02 behind 0.00 state 2 first 0",
-			"300 00 value 300.00 behind 0.00 state 0 first 1", "301 00 value 301.01 behind 302.02 state 1 first 0",
+			"300 00 value 300.00 behind 0.00", "301 01 value 301.01 behind 302.02",
+			"400 00 value 400.00 behind 0.00", "401 01 value 401.01 behind 402.02",
+			"201 00 value 201.01 behind 0.00", "202 10 value 202.02 behind 0.00",
+			"300 00 value 300.00 behind 0.00", "301 00 value 301.01 behind 302.02",
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%v:\n%s\nwant\n%s", mode, strings.Join(got, "\n"), strings.Join(want, "\n"))

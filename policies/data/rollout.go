@@ -18,6 +18,9 @@ type RolloutConfig struct {
 	Epochs      int     // passes over the data; 0 means 4
 	Minibatches int     // of one pass; 0 means 4
 	Seed        uint64  // of the order of rows
+	// Sequences keeps the rows of a sequence together and in their order, for policies with a state: a
+	// minibatch is whole sequences, and their order is random.
+	Sequences bool
 }
 
 func (c RolloutConfig) ensureDefaults() RolloutConfig {
@@ -69,7 +72,8 @@ type Rollout struct {
 	columns []policies.Column
 	source  *rand.PCG
 	rng     *rand.Rand
-	order   []int
+	order   []int // of rows, or with Sequences of their first rows
+	picked  []int // rows of a minibatch of sequences
 	epoch   int
 	mini    int // the next minibatch of the epoch
 }
@@ -99,7 +103,11 @@ func (r *Rollout) Add(src *policies.Batch) error {
 		return fmt.Errorf("add to rollout: want the columns %s, %s, %s, %s and %s", policies.Reward, policies.Value, policies.Bootstrap,
 			policies.Terminated, policies.Truncated)
 	}
-	if n == 0 || n%r.cfg.Length != 0 || n < r.cfg.Minibatches {
+	units := n // that are shuffled
+	if r.cfg.Sequences {
+		units = n / r.cfg.Length
+	}
+	if n == 0 || n%r.cfg.Length != 0 || units < r.cfg.Minibatches {
 		return fmt.Errorf("add to rollout: %d rows, want whole sequences of %d steps, for %d minibatches", n, r.cfg.Length, r.cfg.Minibatches)
 	}
 	r.take(src)
@@ -122,6 +130,12 @@ func (r *Rollout) take(src *policies.Batch) {
 		r.order = append(r.order, i)
 	}
 	r.rows.CopyRows(0, src, r.order...)
+	if r.cfg.Sequences {
+		r.order = r.order[:0]
+		for first := 0; first < src.N; first += r.cfg.Length {
+			r.order = append(r.order, first)
+		}
+	}
 }
 
 // prefix are the columns that came from outside.
@@ -140,6 +154,9 @@ func (r *Rollout) Next(dst *policies.Batch) bool {
 	}
 	n, k := len(r.order), r.cfg.Minibatches
 	rows := r.order[r.mini*n/k : (r.mini+1)*n/k] // numbers that differ by one at most
+	if r.cfg.Sequences {
+		rows = r.steps(rows)
+	}
 	dst.InitLike(&r.rows)
 	dst.Resize(len(rows))
 	dst.CopyRows(0, &r.rows, rows...)
@@ -149,6 +166,17 @@ func (r *Rollout) Next(dst *policies.Batch) bool {
 		r.shuffle()
 	}
 	return true
+}
+
+// steps are the rows of the sequences with these first rows.
+func (r *Rollout) steps(firsts []int) []int {
+	r.picked = r.picked[:0]
+	for _, first := range firsts {
+		for t := range r.cfg.Length {
+			r.picked = append(r.picked, first+t)
+		}
+	}
+	return r.picked
 }
 
 // Len is the number of rows.

@@ -60,6 +60,44 @@ func TestEachEpochHasAllRowsOnce(t *testing.T) {
 	}
 }
 
+// TestMinibatchesOfSequencesAreWhole: each epoch has every sequence once, its steps in their order, and
+// another order of sequences.
+func TestMinibatchesOfSequencesAreWhole(t *testing.T) {
+	r := NewRollout(RolloutConfig{Length: 3, Epochs: 2, Minibatches: 2, Seed: 2, Sequences: true})
+	if err := r.Add(collected(15)); err != nil {
+		t.Fatal(err)
+	}
+	var mini policies.Batch
+	var orders [2][]float32
+	for epoch := range orders {
+		for i := range 2 {
+			if !r.Next(&mini) || mini.N != 6+3*i {
+				t.Fatalf("epoch %d: a minibatch of %d rows", epoch, mini.N)
+			}
+			obs := mini.Floats(policies.Obs)
+			for row := 0; row < mini.N; row += 3 {
+				first := obs[row]
+				if int(first)%3 != 0 || obs[row+1] != first+1 || obs[row+2] != first+2 {
+					t.Errorf("epoch %d has the rows %v", epoch, obs)
+				}
+				orders[epoch] = append(orders[epoch], first)
+			}
+		}
+	}
+	if r.Next(&mini) || slices.Equal(orders[0], orders[1]) {
+		t.Errorf("orders %v, or a third epoch", orders)
+	}
+	for _, order := range orders {
+		if slices.Sort(order); !slices.Equal(order, []float32{0, 3, 6, 9, 12}) {
+			t.Errorf("an epoch has the sequences at %v", order)
+		}
+	}
+	r = NewRollout(RolloutConfig{Length: 4, Minibatches: 3, Sequences: true})
+	if err := r.Add(collected(8)); err == nil || !strings.Contains(err.Error(), "for 3 minibatches") {
+		t.Errorf("2 sequences for 3 minibatches: %v", err)
+	}
+}
+
 // TestRolloutComputesAdvantages in the order of the steps, whatever that of the rows.
 func TestRolloutComputesAdvantages(t *testing.T) {
 	r := NewRollout(RolloutConfig{Length: 3, Gamma: 0.99, Lambda: 0.95, Epochs: 1, Minibatches: 1})
@@ -141,15 +179,17 @@ func TestRolloutRefuses(t *testing.T) {
 }
 
 func TestRolloutAllocatesNothing(t *testing.T) {
-	r, b := NewRollout(RolloutConfig{Length: 4}), collected(16)
-	var mini policies.Batch
-	if n := testing.AllocsPerRun(20, func() {
-		if err := r.Add(b); err != nil {
-			t.Fatal(err)
+	for _, sequences := range []bool{false, true} {
+		r, b := NewRollout(RolloutConfig{Length: 4, Sequences: sequences}), collected(16)
+		var mini policies.Batch
+		if n := testing.AllocsPerRun(20, func() {
+			if err := r.Add(b); err != nil {
+				t.Fatal(err)
+			}
+			for r.Next(&mini) {
+			}
+		}); n != 0 {
+			t.Errorf("sequences %v: a rollout allocates %v times", sequences, n)
 		}
-		for r.Next(&mini) {
-		}
-	}); n != 0 {
-		t.Errorf("a rollout allocates %v times", n)
 	}
 }

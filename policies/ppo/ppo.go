@@ -11,38 +11,35 @@
 // implementation are those of CleanRL's ppo.py: S. Huang et al., "The 37 Implementation Details of
 // Proximal Policy Optimization" (2022).
 //
+// With Config.LSTM the policy remembers: Spec.StateSize is the size of its state, which Act changes,
+// and the minibatches are whole sequences (data.RolloutConfig.Sequences). The details are those of
+// CleanRL's ppo_atari_lstm.py.
+//
 // A PPO is not safe for concurrent use. The same config, batches and processor give the same bits,
 // also after Save and Restore. A value that is not finite is a
 // *policies.UpdateError that names it; the weights stay as they were.
 package ppo
 
 import (
-	"errors"
-	"fmt"
 	"math"
+	"slices"
 
-	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/actorcritic"
 	"github.com/ditask/ditask/policies/data"
-	"github.com/ditask/ditask/policies/dist"
 	"github.com/ditask/ditask/policies/nn"
 )
 
 // PPO is an actor, a critic and their optimiser. It implements policies.Policy.
 type PPO struct {
-	cfg           Config
-	actor, critic *nn.Net
-	trainer       *nn.Trainer
-	updates       uint64
-	spec          policies.Spec
-	sizes         []int // of the choices of multi-discrete actions
+	*actorcritic.Model
 
-	acting      nn.Tape
-	categorical dist.Categorical // these three are memory of distribution, which allocates nothing
-	multi       dist.MultiCategorical
-	gaussian    dist.Gaussian
-	advantages  []float32
-	metrics     []policies.Metric
+	cfg           Config
+	actor, critic *nn.Net // those of Model
+	spec          policies.Spec
+	rollout       rollout
+	advantages    []float32
+	metrics       []policies.Metric
 }
 
 var _ policies.Policy = (*PPO)(nil)
@@ -54,40 +51,23 @@ func New(cfg Config) *PPO {
 		panic(err.Error())
 	}
 	cfg = cfg.EnsureDefaults()
-	p := &PPO{cfg: cfg}
-	p.spec = specOf(cfg)
-	hidden := nn.Orthogonal(math.Sqrt2)
-	out, last := cfg.Action.Dim(), []nn.Layer(nil)
-	switch a := cfg.Action.(type) {
-	case envs.Discrete:
-		out = a.N
-	case envs.MultiDiscrete:
-		p.sizes, out = a.N, 0
-		for _, n := range a.N {
-			out += n
-		}
-	default:
-		last = append(last, nn.Learned(out, cfg.LogStd)) // standard deviations that do not depend on the observation
+	extra := []string{policies.LogProb, policies.Value}
+	if cfg.KLCoef > 0 {
+		extra = append(extra, policies.ActionDist)
 	}
-	actor := append(nn.MLP(cfg.Hidden, nn.Tanh, out, hidden, nn.Orthogonal(0.01)), last...)
-	p.actor = nn.New(cfg.Obs.Dim(), cfg.Seed, actor...)
-	p.critic = nn.New(cfg.Obs.Dim(), cfg.Seed+1, nn.MLP(cfg.Hidden, nn.Tanh, 1, hidden, nn.Orthogonal(1))...)
-	p.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Adam.New, MaxGradNorm: max(cfg.MaxGradNorm, 0)}, p.actor, p.critic)
+	m := actorcritic.New(actorcritic.Config{
+		Algorithm: "ppo", Obs: cfg.Obs, Action: cfg.Action, Seed: cfg.Seed, Hidden: cfg.Hidden, LSTM: cfg.LSTM, Length: cfg.Length,
+		LogStd: cfg.LogStd, Extra: extra, Optimizer: cfg.Adam.New, OptimizerName: "adam", MaxGradNorm: cfg.MaxGradNorm,
+	})
+	p := &PPO{Model: m, cfg: cfg, actor: m.Actor, critic: m.Critic}
+	p.rollout.coef = actorcritic.KLCoef{Value: cfg.KLCoef, Target: cfg.KLTarget}
+	learns := slices.Concat(extra, []string{policies.Advantage, policies.Return})
+	if cfg.watchesKL() {
+		learns = append(learns, policies.Version)
+	}
+	p.spec = m.NewSpec(learns...)
+	p.spec.Bootstrap = policies.Value
 	return p
-}
-
-func specOf(cfg Config) policies.Spec {
-	float := func(name string, shape ...int) policies.Column {
-		return policies.Column{Name: name, Kind: policies.Float32, Shape: shape}
-	}
-	return policies.Spec{
-		Obs: cfg.Obs, Action: cfg.Action, Bootstrap: policies.Value,
-		Extra: []policies.Column{float(policies.LogProb), float(policies.Value)},
-		Learns: []policies.Column{
-			float(policies.Obs, cfg.Obs.Dim()), float(policies.Action, cfg.Action.Dim()), float(policies.LogProb),
-			float(policies.Value), float(policies.Advantage), float(policies.Return),
-		},
-	}
 }
 
 // Spec describes the policy.
@@ -96,98 +76,64 @@ func (p *PPO) Spec() policies.Spec { return p.spec }
 // Config is the config with its defaults.
 func (p *PPO) Config() Config { return p.cfg }
 
-// Version counts the updates behind the weights, those before a Load included.
-func (p *PPO) Version() uint64 { return p.updates }
-
 // SetRate changes the optimiser's learning rate.
 func (p *PPO) SetRate(rate float64) {
 	p.cfg.Adam.Rate = rate
-	p.trainer.SetRate(rate)
+	p.Model.SetRate(rate)
 }
 
-// distribution is what the loss needs of one.
-type distribution interface {
-	dist.Distribution
-	Entropy() nn.Value
-}
-
-// distribution is that of the actions.
-func (p *PPO) distribution(t *nn.Tape, obs nn.Value) distribution {
-	out := p.actor.Apply(t, obs)
-	switch p.cfg.Action.(type) {
-	case envs.Discrete:
-		p.categorical = dist.NewCategorical(out, nil)
-		return &p.categorical
-	case envs.MultiDiscrete:
-		p.multi = dist.NewMultiCategorical(out, p.sizes, nil)
-		return &p.multi
-	}
-	n := p.cfg.Action.Dim()
-	p.gaussian = dist.NewGaussian(out.Columns(0, n), out.Columns(n, 2*n))
-	return &p.gaussian
-}
-
-// Act samples an action for each row, or takes the most likely one if a.Greedy is set.
-func (p *PPO) Act(a *policies.Act) error {
-	rows, err := a.Check(&p.spec)
-	if err != nil {
-		return fmt.Errorf("ppo: %w", err)
-	}
-	t := &p.acting
-	t.Reset()
-	obs := t.Const(rows, p.cfg.Obs.Dim(), a.Obs)
-	d := p.distribution(t, obs)
-	if a.Greedy {
-		d.Mode(a.Action)
-	} else {
-		d.Sample(a.Action, a.Rand)
-	}
-	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
-		return errors.Join(p.actor.CheckFinite(), err)
-	}
-	if a.Extra != nil {
-		copy(a.Extra[0], d.LogProb(a.Action).Data())
-		copy(a.Extra[1], p.critic.Apply(t, obs).Data())
-	}
-	return nil
-}
-
-// Learn makes one update from a minibatch. It allocates nothing once it has seen a batch of that
-// size.
+// Learn makes one update from a minibatch, but none after a rollout has come to its end by
+// Config.StopKL. It allocates nothing once it has seen a batch of that size.
 func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
-	if err := p.check(b); err != nil {
-		return nil, p.blame(err)
+	if err := p.Check(b, p.spec.Learns...); err != nil {
+		return nil, err
+	}
+	before := p.rollout
+	if p.follow(b); p.stopped() {
+		return p.metrics, nil
 	}
 	p.advantages = append(p.advantages[:0], b.Floats(policies.Advantage)...)
 	if !p.cfg.RawAdvantages {
 		data.Standardize(p.advantages)
 	}
-	var policyLoss, valueLoss, entropy, kl, clipped float64
-	step, err := p.trainer.Step(func(t *nn.Tape) nn.Value {
-		obs := t.Const(b.N, p.cfg.Obs.Dim(), b.Floats(policies.Obs))
-		d := p.distribution(t, obs)
+	var policyLoss, valueLoss, entropy, approxKL, clipped, kl float64
+	step, err := p.Step(func(t *nn.Tape) nn.Value {
+		d, values := p.Evaluate(t, b)
 		logRatio := d.LogProb(b.Floats(policies.Action)).Sub(t.Column(b.Floats(policies.LogProb)))
 		ratio, eps := logRatio.Exp(), float32(p.cfg.Clip)
 
 		advantage := t.Column(p.advantages)
 		surrogate := ratio.Mul(advantage).Min(ratio.Clamp(1-eps, 1+eps).Mul(advantage)).Mean()
-		value := p.valueLoss(p.critic.Apply(t, obs), t.Column(b.Floats(policies.Value)), t.Column(b.Floats(policies.Return)))
+		value := p.valueLoss(values, t.Column(b.Floats(policies.Value)), t.Column(b.Floats(policies.Return)))
 		ent := d.Entropy().Mean()
 
 		policyLoss, valueLoss, entropy = -float64(surrogate.Number()), float64(value.Number()), float64(ent.Number())
-		kl, clipped = p.distance(ratio.Data(), logRatio.Data())
-		return value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
+		approxKL, clipped = p.distance(ratio.Data(), logRatio.Data())
+		loss := value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
+		if p.cfg.KLCoef > 0 {
+			old := p.DistributionOf(t.Const(b.N, p.actor.Out(), b.Floats(policies.ActionDist)))
+			divergence := old.KL(&d).Mean()
+			kl = float64(divergence.Number())
+			loss = loss.Add(divergence.Scale(float32(p.rollout.coef.Value)))
+		}
+		return loss
 	})
 	if err != nil {
-		return nil, p.blame(err)
+		p.rollout = before
+		return nil, err
 	}
-	p.updates++
+	p.rollout.add(approxKL, kl)
 	p.metrics = append(p.metrics[:0],
 		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/policy_gradient_loss", Value: policyLoss},
 		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
-		policies.Metric{Name: "train/approx_kl", Value: kl}, policies.Metric{Name: "train/clip_fraction", Value: clipped},
+		policies.Metric{Name: "train/approx_kl", Value: approxKL}, policies.Metric{Name: "train/clip_fraction", Value: clipped},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
 	)
+	if p.cfg.KLCoef > 0 {
+		p.metrics = append(p.metrics,
+			policies.Metric{Name: "train/kl", Value: kl}, policies.Metric{Name: "train/kl_coef", Value: p.rollout.coef.Value},
+		)
+	}
 	return p.metrics, nil
 }
 
@@ -219,50 +165,3 @@ func (p *PPO) distance(ratio, logRatio []float32) (kl, clipped float64) {
 	n := float64(len(ratio))
 	return kl / n, clipped / n
 }
-
-// check finds what in the batch cannot be learned from.
-func (p *PPO) check(b *policies.Batch) error {
-	if err := b.Needs(p.spec.Learns...); err != nil {
-		return err
-	}
-	width := p.cfg.Action.Dim()
-	if _, ok := p.cfg.Action.(envs.Box); ok {
-		return nil // a Gaussian has no bounds: they are those of the environment
-	}
-	actions := b.Floats(policies.Action)
-	for i := range b.N {
-		if a := actions[i*width : (i+1)*width]; !p.cfg.Action.Contains(a) {
-			return fmt.Errorf("row %d has the action %v, which is not in %v", i, a, p.cfg.Action)
-		}
-	}
-	return nil
-}
-
-// blame names the update.
-func (p *PPO) blame(err error) error {
-	return &policies.UpdateError{Algorithm: "ppo", Update: p.updates, Err: err}
-}
-
-// nets are the weights, and parts all that a checkpoint holds.
-func (p *PPO) nets() policies.Parts {
-	return policies.Parts{policies.NetPart("ppo.actor", p.actor, &p.updates), policies.NetPart("ppo.critic", p.critic, &p.updates)}
-}
-
-func (p *PPO) parts() policies.Parts {
-	opts := p.trainer.Optimizers()
-	return append(p.nets(), policies.OptimizerPart("ppo.adam.actor", opts[0]), policies.OptimizerPart("ppo.adam.critic", opts[1]))
-}
-
-// Weights returns a copy of the weights of actor and critic.
-func (p *PPO) Weights() nn.State { return p.nets().State(p.updates) }
-
-// Load takes weights over; the optimiser stays. Weights that do not fit or are not finite change
-// nothing.
-func (p *PPO) Load(s nn.State) error { return p.nets().Load(s) }
-
-// Save writes networks, optimiser and counter to a.
-func (p *PPO) Save(a *nn.Archive) error { return p.parts().Save(a) }
-
-// Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
-// is p's own. An error may leave p half restored.
-func (p *PPO) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

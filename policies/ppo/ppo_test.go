@@ -4,64 +4,42 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/data"
+	"github.com/ditask/ditask/policies/internal/collecting"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/policies/policytest"
 )
 
 // trainer collects with a policy from a vector in SameStep mode, and learns from that.
 type trainer struct {
+	*collecting.Collector
+
 	p       *PPO
-	env     envs.Vector
 	rollout *data.Rollout
-	batch   policies.Batch
 	mini    policies.Batch
-	act     policies.Act
-	values  policies.Act // of observations that are not in the batch
-	length  int
-	running []float64
-	returns []float64 // of the episodes that ended
 }
 
 func newTrainer(tb testing.TB, p *PPO, env envs.Vector, cfg data.RolloutConfig) *trainer {
 	tb.Helper()
-	n, spec := env.Num(), p.Spec()
-	buffers := func() policies.Act {
-		return policies.Act{
-			Obs: make([]float32, n*spec.Obs.Dim()), Action: make([]float32, n*spec.Action.Dim()), Rand: rand.New(rand.NewPCG(cfg.Seed, 1)),
-			Extra: [][]float32{make([]float32, n), make([]float32, n)},
-		}
-	}
-	r := &trainer{p: p, env: env, rollout: data.NewRollout(cfg), act: buffers(), values: buffers(), length: cfg.Length, running: make([]float64, n)}
-	obs, err := env.Reset(cfg.Seed)
+	c, err := collecting.New(p, env, cfg.Length, cfg.Seed)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	copy(r.act.Obs, obs)
-	bit := func(name string) policies.Column { return policies.Column{Name: name, Kind: policies.Bool} }
-	float := func(name string, shape ...int) policies.Column {
-		return policies.Column{Name: name, Kind: policies.Float32, Shape: shape}
-	}
-	r.batch.Init(float(policies.Obs, spec.Obs.Dim()), float(policies.Action, spec.Action.Dim()), float(policies.Reward), bit(policies.Terminated),
-		bit(policies.Truncated), float(policies.LogProb), float(policies.Value), float(policies.Bootstrap))
-	r.batch.Resize(n * cfg.Length)
-	return r
+	return &trainer{Collector: c, p: p, rollout: data.NewRollout(cfg)}
 }
 
 // step collects a rollout and learns from it.
 func (r *trainer) step() error {
-	for t := range r.length {
-		if err := r.collect(t); err != nil {
-			return err
-		}
+	b, err := r.Collect()
+	if err != nil {
+		return err
 	}
-	if err := r.rollout.Add(&r.batch); err != nil {
+	if err := r.rollout.Add(b); err != nil {
 		return err
 	}
 	for r.rollout.Next(&r.mini) {
@@ -70,59 +48,6 @@ func (r *trainer) step() error {
 		}
 	}
 	return nil
-}
-
-func (r *trainer) collect(t int) error {
-	if err := r.p.Act(&r.act); err != nil {
-		return err
-	}
-	res, err := r.env.Step(r.act.Action)
-	if err != nil {
-		return err
-	}
-	d, w := r.p.Spec().Obs.Dim(), r.p.Spec().Action.Dim()
-	b := &r.batch
-	copy(r.values.Obs, res.Obs)
-	for k := range r.env.Num() {
-		row := k*r.length + t
-		copy(b.Floats(policies.Obs)[row*d:(row+1)*d], r.act.Obs[k*d:])
-		copy(b.Floats(policies.Action)[row*w:(row+1)*w], r.act.Action[k*w:])
-		b.Floats(policies.Reward)[row] = float32(res.Rewards[k])
-		b.Floats(policies.LogProb)[row], b.Floats(policies.Value)[row] = r.act.Extra[0][k], r.act.Extra[1][k]
-		b.Bytes(policies.Terminated)[row], b.Bytes(policies.Truncated)[row] = 0, 0
-		if res.Terminated[k] {
-			b.Bytes(policies.Terminated)[row] = 1
-		}
-		if res.Truncated[k] {
-			b.Bytes(policies.Truncated)[row] = 1
-		}
-		r.running[k] += res.Rewards[k]
-		if res.Terminated[k] || res.Truncated[k] {
-			copy(r.values.Obs[k*d:(k+1)*d], res.FinalObs[k*d:])
-			r.returns = append(r.returns, r.running[k])
-			r.running[k] = 0
-		}
-	}
-	if t == r.length-1 || slices.Contains(res.Truncated, true) {
-		if err := r.p.Act(&r.values); err != nil {
-			return err
-		}
-		for k := range r.env.Num() {
-			b.Floats(policies.Bootstrap)[k*r.length+t] = r.values.Extra[1][k]
-		}
-	}
-	copy(r.act.Obs, res.Obs)
-	return nil
-}
-
-// last is the mean return of the newest n episodes.
-func (r *trainer) last(n int) float64 {
-	var sum float64
-	tail := r.returns[max(len(r.returns)-n, 0):]
-	for _, v := range tail {
-		sum += v
-	}
-	return sum / float64(len(tail))
 }
 
 // TestLearnsCartPole with CleanRL's settings, but for the learning rate, which stays.
@@ -134,14 +59,14 @@ func TestLearnsCartPole(t *testing.T) {
 	p := New(Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1})
 	r := newTrainer(t, p, env, data.RolloutConfig{Length: 128, Seed: 1})
 	steps := 0
-	for ; steps < 300_000 && (len(r.returns) < 20 || r.last(20) < 475); steps += 4 * 128 {
+	for ; steps < 300_000 && r.Mean(20) < 475; steps += 4 * 128 {
 		if err := r.step(); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	if r.last(20) < 475 {
-		t.Errorf("after %d env steps the mean return is %v", steps, r.last(20))
+	if r.Mean(20) < 475 {
+		t.Errorf("after %d env steps the mean return is %v", steps, r.Mean(20))
 	}
 }
 

@@ -1,0 +1,33 @@
+package impala
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/envs"
+)
+
+var seeds = flag.Int("impala.seeds", 1, "runs of TestReproducesRLlib for each lag")
+
+// TestReproducesRLlib trains on CartPole-v1 until the mean return of 100 episodes is 450, for which
+// RLlib's tuned example has 2,000,000 env steps (April 2026). The settings are the defaults, with 10
+// environments, and the data is some updates old.
+//
+//	go test ./policies/impala -run ReproducesRLlib -v -args -impala.seeds=5
+func TestReproducesRLlib(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a learning test, which make test runs")
+	}
+	for _, lag := range []int{4, 16} {
+		for seed := range uint64(*seeds) {
+			began := time.Now()
+			c := train(t, Config{Seed: seed + 1}, envs.CartPole(10, envs.SameStep), lag, 2_000_000, 450)
+			t.Logf("%d updates old, seed %d: %.1f after %d env steps, in %v", lag, seed+1, c.Mean(100), c.EnvSteps,
+				time.Since(began).Round(10*time.Millisecond))
+			if c.Mean(100) < 450 {
+				t.Errorf("%d updates old, seed %d: mean return %v after %d env steps, want 450", lag, seed+1, c.Mean(100), c.EnvSteps)
+			}
+		}
+	}
+}

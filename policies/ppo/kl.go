@@ -1,0 +1,61 @@
+package ppo
+
+import (
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/actorcritic"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// rollout is what Config.KLCoef and Config.StopKL remember of the rollout that is learned from now:
+// all rows whose actions were chosen by one version of the policy.
+type rollout struct {
+	version float64 // of the policy that has collected it
+	updates float64 // made from it; 0: there is none yet
+	kl      float64 // sum of their divergences
+	newest  float64 // approximate divergence of the newest of them
+	coef    actorcritic.KLCoef
+}
+
+// watchesKL reports whether one of both is in use.
+func (c Config) watchesKL() bool { return c.KLCoef > 0 || c.StopKL > 0 }
+
+// add counts an update.
+func (r *rollout) add(approxKL, kl float64) {
+	r.updates++
+	r.kl += kl
+	r.newest = approxKL
+}
+
+// follow begins a new rollout where the batch is of another version, and adapts the coefficient of
+// the penalty by the mean divergence of the updates from the one before, as RLlib does.
+func (p *PPO) follow(b *policies.Batch) {
+	r := &p.rollout
+	versions := b.Words(policies.Version)
+	if !p.cfg.watchesKL() || r.version == float64(versions[0]) {
+		return
+	}
+	if r.updates > 0 && p.cfg.KLCoef > 0 {
+		r.coef.Adapt(r.kl / r.updates)
+	}
+	r.version, r.updates, r.kl, r.newest = float64(versions[0]), 0, 0, 0
+}
+
+// stopped reports whether no more updates are made from this rollout.
+func (p *PPO) stopped() bool { return p.cfg.StopKL > 0 && p.rollout.newest > p.cfg.StopKL }
+
+// parts are all that a checkpoint holds.
+func (p *PPO) parts() policies.Parts {
+	parts := p.Parts()
+	if p.cfg.watchesKL() {
+		r := &p.rollout
+		parts = append(parts, actorcritic.NumbersPart("ppo.rollout", &r.version, &r.updates, &r.kl, &r.newest, &r.coef.Value))
+	}
+	return parts
+}
+
+// Save writes networks, optimiser and counters to a.
+func (p *PPO) Save(a *nn.Archive) error { return p.parts().Save(a) }
+
+// Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
+// is p's own. An error may leave p half restored.
+func (p *PPO) Restore(a *nn.Archive) error { return p.parts().Restore(a) }
