@@ -50,6 +50,7 @@ type Model struct {
 	trainer *nn.Trainer
 	updates uint64
 	extra   []policies.Column
+	acts    policies.Spec // what Act needs to know
 	sizes   []int // of the choices of multi-discrete actions
 
 	acting nn.Tape
@@ -80,9 +81,12 @@ func New(cfg Config) *Model {
 	for _, name := range cfg.Extra {
 		m.extra = append(m.extra, m.column(name))
 	}
+	m.acts = policies.Spec{Obs: cfg.Obs, Action: cfg.Action}
 	if m.Core != nil {
 		m.extra = append(m.extra, m.column(policies.State))
+		m.acts.StateSize = m.Core.StateSize()
 	}
+	m.acts.Extra = m.extra
 	return m
 }
 
@@ -228,31 +232,14 @@ func (m *Model) Act(a *policies.Act) error {
 
 // checkAct reports what in a cannot be acted on, and the number of rows.
 func (m *Model) checkAct(a *policies.Act) (rows int, err error) {
-	obs, action, state := m.cfg.Obs.Dim(), m.cfg.Action.Dim(), 0
-	if m.Core != nil {
-		state = m.Core.StateSize()
+	rows, err = a.Check(&m.acts)
+	if err == nil && !a.Greedy && a.Rand == nil {
+		err = errors.New("no random numbers to sample actions with")
 	}
-	rows = len(a.Obs) / obs
-	if len(a.Obs) != rows*obs || len(a.Action) != rows*action {
-		return 0, fmt.Errorf("%s: %d observed and %d action values, want %d and %d for each row", m.cfg.Algorithm, len(a.Obs),
-			len(a.Action), obs, action)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", m.cfg.Algorithm, err)
 	}
-	if state > 0 && (len(a.State) != rows*state || a.Reset != nil && len(a.Reset) != rows) {
-		return 0, fmt.Errorf("%s: %d values of state and %d resets for %d rows, want %d values for each row", m.cfg.Algorithm,
-			len(a.State), len(a.Reset), rows, state)
-	}
-	if a.Extra != nil && len(a.Extra) != len(m.extra) {
-		return 0, fmt.Errorf("%s: %d extra columns, want %d", m.cfg.Algorithm, len(a.Extra), len(m.extra))
-	}
-	for i := range a.Extra {
-		if want := rows * m.extra[i].Width(); len(a.Extra[i]) != want {
-			return 0, fmt.Errorf("%s: %d values of %s, want %d", m.cfg.Algorithm, len(a.Extra[i]), m.extra[i].Name, want)
-		}
-	}
-	if !a.Greedy && a.Rand == nil && rows > 0 {
-		return 0, fmt.Errorf("%s: no random numbers to sample actions with", m.cfg.Algorithm)
-	}
-	return rows, nn.Tensor{Name: policies.Obs, Data: a.Obs}.CheckFinite()
+	return rows, nil
 }
 
 // addExtra writes the extra columns; x is what actor and critic see.

@@ -120,9 +120,9 @@ func (q *DQN) Values(obs []float32) nn.Matrix {
 // a.Greedy is set, it replaces each by a random one with the probability that Config.Epsilon has for
 // a.EnvSteps or, if Noisy, draws new noise for the weights.
 func (q *DQN) Act(a *policies.Act) error {
-	rows := len(a.Action)
-	if len(a.Obs) != rows*q.cfg.Obs.Dim() {
-		return fmt.Errorf("dqn: %d observed values for %d actions, want %d", len(a.Obs), rows, rows*q.cfg.Obs.Dim())
+	rows, err := a.Check(&q.spec)
+	if err != nil {
+		return fmt.Errorf("dqn: %w", err)
 	}
 	if q.cfg.Noisy {
 		q.online.ClearNoise()
@@ -150,9 +150,6 @@ func (q *DQN) Act(a *policies.Act) error {
 
 // greedy writes the number of the action of highest value for each observation.
 func (q *DQN) greedy(dst []int, obs []float32) error {
-	if err := finite(policies.Obs, obs); err != nil {
-		return err
-	}
 	values := q.Values(obs)
 	if err := finite("values", values.Data); err != nil {
 		return q.cause(err)

@@ -215,7 +215,7 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		})
 	}
 	q := New(full)
-	if err := greedy(q, make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "tensor obs is not finite: value 1 is NaN" {
+	if err := greedy(q, make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "dqn: tensor obs is not finite: value 1 is NaN" {
 		t.Errorf("greedy of NaN: %v", err)
 	}
 	q.online.Params()[0].Value[0] = nan
@@ -287,7 +287,7 @@ func TestUpdateRefuses(t *testing.T) {
 			t.Errorf("error %v, want %q", err, c.text)
 		}
 	}
-	if err := greedy(q, make([]int, 2), make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed values for 2 actions, want 8" {
+	if err := greedy(q, make([]int, 2), make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed and 2 action values, want 4 and 1 for each row" {
 		t.Errorf("too few observations: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
 )
 
 // Config describes a Q-learning. Obs and Action must be set; every other zero value has a default.
@@ -19,9 +20,9 @@ type Config struct {
 	// Gamma is the discount of one step; in (0, 1]; 0 means 0.99, as in the other packages.
 	// Examples 6.5 and 6.6 have 1.
 	Gamma float64
-	// Epsilon is the probability with which Act takes an action at random, unless it is greedy; in
-	// [0, 1]; 0 means 0.1, as in example 6.5, negative: none.
-	Epsilon float64
+	// Epsilon is the probability with which Act takes an action at random, unless it is greedy, by
+	// the env steps of the job; nil means 0.1 always, as in example 6.5.
+	Epsilon policies.Schedule
 	// Initial is the first value of every action; 0 as in example 6.5. A value above all returns
 	// makes it try every action (section 2.6).
 	Initial float64
@@ -35,8 +36,8 @@ func (c Config) EnsureDefaults() Config {
 	if c.Gamma == 0 {
 		c.Gamma = 0.99
 	}
-	if c.Epsilon == 0 {
-		c.Epsilon = 0.1
+	if c.Epsilon == nil {
+		c.Epsilon = policies.Constant(0.1)
 	}
 	return c
 }
@@ -58,7 +59,6 @@ func (c Config) Validate() error {
 	check(c.Action.N < 1 || c.Obs.N <= maxValues/c.Action.N, "Obs is %v and Action %v, want at most %d values", c.Obs, c.Action, maxValues)
 	check(c.Rate > 0 && c.Rate <= 1, "Rate is %v, want more than 0 and at most 1", c.Rate)
 	check(c.Gamma > 0 && c.Gamma <= 1, "Gamma is %v, want more than 0 and at most 1", c.Gamma)
-	check(c.Epsilon <= 1, "Epsilon is %v, want at most 1", c.Epsilon)
 	check(float32(c.Initial)-float32(c.Initial) == 0, "Initial is %v, want a finite float32", c.Initial)
 	return errors.Join(faults...)
 }

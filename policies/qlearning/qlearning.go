@@ -2,7 +2,7 @@
 // is the smallest [policies.Policy], to read first.
 //
 //	q := qlearning.New(qlearning.Config{Obs: envs.Discrete{N: 48}, Action: envs.Discrete{N: 4}})
-//	err := q.Act(&act)               // epsilon-greedy: q.SetEpsilon follows a schedule
+//	err := q.Act(&act)               // epsilon-greedy
 //	batch.Append(transition)         // policies.TransitionColumns(1, 1)
 //	metrics, err := q.Learn(&batch)
 //
@@ -97,6 +97,11 @@ func (q *QLearning) Act(a *policies.Act) error {
 	if _, err := a.Check(&q.spec); err != nil {
 		return fmt.Errorf("qlearning: %w", err)
 	}
+	epsilon := 0.0
+	if !a.Greedy {
+		epsilon = q.cfg.Epsilon(a.EnvSteps)
+		a.Metrics = append(a.Metrics, policies.Metric{Name: "rollout/exploration_rate", Value: epsilon})
+	}
 	for i := range a.Obs {
 		if !q.cfg.Obs.Contains(a.Obs[i : i+1]) {
 			return fmt.Errorf("qlearning: observation %v of row %d is not in %v", a.Obs[i], i, q.cfg.Obs)
@@ -113,7 +118,7 @@ func (q *QLearning) Act(a *policies.Act) error {
 				}
 			}
 		}
-		if !a.Greedy && a.Rand.Float64() < q.cfg.Epsilon {
+		if !a.Greedy && a.Rand.Float64() < epsilon {
 			best = a.Rand.IntN(len(row))
 		}
 		a.Action[i] = float32(q.cfg.Action.Start + best)
@@ -150,10 +155,6 @@ func (q *QLearning) Config() Config { return q.cfg }
 
 // SetRate changes the step size. A checkpoint does not hold it.
 func (q *QLearning) SetRate(rate float64) { q.cfg.Rate = rate }
-
-// SetEpsilon changes the probability with which Act takes an action at random. A checkpoint does not
-// hold it.
-func (q *QLearning) SetEpsilon(epsilon float64) { q.cfg.Epsilon = epsilon }
 
 // Values are those of the actions for an observation, a view that Learn changes. It panics if the
 // observation is not in the space.

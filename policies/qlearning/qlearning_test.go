@@ -188,11 +188,11 @@ func TestActExploresAsOftenAsTold(t *testing.T) {
 		greedy bool
 		want   float64 // share of action 0
 	}{
-		{"the best is action 1", small(Config{Epsilon: 0.3}), false, 0.15},
-		{"never at random", small(Config{Epsilon: -1}), false, 0},
-		{"a tie", small(Config{Epsilon: -1}), false, 0.5},
-		{"a tie, greedy", small(Config{Epsilon: 1}), true, 1},
-		{"greedy", small(Config{Epsilon: 1}), true, 0},
+		{"the best is action 1", small(Config{Epsilon: policies.Constant(0.3)}), false, 0.15},
+		{"never at random", small(Config{Epsilon: policies.Constant(0)}), false, 0},
+		{"a tie", small(Config{Epsilon: policies.Constant(0)}), false, 0.5},
+		{"a tie, greedy", small(Config{Epsilon: policies.Constant(1)}), true, 1},
+		{"greedy", small(Config{Epsilon: policies.Constant(1)}), true, 0},
 	} {
 		if !strings.HasPrefix(c.name, "a tie") {
 			c.q.Values(2)[1] = 1
@@ -248,9 +248,9 @@ func TestWhatIsNotInTheTableIsRefused(t *testing.T) {
 }
 
 func TestConfigReportsAllFaults(t *testing.T) {
-	err := Config{Rate: 2, Gamma: -1, Epsilon: 1.5, Initial: 1e300}.Validate()
+	err := Config{Rate: 2, Gamma: -1, Initial: 1e300}.Validate()
 	for _, want := range []string{
-		"Obs is Discrete(0)", "Action is Discrete(0)", "Rate is 2", "Gamma is -1", "Epsilon is 1.5", "Initial is 1e+300",
+		"Obs is Discrete(0)", "Action is Discrete(0)", "Rate is 2", "Gamma is -1", "Initial is 1e+300",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

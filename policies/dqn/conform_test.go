@@ -1,0 +1,46 @@
+package dqn
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/policytest"
+)
+
+// TestConformance with each of the extensions, and with all.
+func TestConformance(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"plain": {}, "double": {Double: true}, "dueling": {Dueling: true}, "noisy": {Noisy: true}, "soft target": {Tau: 0.1}, "squared": {Loss: MSE},
+		"all": {Double: true, Dueling: true, Noisy: true, NStep: 3, TargetEvery: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Obs, cfg.Action, cfg.Hidden = envs.NewBox(-1, 1, 2), two, []int{5}
+			policytest.Run(t, policytest.Config{
+				New: func(seed uint64) policies.Policy {
+					c := cfg
+					c.Seed = seed
+					return New(c)
+				},
+				Losses: func(rng *rand.Rand) []policytest.Loss { return losses(cfg, rng) },
+			})
+		})
+	}
+}
+
+// losses are the loss of a DQN whose gradients are not clipped, with equal noise at each call.
+func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
+	cfg.MaxGradNorm, cfg.Tau, cfg.TargetEvery = -1, 0, 1<<30
+	q := New(cfg)
+	b := policytest.RandomBatch(q.Spec(), rng, 8)
+	return []policytest.Loss{{Name: "dqn", Nets: []*nn.Net{q.online}, Eval: func() (float64, error) {
+		q.source.Seed(1, 1)
+		m, err := q.Learn(b)
+		if err != nil {
+			return 0, err
+		}
+		return m[0].Value, nil
+	}}}
+}
