@@ -1,9 +1,11 @@
 package policies
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies/nn"
 )
 
 // Policy chooses actions and learns from batches. It names the columns that it needs and adds, so
@@ -44,6 +46,17 @@ type Act struct {
 	Reset  []bool      // rows whose state is to be zero first; nil: none
 	Action []float32   // out: rows x Spec.Action.Dim()
 	Extra  [][]float32 // out: a block for each column of Spec.Extra; nil: not wanted
+}
+
+// Check returns the number of rows. Lengths of observations and actions that do not fit s are an
+// error, and so is an observation that is not finite, a *nn.NonFiniteError.
+func (a *Act) Check(s *Spec) (rows int, err error) {
+	obs, action := s.Obs.Dim(), s.Action.Dim()
+	rows = len(a.Obs) / obs
+	if len(a.Obs) != rows*obs || len(a.Action) != rows*action {
+		return 0, fmt.Errorf("%d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), obs, action)
+	}
+	return rows, nn.Tensor{Name: Obs, Data: a.Obs}.CheckFinite()
 }
 
 // Metric is a named number that an update tells about itself. Names are those of Stable-Baselines3,

@@ -3,6 +3,7 @@ package policies
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -65,6 +66,43 @@ func NetPart(name string, n *nn.Net, version *uint64) Part {
 
 // OptimizerPart is the part that the memory of an optimiser is.
 func OptimizerPart(name string, o nn.Optimizer) Part { return Part{name, o.State, o.Load} }
+
+// NumbersPart is the part that some numbers of a policy are. Load changes them in place.
+func NumbersPart(name string, numbers []float32) Part {
+	const tensor = "numbers"
+	save := func() nn.State {
+		return nn.State{Tensors: []nn.Tensor{{Name: tensor, Shape: []int{len(numbers)}, Data: slices.Clone(numbers)}}}
+	}
+	load := func(s nn.State) error {
+		t, _ := s.Lookup(tensor)
+		if len(t.Data) != len(numbers) {
+			return fmt.Errorf("tensor %s has %d values, want %d", tensor, len(t.Data), len(numbers))
+		}
+		if err := t.CheckFinite(); err != nil {
+			return err
+		}
+		copy(numbers, t.Data)
+		return nil
+	}
+	return Part{name, save, load}
+}
+
+// RandomPart is the part that the state of a random source is.
+func RandomPart(name string, source *rand.PCG) Part {
+	const tensor = "pcg"
+	save := func() nn.State {
+		state, _ := source.MarshalBinary() // never fails
+		return nn.State{Tensors: []nn.Tensor{{Name: tensor, Shape: []int{len(state)}, Bytes: state}}}
+	}
+	load := func(s nn.State) error {
+		t, _ := s.Lookup(tensor)
+		if err := source.UnmarshalBinary(t.Bytes); err != nil {
+			return fmt.Errorf("random state of %d bytes: %w", len(t.Bytes), err)
+		}
+		return nil
+	}
+	return Part{name, save, load}
+}
 
 // Parts are all that a checkpoint holds of a policy.
 type Parts []Part

@@ -3,9 +3,9 @@ package sac
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -63,10 +63,8 @@ func (c Config) Validate() error {
 	}
 	check(c.Obs != nil && c.Obs.Dim() >= 1, "Obs is %v, want a space of at least one value", c.Obs)
 	check(c.Action.Dim() >= 1, "Action is %v, want at least one value", c.Action)
-	for i, low := range c.Action.Low {
-		span := float64(c.Action.High[i]) - float64(low)
-		check(span > 0 && !math.IsInf(span, 0), "Action has the bounds %v and %v of value %d, want finite ones", low, c.Action.High[i], i)
-	}
+	bounds := policies.Bounded(c.Action)
+	check(bounds == nil, "Action has %v", bounds)
 	for i, w := range c.Hidden {
 		check(w >= 1, "Hidden[%d] is %d, want at least 1", i, w)
 	}

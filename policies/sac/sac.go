@@ -16,7 +16,7 @@
 package sac
 
 import (
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -107,26 +107,19 @@ func least(t *nn.Tape, critics [2]*nn.Net, obs, action nn.Value) nn.Value {
 
 // Act samples an action for each row, or takes that of the mean if a.Greedy is set.
 func (s *SAC) Act(a *policies.Act) error {
-	obs, n := s.cfg.Obs.Dim(), s.cfg.Action.Dim()
-	rows := len(a.Obs) / obs
-	if len(a.Obs) != rows*obs || len(a.Action) != rows*n {
-		return fmt.Errorf("sac: %d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), obs, n)
-	}
-	if err := (nn.Tensor{Name: policies.Obs, Data: a.Obs}).CheckFinite(); err != nil {
-		return err
+	rows, err := a.Check(&s.spec)
+	if err != nil {
+		return fmt.Errorf("sac: %w", err)
 	}
 	s.acting.Reset()
-	d := s.policy(&s.acting, s.acting.Const(rows, obs, a.Obs))
+	d := s.policy(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
 	if a.Greedy {
 		d.Mode(a.Action)
 	} else {
 		d.Sample(a.Action, a.Rand)
 	}
 	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
-		if e := s.actor.CheckFinite(); e != nil {
-			return e
-		}
-		return err
+		return errors.Join(s.actor.CheckFinite(), err)
 	}
 	return nil
 }
@@ -178,13 +171,7 @@ func (s *SAC) bootstrap(b *policies.Batch) {
 	obs := t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.NextObs))
 	action, logProb := s.policy(t, obs).RSample(s.rng)
 	next := least(t, s.targets, obs, action).Sub(logProb.Scale(float32(s.Alpha()))).Data()
-	terminated, steps := b.Bytes(policies.Terminated), b.Bytes(policies.Steps)
-	s.wanted = append(s.wanted[:0], b.Floats(policies.Reward)...)
-	for i := range s.wanted {
-		if terminated[i] == 0 {
-			s.wanted[i] += float32(math.Pow(s.cfg.Gamma, float64(steps[i]))) * next[i]
-		}
-	}
+	s.wanted = b.Targets(s.wanted[:0], s.cfg.Gamma, next)
 }
 
 // learnActor lowers the mean of alpha log pi(a|s) - min Q(s, a), and moves alpha so that the entropy
@@ -234,24 +221,8 @@ func (s *SAC) parts() policies.Parts {
 		net("sac.target1", s.targets[0], &s.updates), net("sac.target2", s.targets[1], &s.updates),
 		opt("sac.adam.actor", s.pi.Optimizers()[0]), opt("sac.adam.critic1", s.q.Optimizers()[0]),
 		opt("sac.adam.critic2", s.q.Optimizers()[1]), opt("sac.adam.alpha", s.tune),
-		{Name: "sac.alpha", Save: s.alphaState, Load: s.loadAlpha},
+		policies.NumbersPart("sac.alpha", s.logAlpha), policies.RandomPart("sac.random", s.source),
 	}
-}
-
-func (s *SAC) alphaState() nn.State {
-	return nn.State{Tensors: []nn.Tensor{{Name: "log", Shape: []int{1}, Data: []float32{s.logAlpha[0]}}}}
-}
-
-func (s *SAC) loadAlpha(st nn.State) error {
-	t, _ := st.Lookup("log")
-	if len(t.Data) != 1 {
-		return fmt.Errorf("tensor log has %d values, want 1", len(t.Data))
-	}
-	if err := t.CheckFinite(); err != nil {
-		return err
-	}
-	s.logAlpha[0] = t.Data[0]
-	return nil
 }
 
 // Weights returns a copy of the actor's weights: those that it acts with.
@@ -262,24 +233,8 @@ func (s *SAC) Weights() nn.State { return s.parts()[:1].State(s.updates) }
 func (s *SAC) Load(st nn.State) error { return s.parts()[:1].Load(st) }
 
 // Save writes networks, optimisers, alpha and the state of the noise to a.
-func (s *SAC) Save(a *nn.Archive) error {
-	random, err := s.source.MarshalBinary()
-	if err != nil {
-		return fmt.Errorf("save sac: %w", err)
-	}
-	a.SetText("sac/random", hex.EncodeToString(random))
-	return s.parts().Save(a)
-}
+func (s *SAC) Save(a *nn.Archive) error { return s.parts().Save(a) }
 
 // Restore makes s what it was at Save. The networks must have the same shape; the rest of the config
 // is s's own. An error may leave s half restored.
-func (s *SAC) Restore(a *nn.Archive) error {
-	random, err := hex.DecodeString(a.Meta["sac/random"])
-	if err == nil {
-		err = s.source.UnmarshalBinary(random)
-	}
-	if err != nil {
-		return fmt.Errorf("restore sac: random state: %w", err)
-	}
-	return s.parts().Restore(a)
-}
+func (s *SAC) Restore(a *nn.Archive) error { return s.parts().Restore(a) }
