@@ -55,6 +55,7 @@ policies -> std policies/nn envs
 policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
 policies/... -> std policies policies/nn policies/data policies/dist envs
+policies/... (test) -> policies/internal/offpolicy
 
 envs/nprand -> std
 envs -> std envs/nprand
