@@ -271,3 +271,49 @@ func ExampleTape() {
 	fmt.Println(loss.Number(), x.Grad())
 	// Output: 7.5 [0.5 1 1.5 2]
 }
+
+// TestBackwardFromLeavesTheCallersGradient, and gives its memory to nothing else.
+func TestBackwardFromLeavesTheCallersGradient(t *testing.T) {
+	net := nn.New(2, 1, nn.Dense(2, nn.Glorot), nn.Tanh(), nn.Dense(2, nn.Glorot), nn.Tanh())
+	var tape nn.Tape
+	tape.Train(net)
+	x := tape.Variable(1, 2, []float32{1, 2})
+	y := net.Apply(&tape, x)
+	grad := []float32{3, 4}
+	tape.BackwardFrom(y, grad)
+	tape.Zeros(1, 2)
+	if !slices.Equal(grad, []float32{3, 4}) {
+		t.Errorf("the caller's gradient is now %v", grad)
+	}
+	if x.Grad() == nil || y.Grad() != nil {
+		t.Errorf("gradients %v of the input and %v of the output, want some and none", x.Grad(), y.Grad())
+	}
+}
+
+// TestTrainersShareATape, in turns, with the same bits as with one each.
+func TestTrainersShareATape(t *testing.T) {
+	weights := func(tape *nn.Tape) (out []float32) {
+		rng := rand.New(rand.NewPCG(1, 1))
+		x := random(rng, 8, 3)
+		var trainers [2]*nn.Trainer
+		var nets [2]*nn.Net
+		for i := range nets {
+			nets[i] = nn.New(3, uint64(i), nn.Dense(4+i, nn.Glorot), nn.Tanh(), nn.Dense(2, nn.Glorot))
+			trainers[i] = nn.NewTrainer(nn.TrainerConfig{Tape: tape}, nets[i])
+		}
+		for i := range 10 {
+			if _, err := trainers[i%2].Step(func(on *nn.Tape) nn.Value {
+				if tape != nil && on != tape {
+					t.Error("the loss is written on another tape")
+				}
+				return nets[i%2].Apply(on, on.Const(8, 3, x.Data)).Sub(nets[1-i%2].Apply(on, on.Const(8, 3, x.Data))).Square().Mean()
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return append(slices.Clone(nets[0].Weights()), nets[1].Weights()...)
+	}
+	if own, shared := weights(nil), weights(new(nn.Tape)); !slices.Equal(own, shared) {
+		t.Error("trainers that share a tape learn something else")
+	}
+}
