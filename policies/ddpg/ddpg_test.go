@@ -254,7 +254,8 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		b := random(rand.New(rand.NewPCG(8, 8)), p, 4)
 		b.Floats(name)[1] = nan
 		_, err := p.Learn(b)
-		if e, ok := errors.AsType[*nn.NonFiniteError](err); !ok || e.Tensor != name || !strings.HasPrefix(err.Error(), "ddpg update 0: ") || p.Version() != 0 {
+		e, ok := errors.AsType[*nn.NonFiniteError](err)
+		if !ok || e.Tensor != name || !strings.HasPrefix(err.Error(), "ddpg update 0: ") || p.Version() != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

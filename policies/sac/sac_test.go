@@ -318,7 +318,8 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		b := random(rand.New(rand.NewPCG(8, 8)), s, 4)
 		b.Floats(name)[1] = nan
 		_, err := s.Learn(b)
-		if e, ok := errors.AsType[*nn.NonFiniteError](err); !ok || e.Tensor != name || !strings.HasPrefix(err.Error(), "sac update 0: ") || s.Version() != 0 {
+		e, ok := errors.AsType[*nn.NonFiniteError](err)
+		if !ok || e.Tensor != name || !strings.HasPrefix(err.Error(), "sac update 0: ") || s.Version() != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

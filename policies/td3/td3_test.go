@@ -112,14 +112,15 @@ func TestP1TargetsEqualHandComputedNumbers(t *testing.T) {
 		}
 	}
 	if clipped < 10 || bounded < 10 || first < 10 || first > n-10 {
-		t.Errorf("of %d actions %d have clipped noise, %d are at the bound, %d have the lesser value from the first critic", n, clipped, bounded, first)
+		t.Errorf("of %d actions %d have clipped noise, %d are at the bound, %d have the first critic's value", n, clipped, bounded, first)
 	}
 	p.cfg.PolicyNoise = -1
 	p.bootstrap(b)
 	for i := range n {
 		row := b.At(i)
 		a := 2 * math.Tanh(1)
-		if want := float64(row.Reward) + math.Pow(0.9, float64(row.Steps))*min(a+2, 5-2*a); !row.Terminated && math.Abs(float64(p.wanted[i])-want) > 1e-5 {
+		want := float64(row.Reward) + math.Pow(0.9, float64(row.Steps))*min(a+2, 5-2*a)
+		if !row.Terminated && math.Abs(float64(p.wanted[i])-want) > 1e-5 {
 			t.Errorf("without noise, row %d: target %v, want %v", i, p.wanted[i], want)
 		}
 	}
@@ -161,7 +162,9 @@ func TestActorAndTargetsAreDelayed(t *testing.T) {
 		if slices.Equal(critic, p.critic[1].Weights()) {
 			t.Errorf("update %d does not change a critic", i)
 		}
-		if due := i%3 == 0; slices.Equal(actor, p.actor.Weights()) == due || slices.Equal(target, p.criticTarget[1].Weights()) == due || (loss == metrics[2].Value) == due {
+		due := i%3 == 0
+		if slices.Equal(actor, p.actor.Weights()) == due || slices.Equal(target, p.criticTarget[1].Weights()) == due ||
+			(loss == metrics[2].Value) == due {
 			t.Errorf("update %d, of which each third changes actor and targets: loss %v", i, metrics[2].Value)
 			continue
 		} else if due {
@@ -288,7 +291,8 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		b := random(rand.New(rand.NewPCG(8, 8)), p, 4)
 		b.Floats(name)[1] = nan
 		_, err := p.Learn(b)
-		if e, ok := errors.AsType[*nn.NonFiniteError](err); !ok || e.Tensor != name || !strings.HasPrefix(err.Error(), "td3 update 0: ") || p.Version() != 0 {
+		e, ok := errors.AsType[*nn.NonFiniteError](err)
+		if !ok || e.Tensor != name || !strings.HasPrefix(err.Error(), "td3 update 0: ") || p.Version() != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
