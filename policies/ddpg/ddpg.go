@@ -33,7 +33,7 @@ type DDPG struct {
 	actorLoss            []float32 // one number: that of the actor's last update
 	spec                 policies.Spec
 
-	tape    nn.Tape   // of everything, one after the other
+	acting  nn.Tape   // of Act and of the targets
 	wanted  []float32 // targets of the critic
 	metrics []policies.Metric
 }
@@ -54,8 +54,8 @@ func New(cfg Config) *DDPG {
 	actor := func() *nn.Net { return net(obs, n, cfg.Seed, nn.Tanh(), nn.Rescale(cfg.Action.Low, cfg.Action.High)) }
 	critic := func() *nn.Net { return net(obs+n, 1, cfg.Seed+1) }
 	p := &DDPG{cfg: cfg, actor: actor(), actorTarget: actor(), critic: critic(), criticTarget: critic(), actorLoss: []float32{0}}
-	p.mu = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New, Tape: &p.tape}, p.actor)
-	p.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New, Tape: &p.tape}, p.critic)
+	p.mu = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New}, p.actor)
+	p.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New}, p.critic)
 	p.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, n)}
 	return p
 }
@@ -75,8 +75,8 @@ func (p *DDPG) Act(a *policies.Act) error {
 	if err != nil {
 		return fmt.Errorf("ddpg: %w", err)
 	}
-	p.tape.Reset()
-	copy(a.Action, p.actor.Apply(&p.tape, p.tape.Const(rows, p.cfg.Obs.Dim(), a.Obs)).Data())
+	p.acting.Reset()
+	copy(a.Action, p.actor.Apply(&p.acting, p.acting.Const(rows, p.cfg.Obs.Dim(), a.Obs)).Data())
 	noise := max(p.cfg.ExplorationNoise, 0)
 	if a.Greedy {
 		noise = 0
@@ -130,7 +130,7 @@ func (p *DDPG) learnCritic(b *policies.Batch) (loss, value float64, err error) {
 
 // bootstrap computes the targets of the critic.
 func (p *DDPG) bootstrap(b *policies.Batch) {
-	t := &p.tape
+	t := &p.acting
 	t.Reset()
 	obs := t.Const(b.N, p.cfg.Obs.Dim(), b.Floats(policies.NextObs))
 	next := p.criticTarget.Apply(t, obs.Beside(p.actorTarget.Apply(t, obs)))

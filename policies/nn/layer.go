@@ -183,8 +183,8 @@ func (d *dense) Apply(t *Tape, x Value) Value {
 	return out
 }
 
-// backward changes the gradient of the result to that before the activation, and gives its memory
-// back: nothing else reads it after this.
+// backward changes the gradient of the result to that before the activation: nothing else reads
+// it after this.
 func (d *dense) backward(t *Tape, n *node) {
 	x, w := t.nodes[n.a].matrix(), d.weight.matrix()
 	var dx, dw kernels.Matrix
@@ -202,10 +202,7 @@ func (d *dense) backward(t *Tape, n *node) {
 	kernels.DenseBackward(&t.work, dx, dw, db, Matrix{n.rows, n.cols, n.grad}.kernel(), x.kernel(), n.matrix().kernel(), w.kernel(), d.act)
 	if sum != nil {
 		kernels.Add(sum, sum, dx.Data)
-		t.memory.release(dx.Data)
 	}
-	t.memory.release(n.grad)
-	n.grad = nil
 }
 
 // ReLU returns the layer max(x, 0). Its derivative at 0 is 0.

@@ -130,7 +130,7 @@ func (t *Tape) Backward(loss Value) {
 }
 
 // BackwardFrom is Backward from a value of any shape, given the derivative of the loss by
-// each of its elements in grad, which stays as it is.
+// each of its elements in grad.
 func (t *Tape) BackwardFrom(v Value, grad []float32) {
 	if last := v.node(); len(grad) != len(last.data) {
 		panic(fmt.Sprintf("nn: %d derivatives of a value of %d x %d", len(grad), last.rows, last.cols))
@@ -138,8 +138,7 @@ func (t *Tape) BackwardFrom(v Value, grad []float32) {
 	for i := range t.nodes[:v.id+1] {
 		t.nodes[i].grad = nil
 	}
-	t.nodes[v.id].grad = t.memory.take(len(grad))
-	copy(t.nodes[v.id].grad, grad)
+	t.nodes[v.id].grad = grad
 	for i := v.id; i >= 0; i-- {
 		if n := &t.nodes[i]; n.needs && n.grad != nil && n.op != nil {
 			n.op.backward(t, n)
@@ -202,8 +201,7 @@ func (v Value) Number() float32 {
 	return n.data[0]
 }
 
-// Grad is the gradient after Backward: a view, or nil if the loss does not depend on the value. The
-// results of dense layers keep none: their memory is used again on the way back.
+// Grad is the gradient after Backward: a view, or nil if the loss does not depend on the value.
 func (v Value) Grad() []float32 { return v.node().grad }
 
 // matrix is the content as an operand of products.
@@ -214,19 +212,12 @@ type arena struct {
 	block []float32
 	used  int
 	total int // taken since the last reset, in other blocks too
-	free  [][]float32
 }
 
 // arenaLine is the granularity in values: results begin at a cache line of their own.
 const arenaLine = 16
 
 func (a *arena) take(n int) []float32 {
-	for i, f := range slices.Backward(a.free) { // the last one is most likely in the cache
-		if len(f) == n {
-			a.free = slices.Delete(a.free, i, i+1)
-			return f
-		}
-	}
 	size := (n + arenaLine - 1) &^ (arenaLine - 1)
 	a.total += size
 	if a.used+size > len(a.block) {
@@ -237,13 +228,10 @@ func (a *arena) take(n int) []float32 {
 	return a.block[at : at+n : at+n]
 }
 
-// release gives back what was taken, before the reset.
-func (a *arena) release(f []float32) { a.free = append(a.free, f) }
-
 // reset makes one block of the size that was needed, so that the next time finds it.
 func (a *arena) reset() {
 	if a.total > len(a.block) {
 		a.block = make([]float32, a.total)
 	}
-	a.used, a.total, a.free = 0, 0, a.free[:0]
+	a.used, a.total = 0, 0
 }

@@ -12,9 +12,6 @@ type TrainerConfig struct {
 	Optimizer func(size int) Optimizer
 	// MaxGradNorm clips the norm of all gradients together; 0 does not clip.
 	MaxGradNorm float64
-	// Tape is where the loss is written; nil means one of the trainer's own. Trainers that take
-	// turns can share a tape: each Step resets it, and finds its memory in the processor's caches.
-	Tape *Tape
 }
 
 // Trainer trains networks by a loss that is written on a tape:
@@ -35,7 +32,7 @@ type Trainer struct {
 	grads [][]float32
 	opts  []Optimizer
 	max   float64
-	tape  *Tape
+	tape  Tape
 }
 
 // TrainStep is what a step of a [Trainer] says of itself.
@@ -50,10 +47,7 @@ func NewTrainer(cfg TrainerConfig, nets ...*Net) *Trainer {
 	if optimizer == nil {
 		optimizer = func(size int) Optimizer { return NewAdam(AdamConfig{}, size) }
 	}
-	t := &Trainer{nets: nets, max: cfg.MaxGradNorm, tape: cfg.Tape}
-	if t.tape == nil {
-		t.tape = new(Tape)
-	}
+	t := &Trainer{nets: nets, max: cfg.MaxGradNorm}
 	for _, n := range nets {
 		t.opts, t.grads = append(t.opts, optimizer(n.Size())), append(t.grads, n.Grad())
 	}
@@ -67,7 +61,7 @@ func (t *Trainer) Step(loss func(*Tape) Value) (TrainStep, error) {
 	for _, n := range t.nets {
 		n.ZeroGrad()
 	}
-	l := loss(t.tape)
+	l := loss(&t.tape)
 	out := TrainStep{Loss: float64(l.Number())}
 	if !finite(out.Loss) {
 		return out, t.blame(&NonFiniteError{Tensor: "loss", Value: l.Number()})

@@ -49,7 +49,7 @@ type SAC struct {
 	source   *rand.PCG
 	rng      *rand.Rand
 
-	tape    nn.Tape   // of everything, one after the other
+	acting  nn.Tape   // of Act and of the targets
 	wanted  []float32 // targets of the critics
 	metrics []policies.Metric
 }
@@ -82,8 +82,8 @@ func New(cfg Config) *SAC {
 		s.logAlpha[0] = float32(math.Log(cfg.Alpha))
 	}
 	s.rng = rand.New(s.source)
-	s.pi = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New, Tape: &s.tape}, s.actor)
-	s.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New, Tape: &s.tape}, s.critics[:]...)
+	s.pi = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New}, s.actor)
+	s.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New}, s.critics[:]...)
 	s.tune = cfg.Critic.New(1)
 	s.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, n)}
 	return s
@@ -134,8 +134,8 @@ func (s *SAC) Act(a *policies.Act) error {
 	if err != nil {
 		return fmt.Errorf("sac: %w", err)
 	}
-	s.tape.Reset()
-	out := s.actor.Apply(&s.tape, s.tape.Const(rows, s.cfg.Obs.Dim(), a.Obs))
+	s.acting.Reset()
+	out := s.actor.Apply(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
 	if err := (nn.Tensor{Name: "the actor's output", Data: out.Data()}).CheckFinite(); err != nil {
 		return errors.Join(s.actor.CheckFinite(), err)
 	}
@@ -220,7 +220,7 @@ func (s *SAC) learnCritics(b *policies.Batch) error {
 
 // bootstrap computes the targets of the critics.
 func (s *SAC) bootstrap(b *policies.Batch) {
-	t := &s.tape
+	t := &s.acting
 	t.Reset()
 	next, _ := s.value(t, s.targets, t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.NextObs)))
 	s.wanted = b.Targets(s.wanted[:0], s.cfg.Gamma, next.Data())

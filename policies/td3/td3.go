@@ -37,7 +37,7 @@ type TD3 struct {
 	source               *rand.PCG
 	rng                  *rand.Rand // of the noise in targets
 
-	tape    nn.Tape   // of everything, one after the other
+	acting  nn.Tape   // of Act and of the targets
 	wanted  []float32 // targets of the critics
 	metrics []policies.Metric
 }
@@ -62,8 +62,8 @@ func New(cfg Config) *TD3 {
 		p.critic[i], p.criticTarget[i] = net(obs+n, 1, seed), net(obs+n, 1, seed) // of one seed: equal
 	}
 	p.rng = rand.New(p.source)
-	p.mu = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New, Tape: &p.tape}, p.actor)
-	p.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New, Tape: &p.tape}, p.critic[:]...)
+	p.mu = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New}, p.actor)
+	p.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New}, p.critic[:]...)
 	p.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, n)}
 	return p
 }
@@ -83,8 +83,8 @@ func (p *TD3) Act(a *policies.Act) error {
 	if err != nil {
 		return fmt.Errorf("td3: %w", err)
 	}
-	p.tape.Reset()
-	copy(a.Action, p.actor.Apply(&p.tape, p.tape.Const(rows, p.cfg.Obs.Dim(), a.Obs)).Data())
+	p.acting.Reset()
+	copy(a.Action, p.actor.Apply(&p.acting, p.acting.Const(rows, p.cfg.Obs.Dim(), a.Obs)).Data())
 	noise := max(p.cfg.ExplorationNoise, 0)
 	if a.Greedy {
 		noise = 0
@@ -141,7 +141,7 @@ func (p *TD3) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 
 // bootstrap computes the targets of the critics: a' = mu'(s') + noise.
 func (p *TD3) bootstrap(b *policies.Batch) {
-	t := &p.tape
+	t := &p.acting
 	t.Reset()
 	obs := t.Const(b.N, p.cfg.Obs.Dim(), b.Floats(policies.NextObs))
 	action := p.actorTarget.Apply(t, obs)
