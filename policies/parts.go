@@ -3,6 +3,7 @@ package policies
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -92,6 +93,23 @@ func ValuesPart(name string, values []float32, version *uint64) Part {
 
 // OptimizerPart is the part that the memory of an optimiser is.
 func OptimizerPart(name string, o nn.Optimizer) Part { return Part{name, o.State, o.Load} }
+
+// RandomPart is the part that the state of a random source is.
+func RandomPart(name string, source *rand.PCG) Part {
+	const tensor = "pcg"
+	save := func() nn.State {
+		state, _ := source.MarshalBinary() // never fails
+		return nn.State{Tensors: []nn.Tensor{{Name: tensor, Shape: []int{len(state)}, Bytes: state}}}
+	}
+	load := func(s nn.State) error {
+		t, _ := s.Lookup(tensor)
+		if err := source.UnmarshalBinary(t.Bytes); err != nil {
+			return fmt.Errorf("random state of %d bytes: %w", len(t.Bytes), err)
+		}
+		return nil
+	}
+	return Part{name, save, load}
+}
 
 // Parts are all that a checkpoint holds of a policy.
 type Parts []Part

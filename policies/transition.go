@@ -1,6 +1,9 @@
 package policies
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Transition is what one action led to: a row of [TransitionColumns]. With n-step returns,
 // Reward is the discounted sum of Steps rewards and NextObs lies Steps ahead.
@@ -32,6 +35,21 @@ func (b *Batch) Append(t Transition) {
 	copy(c[3].Floats[i*len(t.NextObs):], t.NextObs)
 	c[4].Bytes[i], c[5].Bytes[i] = flag(t.Terminated), flag(t.Truncated)
 	c[6].Bytes[i], c[7].Words[i] = uint8(t.Steps), t.Version
+}
+
+// Targets appends to dst what the value of each row's action is learned from: reward + gamma^steps *
+// next, and the reward alone where the episode terminated. next has the value of each next_obs. The
+// batch has TransitionColumns, among others.
+func (b *Batch) Targets(dst []float32, gamma float64, next []float32) []float32 {
+	at := len(dst)
+	dst = append(dst, b.Floats(Reward)...)
+	terminated, steps := b.Bytes(Terminated), b.Bytes(Steps)
+	for i := range b.N {
+		if terminated[i] == 0 {
+			dst[at+i] += float32(math.Pow(gamma, float64(steps[i]))) * next[i]
+		}
+	}
+	return dst
 }
 
 // transitionColumns is the number of columns of TransitionColumns.

@@ -66,6 +66,7 @@ policies/a2c (test) -> policies/data policies/internal/collecting
 policies/impala (test) -> policies/internal/collecting
 policies/appo (test) -> policies/internal/collecting
 policies/... -> std policies policies/nn policies/data policies/dist envs
+policies/... (test) -> policies/internal/offpolicy
 
 envs/nprand -> std
 envs -> std envs/nprand

@@ -51,7 +51,7 @@ type Model struct {
 	updates uint64
 	extra   []policies.Column
 	acts    policies.Spec // what Act needs to know
-	sizes   []int // of the choices of multi-discrete actions
+	sizes   []int         // of the choices of multi-discrete actions
 
 	acting nn.Tape
 	first  []float32 // states of the first rows

@@ -86,17 +86,17 @@ func TestSpec(t *testing.T) {
 // TestActRefuses what does not fit and what is not finite, and leaves the state as it was.
 func TestActRefuses(t *testing.T) {
 	for want, edit := range map[string]func(m *Model, a *policies.Act){
-		"x: 3 observed and 2 action values":                func(_ *Model, a *policies.Act) { a.Obs = a.Obs[:3] },
-		"x: 4 observed and 1 action values":                func(_ *Model, a *policies.Act) { a.Action = a.Action[:1] },
-		"x: 15 state values of 2 rows, want 8 for each":    func(_ *Model, a *policies.Act) { a.State = a.State[:15] },
-		"x: 1 resets of 2 rows":    func(_ *Model, a *policies.Act) { a.Reset = []bool{true} },
-		"x: memory for 3 extra columns, want 4":                       func(_ *Model, a *policies.Act) { a.Extra = a.Extra[:3] },
-		"x: 1 values of the extra column value float32 of 2 rows":                     func(_ *Model, a *policies.Act) { a.Extra[1] = a.Extra[1][:1] },
-		"x: no random numbers to sample actions with":      func(_ *Model, a *policies.Act) { a.Rand = nil },
-		"tensor obs is not finite":                         func(_ *Model, a *policies.Act) { a.Obs[3] = float32(math.Inf(1)) },
-		"tensor state is not finite":                       func(_ *Model, a *policies.Act) { a.State[3] = float32(math.NaN()) },
-		"tensor dense0.weight is not finite":               func(m *Model, _ *policies.Act) { m.Actor.Weights()[0] = float32(math.NaN()) },
-		"tensor lstm2.weight_input is not finite: value 1": func(m *Model, _ *policies.Act) { m.Core.Params()[2].Value[1] = float32(math.NaN()) },
+		"x: 3 observed and 2 action values":                       func(_ *Model, a *policies.Act) { a.Obs = a.Obs[:3] },
+		"x: 4 observed and 1 action values":                       func(_ *Model, a *policies.Act) { a.Action = a.Action[:1] },
+		"x: 15 state values of 2 rows, want 8 for each":           func(_ *Model, a *policies.Act) { a.State = a.State[:15] },
+		"x: 1 resets of 2 rows":                                   func(_ *Model, a *policies.Act) { a.Reset = []bool{true} },
+		"x: memory for 3 extra columns, want 4":                   func(_ *Model, a *policies.Act) { a.Extra = a.Extra[:3] },
+		"x: 1 values of the extra column value float32 of 2 rows": func(_ *Model, a *policies.Act) { a.Extra[1] = a.Extra[1][:1] },
+		"x: no random numbers to sample actions with":             func(_ *Model, a *policies.Act) { a.Rand = nil },
+		"tensor obs is not finite":                                func(_ *Model, a *policies.Act) { a.Obs[3] = float32(math.Inf(1)) },
+		"tensor state is not finite":                              func(_ *Model, a *policies.Act) { a.State[3] = float32(math.NaN()) },
+		"tensor dense0.weight is not finite":                      func(m *Model, _ *policies.Act) { m.Actor.Weights()[0] = float32(math.NaN()) },
+		"tensor lstm2.weight_input is not finite: value 1":        func(m *Model, _ *policies.Act) { m.Core.Params()[2].Value[1] = float32(math.NaN()) },
 	} {
 		m := model(envs.Discrete{N: 3}, 4)
 		a := act(m, 2)

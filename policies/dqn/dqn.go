@@ -24,7 +24,6 @@
 package dqn
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -298,7 +297,7 @@ func (q *DQN) blame(err error) error {
 func (q *DQN) parts() policies.Parts {
 	return policies.Parts{
 		policies.NetPart("dqn", q.online, &q.updates), policies.NetPart("dqn.target", q.target, &q.updates),
-		policies.OptimizerPart("dqn.adam", q.trainer.Optimizers()[0]),
+		policies.OptimizerPart("dqn.adam", q.trainer.Optimizers()[0]), policies.RandomPart("dqn.random", q.source),
 	}
 }
 
@@ -316,24 +315,8 @@ func (q *DQN) Load(s nn.State) error {
 }
 
 // Save writes networks, optimiser, counter and the state of the noise to a.
-func (q *DQN) Save(a *nn.Archive) error {
-	random, err := q.source.MarshalBinary()
-	if err != nil {
-		return fmt.Errorf("save dqn: %w", err)
-	}
-	a.SetText("dqn/random", hex.EncodeToString(random))
-	return q.parts().Save(a)
-}
+func (q *DQN) Save(a *nn.Archive) error { return q.parts().Save(a) }
 
 // Restore makes q what it was at Save. The networks must have the same shape;
 // the rest of the config is q's own. An error may leave q half restored.
-func (q *DQN) Restore(a *nn.Archive) error {
-	random, err := hex.DecodeString(a.Meta["dqn/random"])
-	if err == nil {
-		err = q.source.UnmarshalBinary(random)
-	}
-	if err != nil {
-		return fmt.Errorf("restore dqn: random state: %w", err)
-	}
-	return q.parts().Restore(a)
-}
+func (q *DQN) Restore(a *nn.Archive) error { return q.parts().Restore(a) }

@@ -612,10 +612,6 @@ func TestNoiseExplores(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil || !slices.Equal(q.online.Weights(), other.online.Weights()) {
 		t.Errorf("after a restore the noise differs: %v", err)
 	}
-	a.SetText("dqn/random", "x")
-	if err := other.Restore(&a); err == nil || !strings.Contains(err.Error(), "restore dqn: random state") {
-		t.Error(err)
-	}
 }
 
 // TestRowsCountByTheirWeight: with a weight column the loss is the weighted mean, and the differences

@@ -9,7 +9,7 @@ import (
 )
 
 // Layer is one stage of a network: [Dense], [ReLU], [Tanh], [LayerNorm], [Embedding], [Conv2D], [NoisyDense],
-// [Dueling], [Learned], [LSTM], [GRU], or one of a program's own. A layer belongs to one network.
+// [Dueling], [Learned], [Rescale], [LSTM], [GRU], or one of a program's own. A layer belongs to one network.
 type Layer interface {
 	// Build declares the layer's weights, given the number of columns that come in. It
 	// returns the number of columns that go out.

@@ -27,6 +27,38 @@ func (l *learned) Apply(t *Tape, x Value) Value {
 	return x.Beside(l.vector.On(t).Add(t.Zeros(x.Rows(), 1)))
 }
 
+// Rescale returns the layer that brings column i from the interval [-1, 1] to [low[i], high[i]]. It
+// stands behind the [Tanh] of a policy whose actions have these bounds, which must be finite.
+// Rounding may bring a result beyond its bound by a unit in the last place.
+func Rescale(low, high []float32) Layer {
+	if len(low) != len(high) || len(low) == 0 {
+		panic(fmt.Sprintf("nn: rescaled columns with %d lower and %d upper bounds", len(low), len(high)))
+	}
+	r := &rescaled{middle: make([]float32, len(low)), half: make([]float32, len(low))}
+	for i := range low {
+		lo, hi := float64(low[i]), float64(high[i])
+		if !finite(hi - lo) {
+			panic(fmt.Sprintf("nn: rescaled column %d with bounds %v and %v", i, lo, hi))
+		}
+		r.middle[i], r.half[i] = float32((hi+lo)/2), float32((hi-lo)/2)
+	}
+	return r
+}
+
+type rescaled struct{ middle, half []float32 }
+
+func (r *rescaled) Build(_ *Builder, in int) int {
+	if in != len(r.half) {
+		panic(fmt.Sprintf("nn: %d rescaled columns of %d", len(r.half), in))
+	}
+	return in
+}
+
+func (r *rescaled) Apply(t *Tape, x Value) Value {
+	n := len(r.half)
+	return x.Mul(t.Const(1, n, r.half)).Add(t.Const(1, n, r.middle))
+}
+
 // Scale returns the layer that multiplies by a number: Scale(1.0 / 255) brings pixels to 0..1.
 func Scale(factor float64) Layer { return scaled{float32(factor)} }
 

@@ -21,6 +21,9 @@ var modules = []struct {
 	{"layer norm first", func() *nn.Net { return nn.New(5, 1, nn.LayerNorm(), nn.Dense(2, nn.Glorot)) }},
 	{"learned", func() *nn.Net { return nn.New(5, 1, nn.Dense(3, nn.Glorot), nn.Learned(3, -0.5)) }},
 	{"scale", func() *nn.Net { return nn.New(5, 1, nn.Scale(1.0/255), nn.Dense(3, nn.Glorot)) }},
+	{"rescale", func() *nn.Net {
+		return nn.New(5, 1, nn.Dense(2, nn.Glorot), nn.Tanh(), nn.Rescale([]float32{-2, 1}, []float32{2, 4}))
+	}},
 	{"noisy", func() *nn.Net {
 		net := nn.New(5, 1, nn.NoisyDense(4, 0.5), nn.Tanh(), nn.NoisyDense(2, 0.5))
 		net.RedrawNoise(rand.New(rand.NewPCG(6, 6)))
@@ -274,23 +277,27 @@ func TestNaturesNetworkHasItsPublishedSize(t *testing.T) {
 func TestModulesThatCannotBeAreRefused(t *testing.T) {
 	conv := func() nn.Layer { return nn.Conv2D(2, 3, 1, nn.Zeros) }
 	for text, f := range map[string]func(){
-		"nn: embedding of 0 numbers in 2 columns":            func() { nn.Embedding(0, 2, nn.Zeros) },
-		"nn: embedding of 2 numbers in 0 columns":            func() { nn.Embedding(2, 0, nn.Zeros) },
-		"nn: embedding of 2 numbers in 3 columns":            func() { nn.Embedding(2, 3, nil) },
-		"nn: embedding of 2 columns, want 1":                 func() { nn.New(2, 1, nn.Embedding(2, 3, nn.Zeros)) },
-		"nn: 0 learned columns":                              func() { nn.Learned(0, 1) },
-		"nn: noisy layer of 0 columns, sigma 0.5":            func() { nn.NoisyDense(0, 0.5) },
-		"nn: noisy layer of 2 columns, sigma -1":             func() { nn.NoisyDense(2, -1) },
-		"nn: image of 3 x 0 x 1":                             func() { nn.Image(3, 0, 1) },
-		"nn: image of 3 x 3 x 1 in 8 columns":                func() { nn.New(8, 1, nn.Image(3, 3, 1)) },
-		"nn: convolution of 0 channels, kernel 3, stride 1":  func() { nn.Conv2D(0, 3, 1, nn.Zeros) },
-		"nn: convolution of 1 channels, kernel 0, stride 1":  func() { nn.Conv2D(1, 0, 1, nn.Zeros) },
-		"nn: convolution of 1 channels, kernel 2, stride 0":  func() { nn.Conv2D(1, 2, 0, nn.Zeros) },
-		"nn: convolution of 1 channels, kernel 2, stride 1":  func() { nn.Conv2D(1, 2, 1, nil) },
-		"nn: convolution of 9 columns, which are no image":   func() { nn.New(9, 1, conv()) },
-		"nn: convolution of 4 columns, which are no image":   func() { nn.New(9, 1, nn.Image(3, 3, 1), nn.Dense(4, nn.Zeros), conv()) },
-		"nn: convolution of 18 columns, which are no image":  func() { nn.New(18, 1, nn.Image(3, 3, 2), nn.Dense(18, nn.Zeros), conv()) },
-		"nn: convolution with kernel 3 of an image of 2 x 9": func() { nn.New(18, 1, nn.Image(2, 9, 1), conv()) },
+		"nn: embedding of 0 numbers in 2 columns":              func() { nn.Embedding(0, 2, nn.Zeros) },
+		"nn: embedding of 2 numbers in 0 columns":              func() { nn.Embedding(2, 0, nn.Zeros) },
+		"nn: embedding of 2 numbers in 3 columns":              func() { nn.Embedding(2, 3, nil) },
+		"nn: embedding of 2 columns, want 1":                   func() { nn.New(2, 1, nn.Embedding(2, 3, nn.Zeros)) },
+		"nn: rescaled columns with 1 lower and 2 upper bounds": func() { nn.Rescale([]float32{0}, []float32{1, 2}) },
+		"nn: rescaled columns with 0 lower and 0 upper bounds": func() { nn.Rescale(nil, nil) },
+		"nn: rescaled column 0 with bounds 0 and +Inf":         func() { nn.Rescale([]float32{0}, []float32{float32(math.Inf(1))}) },
+		"nn: 1 rescaled columns of 2":                          func() { nn.New(2, 1, nn.Rescale([]float32{0}, []float32{1})) },
+		"nn: 0 learned columns":                                func() { nn.Learned(0, 1) },
+		"nn: noisy layer of 0 columns, sigma 0.5":              func() { nn.NoisyDense(0, 0.5) },
+		"nn: noisy layer of 2 columns, sigma -1":               func() { nn.NoisyDense(2, -1) },
+		"nn: image of 3 x 0 x 1":                               func() { nn.Image(3, 0, 1) },
+		"nn: image of 3 x 3 x 1 in 8 columns":                  func() { nn.New(8, 1, nn.Image(3, 3, 1)) },
+		"nn: convolution of 0 channels, kernel 3, stride 1":    func() { nn.Conv2D(0, 3, 1, nn.Zeros) },
+		"nn: convolution of 1 channels, kernel 0, stride 1":    func() { nn.Conv2D(1, 0, 1, nn.Zeros) },
+		"nn: convolution of 1 channels, kernel 2, stride 0":    func() { nn.Conv2D(1, 2, 0, nn.Zeros) },
+		"nn: convolution of 1 channels, kernel 2, stride 1":    func() { nn.Conv2D(1, 2, 1, nil) },
+		"nn: convolution of 9 columns, which are no image":     func() { nn.New(9, 1, conv()) },
+		"nn: convolution of 4 columns, which are no image":     func() { nn.New(9, 1, nn.Image(3, 3, 1), nn.Dense(4, nn.Zeros), conv()) },
+		"nn: convolution of 18 columns, which are no image":    func() { nn.New(18, 1, nn.Image(3, 3, 2), nn.Dense(18, nn.Zeros), conv()) },
+		"nn: convolution with kernel 3 of an image of 2 x 9":   func() { nn.New(18, 1, nn.Image(2, 9, 1), conv()) },
 		"nn: input of 1 x 3 with 3 values, want 4 columns": func() {
 			nn.New(4, 1, nn.LayerNorm()).Forward(nn.Matrix{Rows: 1, Cols: 3, Data: make([]float32, 3)})
 		},
@@ -418,6 +425,12 @@ func TestOperationsForDistributions(t *testing.T) {
 			})
 		})
 	}
+}
+
+func ExampleRescale() {
+	net := nn.New(2, 1, nn.Rescale([]float32{-2, 0}, []float32{2, 10}))
+	fmt.Println(net.Forward(nn.Matrix{Rows: 2, Cols: 2, Data: []float32{-1, -1, 0.5, 1}}).Data)
+	// Output: [-2 0 1 10]
 }
 
 func ExampleConv2D() {

@@ -167,9 +167,9 @@ func TestActBeginsEpisodesWithoutState(t *testing.T) {
 		t.Errorf("values %v and states %v, fresh %v and %v", act.Extra[1], act.State, fresh.Extra[1], fresh.State)
 	}
 	for want, edit := range map[string]func(a *policies.Act){
-		"15 state values of 2 rows": func(a *policies.Act) { a.State = a.State[:15] },
-		"3 resets of 2 rows": func(a *policies.Act) { a.Reset = make([]bool, 3) },
-		"tensor state is not finite":                 func(a *policies.Act) { a.State[9] = float32(math.NaN()) },
+		"15 state values of 2 rows":  func(a *policies.Act) { a.State = a.State[:15] },
+		"3 resets of 2 rows":         func(a *policies.Act) { a.Reset = make([]bool, 3) },
+		"tensor state is not finite": func(a *policies.Act) { a.State[9] = float32(math.NaN()) },
 	} {
 		a := act
 		a.State = slices.Clone(act.State)

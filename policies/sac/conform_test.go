@@ -9,22 +9,26 @@ import (
 	"github.com/ditask/ditask/policies/policytest"
 )
 
-// TestConformance with a learned alpha and a fixed one.
+// TestConformance with a learned alpha and a fixed one, for each kind of action.
 func TestConformance(t *testing.T) {
 	for name, alpha := range map[string]float64{"learned alpha": 0, "fixed alpha": 0.3} {
-		t.Run(name, func(t *testing.T) {
-			policytest.Run(t, policytest.Config{
-				New:    func(seed uint64) policies.Policy { return small(func(c *Config) { c.Seed, c.Alpha = seed, alpha }) },
-				Losses: losses,
+		for kind, edit := range kinds {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				policytest.Run(t, policytest.Config{
+					New: func(seed uint64) policies.Policy {
+						return small(func(c *Config) { edit(c); c.Seed, c.Alpha = seed, alpha })
+					},
+					Losses: func(rng *rand.Rand) []policytest.Loss { return losses(edit, rng) },
+				})
 			})
-		})
+		}
 	}
 }
 
 // losses are those of the actor, through both critics, and of the critics, with equal noise at
 // each call.
-func losses(rng *rand.Rand) []policytest.Loss {
-	s := small(func(c *Config) { c.Alpha = 0.3 })
+func losses(edit func(*Config), rng *rand.Rand) []policytest.Loss {
+	s := small(func(c *Config) { edit(c); c.Alpha = 0.3 })
 	b := policytest.RandomBatch(s.Spec(), rng, 8)
 	return []policytest.Loss{
 		{Name: "actor", Nets: []*nn.Net{s.actor}, Eval: func() (float64, error) {

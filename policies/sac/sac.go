@@ -1,7 +1,7 @@
-// Package sac is soft actor-critic for continuous actions: off-policy learning of a policy that is
-// as random as it can be while it earns much.
+// Package sac is soft actor-critic for continuous and discrete actions: off-policy learning of a
+// policy that is as random as it can be while it earns much.
 //
-//	s := sac.New(sac.Config{Obs: env.ObservationSpace(), Action: box, Seed: 7})
+//	s := sac.New(sac.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 7})
 //	err := s.Act(&act)            // samples actions
 //	err = replay.Add(&batch)      // transitions: see package data
 //	err = replay.Sample(&mini, 256)
@@ -11,16 +11,22 @@
 // with a Stochastic Actor" (2018), and "Soft Actor-Critic Algorithms and Applications" (2019) for two
 // critics and the learned alpha. The details are those of CleanRL's sac_continuous_action.py.
 //
+// P. Christodoulou, "Soft Actor-Critic for Discrete Action Settings" (2019): the critics say a value
+// for each action, so that expectations over actions are sums. The details are those of CleanRL's
+// sac_atari.py without its convolutions. Its losses are means over all actions too, which divides
+// them by the number of actions.
+//
 // A SAC is not safe for concurrent use. The same config, batches and processor give the same bits,
 // also after Save and Restore. A value that is not finite is a *policies.UpdateError that names it.
 package sac
 
 import (
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 
+	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/dist"
 	"github.com/ditask/ditask/policies/nn"
@@ -29,6 +35,8 @@ import (
 // SAC is an actor, two critics with their targets, and alpha. It implements policies.Policy.
 type SAC struct {
 	cfg      Config
+	box      envs.Box // of continuous actions
+	discrete bool
 	actor    *nn.Net
 	critics  [2]*nn.Net
 	targets  [2]*nn.Net
@@ -57,13 +65,19 @@ func New(cfg Config) *SAC {
 	}
 	cfg = cfg.EnsureDefaults()
 	obs, n := cfg.Obs.Dim(), cfg.Action.Dim()
-	net := func(in, out int, seed uint64) *nn.Net {
-		return nn.New(in, seed, nn.MLP(cfg.Hidden, nn.ReLU, out, nn.FanIn, nn.FanIn)...)
+	in, out, said, init := obs+n, 1, 2*n, nn.FanIn // of the critics; what the actor says; initial weights
+	if d := cfg.discrete(); d > 0 {
+		in, out, said, init = obs, d, d, nn.KaimingNormal
 	}
-	s := &SAC{cfg: cfg, actor: net(obs, 2*n, cfg.Seed), logAlpha: []float32{0}, source: rand.NewPCG(cfg.Seed, 0x736163)}
+	net := func(in, out int, seed uint64) *nn.Net {
+		return nn.New(in, seed, nn.MLP(cfg.Hidden, nn.ReLU, out, init, init)...)
+	}
+	s := &SAC{cfg: cfg, actor: net(obs, said, cfg.Seed), logAlpha: []float32{0}, source: rand.NewPCG(cfg.Seed, 0x736163)}
+	s.discrete = cfg.discrete() > 0
+	s.box, _ = cfg.Action.(envs.Box)
 	for i := range s.critics {
 		seed := cfg.Seed + 1 + uint64(i)
-		s.critics[i], s.targets[i] = net(obs+n, 1, seed), net(obs+n, 1, seed) // of one seed: equal
+		s.critics[i], s.targets[i] = net(in, out, seed), net(in, out, seed) // of one seed: equal
 	}
 	if cfg.Alpha > 0 {
 		s.logAlpha[0] = float32(math.Log(cfg.Alpha))
@@ -91,41 +105,56 @@ func (s *SAC) Alpha() float64 { return math.Exp(float64(s.logAlpha[0])) }
 // The range of the logarithm of standard deviations, before tanh of the action.
 const logStdLow, logStdHigh = -5, 2
 
-// policy is the distribution of actions.
-func (s *SAC) policy(t *nn.Tape, obs nn.Value) dist.SquashedGaussian {
-	n := s.cfg.Action.Dim()
-	out := s.actor.Apply(t, obs)
+// gaussian is the distribution of continuous actions, given what the actor says.
+func (s *SAC) gaussian(out nn.Value) dist.SquashedGaussian {
+	n := out.Cols() / 2
 	const half = (logStdHigh - logStdLow) / 2.0
 	logStd := out.Columns(n, 2*n).Tanh().AddNumber(1).Scale(half).AddNumber(logStdLow)
-	return dist.NewSquashedGaussian(out.Columns(0, n), logStd, s.cfg.Action.Low, s.cfg.Action.High)
+	return dist.NewSquashedGaussian(out.Columns(0, n), logStd, s.box.Low, s.box.High)
 }
 
-// least is the lesser of what two critics say.
-func least(t *nn.Tape, critics [2]*nn.Net, obs, action nn.Value) nn.Value {
+// value is V(s), the expectation of min Q(s, a) - alpha log pi(a|s), and the entropy, that of
+// -log pi(a|s): by one sample of a continuous action, or over all discrete ones.
+func (s *SAC) value(t *nn.Tape, critics [2]*nn.Net, obs nn.Value) (value, entropy nn.Value) {
+	alpha, out := float32(s.Alpha()), s.actor.Apply(t, obs)
+	if s.discrete {
+		d := dist.NewCategorical(out, nil)
+		q := critics[0].Apply(t, obs).Min(critics[1].Apply(t, obs))
+		return d.LogProbs().Exp().Mul(q.Sub(d.LogProbs().Scale(alpha))).RowSums(), d.Entropy()
+	}
+	action, logProb := s.gaussian(out).RSample(s.rng)
 	x := obs.Beside(action)
-	return critics[0].Apply(t, x).Min(critics[1].Apply(t, x))
+	q := critics[0].Apply(t, x).Min(critics[1].Apply(t, x))
+	return q.Sub(logProb.Scale(alpha)), logProb.Neg()
 }
 
-// Act samples an action for each row, or takes that of the mean if a.Greedy is set.
+// Act samples an action for each row. If a.Greedy is set, it takes that of the mean, or the most
+// probable one.
 func (s *SAC) Act(a *policies.Act) error {
 	rows, err := a.Check(&s.spec)
 	if err != nil {
 		return fmt.Errorf("sac: %w", err)
 	}
 	s.acting.Reset()
-	d := s.policy(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
+	out := s.actor.Apply(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
+	if err := (nn.Tensor{Name: "the actor's output", Data: out.Data()}).CheckFinite(); err != nil {
+		return errors.Join(s.actor.CheckFinite(), err)
+	}
+	if s.discrete {
+		choose(dist.NewCategorical(out, nil), a)
+	} else {
+		choose(s.gaussian(out), a)
+	}
+	return nil
+}
+
+// choose has a type parameter, since an interface would be an allocation.
+func choose[D dist.Distribution](d D, a *policies.Act) {
 	if a.Greedy {
 		d.Mode(a.Action)
 	} else {
 		d.Sample(a.Action, a.Rand)
 	}
-	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
-		if e := s.actor.CheckFinite(); e != nil {
-			return e
-		}
-		return err
-	}
-	return nil
 }
 
 // Learn makes one update of the critics from a batch of transitions, and after each ActorEvery of
@@ -133,7 +162,7 @@ func (s *SAC) Act(a *policies.Act) error {
 // of the actor's last update, 0 before the first. Learn allocates nothing once it has seen a batch
 // of that size.
 func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
-	if err := b.Needs(s.spec.Learns...); err != nil {
+	if err := s.check(b); err != nil {
 		return nil, s.blame(err)
 	}
 	loss, value, err := s.learnCritics(b)
@@ -147,8 +176,10 @@ func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 			}
 		}
 	}
-	for i, target := range s.targets {
-		target.Approach(s.critics[i], float32(s.cfg.Tau))
+	if (s.updates+1)%uint64(s.cfg.TargetEvery) == 0 {
+		for i, target := range s.targets {
+			target.Approach(s.critics[i], float32(s.cfg.Tau))
+		}
 	}
 	s.updates++
 	s.metrics = append(s.metrics[:0],
@@ -159,15 +190,35 @@ func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return s.metrics, nil
 }
 
-// learnCritics regresses Q(s, a) on r + gamma^n (1 - terminated) (min Q'(s', a') - alpha log pi(a'|s')).
+// check finds what in the batch cannot be learned from.
+func (s *SAC) check(b *policies.Batch) error {
+	if err := b.Needs(s.spec.Learns...); err != nil || !s.discrete {
+		return err
+	}
+	actions := b.Floats(policies.Action)
+	for i := range actions {
+		if a := actions[i : i+1]; !s.cfg.Action.Contains(a) {
+			return fmt.Errorf("row %d has the action %v, which is not in %v", i, a, s.cfg.Action)
+		}
+	}
+	return nil
+}
+
+// learnCritics regresses Q(s, a) on r + gamma^n (1 - terminated) V'(s'), with the value of the targets.
 // value is the mean of what the first critic says of the batch.
 func (s *SAC) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 	s.bootstrap(b)
 	step, err := s.q.Step(func(t *nn.Tape) nn.Value {
-		x := t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.Obs)).Beside(t.Const(b.N, s.cfg.Action.Dim(), b.Floats(policies.Action)))
-		target := t.Column(s.wanted)
+		x, actions := t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.Obs)), b.Floats(policies.Action)
+		if !s.discrete {
+			x = x.Beside(t.Const(b.N, s.cfg.Action.Dim(), actions))
+		}
 		q1, q2 := s.critics[0].Apply(t, x), s.critics[1].Apply(t, x)
+		if s.discrete {
+			q1, q2 = q1.Pick(actions), q2.Pick(actions)
+		}
 		value = float64(q1.Mean().Number())
+		target := t.Column(s.wanted)
 		return q1.Sub(target).Square().Mean().Add(q2.Sub(target).Square().Mean())
 	})
 	return step.Loss, value, err
@@ -177,27 +228,17 @@ func (s *SAC) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 func (s *SAC) bootstrap(b *policies.Batch) {
 	t := &s.acting
 	t.Reset()
-	obs := t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.NextObs))
-	action, logProb := s.policy(t, obs).RSample(s.rng)
-	next := least(t, s.targets, obs, action).Sub(logProb.Scale(float32(s.Alpha()))).Data()
-	terminated, steps := b.Bytes(policies.Terminated), b.Bytes(policies.Steps)
-	s.wanted = append(s.wanted[:0], b.Floats(policies.Reward)...)
-	for i := range s.wanted {
-		if terminated[i] == 0 {
-			s.wanted[i] += float32(math.Pow(s.cfg.Gamma, float64(steps[i]))) * next[i]
-		}
-	}
+	next, _ := s.value(t, s.targets, t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.NextObs)))
+	s.wanted = b.Targets(s.wanted[:0], s.cfg.Gamma, next.Data())
 }
 
-// learnActor lowers the mean of alpha log pi(a|s) - min Q(s, a), and moves alpha so that the entropy
-// comes to its target.
+// learnActor raises the mean of V(s), and moves alpha so that the entropy comes to its target.
 func (s *SAC) learnActor(b *policies.Batch) error {
 	var entropy float64
 	step, err := s.pi.Step(func(t *nn.Tape) nn.Value {
-		obs := t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.Obs))
-		action, logProb := s.policy(t, obs).RSample(s.rng)
-		entropy = -float64(logProb.Mean().Number())
-		return logProb.Scale(float32(s.Alpha())).Sub(least(t, s.critics, obs, action)).Mean()
+		value, ent := s.value(t, s.critics, t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.Obs)))
+		entropy = float64(ent.Mean().Number())
+		return value.Mean().Neg()
 	})
 	if err != nil {
 		return err
@@ -224,6 +265,7 @@ func (s *SAC) parts() policies.Parts {
 		opt("sac.adam.actor", s.pi.Optimizers()[0]), opt("sac.adam.critic1", s.q.Optimizers()[0]),
 		opt("sac.adam.critic2", s.q.Optimizers()[1]), opt("sac.adam.alpha", s.tune),
 		policies.ValuesPart("sac.alpha", s.logAlpha, nil), policies.ValuesPart("sac.metrics", s.actorWas[:], nil),
+		policies.RandomPart("sac.random", s.source),
 	}
 }
 
@@ -235,24 +277,8 @@ func (s *SAC) Weights() nn.State { return s.parts()[:1].State(s.updates) }
 func (s *SAC) Load(st nn.State) error { return s.parts()[:1].Load(st) }
 
 // Save writes networks, optimisers, alpha and the state of the noise to a.
-func (s *SAC) Save(a *nn.Archive) error {
-	random, err := s.source.MarshalBinary()
-	if err != nil {
-		return fmt.Errorf("save sac: %w", err)
-	}
-	a.SetText("sac/random", hex.EncodeToString(random))
-	return s.parts().Save(a)
-}
+func (s *SAC) Save(a *nn.Archive) error { return s.parts().Save(a) }
 
 // Restore makes s what it was at Save. The networks must have the same shape; the rest of the config
 // is s's own. An error may leave s half restored.
-func (s *SAC) Restore(a *nn.Archive) error {
-	random, err := hex.DecodeString(a.Meta["sac/random"])
-	if err == nil {
-		err = s.source.UnmarshalBinary(random)
-	}
-	if err != nil {
-		return fmt.Errorf("restore sac: random state: %w", err)
-	}
-	return s.parts().Restore(a)
-}
+func (s *SAC) Restore(a *nn.Archive) error { return s.parts().Restore(a) }
