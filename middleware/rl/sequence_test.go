@@ -232,6 +232,8 @@ func TestOtherColumnsAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `node 0: what node 1 has collected is not what this policy learns from: batch with the column "obs" of float32 [7], want obs float32 [2]`) {
 		t.Error(err)
 	}
-	_ = <-ended
+	if err := <-ended; err == nil {
+		t.Error("the collector ended in order")
+	}
 	_ = release()
 }
