@@ -28,10 +28,11 @@ func play(ctx context.Context, node *parallel.Node) error {
 	if node.Size() > 1 {
 		exchange.Synchronous = node.Size()
 	}
+	rollout := data.NewRollout(data.RolloutConfig{Length: length, Seed: node.Seed()})
 	t.Use(
 		r.Exchange(exchange),
 		r.Collect(env, rl.CollectConfig{VectorSteps: length}),
-		r.Learn(data.NewRollout(data.RolloutConfig{Length: length, Seed: node.Seed()}), rl.LearnConfig{Rate: policies.Linear(2.5e-4, 0, 500_000)}),
+		r.Learn(rollout, rl.LearnConfig{Rate: policies.Linear(2.5e-4, 0, 500_000)}),
 		r.Evaluate(envs.CartPole(8), rl.EvalConfig{EverySteps: 10_000, StopAt: 475}),
 		r.Checkpoint(rl.CheckpointConfig{}),
 		r.Log(rl.LogConfig{EverySteps: 10_000, Terminal: os.Stdout}),

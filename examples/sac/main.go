@@ -25,7 +25,9 @@ func pendulums(n int) envs.Vector {
 func play(ctx context.Context, node *parallel.Node) error {
 	env := pendulums(1)
 	rate := nn.AdamConfig{Rate: 1e-3} // RL Zoo's for Pendulum-v1
-	p := sac.New(sac.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace().(envs.Box), Seed: node.Seed(), Hidden: []int{64, 64}, Actor: rate, Critic: rate})
+	p := sac.New(sac.Config{
+		Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: node.Seed(), Hidden: []int{64, 64}, Actor: rate, Critic: rate,
+	})
 	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 50_000, Seed: node.Seed()}), data.ReplayConfig{Batch: 256})
 	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
 	r := rl.New(t, p, rl.Config{Seed: node.Seed(), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})

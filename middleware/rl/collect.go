@@ -117,7 +117,8 @@ func (k *collector) validate() error {
 	case k.transitions && len(k.spec.Extra) > 0:
 		return fmt.Errorf("rl: a policy that learns from %s cannot add columns of its own", policies.Steps)
 	case !k.transitions && k.env.Autoreset() == envs.NextStep:
-		return fmt.Errorf("rl: %s is reset in steps of its own, which a policy that learns from sequences cannot use: make it with envs.SameStep", name)
+		return fmt.Errorf("rl: %s is reset in steps of its own, which a policy that learns from sequences cannot use: "+
+			"make it with envs.SameStep", name)
 	}
 	return suits(k.env, &k.spec)
 }

@@ -25,8 +25,8 @@
 // the values, and 0.01 for the actions: S. Huang et al., "The 37 Implementation Details of Proximal
 // Policy Optimization" (2022), details 2 and of the LSTM 1.
 //
-// A Model is not safe for concurrent use. What is wrong in a batch, and values that are not
-// finite, are a *policies.UpdateError; the weights stay as they were.
+// A Model is not safe for concurrent use. A fault of a batch, and a value that is not
+// finite, is a *policies.UpdateError; the weights stay as they were.
 package actorcritic
 
 import (

@@ -23,8 +23,8 @@ type Source interface {
 	// nothing to learn until more is added. A source that needs no additions, such as a data set,
 	// reports false now and then, so that the caller can do something else.
 	Next(dst *policies.Batch) bool
-	// Learned is told of a batch of Next when the policy has learned from it, and has written
-	// what it found out into its columns, such as policies.TDError.
+	// Learned takes back a batch of Next when the policy has learned from it and has written its
+	// results into the columns, such as policies.TDError.
 	Learned(b *policies.Batch) error
 	policies.Saver
 }
@@ -81,10 +81,12 @@ func (c ReplayConfig) ensureDefaults(capacity int) ReplayConfig {
 func (c ReplayConfig) validate(capacity int) error {
 	var faults []error
 	if c.Batch < 0 || c.Updates < 0 || c.Every < 0 || c.StartAt < 0 {
-		faults = append(faults, fmt.Errorf("replay config: Batch %d, Updates %d, Every %d and StartAt %d must not be negative", c.Batch, c.Updates, c.Every, c.StartAt))
+		faults = append(faults, fmt.Errorf("replay config: Batch %d, Updates %d, Every %d and StartAt %d must not be negative",
+			c.Batch, c.Updates, c.Every, c.StartAt))
 	}
 	if full := c.ensureDefaults(capacity); full.StartAt > capacity {
-		faults = append(faults, fmt.Errorf("replay config: StartAt %d and Batch %d are beyond the buffer's capacity of %d", full.StartAt, full.Batch, capacity))
+		faults = append(faults, fmt.Errorf("replay config: StartAt %d and Batch %d are beyond the buffer's capacity of %d",
+			full.StartAt, full.Batch, capacity))
 	}
 	return errors.Join(faults...)
 }
