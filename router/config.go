@@ -40,7 +40,8 @@ type Config struct {
 	MaxMessageBytes int
 
 	// PeerTimeout is how long a peer may be out of reach before it is lost, 8 s; four
-	// times as long, with its connection left in peace, while this node joins the job.
+	// times as long, with its connection left in peace, while this node joins the job,
+	// and then for as long again as that has taken, 32 s at most.
 	// LinkTimeout is how long a connection may be silent, 5 s, and Heartbeat how
 	// often an idle one is tested, 2 s; both are less where PeerTimeout is less.
 	// JoinTimeout is how long Start waits for the others, 60 s.

@@ -33,7 +33,7 @@ const mostPatience = 8
 func (r *Router) patience(b *backoff) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.beenReady {
+	if !r.joining() {
 		return r.cfg.HandshakeTimeout
 	}
 	return r.cfg.HandshakeTimeout * time.Duration(min(1<<min(2*b.slow, 16), mostPatience))

@@ -71,6 +71,7 @@ type Router struct {
 	noted     map[string]int    // refusals by reason
 	failure   error
 	beenReady bool  // Start has returned
+	readyAt   int64 // clock of that
 	running   bool  // the job ran when this node joined; set when Start returns, see runs
 	runningAt int64 // clock at which a peer first said that the job runs; 0: none has
 	joins     paces // of new sessions
@@ -397,7 +398,7 @@ func (r *Router) awaitReady(ctx context.Context) error {
 		ok := len(r.missingLocked()) == 0
 		if ok && !r.beenReady {
 			r.takeOver()
-			r.running, r.beenReady = r.runs(), true
+			r.running, r.beenReady, r.readyAt = r.runs(), true, r.clock()
 		}
 		return ok, nil
 	})

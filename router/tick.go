@@ -19,7 +19,7 @@ func (r *Router) tick() {
 			return
 		}
 		r.mu.Lock()
-		joins := !r.beenReady
+		joins := r.joining()
 		sessions := make([]*session, 0, len(r.peers))
 		for _, s := range r.peers {
 			sessions = append(sessions, s)
@@ -78,6 +78,13 @@ func (r *Router) remind(now int64) {
 // joinPatience is how many times PeerTimeout a peer may be silent while this node joins the
 // job: nodes that start all at once on few processors have little time for each other.
 const joinPatience = 4
+
+// joining reports whether this node joins the job. It goes on joining as long again as it has taken,
+// but not for longer than its patience: peers for which there was no time may still be busy with
+// each other. The mutex is held.
+func (r *Router) joining() bool {
+	return !r.beenReady || r.clock()-r.readyAt < min(r.readyAt, int64(joinPatience*r.cfg.PeerTimeout))
+}
 
 // check tests a quiet link, cuts a silent one, and gives up a peer that stays away. A node
 // that joins is patient.

@@ -103,6 +103,30 @@ func TestNodeThatJoinsIsPatient(t *testing.T) {
 	}
 }
 
+// A node goes on joining as long again as it has taken, up to its patience.
+func TestJoiningLastsAsLongAgain(t *testing.T) {
+	for _, c := range []struct {
+		took, since time.Duration
+		want        bool
+	}{
+		{0, time.Second, false}, {2 * time.Second, time.Second, true}, {2 * time.Second, 3 * time.Second, false},
+		{time.Hour, 31 * time.Second, true}, {time.Hour, 32 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := openRouter(t, Config{})
+			if !r.joining() {
+				t.Error("a node that is not ready does not join")
+			}
+			<-time.After(c.took)
+			r.beenReady, r.readyAt = true, r.clock()
+			<-time.After(c.since)
+			if r.joining() != c.want {
+				t.Errorf("%v after %v: %v", c.since, c.took, r.joining())
+			}
+		})
+	}
+}
+
 // A node that is alone, and one that misses a lost one, say so after 10 s, and then each time
 // after as long again as it has lasted.
 func TestRemindersGrowRare(t *testing.T) {
