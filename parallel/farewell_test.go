@@ -56,7 +56,13 @@ func TestL12AFarewellEndsTheJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := connect.Farewell(t.Context(), lookup(env), strings.NewReader(string(line))); err != nil {
+		for { // the other node may not listen yet
+			err = connect.Farewell(t.Context(), lookup(env), strings.NewReader(string(line)))
+			if err == nil || met || t.Context().Err() != nil {
+				break
+			}
+		}
+		if err != nil {
 			t.Error(err)
 		}
 		err = <-ended

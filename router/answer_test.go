@@ -82,6 +82,7 @@ func TestLeafThatTheHubRefuses(t *testing.T) {
 			})
 			r.answerRelay(relayMsg{Ticket: "t", From: 2})
 			<-time.After(20 * time.Second)
+			synctest.Wait()
 			if strings.Contains(log.String(), "said the hub") != fault || calls != 1 {
 				t.Errorf("%s: %d calls, the log says:\n%s", code, calls, log)
 			}
