@@ -1,3 +1,5 @@
+//go:build scores
+
 package ddpg
 
 import (
@@ -12,17 +14,14 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-var seeds = flag.Int("ddpg.seeds", 0, "runs of TestReproducesRLZoo")
+var seeds = flag.Int("ddpg.seeds", 1, "runs of TestReproducesRLZoo")
 
 // TestReproducesRLZoo trains Pendulum-v1 for 20,000 env steps with the settings of RL Baselines3 Zoo,
 // half of them before the first update. Its table (April 2026) has a mean return of -152 for one run.
 // Here it is that of 100 greedy episodes.
 //
-//	go test ./policies/ddpg -run ReproducesRLZoo -v -args -ddpg.seeds=5
+//	go test -tags scores ./policies/ddpg -run ReproducesRLZoo -v -args -ddpg.seeds=5
 func TestReproducesRLZoo(t *testing.T) {
-	if *seeds == 0 {
-		t.Skip("takes minutes: give -args -ddpg.seeds=1")
-	}
 	var sum, squares float64
 	for seed := range uint64(*seeds) {
 		began := time.Now()
