@@ -3,6 +3,7 @@ package rl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -34,6 +35,10 @@ type CollectConfig struct {
 	// VectorSteps is how many steps of the vector one step of the task takes, the length of
 	// the sequences for a policy that learns from such; 0 means 1.
 	VectorSteps int
+	// Episodes, if not 0, is how many episodes one step of the task collects, at least: it takes steps
+	// of the vector until so many have ended. The policy must learn from transitions, and VectorSteps
+	// is 0.
+	Episodes int
 	// RandomSteps is the number of env steps of the job in which all actions are drawn from the
 	// space at random, before the policy chooses them.
 	RandomSteps int
@@ -55,11 +60,11 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 		done: make([]bool, env.Num()), running: make([]envs.Episode, env.Num()),
 		act: newAct(&spec, env.Num()), transitions: spec.LearnsFrom(policies.Steps),
 	}
-	if k.cfg.VectorSteps == 0 {
-		k.cfg.VectorSteps = 1
-	}
 	if err := k.validate(); err != nil {
 		panic(err.Error())
+	}
+	if k.cfg.VectorSteps == 0 && k.cfg.Episodes == 0 {
+		k.cfg.VectorSteps = 1
 	}
 	if k.transitions {
 		k.nstep = policies.NewNStep(max(spec.NStep, 1), spec.Gamma, env.Num())
@@ -110,8 +115,12 @@ type collector struct {
 func (k *collector) validate() error {
 	name, n := k.env.Name(), k.cfg.VectorSteps
 	switch {
-	case n < 0 || k.cfg.RandomSteps < 0:
-		return fmt.Errorf("rl: collect config: VectorSteps %d and RandomSteps %d must not be negative", n, k.cfg.RandomSteps)
+	case n < 0 || k.cfg.RandomSteps < 0 || k.cfg.Episodes < 0:
+		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes, k.cfg.RandomSteps)
+	case k.cfg.Episodes > 0 && n > 0:
+		return fmt.Errorf("rl: collect config: VectorSteps is %d and Episodes is %d: set one of them", n, k.cfg.Episodes)
+	case k.cfg.Episodes > 0 && !k.transitions:
+		return fmt.Errorf("rl: collect config: Episodes is %d, but the policy learns from sequences, whose length is VectorSteps", k.cfg.Episodes)
 	case k.cfg.RandomSteps > 0 && len(k.spec.Extra) > 0:
 		return fmt.Errorf("rl: RandomSteps is %d, but the policy must choose all actions: it adds %v", k.cfg.RandomSteps, k.spec.Extra[0])
 	case k.transitions && len(k.spec.Extra) > 0:
@@ -146,7 +155,7 @@ func suits(env envs.Vector, spec *policies.Spec) error {
 	return nil
 }
 
-func (k *collector) step(_ context.Context, c *Online) error {
+func (k *collector) step(ctx context.Context, c *Online) error {
 	if c.Stopped {
 		return nil
 	}
@@ -163,15 +172,42 @@ func (k *collector) step(_ context.Context, c *Online) error {
 	if !k.transitions {
 		b.Resize(k.env.Num() * k.cfg.VectorSteps)
 	}
-	for t := range k.cfg.VectorSteps {
-		if err := k.once(c, t); err != nil {
-			return k.r.onNode(fmt.Errorf("collect at env step %d: %w", c.EnvSteps+k.out.EnvSteps, err))
-		}
+	if err := k.steps(ctx, c); err != nil {
+		return err
 	}
 	c.EnvSteps += k.out.EnvSteps
 	c.Episodes += len(k.out.Episodes)
 	c.Explored = k.out.Explored
 	c.collected(&k.out)
+	return nil
+}
+
+// steps takes the steps of the vector that belong to one step of the task. Whole episodes may last
+// without end, so they are cut short when ctx ends; the environments are then as before, for a run
+// that is resumed.
+func (k *collector) steps(ctx context.Context, c *Online) error {
+	var before []byte
+	if k.cfg.Episodes > 0 {
+		s, err := k.state()
+		if err == nil {
+			before, err = json.Marshal(s)
+		}
+		if err != nil && !errors.Is(err, envs.ErrNoSnapshot) {
+			return k.r.onNode(err)
+		}
+	}
+	for t := 0; t < k.cfg.VectorSteps || len(k.out.Episodes) < k.cfg.Episodes; t++ {
+		if k.cfg.Episodes > 0 && ctx.Err() != nil {
+			err := context.Cause(ctx)
+			if before != nil {
+				err = errors.Join(err, k.resume(before))
+			}
+			return err
+		}
+		if err := k.once(c, t); err != nil {
+			return k.r.onNode(fmt.Errorf("collect at env step %d: %w", c.EnvSteps+k.out.EnvSteps, err))
+		}
+	}
 	return nil
 }
 

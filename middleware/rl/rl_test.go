@@ -396,8 +396,9 @@ func TestWrongConfigsPanic(t *testing.T) {
 		"rl: Pendulum-v1 has actions in Box([-2], [2]), the policy in Discrete(2)": func() {
 			run(tiny(1, func(c *dqn.Config) { c.Obs = box(3) })).Collect(continuous, rl.CollectConfig{})
 		},
-		"rl: collect config: VectorSteps -1 and RandomSteps 0 must not be negative": func() { run(tiny(1)).Collect(walk, rl.CollectConfig{VectorSteps: -1}) },
-		"rl: checkpoint config: EveryUpdates -2 must not be negative":               func() { run(tiny(1)).Checkpoint(rl.CheckpointConfig{EveryUpdates: -2}) },
+		"rl: collect config: VectorSteps -1, Episodes 0 and RandomSteps 0 must not be negative": func() { run(tiny(1)).Collect(walk, rl.CollectConfig{VectorSteps: -1}) },
+		"rl: collect config: VectorSteps is 2 and Episodes is 3: set one":                       func() { run(tiny(1)).Collect(walk, rl.CollectConfig{VectorSteps: 2, Episodes: 3}) },
+		"rl: checkpoint config: EveryUpdates -2 must not be negative":                           func() { run(tiny(1)).Checkpoint(rl.CheckpointConfig{EveryUpdates: -2}) },
 	} {
 		func() {
 			defer func() {
