@@ -37,7 +37,7 @@ func TestCollectEpisodes(t *testing.T) {
 // TestCollectEpisodesEndsWithTheRun although an episode does not, and a run that is resumed then equals
 // one that was not cut.
 func TestCollectEpisodesEndsWithTheRun(t *testing.T) {
-	why := errors.New("enough")
+	why := &task.PreemptError{Reason: "test"}
 	// train takes steps until it has four, or ctx ends in the step after two.
 	train := func(dir string, cut bool) (policies.Policy, error) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -48,11 +48,11 @@ func TestCollectEpisodesEndsWithTheRun(t *testing.T) {
 		sync := envs.CartPole(2)
 		var env envs.Vector = sync
 		if cut {
-			env = &cutting{Sync: sync, after: 40, do: func() { cancel(why) }}
+			env = &cutting{Sync: sync, after: 70, do: func() { cancel(why) }}
 		}
 		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(env, rl.CollectConfig{Episodes: 2}),
 			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 500}), data.ReplayConfig{Batch: 8, StartAt: 8}), rl.LearnConfig{}),
-			run.Checkpoint(rl.CheckpointConfig{}), run.Stop(rl.StopConfig{EnvSteps: 200}))
+			run.Checkpoint(rl.CheckpointConfig{}), run.Stop(rl.StopConfig{EnvSteps: 400}))
 		return q, tk.Run(ctx)
 	}
 	whole, err := train(t.TempDir(), false)
@@ -60,8 +60,8 @@ func TestCollectEpisodesEndsWithTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, err := train(dir, true); !errors.Is(err, why) {
-		t.Fatalf("got %v, want %v", err, why)
+	if _, err := train(dir, true); !errors.Is(err, task.ErrPreempted) {
+		t.Fatalf("got %v, want a preemption", err)
 	}
 	resumed, err := train(dir, false)
 	if err != nil {
