@@ -3,6 +3,8 @@ package rl_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -48,7 +50,7 @@ func TestCollectEpisodesEndsWithTheRun(t *testing.T) {
 		sync := envs.CartPole(2)
 		var env envs.Vector = sync
 		if cut {
-			env = &cutting{Sync: sync, after: 70, do: func() { cancel(why) }}
+			env = &cutting{Sync: sync, after: 180, do: func() { cancel(why) }}
 		}
 		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(env, rl.CollectConfig{Episodes: 2}),
 			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 500}), data.ReplayConfig{Batch: 8, StartAt: 8}), rl.LearnConfig{}),
@@ -62,6 +64,9 @@ func TestCollectEpisodesEndsWithTheRun(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := train(dir, true); !errors.Is(err, task.ErrPreempted) {
 		t.Fatalf("got %v, want a preemption", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, rl.CheckpointFile)); err != nil {
+		t.Fatal("nothing to resume from:", err)
 	}
 	resumed, err := train(dir, false)
 	if err != nil {
