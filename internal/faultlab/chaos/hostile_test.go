@@ -118,11 +118,8 @@ func (r *round) attack(f fault) {
 	r.victim = cfg.Victim
 	r.pause(time.Second)
 	more := uint64(0)
-	switch kind.Name {
-	case "amplify":
+	if kind.Name == "amplify" {
 		more = mostDecoded
-	case "joins":
-		more = mostLive // several peers at once, each with windows of its own
 	}
 	held := newHoldings(r.dir, more)
 	var touched []int
