@@ -24,6 +24,14 @@ type Policy interface {
 	Learn(b *Batch) ([]Metric, error)
 }
 
+// Observer is implemented by policies that keep statistics of what was collected, such as the mean of
+// the observations. Weights carries them.
+type Observer interface {
+	// Observe takes rows into account. A learner calls it with all that was collected, once for each
+	// row, after it has learned from what came before it and from the rows themselves.
+	Observe(b *Batch) error
+}
+
 // Spec describes a policy.
 type Spec struct {
 	Obs, Action envs.Space

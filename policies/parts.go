@@ -3,6 +3,7 @@ package policies
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -85,6 +86,34 @@ func ValuesPart(name string, values []float32, version *uint64) Part {
 		copy(values, t.Data)
 		if version != nil {
 			*version = s.Version
+		}
+		return nil
+	}
+	return Part{name, save, load}
+}
+
+// NumbersPart is the part of a checkpoint that float64 numbers are. The name of their tensor is
+// "numbers".
+func NumbersPart(name string, numbers ...*float64) Part {
+	save := func() nn.State {
+		words := make([]uint64, len(numbers))
+		for i, x := range numbers {
+			words[i] = math.Float64bits(*x)
+		}
+		return nn.State{Tensors: []nn.Tensor{{Name: "numbers", Shape: []int{len(words)}, Words: words}}}
+	}
+	load := func(s nn.State) error {
+		t, _ := s.Lookup("numbers")
+		if len(t.Words) != len(numbers) {
+			return fmt.Errorf("tensor numbers has %d values, want %d", len(t.Words), len(numbers))
+		}
+		for i, w := range t.Words {
+			if x := math.Float64frombits(w); x-x != 0 {
+				return fmt.Errorf("tensor numbers is not finite: value %d is %v", i, x)
+			}
+		}
+		for i, w := range t.Words {
+			*numbers[i] = math.Float64frombits(w)
 		}
 		return nil
 	}

@@ -113,3 +113,19 @@ func TestNeedsNamesWhatIsMissing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestNumbersPart(t *testing.T) {
+	x, y := 0.1, math.MaxFloat64
+	part := policies.NumbersPart("n", &x, &y)
+	s := part.Save()
+	x, y = 0, 0
+	if err := part.Load(s); err != nil || x != 0.1 || y != math.MaxFloat64 {
+		t.Errorf("%v and %v, %v", x, y, err)
+	}
+	for want, words := range map[string][]uint64{"1 values, want 2": {0}, "value 1 is NaN": {0, math.Float64bits(math.NaN())}} {
+		s.Tensors[0].Words = words
+		if err := part.Load(s); err == nil || !strings.Contains(err.Error(), want) || x != 0.1 {
+			t.Errorf("%v, want %s; x is %v", err, want, x)
+		}
+	}
+}

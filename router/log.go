@@ -68,8 +68,8 @@ func (s *segment) free() {
 	segmentPool.Put(s)
 }
 
-// firstBytes is the buffer of a session's first segment, which holds what a peer is told when
-// it joins: with many peers that say little, the larger ones would be most of a node's memory.
+// firstBytes is the size of a session's first segment, which holds the frames of a join. With
+// full-size first segments, many peers that exchange little more would take most of a node's memory.
 const firstBytes = 2 << 10
 
 // room returns the open segment if it has n bytes left, or a new one.

@@ -48,11 +48,11 @@ type CollectConfig struct {
 // learns from in the context. It does nothing in a step that ends the run. It panics if the spaces
 // of env are not those of the policy.
 //
-// A policy that learns from [policies.Steps] gets transitions, joined to n-step returns if its
-// Spec says so; any autoreset mode will do. Any other one gets sequences: step t of environment k is
-// row k*VectorSteps+t, and where an episode was truncated or the sequence ends, the column
-// policies.Bootstrap has the value of the observation behind the row. Their environments must
-// not be reset in a step of their own, as in [envs.NextStep].
+// A policy that learns from [policies.Steps] gets transitions, joined to n-step returns if
+// Spec.NStep is set, from environments in any autoreset mode. Any other policy gets sequences: step t of
+// environment k is row k*VectorSteps+t, and where an episode is truncated or the sequence ends, the
+// column policies.Bootstrap has the value of the next observation. Sequences need environments in
+// a mode other than [envs.NextStep], whose reset takes a step of its own.
 func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online] {
 	spec := r.policy.Spec()
 	k := &collector{

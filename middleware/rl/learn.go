@@ -70,6 +70,11 @@ func (l *learn) step(_ context.Context, c *Online) error {
 			return l.r.onNode(err)
 		}
 	}
+	if o, ok := l.r.policy.(policies.Observer); ok && c.Collected != nil {
+		if err := o.Observe(&c.Collected.Batch); err != nil {
+			return l.r.onNode(err)
+		}
+	}
 	return nil
 }
 

@@ -132,7 +132,7 @@ func (p *APPO) follow(kl float64) {
 // parts are all that a checkpoint holds.
 func (p *APPO) parts() policies.Parts {
 	var version uint64 // that of the target counts nothing
-	return append(p.Parts(), policies.NetPart("appo.target", p.target, &version), actorcritic.NumbersPart("appo.kl", &p.kl, &p.coef.Value))
+	return append(p.Parts(), policies.NetPart("appo.target", p.target, &version), policies.NumbersPart("appo.kl", &p.kl, &p.coef.Value))
 }
 
 // Save writes networks, optimiser and counters to a.

@@ -48,7 +48,7 @@ func (p *PPO) parts() policies.Parts {
 	parts := p.Parts()
 	if p.cfg.watchesKL() {
 		r := &p.rollout
-		parts = append(parts, actorcritic.NumbersPart("ppo.rollout", &r.version, &r.updates, &r.kl, &r.newest, &r.coef.Value))
+		parts = append(parts, policies.NumbersPart("ppo.rollout", &r.version, &r.updates, &r.kl, &r.newest, &r.coef.Value))
 	}
 	return parts
 }

@@ -1,0 +1,233 @@
+// Package normalize gives a policy observations of mean 0 and variance 1.
+//
+//	p := normalize.New(ppo.New(cfg), normalize.Config{})
+//	err := p.Act(&act)               // the observations are normalised before ppo sees them
+//	metrics, err := p.Learn(&batch)  // those of the batch too
+//	err = p.Observe(&collected)      // takes new observations into account
+//
+// The result is a policy like any other. The mean and the deviation of each observed value are part of
+// its weights: they go where those go, to collectors, evaluators, checkpoints and exported files, so
+// that a trained policy never meets observations of another scale than it was trained with. Environments,
+// batches and replay buffers keep raw observations.
+//
+// Only a learner calls [Policy.Observe], once with all that was collected since the last call, whoever
+// collected it; package rl does so after the updates of a step. So the statistics are those of all nodes
+// together, and data that was collected with the newest weights is learned from at the scale at which
+// it was acted on. Before the first call observations pass as they are.
+//
+// Source of the method: as VecNormalize of Stable-Baselines3 and Gymnasium's NormalizeObservation,
+// clipped to 10 deviations; the moments are merged as by T. F. Chan et al. (1979). Rewards are normalised
+// by [envs.NormalizeReward].
+//
+// A Policy is not safe for concurrent use.
+package normalize
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+)
+
+// Config describes a normalisation. The zero value works.
+type Config struct {
+	// Clip bounds the magnitude of normalised values; 0 means 10, as in Stable-Baselines3.
+	Clip float64
+	// Epsilon is added to the variance; 0 means 1e-8, as in Stable-Baselines3 and Gymnasium.
+	Epsilon float64
+}
+
+// Policy is a policy behind normalised observations.
+type Policy struct {
+	policies.Policy
+	cfg     Config
+	moments *envs.Moments
+	delta   *envs.Moments
+	mean    []float32
+	scale   []float32 // 1 over the deviation
+	obs     []float32
+	batch   policies.Batch
+	blocks  [2][]float32
+}
+
+var (
+	_ policies.Policy   = (*Policy)(nil)
+	_ policies.Observer = (*Policy)(nil)
+)
+
+// New returns p behind normalised observations. It panics if a field of cfg is negative or not finite.
+func New(p policies.Policy, cfg Config) *Policy {
+	if !(cfg.Clip >= 0) || !(cfg.Epsilon >= 0) || math.IsInf(cfg.Clip, 0) || math.IsInf(cfg.Epsilon, 0) {
+		panic(fmt.Sprintf("normalize: Clip %v and Epsilon %v must be finite and not negative", cfg.Clip, cfg.Epsilon))
+	}
+	if cfg.Clip == 0 {
+		cfg.Clip = 10
+	}
+	if cfg.Epsilon == 0 {
+		cfg.Epsilon = 1e-8
+	}
+	d := p.Spec().Obs.Dim()
+	n := &Policy{Policy: p, cfg: cfg, moments: envs.NewDelta(d), delta: envs.NewDelta(d), mean: make([]float32, d), scale: make([]float32, d)}
+	n.rescale()
+	return n
+}
+
+// SetRate changes the learning rate of the policy, if it has one.
+func (p *Policy) SetRate(rate float64) {
+	if s, ok := p.Policy.(interface{ SetRate(rate float64) }); ok {
+		s.SetRate(rate)
+	}
+}
+
+// Moments are what was observed. They are valid until the next Observe.
+func (p *Policy) Moments() *envs.Moments { return p.moments }
+
+// Act chooses an action for each row of a.Obs.
+func (p *Policy) Act(a *policies.Act) error {
+	raw := a.Obs
+	p.obs = p.normalized(p.obs, raw)
+	a.Obs = p.obs
+	err := p.Policy.Act(a)
+	a.Obs = raw
+	return err
+}
+
+// Learn makes one update from a batch of raw observations.
+func (p *Policy) Learn(b *policies.Batch) ([]policies.Metric, error) {
+	p.batch.N = b.N
+	p.batch.Columns = append(p.batch.Columns[:0], b.Columns...)
+	for i, name := range [...]string{policies.Obs, policies.NextObs} {
+		if c := p.batch.Column(name); c != nil {
+			p.blocks[i] = p.normalized(p.blocks[i], c.Floats)
+			c.Floats = p.blocks[i]
+		}
+	}
+	return p.Policy.Learn(&p.batch)
+}
+
+// normalized writes the rows of raw to dst, at their scale. A row that is cut off stays as it is, for
+// the policy to refuse.
+func (p *Policy) normalized(dst, raw []float32) []float32 {
+	dst = append(dst[:0], raw...)
+	d, clip := len(p.mean), float32(p.cfg.Clip)
+	for len(raw) >= d {
+		row := dst[len(dst)-len(raw):][:d]
+		for i, x := range row {
+			row[i] = clipped((x-p.mean[i])*p.scale[i], clip)
+		}
+		raw = raw[d:]
+	}
+	return dst
+}
+
+// clipped leaves NaN and infinities for the policy to find.
+func clipped(x, clip float32) float32 {
+	if math.IsInf(float64(x), 0) {
+		return x
+	}
+	return max(-clip, min(clip, x))
+}
+
+// Observe takes the observations of collected rows into account. Observations that are not finite are
+// an error and change nothing.
+func (p *Policy) Observe(b *policies.Batch) error {
+	if b.N == 0 {
+		return nil
+	}
+	if err := b.Needs(policies.Column{Name: policies.Obs, Kind: policies.Float32, Shape: []int{len(p.mean)}}); err != nil {
+		return fmt.Errorf("normalize: %w", err)
+	}
+	clear(p.delta.Mean)
+	clear(p.delta.Var)
+	p.delta.Count = 0
+	for obs := b.Floats(policies.Obs); len(obs) > 0; obs = obs[len(p.mean):] {
+		p.delta.Add(obs[:len(p.mean)])
+	}
+	p.moments.Merge(p.delta)
+	p.rescale()
+	return nil
+}
+
+// rescale works out what Act and Learn use.
+func (p *Policy) rescale() {
+	for i := range p.mean {
+		p.mean[i], p.scale[i] = 0, 1
+		if p.moments.Count > 0 {
+			p.mean[i] = float32(p.moments.Mean[i])
+			p.scale[i] = float32(1 / math.Sqrt(p.moments.Var[i]+p.cfg.Epsilon))
+		}
+	}
+}
+
+// tensors are the names of the weights.
+var tensors = [...]string{"normalize/mean", "normalize/scale"}
+
+// Weights returns a copy of the policy's weights, with the mean of each observed value and one over its
+// deviation.
+func (p *Policy) Weights() nn.State {
+	s := p.Policy.Weights()
+	for i, v := range [...][]float32{p.mean, p.scale} {
+		s.Tensors = append(s.Tensors, nn.Tensor{Name: tensors[i], Shape: []int{len(v)}, Data: slices.Clone(v)})
+	}
+	return s
+}
+
+// Load takes weights over, to act with. What was observed stays, and counts again from the next Observe.
+func (p *Policy) Load(s nn.State) error {
+	var own [2][]float32
+	for i, name := range tensors {
+		t, _ := s.Lookup(name)
+		if len(t.Data) != len(p.mean) {
+			return fmt.Errorf("tensor %s has %d values, want %d", name, len(t.Data), len(p.mean))
+		}
+		if err := t.CheckFinite(); err != nil {
+			return err
+		}
+		own[i] = t.Data
+	}
+	rest := s
+	rest.Tensors = slices.DeleteFunc(slices.Clone(s.Tensors), func(t nn.Tensor) bool { return slices.Contains(tensors[:], t.Name) })
+	if err := p.Policy.Load(rest); err != nil {
+		return err
+	}
+	copy(p.mean, own[0])
+	copy(p.scale, own[1])
+	return nil
+}
+
+// parts are what a checkpoint holds besides the policy.
+func (p *Policy) parts() policies.Parts {
+	numbers := []*float64{&p.moments.Count}
+	for i := range p.mean {
+		numbers = append(numbers, &p.moments.Mean[i], &p.moments.Var[i])
+	}
+	return policies.Parts{
+		policies.NumbersPart("normalize.moments", numbers...),
+		policies.ValuesPart("normalize.mean", p.mean, nil), policies.ValuesPart("normalize.scale", p.scale, nil),
+	}
+}
+
+// Save writes the policy and what was observed to a.
+func (p *Policy) Save(a *nn.Archive) error {
+	if err := p.Policy.Save(a); err != nil {
+		return err
+	}
+	return p.parts().Save(a)
+}
+
+// Restore makes p what it was at Save. An error may leave it half restored.
+func (p *Policy) Restore(a *nn.Archive) error {
+	if err := p.Policy.Restore(a); err != nil {
+		return err
+	}
+	if err := p.parts().Restore(a); err != nil {
+		return err
+	}
+	if m := p.moments; m.Count < 0 || slices.ContainsFunc(m.Var, func(v float64) bool { return v < 0 }) {
+		return fmt.Errorf("restore normalize.moments: a count of %v or a variance is negative", m.Count)
+	}
+	return nil
+}

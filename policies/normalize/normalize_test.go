@@ -1,0 +1,183 @@
+package normalize_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/normalize"
+	"github.com/ditask/ditask/policies/policytest"
+	"github.com/ditask/ditask/policies/ppo"
+	"github.com/ditask/ditask/policies/td3"
+)
+
+func TestConformance(t *testing.T) {
+	obs := envs.NewBox(-1, 1, 3)
+	for name, inner := range map[string]func(seed uint64) policies.Policy{
+		"dqn": func(seed uint64) policies.Policy {
+			return dqn.New(dqn.Config{Obs: obs, Action: envs.Discrete{N: 3}, Hidden: []int{6}, Seed: seed})
+		},
+		"ppo": func(seed uint64) policies.Policy {
+			return ppo.New(ppo.Config{Obs: obs, Action: envs.Discrete{N: 3}, Hidden: []int{6}, Seed: seed})
+		},
+		"td3": func(seed uint64) policies.Policy {
+			return td3.New(td3.Config{Obs: obs, Action: envs.NewBox(-1, 1, 2), Hidden: []int{6}, Seed: seed})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policytest.Run(t, policytest.Config{New: func(seed uint64) policies.Policy {
+				p := normalize.New(inner(seed), normalize.Config{})
+				rng := rand.New(rand.NewPCG(9, 9))
+				if err := p.Observe(observed(rng, 50)); err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}})
+		})
+	}
+}
+
+// observed are n rows of three values of different scales.
+func observed(rng *rand.Rand, n int) *policies.Batch {
+	var b policies.Batch
+	b.Init(policies.Column{Name: policies.Obs, Kind: policies.Float32, Shape: []int{3}})
+	b.Resize(n)
+	for i := range n {
+		copy(b.Floats(policies.Obs)[3*i:], []float32{float32(rng.NormFloat64()), float32(100 + 10*rng.NormFloat64()), float32(1e-3 * rng.NormFloat64())})
+	}
+	return &b
+}
+
+// spy is a policy that takes down what it is given.
+type spy struct {
+	policies.Policy
+	act, obs, next []float32
+}
+
+func (s *spy) Spec() policies.Spec {
+	return policies.Spec{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Learns: policies.TransitionColumns(3, 1)}
+}
+
+func (s *spy) Act(a *policies.Act) error {
+	s.act = slices.Clone(a.Obs)
+	a.Action[0] = 1
+	return nil
+}
+
+func (s *spy) Learn(b *policies.Batch) ([]policies.Metric, error) {
+	s.obs, s.next = slices.Clone(b.Floats(policies.Obs)), slices.Clone(b.Floats(policies.NextObs))
+	b.Floats(policies.Reward)[0] = 7 // as a policy writes a TDError
+	return nil, nil
+}
+
+// TestScale is that of all that was observed, in parts, by the definition of mean and variance.
+func TestScale(t *testing.T) {
+	s := &spy{}
+	p := normalize.New(s, normalize.Config{Epsilon: 1e-12})
+	raw := []float32{1, 130, 0.002}
+	act := policies.Act{Obs: slices.Clone(raw), Action: make([]float32, 1)}
+	if err := p.Act(&act); err != nil || !slices.Equal(s.act, []float32{1, 10, 0.002}) {
+		t.Errorf("before anything was observed: %v (only clipped), %v", s.act, err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	var all []float32
+	for _, n := range []int{1, 70, 29} {
+		b := observed(rng, n)
+		all = append(all, b.Floats(policies.Obs)...)
+		if err := p.Observe(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := make([]float64, 3)
+	for i := range want {
+		var mean, variance float64
+		for k := i; k < len(all); k += 3 {
+			mean += float64(all[k]) / 100
+		}
+		for k := i; k < len(all); k += 3 {
+			variance += (float64(all[k]) - mean) * (float64(all[k]) - mean) / 100
+		}
+		want[i] = (float64(raw[i]) - mean) / math.Sqrt(variance)
+	}
+	var b policies.Batch
+	b.Init(policies.TransitionColumns(3, 1)...)
+	b.Append(policies.Transition{Obs: raw, Action: []float32{0}, NextObs: raw, Steps: 1})
+	if err := p.Act(&act); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Learn(&b); err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string][]float32{"act": s.act, "obs": s.obs, "next_obs": s.next} {
+		for i := range want {
+			if math.Abs(float64(got[i])-want[i]) > 1e-5*(1+math.Abs(want[i])) {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+	}
+	if !slices.Equal(act.Obs, raw) || !slices.Equal(b.Floats(policies.Obs), raw) || b.Floats(policies.Reward)[0] != 7 || act.Action[0] != 1 {
+		t.Error("the caller's observations are not as they were, or what the policy wrote is lost")
+	}
+}
+
+// TestWeightsCarryTheScale to a policy that has observed nothing, which then acts alike.
+func TestWeightsCarryTheScale(t *testing.T) {
+	newPolicy := func(seed uint64) *normalize.Policy {
+		return normalize.New(dqn.New(dqn.Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 5}, Hidden: []int{8}, Seed: seed}), normalize.Config{})
+	}
+	from, to := newPolicy(1), newPolicy(2)
+	rng := rand.New(rand.NewPCG(3, 3))
+	b := observed(rng, 40)
+	if err := from.Observe(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Load(from.Weights()); err != nil {
+		t.Fatal(err)
+	}
+	act := func(p *normalize.Policy) []float32 {
+		a := policies.Act{Obs: b.Floats(policies.Obs), Action: slices.Repeat([]float32{0}, 40), Greedy: true}
+		if err := p.Act(&a); err != nil {
+			t.Fatal(err)
+		}
+		return a.Action
+	}
+	if x, y := act(from), act(to); !slices.Equal(x, y) {
+		t.Errorf("actions %v and %v", x, y)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	p := normalize.New(&spy{}, normalize.Config{})
+	b := observed(rand.New(rand.NewPCG(1, 1)), 5)
+	b.Floats(policies.Obs)[7] = float32(math.NaN())
+	if err := p.Observe(b); err == nil || !strings.Contains(err.Error(), "obs") || p.Moments().Count != 0 {
+		t.Errorf("NaN was observed: %v", err)
+	}
+	for _, cfg := range []normalize.Config{{Clip: -1}, {Epsilon: math.NaN()}, {Clip: math.Inf(1)}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v was taken", cfg)
+				}
+			}()
+			normalize.New(&spy{}, cfg)
+		}()
+	}
+	q := normalize.New(dqn.New(dqn.Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Hidden: []int{4}}), normalize.Config{})
+	var a nn.Archive
+	if err := q.Save(&a); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := a.State("normalize.moments")
+	s.Tensors[0].Words[2] = math.Float64bits(-1)
+	a.Put("normalize.moments", s)
+	if err := q.Restore(&a); err == nil || !strings.Contains(err.Error(), "negative") {
+		t.Errorf("a negative variance was restored: %v", err)
+	}
+}
