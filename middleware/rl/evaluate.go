@@ -49,7 +49,7 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 // often than long ones. The environments must not be those of Collect.
 //
 // When StopAt is reached and confirmed, it finishes the task: Best then has the
-// weights that reached it.
+// weights that reached it. A run that is resumed after that ends before its first step.
 func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] {
 	cfg, err := cfg.defaults()
 	spec := r.policy.Spec()
@@ -58,6 +58,7 @@ func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] 
 	}
 	e := &evaluate{r: r, env: env, cfg: cfg, act: newAct(&spec, env.Num())}
 	e.act.Greedy, e.act.Extra = true, nil
+	r.stopAt = cfg.StopAt
 	if !r.t.Has(Evaluator) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
@@ -84,6 +85,9 @@ type evaluate struct {
 }
 
 func (e *evaluate) step(ctx context.Context, c *Online) error {
+	if c.Stopped {
+		return nil
+	}
 	t := e.r.t
 	if !e.joined {
 		e.joined = true

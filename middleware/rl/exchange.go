@@ -67,6 +67,11 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 				return err
 			}
 			r.first, r.known = c.EnvSteps, c.Eval
+			if reason := r.over(c); r.resumed && reason != "" {
+				c.Stopped = true
+				r.t.Finish(reason)
+				return next(ctx)
+			}
 		}
 		return step(ctx, c, next)
 	}

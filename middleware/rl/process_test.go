@@ -29,6 +29,7 @@ type launcher struct {
 	watch           *leak.Watch
 	ditask, program string
 	dir             string // of the run
+	algorithm       string // of the program
 	workers         int    // nodes
 	updates         int    // of the whole run
 	rarely          bool   // no checkpoint before the end
@@ -41,6 +42,7 @@ type running struct {
 	log  bytes.Buffer
 	pids map[int]int // of the nodes
 	all  int         // nodes
+	err  error       // of the job, when it has ended
 	at   int         // updates of the learner
 }
 
@@ -57,10 +59,11 @@ func TestProcesses(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *launcher){
 		"P4/killed jobs go on exactly":               killedJobs,
 		"P4/a recovering job goes on exactly":        recoveringJob,
+		"P4/each algorithm goes on exactly":          eachAlgorithm,
 		"resuming without a checkpoint is a failure": resumeWithoutACheckpoint,
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), workers: 4, updates: 600}
+			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), algorithm: "dqn", workers: 4, updates: 600}
 			rounds := 0
 			for began := time.Now(); rounds == 0 || !t.Failed() && time.Since(began) < *lockstepTime; rounds++ {
 				one := l
@@ -75,7 +78,7 @@ func TestProcesses(t *testing.T) {
 func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *running {
 	t.Helper()
 	args := append([]string{"--package", l.program, "-n", strconv.Itoa(l.workers), "--dir", l.dir}, flags...)
-	args = append(args, "--", strconv.Itoa(l.updates))
+	args = append(args, "--", l.algorithm, strconv.Itoa(l.updates))
 	if l.rarely {
 		args = append(args, "rarely")
 	}
@@ -112,9 +115,12 @@ func (r *running) until(updates int) bool {
 
 // end reads to the end of the job and returns its error.
 func (r *running) end() error {
-	for r.out.Scan() {
+	if r.cmd.ProcessState == nil {
+		for r.out.Scan() {
+		}
+		r.err = r.cmd.Wait()
 	}
-	return r.cmd.Wait()
+	return r.err
 }
 
 // kill sends SIGKILL to a process, which may have ended.
@@ -126,8 +132,8 @@ func kill(t *testing.T, pid int) {
 }
 
 // interrupt ends a job in the middle: in order, by SIGTERM to its launcher, or by SIGKILL
-// to all of its processes.
-func (l *launcher) interrupt(t *testing.T, r *running, inOrder bool) {
+// to all of its processes. It reports whether the job was done before.
+func (l *launcher) interrupt(t *testing.T, r *running, inOrder bool) (done bool) {
 	t.Helper()
 	if inOrder {
 		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -140,10 +146,15 @@ func (l *launcher) interrupt(t *testing.T, r *running, inOrder bool) {
 		}
 	}
 	var exit *exec.ExitError
-	if err := r.end(); !errors.As(err, &exit) || inOrder && exit.ExitCode() != 75 {
+	err := r.end()
+	if err == nil {
+		return true
+	}
+	if !errors.As(err, &exit) || inOrder && exit.ExitCode() != 75 {
 		t.Fatalf("in order %v: %v\n%s", inOrder, err, r.log.String())
 	}
 	l.removeSockets(t)
+	return false
 }
 
 // removeSockets removes what a launcher that was killed leaves.
@@ -181,14 +192,44 @@ func (l *launcher) straight(ctx context.Context, t *testing.T) string {
 	return l.result(t, r, r.end())
 }
 
-// killedJobs kills or preempts all processes of a job at
-// random moments, and resumes it each time, until it is done.
+// eachAlgorithm is killed and resumed alone and in lockstep.
+func eachAlgorithm(t *testing.T, l *launcher) {
+	out, err := exec.CommandContext(within(t), l.program, "list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.Lines(string(out)) {
+		for _, workers := range []int{1, 3} {
+			one := *l
+			one.algorithm, one.workers, one.updates = strings.TrimSpace(name), workers, 200
+			t.Run(fmt.Sprintf("%s with %d nodes", one.algorithm, workers), func(t *testing.T) { killAndResume(t, &one, 1) })
+		}
+	}
+	l.leavesNothing(t)
+}
+
+// leavesNothing waits until nothing of the jobs is left: a watcher outlives its launcher.
+func (l *launcher) leavesNothing(t *testing.T) {
+	t.Helper()
+	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// killedJobs are killed and resumed until they are done.
 func killedJobs(t *testing.T, l *launcher) {
+	killAndResume(t, l, 2)
+	l.leavesNothing(t)
+}
+
+// killAndResume kills or preempts all processes of a job at random moments, and resumes it each time,
+// until it is done: so many times.
+func killAndResume(t *testing.T, l *launcher, times int) {
 	ctx := within(t)
 	want := l.straight(ctx, t)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 2 {
+	for range times {
 		l.dir = t.TempDir()
 		var moments []int
 		for at := 0; ; {
@@ -197,23 +238,19 @@ func killedJobs(t *testing.T, l *launcher) {
 				flags = []string{"--resume"}
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
-			} else if at > 0 {
+			} else if len(moments) > 0 {
 				flags = []string{"--overwrite"} // it was killed before its first checkpoint
 			}
 			r := l.start(ctx, t, flags...)
-			at += rng.IntN(250)
-			if !r.until(at) || at >= l.updates {
+			at += rng.IntN(l.updates * 2 / 5)
+			if !r.until(at) || at >= l.updates || l.interrupt(t, r, rng.IntN(3) == 0) {
 				if got := l.result(t, r, r.end()); got != want {
 					t.Errorf("killed at updates %v (seed %d), the run ends with %.200s\nand straight with %.200s", moments, seed, got, want)
 				}
 				break
 			}
-			l.interrupt(t, r, rng.IntN(3) == 0)
 			moments = append(moments, at)
 		}
-	}
-	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 { // a watcher outlives its launcher
-		t.Errorf("left: %v", left)
 	}
 }
 
@@ -246,9 +283,7 @@ func recoveringJob(t *testing.T, l *launcher) {
 	if got := l.result(t, r, r.end()); got != want {
 		t.Errorf("nodes %v killed at updates %v (seed %d): the run ends with %.200s\nand straight with %.200s", victims, moments, seed, got, want)
 	}
-	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 { // a watcher outlives its launcher
-		t.Errorf("left: %v", left)
-	}
+	l.leavesNothing(t)
 }
 
 // resumeWithoutACheckpoint: a wrong --dir is no reason to begin at 0. A node

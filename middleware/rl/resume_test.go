@@ -177,11 +177,17 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 		if err := first.tk.Run(ctx, task.MaxSteps(steps)); !errors.Is(err, task.ErrPreempted) {
 			t.Fatal(err)
 		}
-		second := build(dir, true, func() {})
-		if err := second.tk.Run(t.Context(), task.MaxSteps(steps-first.tk.Steps())); err != nil {
+		// The first thing that the resumed run does is the evaluation: it is cut again.
+		again, stop := context.WithCancelCause(t.Context())
+		second := build(dir, true, func() { stop(&task.PreemptError{Reason: "test"}) })
+		if err := second.tk.Run(again, task.MaxSteps(steps)); !errors.Is(err, task.ErrPreempted) || second.tk.Steps() > 0 {
+			t.Fatal(err, second.tk.Steps())
+		}
+		third := build(dir, true, func() {})
+		if err := third.tk.Run(t.Context(), task.MaxSteps(steps-first.tk.Steps())); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := result(second), result(straight); got != want {
+		if got, want := result(third), result(straight); got != want {
 			t.Errorf("cut at action %d of the evaluations: %.200s\nwant %.200s", cut, got, want)
 		}
 	}

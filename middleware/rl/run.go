@@ -41,6 +41,8 @@ type Run struct {
 	torn bool
 
 	source  data.Source // of Learn; nil: none
+	stop    StopConfig  // of Stop
+	stopAt  float64     // of Evaluate; 0: none
 	columns []policies.Column
 
 	resumed bool              // from a checkpoint
@@ -134,9 +136,15 @@ func (r *Run) goBack(c *Online, states string) error {
 	return nil
 }
 
-// each calls put with the state of every part. A part whose environments cannot be
-// saved is left out: it begins new episodes when the run is resumed.
+// each calls put with the state of every part, also of those that have not begun since the run was
+// resumed. A part whose environments cannot be saved is left out: it begins new episodes when the
+// run is resumed.
 func (r *Run) each(put func(name, text string)) error {
+	for name, text := range r.begin {
+		if !slices.ContainsFunc(r.parts, func(p namedPart) bool { return p.name == name }) {
+			put(name, text)
+		}
+	}
 	for _, p := range r.parts {
 		v, err := p.state()
 		if errors.Is(err, envs.ErrNoSnapshot) {

@@ -29,39 +29,42 @@ func (r *Run) Stop(cfg StopConfig) task.Middleware[Online] {
 	if !r.t.Has(Learner) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
-	s := &stop{r: r, cfg: cfg}
+	r.stop = cfg
+	begun := false
 	return func(ctx context.Context, c *Online, next task.Next) error {
-		if !s.begun {
-			s.begin()
+		if !begun && cfg.After > 0 {
+			timer := time.AfterFunc(cfg.After, func() { r.t.Finish(fmt.Sprintf("%v are over", cfg.After)) })
+			r.t.OnFinish(func(context.Context, task.Outcome) error {
+				timer.Stop()
+				return nil
+			})
 		}
+		begun = true
 		if err := next(ctx); err != nil {
 			return err
 		}
-		switch {
-		case cfg.EnvSteps > 0 && c.EnvSteps >= cfg.EnvSteps:
-			r.t.Finish(fmt.Sprintf("%d env steps reached %d", c.EnvSteps, cfg.EnvSteps))
-		case cfg.Updates > 0 && c.Updates >= cfg.Updates:
-			r.t.Finish(fmt.Sprintf("%d updates reached %d", c.Updates, cfg.Updates))
+		if reason := r.reached(c); reason != "" {
+			r.t.Finish(reason)
 		}
 		return nil
 	}
 }
 
-type stop struct {
-	r     *Run
-	cfg   StopConfig
-	begun bool
+// reached says which limit of Stop the counters have reached, or nothing.
+func (r *Run) reached(c *Online) string {
+	switch n := r.stop; {
+	case n.EnvSteps > 0 && c.EnvSteps >= n.EnvSteps:
+		return fmt.Sprintf("%d env steps reached %d", c.EnvSteps, n.EnvSteps)
+	case n.Updates > 0 && c.Updates >= n.Updates:
+		return fmt.Sprintf("%d updates reached %d", c.Updates, n.Updates)
+	}
+	return ""
 }
 
-func (s *stop) begin() {
-	s.begun = true
-	if s.cfg.After == 0 {
-		return
+// over says why a run that was resumed has nothing left to do, or nothing.
+func (r *Run) over(c *Online) string {
+	if best := c.Best; r.stopAt != 0 && best != nil && best.Reached && best.Mean >= r.stopAt {
+		return fmt.Sprintf("mean return %.1f over %d episodes had reached %v before", best.Mean, best.Episodes, r.stopAt)
 	}
-	t := s.r.t
-	timer := time.AfterFunc(s.cfg.After, func() { t.Finish(fmt.Sprintf("%v are over", s.cfg.After)) })
-	t.OnFinish(func(context.Context, task.Outcome) error {
-		timer.Stop()
-		return nil
-	})
+	return r.reached(c)
 }

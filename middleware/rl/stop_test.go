@@ -2,6 +2,8 @@ package rl_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies/data"
+	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/task"
 )
 
@@ -54,6 +57,54 @@ func TestStopAfterATimeEndsAStepThatWaits(t *testing.T) {
 		if took := time.Since(began); took < time.Hour || took > time.Hour+10*time.Second {
 			t.Errorf("ended after %v", took)
 		}
+	})
+}
+
+// TestResumeOfADoneRunTakesNoStep, and leaves its checkpoint as it is.
+func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
+	train := func(dir string, stop rl.StopConfig, stopAt float64) (rl.Online, string) {
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		run := rl.New(tk, tiny(1, func(c *dqn.Config) { c.Obs = box(4) }), rl.Config{Seed: 1, Dir: dir, Resume: true})
+		env := func() envs.Vector { return lasting(5) }
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(env(), rl.EvalConfig{EverySteps: 20, StopAt: stopAt}), run.Stop(stop),
+			run.Collect(env(), rl.CollectConfig{}),
+			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}), rl.LearnConfig{}),
+			run.Checkpoint(rl.CheckpointConfig{}))
+		if err := tk.Run(t.Context(), task.MaxSteps(100)); err != nil {
+			t.Fatal(err)
+		}
+		checkpoint, err := os.ReadFile(filepath.Join(dir, rl.CheckpointFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *tk.Context(), string(checkpoint)
+	}
+	for name, c := range map[string]struct {
+		stop   rl.StopConfig
+		stopAt float64
+	}{
+		"env steps": {rl.StopConfig{EnvSteps: 30}, 0}, "updates": {rl.StopConfig{Updates: 12}, 0}, "return": {rl.StopConfig{}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			first, saved := train(dir, c.stop, c.stopAt)
+			again, kept := train(dir, c.stop, c.stopAt)
+			if again.EnvSteps != first.EnvSteps || again.Updates != first.Updates || first.EnvSteps == 0 || saved != kept {
+				t.Errorf("after %d env steps and %d updates the resumed run has made %d and %d; same checkpoint: %v",
+					first.EnvSteps, first.Updates, again.EnvSteps, again.Updates, saved == kept)
+			}
+			longer, _ := train(dir, rl.StopConfig{EnvSteps: 70}, 0)
+			if longer.EnvSteps != 70 {
+				t.Errorf("with other limits it ends after %d env steps, want 70", longer.EnvSteps)
+			}
+		})
+	}
+}
+
+// lasting is a CartPole whose episodes have so many steps, or fewer.
+func lasting(steps int) envs.Vector {
+	return envs.NewSync(1, envs.SameStep, func(int) envs.Env[int] {
+		return envs.NewCartPole(envs.CartPoleConfig{MaxSteps: steps})
 	})
 }
 

@@ -1,60 +1,59 @@
-// Lockstep is a job for tests: its nodes learn in lockstep up to the number of updates that
-// is its first argument, and write what they have then to the file result. With the second
-// argument, rarely, there is no checkpoint before the end.
+// Lockstep is a job for tests: its nodes learn in lockstep, with the algorithm that is its first argument,
+// up to the number of updates that is its second, and write what they have then to the file
+// result; list lists the algorithms. With the third argument, rarely, there is no checkpoint before the end.
 package main
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/parallel"
-	"github.com/ditask/ditask/policies"
-	"github.com/ditask/ditask/policies/data"
-	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/task"
 )
 
-func main() { parallel.Main(play) }
+func main() {
+	if slices.Equal(os.Args[1:], []string{"list"}) {
+		for _, name := range slices.Sorted(maps.Keys(algorithms)) {
+			fmt.Println(name)
+		}
+		return
+	}
+	parallel.Main(play)
+}
 
 func play(ctx context.Context, node *parallel.Node) error {
-	const seed = 7
-	updates, err := strconv.Atoi(os.Args[1])
+	l, err := find(os.Args[1])
+	if err != nil {
+		return err
+	}
+	updates, err := strconv.Atoi(os.Args[2])
 	if err != nil {
 		return err
 	}
 	saves := rl.CheckpointConfig{EveryUpdates: 25, Every: time.Second}
-	if len(os.Args) > 2 && os.Args[2] == "rarely" {
+	if len(os.Args) > 3 && os.Args[3] == "rarely" {
 		saves = rl.CheckpointConfig{EveryUpdates: updates, Every: -1}
 	}
 	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
-	q := dqn.New(dqn.Config{
-		Obs: envs.CartPole(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
-		Epsilon: policies.Linear(1, 0.1, 1000),
-	})
 	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
-	r := rl.New(t, q, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
-	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed}), data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2})
+	r := rl.New(t, l.policy, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
 	t.Use(
 		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size()}),
-		r.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
-		r.Collect(envs.CartPole(2), rl.CollectConfig{}),
-		r.Learn(replay, rl.LearnConfig{}),
+		r.Evaluate(l.envs(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
+		r.Collect(l.envs(2), l.collect),
+		r.Learn(l.source, rl.LearnConfig{}),
 	)
 	if !t.Has(rl.Learner) {
 		return t.Run(ctx)
 	}
-	t.Use(task.Step(func(_ context.Context, c *rl.Online) error {
-		if c.Updates >= updates {
-			t.Finish("enough")
-		}
-		return nil
-	}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {
+	t.Use(r.Stop(rl.StopConfig{Updates: updates}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {
 		err := next(ctx)
 		fmt.Printf("updates %d\n", c.Updates)
 		return err
@@ -63,6 +62,6 @@ func play(ctx context.Context, node *parallel.Node) error {
 		return err
 	}
 	c := t.Context()
-	text := fmt.Sprintln(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, c.Best.Evaluation, c.Best.Weights, q.Weights())
+	text := fmt.Sprintln(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, c.Best.Evaluation, c.Best.Weights, l.policy.Weights())
 	return os.WriteFile(filepath.Join(node.Dir(), "result"), []byte(text), 0o600)
 }
