@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
@@ -222,9 +224,16 @@ func (e *evaluate) play(ctx context.Context, episodes int) error {
 		return err
 	}
 	copy(e.act.Obs, obs)
+	began, quiet := time.Now(), patience
 	for len(e.ended) < episodes {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
+		}
+		if took := time.Since(began); took > quiet {
+			quiet *= 2
+			longest := slices.MaxFunc(e.running, func(a, b envs.Episode) int { return a.Length - b.Length })
+			e.r.t.Logger().Warn("an evaluation goes on", slog.Duration("for", took.Round(time.Second)), slog.String("env", e.env.Name()),
+				slog.Int("episodes", len(e.ended)), slog.Int("of", episodes), slog.Int("steps_of_the_longest_running", longest.Length))
 		}
 		if err := e.once(); err != nil {
 			return err

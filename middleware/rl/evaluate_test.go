@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
@@ -107,4 +109,29 @@ func TestEvaluationNamesItsFault(t *testing.T) {
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "node 0: evaluate at env step 1000: step env Walk[0]: panic: broken") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// TestEpisodeThatDoesNotEndIsNamed while the evaluation waits for it.
+func TestEpisodeThatDoesNotEndIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, log := logging()
+		q := tiny(1)
+		tk := task.New[rl.Online](node)
+		run := runOf(tk, q, "")
+		env := &walk{length: 70, fault: func(*walk) { <-time.After(time.Second) }}
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
+			c.EnvSteps += 10
+			return nil
+		}), run.Evaluate(walks(envs.SameStep, env), rl.EvalConfig{EverySteps: 10, Episodes: 1}))
+		if err := tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"an evaluation goes on\" for=11s env=Walk episodes=0 of=1 steps_of_the_longest_running=11", "for=21s", "for=41s",
+		} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("no %q in\n%s", want, log)
+			}
+		}
+	})
 }

@@ -1,0 +1,237 @@
+// Results trains with published settings and prints what was reached, as rows of docs/results.md.
+//
+//	go run ./internal/results                          every preset with seeds 1 to 5
+//	go run ./internal/results -seeds 2 ppo/CartPole    those whose names begin so
+//	go run ./internal/results -nodes 4 ppo/CartPole    until the threshold, with a learner, an evaluator and two collectors;
+//	                                                   without those that others have not solved either
+//
+// With more than one node it runs itself through ditask, one job for each seed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ditask/ditask/internal/presets"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/parallel"
+	"github.com/ditask/ditask/parallel/control"
+	"github.com/ditask/ditask/task"
+)
+
+// window is the number of episodes whose mean return counts.
+const window = 100
+
+func main() {
+	if os.Getenv(control.VarNodeID) != "" { // a process of a job
+		parallel.Main(play)
+	}
+	seeds := flag.Uint64("seeds", 5, "runs of each preset")
+	nodes := flag.Int("nodes", 1, "processes of a run")
+	flag.Parse()
+	prefixes := flag.Args()
+	if len(prefixes) == 0 {
+		prefixes = []string{""}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := all(ctx, prefixes, *seeds, *nodes)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "results:", err)
+		os.Exit(1)
+	}
+}
+
+func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error {
+	run := alone
+	if nodes > 1 {
+		dir, err := os.MkdirTemp("", "results-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		for _, pkg := range []string{"ditask", "internal/results"} {
+			out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, filepath.Base(pkg)), "./"+pkg).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+			}
+		}
+		run = func(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
+			return jobOf(ctx, dir, nodes, p, seed)
+		}
+	}
+	fmt.Println("| preset | published | mean ± deviation | each seed | env steps until the mean of 100 episodes is the threshold | s of a run |")
+	fmt.Println("|---|---|---|---|---|---|")
+	for _, prefix := range prefixes {
+		found, err := presets.Find(prefix)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if nodes > 1 && found[i].Unsolved {
+				continue
+			}
+			if err := row(ctx, run, &found[i], seeds); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// result is what one run has reached.
+type result struct {
+	mean   float64
+	solved int // env steps until the threshold; 0: it was not reached
+	took   time.Duration
+}
+
+// row prints what all seeds of a preset have reached.
+func row(ctx context.Context, run func(context.Context, *presets.Preset, uint64) (result, error), p *presets.Preset, seeds uint64) error {
+	var sum, squares float64
+	var each, solved, took []string
+	for seed := uint64(1); seed <= seeds; seed++ {
+		r, err := run(ctx, p, seed)
+		if err != nil {
+			return fmt.Errorf("%s, seed %d: %w", p.Name, seed, err)
+		}
+		sum, squares = sum+r.mean, squares+r.mean*r.mean
+		each, took = append(each, number(r.mean)), append(took, fmt.Sprintf("%.1f", r.took.Seconds()))
+		steps := "-"
+		if r.solved > 0 {
+			steps = strconv.Itoa(r.solved)
+		}
+		solved = append(solved, steps)
+	}
+	n := float64(seeds)
+	mean := sum / n
+	published := p.Published
+	if published == "" {
+		published = "-"
+	}
+	fmt.Printf("| `%s` | %s | %s ± %s | %s | %v: %s | %s |\n", p.Name, published, number(mean), number(math.Sqrt(max(squares/n-mean*mean, 0))),
+		strings.Join(each, ", "), p.Threshold, strings.Join(solved, ", "), strings.Join(took, ", "))
+	return nil
+}
+
+// number has three digits, or one behind the point.
+func number(v float64) string {
+	if math.Abs(v) < 10 {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+// quiet is a node that logs nothing.
+type quiet struct{ task.Node }
+
+func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// alone trains in this process for all env steps of the preset.
+func alone(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
+	s := p.Setup(seed)
+	t := task.New[rl.Online](quiet{task.Alone()})
+	r := rl.New(t, s.Policy, rl.Config{Seed: seed})
+	w := watch{threshold: p.Threshold}
+	t.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(s.Envs(s.Num), s.Collect), r.Learn(s.Source, s.Learn), task.Step(w.step))
+	if p.Greedy {
+		t.Use(r.Evaluate(s.Envs(10), rl.EvalConfig{EverySteps: p.EnvSteps, Episodes: window}))
+	}
+	t.Use(r.Stop(rl.StopConfig{EnvSteps: p.EnvSteps}))
+	began := time.Now()
+	if err := t.Run(ctx); err != nil {
+		return result{}, err
+	}
+	out := result{w.mean(), w.solved, time.Since(began)}
+	if p.Greedy {
+		out.mean = t.Context().Eval.Mean
+	}
+	return out, nil
+}
+
+// watch takes down the returns of the newest episodes.
+type watch struct {
+	threshold float64
+	returns   []float64
+	solved    int // env steps when their mean was first the threshold
+}
+
+func (w *watch) step(_ context.Context, c *rl.Online) error {
+	if c.Collected == nil {
+		return nil
+	}
+	for _, e := range c.Collected.Episodes {
+		w.returns = append(w.returns, e.Return)
+	}
+	w.returns = w.returns[max(0, len(w.returns)-window):]
+	if w.solved == 0 && len(w.returns) == window && w.mean() >= w.threshold {
+		w.solved = c.EnvSteps
+	}
+	return nil
+}
+
+func (w *watch) mean() (m float64) {
+	for _, v := range w.returns {
+		m += v / float64(len(w.returns))
+	}
+	return m
+}
+
+// jobOf trains in several processes until 100 greedy episodes reach the threshold.
+func jobOf(ctx context.Context, dir string, nodes int, p *presets.Preset, seed uint64) (result, error) {
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "ditask"), "--package", filepath.Join(dir, "results"),
+		"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir, "run"), "--overwrite", "--", p.Name)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return result{}, fmt.Errorf("%w\n%s", err, out)
+	}
+	r := result{took: time.Since(began)}
+	for line := range strings.Lines(string(out)) {
+		if _, text, ok := strings.Cut(line, "reached: "); ok {
+			_, err = fmt.Sscan(text, &r.mean, &r.solved)
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("the job has printed no result\n%s", out)
+}
+
+// play is what the processes of a job do.
+func play(ctx context.Context, node *parallel.Node) error {
+	found, err := presets.Find(os.Args[1])
+	if err != nil {
+		return err
+	}
+	p, s := &found[0], found[0].Setup(node.Seed())
+	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
+	r := rl.New(t, s.Policy, rl.Config{Seed: node.Seed()})
+	var exchange rl.ExchangeConfig
+	if p.OnPolicy {
+		exchange.Synchronous = node.Size()
+	}
+	t.Use(
+		r.Exchange(exchange), r.Collect(s.Envs(s.Num), s.Collect), r.Learn(s.Source, s.Learn),
+		r.Evaluate(s.Envs(10), rl.EvalConfig{EverySteps: max(1000, p.EnvSteps/50), StopAt: p.Threshold, Confirm: window}),
+		r.Stop(rl.StopConfig{EnvSteps: 3 * p.EnvSteps}),
+	)
+	if err := t.Run(ctx); err != nil || !t.Has(rl.Learner) {
+		return err
+	}
+	best := t.Context().Best
+	if best == nil || !best.Reached {
+		return errors.New("the threshold was not reached")
+	}
+	fmt.Printf("reached: %v %d\n", best.Mean, best.EnvSteps)
+	return nil
+}
