@@ -7,7 +7,7 @@ import (
 )
 
 // sendLog is what one session has sent and the peer has not acknowledged:
-// sequenced frames in segments. Small frames are copied into segments of 64
+// sequenced frames in segments. Small frames are copied into segments of 2 to 64
 // KiB; a chunk is a segment of its own that refers to its payload. The writer's
 // place in the log moves forward with what it writes, and back when a new
 // connection takes over. The session's mutex guards it.
@@ -19,6 +19,7 @@ type sendLog struct {
 	sent uint64     // number of the newest sequenced frame
 	done uint64     // number of the newest acknowledged one
 	ctl  int        // bytes of control frames in segs, which no window bounds
+	size int        // of the newest segment's buffer: firstBytes << size
 }
 
 // maxControlLog is how many bytes of control frames a peer may leave unacknowledged. The
@@ -48,8 +49,24 @@ type segment struct {
 
 func (s *segment) size() int { return len(s.buf) + len(s.ext) }
 
-// segmentPool recycles segments with a buffer of segmentBytes.
-var segmentPool = sync.Pool{New: func() any { return &segment{buf: make([]byte, 0, segmentBytes)} }}
+// segmentPools recycle segments with a buffer: of firstBytes, and each of twice the one before, up to
+// segmentBytes.
+var segmentPools [segmentSizes]sync.Pool
+
+// The buffers of segments grow with what a peer has not acknowledged. With full-size segments for all,
+// many peers that exchange little would take most of a node's memory.
+const (
+	segmentSizes = 6
+	firstBytes   = segmentBytes >> (segmentSizes - 1) // 2 KiB
+)
+
+// newSegment returns a segment with a buffer of firstBytes << size.
+func newSegment(size int) *segment {
+	if s, ok := segmentPools[size].Get().(*segment); ok {
+		return s
+	}
+	return &segment{buf: make([]byte, 0, firstBytes<<size)}
+}
 
 // chunkPool recycles segments without one.
 var chunkPool = sync.Pool{New: func() any { return new(segment) }}
@@ -61,30 +78,31 @@ func (s *segment) free() {
 		chunkPool.Put(s)
 		return
 	}
-	if cap(s.buf) < segmentBytes {
-		return
-	}
+	size := sizeFor(cap(s.buf))
 	*s = segment{buf: s.buf[:0]}
-	segmentPool.Put(s)
+	segmentPools[size].Put(s)
 }
 
-// firstBytes is the size of a session's first segment, which holds the frames of a join. With
-// full-size first segments, many peers that exchange little more would take most of a node's memory.
-const firstBytes = 2 << 10
+// sizeFor is the size of the smallest buffer that has room for n bytes.
+func sizeFor(n int) (size int) {
+	for firstBytes<<size < n {
+		size++
+	}
+	return size
+}
 
-// room returns the open segment if it has n bytes left, or a new one.
+// room returns the open segment if it has n bytes left, or a new one: twice as large as a full one
+// before it.
 func (l *sendLog) room(n int) *segment {
-	if k := len(l.segs); k > 0 {
-		if s := l.segs[k-1]; s.keep == nil && cap(s.buf)-len(s.buf) >= n {
+	if k := len(l.segs); k == 0 {
+		l.size = 0
+	} else if s := l.segs[k-1]; s.keep == nil {
+		if cap(s.buf)-len(s.buf) >= n {
 			return s
 		}
+		l.size = min(l.size+1, segmentSizes-1)
 	}
-	var s *segment
-	if l.sent == 0 && n <= firstBytes {
-		s = &segment{buf: make([]byte, 0, firstBytes)}
-	} else {
-		s = segmentPool.Get().(*segment)
-	}
+	s := newSegment(max(l.size, sizeFor(n)))
 	s.first = l.sent + 1
 	l.segs = append(l.segs, s)
 	return s

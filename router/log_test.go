@@ -174,28 +174,38 @@ func TestParseHeaderBounds(t *testing.T) {
 
 // A session that has little to say takes little memory for it, and one that has more takes the
 // large buffers, which are used again.
-func TestFirstSegmentIsSmall(t *testing.T) {
+// TestSegmentsGrow with what is not acknowledged: a peer that is sent little takes little memory.
+func TestSegmentsGrow(t *testing.T) {
 	var l sendLog
-	l.frame(frameReady, 0, 0, nil)
-	if got := cap(l.segs[0].buf); got != firstBytes {
-		t.Errorf("the first segment has %d bytes", got)
+	caps := func() (out []int) {
+		for _, s := range l.segs {
+			out = append(out, cap(s.buf)>>10)
+		}
+		return out
 	}
-	for range 3 {
-		l.data(1, 0, make([]byte, 1000))
-	}
-	if n := len(l.segs); n != 2 || cap(l.segs[1].buf) != segmentBytes {
-		t.Errorf("%d segments, the last with %d bytes", n, cap(l.segs[n-1].buf))
-	}
-	if !l.ack(l.sent, false) {
-		t.Error("the acknowledgement is refused")
-	}
-	for range 10 { // the pool has no small one
-		if s := segmentPool.Get().(*segment); cap(s.buf) != segmentBytes {
-			t.Errorf("the pool has a segment of %d bytes", cap(s.buf))
+	fill := func(kib int) {
+		for range kib {
+			l.frame(frameReady, 0, 0, make([]byte, 1<<10-headerBytes))
 		}
 	}
-	var big sendLog
-	if big.frame(frameReady, 0, 0, make([]byte, firstBytes)); cap(big.segs[0].buf) != segmentBytes {
-		t.Errorf("a large first frame has a segment of %d bytes", cap(big.segs[0].buf))
+	for _, want := range [][]int{{2, 4, 8, 16, 32, 64, 64}, {2, 4}} { // also when buffers are used again
+		fill(map[int]int{7: 130, 2: 5}[len(want)])
+		if got := caps(); !slices.Equal(got, want) {
+			t.Errorf("segments of %v KiB, want %v", got, want)
+		}
+		l.wrote(l.todo)
+		if !l.ack(l.sent, false) || len(l.segs) != 0 {
+			t.Fatalf("%d segments are left", len(l.segs))
+		}
+	}
+	// A frame that is larger than the next segment has one of its own size, and those between chunks stay
+	// small.
+	l.data(1, 1, make([]byte, inlineBytes))
+	for range 3 {
+		l.chunk(1, 1, Bytes(make([]byte, 100)), 0, 100)
+		l.data(1, 1, make([]byte, 100))
+	}
+	if got := caps(); got[0] != 64 || got[2] != 2 || got[4] != 2 || got[6] != 2 {
+		t.Errorf("segments of %v KiB", got)
 	}
 }
