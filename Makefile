@@ -16,6 +16,8 @@ PACKAGE   ?=# of which mutate tries the tests
 MUTATE    ?= -n 30 -for 10m# how many mutations, for how long; -seed 2 draws others
 SYSTEMS   := darwin windows# where it must build, besides here
 
+CUSTOM = examples/custom-algorithm# an example that is a module of its own
+
 LINT_VERSION := v2.15.0
 LINT = .tools/golangci-lint-$(LINT_VERSION)
 
@@ -53,10 +55,12 @@ fmt: ## say which files gofmt would change
 vet: ## go vet, also of the score runs of minutes, which nothing else compiles
 	$(GO) vet ./...
 	$(GO) vet -tags scores ./policies/...
+	cd $(CUSTOM) && $(GO) vet ./...
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint, at the version that is pinned here
 	$(LINT) run --allow-parallel-runners ./...
+	cd $(CUSTOM) && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 
 $(LINT):
 	@mkdir -p .tools/install
@@ -92,6 +96,7 @@ race: ## the tests under the race detector, without those that learn for long
 .PHONY: test
 test: ## all tests, without the race detector
 	$(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
+	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME

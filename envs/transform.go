@@ -92,6 +92,41 @@ func (r *rescaleAction) Step(action []float32) (Step, error) {
 	return r.Env.Step(r.action)
 }
 
+// TransformObservation returns env with the observations that transform makes of its own: it writes
+// one of space to dst, whose length is space.Dim(), and keeps neither dst nor obs. The same obs must
+// always give the same result. Gymnasium's wrapper of the same name is its model.
+func TransformObservation[A Action](env Env[A], space Space, transform func(dst, obs []float32)) Env[A] {
+	return &transformObservation[A]{wrapped[A]{env}, space, transform, make([]float32, space.Dim())}
+}
+
+type transformObservation[A Action] struct {
+	wrapped[A]
+	space     Space
+	transform func(dst, obs []float32)
+	obs       []float32
+}
+
+func (w *transformObservation[A]) ObservationSpace() Space { return w.space }
+
+func (w *transformObservation[A]) observe(obs []float32, err error) []float32 {
+	if err != nil {
+		return obs
+	}
+	w.transform(w.obs, obs)
+	return w.obs
+}
+
+func (w *transformObservation[A]) Reset(seed ...uint64) ([]float32, Info, error) {
+	obs, info, err := w.Env.Reset(seed...)
+	return w.observe(obs, err), info, err
+}
+
+func (w *transformObservation[A]) Step(action A) (Step, error) {
+	s, err := w.Env.Step(action)
+	s.Obs = w.observe(s.Obs, err)
+	return s, err
+}
+
 // ClipReward returns env with rewards clipped to [low, high]. It panics if low
 // is above high.
 func ClipReward[A Action](env Env[A], low, high float64) Env[A] {

@@ -344,3 +344,42 @@ func ExampleNormalizeObservation() {
 	fmt.Printf("%.0f\n", seen.Count)
 	// Output: 101
 }
+
+// TestTransformObservation sees the same course as the environment inside, errors and snapshots included.
+func TestTransformObservation(t *testing.T) {
+	half := func() envs.Env[int] {
+		return envs.TransformObservation(envs.NewCartPole(envs.CartPoleConfig{}), envs.NewBox(-10, 10, 2),
+			func(dst, obs []float32) { dst[0], dst[1] = obs[0], -obs[2] })
+	}
+	whole, part := envs.NewCartPole(envs.CartPoleConfig{}), half()
+	if part.ObservationSpace().Dim() != 2 || part.Name() != "CartPole-v1" {
+		t.Errorf("%v, %s", part.ObservationSpace(), part.Name())
+	}
+	want, _, err1 := whole.Reset(5)
+	got, _, err2 := part.Reset(5)
+	for i := range 8 {
+		if err1 != nil || err2 != nil || !slices.Equal(got, []float32{want[0], -want[2]}) {
+			t.Fatalf("step %d: %v of %v, %v, %v", i, got, want, err1, err2)
+		}
+		var a, b envs.Step
+		a, err1 = whole.Step(i % 2)
+		b, err2 = part.Step(i % 2)
+		want, got = a.Obs, b.Obs
+	}
+	if _, err := part.Step(7); err == nil {
+		t.Error("an action outside of the space is taken")
+	}
+	state, err := part.(envs.Snapshotter).AppendSnapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := half()
+	if _, err := other.(envs.Snapshotter).RestoreSnapshot(state); err != nil {
+		t.Fatal(err)
+	}
+	a, err1 := part.Step(0)
+	b, err2 := other.Step(0)
+	if err1 != nil || err2 != nil || !slices.Equal(a.Obs, b.Obs) {
+		t.Errorf("after a snapshot %v and %v", a.Obs, b.Obs)
+	}
+}

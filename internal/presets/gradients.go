@@ -37,11 +37,11 @@ func ppos() (all []Preset) {
 			Name: "ppo/" + c.env + "/cleanrl", Settings: "CleanRL's ppo.py", Published: c.published, EnvSteps: 500_000,
 			Threshold: thresholds[c.env], Unsolved: c.unsolved, OnPolicy: true,
 			Setup: func(seed uint64) Setup {
-				make := vectors(c.env)
-				obs, action := first(make)
+				vector := vectors(c.env)
+				obs, action := first(vector)
 				return Setup{
 					Policy: ppo.New(ppo.Config{Obs: obs, Action: action, Seed: seed}),
-					Envs:   make, Num: 4, Collect: rl.CollectConfig{VectorSteps: 128},
+					Envs:   vector, Num: 4, Collect: rl.CollectConfig{VectorSteps: 128},
 					Source: data.NewRollout(data.RolloutConfig{Length: 128, Seed: seed}),
 					Learn:  rl.LearnConfig{Rate: policies.Linear(2.5e-4, 0, 500_000)},
 				}
@@ -52,11 +52,11 @@ func ppos() (all []Preset) {
 		Name: "ppo/CartPole-v1/zoo", Settings: "RL Zoo's for PPO, the clip kept at 0.2", Published: "500, one run; RLlib's gate: 450 within 300,000", EnvSteps: 100_000,
 		Greedy: true, Threshold: 475, OnPolicy: true,
 		Setup: func(seed uint64) Setup {
-			make := vectors("CartPole-v1")
-			obs, action := first(make)
+			vector := vectors("CartPole-v1")
+			obs, action := first(vector)
 			return Setup{
 				Policy: ppo.New(ppo.Config{Obs: obs, Action: action, Seed: seed, EntropyCoef: -1, ValueClip: ppo.NoValueClip, Adam: nn.AdamConfig{Rate: 1e-3}}),
-				Envs:   make, Num: 8, Collect: rl.CollectConfig{VectorSteps: 32},
+				Envs:   vector, Num: 8, Collect: rl.CollectConfig{VectorSteps: 32},
 				Source: data.NewRollout(data.RolloutConfig{Length: 32, Gamma: 0.98, Lambda: 0.8, Epochs: 20, Minibatches: 1, Seed: seed}),
 				Learn:  rl.LearnConfig{Rate: policies.Linear(1e-3, 0, 100_000)},
 			}
@@ -80,11 +80,11 @@ func a2cs() []Preset {
 	return []Preset{{
 		Name: "a2c/CartPole-v1/zoo", Settings: "RL Zoo's for A2C", Published: "500, one run", EnvSteps: 500_000, Greedy: true, Threshold: 475, OnPolicy: true,
 		Setup: func(seed uint64) Setup {
-			make := vectors("CartPole-v1")
-			obs, action := first(make)
+			vector := vectors("CartPole-v1")
+			obs, action := first(vector)
 			return Setup{
 				Policy: a2c.New(a2c.Config{Obs: obs, Action: action, Seed: seed}),
-				Envs:   make, Num: 8, Collect: rl.CollectConfig{VectorSteps: 5},
+				Envs:   vector, Num: 8, Collect: rl.CollectConfig{VectorSteps: 5},
 				Source: data.NewRollout(data.RolloutConfig{Length: 5, Lambda: 1, Epochs: 1, Minibatches: 1, Seed: seed}),
 			}
 		},
@@ -96,10 +96,10 @@ func vtraces() []Preset {
 	const length, num = 50, 10
 	setup := func(build func(obs, action envs.Space, seed uint64) policies.Policy) func(seed uint64) Setup {
 		return func(seed uint64) Setup {
-			make := vectors("CartPole-v1")
-			obs, action := first(make)
+			vector := vectors("CartPole-v1")
+			obs, action := first(vector)
 			return Setup{
-				Policy: build(obs, action, seed), Envs: make, Num: num, Collect: rl.CollectConfig{VectorSteps: length},
+				Policy: build(obs, action, seed), Envs: vector, Num: num, Collect: rl.CollectConfig{VectorSteps: length},
 				Source: data.NewSequences(data.SequencesConfig{Length: length, Batch: num}),
 			}
 		}
@@ -127,23 +127,23 @@ func sacs() []Preset {
 	return []Preset{{
 		Name: "sac/Pendulum-v1/zoo", Settings: "RL Zoo's for SAC", Published: "-157, one run; RLlib's gate: -250 within 20,000", EnvSteps: 20_000, Greedy: true, Threshold: -250,
 		Setup: func(seed uint64) Setup {
-			make := vectors("Pendulum-v1")
-			obs, action := first(make)
+			vector := vectors("Pendulum-v1")
+			obs, action := first(vector)
 			return Setup{
 				Policy: sac.New(sac.Config{Obs: obs, Action: action, Seed: seed, Actor: rate, Critic: rate}),
-				Envs:   make, Num: 1, Collect: rl.CollectConfig{RandomSteps: 100}, Source: replay(seed, 20_000, 256),
+				Envs:   vector, Num: 1, Collect: rl.CollectConfig{RandomSteps: 100}, Source: replay(seed, 20_000, 256),
 			}
 		},
 	}, {
 		Name: "sac/CartPole-v1/ours", Settings: "ours, for discrete actions", EnvSteps: 60_000, Greedy: true, Threshold: 475,
 		Setup: func(seed uint64) Setup {
-			make := vectors("CartPole-v1")
-			obs, action := first(make)
+			vector := vectors("CartPole-v1")
+			obs, action := first(vector)
 			return Setup{
 				Policy: sac.New(sac.Config{
 					Obs: obs, Action: action, Seed: seed, Alpha: 1, Hidden: []int{64, 64}, TargetEvery: 1, Tau: 0.01, Actor: rate, Critic: rate,
 				}),
-				Envs: make, Num: 1, Collect: rl.CollectConfig{RandomSteps: 1000},
+				Envs: vector, Num: 1, Collect: rl.CollectConfig{RandomSteps: 1000},
 				Source: data.NewReplay(data.NewUniform(data.UniformConfig{Seed: seed}), data.ReplayConfig{Batch: 64}),
 			}
 		},
@@ -155,10 +155,10 @@ func deterministic() []Preset {
 	rate := nn.AdamConfig{Rate: 1e-3}
 	setup := func(build func(obs envs.Space, action envs.Box, seed uint64) policies.Policy) func(seed uint64) Setup {
 		return func(seed uint64) Setup {
-			make := vectors("Pendulum-v1")
-			obs, action := first(make)
+			vector := vectors("Pendulum-v1")
+			obs, action := first(vector)
 			return Setup{
-				Policy: build(obs, action.(envs.Box), seed), Envs: make, Num: 1, Collect: rl.CollectConfig{RandomSteps: 10_000},
+				Policy: build(obs, action.(envs.Box), seed), Envs: vector, Num: 1, Collect: rl.CollectConfig{RandomSteps: 10_000},
 				Source: replay(seed, 200_000, 10_000),
 			}
 		}

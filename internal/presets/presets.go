@@ -89,7 +89,7 @@ var thresholds = map[string]float64{
 }
 
 // first is a vector of one environment, whose spaces are wanted.
-func first(make func(n int) envs.Vector) (obs, action envs.Space) {
-	env := make(1)
+func first(vector func(n int) envs.Vector) (obs, action envs.Space) {
+	env := vector(1)
 	return env.ObservationSpace(), env.ActionSpace()
 }

@@ -51,8 +51,8 @@ func dqns() (all []Preset) {
 			Name: "dqn/" + c.env + "/zoo", Settings: "RL Zoo's for DQN", Published: c.published, EnvSteps: c.envSteps, Greedy: true,
 			Threshold: thresholds[c.env],
 			Setup: func(seed uint64) Setup {
-				make := vectors(c.env)
-				obs, action := first(make)
+				vector := vectors(c.env)
+				obs, action := first(vector)
 				// Targets are replaced every so many env steps there, and every so many updates here.
 				target := max(1, c.target*c.updates/c.every)
 				return Setup{
@@ -61,7 +61,7 @@ func dqns() (all []Preset) {
 						Adam: nn.AdamConfig{Rate: c.rate}, MaxGradNorm: 10,
 						Epsilon: policies.Linear(c.first, c.final, int(c.exploring*float64(c.envSteps))),
 					}),
-					Envs: make, Num: 1, Collect: rl.CollectConfig{VectorSteps: c.every},
+					Envs: vector, Num: 1, Collect: rl.CollectConfig{VectorSteps: c.every},
 					Source: data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: c.capacity, Seed: seed}),
 						data.ReplayConfig{Batch: c.batch, StartAt: c.start, Every: c.every, Updates: c.updates}),
 				}
@@ -95,19 +95,19 @@ func tabular() (all []Preset) {
 	} {
 		all = append(all, Preset{
 			Name: "qlearning/" + c.env + "/ours", Settings: "ours", Published: c.published, EnvSteps: c.envSteps, Greedy: true, Threshold: c.threshold,
-			Setup: func(seed uint64) Setup {
-				make := vectors(c.env)
+			Setup: func(uint64) Setup {
+				vector := vectors(c.env)
 				if c.env == "CliffWalking-v1" { // whose episodes may last for ever
-					make = func(n int) envs.Vector {
+					vector = func(n int) envs.Vector {
 						return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] {
 							return envs.RecordEpisodeStatistics(envs.TimeLimit(envs.NewCliffWalking(envs.CliffWalkingConfig{}), 1000))
 						})
 					}
 				}
-				obs, action := first(make)
+				obs, action := first(vector)
 				return Setup{
 					Policy: qlearning.New(qlearning.Config{Obs: obs.(envs.Discrete), Action: action.(envs.Discrete)}),
-					Envs:   make, Num: 1,
+					Envs:   vector, Num: 1,
 					Source: data.NewSequences(data.SequencesConfig{Length: 1}),
 					Learn:  rl.LearnConfig{Rate: policies.Linear(0.5, c.last, c.envSteps)},
 				}
