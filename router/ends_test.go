@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"reflect"
@@ -156,6 +157,61 @@ func TestR7PeerThatIsNeverReadyHoldsUpNoEnd(t *testing.T) {
 			began := time.Now()
 			if err := g.r.Close(); err != nil || time.Since(began) > 2*time.Second {
 				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		})
+	}
+}
+
+// TestR7JoinsDoNotHoldUpAnEnd: a peer that joins a node which has sent everything, and acknowledges
+// nothing, is not waited for, unless all finish together.
+func TestR7JoinsDoNotHoldUpAnEnd(t *testing.T) {
+	for _, c := range []struct{ hub, together bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := meet(t, func(cfg *Config) {
+				if c.hub {
+					cfg.Topology = Star
+				}
+			})
+			g.r.started.Store(true)
+			drained := make(chan error, 1) // one result
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			go func() { drained <- g.r.Drain(ctx, c.together) }()
+			synctest.Wait()
+			ghost, err := g.r.admit(hello{Node: 8, Incarnation: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.r.note(func() { ghost.ready = true })
+			s := g.r.peers[7]
+			s.mu.Lock()
+			sent := s.log.sent
+			s.mu.Unlock()
+			g.say(t, appendU64(nil, frameAck, 0, sent))
+			synctest.Wait()
+			select {
+			case err := <-drained:
+				if err != nil || c.together {
+					t.Errorf("%+v: the drain has ended with %v", c, err)
+				}
+			default:
+				if !c.together {
+					t.Errorf("%+v: the drain waits for a node that has come later", c)
+				}
+				cancel()
+				if err := <-drained; c.together && !strings.Contains(fmt.Sprint(err), "node.8") {
+					t.Errorf("%+v: %v, want the node that has not acknowledged", c, err)
+				}
+			}
+			if c.together {
+				_ = g.r.Abandon()
+				return
+			}
+			g.r.lose(s, errors.New("test"))
+			began := time.Now()
+			_ = g.r.Close()
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("%+v: the node closes after %v", c, took)
 			}
 		})
 	}

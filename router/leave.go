@@ -68,7 +68,8 @@ func (r *Router) peerLeaves(s *session) {
 // Drain says that this node will send nothing more, and returns when its peers
 // have received all that was sent. With waitPeers it waits too until they have
 // said the same; a peer that has never been ready is no part of the job, and is not
-// waited for in this. When ctx ends first, the error says what was not acknowledged,
+// waited for in this. Without waitPeers it does not wait for a peer that joins
+// meanwhile: nothing is sent to that one, and a flood of joins must not hold up an end. When ctx ends first, the error says what was not acknowledged,
 // and by whom. It does not wait for a peer that is lost meanwhile, and is no error
 // because of it: what that one has not acknowledged is in [Router.Losses], as for
 // a peer that was lost before, and in nothing else.
@@ -82,7 +83,9 @@ func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
 	err := r.await(ctx, func() (bool, error) {
 		all := true
 		for _, s := range r.peers {
-			all = s.drained() && (!waitPeers || s.fin || !s.ready) && all
+			if !s.late || waitPeers {
+				all = s.drained() && (!waitPeers || s.fin || !s.ready) && all
+			}
 		}
 		return all, nil
 	})
@@ -114,6 +117,9 @@ func (r *Router) undrained(waitPeers bool) error {
 	defer r.mu.Unlock()
 	var errs []error
 	for _, s := range r.peers {
+		if s.late && !waitPeers {
+			continue
+		}
 		s.mu.Lock()
 		n := s.log.undelivered()
 		for _, o := range s.outs {
@@ -224,10 +230,12 @@ func (r *Router) Losses() error {
 	return err
 }
 
-// noMembers reports whether no peer is there that has ever been ready. The mutex is held.
+// noMembers reports whether no peer is there that has ever been ready, and needs this node, the hub, to
+// finish: one that has come after everything was sent does so only where all finish together. The
+// mutex is held.
 func (r *Router) noMembers() bool {
 	for _, s := range r.peers {
-		if s.ready {
+		if s.ready && (!s.late || r.together.Load()) {
 			return false
 		}
 	}

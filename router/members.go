@@ -131,7 +131,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	if r.done {
 		s.sayDone()
 	}
-	if r.inDrain.Load() {
+	if s.late = r.inDrain.Load(); s.late {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s

@@ -72,6 +72,7 @@ type session struct {
 	withdrawn        bool                 // the peer leaves: it is sent no more messages
 	done             bool                 // the peer has done its part of the job
 	quiet            bool                 // the peer has sent all that it will, as this node leaves
+	late             bool                 // the peer has come when this node had sent everything
 	barriers         map[string]uint64    // rounds at which the peer has arrived
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ditask/ditask/internal/safefile"
@@ -34,6 +35,10 @@ type CheckpointConfig struct {
 	// WithoutData leaves out what is learned from, such as a large replay buffer. A run that is
 	// resumed then collects anew, and does not go on to the bit.
 	WithoutData bool
+	// Keep is how many of the newest checkpoints stay beside CheckpointFile, each under a name with its
+	// updates, such as checkpoint-000005000.safetensors; 0: none, negative: all. A run that goes on
+	// from such a file finds it renamed to CheckpointFile.
+	Keep int
 }
 
 // Checkpoint saves the policy, what it learns from, the counters, the best weights, and the
@@ -157,8 +162,38 @@ func (k *checkpoint) save(c *Online) error {
 	if err := writeArchive(path, &a); err != nil {
 		return err
 	}
+	if err := k.keep(path, c.Updates); err != nil {
+		return fmt.Errorf("checkpoint: keep %s: %w", path, err)
+	}
 	k.saved, k.at = c.Updates, time.Now()
 	k.r.t.Logger().Info("checkpoint", slog.String("file", path), slog.Int("updates", c.Updates), slog.Int("env_steps", c.EnvSteps))
+	return nil
+}
+
+// keptPattern is what the names of kept checkpoints are like; by name they are in the order of updates.
+const keptPattern = "checkpoint-*.safetensors"
+
+// keep gives the newest checkpoint a second name, and removes those that are too many.
+func (k *checkpoint) keep(path string, updates int) error {
+	if k.cfg.Keep == 0 {
+		return nil
+	}
+	name := filepath.Join(k.dir, strings.Replace(keptPattern, "*", fmt.Sprintf("%09d", updates), 1))
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(path, name); err != nil {
+		return err
+	}
+	kept, err := filepath.Glob(filepath.Join(k.dir, keptPattern))
+	if err != nil || k.cfg.Keep < 0 {
+		return err
+	}
+	for _, old := range kept[:max(0, len(kept)-k.cfg.Keep)] {
+		if err := os.Remove(old); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -121,6 +121,36 @@ func TestCheckpointEverySoMuchTime(t *testing.T) {
 	}
 }
 
+// TestCheckpointKeepsOlderOnes under names of their own, from which a run can go on too.
+func TestCheckpointKeepsOlderOnes(t *testing.T) {
+	for keep, want := range map[int][]string{
+		0: nil, 2: {"checkpoint-000000020.safetensors", "checkpoint-000000028.safetensors"},
+		-1: {"checkpoint-000000010.safetensors", "checkpoint-000000020.safetensors", "checkpoint-000000028.safetensors"},
+	} {
+		dir := t.TempDir()
+		r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{EveryUpdates: 10, Every: -1, Keep: keep})
+		if err := r.tk.Run(t.Context(), task.MaxSteps(33)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := filepath.Glob(filepath.Join(dir, "checkpoint-*"))
+		for i := range got {
+			got[i] = filepath.Base(got[i])
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("keep %d: %q, want %q", keep, got, want)
+		}
+		if keep != 2 {
+			continue
+		}
+		if err := os.Rename(filepath.Join(dir, got[0]), filepath.Join(dir, rl.CheckpointFile)); err != nil {
+			t.Fatal(err)
+		}
+		if again := resumed(t, 1, dir); again.q.Version() != 20 {
+			t.Errorf("the kept checkpoint has %d updates, want 20", again.q.Version())
+		}
+	}
+}
+
 // TestFailedRunKeepsTheLastGoodCheckpoint: what a run has when it fails may be what it
 // failed of.
 func TestFailedRunKeepsTheLastGoodCheckpoint(t *testing.T) {
