@@ -164,19 +164,27 @@ func (logSoftmax) backward(t *Tape, n *node) {
 
 // Pick takes from each row the element whose column is in index, which holds whole numbers:
 // one column. An index outside of the row panics.
-func (v Value) Pick(index []float32) Value {
+func (v Value) Pick(index []float32) Value { return v.PickGroup(index, 1) }
+
+// PickGroup is [Value.Pick] for groups of width columns: it takes from each row the group whose
+// number is in index. The columns must be a multiple of width.
+func (v Value) PickGroup(index []float32, width int) Value {
 	a := v.node()
 	if len(index) != a.rows {
 		panic(fmt.Sprintf("nn: pick of %d elements from %d rows", len(index), a.rows))
 	}
-	out, n := v.t.result(pick{}, a.rows, 1, v, v)
+	if width < 1 || a.cols%width != 0 {
+		panic(fmt.Sprintf("nn: pick of groups of %d from %d columns", width, a.cols))
+	}
+	out, n := v.t.result(pick{}, a.rows, width, v, v)
 	n.aux = index
 	m := v.node().matrix()
 	for i, j := range index {
-		if k := int(j); j != float32(k) || uint(k) >= uint(m.Cols) {
-			panic(fmt.Sprintf("nn: pick of column %v of %d", j, m.Cols))
+		k := int(j)
+		if j != float32(k) || uint(k) >= uint(m.Cols/width) {
+			panic(fmt.Sprintf("nn: pick of column %v of %d", j, m.Cols/width))
 		}
-		n.data[i] = m.Row(i)[int(j)]
+		copy(n.data[i*width:(i+1)*width], m.Row(i)[k*width:])
 	}
 	return out
 }
@@ -186,7 +194,10 @@ type pick struct{}
 func (pick) backward(t *Tape, n *node) {
 	d, cols := t.gradOf(n.a), t.nodes[n.a].cols
 	for i, j := range n.aux {
-		d[i*cols+int(j)] += n.grad[i]
+		dst := d[i*cols+int(j)*n.cols:][:n.cols]
+		for k, g := range n.grad[i*n.cols : (i+1)*n.cols] {
+			dst[k] += g
+		}
 	}
 }
 
