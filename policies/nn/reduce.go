@@ -65,11 +65,16 @@ func (v Value) LogSumExp() Value {
 	return out
 }
 
-// LogSoftmax is x - log(sum(exp(x))) in each row.
+// LogSoftmax is x - log(sum(exp(x))) in each row. Rows of fewer than 16 columns, such as those of
+// discrete actions, are computed in float64.
 func (v Value) LogSoftmax() Value {
 	a := v.node()
 	out, n := v.t.result(logSoftmax{}, a.rows, a.cols, v, v)
 	m := v.node().matrix()
+	if m.Cols >= wide {
+		kernels.LogSoftmax(n.matrix().kernel(), m.kernel())
+		return out
+	}
 	for i := range m.Rows {
 		top, log := logSumExpOf(m.Row(i))
 		dst := n.data[i*n.cols : (i+1)*n.cols]
@@ -79,6 +84,10 @@ func (v Value) LogSoftmax() Value {
 	}
 	return out
 }
+
+// wide is the number of columns from which on LogSoftmax uses kernels: its time is that of their
+// exponentials then.
+const wide = 16
 
 // Softmax is exp(x) / sum(exp(x)) in each row.
 func (v Value) Softmax() Value { return v.LogSoftmax().Exp() }
@@ -153,9 +162,19 @@ type logSoftmax struct{}
 
 func (logSoftmax) backward(t *Tape, n *node) {
 	d := t.gradOf(n.a)
+	var probs []float32
+	if n.cols >= wide {
+		probs = t.memory.take(len(n.data))
+		kernels.Exp(probs, n.data)
+	}
 	for i := range n.rows {
 		lo, hi := i*n.cols, (i+1)*n.cols
 		sum := float32(sumOf(n.grad[lo:hi]))
+		if probs != nil {
+			kernels.Add(d[lo:hi], d[lo:hi], n.grad[lo:hi])
+			kernels.Axpy(d[lo:hi], probs[lo:hi], -sum)
+			continue
+		}
 		for j, y := range n.data[lo:hi] {
 			d[lo+j] += n.grad[lo+j] - sum*float32(math.Exp(float64(y)))
 		}

@@ -162,6 +162,36 @@ func TestP1QuantileHuberEqualsHandComputedNumbers(t *testing.T) {
 	}
 }
 
+// TestWideLogSoftmaxEqualsItsDefinition, and its gradient, for widths at which other code computes it.
+func TestWideLogSoftmaxEqualsItsDefinition(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for _, cols := range []int{15, 16, 17, 51, 101} {
+		x, g := random(rng, 3, cols), random(rng, 3, cols)
+		for i := range x.Data {
+			x.Data[i] *= 20
+		}
+		var tape nn.Tape
+		v := tape.Variable(3, cols, x.Data)
+		y := v.LogSoftmax()
+		tape.BackwardFrom(y, g.Data)
+		for i := range 3 {
+			var sum, slopes float64
+			for j, logit := range x.Row(i) {
+				sum += math.Exp(float64(logit))
+				slopes += float64(g.Row(i)[j])
+			}
+			for j, logit := range x.Row(i) {
+				k := i*cols + j
+				want := float64(logit) - math.Log(sum)
+				slope := float64(g.Data[k]) - slopes*math.Exp(want)
+				if math.Abs(float64(y.Data()[k])-want) > 1e-5*(1+math.Abs(want)) || math.Abs(float64(v.Grad()[k])-slope) > 1e-5*(1+math.Abs(slope)) {
+					t.Fatalf("%d columns, row %d, column %d: %v and gradient %v, want %v and %v", cols, i, j, y.Data()[k], v.Grad()[k], want, slope)
+				}
+			}
+		}
+	}
+}
+
 func TestTapeRefuses(t *testing.T) {
 	var tape, other nn.Tape
 	v, w := tape.Const(2, 3, make([]float32, 6)), tape.Const(3, 3, make([]float32, 9))
