@@ -126,6 +126,28 @@ func TestFaultsOfEveryFieldAreReported(t *testing.T) {
 	}
 }
 
+// TestEachUpdateHasNoiseOfItsOwn in both networks, and none after a greedy action.
+func TestEachUpdateHasNoiseOfItsOwn(t *testing.T) {
+	m := qnetwork.New(config(func(c *qnetwork.Config) { c.Noisy, c.Epsilon = true, nil }))
+	b := transitions(1)
+	mean := m.Values([]float32{2}).Data[0]
+	seen := []float32{mean}
+	for range 2 {
+		if err := m.Begin(b); err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, m.Next(b).Number(), m.Values([]float32{2}).Data[0])
+	}
+	slices.Sort(seen)
+	if len(slices.Compact(seen)) != 5 {
+		t.Errorf("values %v, want different ones", seen)
+	}
+	a := policies.Act{Obs: []float32{2}, Action: make([]float32, 1), Greedy: true}
+	if err := m.Act(&a); err != nil || m.Values([]float32{2}).Data[0] != mean {
+		t.Errorf("after a greedy action the value is %v, want %v: %v", m.Values([]float32{2}).Data[0], mean, err)
+	}
+}
+
 // TestNoiseHasAStreamOfEachAlgorithm: equal seeds draw other noise.
 func TestNoiseHasAStreamOfEachAlgorithm(t *testing.T) {
 	saved := func(algorithm string) []byte {
