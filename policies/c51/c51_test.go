@@ -237,7 +237,8 @@ func TestP7NonFiniteWeightsAreNamed(t *testing.T) {
 		spoil(p)
 		_, err := p.Learn(rows(policies.Transition{Action: []float32{0}, Steps: 1}))
 		e, ok := errors.AsType[*nn.NonFiniteError](err)
-		if update, is := errors.AsType[*policies.UpdateError](err); !ok || !is || e.Tensor != want || update.Algorithm != "c51" || p.Version() != 0 {
+		update, is := errors.AsType[*policies.UpdateError](err)
+		if !ok || !is || e.Tensor != want || update.Algorithm != "c51" || p.Version() != 0 {
 			t.Errorf("error %v, want one of c51 and of tensor %s", err, want)
 		}
 	}

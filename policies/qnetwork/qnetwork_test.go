@@ -115,8 +115,10 @@ func TestFaultsOfEveryFieldAreReported(t *testing.T) {
 		Algorithm: "toy", Hidden: []int{0}, Noisy: true, Epsilon: policies.Constant(1), NStep: 256, Gamma: 1.5, Tau: -1, TargetEvery: -1,
 	}.Faults()
 	text := fmt.Sprint(faults)
-	for _, word := range []string{"Obs is", "Action has 0", "Noisy and Epsilon", "Hidden[0] is 0", "NStep is 256", "Gamma is 1.5", "Adam.Rate is 0",
-		"Tau is -1, want", "TargetEvery is -1, want", "TargetEvery is -1 and Tau is -1"} {
+	for _, word := range []string{
+		"Obs is", "Action has 0", "Noisy and Epsilon", "Hidden[0] is 0", "NStep is 256", "Gamma is 1.5", "Adam.Rate is 0",
+		"Tau is -1, want", "TargetEvery is -1, want", "TargetEvery is -1 and Tau is -1",
+	} {
 		if !strings.Contains(text, "toy config: "+word) {
 			t.Errorf("%q is not in %s", word, text)
 		}

@@ -100,7 +100,8 @@ func TestRowsCountByTheirWeight(t *testing.T) {
 	first, second := end, end
 	first.Reward, second.Reward = 3, -1 // losses of 2.5 and 0.5
 	b := rows(first, second)
-	b.Columns = append(b.Columns, policies.Block{Column: policies.Column{Name: policies.Weight, Kind: policies.Float32}, Floats: []float32{0.5, 2}})
+	w := policies.Column{Name: policies.Weight, Kind: policies.Float32}
+	b.Columns = append(b.Columns, policies.Block{Column: w, Floats: []float32{0.5, 2}})
 	if m, err := p.Learn(b); err != nil || math.Abs(m[0].Value-(0.5*2.5+2*0.5)/2) > 1e-6 {
 		t.Errorf("%v, %v", m, err)
 	}
@@ -143,7 +144,8 @@ func TestP7NonFiniteWeightsAreNamed(t *testing.T) {
 		spoil(p)
 		_, err := p.Learn(rows(policies.Transition{Action: []float32{0}, Steps: 1}))
 		e, ok := errors.AsType[*nn.NonFiniteError](err)
-		if update, is := errors.AsType[*policies.UpdateError](err); !ok || !is || e.Tensor != want || update.Algorithm != "qrdqn" || p.Version() != 0 {
+		update, is := errors.AsType[*policies.UpdateError](err)
+		if !ok || !is || e.Tensor != want || update.Algorithm != "qrdqn" || p.Version() != 0 {
 			t.Errorf("error %v, want one of qrdqn and of tensor %s", err, want)
 		}
 	}
