@@ -57,10 +57,19 @@ policies/data -> std policies policies/nn
 policies/policytest -> std testing policies policies/nn envs
 policies/policytest (test) -> policies/data
 policies/actorcritic -> std policies policies/nn policies/data policies/dist envs
+policies/qnetwork -> std policies policies/nn envs
+policies/dqn -> std policies policies/nn policies/qnetwork envs
+policies/c51 -> std policies policies/nn policies/qnetwork envs
+policies/qrdqn -> std policies policies/nn policies/qnetwork envs
+policies/rainbow -> std policies policies/nn policies/data policies/c51 envs
 policies/ppo -> std policies policies/nn policies/data policies/actorcritic envs
 policies/a2c -> std policies policies/nn policies/actorcritic envs
 policies/impala -> std policies policies/nn policies/data policies/actorcritic envs
 policies/appo -> std policies policies/nn policies/data policies/actorcritic envs
+policies/dqn (test) -> policies/data policies/internal/offpolicy
+policies/c51 (test) -> policies/data policies/internal/offpolicy
+policies/qrdqn (test) -> policies/data policies/internal/offpolicy
+policies/rainbow (test) -> policies/internal/offpolicy
 policies/ppo (test) -> policies/internal/collecting
 policies/a2c (test) -> policies/data policies/internal/collecting
 policies/impala (test) -> policies/internal/collecting

@@ -7,6 +7,7 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/qnetwork"
 )
 
 // Loss is how a difference to the target counts.
@@ -79,26 +80,19 @@ func (c Config) EnsureDefaults() Config {
 
 // Validate reports every fault of the config at once.
 func (c Config) Validate() error {
-	both := c.Noisy && c.Epsilon != nil
 	c = c.EnsureDefaults()
-	var faults []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			faults = append(faults, fmt.Errorf("dqn config: "+format, args...))
-		}
+	faults := c.model().Faults()
+	if c.Loss > MSE {
+		faults = append(faults, fmt.Errorf("dqn config: Loss is %d, want Huber or MSE", c.Loss))
 	}
-	check(c.Obs != nil && c.Obs.Dim() >= 1, "Obs is %v, want a space of at least one value", c.Obs)
-	check(c.Action.N >= 2, "Action has %d actions, want at least 2", c.Action.N)
-	check(!both, "Noisy and Epsilon are both set, want one of them")
-	for i, w := range c.Hidden {
-		check(w >= 1, "Hidden[%d] is %d, want at least 1", i, w)
-	}
-	check(c.NStep >= 1 && c.NStep <= 255, "NStep is %d, want 1 to 255", c.NStep)
-	check(c.Gamma > 0 && c.Gamma <= 1, "Gamma is %v, want more than 0 and at most 1", c.Gamma)
-	check(c.Loss <= MSE, "Loss is %d, want Huber or MSE", c.Loss)
-	check(c.Adam.Rate > 0, "Adam.Rate is %v, want more than 0", c.Adam.Rate)
-	check(c.Tau >= 0 && c.Tau <= 1, "Tau is %v, want 0 to 1", c.Tau)
-	check(c.TargetEvery >= 0, "TargetEvery is %d, want at least 0", c.TargetEvery)
-	check(c.Tau == 0 || c.TargetEvery == 0, "TargetEvery is %d and Tau is %v, want one of them", c.TargetEvery, c.Tau)
 	return errors.Join(faults...)
+}
+
+// model is what the networks need to know.
+func (c Config) model() qnetwork.Config {
+	return qnetwork.Config{
+		Algorithm: "dqn", Obs: c.Obs, Action: c.Action, Seed: c.Seed, Hidden: c.Hidden, Init: nn.Kaiming,
+		Double: c.Double, Dueling: c.Dueling, Noisy: c.Noisy, NStep: c.NStep, Epsilon: c.Epsilon, Gamma: c.Gamma,
+		Adam: c.Adam, MaxGradNorm: c.MaxGradNorm, TargetEvery: c.TargetEvery, Tau: c.Tau,
+	}
 }

@@ -1,7 +1,9 @@
 package dqn
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ditask/ditask/envs"
@@ -35,8 +37,14 @@ func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
 	cfg.MaxGradNorm, cfg.Tau, cfg.TargetEvery = -1, 0, 1<<30
 	q := New(cfg)
 	b := policytest.RandomBatch(q.Spec(), rng, 8)
-	return []policytest.Loss{{Name: "dqn", Nets: []*nn.Net{q.online}, Eval: func() (float64, error) {
-		q.source.Seed(1, 1)
+	var fresh nn.Archive
+	saved := q.Save(&fresh)
+	return []policytest.Loss{{Name: "dqn", Nets: []*nn.Net{q.Online}, Eval: func() (float64, error) {
+		w := slices.Clone(q.Online.Weights())
+		if err := errors.Join(saved, q.Restore(&fresh)); err != nil { // the state of the noise
+			return 0, err
+		}
+		copy(q.Online.Weights(), w)
 		m, err := q.Learn(b)
 		if err != nil {
 			return 0, err

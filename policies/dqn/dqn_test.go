@@ -45,8 +45,8 @@ func metric(all []policies.Metric, name string) float64 {
 func tiny(cfg Config, online, target [2]float32) *DQN {
 	cfg.Obs, cfg.Action, cfg.Hidden = box(1), two, []int{}
 	q := New(cfg)
-	copy(q.online.Params()[0].Value, online[:])
-	copy(q.target.Params()[0].Value, target[:])
+	copy(q.Online.Params()[0].Value, online[:])
+	copy(q.Target.Params()[0].Value, target[:])
 	return q
 }
 
@@ -102,7 +102,7 @@ func TestTargetNetworkFollows(t *testing.T) {
 		if _, err := hard.Learn(b); err != nil {
 			t.Fatal(err)
 		}
-		if got := slices.Equal(hard.online.Weights(), hard.target.Weights()); got != (i%3 == 0) {
+		if got := slices.Equal(hard.Online.Weights(), hard.Target.Weights()); got != (i%3 == 0) {
 			t.Errorf("after update %d the networks are equal: %v", i, got)
 		}
 	}
@@ -110,7 +110,7 @@ func TestTargetNetworkFollows(t *testing.T) {
 	if _, err := soft.Learn(b); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := soft.target.Weights()[0], soft.online.Weights()[0]/4; math.Abs(float64(got-want)) > 1e-6 {
+	if got, want := soft.Target.Weights()[0], soft.Online.Weights()[0]/4; math.Abs(float64(got-want)) > 1e-6 {
 		t.Errorf("soft: target %v, want a quarter of the way, %v", got, want)
 	}
 }
@@ -168,8 +168,8 @@ func TestP4ResumeIsExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	feed(second, rng, 20)
-	if second.Version() != 40 || !slices.Equal(straight.online.Weights(), second.online.Weights()) ||
-		!slices.Equal(straight.target.Weights(), second.target.Weights()) {
+	if second.Version() != 40 || !slices.Equal(straight.Online.Weights(), second.Online.Weights()) ||
+		!slices.Equal(straight.Target.Weights(), second.Target.Weights()) {
 		t.Error("40 updates and 20 + 20 updates differ")
 	}
 	cfg.Hidden = []int{8}
@@ -190,9 +190,9 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		{"observation", "obs", func(_ *DQN, b *policies.Batch) { b.Floats("obs")[5] = nan }},
 		{"next observation", "next_obs", func(_ *DQN, b *policies.Batch) { b.Floats("next_obs")[5] = inf }},
 		{"reward", "reward", func(_ *DQN, b *policies.Batch) { b.Floats("reward")[5] = nan }},
-		{"weight", "dense2.weight", func(q *DQN, _ *policies.Batch) { q.online.Params()[2].Value[5] = nan }},
-		{"bias", "dense4.bias", func(q *DQN, _ *policies.Batch) { q.online.Params()[5].Value[0] = inf }},
-		{"target weight", "target.dense0.weight", func(q *DQN, _ *policies.Batch) { q.target.Params()[0].Value[5] = nan }},
+		{"weight", "dense2.weight", func(q *DQN, _ *policies.Batch) { q.Online.Params()[2].Value[5] = nan }},
+		{"bias", "dense4.bias", func(q *DQN, _ *policies.Batch) { q.Online.Params()[5].Value[0] = inf }},
+		{"target weight", "target.dense0.weight", func(q *DQN, _ *policies.Batch) { q.Target.Params()[0].Value[5] = nan }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := New(full)
@@ -218,7 +218,7 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	if err := greedy(q, make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "dqn: tensor obs is not finite: value 1 is NaN" {
 		t.Errorf("greedy of NaN: %v", err)
 	}
-	q.online.Params()[0].Value[0] = nan
+	q.Online.Params()[0].Value[0] = nan
 	if err := q.Save(new(nn.Archive)); err == nil {
 		t.Error("NaN weights are saved")
 	}
@@ -261,7 +261,7 @@ func TestP7NonFiniteGradientIsNamed(t *testing.T) {
 		if !errors.As(err, &e) || !errors.As(err, &where) || !strings.HasSuffix(where.Tensor, ".grad") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if w := q.online.Params()[0].Value; w[0] != 0 || w[1] != 0 || q.Version() != 0 {
+		if w := q.Online.Params()[0].Value; w[0] != 0 || w[1] != 0 || q.Version() != 0 {
 			t.Errorf("%s: the refused update changed the weights: %v", name, w)
 		}
 	}
@@ -471,11 +471,11 @@ func TestSetRateReachesTheOptimiser(t *testing.T) {
 	}
 	want, _ := update(0.25, 0.25)
 	got, m := update(1e-3, 0.25)
-	if !slices.Equal(got.online.Weights(), want.online.Weights()) || metric(m, "train/learning_rate") != 0.25 || got.Config().Adam.Rate != 0.25 {
-		t.Errorf("weights %v and rate %v, want %v and 0.25", got.online.Weights(), metric(m, "train/learning_rate"), want.online.Weights())
+	if !slices.Equal(got.Online.Weights(), want.Online.Weights()) || metric(m, "train/learning_rate") != 0.25 || got.Config().Adam.Rate != 0.25 {
+		t.Errorf("weights %v and rate %v, want %v and 0.25", got.Online.Weights(), metric(m, "train/learning_rate"), want.Online.Weights())
 	}
-	if still, _ := update(1e-3, 0); !slices.Equal(still.online.Weights()[:2], []float32{1, 2}) {
-		t.Errorf("at a rate of 0 the weights are %v", still.online.Weights())
+	if still, _ := update(1e-3, 0); !slices.Equal(still.Online.Weights()[:2], []float32{1, 2}) {
+		t.Errorf("at a rate of 0 the weights are %v", still.Online.Weights())
 	}
 }
 
@@ -510,7 +510,7 @@ func TestGradientsAreClippedOnRequest(t *testing.T) {
 		if _, err := q.Learn(b); err != nil {
 			t.Fatal(err)
 		}
-		return q.online.Weights()
+		return q.Online.Weights()
 	}
 	if free, wide := after(-1), after(1e9); !slices.Equal(free, wide) {
 		t.Errorf("without a limit %v, with one that is far %v", free, wide)
@@ -609,7 +609,7 @@ func TestNoiseExplores(t *testing.T) {
 	}
 	_, err1 := q.Learn(data)
 	_, err2 := other.Learn(data)
-	if err := errors.Join(err1, err2); err != nil || !slices.Equal(q.online.Weights(), other.online.Weights()) {
+	if err := errors.Join(err1, err2); err != nil || !slices.Equal(q.Online.Weights(), other.Online.Weights()) {
 		t.Errorf("after a restore the noise differs: %v", err)
 	}
 }
@@ -656,7 +656,7 @@ func TestActionsNeedNotBeginAtZero(t *testing.T) {
 	for i := range x {
 		x[i] += 5
 	}
-	if !slices.Equal(x, y) || !slices.Equal(zero.online.Weights(), five.online.Weights()) {
+	if !slices.Equal(x, y) || !slices.Equal(zero.Online.Weights(), five.Online.Weights()) {
 		t.Errorf("actions %v, want %v", y, x)
 	}
 }

@@ -13,11 +13,11 @@ import (
 
 func TestTargetNetworkBeginsAsTheOnlineOne(t *testing.T) {
 	q := New(full)
-	if !slices.Equal(q.online.Weights(), q.target.Weights()) {
+	if !slices.Equal(q.Online.Weights(), q.Target.Weights()) {
 		t.Error("the networks differ before the first update")
 	}
-	q.online.Weights()[0]++
-	if q.online.Weights()[0] == q.target.Weights()[0] {
+	q.Online.Weights()[0]++
+	if q.Online.Weights()[0] == q.Target.Weights()[0] {
 		t.Error("the networks share their weights")
 	}
 }
@@ -26,9 +26,9 @@ func TestTargetNetworkBeginsAsTheOnlineOne(t *testing.T) {
 // a large gradient of the next weight only.
 func TestP7FirstGradientThatIsNotFiniteIsNamed(t *testing.T) {
 	q := New(Config{Obs: box(1), Action: two, Hidden: []int{1}, Loss: MSE})
-	clear(q.online.Weights())
-	q.online.Params()[0].Value[0] = 1e38
-	q.online.Params()[2].Value[0] = 1e-38
+	clear(q.Online.Weights())
+	q.Online.Params()[0].Value[0] = 1e38
+	q.Online.Params()[2].Value[0] = 1e-38
 	_, err := q.Learn(one([2]float32{1, 1e10}))
 	where, ok := errors.AsType[*nn.NonFiniteError](err)
 	if !ok || where.Tensor != "dense2.weight.grad" || where.Index != 0 || !math.IsInf(float64(where.Value), -1) {
@@ -53,10 +53,10 @@ func TestRestoreNamesThePartThatIsMissing(t *testing.T) {
 // TestWeightsThatDoNotFitChangeNothing, the count of updates included.
 func TestWeightsThatDoNotFitChangeNothing(t *testing.T) {
 	q := New(full)
-	before := slices.Clone(q.online.Weights())
+	before := slices.Clone(q.Online.Weights())
 	s := New(Config{Obs: box(3), Action: two}).Weights()
 	s.Version = 9
-	if err := q.Load(s); err == nil || q.Version() != 0 || !slices.Equal(q.online.Weights(), before) {
+	if err := q.Load(s); err == nil || q.Version() != 0 || !slices.Equal(q.Online.Weights(), before) {
 		t.Errorf("version %d, %v", q.Version(), err)
 	}
 }
@@ -75,7 +75,7 @@ func TestBatchesOfAllSizes(t *testing.T) {
 		b := batch(rand.New(rand.NewPCG(2, uint64(i))), n, 4)
 		got, err1 := used.Learn(b)
 		want, err2 := fresh.Learn(b)
-		if err := errors.Join(err1, err2); err != nil || !slices.Equal(got, want) || !slices.Equal(used.online.Weights(), fresh.online.Weights()) {
+		if err := errors.Join(err1, err2); err != nil || !slices.Equal(got, want) || !slices.Equal(used.Online.Weights(), fresh.Online.Weights()) {
 			t.Errorf("%d transitions: %+v, want %+v: %v", n, got, want, err)
 		}
 	}

@@ -241,6 +241,18 @@ func (v Value) binary(op binaryOp, w Value) Value {
 		op.forward(n.data, a.data, b.data)
 		return out
 	}
+	if (op == add || op == sub || op == mul) && a.cols == b.cols && a.cols > 1 { // one of them is a row
+		for i := range n.rows {
+			op.forward(n.rowOf(n.data, i), a.rowOf(a.data, i), b.rowOf(b.data, i))
+		}
+		return out
+	}
+	if op == mul && a.cols == 1 && b.cols > 1 { // a column, or a number
+		for i := range n.rows {
+			kernels.Scale(n.rowOf(n.data, i), b.rowOf(b.data, i), a.rowOf(a.data, i)[0])
+		}
+		return out
+	}
 	as, bs := a.strides(n), b.strides(n)
 	for i := range n.rows {
 		for j := range n.cols {
@@ -248,6 +260,14 @@ func (v Value) binary(op binaryOp, w Value) Value {
 		}
 	}
 	return out
+}
+
+// rowOf is a row of data of the node's shape. A node of one row repeats it.
+func (n *node) rowOf(data []float32, i int) []float32 {
+	if n.rows == 1 {
+		return data
+	}
+	return data[i*n.cols : (i+1)*n.cols]
 }
 
 // strides are the steps in the data of an operand for a step in the result.
@@ -327,6 +347,10 @@ func (op binaryOp) slopes(a, b float32) (da, db float32) {
 
 func (op binaryOp) backward(t *Tape, n *node) {
 	a, b := &t.nodes[n.a], &t.nodes[n.b]
+	if (op == add || op == sub || op == mul) && a.cols == b.cols && (a.rows == b.rows || a.cols > 1) {
+		op.backwardRows(t, n)
+		return
+	}
 	var none [1]float32
 	da, db := none[:], none[:]
 	as, bs := a.strides(n), b.strides(n)
@@ -347,5 +371,47 @@ func (op binaryOp) backward(t *Tape, n *node) {
 			da[i*ga.row+j*ga.col] += g * x
 			db[i*gb.row+j*gb.col] += g * y
 		}
+	}
+}
+
+// backwardRows is backward for sums, differences and products of operands with as many columns. It adds
+// the same numbers in the same order, without a choice for each of them. Operands of one shape are as
+// one row.
+func (op binaryOp) backwardRows(t *Tape, n *node) {
+	a, b := &t.nodes[n.a], &t.nodes[n.b]
+	width := n.cols
+	if a.rows == b.rows {
+		width = len(n.grad)
+	}
+	for at := 0; at < len(n.grad); at += width {
+		g := n.grad[at : at+width]
+		part := func(data []float32) []float32 { return data[at%len(data):][:width] }
+		if a.needs {
+			d := part(t.gradOf(n.a))
+			if op == mul {
+				addProduct(d, g, part(b.data))
+			} else {
+				kernels.Add(d, d, g)
+			}
+		}
+		if !b.needs {
+			continue
+		}
+		switch d := part(t.gradOf(n.b)); op {
+		case mul:
+			addProduct(d, g, part(a.data))
+		case sub:
+			kernels.Sub(d, d, g)
+		default:
+			kernels.Add(d, d, g)
+		}
+	}
+}
+
+// addProduct adds x * y to d, with both roundings.
+func addProduct(d, x, y []float32) {
+	x, y = x[:len(d)], y[:len(d)]
+	for i, v := range x {
+		d[i] += v * y[i]
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Layer is one stage of a network: [Dense], [ReLU], [Tanh], [LayerNorm], [Embedding], [Conv2D], [NoisyDense],
-// [Dueling], [Learned], [Rescale], [LSTM], [GRU], or one of a program's own. A layer belongs to one network.
+// [Dueling], [DuelingGroups], [Learned], [Rescale], [LSTM], [GRU], or one of a program's own. A layer belongs to one network.
 type Layer interface {
 	// Build declares the layer's weights, given the number of columns that come in. It
 	// returns the number of columns that go out.
@@ -245,47 +245,65 @@ func fuse(layers []Layer) {
 // advantages, columns 1..n, into n action values: Q = V + A - mean(A), equation
 // 9 of Z. Wang et al., "Dueling Network Architectures for Deep Reinforcement
 // Learning" (2016).
-func Dueling() Layer { return dueling{} }
+func Dueling() Layer { return dueling{1} }
 
-type dueling struct{}
-
-func (dueling) Build(_ *Builder, in int) int {
-	if in < 2 {
-		panic(fmt.Sprintf("nn: dueling layer of %d columns", in))
+// DuelingGroups is [Dueling] for values of width columns each, such as the logits of a
+// distribution: column k of an action is made of column k of the state value and of all
+// advantages. M. Hessel et al., "Rainbow: Combining Improvements in Deep Reinforcement
+// Learning" (2018).
+func DuelingGroups(width int) Layer {
+	if width < 1 {
+		panic(fmt.Sprintf("nn: dueling layer of groups of %d columns", width))
 	}
-	return in - 1
+	return dueling{width}
 }
 
-func (d dueling) Apply(t *Tape, x Value) Value {
+type dueling struct{ width int }
+
+func (l dueling) Build(_ *Builder, in int) int {
+	if in < 2*l.width || in%l.width != 0 {
+		panic(fmt.Sprintf("nn: dueling layer of %d columns", in))
+	}
+	return in - l.width
+}
+
+func (l dueling) Apply(t *Tape, x Value) Value {
 	in := x.node()
-	out, n := t.result(d, in.rows, in.cols-1, x, x)
+	out, n := t.result(l, in.rows, in.cols-l.width, x, x)
 	m := x.node().matrix()
 	for i := range m.Rows {
 		row, dst := m.Row(i), n.data[i*n.cols:(i+1)*n.cols]
-		base := row[0] - mean(row[1:])
-		for j, a := range row[1:] {
-			dst[j] = base + a
+		advantages := row[l.width:]
+		for k := range l.width {
+			base := row[k] - mean(advantages, k, l.width)
+			for j := k; j < len(dst); j += l.width {
+				dst[j] = base + advantages[j]
+			}
 		}
 	}
 	return out
 }
 
-func (dueling) backward(t *Tape, n *node) {
+func (l dueling) backward(t *Tape, n *node) {
 	d := t.gradOf(n.a)
+	w := l.width
 	for i := range n.rows {
-		row, dst := n.grad[i*n.cols:(i+1)*n.cols], d[i*(n.cols+1):(i+1)*(n.cols+1)]
-		m := mean(row)
-		dst[0] += m * float32(len(row))
-		for j, g := range row {
-			dst[1+j] += g - m
+		row, dst := n.grad[i*n.cols:(i+1)*n.cols], d[i*(n.cols+w):(i+1)*(n.cols+w)]
+		for k := range w {
+			m := mean(row, k, w)
+			dst[k] += m * float32(len(row)/w)
+			for j := k; j < len(row); j += w {
+				dst[w+j] += row[j] - m
+			}
 		}
 	}
 }
 
-func mean(v []float32) float32 {
+// mean is that of every step-th value from first on. The values are a multiple of step.
+func mean(v []float32, first, step int) float32 {
 	var sum float32
-	for _, x := range v {
-		sum += x
+	for i := first; i < len(v); i += step {
+		sum += v[i]
 	}
-	return sum / float32(len(v))
+	return sum / float32(len(v)/step)
 }

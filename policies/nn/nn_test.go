@@ -51,6 +51,9 @@ var nets = []struct {
 	{"dueling", func() *nn.Net {
 		return nn.New(5, 1, nn.Dense(9, nn.Glorot), nn.Tanh(), nn.Dense(4, nn.Glorot), nn.Dueling())
 	}},
+	{"dueling of groups", func() *nn.Net {
+		return nn.New(5, 1, nn.Dense(9, nn.Glorot), nn.Tanh(), nn.Dense(12, nn.Glorot), nn.DuelingGroups(3))
+	}},
 	{"first layer is an activation", func() *nn.Net { return nn.New(5, 1, nn.Tanh(), nn.Dense(2, nn.Glorot)) }},
 }
 
@@ -133,6 +136,10 @@ func TestDuelingEqualsHandComputedNumbers(t *testing.T) {
 	q := net.Forward(nn.Matrix{Rows: 1, Cols: 3, Data: []float32{10, 1, 3}})
 	if !slices.Equal(q.Data, []float32{9, 11}) {
 		t.Errorf("V 10, A 1 and 3: Q %v, want 9 and 11", q.Data)
+	}
+	groups := nn.New(6, 1, nn.DuelingGroups(2)).Forward(nn.Matrix{Rows: 1, Cols: 6, Data: []float32{10, 20, 1, 2, 3, 8}})
+	if !slices.Equal(groups.Data, []float32{9, 17, 11, 23}) {
+		t.Errorf("V 10 and 20, A 1, 2 and 3, 8: Q %v, want 9, 17 and 11, 23", groups.Data)
 	}
 }
 

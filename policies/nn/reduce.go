@@ -65,11 +65,16 @@ func (v Value) LogSumExp() Value {
 	return out
 }
 
-// LogSoftmax is x - log(sum(exp(x))) in each row.
+// LogSoftmax is x - log(sum(exp(x))) in each row. Rows of fewer than 16 columns, such as those of
+// discrete actions, are computed in float64.
 func (v Value) LogSoftmax() Value {
 	a := v.node()
 	out, n := v.t.result(logSoftmax{}, a.rows, a.cols, v, v)
 	m := v.node().matrix()
+	if m.Cols >= wide {
+		kernels.LogSoftmax(n.matrix().kernel(), m.kernel())
+		return out
+	}
 	for i := range m.Rows {
 		top, log := logSumExpOf(m.Row(i))
 		dst := n.data[i*n.cols : (i+1)*n.cols]
@@ -79,6 +84,10 @@ func (v Value) LogSoftmax() Value {
 	}
 	return out
 }
+
+// wide is the number of columns from which on LogSoftmax uses kernels: its time is that of their
+// exponentials then.
+const wide = 16
 
 // Softmax is exp(x) / sum(exp(x)) in each row.
 func (v Value) Softmax() Value { return v.LogSoftmax().Exp() }
@@ -153,9 +162,19 @@ type logSoftmax struct{}
 
 func (logSoftmax) backward(t *Tape, n *node) {
 	d := t.gradOf(n.a)
+	var probs []float32
+	if n.cols >= wide {
+		probs = t.memory.take(len(n.data))
+		kernels.Exp(probs, n.data)
+	}
 	for i := range n.rows {
 		lo, hi := i*n.cols, (i+1)*n.cols
 		sum := float32(sumOf(n.grad[lo:hi]))
+		if probs != nil {
+			kernels.Add(d[lo:hi], d[lo:hi], n.grad[lo:hi])
+			kernels.Axpy(d[lo:hi], probs[lo:hi], -sum)
+			continue
+		}
 		for j, y := range n.data[lo:hi] {
 			d[lo+j] += n.grad[lo+j] - sum*float32(math.Exp(float64(y)))
 		}
@@ -164,19 +183,27 @@ func (logSoftmax) backward(t *Tape, n *node) {
 
 // Pick takes from each row the element whose column is in index, which holds whole numbers:
 // one column. An index outside of the row panics.
-func (v Value) Pick(index []float32) Value {
+func (v Value) Pick(index []float32) Value { return v.PickGroup(index, 1) }
+
+// PickGroup is [Value.Pick] for groups of width columns: it takes from each row the group whose
+// number is in index. The columns must be a multiple of width.
+func (v Value) PickGroup(index []float32, width int) Value {
 	a := v.node()
 	if len(index) != a.rows {
 		panic(fmt.Sprintf("nn: pick of %d elements from %d rows", len(index), a.rows))
 	}
-	out, n := v.t.result(pick{}, a.rows, 1, v, v)
+	if width < 1 || a.cols%width != 0 {
+		panic(fmt.Sprintf("nn: pick of groups of %d from %d columns", width, a.cols))
+	}
+	out, n := v.t.result(pick{}, a.rows, width, v, v)
 	n.aux = index
 	m := v.node().matrix()
 	for i, j := range index {
-		if k := int(j); j != float32(k) || uint(k) >= uint(m.Cols) {
-			panic(fmt.Sprintf("nn: pick of column %v of %d", j, m.Cols))
+		k := int(j)
+		if j != float32(k) || uint(k) >= uint(m.Cols/width) {
+			panic(fmt.Sprintf("nn: pick of column %v of %d", j, m.Cols/width))
 		}
-		n.data[i] = m.Row(i)[int(j)]
+		copy(n.data[i*width:(i+1)*width], m.Row(i)[k*width:])
 	}
 	return out
 }
@@ -186,7 +213,10 @@ type pick struct{}
 func (pick) backward(t *Tape, n *node) {
 	d, cols := t.gradOf(n.a), t.nodes[n.a].cols
 	for i, j := range n.aux {
-		d[i*cols+int(j)] += n.grad[i]
+		dst := d[i*cols+int(j)*n.cols:][:n.cols]
+		for k, g := range n.grad[i*n.cols : (i+1)*n.cols] {
+			dst[k] += g
+		}
 	}
 }
 

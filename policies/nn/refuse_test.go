@@ -36,6 +36,9 @@ func TestLayersThatCannotBeAreRefused(t *testing.T) {
 	panics(t, "nn: dense layer of -1 columns", func() { nn.Dense(-1, nn.Zeros) })
 	panics(t, "nn: dense layer of 3 columns", func() { nn.Dense(3, nil) })
 	panics(t, "nn: dueling layer of 1 columns", func() { nn.New(2, 1, one(), nn.Dueling()) })
+	panics(t, "nn: dueling layer of 3 columns", func() { nn.New(3, 1, nn.DuelingGroups(2)) })
+	panics(t, "nn: dueling layer of 2 columns", func() { nn.New(2, 1, nn.DuelingGroups(2)) })
+	panics(t, "nn: dueling layer of groups of 0 columns", func() { nn.DuelingGroups(0) })
 	if n := nn.New(1, 1, nn.Dense(2, nn.Zeros), nn.Dueling()); n.In() != 1 || n.Out() != 1 || n.Size() != 4 {
 		t.Errorf("%d columns in, %d out, %d weights", n.In(), n.Out(), n.Size())
 	}

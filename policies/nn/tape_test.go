@@ -11,10 +11,21 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
+// samples are numbers for an operation that needs others beside its operands.
+var samples = []float32{0.3, -2, 1, 4, 0.1, -0.6, 2, -1, 0.5}
+
 // operations are all of the tape's on values of 3 x 4, 3 x 1, 1 x 4 and 1 x 1.
 var operations = map[string]func(v, column, row, one nn.Value) nn.Value{
 	"add":                 func(v, _, _, _ nn.Value) nn.Value { return v.Add(v.Scale(2)) },
 	"add column":          func(v, c, _, _ nn.Value) nn.Value { return v.Add(c) },
+	"minus row":           func(v, _, r, _ nn.Value) nn.Value { return v.Sub(r) },
+	"plus row":            func(v, _, r, _ nn.Value) nn.Value { return v.Add(r) },
+	"times row":           func(v, _, r, _ nn.Value) nn.Value { return v.Mul(r) },
+	"row times":           func(v, _, r, _ nn.Value) nn.Value { return r.Mul(v) },
+	"row plus number":     func(_, _, r, o nn.Value) nn.Value { return r.Add(o) },
+	"number times":        func(v, _, _, o nn.Value) nn.Value { return o.Mul(v) },
+	"column times number": func(_, c, _, o nn.Value) nn.Value { return c.Mul(o) },
+	"column minus column": func(_, c, _, _ nn.Value) nn.Value { return c.Sub(c.Square()) },
 	"row minus":           func(v, _, r, _ nn.Value) nn.Value { return r.Sub(v) },
 	"mul":                 func(v, _, _, _ nn.Value) nn.Value { return v.Mul(v.AddNumber(1)) },
 	"column times row":    func(_, c, r, _ nn.Value) nn.Value { return c.Mul(r) },
@@ -43,6 +54,8 @@ var operations = map[string]func(v, column, row, one nn.Value) nn.Value{
 	"log softmax":         func(v, _, _, _ nn.Value) nn.Value { return v.LogSoftmax() },
 	"softmax":             func(v, _, _, _ nn.Value) nn.Value { return v.Softmax() },
 	"pick":                func(v, _, _, _ nn.Value) nn.Value { return v.Pick([]float32{3, 0, 3}) },
+	"pick group":          func(v, _, _, _ nn.Value) nn.Value { return v.PickGroup([]float32{1, 0, 1}, 2) },
+	"quantile huber":      func(v, _, _, _ nn.Value) nn.Value { return v.QuantileHuber(v.Tape().Const(3, 3, samples), 0.8) },
 	"columns":             func(v, _, _, _ nn.Value) nn.Value { return v.Columns(1, 3) },
 	"beside":              func(v, c, _, _ nn.Value) nn.Value { return c.Beside(v).Beside(v) },
 	"reshape":             func(v, _, _, _ nn.Value) nn.Value { return v.Reshape(2, 6) },
@@ -120,6 +133,7 @@ func TestValuesOfOperations(t *testing.T) {
 		"row sums":    {v.RowSums(), []float32{1, 3}},
 		"column mean": {v.ColumnMeans(), []float32{-0.5, 2.5}},
 		"pick":        {v.Pick([]float32{1, 0}), []float32{2, 0}},
+		"pick group":  {big.Beside(tape.Scalar(7)).PickGroup([]float32{1}, 2), []float32{-1000, 7}},
 		"columns":     {v.Columns(1, 2), []float32{2, 3}},
 		"beside":      {v.Columns(1, 2).Beside(v), []float32{2, -1, 2, 3, 0, 3}},
 		"reshape":     {v.Reshape(1, 4), []float32{-1, 2, 0, 3}},
@@ -132,6 +146,56 @@ func TestValuesOfOperations(t *testing.T) {
 	} {
 		if !slices.EqualFunc(c.got.Data(), c.want, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-6*(1+math.Abs(float64(b))) }) {
 			t.Errorf("%s: %v, want %v", name, c.got.Data(), c.want)
+		}
+	}
+}
+
+// TestP1QuantileHuberEqualsHandComputedNumbers: quantiles 0 and 2, of tau 1/4 and 3/4, by the targets
+// 1, -1 and 4. The first one has the terms .25*.5, .75*.5 and .25*3.5, the second .25*.5, .25*2.5 and
+// .75*1.5. With a kappa of 2, Huber's function of 2, 3 and 4 is 2, 4 and 6.
+func TestP1QuantileHuberEqualsHandComputedNumbers(t *testing.T) {
+	for kappa, want := range map[float32][3]float32{
+		1: {(0.125 + 0.375 + 0.875 + 0.125 + 0.625 + 1.125) / 3, -(0.25 - 0.75 + 0.25) / 3., -(-0.25 - 0.25 + 0.75) / 3.},
+		2: {(0.125 + 0.375 + 0.25*6 + 0.125 + 0.25*4 + 0.75*2) / 3, -(0.25 - 0.75 + 0.25*2) / 3., -(-0.25 - 0.25*2 + 0.75*2) / 3.},
+	} {
+		var tape nn.Tape
+		v := tape.Variable(1, 2, []float32{0, 2})
+		loss := v.QuantileHuber(tape.Const(1, 3, []float32{1, -1, 4}), kappa)
+		tape.Backward(loss)
+		for i, got := range []float32{loss.Number(), v.Grad()[0], v.Grad()[1]} {
+			if math.Abs(float64(got-want[i])) > 1e-6 {
+				t.Errorf("kappa %v: number %d is %v, want %v", kappa, i, got, want[i])
+			}
+		}
+	}
+}
+
+// TestWideLogSoftmaxEqualsItsDefinition, and its gradient, for widths at which other code computes it.
+func TestWideLogSoftmaxEqualsItsDefinition(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for _, cols := range []int{15, 16, 17, 51, 101} {
+		x, g := random(rng, 3, cols), random(rng, 3, cols)
+		for i := range x.Data {
+			x.Data[i] *= 20
+		}
+		var tape nn.Tape
+		v := tape.Variable(3, cols, x.Data)
+		y := v.LogSoftmax()
+		tape.BackwardFrom(y, g.Data)
+		for i := range 3 {
+			var sum, slopes float64
+			for j, logit := range x.Row(i) {
+				sum += math.Exp(float64(logit))
+				slopes += float64(g.Row(i)[j])
+			}
+			for j, logit := range x.Row(i) {
+				k := i*cols + j
+				want := float64(logit) - math.Log(sum)
+				slope := float64(g.Data[k]) - slopes*math.Exp(want)
+				if math.Abs(float64(y.Data()[k])-want) > 1e-5*(1+math.Abs(want)) || math.Abs(float64(v.Grad()[k])-slope) > 1e-5*(1+math.Abs(slope)) {
+					t.Fatalf("%d columns, row %d, column %d: %v and gradient %v, want %v and %v", cols, i, j, y.Data()[k], v.Grad()[k], want, slope)
+				}
+			}
 		}
 	}
 }
@@ -151,6 +215,11 @@ func TestTapeRefuses(t *testing.T) {
 		"nn: pick of column 0.5":                           func() { v.Pick([]float32{0.5, 0}) },
 		"nn: pick of column 3 of 3":                        func() { v.Pick([]float32{0, 3}) },
 		"nn: pick of column -1 of 3":                       func() { v.Pick([]float32{-1, 0}) },
+		"nn: pick of groups of 2 from 3 columns":           func() { v.PickGroup([]float32{0, 0}, 2) },
+		"nn: pick of groups of 0 from 3 columns":           func() { v.PickGroup([]float32{0, 0}, 0) },
+		"nn: pick of column 1 of 1":                        func() { v.PickGroup([]float32{0, 1}, 3) },
+		"nn: quantiles of 2 x 3 with targets of 3 x 3":     func() { v.QuantileHuber(w, 1) },
+		"nn: quantiles of 2 x 3 with targets of 2 x 3":     func() { v.QuantileHuber(v, 0) },
 		"nn: columns 2 to 4 of 3":                          func() { v.Columns(2, 4) },
 		"nn: values of 2 and 3 rows beside each other":     func() { v.Beside(w) },
 		"nn: value of 2 x 3 as 2 x 2":                      func() { v.Reshape(2, 2) },

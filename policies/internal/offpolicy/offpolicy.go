@@ -24,9 +24,13 @@ type Config struct {
 	UpdateEvery int    // env steps for each update; 0 means 1
 	Capacity    int    // rows of the replay buffer; 0 means 100,000
 	Seed        uint64 // of the environments, of exploration and of samples
+	// Source, if not nil, is learned from in place of a uniform buffer. Batch, UpdateEvery and Capacity do
+	// not count then.
+	Source data.Source
 }
 
-// Trainer collects transitions, and learns from samples of them.
+// Trainer collects transitions, with the n-step returns of the policy's Spec, and learns from samples of
+// them.
 type Trainer struct {
 	// Returns are those of the episodes that ended, with exploration.
 	Returns []float64
@@ -35,6 +39,7 @@ type Trainer struct {
 	p         policies.Policy
 	env       envs.Vector
 	replay    *data.Uniform
+	nstep     *policies.NStep
 	act       policies.Act
 	row, mini policies.Batch
 	running   []float64
@@ -50,6 +55,7 @@ func New(p policies.Policy, env envs.Vector, cfg Config) (*Trainer, error) {
 	t := &Trainer{
 		cfg: cfg, p: p, env: env, running: make([]float64, env.Num()), act: acting(p, env, cfg.Seed),
 		replay: data.NewUniform(data.UniformConfig{Capacity: cfg.Capacity, Seed: cfg.Seed}),
+		nstep:  policies.NewNStep(max(p.Spec().NStep, 1), p.Spec().Gamma, env.Num()),
 	}
 	t.row.Init(policies.TransitionColumns(p.Spec().Obs.Dim(), p.Spec().Action.Dim())...)
 	first, err := env.Reset(cfg.Seed)
@@ -70,14 +76,39 @@ func (t *Trainer) Run(steps int) error {
 		if err := t.collect(); err != nil {
 			return err
 		}
-		for t.updates < (t.steps-t.cfg.RandomSteps)/t.cfg.UpdateEvery {
-			t.updates++
-			if err := t.replay.Sample(&t.mini, t.cfg.Batch); err != nil {
-				return err
-			}
+		if err := t.learn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learn makes the updates that are due.
+func (t *Trainer) learn() error {
+	if t.cfg.Source != nil {
+		if err := t.cfg.Source.Add(&t.row); err != nil {
+			return err
+		}
+		for t.cfg.Source.Next(&t.mini) {
 			if _, err := t.p.Learn(&t.mini); err != nil {
 				return err
 			}
+			if err := t.cfg.Source.Learned(&t.mini); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := t.replay.Add(&t.row); err != nil {
+		return err
+	}
+	for t.updates < (t.steps-t.cfg.RandomSteps)/t.cfg.UpdateEvery {
+		t.updates++
+		if err := t.replay.Sample(&t.mini, t.cfg.Batch); err != nil {
+			return err
+		}
+		if _, err := t.p.Learn(&t.mini); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -85,6 +116,7 @@ func (t *Trainer) Run(steps int) error {
 
 // collect makes one step of each environment.
 func (t *Trainer) collect() error {
+	t.act.EnvSteps, t.act.Metrics = t.steps, t.act.Metrics[:0]
 	if err := t.p.Act(&t.act); err != nil {
 		return err
 	}
@@ -107,14 +139,14 @@ func (t *Trainer) collect() error {
 			t.Returns = append(t.Returns, t.running[i])
 			t.running[i] = 0
 		}
-		t.row.Append(policies.Transition{
+		t.nstep.Add(&t.row, i, policies.Transition{
 			Obs: t.act.Obs[i*obs : (i+1)*obs], Action: t.act.Action[i*action : (i+1)*action], Reward: float32(res.Rewards[i]),
 			NextObs: next[i*obs : (i+1)*obs], Terminated: res.Terminated[i], Truncated: res.Truncated[i], Steps: 1, Version: t.p.Version(),
 		})
 	}
 	copy(t.act.Obs, res.Obs)
 	t.steps += t.env.Num()
-	return t.replay.Add(&t.row)
+	return nil
 }
 
 // Last is the mean of the newest n returns, or of all if there are fewer.

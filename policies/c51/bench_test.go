@@ -1,0 +1,27 @@
+package c51
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies/policytest"
+)
+
+// BenchmarkUpdate makes updates of a batch of 128 with the defaults, plain and with all extensions.
+func BenchmarkUpdate(b *testing.B) {
+	for name, cfg := range map[string]Config{"plain": {}, "double+dueling+noisy": {Double: true, Dueling: true, Noisy: true}} {
+		b.Run(name, func(b *testing.B) {
+			cfg.Obs, cfg.Action = envs.NewBox(-1, 1, 4), envs.Discrete{N: 2}
+			c := New(cfg)
+			batch := policytest.RandomBatch(c.Spec(), rand.New(rand.NewPCG(1, 1)), 128)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.Learn(batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "updates/s")
+		})
+	}
+}

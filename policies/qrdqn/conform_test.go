@@ -1,0 +1,55 @@
+package qrdqn
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/policytest"
+)
+
+// TestConformance with each of the options, and with all.
+func TestConformance(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"plain": {}, "double": {Double: true}, "dueling": {Dueling: true}, "noisy": {Noisy: true}, "soft target": {Tau: 0.1},
+		"all": {Double: true, Dueling: true, Noisy: true, NStep: 3, TargetEvery: 3, MaxGradNorm: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Obs, cfg.Action, cfg.Hidden = envs.NewBox(-1, 1, 2), two, []int{5}
+			cfg.Quantiles, cfg.Kappa = 5, 0.7
+			policytest.Run(t, policytest.Config{
+				New: func(seed uint64) policies.Policy {
+					c := cfg
+					c.Seed = seed
+					return New(c)
+				},
+				Losses: func(rng *rand.Rand) []policytest.Loss { return losses(cfg, rng) },
+			})
+		})
+	}
+}
+
+// losses are the loss of a QRDQN whose gradients are not clipped, with equal noise at each call.
+func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
+	cfg.MaxGradNorm, cfg.Tau, cfg.TargetEvery = 0, 0, 1<<30
+	q := New(cfg)
+	b := policytest.RandomBatch(q.Spec(), rng, 8)
+	var fresh nn.Archive
+	saved := q.Save(&fresh)
+	return []policytest.Loss{{Name: "qrdqn", Nets: []*nn.Net{q.Online}, Eval: func() (float64, error) {
+		w := slices.Clone(q.Online.Weights())
+		if err := errors.Join(saved, q.Restore(&fresh)); err != nil { // the state of the noise
+			return 0, err
+		}
+		copy(q.Online.Weights(), w)
+		m, err := q.Learn(b)
+		if err != nil {
+			return 0, err
+		}
+		return m[0].Value, nil
+	}}}
+}
