@@ -65,6 +65,7 @@ policies/ppo (test) -> policies/internal/collecting
 policies/a2c (test) -> policies/data policies/internal/collecting
 policies/impala (test) -> policies/internal/collecting
 policies/appo (test) -> policies/internal/collecting
+policies/her (test) -> policies/dqn
 policies/... -> std policies policies/nn policies/data policies/dist envs
 policies/... (test) -> policies/internal/offpolicy
 
