@@ -12,20 +12,28 @@ import (
 
 // LearnConfig describes the learning. The zero value works.
 type LearnConfig struct {
-	// Rate, if not nil, is the learning rate by the env steps of the job, for a policy that has
-	// the method SetRate(float64).
+	// Rate, if not nil, is the learning rate by the env steps of the job, or in an offline run by the
+	// updates, for a policy that has the method SetRate(float64).
 	Rate policies.Schedule
 	// MaxLag, if not 0, drops rows whose actions were chosen by weights that are more than so
 	// many updates older than the learner's.
 	MaxLag uint64
+	// Updates, if not 0, ends the run with success after so many updates, with those before it was resumed.
+	Updates int
 }
 
 // Learn gives what was collected to source, and has the policy learn from all batches that it makes of
 // it. It measures how far the weights that chose the actions are behind; the mean is the lag that the
 // learner reports. It does nothing in a step that ends the run. A source that needs no additions, such
-// as a data set, is learned from in every step.
+// as a [data.Dataset], is learned from in every step: see the package's documentation on offline runs.
 func (r *Run) Learn(source data.Source, cfg LearnConfig) task.Middleware[Online] {
+	if cfg.Updates < 0 {
+		panic(fmt.Sprintf("rl: learn config: Updates %d must not be negative", cfg.Updates))
+	}
 	l := &learn{r: r, source: source, cfg: cfg}
+	if s, ok := source.(interface{ Offline() bool }); ok {
+		r.offline = s.Offline()
+	}
 	if r.t.Has(Learner) {
 		r.source = source
 	}
@@ -63,15 +71,21 @@ func (l *learn) step(_ context.Context, c *Online) error {
 		}
 	}
 	if s, ok := l.r.policy.(interface{ SetRate(rate float64) }); ok && l.cfg.Rate != nil {
-		s.SetRate(l.cfg.Rate(c.EnvSteps))
+		s.SetRate(l.cfg.Rate(l.r.clock(c)))
 	}
-	for l.source.Next(&l.batch) {
+	for !l.enough(c) && l.source.Next(&l.batch) {
 		if err := l.update(c); err != nil {
 			return l.r.onNode(err)
 		}
 	}
+	if l.enough(c) {
+		l.r.t.Finish(fmt.Sprintf("%d updates", c.Updates))
+	}
 	return nil
 }
+
+// enough reports whether there have been LearnConfig.Updates.
+func (l *learn) enough(c *Online) bool { return l.cfg.Updates > 0 && c.Updates >= l.cfg.Updates }
 
 // add gives the source what was collected, without what is too old.
 func (l *learn) add(c *Online) error {
