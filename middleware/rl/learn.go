@@ -65,6 +65,7 @@ func (l *learn) step(_ context.Context, c *Online) error {
 	if c.Stopped {
 		return nil
 	}
+	l.announce()
 	if c.Collected != nil {
 		if err := l.add(c); err != nil {
 			return l.r.onNode(err)

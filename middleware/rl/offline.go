@@ -3,6 +3,7 @@ package rl
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 )
 
 // clock is what evaluations, rows of the log and schedules go by: the env steps of the job or, in an
@@ -32,6 +33,18 @@ func (r *Run) every(what string, envSteps, updates int) (int, error) {
 		return 0, r.onNode(fmt.Errorf("%s config: EveryUpdates is %d, which is for offline runs: set EverySteps", what, updates))
 	}
 	return cmp.Or(max(envSteps, updates), 1000), nil
+}
+
+// announce logs once what an offline run learns from.
+func (l *learn) announce() {
+	d, ok := l.source.(interface {
+		Len() int
+		Bytes() uint64
+	})
+	if ok && l.r.offline && !l.priced {
+		l.priced = true
+		l.r.t.Logger().Info("dataset", slog.Int("rows", d.Len()), slog.Uint64("bytes", d.Bytes()))
+	}
 }
 
 // checkOffline reports an offline run in a job of several nodes, where the learner would wait for

@@ -48,7 +48,8 @@ func recorded(t *testing.T) []string {
 func TestOfflineRunGoesByUpdates(t *testing.T) {
 	dir, evaluated := t.TempDir(), []uint64{}
 	rates := []int{}
-	tk, err := offline(dir, recorded(t), rl.Config{}, rl.LearnConfig{Updates: 65, Rate: func(count int) float64 { rates = append(rates, count); return 1e-3 }}, quiet{task.Alone()},
+	node, log := logging()
+	tk, err := offline(dir, recorded(t), rl.Config{}, rl.LearnConfig{Updates: 65, Rate: func(count int) float64 { rates = append(rates, count); return 1e-3 }}, node,
 		func(ctx context.Context, c *rl.Online, next task.Next) error {
 			if v := c.Eval.Version; v > 0 && !slices.Contains(evaluated, v) {
 				evaluated = append(evaluated, v)
@@ -61,6 +62,9 @@ func TestOfflineRunGoesByUpdates(t *testing.T) {
 	c := tk.Context()
 	if c.Updates != 65 || c.EnvSteps != 0 || tk.Steps() != 65 || !slices.Equal(evaluated, []uint64{20, 40, 60}) || rates[0] != 0 || rates[64] != 64 {
 		t.Errorf("%d updates and %d env steps in %d steps, evaluations of the versions %v, rates at %v", c.Updates, c.EnvSteps, tk.Steps(), evaluated, rates)
+	}
+	if strings.Count(log.String(), "msg=dataset rows=120 bytes=6120\n") != 1 || !strings.Contains(log.String(), `msg=finished reason="65 updates"`) {
+		t.Errorf("log %s\nwant what it learns from, once, and why it ended", log)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "progress.csv"))
 	var at []string

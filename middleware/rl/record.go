@@ -174,7 +174,7 @@ func (k *record) flush() error {
 // is removed.
 func (k *record) fresh(*Online) error {
 	k.begin(1)
-	if err := makeFolder(k.cfg.Dir); err != nil {
+	if err := k.makeFolder(); err != nil {
 		return k.failed(err)
 	}
 	files, err := k.files()
@@ -185,6 +185,18 @@ func (k *record) fresh(*Online) error {
 		return k.failed(fmt.Errorf("the folder %s has %d dataset files of another run: choose another folder, or remove them", absolute(k.cfg.Dir), len(files)))
 	}
 	return k.failed(k.remove(files))
+}
+
+// makeFolder makes the folder, and removes the files that a process which was killed has left half written.
+func (k *record) makeFolder() error {
+	if err := makeFolder(k.cfg.Dir); err != nil {
+		return err
+	}
+	half, err := filepath.Glob(filepath.Join(k.cfg.Dir, "."+recordGlob+".*.new"))
+	for _, f := range half {
+		err = errors.Join(err, os.Remove(f))
+	}
+	return err
 }
 
 // files are the dataset files in the folder.
@@ -219,7 +231,7 @@ func (k *record) resume(text []byte) error {
 	if s.File < 1 || s.Rows < 0 || s.Rows > k.cfg.Rows || s.Episodes < 0 {
 		return fmt.Errorf("%d rows of file %d, want at most %d of a file", s.Rows, s.File, k.cfg.Rows)
 	}
-	if err := makeFolder(k.cfg.Dir); err != nil {
+	if err := k.makeFolder(); err != nil {
 		return err
 	}
 	k.begin(s.File)

@@ -144,9 +144,16 @@ func TestP4InterruptedRunLeavesTheSameFiles(t *testing.T) {
 		if c.failIn > 0 != errors.Is(err, errBroken) || c.failIn == 0 && err != nil {
 			t.Fatal(err)
 		}
+		half := filepath.Join(dir, "data", ".part-000003.safetensors.4711.new") // left by a process that was killed
+		if err := os.WriteFile(half, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		node, log := logging()
 		if err := recording(t, rl.Config{Dir: dir, Resume: true}, steps-c.resumedAt, 0, node); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, log)
+		}
+		if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: a half-written file is left: %v", name, err)
 		}
 		if wanted := fmt.Sprintf("env_steps=%d ", 2*c.resumedAt); c.resumedAt > 0 && !strings.Contains(log.String(), wanted) {
 			t.Fatalf("%s: the log has no %s:\n%s", name, wanted, log)
