@@ -33,7 +33,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 		Epsilon: policies.Linear(1, 0.1, 10_000),
 	})
 	// Each env step is 5 rows: itself, and with 4 goals in hindsight. An update for 4 of them.
-	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 250_000, Seed: node.Seed()}), data.ReplayConfig{Batch: 128, Every: 5 * 4})
+	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 250_000, Seed: node.Seed()}), data.ReplayConfig{Batch: 128,
+		Every: 5 * 4})
 	goal, _ := envs.As[envs.Goal](bits())
 	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
 	r := rl.New(t, q, rl.Config{Seed: node.Seed(), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})

@@ -53,7 +53,8 @@ func play(ctx context.Context, out io.Writer, dir string, seed uint64) error {
 	}{
 		{"behaviour cloning", bc.New(bc.Config{Obs: obs, Action: actions, Seed: seed, Hidden: []int{128, 128}})},
 		{"conservative Q-learning", cql.NewDiscrete(cql.DiscreteConfig{
-			Obs: obs, Action: actions, Seed: seed, Hidden: []int{128, 128}, TargetEvery: 100, ConservativeWeight: 0.1, Adam: nn.AdamConfig{Rate: 1e-3},
+			Obs: obs, Action: actions, Seed: seed, Hidden: []int{128, 128}, TargetEvery: 100, ConservativeWeight: 0.1,
+			Adam: nn.AdamConfig{Rate: 1e-3},
 		})},
 	} {
 		d, err := data.OpenDataset(data.DatasetConfig{Paths: []string{dir}, Columns: learner.policy.Spec().Learns, Batch: 100, Seed: seed})
@@ -72,7 +73,8 @@ func play(ctx context.Context, out io.Writer, dir string, seed uint64) error {
 
 // record has DQN learn, and writes what it collects to dir.
 func record(ctx context.Context, dir string, seed uint64) error {
-	q := dqn.New(dqn.Config{Obs: obs, Action: actions, Seed: seed, Double: true, NStep: 5, Tau: 0.01, Epsilon: policies.Linear(1, 0.1, 10_000)})
+	q := dqn.New(dqn.Config{Obs: obs, Action: actions, Seed: seed, Double: true, NStep: 5, Tau: 0.01, Epsilon: policies.Linear(1, 0.1,
+		10_000)})
 	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 20_000, Seed: seed}), data.ReplayConfig{Batch: 64, Every: 2})
 	t := task.New[rl.Online](task.Alone())
 	r := rl.New(t, q, rl.Config{Seed: seed})

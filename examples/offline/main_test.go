@@ -25,7 +25,8 @@ func TestIsBetterThanTheData(t *testing.T) {
 		_, numbers, _ := strings.Cut(lines[i], "mean return ")
 		var mean, data float64
 		var episodes int
-		if _, err := fmt.Sscanf(numbers, "%f of %d episodes; the data has %f", &mean, &episodes, &data); err != nil || mean <= data || mean < atLeast {
+		if _, err := fmt.Sscanf(numbers, "%f of %d episodes; the data has %f", &mean, &episodes, &data); err != nil || mean <= data ||
+			mean < atLeast {
 			t.Errorf("%s: want a mean of at least %v and above that of the data: %v", lines[i], atLeast, err)
 		}
 	}

@@ -48,10 +48,11 @@
 //		r.Log(rl.LogConfig{EveryUpdates: 1000, Terminal: os.Stdout}),
 //	)
 //
-// Each of its steps makes one update; Evaluate stands behind Learn, so that the last one is evaluated. As it takes no env steps, Online.EnvSteps stays 0, and what goes
-// by env steps in other runs goes by updates: evaluations and rows of the log (EveryUpdates in place of
-// EverySteps), the learning rate (LearnConfig.Rate), and in the log time/total_timesteps and
-// time/fps. It is resumed to the bit, if the files are still the same.
+// Each of its steps makes one update; Evaluate stands behind Learn, so that the last one is evaluated.
+// As the run takes no env steps, Online.EnvSteps stays 0, and what goes by env steps in other runs goes by
+// updates: evaluations and rows of the log (EveryUpdates in place of EverySteps), the learning rate
+// (LearnConfig.Rate), and in the log time/total_timesteps and time/fps. It is resumed to the bit, if the
+// files are still the same.
 //
 // # Determinism
 //

@@ -22,11 +22,14 @@ func TestP4HindsightGoesOnToTheBit(t *testing.T) {
 	run := func(dir string, resume bool, steps int) []byte {
 		env := envs.NewSync(3, envs.NextStep, func(int) envs.Env[int] { return bits() })
 		goal, _ := envs.As[envs.Goal](bits())
-		q := dqn.New(dqn.Config{Obs: env.ObservationSpace(), Action: envs.Discrete{N: 4}, Seed: 3, Hidden: []int{8}, Epsilon: policies.Constant(0.3)})
-		source := her.New(replay(data.UniformConfig{Capacity: 300, Seed: 3}, data.ReplayConfig{Batch: 8, StartAt: 10, Every: 5}), her.Config{Goal: goal, Seed: 3})
+		q := dqn.New(dqn.Config{Obs: env.ObservationSpace(), Action: envs.Discrete{N: 4}, Seed: 3, Hidden: []int{8},
+			Epsilon: policies.Constant(0.3)})
+		source := her.New(replay(data.UniformConfig{Capacity: 300, Seed: 3}, data.ReplayConfig{Batch: 8, StartAt: 10, Every: 5}),
+			her.Config{Goal: goal, Seed: 3})
 		tk := task.New[rl.Online](quiet{task.Alone()})
 		r := rl.New(tk, q, rl.Config{Seed: 3, Dir: dir, MustResume: resume})
-		tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(env, rl.CollectConfig{}), r.Learn(source, rl.LearnConfig{}), r.Checkpoint(rl.CheckpointConfig{Every: -1}))
+		tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(env, rl.CollectConfig{}), r.Learn(source, rl.LearnConfig{}),
+			r.Checkpoint(rl.CheckpointConfig{Every: -1}))
 		err := tk.Run(t.Context(), task.MaxSteps(steps))
 		text, err2 := os.ReadFile(filepath.Join(dir, rl.CheckpointFile))
 		if err := errors.Join(err, err2); err != nil {

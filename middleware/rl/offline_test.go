@@ -18,7 +18,8 @@ import (
 )
 
 // offline is a lone run that learns from files in paths. It evaluates every 20 updates and logs every 10.
-func offline(dir string, paths []string, cfg rl.Config, learn rl.LearnConfig, node task.Node, more ...task.Middleware[rl.Online]) (*task.Task[rl.Online], error) {
+func offline(dir string, paths []string, cfg rl.Config, learn rl.LearnConfig, node task.Node,
+	more ...task.Middleware[rl.Online]) (*task.Task[rl.Online], error) {
 	tk := task.New[rl.Online](node)
 	q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{8}})
 	d, err := data.OpenDataset(data.DatasetConfig{Paths: paths, Columns: q.Spec().Learns, Batch: 16, Seed: 5})
@@ -49,7 +50,11 @@ func TestOfflineRunGoesByUpdates(t *testing.T) {
 	dir, evaluated := t.TempDir(), []uint64{}
 	rates := []int{}
 	node, log := logging()
-	tk, err := offline(dir, recorded(t), rl.Config{}, rl.LearnConfig{Updates: 65, Rate: func(count int) float64 { rates = append(rates, count); return 1e-3 }}, node,
+	tk, err := offline(dir, recorded(t), rl.Config{}, rl.LearnConfig{Updates: 65, Rate: func(count int) float64 {
+		rates = append(rates,
+			count)
+		return 1e-3
+	}}, node,
 		func(ctx context.Context, c *rl.Online, next task.Next) error {
 			if v := c.Eval.Version; v > 0 && !slices.Contains(evaluated, v) {
 				evaluated = append(evaluated, v)
@@ -60,10 +65,13 @@ func TestOfflineRunGoesByUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := tk.Context()
-	if c.Updates != 65 || c.EnvSteps != 0 || tk.Steps() != 65 || !slices.Equal(evaluated, []uint64{20, 40, 60}) || rates[0] != 0 || rates[64] != 64 {
-		t.Errorf("%d updates and %d env steps in %d steps, evaluations of the versions %v, rates at %v", c.Updates, c.EnvSteps, tk.Steps(), evaluated, rates)
+	if c.Updates != 65 || c.EnvSteps != 0 || tk.Steps() != 65 || !slices.Equal(evaluated, []uint64{20, 40, 60}) || rates[0] != 0 ||
+		rates[64] != 64 {
+		t.Errorf("%d updates and %d env steps in %d steps, evaluations of the versions %v, rates at %v", c.Updates, c.EnvSteps, tk.Steps(),
+			evaluated, rates)
 	}
-	if strings.Count(log.String(), "msg=dataset rows=120 bytes=6120\n") != 1 || !strings.Contains(log.String(), `msg=finished reason="65 updates"`) {
+	if strings.Count(log.String(), "msg=dataset rows=120 bytes=6120\n") != 1 || !strings.Contains(log.String(),
+		`msg=finished reason="65 updates"`) {
 		t.Errorf("log %s\nwant what it learns from, once, and why it ended", log)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "progress.csv"))
@@ -92,7 +100,8 @@ func TestP4OfflineRunGoesOnToTheBit(t *testing.T) {
 	}
 	run := func(dir string, cfg rl.Config, updates, failIn int) error {
 		steps := 0
-		tk, err := offline(dir, paths, cfg, rl.LearnConfig{Updates: updates}, quiet{task.Alone()}, task.Step(func(context.Context, *rl.Online) error {
+		tk, err := offline(dir, paths, cfg, rl.LearnConfig{Updates: updates}, quiet{task.Alone()}, task.Step(func(context.Context,
+			*rl.Online) error {
 			if steps++; steps == failIn {
 				return errBroken
 			}
@@ -123,7 +132,8 @@ func TestP4OfflineRunGoesOnToTheBit(t *testing.T) {
 		}
 	}
 	paths = []string{filepath.Join(paths[0], "part-000001.safetensors")}
-	if err := run(straight, rl.Config{MustResume: true}, 200, 0); err == nil || !strings.Contains(err.Error(), "restore dataset: it was saved with other files") {
+	if err := run(straight, rl.Config{MustResume: true}, 200, 0); err == nil || !strings.Contains(err.Error(),
+		"restore dataset: it was saved with other files") {
 		t.Errorf("other files: %v", err)
 	}
 }
@@ -147,11 +157,13 @@ func TestOfflineRunsAreChecked(t *testing.T) {
 			return r.Evaluate(envs.CartPole(1), rl.EvalConfig{EverySteps: 5})
 		}, open(), "node 0: eval config: EverySteps is 5, but an offline run takes no env steps: set EveryUpdates"},
 		{func(r *rl.Run) task.Middleware[rl.Online] { return r.Log(rl.LogConfig{EverySteps: 5}) }, open(), "log config: EverySteps is 5"},
-		{func(r *rl.Run) task.Middleware[rl.Online] { return r.Log(rl.LogConfig{EveryUpdates: 5}) }, new(spy), "log config: EveryUpdates is 5, which is for offline runs: set EverySteps"},
+		{func(r *rl.Run) task.Middleware[rl.Online] { return r.Log(rl.LogConfig{EveryUpdates: 5}) }, new(spy),
+			"log config: EveryUpdates is 5, which is for offline runs: set EverySteps"},
 		{func(r *rl.Run) task.Middleware[rl.Online] {
 			return r.Evaluate(envs.CartPole(1), rl.EvalConfig{EveryUpdates: 5})
 		}, new(spy), "eval config: EveryUpdates is 5"},
-		{func(r *rl.Run) task.Middleware[rl.Online] { return r.Collect(envs.CartPole(1), rl.CollectConfig{}) }, open(), "add to dataset: it learns from its files alone: leave out what collects"},
+		{func(r *rl.Run) task.Middleware[rl.Online] { return r.Collect(envs.CartPole(1), rl.CollectConfig{}) }, open(),
+			"add to dataset: it learns from its files alone: leave out what collects"},
 	} {
 		tk := task.New[rl.Online](quiet{task.Alone()})
 		r := rl.New(tk, dqn.New(dqn.Config{Obs: box(4), Action: two, Hidden: []int{8}}), rl.Config{})
@@ -171,7 +183,8 @@ func TestOfflineRunsAreChecked(t *testing.T) {
 		}()
 	}
 	for range nodes {
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "an offline run has nothing to pass between nodes: start it with one process") {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(),
+			"an offline run has nothing to pass between nodes: start it with one process") {
 			t.Errorf("several nodes: %v", err)
 		}
 	}
@@ -183,7 +196,8 @@ func TestLearnEndsAfterItsUpdates(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	r := runOf(tk, tiny(1), "")
 	buf := replay(data.UniformConfig{Capacity: 200}, data.ReplayConfig{Batch: 8, StartAt: 8, Updates: 4})
-	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}), r.Learn(buf, rl.LearnConfig{Updates: 10}))
+	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}), r.Learn(buf,
+		rl.LearnConfig{Updates: 10}))
 	if err := tk.Run(t.Context(), task.MaxSteps(100)); err != nil || tk.Context().Updates != 10 || tk.Steps() != 10 {
 		t.Errorf("%d updates in %d steps, want 10 in 10: %v", tk.Context().Updates, tk.Steps(), err)
 	}

@@ -182,7 +182,8 @@ func (k *record) fresh(*Online) error {
 		return k.failed(err)
 	}
 	if k.r.resumed || !k.r.cfg.Resume {
-		return k.failed(fmt.Errorf("the folder %s has %d dataset files of another run: choose another folder, or remove them", absolute(k.cfg.Dir), len(files)))
+		return k.failed(fmt.Errorf("the folder %s has %d dataset files of another run: choose another folder, or remove them",
+			absolute(k.cfg.Dir), len(files)))
 	}
 	return k.failed(k.remove(files))
 }

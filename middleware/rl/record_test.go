@@ -63,7 +63,8 @@ func TestRecordWritesWhatIsCollected(t *testing.T) {
 		rows.AppendBatch(b)
 		infos = append(infos, info)
 	}
-	if rows.N != 22 || column(&rows, policies.Obs) != column(&all.rows, policies.Obs) || column(&rows, policies.NextObs) != column(&all.rows, policies.NextObs) ||
+	if rows.N != 22 || column(&rows, policies.Obs) != column(&all.rows, policies.Obs) || column(&rows, policies.NextObs) != column(&all.rows,
+		policies.NextObs) ||
 		!slices.Equal(rows.Bytes(policies.Terminated), all.rows.Bytes(policies.Terminated)) {
 		t.Errorf("the files have\n%v\nwant\n%v", column(&rows, policies.Obs), column(&all.rows, policies.Obs))
 	}
@@ -95,7 +96,8 @@ func recording(t *testing.T, cfg rl.Config, steps, failIn int, node task.Node) e
 	r := rl.New(tk, q, cfg)
 	buf := replay(data.UniformConfig{Capacity: 500, Seed: 3}, data.ReplayConfig{Batch: 8, StartAt: 10, Every: 2})
 	taken := 0
-	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{}), r.Record(rl.RecordConfig{Rows: 40}), r.Learn(buf, rl.LearnConfig{}),
+	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{}),
+		r.Record(rl.RecordConfig{Rows: 40}), r.Learn(buf, rl.LearnConfig{}),
 		r.Checkpoint(rl.CheckpointConfig{EveryUpdates: 15, Every: -1}), task.Step(func(context.Context, *rl.Online) error {
 			if taken++; taken == failIn {
 				return errBroken
@@ -179,7 +181,8 @@ func TestRecordRefuses(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(first, text[:len(text)-1], 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := recording(t, rl.Config{Dir: dir, Resume: true}, 30, 0, quiet{task.Alone()}); !errors.Is(err, data.ErrDataset) || !strings.Contains(err.Error(), first) {
+	if err := recording(t, rl.Config{Dir: dir, Resume: true}, 30, 0, quiet{task.Alone()}); !errors.Is(err, data.ErrDataset) ||
+		!strings.Contains(err.Error(), first) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	for name, build := range map[string]func(r *rl.Run) []task.Middleware[rl.Online]{
@@ -187,7 +190,8 @@ func TestRecordRefuses(t *testing.T) {
 			return []task.Middleware[rl.Online]{r.Record(rl.RecordConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{})}
 		},
 		"not finite": func(r *rl.Run) []task.Middleware[rl.Online] {
-			return []task.Middleware[rl.Online]{r.Collect(walks(envs.SameStep, &walk{length: 5, reward: math.NaN()}), rl.CollectConfig{}), r.Record(rl.RecordConfig{})}
+			return []task.Middleware[rl.Online]{r.Collect(walks(envs.SameStep, &walk{length: 5, reward: math.NaN()}), rl.CollectConfig{}),
+				r.Record(rl.RecordConfig{})}
 		},
 	} {
 		tk := task.New[rl.Online](quiet{task.Alone()})
@@ -195,7 +199,8 @@ func TestRecordRefuses(t *testing.T) {
 		tk.Use(r.Exchange(rl.ExchangeConfig{}))
 		tk.Use(build(r)...)
 		err := tk.Run(t.Context(), task.MaxSteps(3))
-		want := map[string]string{"before Collect": "Record must stand behind Collect", "not finite": "node 0: record: tensor reward is not finite: value 0 is NaN"}[name]
+		want := map[string]string{"before Collect": "Record must stand behind Collect",
+			"not finite": "node 0: record: tensor reward is not finite: value 0 is NaN"}[name]
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -222,7 +227,8 @@ func TestRecordOfSeveralNodes(t *testing.T) {
 		go func() {
 			tk := task.New[rl.Online](node, rl.Roles(3)...)
 			r := rl.New(tk, tiny(1), rl.Config{Seed: 1, Dir: dir})
-			tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}), r.Record(rl.RecordConfig{Rows: 8}), r.Learn(seen, rl.LearnConfig{}))
+			tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}),
+				r.Record(rl.RecordConfig{Rows: 8}), r.Learn(seen, rl.LearnConfig{}))
 			var options []task.RunOption
 			if node.ID() == 0 {
 				options = append(options, task.MaxSteps(20))

@@ -137,7 +137,8 @@ func TestClonesAThreshold(t *testing.T) {
 
 func TestFaultsAreNamed(t *testing.T) {
 	p := small(kinds["discrete"])
-	if _, err := p.Learn(batch(p, 0, 2)); err == nil || err.Error() != "bc update 0: row 1 has the action [2], which is not in Discrete(3, start=-1)" {
+	const want = "bc update 0: row 1 has the action [2], which is not in Discrete(3, start=-1)"
+	if _, err := p.Learn(batch(p, 0, 2)); err == nil || err.Error() != want {
 		t.Error(err)
 	}
 	p.actor.Weights()[0] = float32(math.NaN())
@@ -153,9 +154,11 @@ func TestFaultsAreNamed(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{
-		Action: envs.Box{Low: []float32{0, float32(math.Inf(-1))}, High: []float32{0, 1}}, Hidden: []int{0}, Beta: math.Inf(1), Adam: nn.AdamConfig{Rate: -1},
+		Action: envs.Box{Low: []float32{0, float32(math.Inf(-1))}, High: []float32{0, 1}}, Hidden: []int{0}, Beta: math.Inf(1),
+		Adam: nn.AdamConfig{Rate: -1},
 	}.Validate()
-	for _, want := range []string{"Obs is", "of value 0, want finite", "of value 1, want finite", "Hidden[0] is 0", "Beta is", "Adam.Rate is -1"} {
+	for _, want := range []string{"Obs is", "of value 0, want finite", "of value 1, want finite", "Hidden[0] is 0", "Beta is",
+		"Adam.Rate is -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

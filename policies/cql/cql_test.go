@@ -131,14 +131,16 @@ func TestStaysInTheData(t *testing.T) {
 	best := func(weight float64) float32 {
 		rate := nn.AdamConfig{Rate: 3e-3}
 		c := New(Config{
-			Obs: envs.NewBox(-1, 1, 1), Action: envs.NewBox(-1, 1, 1), Hidden: []int{32}, Seed: 1, Alpha: 0.01, ConservativeWeight: weight, Actor: rate, Critic: rate,
+			Obs: envs.NewBox(-1, 1, 1), Action: envs.NewBox(-1, 1, 1), Hidden: []int{32}, Seed: 1, Alpha: 0.01, ConservativeWeight: weight,
+			Actor: rate, Critic: rate,
 		})
 		rng := rand.New(rand.NewPCG(1, 1))
 		b := policytest.RandomBatch(c.Spec(), rng, 64)
 		for range 600 {
 			for i := range b.N {
 				action := rng.Float32()*0.8 - 0.6
-				b.Floats(policies.Obs)[i], b.Floats(policies.Action)[i], b.Floats(policies.Reward)[i], b.Bytes(policies.Terminated)[i] = 0, action, action, 1
+				b.Floats(policies.Obs)[i], b.Floats(policies.Action)[i], b.Floats(policies.Reward)[i], b.Bytes(policies.Terminated)[i] = 0, action,
+					action, 1
 			}
 			if _, err := c.Learn(b); err != nil {
 				t.Fatal(err)
@@ -160,7 +162,8 @@ func TestStaysInTheData(t *testing.T) {
 func TestDiscreteStaysInTheData(t *testing.T) {
 	third := func(weight float64) (chosen int) {
 		q := NewDiscrete(DiscreteConfig{
-			Obs: envs.NewBox(0, 1, 4), Action: envs.Discrete{N: 3}, Hidden: []int{}, Seed: 1, Gamma: 0.5, TargetEvery: 20, ConservativeWeight: weight, Adam: nn.AdamConfig{Rate: 3e-3},
+			Obs: envs.NewBox(0, 1, 4), Action: envs.Discrete{N: 3}, Hidden: []int{}, Seed: 1, Gamma: 0.5, TargetEvery: 20,
+			ConservativeWeight: weight, Adam: nn.AdamConfig{Rate: 3e-3},
 		})
 		says(q.online, 0, 0, 3) // with it, the better action is worth 0.2 + 0.5*3
 		q.target.CopyFrom(q.online)
@@ -172,7 +175,8 @@ func TestDiscreteStaysInTheData(t *testing.T) {
 				clear(obs)
 				clear(next)
 				obs[state], next[(state+1)%4] = 1, 1
-				b.Floats(policies.Action)[i], b.Floats(policies.Reward)[i], b.Bytes(policies.Terminated)[i], b.Bytes(policies.Steps)[i] = float32(action), float32(action)/5, 0, 1
+				b.Floats(policies.Action)[i], b.Floats(policies.Reward)[i], b.Bytes(policies.Terminated)[i],
+					b.Bytes(policies.Steps)[i] = float32(action), float32(action)/5, 0, 1
 			}
 			if _, err := q.Learn(b); err != nil {
 				t.Fatal(err)
@@ -236,7 +240,8 @@ func TestP7WeightThatIsNotFiniteIsNamed(t *testing.T) {
 	q := smallDiscrete()
 	q.target.Weights()[0] = nan
 	_, err := q.Learn(policytest.RandomBatch(q.Spec(), rand.New(rand.NewPCG(8, 8)), 4))
-	if e, ok := errors.AsType[*policies.UpdateError](err); !ok || e.Algorithm != "cql" || !strings.Contains(err.Error(), "target.dense0.weight") {
+	if e, ok := errors.AsType[*policies.UpdateError](err); !ok || e.Algorithm != "cql" || !strings.Contains(err.Error(),
+		"target.dense0.weight") {
 		t.Error(err)
 	}
 	q.online.Weights()[0] = nan
@@ -277,10 +282,12 @@ func TestGreedyActionIsThatOfTheMean(t *testing.T) {
 
 func TestConfigsReportAllFaults(t *testing.T) {
 	err := errors.Join(Config{
-		Action: envs.Box{Low: []float32{0}, High: []float32{0}}, Hidden: []int{0}, Gamma: 2, Tau: -1, ConservativeWeight: math.NaN(), Samples: -1, Alpha: -1,
+		Action: envs.Box{Low: []float32{0}, High: []float32{0}}, Hidden: []int{0}, Gamma: 2, Tau: -1, ConservativeWeight: math.NaN(),
+		Samples: -1, Alpha: -1,
 		Actor: nn.AdamConfig{Rate: -1}, Critic: nn.AdamConfig{Rate: -1},
 	}.Validate(), DiscreteConfig{Action: envs.Discrete{N: 1}, TargetEvery: -1, Adam: nn.AdamConfig{Rate: -1}}.Validate(), Config{}.Validate())
-	for _, want := range []string{"Obs is", "of value 0, want finite", "Hidden[0] is 0", "Gamma is 2", "Tau is -1", "ConservativeWeight is NaN", "Samples is -1", "Alpha is -1",
+	for _, want := range []string{"Obs is", "of value 0, want finite", "Hidden[0] is 0", "Gamma is 2", "Tau is -1",
+		"ConservativeWeight is NaN", "Samples is -1", "Alpha is -1",
 		"Actor.Rate is -1", "Critic.Rate is -1", "Action has 1 actions", "TargetEvery is -1", "Adam.Rate is -1", "want at least one value"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -43,7 +43,8 @@ func labelled(from, n int) *policies.Batch {
 	return b
 }
 
-var walkInfo = DatasetInfo{Env: "Walk", Obs: "Box([-1], [1])", Action: "Discrete(2)", Policy: "scripted", Seed: 1 << 63, Episodes: 2, Return: 1.5}
+var walkInfo = DatasetInfo{Env: "Walk", Obs: "Box([-1], [1])", Action: "Discrete(2)", Policy: "scripted", Seed: 1 << 63, Episodes: 2,
+	Return: 1.5}
 
 // written writes a dataset file of labelled rows.
 func written(t *testing.T, dir, name string, from, n int, edit ...func(*DatasetInfo, *policies.Batch)) string {
@@ -62,7 +63,8 @@ func written(t *testing.T, dir, name string, from, n int, edit ...func(*DatasetI
 func sameRows(a, b *policies.Batch) bool {
 	return a.CheckLike(b) == nil && a.N == b.N && slices.EqualFunc(a.Columns, b.Columns, func(x, y policies.Block) bool {
 		bits := func(p, q float32) bool { return math.Float32bits(p) == math.Float32bits(q) }
-		return slices.EqualFunc(x.Floats, y.Floats, bits) && slices.Equal(x.Ints, y.Ints) && slices.Equal(x.Bytes, y.Bytes) && slices.Equal(x.Words, y.Words)
+		return slices.EqualFunc(x.Floats, y.Floats, bits) && slices.Equal(x.Ints, y.Ints) && slices.Equal(x.Bytes, y.Bytes) &&
+			slices.Equal(x.Words, y.Words)
 	})
 }
 
@@ -154,18 +156,24 @@ func TestDatasetRefuses(t *testing.T) {
 		cfg  DatasetConfig
 		want string
 	}{
-		{"no paths", DatasetConfig{Batch: -1}, "dataset config: Paths is empty, want at least one file or folder\ndataset config: Batch is -1, want at least 1"},
+		{"no paths", DatasetConfig{Batch: -1},
+			"dataset config: Paths is empty, want at least one file or folder\ndataset config: Batch is -1, want at least 1"},
 		{"no file", DatasetConfig{Paths: []string{filepath.Join(dir, "none")}}, "dataset: open " + filepath.Join(dir, "none")},
 		{"empty folder", DatasetConfig{Paths: []string{empty}}, "dataset: the folder " + empty + " has no file *.safetensors"},
 		{"named twice", DatasetConfig{Paths: []string{good, good}}, "dataset: " + good + " is named twice"},
 		{"cut", DatasetConfig{Paths: []string{cut}}, "read dataset " + cut + ": not a readable dataset file: not a readable safetensors archive"},
 		{"foreign", DatasetConfig{Paths: []string{foreign}}, "its metadata has no dataset/sha256"},
-		{"not finite", DatasetConfig{Paths: []string{poisoned}}, "read dataset " + poisoned + ": column obs, row 1: tensor obs is not finite: value 5 is NaN"},
-		{"shape", DatasetConfig{Paths: []string{good}, Columns: policies.TransitionColumns(4, 2)}, "dataset " + good + ": it has [obs float32 [3] "},
+		{"not finite", DatasetConfig{Paths: []string{poisoned}},
+			"read dataset " + poisoned + ": column obs, row 1: tensor obs is not finite: value 5 is NaN"},
+		{"shape", DatasetConfig{Paths: []string{good}, Columns: policies.TransitionColumns(4, 2)},
+			"dataset " + good + ": it has [obs float32 [3] "},
 		{"shape wanted", DatasetConfig{Paths: []string{good}, Columns: policies.TransitionColumns(4, 2)}, "want the column obs float32 [4]"},
-		{"kind", DatasetConfig{Paths: []string{good}, Columns: []policies.Column{{Name: policies.Reward, Kind: policies.Int32}}}, "want the column reward int32"},
-		{"missing", DatasetConfig{Paths: []string{good}, Columns: []policies.Column{{Name: policies.LogProb, Kind: policies.Float32}}}, "want the column log_prob float32"},
-		{"environments", DatasetConfig{Paths: []string{good, elsewhere}}, "dataset " + elsewhere + `: it is of the environment "Run", the files before it of "Walk"`},
+		{"kind", DatasetConfig{Paths: []string{good}, Columns: []policies.Column{{Name: policies.Reward, Kind: policies.Int32}}},
+			"want the column reward int32"},
+		{"missing", DatasetConfig{Paths: []string{good}, Columns: []policies.Column{{Name: policies.LogProb, Kind: policies.Float32}}},
+			"want the column log_prob float32"},
+		{"environments", DatasetConfig{Paths: []string{good, elsewhere}},
+			"dataset " + elsewhere + `: it is of the environment "Run", the files before it of "Walk"`},
 		{"columns of a later file", DatasetConfig{Paths: []string{good, narrow}}, "dataset " + narrow},
 		{"memory", DatasetConfig{Paths: []string{good}, LimitBytes: 100}, "LimitBytes allows 100: name fewer files"},
 	} {

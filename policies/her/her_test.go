@@ -240,7 +240,8 @@ func TestRefuses(t *testing.T) {
 	if err := r.Add(wider); err == nil || !strings.Contains(err.Error(), "obs float32 [4], want obs float32 [3]") {
 		t.Error(err)
 	}
-	for _, text := range []string{"", "{}", `{"Rows":[1],"Last":[1]}`, `{"Rows":[3],"Last":[1]}`, `{"Rows":[-1,3],"Last":[1,1]}`, `{"Rows":[2],"Last":[1],"At":2}`} {
+	for _, text := range []string{"", "{}", `{"Rows":[1],"Last":[1]}`, `{"Rows":[3],"Last":[1]}`, `{"Rows":[-1,3],"Last":[1,1]}`,
+		`{"Rows":[2],"Last":[1],"At":2}`} {
 		var a nn.Archive
 		if err := r.Save(&a); err != nil {
 			t.Fatal(err)
@@ -255,7 +256,8 @@ func TestRefuses(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := errors.Join(Config{Strategy: 3, Goals: -1, MaxRows: -1}.Validate(), Config{Goal: unequal{}, Strategy: Final, Goals: 2}.Validate())
-	for _, want := range []string{"Goal is nil", "Strategy is Strategy(3)", "Goals is -1", "MaxRows is -1", "want parts of one length", "Goals is 2, want 1 with Final"} {
+	for _, want := range []string{"Goal is nil", "Strategy is Strategy(3)", "Goals is -1", "MaxRows is -1", "want parts of one length",
+		"Goals is 2, want 1 with Final"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -289,7 +291,8 @@ func ExampleReplay() {
 	source := New(replay, Config{Goal: goal, Seed: 7})
 	var b policies.Batch
 	b.Init(policies.TransitionColumns(45, 1)...)
-	b.Append(policies.Transition{Obs: make([]float32, 45), Action: []float32{3}, Reward: -1, NextObs: make([]float32, 45), Truncated: true, Steps: 1})
+	b.Append(policies.Transition{Obs: make([]float32, 45), Action: []float32{3}, Reward: -1, NextObs: make([]float32, 45), Truncated: true,
+		Steps: 1})
 	err := source.Add(&b) // an episode of one step: itself, and 4 copies
 	fmt.Println(err, source.Len())
 	// Output: <nil> 5

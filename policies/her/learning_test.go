@@ -25,7 +25,8 @@ func flip(t *testing.T, bits, envSteps int, seed uint64, hindsight bool) float64
 	every := 4 // an update for so many env steps
 	var source data.Source
 	replay := func(rows int) *data.Replay {
-		return data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: rows * 50_000, Seed: seed}), data.ReplayConfig{Batch: 128, Every: rows * every})
+		return data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: rows * 50_000, Seed: seed}), data.ReplayConfig{Batch: 128,
+			Every: rows * every})
 	}
 	source = replay(1)
 	if hindsight {
@@ -73,13 +74,15 @@ func flip(t *testing.T, bits, envSteps int, seed uint64, hindsight bool) float64
 }
 
 // run steps env with the actions of p until each reports false.
-func run(t *testing.T, p policies.Policy, env envs.Vector, seed uint64, greedy bool, each func(act *policies.Act, res *envs.Result, steps int) bool) {
+func run(t *testing.T, p policies.Policy, env envs.Vector, seed uint64, greedy bool, each func(act *policies.Act, res *envs.Result,
+	steps int) bool) {
 	t.Helper()
 	obs, err := env.Reset(seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	act := policies.Act{Obs: make([]float32, len(obs)), Action: make([]float32, env.Num()), Rand: rand.New(rand.NewPCG(seed, 1)), Greedy: greedy}
+	act := policies.Act{Obs: make([]float32, len(obs)), Action: make([]float32, env.Num()), Rand: rand.New(rand.NewPCG(seed, 1)),
+		Greedy: greedy}
 	copy(act.Obs, obs)
 	for steps := env.Num(); ; steps += env.Num() {
 		if err := p.Act(&act); err != nil {
