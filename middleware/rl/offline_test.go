@@ -191,6 +191,41 @@ func TestOfflineRunsAreChecked(t *testing.T) {
 	_ = release() // a node that failed is an error of the job
 }
 
+// TestOfflineEvaluationsGoOnAfterTheLast, also where the environments cannot be saved.
+func TestOfflineEvaluationsGoOnAfterTheLast(t *testing.T) {
+	dir, files := t.TempDir(), t.TempDir()
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	r := runOf(tk, tiny(1), "")
+	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}),
+		r.Record(rl.RecordConfig{Dir: files}))
+	if err := tk.Run(t.Context(), task.MaxSteps(20)); err != nil {
+		t.Fatal(err)
+	}
+	var evaluated []uint64
+	for _, updates := range []int{30, 70} {
+		d, err := data.OpenDataset(data.DatasetConfig{Paths: []string{files}, Batch: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		r := rl.New(tk, tiny(1), rl.Config{Seed: 1, Dir: dir, Resume: true})
+		tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Learn(d, rl.LearnConfig{Updates: updates}),
+			r.Evaluate(walks(envs.SameStep, &walk{length: 3}), rl.EvalConfig{EveryUpdates: 20}), task.Step(func(_ context.Context,
+				c *rl.Online) error {
+				if v := c.Eval.Version; v > 0 && !slices.Contains(evaluated, v) {
+					evaluated = append(evaluated, v)
+				}
+				return nil
+			}), r.Checkpoint(rl.CheckpointConfig{Every: -1}))
+		if err := tk.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(evaluated, []uint64{20, 40, 60}) {
+		t.Errorf("evaluations of the versions %v, want 20, 40 and 60", evaluated)
+	}
+}
+
 // TestLearnEndsAfterItsUpdates in a run that collects, too, and makes no more of them.
 func TestLearnEndsAfterItsUpdates(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})

@@ -88,7 +88,7 @@ func TestRecordWritesWhatIsCollected(t *testing.T) {
 var errBroken = errors.New("broken")
 
 // recording is a lone run on CartPole that records 40 rows a file, and fails in a step if that is not 0.
-func recording(t *testing.T, cfg rl.Config, steps, failIn int, node task.Node) error {
+func recording(t *testing.T, cfg rl.Config, steps, failIn int, node task.Node, first ...task.Middleware[rl.Online]) error {
 	t.Helper()
 	tk := task.New[rl.Online](node)
 	q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{8}, Epsilon: policies.Constant(0.3)})
@@ -96,7 +96,9 @@ func recording(t *testing.T, cfg rl.Config, steps, failIn int, node task.Node) e
 	r := rl.New(tk, q, cfg)
 	buf := replay(data.UniformConfig{Capacity: 500, Seed: 3}, data.ReplayConfig{Batch: 8, StartAt: 10, Every: 2})
 	taken := 0
-	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{}),
+	tk.Use(r.Exchange(rl.ExchangeConfig{}))
+	tk.Use(first...)
+	tk.Use(r.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{}),
 		r.Record(rl.RecordConfig{Rows: 40}), r.Learn(buf, rl.LearnConfig{}),
 		r.Checkpoint(rl.CheckpointConfig{EveryUpdates: 15, Every: -1}), task.Step(func(context.Context, *rl.Online) error {
 			if taken++; taken == failIn {
@@ -163,6 +165,58 @@ func TestP4InterruptedRunLeavesTheSameFiles(t *testing.T) {
 		gotNames, got := filesOf(t, dir)
 		if !slices.Equal(gotNames, wantNames) || !slices.EqualFunc(got, want, bytes.Equal) {
 			t.Errorf("%s: files %v, want %v with the same bytes", name, gotNames, wantNames)
+		}
+	}
+}
+
+// TestP4KilledRunLosesNothingBehindItsCheckpoint: the folder is copied in the middle of the run, as a kill would
+// leave it.
+func TestP4KilledRunLosesNothingBehindItsCheckpoint(t *testing.T) {
+	straight, dir, killed := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "killed")
+	if err := recording(t, rl.Config{Dir: straight}, 120, 0, quiet{task.Alone()}); err != nil {
+		t.Fatal(err)
+	}
+	copied := func(context.Context, *rl.Online) error {
+		saved, err := filepath.Glob(filepath.Join(dir, rl.CheckpointFile))
+		if _, missing := os.Stat(killed); err != nil || len(saved) == 0 || missing == nil {
+			return err
+		}
+		return os.CopyFS(killed, os.DirFS(dir))
+	}
+	if err := recording(t, rl.Config{Dir: dir}, 30, 0, quiet{task.Alone()}, task.Step(copied)); err != nil {
+		t.Fatal(err)
+	}
+	node, log := logging()
+	if err := recording(t, rl.Config{Dir: killed, MustResume: true}, 101, 0, node); err != nil || !strings.Contains(log.String(),
+		"env_steps=38 ") {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	wantNames, want := filesOf(t, straight)
+	if names, got := filesOf(t, killed); !slices.Equal(names, wantNames) || !slices.EqualFunc(got, want, bytes.Equal) {
+		t.Errorf("files %v, want %v with the same bytes", names, wantNames)
+	}
+}
+
+// TestResumedRecordHasWhatTheCheckpointCounts, before it collects anything.
+func TestResumedRecordHasWhatTheCheckpointCounts(t *testing.T) {
+	for failIn, want := range map[int]struct{ files, rows int }{53: {3, 98}, 48: {2, 68}} {
+		dir := t.TempDir()
+		if err := recording(t, rl.Config{Dir: dir}, failIn, failIn, quiet{task.Alone()}); !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+		stop := task.Step(func(_ context.Context, c *rl.Online) error {
+			c.Stopped = true
+			return nil
+		})
+		if err := recording(t, rl.Config{Dir: dir, MustResume: true}, 1, 0, quiet{task.Alone()}, stop); err != nil {
+			t.Fatal(err)
+		}
+		d, err := data.OpenDataset(data.DatasetConfig{Paths: []string{filepath.Join(dir, "data")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, _ := filesOf(t, dir); len(names) != want.files || d.Len() != want.rows {
+			t.Errorf("failed in step %d: %d rows in %v, want %d in %d files", failIn, d.Len(), names, want.rows, want.files)
 		}
 	}
 }

@@ -130,6 +130,20 @@ func TestGoalsOfEachStrategy(t *testing.T) {
 	}
 }
 
+// TestEndOfACopyIsThatOfItsGoal: the transition that ended the episode does not end it for a goal before.
+func TestEndOfACopyIsThatOfItsGoal(t *testing.T) {
+	r, buf := source(Config{Strategy: Episode, Goals: 20})
+	b := steps(nil, 1, 0, 2, false)
+	b.Bytes(policies.Terminated)[1] = 1
+	if err := r.Add(b); err != nil {
+		t.Fatal(err)
+	}
+	copies := slices.Sorted(slices.Values(content(t, buf)[2:]))
+	if want := []string{"1:0>1|1=10T", "1:0>1|2=-1", "1:1>2|1=-1", "1:1>2|2=10T"}; !slices.Equal(slices.Compact(copies), want) {
+		t.Errorf("%v, want %v", slices.Compact(copies), want)
+	}
+}
+
 // TestEpisodesAreFoundWhateverTheOrder: two of them step by step in turn, and one alone, which has ended
 // when another one takes its slot.
 func TestEpisodesAreFoundWhateverTheOrder(t *testing.T) {
@@ -158,15 +172,20 @@ func TestEpisodesAreFoundWhateverTheOrder(t *testing.T) {
 
 // TestMaxRowsEndsTheOldestEpisode, which nothing may ever end.
 func TestMaxRowsEndsTheOldestEpisode(t *testing.T) {
-	r, buf := source(Config{Strategy: Final, MaxRows: 3})
-	for _, b := range []*policies.Batch{steps(nil, 1, 0, 2, false), steps(nil, 2, 0, 1, false), steps(nil, 2, 1, 2, false)} {
+	r, _ := source(Config{Strategy: Final, MaxRows: 3})
+	for _, b := range []*policies.Batch{steps(steps(nil, 2, 0, 1, false), 1, 0, 1, false), steps(nil, 2, 1, 2, false)} {
 		if err := r.Add(b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"1:0>1|99=-1", "1:1>2|99=-1", "2:0>1|99=-1", "2:1>2|99=-1", "1:0>1|2=-1", "1:1>2|2=10T"}
-	if got := content(t, buf); !slices.Equal(got, want) || r.rows != 2 {
-		t.Errorf("%v, want %v; %d rows", got, want, r.rows)
+	var a nn.Archive
+	again, buf := source(Config{Strategy: Final, MaxRows: 3})
+	if err := errors.Join(r.Save(&a), again.Restore(&a), again.Add(steps(nil, 3, 0, 1, false))); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"2:0>1|99=-1", "1:0>1|99=-1", "2:1>2|99=-1", "3:0>1|99=-1", "1:0>1|1=10T"}
+	if got := content(t, buf); !slices.Equal(got, want) || again.rows != 3 {
+		t.Errorf("%v, want %v; %d rows", got, want, again.rows)
 	}
 }
 
