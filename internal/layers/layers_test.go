@@ -74,6 +74,7 @@ policies/ppo (test) -> policies/internal/collecting
 policies/a2c (test) -> policies/data policies/internal/collecting
 policies/impala (test) -> policies/internal/collecting
 policies/appo (test) -> policies/internal/collecting
+policies/her (test) -> policies/dqn
 policies/... -> std policies policies/nn policies/data policies/dist envs
 policies/... (test) -> policies/internal/offpolicy
 
@@ -82,7 +83,7 @@ envs -> std envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
-middleware/rl (test) -> policies/dqn policies/ppo policies/qlearning parallel parallel/control
+middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/qlearning parallel parallel/control
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable

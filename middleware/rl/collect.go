@@ -72,6 +72,7 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 		k.behind = newAct(&spec, env.Num())
 		k.behind.Greedy = true // of its random numbers there is no trace
 	}
+	r.env = env.Name()
 	if !r.t.Has(Collector) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}

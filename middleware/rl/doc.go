@@ -34,6 +34,27 @@
 // In lockstep, see [ExchangeConfig], one [Turn] carries counters and weights to all
 // nodes, each of which answers with one [Trajectory] and its state.
 //
+// # Offline runs
+//
+// [Run.Record] writes what a run collects to dataset files. A run that learns from such files has a
+// [data.Dataset] as its source, no Collect, and one node:
+//
+//	d, err := data.OpenDataset(data.DatasetConfig{Paths: []string{"data"}, Columns: policy.Spec().Learns, Seed: node.Seed()})
+//	t.Use(
+//		r.Exchange(rl.ExchangeConfig{}),
+//		r.Learn(d, rl.LearnConfig{}),
+//		r.Evaluate(envs.CartPole(8), rl.EvalConfig{EveryUpdates: 1000}),
+//		r.Checkpoint(rl.CheckpointConfig{}),
+//		r.Log(rl.LogConfig{EveryUpdates: 1000, Terminal: os.Stdout}),
+//		r.Stop(rl.StopConfig{Updates: 20_000}),
+//	)
+//
+// Each of its steps makes one update; Evaluate stands behind Learn, so that the last one is evaluated.
+// As the run takes no env steps, Online.EnvSteps stays 0, and what goes by env steps in other runs goes by
+// updates: evaluations and rows of the log (EveryUpdates in place of EverySteps), the learning rate
+// (LearnConfig.Rate), and in the log time/total_timesteps and time/fps. It is resumed to the bit, if the
+// files are still the same.
+//
 // # Determinism
 //
 // A lone node computes the same numbers with the same seeds, and goes on with

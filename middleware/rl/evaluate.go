@@ -17,8 +17,9 @@ import (
 
 // EvalConfig describes evaluations. The zero value works.
 type EvalConfig struct {
-	EverySteps int // env steps of the job between evaluations; 0 means 1,000
-	Episodes   int // of one evaluation; 0 means 10
+	EverySteps   int // env steps of the job between evaluations; 0 means 1,000
+	EveryUpdates int // in their place, for an offline run; 0 means 1,000
+	Episodes     int // of one evaluation; 0 means 10
 	// StopAt, if not 0, ends the run with success when the mean return is at
 	// least this, and a second evaluation of Confirm episodes agrees.
 	StopAt  float64
@@ -31,12 +32,12 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 			*v = def
 		}
 	}
-	or(&c.EverySteps, 1000)
 	or(&c.Episodes, 10)
 	or(&c.Confirm, 100)
 	var faults []error
-	if c.EverySteps < 0 || c.Episodes < 0 || c.Confirm < 0 {
-		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, Episodes %d and Confirm %d must not be negative", c.EverySteps, c.Episodes, c.Confirm))
+	if c.EverySteps < 0 || c.EveryUpdates < 0 || c.Episodes < 0 || c.Confirm < 0 {
+		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, EveryUpdates %d, Episodes %d and Confirm %d must not be negative",
+			c.EverySteps, c.EveryUpdates, c.Episodes, c.Confirm))
 	}
 	if math.IsNaN(c.StopAt) {
 		faults = append(faults, errors.New("eval config: StopAt is NaN"))
@@ -45,7 +46,7 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 }
 
 // Evaluate measures the policy's greedy actions in env every so many env steps
-// of the job, leaves the result in the context's Eval, and the weights with the
+// of the job, or updates of an offline run, leaves the result in the context's Eval, and the weights with the
 // highest mean return in Best. Each environment plays its share of the episodes,
 // the same for all but a remainder, so that short episodes do not count more
 // often than long ones. The environments must not be those of Collect.
@@ -79,7 +80,8 @@ type evaluate struct {
 	act     policies.Act
 	joined  bool
 	seeded  bool
-	last    int // env steps at the last evaluation
+	every   int
+	last    int // the clock at the last evaluation
 	quota   []int
 	running []envs.Episode
 	done    []bool
@@ -93,11 +95,15 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 	t := e.r.t
 	if !e.joined {
 		e.joined = true
+		var err error
+		if e.every, err = e.r.every("eval", e.cfg.EverySteps, e.cfg.EveryUpdates); err != nil {
+			return err
+		}
 		if err := e.r.join(c, "evaluate", e); err != nil {
 			return err
 		}
 	}
-	if c.EnvSteps-e.last < e.cfg.EverySteps {
+	if e.r.clock(c)-e.last < e.every {
 		return nil
 	}
 	return e.whole(ctx, func() error { return e.measure(ctx, t, c) })
@@ -120,7 +126,7 @@ func (e *evaluate) whole(ctx context.Context, do func() error) error {
 
 // measure evaluates the policy and takes down the result.
 func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online) error {
-	e.last = c.EnvSteps
+	e.last = e.r.clock(c)
 	result, err := e.run(ctx, t, c, e.cfg.Episodes)
 	if err != nil {
 		return err
@@ -152,6 +158,9 @@ type evaluateState struct {
 
 func (e *evaluate) fresh(c *Online) error {
 	e.seeded, e.last = false, c.Eval.EnvSteps
+	if e.r.offline {
+		e.last = int(c.Eval.Version)
+	}
 	return nil
 }
 
@@ -192,7 +201,7 @@ func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, epi
 		err = e.play(ctx, episodes)
 	}
 	if err != nil {
-		return result, e.r.onNode(fmt.Errorf("evaluate at env step %d: %w", c.EnvSteps, err))
+		return result, e.r.onNode(fmt.Errorf("evaluate at %s: %w", e.r.now(c), err))
 	}
 	n := float64(len(e.ended))
 	for _, ep := range e.ended {

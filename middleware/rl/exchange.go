@@ -63,10 +63,13 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if !r.began {
 			r.began = true
+			if err := r.checkOffline(); err != nil {
+				return err
+			}
 			if err := r.takeUp(c); err != nil {
 				return err
 			}
-			r.first, r.known = c.EnvSteps, c.Eval
+			r.first, r.known = r.clock(c), c.Eval
 			if reason := r.over(c); r.resumed && reason != "" {
 				c.Stopped = true
 				r.t.Finish(reason)

@@ -12,8 +12,8 @@ import (
 
 // LearnConfig describes the learning. The zero value works.
 type LearnConfig struct {
-	// Rate, if not nil, is the learning rate by the env steps of the job, for a policy that has
-	// the method SetRate(float64).
+	// Rate, if not nil, is the learning rate by the env steps of the job, or in an offline run by the
+	// updates, for a policy that has the method SetRate(float64).
 	Rate policies.Schedule
 	// MaxLag, if not 0, drops rows whose actions were chosen by weights that are more than so
 	// many updates older than the learner's.
@@ -23,9 +23,12 @@ type LearnConfig struct {
 // Learn gives what was collected to source, and has the policy learn from all batches that it makes of
 // it. It measures how far the weights that chose the actions are behind; the mean is the lag that the
 // learner reports. It does nothing in a step that ends the run. A source that needs no additions, such
-// as a data set, is learned from in every step.
+// as a [data.Dataset], is learned from in every step: see the package's documentation on offline runs.
 func (r *Run) Learn(source data.Source, cfg LearnConfig) task.Middleware[Online] {
 	l := &learn{r: r, source: source, cfg: cfg}
+	if s, ok := source.(interface{ Offline() bool }); ok {
+		r.offline = s.Offline()
+	}
 	if r.t.Has(Learner) {
 		r.source = source
 	}
@@ -57,13 +60,14 @@ func (l *learn) step(_ context.Context, c *Online) error {
 	if c.Stopped {
 		return nil
 	}
+	l.announce()
 	if c.Collected != nil {
 		if err := l.add(c); err != nil {
 			return l.r.onNode(err)
 		}
 	}
 	if s, ok := l.r.policy.(interface{ SetRate(rate float64) }); ok && l.cfg.Rate != nil {
-		s.SetRate(l.cfg.Rate(c.EnvSteps))
+		s.SetRate(l.cfg.Rate(l.r.clock(c)))
 	}
 	for l.source.Next(&l.batch) {
 		if err := l.update(c); err != nil {

@@ -16,8 +16,9 @@ import (
 
 // LogConfig describes a log. A zero value writes nothing.
 type LogConfig struct {
-	EverySteps int       // env steps of the job between rows; 0 means 1,000
-	Terminal   io.Writer // a line for people, or nil
+	EverySteps   int       // env steps of the job between rows; 0 means 1,000
+	EveryUpdates int       // in their place, for an offline run; 0 means 1,000
+	Terminal     io.Writer // a line for people, or nil
 	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that
 	// appear late are empty in the rows before. A file that is there is written anew; a run that is
 	// resumed goes on with it, without the rows of steps that it makes again.
@@ -35,7 +36,8 @@ type LogConfig struct {
 // window is how many of the newest episodes the rollout means are of.
 const window = 100
 
-// columns are those of every run, by the names of Stable-Baselines3. Those of the policy follow.
+// columns are those of every run, by the names of Stable-Baselines3. Those of the policy follow. In an
+// offline run, time/total_timesteps and time/fps count updates.
 var columns = []string{
 	"time/total_timesteps", "time/episodes", "time/time_elapsed", "time/fps",
 	"rollout/ep_rew_mean", "rollout/ep_len_mean", "rollout/policy_lag",
@@ -43,13 +45,10 @@ var columns = []string{
 	"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length",
 }
 
-// Log writes a row of metrics every so many env steps, after each evaluation,
-// and at the end of the run. It may stand anywhere after Exchange: it
+// Log writes a row of metrics every so many env steps, or updates of an offline run, after each
+// evaluation, and at the end of the run. It may stand anywhere after Exchange: it
 // looks at the step when that is over.
 func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
-	if cfg.EverySteps <= 0 {
-		cfg.EverySteps = 1000
-	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
@@ -69,7 +68,8 @@ type logger struct {
 	json     *lines
 	began    time.Time
 	started  bool
-	last     int // env steps of the last row
+	every    int
+	last     int // the clock of the last row
 	eval     Evaluation
 	episodes []envs.Episode // the newest, at most window
 	trained  Trained        // since the last row
@@ -81,6 +81,10 @@ type logger struct {
 func (l *logger) begin() error {
 	if !l.r.began {
 		return errNoExchange
+	}
+	var err error
+	if l.every, err = l.r.every("log", l.cfg.EverySteps, l.cfg.EveryUpdates); err != nil {
+		return err
 	}
 	l.started, l.began, l.last, l.eval = true, l.cfg.Clock(), l.r.first, l.r.known
 	upTo := -1
@@ -96,7 +100,7 @@ func (l *logger) begin() error {
 	}
 	l.r.t.OnFinish(func(context.Context, task.Outcome) error {
 		var err error
-		if c := l.r.t.Context(); c.EnvSteps != l.last {
+		if c := l.r.t.Context(); l.r.clock(c) != l.last {
 			err = l.write(c)
 		}
 		return errors.Join(err, l.csv.close(), l.json.close())
@@ -121,7 +125,7 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 		return err
 	}
 	l.note(c)
-	if c.EnvSteps-l.last < l.cfg.EverySteps && c.Eval == l.eval {
+	if l.r.clock(c)-l.last < l.every && c.Eval == l.eval {
 		return nil
 	}
 	return l.write(c)
@@ -142,12 +146,12 @@ func (l *logger) note(c *Online) {
 // fill works out the columns that are known.
 func (l *logger) fill(c *Online) {
 	r := l.row
-	r["time/total_timesteps"], r["time/episodes"] = float64(c.EnvSteps), float64(c.Episodes)
+	r["time/total_timesteps"], r["time/episodes"] = float64(l.r.clock(c)), float64(c.Episodes)
 	if !l.cfg.Untimed {
 		took := l.cfg.Clock().Sub(l.began).Seconds()
 		r["time/time_elapsed"] = took
 		if took > 0 {
-			r["time/fps"] = float64(c.EnvSteps-l.r.first) / took
+			r["time/fps"] = float64(l.r.clock(c)-l.r.first) / took
 		}
 	}
 	if n := float64(len(l.episodes)); n > 0 {
@@ -182,7 +186,7 @@ func (l *logger) set(metrics []policies.Metric) {
 
 func (l *logger) write(c *Online) error {
 	l.fill(c)
-	l.last, l.eval = c.EnvSteps, c.Eval
+	l.last, l.eval = l.r.clock(c), c.Eval
 	return l.failed(errors.Join(l.writeTerminal(), l.csv.write(l.columns, l.row), l.json.write(l.row)))
 }
 

@@ -33,7 +33,7 @@ type Run struct {
 	cfg    Config
 
 	began    bool       // the exchange has taken its first step
-	first    int        // env steps of the job before that
+	first    int        // the clock before that
 	known    Evaluation // the newest before that
 	lockstep bool
 	// torn says that what this node holds is between two steps: in lockstep it must
@@ -43,6 +43,8 @@ type Run struct {
 	source  data.Source // of Learn; nil: none
 	stop    StopConfig  // of Stop
 	stopAt  float64     // of Evaluate; 0: none
+	offline bool        // it needs no collector
+	env     string      // name of the environments of Collect
 	columns []policies.Column
 
 	resumed bool              // from a checkpoint

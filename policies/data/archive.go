@@ -8,9 +8,10 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// putRows adds the first n rows of b to an archive: a tensor for each column, and the columns'
-// kinds as a word.
-func putRows(a *nn.Archive, name string, b *policies.Batch, n int) error {
+// PutRows adds the first n rows of b to an archive: a tensor "name/column" for each column, and the
+// columns' kinds as a word. The archive shares the memory of b. It is for sources that keep rows, such
+// as those of a program's own.
+func PutRows(a *nn.Archive, name string, b *policies.Batch, n int) error {
 	kinds := map[string]policies.Kind{}
 	var s nn.State
 	s.Version = uint64(n)
@@ -40,8 +41,9 @@ func putRows(a *nn.Archive, name string, b *policies.Batch, n int) error {
 	return nil
 }
 
-// rowsOf is the batch that putRows wrote.
-func rowsOf(a *nn.Archive, name string) (*policies.Batch, error) {
+// RowsOf returns the batch that PutRows added. It shares the memory of the archive. Rows that do not fit
+// their columns are an error.
+func RowsOf(a *nn.Archive, name string) (*policies.Batch, error) {
 	s, err := a.State(name)
 	if err != nil {
 		return nil, err

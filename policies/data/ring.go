@@ -105,7 +105,7 @@ func (r *ring) Save(a *nn.Archive) error {
 	a.SetText("replay/random", hex.EncodeToString(random))
 	a.Set("replay/next", uint64(r.next))
 	a.Set("replay/capacity", uint64(r.cfg.Capacity))
-	return putRows(a, "replay", &r.rows, r.size)
+	return PutRows(a, "replay", &r.rows, r.size)
 }
 
 // Restore makes the buffer what it was at Save. The capacity must be the same.
@@ -117,7 +117,7 @@ func (r *ring) Restore(a *nn.Archive) error {
 }
 
 func (r *ring) restore(a *nn.Archive) error {
-	src, err := rowsOf(a, "replay")
+	src, err := RowsOf(a, "replay")
 	capacity, err1 := a.Number("replay/capacity")
 	next, err2 := a.Number("replay/next")
 	random, err3 := hex.DecodeString(a.Meta["replay/random"])

@@ -89,13 +89,13 @@ func (s *Sequences) Learned(*policies.Batch) error { return nil }
 // Save writes what is in the queue.
 func (s *Sequences) Save(a *nn.Archive) error {
 	a.Set("sequences/uses", uint64(s.uses))
-	return putRows(a, "sequences", &s.rows, s.rows.N)
+	return PutRows(a, "sequences", &s.rows, s.rows.N)
 }
 
 // Restore makes s what it was at Save.
 func (s *Sequences) Restore(a *nn.Archive) error {
 	uses, err1 := a.Number("sequences/uses")
-	rows, err2 := rowsOf(a, "sequences")
+	rows, err2 := RowsOf(a, "sequences")
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("restore sequences: %w", err)
 	}

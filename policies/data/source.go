@@ -8,8 +8,8 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Source turns what was collected into the batches that a policy learns from. [Replay] and [Rollout]
-// are sources.
+// Source turns what was collected into the batches that a policy learns from. [Replay], [Rollout],
+// [Sequences] and [Dataset] are sources.
 //
 //	err := source.Add(&collected)
 //	for source.Next(&batch) {

@@ -5,6 +5,8 @@
 //	err = buf.Add(&batch)                                   // overwrites the oldest when full
 //	err = buf.Sample(&batch, 64)                            // uniform, with replacement
 //
+// To learn offline, [WriteDataset] writes rows to a file, and a [Dataset] draws from such files.
+//
 // Rows are batches of columns, of which a source needs to know nothing. The memory of all Capacity
 // rows is taken at once by Reserve, or by the first Add; it does not grow, and neither Add nor
 // Sample allocates. A source that would not fit in what the process may use, by its control group,
