@@ -108,6 +108,9 @@ func (q *DQN) SetRate(rate float64) {
 	q.trainer.SetRate(rate)
 }
 
+// SetAllReduce has several learners train the policy together: see [nn.Trainer].
+func (q *DQN) SetAllReduce(f nn.AllReduce) { q.trainer.SetAllReduce(f) }
+
 // Values computes the action values of each observation, a matrix of
 // observations x actions that the next call on q overwrites.
 func (q *DQN) Values(obs []float32) nn.Matrix {
@@ -215,7 +218,7 @@ func (q *DQN) Learn(b *policies.Batch) ([]policies.Metric, error) {
 			loss = loss.Mul(t.Column(weights))
 		}
 		return loss.Mean()
-	})
+	}, &value)
 	if err != nil {
 		return nil, q.blame(q.cause(err))
 	}
