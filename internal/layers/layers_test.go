@@ -73,7 +73,7 @@ envs -> std envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
-middleware/rl (test) -> policies/dqn policies/ppo policies/qlearning parallel parallel/control
+middleware/rl (test) -> policies/dqn policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable

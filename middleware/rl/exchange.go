@@ -29,6 +29,9 @@ type ExchangeConfig struct {
 	// slowest, and that each trajectory carries the state of its node. The job must
 	// have exactly one learner, which neither collects nor evaluates.
 	Synchronous int
+	// Learners, if more than 1, is the number of nodes with the role learner, which learn together:
+	// see "Several learners" in the package's documentation. The policy must be a policies.Parallel.
+	Learners int
 	// EveryUpdates is the number of updates between two publications of the
 	// weights; 0 means 10. In lockstep they are published after each step.
 	EveryUpdates int
@@ -51,6 +54,9 @@ type ExchangeConfig struct {
 // the newest heard of.
 func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	step := r.alone
+	if cfg.Learners > 1 && !alone(r.t) && r.t.Has(Learner) {
+		r.group = newGroup(r, cfg.Learners)
+	}
 	switch {
 	case alone(r.t):
 	case cfg.Synchronous > 0 && r.t.Has(Learner):
@@ -62,10 +68,14 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	}
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if !r.began {
-			r.began = true
-			if err := r.takeUp(c); err != nil {
+			takeUp := func() error { return r.takeUp(c) }
+			if r.group != nil {
+				takeUp = func() error { return r.group.enter(ctx, c) }
+			}
+			if err := takeUp(); err != nil {
 				return err
 			}
+			r.began = true
 			r.first, r.known = c.EnvSteps, c.Eval
 		}
 		return step(ctx, c, next)
@@ -175,6 +185,13 @@ func notify(ch chan struct{}) {
 // waitFor takes values of ch until done is true or ctx ends. A long wait is
 // logged, at longer and longer intervals.
 func waitFor[T any](ctx context.Context, t *task.Task[Online], what string, ch <-chan T, done func(T) bool) error {
+	return waitForEither(ctx, t, what, ch, done, nil, nil)
+}
+
+// waitForEither is waitFor that also ends when woken is true after something came from wake.
+func waitForEither[T any](
+	ctx context.Context, t *task.Task[Online], what string, ch <-chan T, done func(T) bool, wake <-chan struct{}, woken func() bool,
+) error {
 	began, quiet := time.Now(), patience
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -182,6 +199,10 @@ func waitFor[T any](ctx context.Context, t *task.Task[Online], what string, ch <
 		select {
 		case v := <-ch:
 			if done(v) {
+				return nil
+			}
+		case <-wake:
+			if woken() {
 				return nil
 			}
 		case <-timer.C:

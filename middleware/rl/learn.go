@@ -50,9 +50,12 @@ type learn struct {
 	priced  bool
 }
 
-func (l *learn) step(_ context.Context, c *Online) error {
+func (l *learn) step(ctx context.Context, c *Online) error {
 	if !l.r.began {
 		return errNoExchange
+	}
+	if g := l.r.group; g != nil {
+		return g.reenter(ctx, c, l.together(ctx, c, g))
 	}
 	if c.Stopped {
 		return nil
@@ -62,6 +65,31 @@ func (l *learn) step(_ context.Context, c *Online) error {
 			return l.r.onNode(err)
 		}
 	}
+	return l.updates(c)
+}
+
+// together is the step of one of several learners.
+func (l *learn) together(ctx context.Context, c *Online, g *group) error {
+	if c.Collected != nil && !c.Stopped {
+		if err := l.add(c); err != nil {
+			return l.r.onNode(err)
+		}
+	}
+	if err := g.count(ctx, c); err != nil || c.Stopped {
+		return err
+	}
+	g.policy.SetAllReduce(func(grads [][]float32, numbers []float64) error {
+		return g.allReduce(ctx, l.batch.N, grads, numbers)
+	})
+	defer g.policy.SetAllReduce(nil)
+	if err := l.updates(c); err != nil {
+		return err
+	}
+	return g.settle(ctx, c)
+}
+
+// updates makes the updates of a step.
+func (l *learn) updates(c *Online) error {
 	if s, ok := l.r.policy.(interface{ SetRate(rate float64) }); ok && l.cfg.Rate != nil {
 		s.SetRate(l.cfg.Rate(c.EnvSteps))
 	}

@@ -58,6 +58,9 @@ func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
 	return func(ctx context.Context, c *Online, next task.Next) error {
+		if r.began && !r.leads() {
+			return next(ctx)
+		}
 		return l.step(ctx, c, next)
 	}
 }

@@ -64,6 +64,9 @@ func (r *Run) takeOver(c *Online, a *nn.Archive) error {
 	if err := r.restore(a); err != nil {
 		return err
 	}
+	if r.group != nil && r.group.leads() {
+		r.group.restore(a)
+	}
 	c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Explored, n.Eval
 	if _, ok := a.Meta[evaluationKey]; !ok {
 		return nil

@@ -40,6 +40,10 @@ type Run struct {
 	// not be saved.
 	torn bool
 
+	group *group // of the learners, if there are several and this node is one
+	// Of Checkpoint: there is a folder, and CheckpointConfig.WithoutData.
+	saves, withoutData bool
+
 	source  data.Source // of Learn; nil: none
 	columns []policies.Column
 
@@ -70,6 +74,9 @@ func columnsOf(spec *policies.Spec) []policies.Column {
 	}
 	return columns
 }
+
+// leads reports whether this node is the only learner, or the first one of several.
+func (r *Run) leads() bool { return r.t.Has(Learner) && (r.group == nil || r.group.leads()) }
 
 type namedPart struct {
 	name string
