@@ -75,7 +75,7 @@ type Share struct {
 	Counters    string
 	Best        *Best
 	WithoutData bool
-	// Of ShareEnd: the first learner has finished.
+	// Of ShareEnd and ShareAsk: the first learner has finished.
 	Finished bool
 }
 
@@ -315,22 +315,31 @@ func (g *group) wait(ctx context.Context, what string, look func() (bool, error)
 	return waited
 }
 
+// pop takes the first share of a learner that accept takes, if there is one.
+func (g *group) pop(from int, accept func(*Share) bool) (s Share, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	queue := g.queues[from]
+	i := slices.IndexFunc(queue, func(s Share) bool { return s.Group == g.key && accept(&s) })
+	if i < 0 {
+		return s, false
+	}
+	s = queue[i]
+	g.queues[from] = slices.Delete(queue, i, i+1)
+	return s, true
+}
+
 // next takes the next share of a learner, or the next one of a kind.
 func (g *group) next(ctx context.Context, from int, kinds ...ShareKind) (s Share, err error) {
-	err = g.wait(ctx, fmt.Sprintf("learner %d", from), func() (bool, error) {
+	err = g.wait(ctx, fmt.Sprintf("learner %d", from), func() (ok bool, err error) {
 		if g.stale() {
 			return false, errRegroup
 		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		queue := g.queues[from]
-		i := slices.IndexFunc(queue, func(s Share) bool { return s.Group == g.key && (len(kinds) != 1 || s.Kind == kinds[0]) })
-		if i < 0 {
-			return false, nil
+		if err := g.answerLast(ctx); err != nil {
+			return false, err
 		}
-		s = queue[i]
-		g.queues[from] = slices.Delete(queue, i, i+1)
-		return true, nil
+		s, ok = g.pop(from, func(s *Share) bool { return len(kinds) != 1 || s.Kind == kinds[0] })
+		return ok, nil
 	})
 	if err == nil && !slices.Contains(kinds, s.Kind) {
 		err = fmt.Errorf("node %d: learner %d sent %v, want %v: do all learners have the same middleware?", g.t.NodeID(), from, s.Kind, kinds)
@@ -629,18 +638,27 @@ func (g *group) end(ctx context.Context, c *Online) error {
 		if err != nil {
 			return err
 		}
-		if s.Kind == ShareAsk {
+		switch {
+		case s.Kind == ShareAsk:
 			if err := g.saved(ctx, c, s.WithoutData); err != nil {
 				return err
 			}
-			continue
+		case s.Finished && !g.t.Finished():
+			return g.wait(ctx, "the end of the job", func() (bool, error) { return false, g.answerLast(ctx) })
+		default:
+			return nil
 		}
-		if s.Finished && !g.t.Finished() {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}
+	}
+}
+
+// answerLast answers the first learner when that has finished and makes its last checkpoint: this one then has
+// not heard of it, and is in whatever wait.
+func (g *group) answerLast(ctx context.Context) error {
+	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished })
+	if !ok {
 		return nil
 	}
+	return g.saved(ctx, g.t.Context(), s.WithoutData)
 }
 
 // saved sends the first learner what this one needs to go on.
@@ -657,7 +675,7 @@ func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	return g.send(ctx, &Share{Kind: ShareSaved, Own: own}, g.ids[0])
 }
 
-// finish sends the first learner what this one has at its end.
+// finish sends the first learner what this one has at its end, which it may not be asked for any more.
 func (g *group) finish(ctx context.Context, o task.Outcome) error {
 	if o.Kind == task.Failure || !g.member || g.leads() || !g.first.Saves {
 		return nil
@@ -668,14 +686,13 @@ func (g *group) finish(ctx context.Context, o task.Outcome) error {
 // learnerKey is the name in an archive of what a learner has.
 func learnerKey(node int) string { return fmt.Sprintf("rl/learner.%d", node) }
 
-// collect puts what the other learners have into the archive of the first one. In the middle of the run it
-// asks them; at the end they send it, and one that is gone by then is left out.
+// collect asks the other learners for what they have and puts it into the archive of the first one. At the end
+// of the run, one that does not answer is left out.
 func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended bool) error {
-	if !ended {
-		if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData}); err != nil {
-			return err
-		}
-	} else {
+	if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData, Finished: ended}); err != nil {
+		return err
+	}
+	if ended {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
-	"slices"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/a2c"
 	"github.com/ditask/ditask/policies/data"
@@ -217,4 +219,363 @@ func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 	}
 }
 
-var _ = []any{slices.Sorted[int], strings.Contains, data.NewUniform, qlearning.New, sac.New, envs.CartPole, context.Background}
+// ddppo assembles a learner of k, each of which collects in environments of its own, and the first of
+// which evaluates.
+func ddppo(node task.Node, k int, dir string, resume resuming, table string) *member {
+	const seed, length = 7, 16
+	m := &member{node: node}
+	p := ppo.New(ppo.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}})
+	m.tk = task.New[rl.Online](node, rl.LearnerRoles(k, k)...)
+	m.run = rl.New(m.tk, p, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
+	m.policy = p
+	m.tk.Use(
+		m.run.Exchange(rl.ExchangeConfig{Learners: k}),
+		m.run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 300, Episodes: 4}),
+		m.run.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{VectorSteps: length}),
+		m.run.Learn(data.NewRollout(data.RolloutConfig{Length: length, Seed: seed + uint64(node.ID())}),
+			rl.LearnConfig{Rate: policies.Linear(1e-2, 1e-3, 2000)}),
+		m.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 50}),
+	)
+	if table != "" {
+		m.tk.Use(m.run.Log(rl.LogConfig{EverySteps: 100, CSV: table, Untimed: true}))
+	}
+	return m
+}
+
+// ddppoJob runs k such learners for so many steps, and returns what they end with and the log.
+func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, table string) {
+	t.Helper()
+	made, release := nodesOf(k)
+	path := filepath.Join(t.TempDir(), "progress.csv")
+	all := make([]*member, k)
+	for i := range all {
+		all[i] = ddppo(made[i], k, dir, resume, path)
+	}
+	if err := errors.Join(append(run(within(t), all, task.MaxSteps(n)), release())...); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range all {
+		c := m.tk.Context()
+		got := fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, m.policy.Weights())
+		if i > 0 && got != end {
+			t.Errorf("learner %d ends with %.200s\nand learner 0 with %.200s", i, got, end)
+		}
+		end = got
+	}
+	return end, contentOf(t, path)
+}
+
+// TestP3LearnersThatCollectGiveTheSameFiles, and count what all of them have collected.
+func TestP3LearnersThatCollectGiveTheSameFiles(t *testing.T) {
+	const k, n = 3, 12
+	end, table := ddppoJob(t, k, "", no, n)
+	end2, table2 := ddppoJob(t, k, "", no, n)
+	if end != end2 || table != table2 {
+		t.Errorf("two runs with one seed differ:\n%.200s\n%.200s\n%s\n%s", end, end2, table, table2)
+	}
+	if envSteps := k * n * 2 * 16; !strings.HasPrefix(end, fmt.Sprint(envSteps, " ")) || strings.Count(table, "\n") < 8 {
+		t.Errorf("want %d env steps: %.200s\n%s", envSteps, end, table)
+	}
+}
+
+// TestP4LearnersThatCollectGoOnExactly: the checkpoint of the first learner has what all of them need.
+func TestP4LearnersThatCollectGoOnExactly(t *testing.T) {
+	const k, n = 2, 14
+	want, _ := ddppoJob(t, k, "", no, n)
+	for _, cut := range []int{1, 5, 13} {
+		dir := t.TempDir()
+		ddppoJob(t, k, dir, no, cut)
+		if got, _ := ddppoJob(t, k, dir, must, n-cut); got != want {
+			t.Errorf("a run cut at step %d ends with %.200s\n%d steps with %.200s", cut, got, n, want)
+		}
+	}
+}
+
+// together assembles a node of a job of n, with so many learners, an evaluator and collectors.
+func together(node task.Node, n, learners int, dir string, change ...func(*dqn.Config)) *member {
+	m := &member{node: node, q: tiny(uint64(node.ID()), append(change, func(c *dqn.Config) { c.Epsilon = policies.Linear(1, 0, 200) })...)}
+	m.policy = m.q
+	m.tk = task.New[rl.Online](m.node, rl.LearnerRoles(n, learners)...)
+	m.run = runOf(m.tk, m.q, dir)
+	m.buf = replay(data.UniformConfig{Capacity: 1000}, data.ReplayConfig{Batch: 4, StartAt: 4 + 3*node.ID(), Every: 2})
+	m.tk.Use(
+		m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 2, Learners: learners}),
+		m.run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2}),
+		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}),
+		m.run.Learn(m.buf, rl.LearnConfig{}),
+	)
+	return m
+}
+
+// equalWeights reports learners whose weights are not the same. In a step that was cut short at the end one of
+// them may have made the last update, and others not.
+func equalWeights(t *testing.T, learners ...*member) {
+	t.Helper()
+	for _, m := range learners[1:] {
+		if v, w := learners[0].q.Version(), m.q.Version(); v == w && fmt.Sprint(m.q.Weights()) != fmt.Sprint(learners[0].q.Weights()) || v > w+1 || w > v+1 {
+			t.Errorf("node %d ends with other weights than node %d: of %d and %d updates", m.tk.NodeID(), learners[0].tk.NodeID(), w, v)
+		}
+	}
+}
+
+// TestLearnersShareTheCollectors: three collectors feed two learners evenly, whose replay buffers are
+// ready at different moments; the first learner publishes, and counts what both have taken.
+func TestLearnersShareTheCollectors(t *testing.T) {
+	const nodes, learners = 6, 2
+	made, release := nodesOf(nodes)
+	dir := t.TempDir()
+	all := make([]*member, nodes)
+	for i := range all {
+		all[i] = together(made[i], nodes, learners, dir)
+		all[i].tk.Use(all[i].run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 30}))
+	}
+	first := all[0].tk
+	var taken [nodes]int
+	rl.Transitions.On(all[1].tk, func(ctx context.Context, _ rl.Trajectory) error {
+		taken[task.Sender(ctx)]++
+		return nil
+	})
+	var progress, weights [nodes]int
+	rl.Progressed.On(all[2].tk, func(ctx context.Context, _ rl.Progress) error {
+		progress[task.Sender(ctx)]++
+		return nil
+	})
+	rl.Weights.On(all[2].tk, func(ctx context.Context, _ nn.State) error {
+		weights[task.Sender(ctx)]++
+		return nil
+	})
+	first.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+		if c.Updates >= 100 && c.Best != nil {
+			first.Finish("enough")
+		}
+		return nil
+	}))
+	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
+		t.Fatal(err)
+	}
+	c := first.Context()
+	if c.EnvSteps != 2*learners*first.Steps() || all[0].buf.Len() != 2*first.Steps() || all[1].buf.Len() < 2*first.Steps() {
+		t.Errorf("%d steps: %d env steps, %d and %d rows", first.Steps(), c.EnvSteps, all[0].buf.Len(), all[1].buf.Len())
+	}
+	if c.Updates != int(all[0].q.Version()) || c.Updates < 100 {
+		t.Errorf("%d updates of version %d", c.Updates, all[0].q.Version())
+	}
+	equalWeights(t, all[0], all[1])
+	if taken[3] == 0 || taken[4] == 0 || taken[5] == 0 || taken[2] != 0 {
+		t.Errorf("trajectories of the second learner by node: %v", taken)
+	}
+	if progress[0] == 0 || progress[1] != 0 || weights[0] == 0 || weights[1] != 0 {
+		t.Errorf("progress and weights by learner: %v, %v", progress[:2], weights[:2])
+	}
+	for _, m := range all[2:] {
+		if m.q.Version() == 0 {
+			t.Errorf("node %d has no weights", m.tk.NodeID())
+		}
+	}
+	if best, err := rl.LoadBest(dir); err != nil || best.Mean != 7 {
+		t.Errorf("best %+v, %v", best, err)
+	}
+}
+
+// TestLostLearnerEndsAJobThatDoesNotRecover, with its name.
+func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
+	const nodes, learners = 4, 2
+	for victim := range learners {
+		cfg := parallel.Config{Nodes: nodes, Logger: slog.New(slog.DiscardHandler)}
+		cause := errors.New("no power")
+		errs := make([]error, nodes)
+		err := parallel.Run(within(t), cfg, func(ctx context.Context, node *parallel.Node) error {
+			m := together(node, nodes, learners, "")
+			m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+				if node.ID() == victim && c.Updates >= 20 {
+					return cause
+				}
+				return nil
+			}))
+			errs[node.ID()] = m.tk.Run(ctx)
+			return errs[node.ID()]
+		})
+		if !errors.Is(err, cause) {
+			t.Errorf("victim %d: %v", victim, err)
+		}
+		for id, err := range errs {
+			if e, ok := errors.AsType[*task.RemoteError](err); id != victim && (!ok || e.Node != victim) {
+				t.Errorf("victim %d: node %d: %v", victim, id, err)
+			}
+		}
+	}
+}
+
+// TestLearnersGoOnWithARestartedOne, from the state of one that was there all the time, whichever crashes:
+// its weights are not those of its checkpoint.
+func TestLearnersGoOnWithARestartedOne(t *testing.T) {
+	const nodes, learners = 5, 2
+	for victim := range learners {
+		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+			ctx, sockets := within(t), t.TempDir()
+			all := make([]*member, nodes)
+			for i := range all {
+				all[i] = together(restartable(t, sockets, nodes, i, 1), nodes, learners, "")
+			}
+			dying, kill := context.WithCancel(ctx)
+			crashed := make(chan struct{})
+			at := 0
+			all[victim].tk.Use(task.Step(func(ctx context.Context, c *rl.Online) error {
+				if c.Updates < 40 {
+					return nil
+				}
+				at = c.Updates
+				crash(t, all[victim].node)
+				kill()
+				close(crashed)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}))
+			errs := make([]error, nodes)
+			var wg sync.WaitGroup
+			for i, m := range all {
+				if i == victim {
+					wg.Go(func() { _ = m.tk.Run(dying) })
+					continue
+				}
+				wg.Go(func() { errs[i] = m.tk.Run(ctx) })
+			}
+			select {
+			case <-crashed:
+			case <-ctx.Done():
+				t.Fatal(ctx.Err())
+			}
+			again := together(restartable(t, sockets, nodes, victim, 2), nodes, learners, "")
+			all[victim] = again
+			begins := -1
+			again.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+				if begins < 0 {
+					begins = c.Updates
+				}
+				if c.Updates >= begins+60 {
+					again.tk.Finish("enough")
+				}
+				return nil
+			}))
+			errs[victim] = again.tk.Run(ctx)
+			wg.Wait()
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			if begins < at {
+				t.Errorf("the learner crashed at update %d and goes on with %d", at, begins)
+			}
+			equalWeights(t, all[0], all[1])
+		})
+	}
+}
+
+// TestLearnersThatDoNotFit end with one error that names both.
+func TestLearnersThatDoNotFit(t *testing.T) {
+	wide := func(c *dqn.Config) { c.Hidden = []int{9} }
+	for _, c := range []struct {
+		name, want string
+		make       func(node task.Node) *member
+	}{
+		{"another network", `learners train different networks: node %d has "dqn/dense0.weight [`, func(node task.Node) *member {
+			if node.ID() == 1 {
+				return together(node, 2, 2, "", wide)
+			}
+			return together(node, 2, 2, "")
+		}},
+		{"another number", "node %d is one of ", func(node task.Node) *member {
+			m := &member{node: node, q: tiny(1)}
+			m.tk = task.New[rl.Online](node, task.WithRoles(rl.Learner))
+			m.tk.Use(runOf(m.tk, m.q, "").Exchange(rl.ExchangeConfig{Learners: 2 + node.ID()}))
+			return m
+		}},
+		{"too many", "node %d: nodes [0 1 2] are learners, but ExchangeConfig.Learners is 2", func(node task.Node) *member {
+			m := &member{node: node, q: tiny(1)}
+			m.tk = task.New[rl.Online](node, task.WithRoles(rl.Learner))
+			m.tk.Use(runOf(m.tk, m.q, "").Exchange(rl.ExchangeConfig{Learners: 2}))
+			return m
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := 2
+			if c.name != "another network" {
+				n = 3
+			}
+			made, release := nodesOf(n)
+			all := make([]*member, n)
+			for i := range all {
+				all[i] = c.make(made[i])
+			}
+			errs := run(within(t), all)
+			_ = release()
+			found := 0
+			for i, err := range errs {
+				if err == nil {
+					t.Errorf("node %d has no error", i)
+				} else if strings.Contains(err.Error(), fmt.Sprintf(c.want, i)) {
+					found++
+				}
+			}
+			if found == 0 {
+				t.Errorf("no error %q: %v", c.want, errors.Join(errs...))
+			}
+		})
+	}
+}
+
+// TestLearnersNeedAParallelPolicy: a table has no gradients to average.
+func TestLearnersNeedAParallelPolicy(t *testing.T) {
+	nodes, release := nodesOf(2)
+	defer func() {
+		p := fmt.Sprint(recover())
+		if want := "rl: Learners is 2, but *qlearning.QLearning is not a policies.Parallel"; !strings.HasPrefix(p, want) {
+			t.Errorf("panic %q, want %q", p, want)
+		}
+		_ = release()
+	}()
+	q := qlearning.New(qlearning.Config{Obs: envs.Discrete{N: 4}, Action: two})
+	tk := task.New[rl.Online](nodes[0], rl.LearnerRoles(2, 2)...)
+	rl.New(tk, q, rl.Config{}).Exchange(rl.ExchangeConfig{Learners: 2})
+}
+
+// TestLearnersWithNoiseStayEqual: SAC draws actions for each row.
+func TestLearnersWithNoiseStayEqual(t *testing.T) {
+	make := func(seed uint64) policies.Policy {
+		return sac.New(sac.Config{Obs: box(3), Action: envs.NewBox(-1, 1, 2), Seed: seed, Hidden: []int{8}})
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	probe := make(1)
+	sources := []steps{{}, {}}
+	for range 4 {
+		for i := range sources {
+			sources[i] = append(sources[i], batchesOf(probe, rng, 6, 1))
+		}
+	}
+	one := scripted(t, make, sources, 4)
+	two := scripted(t, make, sources, 4)
+	if a, b := fmt.Sprint(one[0].Weights()), fmt.Sprint(two[1].Weights()); a != b || a != fmt.Sprint(one[1].Weights()) || one[0].Version() != 4 {
+		t.Errorf("%.200s\n%.200s", a, b)
+	}
+}
+
+func TestLearnerRoles(t *testing.T) {
+	for _, c := range []struct {
+		nodes, learners int
+		want            []string // by node
+	}{
+		{1, 2, []string{""}},
+		{4, 1, []string{"learner", "evaluator", "collector", "collector"}},
+		{2, 2, []string{"collector+evaluator+learner", "collector+learner"}},
+		{3, 2, []string{"learner", "learner", "collector+evaluator"}},
+		{5, 2, []string{"learner", "learner", "evaluator", "collector", "collector"}},
+	} {
+		made, release := nodesOf(c.nodes)
+		for i, node := range made {
+			got := strings.Join(task.New[rl.Online](node, rl.LearnerRoles(c.nodes, c.learners)...).Roles(), "+")
+			if got != c.want[i] {
+				t.Errorf("node %d of %d with %d learners is %q, want %q", i, c.nodes, c.learners, got, c.want[i])
+			}
+		}
+		_ = release() // of nodes that have not run
+	}
+}

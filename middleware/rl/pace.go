@@ -211,7 +211,12 @@ func (x *paced) receive(ctx context.Context, c *Online) error {
 				return err
 			}
 		}
-		if err := waitForEither(ctx, x.t, what, x.inbox.ch, got, x.group.changed, x.group.stale); err != nil {
+		var asked error
+		woken := func() bool {
+			asked = x.group.answerLast(ctx)
+			return asked != nil || x.group.stale()
+		}
+		if err := cmp.Or(waitForEither(ctx, x.t, what, x.inbox.ch, got, x.group.changed, woken), asked); err != nil {
 			return err
 		}
 	}
