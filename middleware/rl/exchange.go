@@ -26,8 +26,8 @@ type ExchangeConfig struct {
 	// in the order of their ids; the next step of those uses the weights and
 	// counters of that step. The same seeds then give the same numbers, also over
 	// interruptions, see [Resume]. The price is that everybody waits for the
-	// slowest, and that each trajectory carries the state of its node. The job must
-	// have exactly one learner, which neither collects nor evaluates.
+	// slowest, and that each trajectory carries the state of its node. Learners, one or
+	// as many as Learners says, neither collect nor evaluate.
 	Synchronous int
 	// Learners, if more than 1, is the number of nodes with the role learner, which learn together:
 	// see "Several learners" in the package's documentation. The policy must be a policies.Parallel.
@@ -59,6 +59,14 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	}
 	switch {
 	case alone(r.t):
+	case cfg.Synchronous > 0 && r.group != nil:
+		lead := newLeader(r, cfg)
+		step = func(ctx context.Context, c *Online, next task.Next) error {
+			if r.leads() {
+				return lead.step(ctx, c, next)
+			}
+			return r.group.follow(ctx, c, next)
+		}
 	case cfg.Synchronous > 0 && r.t.Has(Learner):
 		step = newLeader(r, cfg).step
 	case cfg.Synchronous > 0:
@@ -154,6 +162,17 @@ func (in inbox) arrive(ctx context.Context, tr Trajectory) error {
 
 // take makes a trajectory part of what this step learns from.
 func (r *Run) take(c *Online, from int, tr *Trajectory) error {
+	if err := r.count(c, from, tr); err != nil {
+		return err
+	}
+	if tr.Collects > 0 {
+		c.collected(tr)
+	}
+	return nil
+}
+
+// count takes over all of a trajectory but what is learned from, which it checks.
+func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	if tr.Eval.Episodes > 0 {
 		c.Eval = tr.Eval
 	}
@@ -170,7 +189,6 @@ func (r *Run) take(c *Online, from int, tr *Trajectory) error {
 	c.EnvSteps += tr.EnvSteps
 	c.Episodes += len(tr.Episodes)
 	c.Explored = tr.Explored
-	c.collected(tr)
 	return nil
 }
 

@@ -75,8 +75,10 @@ type Share struct {
 	Counters    string
 	Best        *Best
 	WithoutData bool
-	// Of ShareEnd and ShareAsk: the first learner has finished.
-	Finished bool
+	// Of ShareEnd and ShareAsk: the first learner has finished; Torn: in the middle of an update.
+	Finished, Torn bool
+	// Of ShareStep: what the receiver has to learn from, or nil.
+	Collected *Trajectory
 }
 
 // ShareKind says what a [Share] is.
@@ -92,9 +94,10 @@ const (
 	ShareAsk                            // the first learner makes a checkpoint
 	ShareSaved                          // the answer, and what a learner has at its end
 	ShareEnd                            // the first learner has ended its step
+	ShareStep                           // in lockstep, the first learner begins a step
 )
 
-var shareKinds = [...]string{"nothing", "enter", "state", "count", "gradients", "done", "ask", "saved", "end"}
+var shareKinds = [...]string{"nothing", "enter", "state", "count", "gradients", "done", "ask", "saved", "end", "step"}
 
 // String is the kind in lower case.
 func (k ShareKind) String() string { return shareKinds[min(int(k), len(shareKinds)-1)] }
@@ -123,6 +126,7 @@ type group struct {
 
 	began  bool
 	member bool // of this group or of one before it
+	torn   bool // this learner is between the first update of a step and the last
 	broken bool // another learner was started again in this step, which has no end
 	// first is whether the first learner makes checkpoints, and how.
 	first  Share
@@ -131,6 +135,7 @@ type group struct {
 	done   map[int]uint64 // learners that make no more updates in this step, with their versions
 	agreed counters       // of the job, equal on all learners
 	own    map[int][]byte // of the checkpoint, for the other learners
+	passed uint64         // steps in lockstep, of the whole run
 	out    Share
 	shares []Share // of an update
 	sum    []float32
@@ -477,7 +482,10 @@ func (g *group) reenter(ctx context.Context, c *Online, err error) error {
 		return err
 	}
 	g.t.Logger().Warn("a learner was started again: the learners go on together from the state of one of them")
-	g.broken = true
+	if g.r.lockstep {
+		return g.r.onNode(fmt.Errorf("%w: in lockstep all learners go back to the checkpoint, so this one ends too", err))
+	}
+	g.broken, g.torn = true, false
 	return g.enter(ctx, c)
 }
 
@@ -503,6 +511,7 @@ func (g *group) count(ctx context.Context, c *Online) error {
 		episodes = append(episodes, s.Episodes...)
 		c.Stopped = c.Stopped || s.Stopped
 	}
+	g.torn = true
 	g.agreed.EnvSteps += steps
 	g.agreed.Episodes += ended
 	c.EnvSteps, c.Episodes = g.agreed.EnvSteps, g.agreed.Episodes
@@ -619,9 +628,55 @@ func (g *group) settle(ctx context.Context, c *Online) error {
 	}
 	behind := slices.DeleteFunc(slices.Clone(g.ids), func(id int) bool { return g.done[id] == g.done[source] })
 	if slices.Contains(behind, g.t.NodeID()) || g.t.NodeID() == source && len(behind) > 0 {
-		return g.equalize(ctx, c, source, behind, false)
+		if err := g.equalize(ctx, c, source, behind, false); err != nil {
+			return err
+		}
 	}
+	g.torn = false
 	return nil
+}
+
+// follow is the step in lockstep of a learner that is not the first one.
+func (g *group) follow(ctx context.Context, c *Online, next task.Next) error {
+	s, err := g.next(ctx, g.ids[0], ShareStep)
+	if err != nil {
+		return g.reenter(ctx, c, err)
+	}
+	if tr := s.Collected; tr != nil {
+		if err := tr.Batch.Check(g.r.columns...); err != nil {
+			return g.r.onNode(fmt.Errorf("what learner %d has passed on is not what this policy learns from: %w", g.ids[0], err))
+		}
+		c.Collected = tr
+	}
+	c.PolicyVersion = g.r.policy.Version()
+	if err := next(ctx); err != nil {
+		return err
+	}
+	c.PolicyVersion = g.r.policy.Version()
+	return g.reenter(ctx, c, g.end(ctx, c))
+}
+
+// passOn gives the trajectories of a step to the learners in turn, and returns those of this one, the first.
+func (g *group) passOn(ctx context.Context, all []*Trajectory) (mine []*Trajectory, err error) {
+	shares := make([]Share, len(g.ids))
+	g.passed++
+	for i, tr := range all {
+		k := (uint64(i) + g.passed) % uint64(len(g.ids)) //nolint:gosec // positive
+		if k == 0 {
+			mine = append(mine, tr)
+			continue
+		}
+		joined := Online{Collected: shares[k].Collected}
+		joined.collected(tr)
+		shares[k].Collected = joined.Collected
+	}
+	for k, id := range g.ids[1:] {
+		shares[k+1].Kind = ShareStep
+		if err := g.send(ctx, &shares[k+1], id); err != nil {
+			return nil, err
+		}
+	}
+	return mine, nil
 }
 
 // end ends a step of the learners: that of the first one ends first. The others answer it meanwhile if it makes
@@ -651,10 +706,11 @@ func (g *group) end(ctx context.Context, c *Online) error {
 	}
 }
 
-// answerLast answers the first learner when that has finished and makes its last checkpoint: this one then has
-// not heard of it, and is in whatever wait.
+// answerLast answers the first learner when that has finished and makes its last checkpoint: this one may not have
+// heard of it yet, and wait for something else. In the middle of its updates it goes on, unless the first one
+// was there too.
 func (g *group) answerLast(ctx context.Context) error {
-	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished })
+	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished && (s.Torn || !g.torn) })
 	if !ok {
 		return nil
 	}
@@ -689,7 +745,7 @@ func learnerKey(node int) string { return fmt.Sprintf("rl/learner.%d", node) }
 // collect asks the other learners for what they have and puts it into the archive of the first one. At the end
 // of the run, one that does not answer is left out.
 func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended bool) error {
-	if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData, Finished: ended}); err != nil {
+	if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData, Finished: ended, Torn: g.torn}); err != nil {
 		return err
 	}
 	if ended {
@@ -711,8 +767,12 @@ func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended b
 	return nil
 }
 
+// passedKey is the name in an archive of group.passed.
+const passedKey = "rl/passed"
+
 // restore finds in the archive of the first learner what the others have.
 func (g *group) restore(a *nn.Archive) {
+	g.passed, _ = a.Number(passedKey) // one learner has saved none
 	for _, id := range g.others() {
 		if s, err := a.State(learnerKey(id)); err == nil && len(s.Tensors) == 1 {
 			g.own[id] = s.Tensors[0].Bytes

@@ -377,6 +377,115 @@ func TestLearnersShareTheCollectors(t *testing.T) {
 	}
 }
 
+// inStep assembles a node of a job of 5 in lockstep, of which the first two learn.
+func inStep(node task.Node, dir string, resume resuming, table string) *member {
+	const nodes, learners, seed = 5, 2, 7
+	m := &member{node: node}
+	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20, Epsilon: policies.Linear(1, 0.1, 1000)})
+	m.policy = m.q
+	m.tk = task.New[rl.Online](m.node, rl.LearnerRoles(nodes, learners)...)
+	m.run = rl.New(m.tk, m.q, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
+	m.buf = replay(data.UniformConfig{Capacity: 300, Seed: seed + uint64(node.ID())}, data.ReplayConfig{Batch: 16, StartAt: 60, Every: 2})
+	m.tk.Use(
+		m.run.Exchange(rl.ExchangeConfig{Synchronous: nodes, Learners: learners}),
+		m.run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
+		m.run.Collect(envs.CartPole(2), rl.CollectConfig{}),
+		m.run.Learn(m.buf, rl.LearnConfig{}), m.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 7}),
+		m.run.Log(rl.LogConfig{EverySteps: 50, CSV: table, Untimed: true}),
+	)
+	return m
+}
+
+// inStepJob runs such a job to so many updates, and returns what the learners end with and the log.
+func inStepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
+	t.Helper()
+	made, release := nodesOf(5)
+	path := filepath.Join(t.TempDir(), "progress.csv")
+	all := make([]*member, len(made))
+	for i := range all {
+		all[i] = inStep(made[i], dir, resume, path)
+	}
+	all[0].until(updates)
+	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range all[:2] {
+		var a nn.Archive
+		if err := errors.Join(m.q.Save(&a), m.buf.Save(&a)); err != nil {
+			t.Fatal(err)
+		}
+		c := m.tk.Context()
+		end += fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, a)
+		if m.q.Version() != all[0].q.Version() || updates > 1 && m.buf.Len() == 0 || fmt.Sprint(m.q.Weights()) != fmt.Sprint(all[0].q.Weights()) {
+			t.Errorf("learner %d has %d updates and %d rows, and other weights than learner 0", i, m.q.Version(), m.buf.Len())
+		}
+	}
+	return end, contentOf(t, path)
+}
+
+// TestP3LearnersInLockstepGiveTheSameFiles, with two collectors.
+func TestP3LearnersInLockstepGiveTheSameFiles(t *testing.T) {
+	end, table := inStepJob(t, "", no, 60)
+	if end2, table2 := inStepJob(t, "", no, 60); end != end2 || table != table2 {
+		t.Errorf("two runs with one seed differ:\n%.200s\n%.200s\n%s\n%s", end, end2, table, table2)
+	}
+	if strings.Count(table, "\n") < 5 {
+		t.Error(table)
+	}
+}
+
+// TestP4LearnersInLockstepGoOnExactly, with all that both have in their replay buffers.
+func TestP4LearnersInLockstepGoOnExactly(t *testing.T) {
+	const updates = 80
+	want, _ := inStepJob(t, t.TempDir(), no, updates)
+	for _, cut := range []int{1, 40, 73} {
+		dir := t.TempDir()
+		inStepJob(t, dir, no, cut)
+		if got, _ := inStepJob(t, dir, must, updates); got != want {
+			t.Errorf("cut at update %d, the run ends with %.200s\nand straight with %.200s", cut, got, want)
+		}
+	}
+}
+
+// TestLearnersInLockstepEndWithOneThatIsStartedAgain: what that one had is in the checkpoint of the first only.
+func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
+	ctx, sockets := within(t), t.TempDir()
+	all := make([]*member, 5)
+	for i := range all {
+		all[i] = inStep(restartable(t, sockets, len(all), i, 1), "", no, "")
+	}
+	dying, kill := context.WithCancel(ctx)
+	crashed := make(chan struct{})
+	all[1].tk.Use(task.Step(func(ctx context.Context, c *rl.Online) error {
+		if c.Updates < 20 {
+			return nil
+		}
+		crash(t, all[1].node)
+		kill()
+		close(crashed)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}))
+	others, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var first error
+	wg.Go(func() {
+		first = all[0].tk.Run(ctx)
+		end()
+	})
+	wg.Go(func() { _ = all[1].tk.Run(dying) })
+	for _, m := range all[2:] {
+		wg.Go(func() { _ = m.tk.Run(others) })
+	}
+	<-crashed
+	again := inStep(restartable(t, sockets, len(all), 1, 2), "", no, "")
+	wg.Go(func() { _ = again.tk.Run(others) })
+	wg.Wait()
+	if want := "node 0: another learner was started again: in lockstep all learners go back to the checkpoint"; first == nil || !strings.Contains(first.Error(), want) {
+		t.Errorf("%v, want %q", first, want)
+	}
+}
+
 // TestLostLearnerEndsAJobThatDoesNotRecover, with its name.
 func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 	const nodes, learners = 4, 2

@@ -182,6 +182,9 @@ func (r *Run) save(a *nn.Archive) error {
 	for node, states := range r.others {
 		a.SetText(nodePrefix+strconv.Itoa(node), states)
 	}
+	if r.group != nil {
+		a.Set(passedKey, r.group.passed)
+	}
 	return r.each(func(name, text string) { a.SetText(partPrefix+name, text) })
 }
 
