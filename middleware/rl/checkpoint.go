@@ -164,6 +164,10 @@ func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
 		if err = g.collect(ctx, &a, k.cfg.WithoutData, ended); errors.Is(err, errRegroup) {
 			return g.reenter(ctx, c, err) // the next step makes a checkpoint
 		}
+		if errors.Is(err, errTorn) {
+			k.r.t.Logger().Warn("a learner ended in the middle of a step: the checkpoint before it stays", slog.Int("updates", k.saved))
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)

@@ -75,8 +75,8 @@ type Share struct {
 	Counters    string
 	Best        *Best
 	WithoutData bool
-	// Of ShareEnd and ShareAsk: the first learner has finished; Torn: in the middle of an update.
-	Finished, Torn bool
+	Finished    bool // of ShareEnd and ShareAsk: the first learner has finished
+	Torn        bool // of ShareAsk and ShareSaved: the sender is in the middle of the updates of a step
 	// Of ShareStep: what the receiver has to learn from, or nil.
 	Collected *Trajectory
 }
@@ -107,6 +107,9 @@ var (
 	Joins  = task.NewEvent[Join]("rl.join", task.Latest())
 	Shares = task.NewEvent[Share]("rl.share")
 )
+
+// errTorn says that a checkpoint would not hold the states of all nodes after the same step.
+var errTorn = errors.New("the states of the learners are not those after one step")
 
 // errRegroup says that a learner was started again: what this one waits for does not come.
 var errRegroup = errors.New("another learner was started again")
@@ -334,7 +337,7 @@ func (g *group) pop(from int, accept func(*Share) bool) (s Share, ok bool) {
 	return s, true
 }
 
-// next takes the next share of a learner, or the next one of a kind.
+// next takes the next share of a learner, which must be of one of the kinds.
 func (g *group) next(ctx context.Context, from int, kinds ...ShareKind) (s Share, err error) {
 	err = g.wait(ctx, fmt.Sprintf("learner %d", from), func() (ok bool, err error) {
 		if g.stale() {
@@ -343,7 +346,10 @@ func (g *group) next(ctx context.Context, from int, kinds ...ShareKind) (s Share
 		if err := g.answerLast(ctx); err != nil {
 			return false, err
 		}
-		s, ok = g.pop(from, func(s *Share) bool { return len(kinds) != 1 || s.Kind == kinds[0] })
+		s, ok = g.pop(from, func(s *Share) bool { // at the end the order does not hold
+			last := s.Kind == ShareSaved || s.Kind == ShareAsk && s.Finished
+			return !last && !slices.Contains(kinds, ShareSaved) || s.Kind == ShareSaved && slices.Contains(kinds, ShareSaved)
+		})
 		return ok, nil
 	})
 	if err == nil && !slices.Contains(kinds, s.Kind) {
@@ -728,7 +734,7 @@ func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	if err != nil {
 		return g.r.onNode(fmt.Errorf("checkpoint: %w", err))
 	}
-	return g.send(ctx, &Share{Kind: ShareSaved, Own: own}, g.ids[0])
+	return g.send(ctx, &Share{Kind: ShareSaved, Own: own, Torn: g.torn}, g.ids[0])
 }
 
 // finish sends the first learner what this one has at its end, which it may not be asked for any more.
@@ -755,6 +761,9 @@ func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended b
 	}
 	for _, id := range g.others() {
 		s, err := g.next(ctx, id, ShareSaved)
+		if g.r.lockstep && (err != nil && ended || s.Torn) {
+			return errTorn
+		}
 		if err != nil && ended {
 			g.t.Logger().Warn("the checkpoint has no state of a learner that has not answered", slog.Int("node", id), slog.Any("err", err))
 			continue

@@ -1,6 +1,6 @@
 // Lockstep is a job for tests: its nodes learn in lockstep up to the number of updates that
-// is its first argument, and write what they have then to the file result. With the second
-// argument, rarely, there is no checkpoint before the end.
+// is its first argument, and write what they have then to the file result. With the further argument
+// rarely there is no checkpoint before the end, and with together two nodes learn.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,24 +30,29 @@ func play(ctx context.Context, node *parallel.Node) error {
 		return err
 	}
 	saves := rl.CheckpointConfig{EveryUpdates: 25, Every: time.Second}
-	if len(os.Args) > 2 && os.Args[2] == "rarely" {
+	if slices.Contains(os.Args, "rarely") {
 		saves = rl.CheckpointConfig{EveryUpdates: updates, Every: -1}
+	}
+	learners := 1
+	if slices.Contains(os.Args, "together") {
+		learners = 2
 	}
 	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
 	q := dqn.New(dqn.Config{
 		Obs: envs.CartPole(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
 		Epsilon: policies.Linear(1, 0.1, 1000),
 	})
-	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	t := task.New[rl.Online](node, rl.LearnerRoles(node.Size(), learners)...)
 	r := rl.New(t, q, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
 	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed}), data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2})
 	t.Use(
-		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size()}),
+		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size(), Learners: learners}),
 		r.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
 		r.Collect(envs.CartPole(2), rl.CollectConfig{}),
 		r.Learn(replay, rl.LearnConfig{}),
 	)
-	if !t.Has(rl.Learner) {
+	if node.ID() > 0 {
+		t.Use(r.Checkpoint(saves))
 		return t.Run(ctx)
 	}
 	t.Use(task.Step(func(_ context.Context, c *rl.Online) error {
