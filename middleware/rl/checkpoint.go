@@ -143,9 +143,9 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// archive puts all that this node goes on from into a.
+// archive puts all that this node goes on from into a, but the policy.
 func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
-	err := r.policy.Save(a)
+	var err error
 	if r.source != nil && !withoutData {
 		a.SetText(dataKey, "saved")
 		err = errors.Join(err, r.source.Save(a))
@@ -156,7 +156,7 @@ func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
 // save writes the checkpoint, in the middle of the run or when that has ended.
 func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
 	var a nn.Archive
-	err := k.r.archive(&a, c, k.cfg.WithoutData)
+	err := errors.Join(k.r.policy.Save(&a), k.r.archive(&a, c, k.cfg.WithoutData))
 	if c.Best != nil {
 		err = errors.Join(err, putBest(&a, c.Best))
 	}

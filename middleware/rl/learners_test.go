@@ -291,8 +291,9 @@ func TestP4LearnersThatCollectGoOnExactly(t *testing.T) {
 	}
 }
 
-// together assembles a node of a job of n, with so many learners, an evaluator and collectors.
-func together(node task.Node, n, learners int, dir string, change ...func(*dqn.Config)) *member {
+// together assembles a node of a job of n: two learners, an evaluator and collectors.
+func together(node task.Node, n int, dir string, change ...func(*dqn.Config)) *member {
+	const learners = 2
 	m := &member{node: node, q: tiny(uint64(node.ID()), append(change, func(c *dqn.Config) { c.Epsilon = policies.Linear(1, 0, 200) })...)}
 	m.policy = m.q
 	m.tk = task.New[rl.Online](m.node, rl.LearnerRoles(n, learners)...)
@@ -326,7 +327,7 @@ func TestLearnersShareTheCollectors(t *testing.T) {
 	dir := t.TempDir()
 	all := make([]*member, nodes)
 	for i := range all {
-		all[i] = together(made[i], nodes, learners, dir)
+		all[i] = together(made[i], nodes, dir)
 		all[i].tk.Use(all[i].run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 30}))
 	}
 	first := all[0].tk
@@ -494,7 +495,7 @@ func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 		cause := errors.New("no power")
 		errs := make([]error, nodes)
 		err := parallel.Run(within(t), cfg, func(ctx context.Context, node *parallel.Node) error {
-			m := together(node, nodes, learners, "")
+			m := together(node, nodes, "")
 			m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 				if node.ID() == victim && c.Updates >= 20 {
 					return cause
@@ -524,7 +525,7 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 			ctx, sockets := within(t), t.TempDir()
 			all := make([]*member, nodes)
 			for i := range all {
-				all[i] = together(restartable(t, sockets, nodes, i, 1), nodes, learners, "")
+				all[i] = together(restartable(t, sockets, nodes, i, 1), nodes, "")
 			}
 			dying, kill := context.WithCancel(ctx)
 			crashed := make(chan struct{})
@@ -554,7 +555,7 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal(ctx.Err())
 			}
-			again := together(restartable(t, sockets, nodes, victim, 2), nodes, learners, "")
+			again := together(restartable(t, sockets, nodes, victim, 2), nodes, "")
 			all[victim] = again
 			begins := -1
 			again.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
@@ -588,9 +589,9 @@ func TestLearnersThatDoNotFit(t *testing.T) {
 	}{
 		{"another network", `learners train different networks: node %d has "dqn/dense0.weight [`, func(node task.Node) *member {
 			if node.ID() == 1 {
-				return together(node, 2, 2, "", wide)
+				return together(node, 2, "", wide)
 			}
-			return together(node, 2, 2, "")
+			return together(node, 2, "")
 		}},
 		{"another number", "node %d is one of ", func(node task.Node) *member {
 			m := &member{node: node, q: tiny(1)}
@@ -649,19 +650,19 @@ func TestLearnersNeedAParallelPolicy(t *testing.T) {
 
 // TestLearnersWithNoiseStayEqual: SAC draws actions for each row.
 func TestLearnersWithNoiseStayEqual(t *testing.T) {
-	make := func(seed uint64) policies.Policy {
+	newSAC := func(seed uint64) policies.Policy {
 		return sac.New(sac.Config{Obs: box(3), Action: envs.NewBox(-1, 1, 2), Seed: seed, Hidden: []int{8}})
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
-	probe := make(1)
+	probe := newSAC(1)
 	sources := []steps{{}, {}}
 	for range 4 {
 		for i := range sources {
 			sources[i] = append(sources[i], batchesOf(probe, rng, 6, 1))
 		}
 	}
-	one := scripted(t, make, sources, 4)
-	two := scripted(t, make, sources, 4)
+	one := scripted(t, newSAC, sources, 4)
+	two := scripted(t, newSAC, sources, 4)
 	if a, b := fmt.Sprint(one[0].Weights()), fmt.Sprint(two[1].Weights()); a != b || a != fmt.Sprint(one[1].Weights()) || one[0].Version() != 4 {
 		t.Errorf("%.200s\n%.200s", a, b)
 	}

@@ -49,12 +49,17 @@ func (r *Run) takeUp(c *Online) error {
 
 // takeOver makes the run what it was when a was saved.
 func (r *Run) takeOver(c *Online, a *nn.Archive) error {
+	if err := r.policy.Restore(a); err != nil {
+		return err
+	}
+	return r.takeOverOwn(c, a)
+}
+
+// takeOverOwn is takeOver without the policy, which all learners have.
+func (r *Run) takeOverOwn(c *Online, a *nn.Archive) error {
 	var n counters
 	if err := json.Unmarshal([]byte(a.Meta[countersKey]), &n); err != nil {
 		return fmt.Errorf("counters: %w", err)
-	}
-	if err := r.policy.Restore(a); err != nil {
-		return err
 	}
 	if _, ok := a.Meta[dataKey]; ok && r.source != nil {
 		if err := r.source.Restore(a); err != nil {
