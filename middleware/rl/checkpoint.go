@@ -39,7 +39,8 @@ type CheckpointConfig struct {
 // Checkpoint saves the policy, what it learns from, the counters, the best weights, and the
 // environments and random numbers of this node to Config.Dir every so many updates, every so
 // much time, and at the end of the run unless it failed; and the best weights to a second file
-// whenever they change. In lockstep the environments and random numbers are those of all nodes.
+// whenever they change. In lockstep the environments and random numbers are those of all nodes. Of several
+// learners the first one writes the files, with what all of them learn from.
 // Without a folder it does nothing.
 //
 // It comes last in the chain. A file is written beside the old one, synced and

@@ -29,8 +29,9 @@ type ExchangeConfig struct {
 	// slowest, and that each trajectory carries the state of its node. Learners, one or
 	// as many as Learners says, neither collect nor evaluate.
 	Synchronous int
-	// Learners, if more than 1, is the number of nodes with the role learner, which learn together:
-	// see "Several learners" in the package's documentation. The policy must be a policies.Parallel.
+	// Learners is the number of nodes with the role learner, which learn together if they are more than 1:
+	// see "Several learners" in the package's documentation. Exchange panics if the policy then is not a
+	// policies.Parallel. All learners must have the same middleware. 0 means 1; a lone node ignores it.
 	Learners int
 	// EveryUpdates is the number of updates between two publications of the
 	// weights; 0 means 10. In lockstep they are published after each step.
@@ -40,7 +41,8 @@ type ExchangeConfig struct {
 // Exchange carries counters, transitions and weights between nodes: those of a
 // collector to the learner, the learner's progress and weights and the evaluator's
 // results to all. It must be the first middleware of a task. On a lone node it only
-// notes the policy's version.
+// notes the policy's version. Where several nodes learn, "the learner" below is the first one of them,
+// but for what waits for trajectories.
 //
 // The learner publishes its counters and weights before it waits for anything, and
 // then after its steps. A step of a learner that does not collect begins by waiting

@@ -45,7 +45,7 @@ var columns = []string{
 
 // Log writes a row of metrics every so many env steps, after each evaluation,
 // and at the end of the run. It may stand anywhere after Exchange: it
-// looks at the step when that is over.
+// looks at the step when that is over. Of several learners the first one writes.
 func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 	if cfg.EverySteps <= 0 {
 		cfg.EverySteps = 1000
