@@ -81,11 +81,16 @@ func (g *group) allReduce(ctx context.Context, rows int, grads [][]float32, numb
 func (g *group) average(grads [][]float32, numbers []float64, total int) {
 	for i, dst := range grads {
 		g.sum = slices.Grow(g.sum[:0], len(dst))[:len(dst)]
-		clear(g.sum)
-		for _, s := range g.shares {
+		for n, s := range g.shares {
 			weight := float32(s.Rows) / float32(total)
+			if n == 0 {
+				for k, x := range s.Grads[i] {
+					g.sum[k] = weight * x
+				}
+				continue
+			}
 			for k, x := range s.Grads[i] {
-				g.sum[k] += float32(weight * x)
+				g.sum[k] += float32(weight * x) // not fused on any processor
 			}
 		}
 		copy(dst, g.sum)

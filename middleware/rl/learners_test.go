@@ -1,6 +1,7 @@
 package rl_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
@@ -576,6 +579,46 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 				t.Errorf("the learner crashed at update %d and goes on with %d", at, begins)
 			}
 			equalWeights(t, all[0], all[1])
+		})
+	}
+}
+
+// TestLearnersSayForWhomTheyWait: for a learner that has not begun, and for one that is in a long step.
+func TestLearnersSayForWhomTheyWait(t *testing.T) {
+	for _, c := range []struct {
+		want   string
+		second func(*member)
+	}{
+		{"waiting for all of the 2 learners", func(m *member) { m.tk.Use(stopped()) }},
+		{"waiting for learner 1", func(m *member) { m.tk.Use(m.run.Exchange(rl.ExchangeConfig{Learners: 2}), stopped()) }},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes, release := nodesOf(2)
+				var log bytes.Buffer
+				ctx, cancel := context.WithCancel(t.Context())
+				first, second := &member{}, &member{}
+				for i, m := range []*member{first, second} {
+					node := logged{nodes[i], slog.New(slog.DiscardHandler)}
+					if i == 0 {
+						node.log = slog.New(slog.NewTextHandler(&log, nil))
+					}
+					m.tk = task.New[rl.Online](node, rl.LearnerRoles(2, 2)...)
+					m.run = runOf(m.tk, tiny(1), "")
+				}
+				first.tk.Use(first.run.Exchange(rl.ExchangeConfig{Learners: 2}), first.run.Learn(&script{}, rl.LearnConfig{}))
+				c.second(second)
+				var wg sync.WaitGroup
+				wg.Go(func() { _ = first.tk.Run(ctx) })
+				wg.Go(func() { _ = second.tk.Run(ctx) })
+				<-time.After(15 * time.Second) // on the clock of the test
+				cancel()
+				wg.Wait()
+				if text := log.String(); !strings.Contains(text, c.want) {
+					t.Errorf("log %q, want %q", text, c.want)
+				}
+				_ = release()
+			})
 		})
 	}
 }
