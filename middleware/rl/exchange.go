@@ -78,6 +78,9 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	}
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if !r.began {
+			if err := r.onlyLearner(); err != nil {
+				return err
+			}
 			takeUp := func() error { return r.takeUp(c) }
 			if r.group != nil {
 				takeUp = func() error { return r.group.enter(ctx, c) }
@@ -90,6 +93,20 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 		}
 		return step(ctx, c, next)
 	}
+}
+
+// onlyLearner reports that another node learns too, though this one is to be the only learner.
+func (r *Run) onlyLearner() error {
+	if r.group != nil || !r.t.Has(Learner) {
+		return nil
+	}
+	for _, p := range r.t.Peers() {
+		if slices.Contains(p.Labels, Learner) {
+			return fmt.Errorf("node %d and node %d both have the role learner: give one of them another role, or set ExchangeConfig.Learners",
+				r.t.NodeID(), p.ID)
+		}
+	}
+	return nil
 }
 
 // alone is the exchange of a lone node.

@@ -642,6 +642,12 @@ func TestLearnersThatDoNotFit(t *testing.T) {
 			m.tk.Use(runOf(m.tk, m.q, "").Exchange(rl.ExchangeConfig{Learners: 2 + node.ID()}))
 			return m
 		}},
+		{"one too many", "node %d and node ", func(node task.Node) *member {
+			m := &member{node: node, q: tiny(1)}
+			m.tk = task.New[rl.Online](node, task.WithRoles(rl.Learner))
+			m.tk.Use(runOf(m.tk, m.q, "").Exchange(rl.ExchangeConfig{}))
+			return m
+		}},
 		{"too many", "node %d: nodes [0 1 2] are learners, but ExchangeConfig.Learners is 2", func(node task.Node) *member {
 			m := &member{node: node, q: tiny(1)}
 			m.tk = task.New[rl.Online](node, task.WithRoles(rl.Learner))
