@@ -9,14 +9,14 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// end ends a step of the learners: that of the first one ends first. The others answer it meanwhile if it makes
-// a checkpoint, and do not begin another step if it has finished.
+// end ends a step of the learners: that of the first one ends first, unless it has finished: then it waits until
+// the others have come to the end of theirs, and begin no other. They answer meanwhile if it makes a checkpoint.
 func (g *group) end(ctx context.Context, c *Online) error {
 	if g.broken {
 		return nil
 	}
 	if g.leads() {
-		return g.send(ctx, &Share{Kind: ShareEnd, Finished: g.t.Finished()})
+		return g.endFirst(ctx, g.t.Finished())
 	}
 	for {
 		s, err := g.next(ctx, g.ids[0], ShareAsk, ShareEnd)
@@ -28,12 +28,33 @@ func (g *group) end(ctx context.Context, c *Online) error {
 			if err := g.saved(ctx, c, s.WithoutData); err != nil {
 				return err
 			}
-		case s.Finished && !g.t.Finished():
+		case s.Finished:
+			if err := g.send(ctx, &Share{Kind: ShareEnd}, g.ids[0]); err != nil {
+				return err
+			}
+			if _, err := g.next(ctx, g.ids[0], ShareEnd); err != nil || g.t.Finished() {
+				return err
+			}
 			return g.wait(ctx, "the end of the job", func() (bool, error) { return false, g.answerLast(ctx) })
 		default:
 			return nil
 		}
 	}
+}
+
+// endFirst ends a step of the first learner. When it has finished, it tells the others when all of them are at
+// the end of that step, because the success of one that has finished too, by its number of steps, cuts the steps of
+// all others short.
+func (g *group) endFirst(ctx context.Context, finished bool) error {
+	if err := g.send(ctx, &Share{Kind: ShareEnd, Finished: finished}); err != nil || !finished {
+		return err
+	}
+	for _, id := range g.others() {
+		if _, err := g.next(ctx, id, ShareEnd); err != nil {
+			return err
+		}
+	}
+	return g.send(ctx, &Share{Kind: ShareEnd, Finished: true})
 }
 
 // answerLast answers the first learner when that has finished and makes its last checkpoint: this one may not have

@@ -82,7 +82,7 @@ const (
 	ShareDone                           // no more updates in this step
 	ShareAsk                            // the first learner makes a checkpoint
 	ShareSaved                          // the answer, and what a learner has at its end
-	ShareEnd                            // the first learner has ended its step
+	ShareEnd                            // the first learner has ended its step; the answer if it has finished
 	ShareStep                           // in lockstep, the first learner begins a step
 )
 
