@@ -27,9 +27,12 @@ type Policy interface {
 // Observer is implemented by policies that keep statistics of what was collected, such as the mean of
 // the observations. Weights carries them.
 type Observer interface {
-	// Observe takes rows into account. A learner calls it with all that was collected, once for each
-	// row, after it has learned from what came before it and from the rows themselves.
-	Observe(b *Batch) error
+	// Observe sums rows up, for Merge. The result is valid until the next call.
+	Observe(b *Batch) (summary []float64, err error)
+	// Merge takes what Observe has summed up into account, here or on another learner. A learner calls it
+	// once for each row that was collected, after it has learned from the rows. Several learners merge
+	// the same summaries in the same order.
+	Merge(summary []float64) error
 }
 
 // Spec describes a policy.

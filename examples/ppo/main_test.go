@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 
@@ -14,11 +15,14 @@ func TestReaches475(t *testing.T) {
 	if testing.Short() {
 		t.Skip("learns for some seconds")
 	}
-	for name, nodes := range map[string]int{"alone": 1, "learner, evaluator and two collectors": 4} {
+	for name, c := range map[string]struct{ nodes, learners int }{
+		"alone": {1, 1}, "learner, evaluator and two collectors": {4, 1}, "two learners, evaluator and two collectors": {5, 2},
+		"two learners that collect": {2, 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cfg := parallel.Config{Nodes: nodes, Seed: 1, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
-			if err := parallel.Run(t.Context(), cfg, play); err != nil {
+			cfg := parallel.Config{Nodes: c.nodes, Seed: 1, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
+			if err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error { return play(ctx, node, c.learners) }); err != nil {
 				t.Fatal(err)
 			}
 			best, err := rl.LoadBest(dir)

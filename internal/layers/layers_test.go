@@ -75,6 +75,7 @@ policies/a2c (test) -> policies/data policies/internal/collecting
 policies/impala (test) -> policies/internal/collecting
 policies/appo (test) -> policies/internal/collecting
 policies/her (test) -> policies/dqn
+policies/normalize (test) -> policies/dqn policies/ppo policies/td3 policies/policytest
 policies/... -> std policies policies/nn policies/data policies/dist envs
 policies/... (test) -> policies/internal/offpolicy
 
@@ -83,7 +84,7 @@ envs -> std envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
-middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/qlearning parallel parallel/control
+middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
@@ -135,6 +136,8 @@ internal/redistest -> std testing internal/freeport github.com/redis/go-redis
 internal/slurmtest -> std testing internal/leak internal/freeport
 internal/bench -> std
 internal/bench (test) -> parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
+internal/presets -> any
+internal/results -> any
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
 internal/faultlab/steady -> std parallel task

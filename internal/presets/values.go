@@ -4,13 +4,14 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/c51"
 	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/policies/qlearning"
 )
 
-// dqns are those of CleanRL's documentation and of RL Baselines3 Zoo's benchmark, both of April 2026.
+// dqns are DQN and C51: those of CleanRL's documentation and of RL Baselines3 Zoo's benchmark, both of April 2026.
 func dqns() (all []Preset) {
 	for _, c := range []struct {
 		env, published string
@@ -29,6 +30,27 @@ func dqns() (all []Preset) {
 				s.Policy = dqn.New(dqn.Config{
 					Obs: obs, Action: action.(envs.Discrete), Seed: seed, Hidden: []int{120, 84}, Loss: dqn.MSE, TargetEvery: 50,
 					Adam: nn.AdamConfig{Rate: 2.5e-4}, Epsilon: policies.Linear(1, 0.05, 250_000), MaxGradNorm: -1,
+				})
+				return s
+			},
+		})
+	}
+	for _, c := range []struct {
+		env, published string
+		unsolved       bool
+	}{
+		{"CartPole-v1", "481.2 ± 20.5, mean of 3 seeds", false},
+		{"Acrobot-v1", "-87.7 ± 5.5, mean of 3 seeds", false},
+		{"MountainCar-v0", "-166.4 ± 27.9, mean of 3 seeds", true},
+	} {
+		all = append(all, Preset{
+			Name: "c51/" + c.env + "/cleanrl", Settings: "CleanRL's c51.py", Published: c.published, EnvSteps: 500_000,
+			Threshold: thresholds[c.env], Unsolved: c.unsolved,
+			Setup: func(seed uint64) Setup {
+				s := cleanRL(c.env, seed)
+				obs, action := first(s.Envs)
+				s.Policy = c51.New(c51.Config{
+					Obs: obs, Action: action.(envs.Discrete), Seed: seed, TargetEvery: 50, Epsilon: policies.Linear(1, 0.05, 250_000),
 				})
 				return s
 			},

@@ -44,7 +44,8 @@ type CheckpointConfig struct {
 // Checkpoint saves the policy, what it learns from, the counters, the best weights, and the
 // environments and random numbers of this node to Config.Dir every so many updates, every so
 // much time, and at the end of the run unless it failed; and the best weights to a second file
-// whenever they change. In lockstep the environments and random numbers are those of all nodes.
+// whenever they change. In lockstep the environments and random numbers are those of all nodes. Of several
+// learners the first one writes the files, with what all of them learn from.
 // Without a folder it does nothing.
 //
 // It comes last in the chain. A file is written beside the old one, synced and
@@ -64,7 +65,11 @@ func (r *Run) Checkpoint(cfg CheckpointConfig) task.Middleware[Online] {
 	if r.cfg.Dir == "" || !r.t.Has(Learner) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
+	r.saves, r.withoutData = true, cfg.WithoutData
 	return func(ctx context.Context, c *Online, next task.Next) error {
+		if r.began && (!r.leads() || r.done) {
+			return next(ctx)
+		}
 		return k.step(ctx, c, next)
 	}
 }
@@ -92,7 +97,7 @@ func (k *checkpoint) step(ctx context.Context, c *Online, next task.Next) error 
 	}
 	k.r.torn = false
 	if c.Updates-k.saved >= k.cfg.EveryUpdates || k.cfg.Every > 0 && time.Since(k.at) >= k.cfg.Every {
-		if err := k.save(c); err != nil {
+		if err := k.save(ctx, c, false); err != nil {
 			return k.r.onNode(err)
 		}
 	}
@@ -114,7 +119,7 @@ func (k *checkpoint) begin(c *Online) error {
 		}
 	}
 	t := k.r.t
-	t.OnFinish(func(_ context.Context, o task.Outcome) error {
+	t.OnFinish(func(ctx context.Context, o task.Outcome) error {
 		if o.Kind == task.Failure {
 			return nil // the last good checkpoint stays
 		}
@@ -123,7 +128,7 @@ func (k *checkpoint) begin(c *Online) error {
 			t.Logger().Warn("the run ended in the middle of a step: the checkpoint before it stays", slog.Int("updates", k.saved))
 			return k.saveBest(c)
 		}
-		return errors.Join(k.save(c), k.saveBest(c))
+		return errors.Join(k.save(ctx, c, true), k.saveBest(c))
 	})
 	return nil
 }
@@ -144,16 +149,31 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-func (k *checkpoint) save(c *Online) error {
-	var a nn.Archive
-	err := k.r.policy.Save(&a)
-	if k.r.source != nil && !k.cfg.WithoutData {
+// archive puts all that this node goes on from into a, but the policy.
+func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
+	var err error
+	if r.source != nil && !withoutData {
 		a.SetText(dataKey, "saved")
-		err = errors.Join(err, k.r.source.Save(&a))
+		err = errors.Join(err, r.source.Save(a))
 	}
-	err = errors.Join(err, k.r.save(&a), putCounters(&a, c))
+	return errors.Join(err, r.save(a), putCounters(a, c))
+}
+
+// save writes the checkpoint, in the middle of the run or when that has ended.
+func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
+	var a nn.Archive
+	err := errors.Join(k.r.policy.Save(&a), k.r.archive(&a, c, k.cfg.WithoutData))
 	if c.Best != nil {
 		err = errors.Join(err, putBest(&a, c.Best))
+	}
+	if g := k.r.group; g != nil && err == nil {
+		if err = g.collect(ctx, &a, k.cfg.WithoutData, ended); errors.Is(err, errRegroup) {
+			return g.reenter(ctx, c, err) // the next step makes a checkpoint
+		}
+		if errors.Is(err, errTorn) {
+			k.r.t.Logger().Warn("a learner ended in the middle of a step: the checkpoint before it stays", slog.Int("updates", k.saved))
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)

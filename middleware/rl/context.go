@@ -142,6 +142,7 @@ type Progress struct {
 	Updates  int
 	Nodes    []int    // collectors heard from
 	Taken    []uint64 // the newest Trajectory.Seq taken from each of Nodes
+	Learners []int    // to which trajectories go in turn; nil: to the only one
 }
 
 // Evaluation is the result of one evaluation.

@@ -55,13 +55,48 @@
 // (LearnConfig.Rate), and in the log time/total_timesteps and time/fps. It is resumed to the bit, if the
 // files are still the same.
 //
+// # Several learners
+//
+// With [ExchangeConfig.Learners] several nodes learn, each from batches of its own. They make each update
+// together: the gradients are averaged over all of them, weighted by rows, before they are clipped. So all
+// learners have the same weights and optimiser, to the bit if their processors use the same kernels.
+//
+//	t := task.New[rl.Online](node, rl.LearnerRoles(node.Size(), 2)...)
+//	t.Use(r.Exchange(rl.ExchangeConfig{Learners: 2}), ...)
+//
+// Each collector sends its trajectories to the learners in turn. A learner that has the role collector too
+// learns from environments of its own. All learners begin with the state of the first one, that with the
+// lowest id. The first learner publishes, logs and saves; its log counts the env steps and episodes of all, and
+// losses in it are averages too. The seeds of the learners' sources should differ, as those of parallel.Node do.
+//
+// DQN with all extensions, PPO, A2C, IMPALA, APPO, DDPG and discrete SAC compute what one learner with all rows of
+// the update would, within the rounding of float32. PPO standardises advantages over the rows of all
+// learners; priorities are those of each learner's own buffer. SAC with continuous actions and TD3 draw random
+// numbers for each row: they are deterministic and the same on all learners, but not the numbers of one learner.
+// With impala.Config.SumLoss the gradient is the average of the learners' sums: that of one learner, divided by the
+// number of learners if they have equally many rows. A table, as of qlearning, has no gradients, and one learner only.
+//
+// A learner that has fewer batches in a step than another leaves the other updates of the step to that one, and
+// then takes over the policy's state. So no learner waits for a batch that does not come.
+//
+// With k learners each update costs each of them k-1 messages of the gradient's size in each direction, and each step
+// of the task two short messages to all. Several learners are faster where an update takes much longer than that:
+// BenchmarkLearners compares.
+//
+// When a learner is lost, the job ends with an error that names it, unless it recovers: then the other learners wait
+// until it is started again, and log that after 10 s. It takes over weights, optimiser and counters from the one
+// with most updates, and begins with an empty source. What it had collected and not learned from is lost. In
+// lockstep the other learners end too, with an error, so that all are started again from the checkpoint; that costs
+// each of them one of the launcher's retries.
+//
 // # Determinism
 //
 // A lone node computes the same numbers with the same seeds, and goes on with
 // them when it is resumed, see [Config]. With several nodes the order in which transitions arrive
 // depends on time, unless they go in lockstep. Then the job computes the same numbers
 // too, and goes on with them after an interruption: the learner's checkpoint holds the
-// states of all nodes after the same step. A node that is restarted in a job that
+// states of all nodes after the same step. Several learners that collect for themselves, without other
+// collectors, compute the same numbers without lockstep, and go on with them when they are resumed. A node that is restarted in a job that
 // recovers gets its state from the learner; when the learner is restarted, all nodes go
 // back to its checkpoint.
 //

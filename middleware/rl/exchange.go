@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -26,9 +27,13 @@ type ExchangeConfig struct {
 	// in the order of their ids; the next step of those uses the weights and
 	// counters of that step. The same seeds then give the same numbers, also over
 	// interruptions, see [Resume]. The price is that everybody waits for the
-	// slowest, and that each trajectory carries the state of its node. The job must
-	// have exactly one learner, which neither collects nor evaluates.
+	// slowest, and that each trajectory carries the state of its node. Learners, one or
+	// as many as Learners says, neither collect nor evaluate.
 	Synchronous int
+	// Learners is the number of nodes with the role learner, which learn together if they are more than 1:
+	// see "Several learners" in the package's documentation. Exchange panics if the policy then is not a
+	// policies.Parallel. All learners must have the same middleware. 0 means 1; a lone node ignores it.
+	Learners int
 	// EveryUpdates is the number of updates between two publications of the
 	// weights; 0 means 10. In lockstep they are published after each step.
 	EveryUpdates int
@@ -37,7 +42,8 @@ type ExchangeConfig struct {
 // Exchange carries counters, transitions and weights between nodes: those of a
 // collector to the learner, the learner's progress and weights and the evaluator's
 // results to all. It must be the first middleware of a task. On a lone node it only
-// notes the policy's version.
+// notes the policy's version. Where several nodes learn, "the learner" below is the first one of them,
+// but for what waits for trajectories.
 //
 // The learner publishes its counters and weights before it waits for anything, and
 // then after its steps. A step of a learner that does not collect begins by waiting
@@ -51,8 +57,19 @@ type ExchangeConfig struct {
 // the newest heard of.
 func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	step := r.alone
+	if cfg.Learners > 1 && !alone(r.t) && r.t.Has(Learner) {
+		r.group = newGroup(r, cfg.Learners)
+	}
 	switch {
 	case alone(r.t):
+	case cfg.Synchronous > 0 && r.group != nil:
+		lead := newLeader(r, cfg)
+		step = func(ctx context.Context, c *Online, next task.Next) error {
+			if r.leads() {
+				return lead.step(ctx, c, next)
+			}
+			return r.group.follow(ctx, c, next)
+		}
 	case cfg.Synchronous > 0 && r.t.Has(Learner):
 		step = newLeader(r, cfg).step
 	case cfg.Synchronous > 0:
@@ -62,22 +79,40 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	}
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if !r.began {
+			if err := errors.Join(r.checkOffline(), r.onlyLearner()); err != nil {
+				return err
+			}
+			takeUp := func() error { return r.takeUp(c) }
+			if r.group != nil {
+				takeUp = func() error { return r.group.enter(ctx, c) }
+			}
+			if err := takeUp(); err != nil {
+				return err
+			}
 			r.began = true
-			if err := r.checkOffline(); err != nil {
-				return err
-			}
-			if err := r.takeUp(c); err != nil {
-				return err
-			}
 			r.first, r.known = r.clock(c), c.Eval
 			if reason := r.over(c); r.resumed && reason != "" {
-				c.Stopped = true
+				c.Stopped, r.done = true, true
 				r.t.Finish(reason)
 				return next(ctx)
 			}
 		}
 		return step(ctx, c, next)
 	}
+}
+
+// onlyLearner reports that another node learns too, though this one is to be the only learner.
+func (r *Run) onlyLearner() error {
+	if r.group != nil || !r.t.Has(Learner) {
+		return nil
+	}
+	for _, p := range r.t.Peers() {
+		if slices.Contains(p.Labels, Learner) {
+			return fmt.Errorf("node %d and node %d both have the role learner: give one of them another role, or set ExchangeConfig.Learners",
+				r.t.NodeID(), p.ID)
+		}
+	}
+	return nil
 }
 
 // alone is the exchange of a lone node.
@@ -152,6 +187,17 @@ func (in inbox) arrive(ctx context.Context, tr Trajectory) error {
 
 // take makes a trajectory part of what this step learns from.
 func (r *Run) take(c *Online, from int, tr *Trajectory) error {
+	if err := r.count(c, from, tr); err != nil {
+		return err
+	}
+	if tr.Collects > 0 {
+		c.collected(tr)
+	}
+	return nil
+}
+
+// count takes over all of a trajectory but what is learned from, which it checks.
+func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	if tr.Eval.Episodes > 0 {
 		c.Eval = tr.Eval
 	}
@@ -168,7 +214,6 @@ func (r *Run) take(c *Online, from int, tr *Trajectory) error {
 	c.EnvSteps += tr.EnvSteps
 	c.Episodes += len(tr.Episodes)
 	c.Explored = tr.Explored
-	c.collected(tr)
 	return nil
 }
 
@@ -183,6 +228,13 @@ func notify(ch chan struct{}) {
 // waitFor takes values of ch until done is true or ctx ends. A long wait is
 // logged, at longer and longer intervals.
 func waitFor[T any](ctx context.Context, t *task.Task[Online], what string, ch <-chan T, done func(T) bool) error {
+	return waitForEither(ctx, t, what, ch, done, nil, nil)
+}
+
+// waitForEither is waitFor that also ends when woken is true after something came from wake.
+func waitForEither[T any](
+	ctx context.Context, t *task.Task[Online], what string, ch <-chan T, done func(T) bool, wake <-chan struct{}, woken func() bool,
+) error {
 	began, quiet := time.Now(), patience
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -190,6 +242,10 @@ func waitFor[T any](ctx context.Context, t *task.Task[Online], what string, ch <
 		select {
 		case v := <-ch:
 			if done(v) {
+				return nil
+			}
+		case <-wake:
+			if woken() {
 				return nil
 			}
 		case <-timer.C:

@@ -28,7 +28,9 @@ type member struct {
 	tk   *task.Task[rl.Online]
 	q    *dqn.DQN
 	run  *rl.Run
-	buf  *data.Replay
+
+	policy policies.Policy
+	buf    *data.Replay
 
 	episodes map[int]string // see stepper
 }

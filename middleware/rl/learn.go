@@ -53,9 +53,15 @@ type learn struct {
 	priced  bool
 }
 
-func (l *learn) step(_ context.Context, c *Online) error {
+func (l *learn) step(ctx context.Context, c *Online) error {
 	if !l.r.began {
 		return errNoExchange
+	}
+	if l.r.done {
+		return nil
+	}
+	if g := l.r.group; g != nil {
+		return g.reenter(ctx, c, l.together(ctx, c, g))
 	}
 	if c.Stopped {
 		return nil
@@ -66,16 +72,78 @@ func (l *learn) step(_ context.Context, c *Online) error {
 			return l.r.onNode(err)
 		}
 	}
+	if err := l.updates(c); err != nil {
+		return err
+	}
+	summary, err := l.observe(c)
+	if err != nil {
+		return err
+	}
+	return l.merge(summary)
+}
+
+// observe sums up what was collected, for a policy that keeps statistics of it.
+func (l *learn) observe(c *Online) ([]float64, error) {
+	o, ok := l.r.policy.(policies.Observer)
+	if !ok || c.Collected == nil {
+		return nil, nil
+	}
+	summary, err := o.Observe(&c.Collected.Batch)
+	if err != nil {
+		return nil, l.r.onNode(err)
+	}
+	return summary, nil
+}
+
+// merge has the policy take summaries into account.
+func (l *learn) merge(summaries ...[]float64) error {
+	o, ok := l.r.policy.(policies.Observer)
+	for _, s := range summaries {
+		if !ok || len(s) == 0 {
+			continue
+		}
+		if err := o.Merge(s); err != nil {
+			return l.r.onNode(err)
+		}
+	}
+	return nil
+}
+
+// together is the step of one of several learners.
+func (l *learn) together(ctx context.Context, c *Online, g *group) error {
+	if c.Collected != nil && !c.Stopped {
+		if err := l.add(c); err != nil {
+			return l.r.onNode(err)
+		}
+	}
+	summary, err := l.observe(c)
+	if err != nil {
+		return err
+	}
+	all, err := g.count(ctx, c, summary)
+	if err != nil || c.Stopped {
+		return err
+	}
+	g.policy.SetAllReduce(func(grads [][]float32, numbers []float64) error {
+		return g.allReduce(ctx, l.batch.N, grads, numbers)
+	})
+	defer g.policy.SetAllReduce(nil)
+	if err := l.updates(c); err != nil {
+		return err
+	}
+	if err := g.settle(ctx, c); err != nil {
+		return err
+	}
+	return l.merge(all...)
+}
+
+// updates makes the updates of a step.
+func (l *learn) updates(c *Online) error {
 	if s, ok := l.r.policy.(interface{ SetRate(rate float64) }); ok && l.cfg.Rate != nil {
 		s.SetRate(l.cfg.Rate(l.r.clock(c)))
 	}
 	for l.source.Next(&l.batch) {
 		if err := l.update(c); err != nil {
-			return l.r.onNode(err)
-		}
-	}
-	if o, ok := l.r.policy.(policies.Observer); ok && c.Collected != nil {
-		if err := o.Observe(&c.Collected.Batch); err != nil {
 			return l.r.onNode(err)
 		}
 	}

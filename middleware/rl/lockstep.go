@@ -34,7 +34,7 @@ type leader struct {
 func newLeader(r *Run, cfg ExchangeConfig) *leader {
 	t := r.t
 	r.lockstep = true
-	return &leader{r: r, t: t, peers: cfg.Synchronous - 1, inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
+	return &leader{r: r, t: t, peers: cfg.Synchronous - max(cfg.Learners, 1), inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
 }
 
 func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
@@ -60,7 +60,10 @@ func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
 	}
 	x.turn++
 	clear(x.asked)
-	return x.publish(ctx, c)
+	if err := x.publish(ctx, c); err != nil || x.r.group == nil {
+		return err
+	}
+	return x.r.group.reenter(ctx, c, x.r.group.end(ctx, c))
 }
 
 // publish begins a turn of the others, or repeats it for those that asked for their
@@ -107,12 +110,25 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 		return cmp.Or(fault, err)
 	}
 	x.r.torn = true
+	var all []*Trajectory
 	for _, node := range slices.Sorted(maps.Keys(got)) {
-		a := got[node]
-		if err := x.r.take(c, node, &a.tr); err != nil {
+		a := got[node] // a copy, which stays
+		if err := x.r.count(c, node, &a.tr); err != nil {
 			return err
 		}
 		x.r.others[node] = a.tr.State
+		if a.tr.Collects > 0 {
+			a.tr.State, a.tr.Best = "", nil // another learner does not need them
+			all = append(all, &a.tr)
+		}
+	}
+	if g := x.r.group; g != nil {
+		if all, err = g.passOn(ctx, all); err != nil {
+			return err
+		}
+	}
+	for _, tr := range all {
+		c.collected(tr)
 	}
 	return nil
 }
@@ -128,8 +144,9 @@ type follower struct {
 	warned bool
 	fresh  chan struct{} // 1: a turn was heard
 
-	mu    sync.Mutex
-	heard *Turn
+	mu     sync.Mutex
+	heard  *Turn
+	leader string // label of the node that sent it
 }
 
 func newFollower(r *Run) *follower {
@@ -140,9 +157,9 @@ func newFollower(r *Run) *follower {
 	return x
 }
 
-func (x *follower) hear(_ context.Context, turn Turn) error {
+func (x *follower) hear(ctx context.Context, turn Turn) error {
 	x.mu.Lock()
-	x.heard = &turn
+	x.heard, x.leader = &turn, fmt.Sprintf("node.%d", task.Sender(ctx))
 	x.mu.Unlock()
 	notify(x.fresh)
 	return nil
@@ -211,7 +228,7 @@ func (x *follower) await(ctx context.Context, c *Online) (*Turn, error) {
 
 // ask has the learner repeat the turn with the state of this node.
 func (x *follower) ask(ctx context.Context, turn *Turn) error {
-	return emit(ctx, x.t, Transitions, Trajectory{Run: turn.Run, Asks: true}, Learner)
+	return x.send(ctx, &Trajectory{Run: turn.Run, Asks: true})
 }
 
 // enter makes this node what it was in the learner's checkpoint, or what a new one is
@@ -261,5 +278,13 @@ func (x *follower) deliver(ctx context.Context, c *Online, turn *Turn) error {
 			x.best, tr.Best = c.Best, c.Best
 		}
 	}
-	return emit(ctx, x.t, Transitions, *tr, Learner)
+	return x.send(ctx, tr)
+}
+
+// send sends tr to the learner that publishes the turns.
+func (x *follower) send(ctx context.Context, tr *Trajectory) error {
+	x.mu.Lock()
+	leader := x.leader
+	x.mu.Unlock()
+	return emit(ctx, x.t, Transitions, *tr, leader)
 }

@@ -47,7 +47,7 @@ var columns = []string{
 
 // Log writes a row of metrics every so many env steps, or updates of an offline run, after each
 // evaluation, and at the end of the run. It may stand anywhere after Exchange: it
-// looks at the step when that is over.
+// looks at the step when that is over. Of several learners the first one writes.
 func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -57,6 +57,9 @@ func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
 	return func(ctx context.Context, c *Online, next task.Next) error {
+		if r.began && !r.leads() {
+			return next(ctx)
+		}
 		return l.step(ctx, c, next)
 	}
 }

@@ -44,7 +44,7 @@ func crash(t *testing.T, node task.Node) {
 // restartable makes node id of a job of n on sockets in dir. A node can be made again
 // when it has crashed, as a new incarnation: it then dials all others, which take it
 // for one that has left.
-func restartable(t *testing.T, dir string, n, id int, incarnation uint64) *parallel.Node {
+func restartable(t testing.TB, dir string, n, id int, incarnation uint64) *parallel.Node {
 	t.Helper()
 	addr := func(id int) string { return "unix://" + filepath.Join(dir, fmt.Sprint(id)) }
 	env := control.Env{JobID: "j", Token: "secret", NodeID: id, Nodes: n, Listen: addr(id), Incarnation: incarnation, AutoRecover: true}

@@ -71,7 +71,7 @@ func TestOfflineRunGoesByUpdates(t *testing.T) {
 			evaluated, rates)
 	}
 	if strings.Count(log.String(), "msg=dataset rows=120 bytes=6120\n") != 1 || !strings.Contains(log.String(),
-		`msg=finished reason="65 updates"`) {
+		`msg=finished reason="65 updates reached 65"`) {
 		t.Errorf("log %s\nwant what it learns from, once, and why it ended", log)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "progress.csv"))

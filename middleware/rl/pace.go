@@ -16,7 +16,8 @@ import (
 type paced struct {
 	r                *Run
 	t                *task.Task[Online]
-	learns, sends    bool // sends trajectories to the learner
+	group            *group // of the learners; nil: one learns, or this node does not
+	learns, sends    bool   // sends trajectories to the learner
 	collects         bool
 	every            uint64 // updates between publications of weights
 	inbox            inbox
@@ -41,7 +42,7 @@ type paced struct {
 func newPaced(r *Run, cfg ExchangeConfig) *paced {
 	t := r.t
 	x := &paced{
-		r: r, t: t, learns: t.Has(Learner), collects: t.Has(Collector), every: 10,
+		r: r, t: t, group: r.group, learns: t.Has(Learner), collects: t.Has(Collector), every: 10,
 		taken: map[int]uint64{}, run: rand.Uint64() | 1, changed: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
 	}
 	x.sends = x.collects && !x.learns
@@ -112,6 +113,9 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 		return err
 	}
 	x.hear(c)
+	if x.group != nil {
+		x.group.broken = false
+	}
 	if err := x.install(ctx); err != nil {
 		return err
 	}
@@ -123,13 +127,16 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 		return err
 	}
 	c.PolicyVersion = x.r.policy.Version()
-	return x.send(ctx, c)
+	if err := x.send(ctx, c); err != nil || x.group == nil {
+		return err
+	}
+	return x.group.reenter(ctx, c, x.group.end(ctx, c))
 }
 
 // begin publishes what the learner begins with. The others send nothing before they
 // have heard of it: what they sent to a learner that has died does not count.
 func (x *paced) begin(ctx context.Context, c *Online) error {
-	if !x.learns {
+	if !x.r.leads() {
 		return nil
 	}
 	if err := x.publish(ctx); err != nil {
@@ -191,7 +198,29 @@ func (x *paced) receive(ctx context.Context, c *Online) error {
 	if x.collects {
 		return nil // it has its own
 	}
-	return cmp.Or(waitFor(ctx, x.t, "transitions of the collectors", x.inbox.ch, got), fault)
+	const what = "transitions of the collectors"
+	if x.group == nil {
+		return cmp.Or(waitFor(ctx, x.t, what, x.inbox.ch, got), fault)
+	}
+	for fault == nil && c.Collected == nil {
+		if x.group.stale() { // nobody collects before the learners have entered a group
+			if err := x.group.enter(ctx, c); err != nil {
+				return err
+			}
+			if err := x.begin(ctx, c); err != nil {
+				return err
+			}
+		}
+		var asked error
+		woken := func() bool {
+			asked = x.group.answerLast(ctx)
+			return asked != nil || x.group.stale()
+		}
+		if err := cmp.Or(waitForEither(ctx, x.t, what, x.inbox.ch, got, x.group.changed, woken), asked); err != nil {
+			return err
+		}
+	}
+	return fault
 }
 
 func (x *paced) warnWithoutLearner() {
@@ -224,7 +253,7 @@ func (x *paced) room() bool {
 	if i := slices.Index(x.heard.Nodes, x.t.NodeID()); i >= 0 && x.heard.Taken[i] <= x.sent {
 		taken = max(taken, x.heard.Taken[i])
 	}
-	return x.sent-taken < Ahead
+	return x.sent-taken < Ahead*uint64(max(1, len(x.heard.Learners)))
 }
 
 // install makes the policy act with the newest weights heard, if there are new
@@ -260,7 +289,7 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 			return err
 		}
 	}
-	if x.learns {
+	if x.r.leads() {
 		if x.r.policy.Version()-x.published >= x.every || x.t.Finished() {
 			if err := x.publish(ctx); err != nil {
 				return err
@@ -286,17 +315,33 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 	return nil
 }
 
+// learners are those to which the collectors send in turn.
+func (x *paced) learners() []int {
+	if x.group == nil {
+		return nil
+	}
+	return x.group.ids
+}
+
 // deliver sends what was collected to the learner.
 func (x *paced) deliver(ctx context.Context, tr *Trajectory) error {
 	x.mu.Lock()
 	x.sent++
 	tr.Seq = x.sent
+	learners := x.heard.Learners
 	x.mu.Unlock()
+	if n := len(learners); n > 0 {
+		return emit(ctx, x.t, Transitions, *tr, fmt.Sprintf("node.%d", learners[(x.t.NodeID()+int(tr.Seq%uint64(n)))%n]))
+	}
 	return Transitions.Emit(ctx, x.t, *tr, task.OnlyRemote(), task.To(Learner))
 }
 
 func (x *paced) report(c *Online) Progress {
-	p := Progress{Run: x.run, EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates}
+	run := x.run
+	if x.group != nil {
+		run = x.group.key // what was sent to a learner of another group counts no more
+	}
+	p := Progress{Run: run, Learners: x.learners(), EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates}
 	for node, seq := range x.taken {
 		p.Nodes, p.Taken = append(p.Nodes, node), append(p.Taken, seq)
 	}

@@ -33,6 +33,7 @@ type launcher struct {
 	workers         int    // nodes
 	updates         int    // of the whole run
 	rarely          bool   // no checkpoint before the end
+	together        bool   // nodes 0 and 1 learn
 }
 
 // running is a job that has been started.
@@ -57,9 +58,17 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]func(*testing.T, *launcher){
-		"P4/killed jobs go on exactly":               killedJobs,
-		"P4/a recovering job goes on exactly":        recoveringJob,
-		"P4/each algorithm goes on exactly":          eachAlgorithm,
+		"P4/killed jobs go on exactly":        killedJobs,
+		"P4/a recovering job goes on exactly": recoveringJob,
+		"P4/each algorithm goes on exactly":   eachAlgorithm,
+		"P4/killed jobs of two learners go on exactly": func(t *testing.T, l *launcher) {
+			l.together, l.workers = true, 5
+			killedJobs(t, l)
+		},
+		"P4/a recovering job of two learners goes on exactly": func(t *testing.T, l *launcher) {
+			l.together, l.workers = true, 5
+			recoveringJob(t, l)
+		},
 		"resuming without a checkpoint is a failure": resumeWithoutACheckpoint,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,6 +90,9 @@ func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *ru
 	args = append(args, "--", l.algorithm, strconv.Itoa(l.updates))
 	if l.rarely {
 		args = append(args, "rarely")
+	}
+	if l.together {
+		args = append(args, "together")
 	}
 	r := &running{cmd: exec.CommandContext(ctx, l.ditask, args...), pids: map[int]int{}, all: l.workers}
 	r.cmd.Env, r.cmd.Stderr = l.watch.Environ(), &r.log
@@ -204,6 +216,11 @@ func eachAlgorithm(t *testing.T, l *launcher) {
 			one.algorithm, one.workers, one.updates = strings.TrimSpace(name), workers, 200
 			t.Run(fmt.Sprintf("%s with %d nodes", one.algorithm, workers), func(t *testing.T) { killAndResume(t, &one, 1) })
 		}
+		if strings.HasPrefix(name, "normalised") { // its statistics are those of both learners
+			one := *l
+			one.algorithm, one.workers, one.updates, one.together = strings.TrimSpace(name), 5, 200, true
+			t.Run(one.algorithm+" with two learners", func(t *testing.T) { killAndResume(t, &one, 1) })
+		}
 	}
 	l.leavesNothing(t)
 }
@@ -276,7 +293,10 @@ func recoveringJob(t *testing.T, l *launcher) {
 		pid := r.pids[victim]
 		delete(r.pids, victim) // until it is back
 		kill(t, pid)
-		if victim == 0 {
+		if l.together && victim < 2 { // both learners end, and are started again
+			delete(r.pids, 1-victim)
+		}
+		if victim == 0 || l.together && victim == 1 {
 			r.at = 0
 		}
 	}

@@ -49,12 +49,17 @@ func (r *Run) takeUp(c *Online) error {
 
 // takeOver makes the run what it was when a was saved.
 func (r *Run) takeOver(c *Online, a *nn.Archive) error {
+	if err := r.policy.Restore(a); err != nil {
+		return err
+	}
+	return r.takeOverOwn(c, a)
+}
+
+// takeOverOwn is takeOver without the policy, which all learners have.
+func (r *Run) takeOverOwn(c *Online, a *nn.Archive) error {
 	var n counters
 	if err := json.Unmarshal([]byte(a.Meta[countersKey]), &n); err != nil {
 		return fmt.Errorf("counters: %w", err)
-	}
-	if err := r.policy.Restore(a); err != nil {
-		return err
 	}
 	if _, ok := a.Meta[dataKey]; ok && r.source != nil {
 		if err := r.source.Restore(a); err != nil {
@@ -63,6 +68,9 @@ func (r *Run) takeOver(c *Online, a *nn.Archive) error {
 	}
 	if err := r.restore(a); err != nil {
 		return err
+	}
+	if r.group != nil && r.group.leads() {
+		r.group.restore(a)
 	}
 	c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Explored, n.Eval
 	if _, ok := a.Meta[evaluationKey]; !ok {

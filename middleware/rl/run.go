@@ -40,9 +40,14 @@ type Run struct {
 	// not be saved.
 	torn bool
 
+	group *group // of the learners, if there are several and this node is one
+	// Of Checkpoint: there is a folder, and CheckpointConfig.WithoutData.
+	saves, withoutData bool
+
 	source  data.Source // of Learn; nil: none
 	stop    StopConfig  // of Stop
 	stopAt  float64     // of Evaluate; 0: none
+	done    bool        // the run was resumed, and has nothing left to do
 	offline bool        // it needs no collector
 	env     string      // name of the environments of Collect
 	columns []policies.Column
@@ -74,6 +79,9 @@ func columnsOf(spec *policies.Spec) []policies.Column {
 	}
 	return columns
 }
+
+// leads reports whether this node is the only learner, or the first one of several.
+func (r *Run) leads() bool { return r.t.Has(Learner) && (r.group == nil || r.group.leads()) }
 
 type namedPart struct {
 	name string
@@ -184,6 +192,9 @@ const (
 func (r *Run) save(a *nn.Archive) error {
 	for node, states := range r.others {
 		a.SetText(nodePrefix+strconv.Itoa(node), states)
+	}
+	if r.group != nil {
+		a.Set(passedKey, r.group.passed)
 	}
 	return r.each(func(name, text string) { a.SetText(partPrefix+name, text) })
 }

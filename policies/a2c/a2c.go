@@ -81,7 +81,7 @@ func (p *A2C) Learn(b *policies.Batch) ([]policies.Metric, error) {
 
 		policyLoss, valueLoss, entropy = -float64(gain.Number()), float64(squared.Number()), float64(ent.Number())
 		return squared.Scale(float32(p.cfg.ValueCoef)).Sub(gain).Sub(ent.Scale(float32(p.cfg.EntropyCoef)))
-	})
+	}, &policyLoss, &valueLoss, &entropy)
 	if err != nil {
 		return nil, err
 	}

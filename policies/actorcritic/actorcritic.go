@@ -293,9 +293,21 @@ func (m *Model) Check(b *policies.Batch, columns ...policies.Column) error {
 	return nil
 }
 
-// Step makes one update that lowers the loss.
-func (m *Model) Step(loss func(t *nn.Tape) nn.Value) (nn.TrainStep, error) {
-	step, err := m.trainer.Step(loss)
+// SetAllReduce has several learners train the model together: see [nn.Trainer].
+func (m *Model) SetAllReduce(f nn.AllReduce) { m.trainer.SetAllReduce(f) }
+
+// Mean replaces numbers by their means over all learners of the model.
+func (m *Model) Mean(numbers ...*float64) error {
+	if err := m.trainer.Mean(numbers...); err != nil {
+		return m.UpdateError(err)
+	}
+	return nil
+}
+
+// Step makes one update that lowers the loss. The numbers that the loss sets become their means over
+// all learners of the model.
+func (m *Model) Step(loss func(t *nn.Tape) nn.Value, numbers ...*float64) (nn.TrainStep, error) {
+	step, err := m.trainer.Step(loss, numbers...)
 	if err != nil {
 		return step, m.UpdateError(err)
 	}

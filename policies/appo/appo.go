@@ -104,7 +104,7 @@ func (p *APPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		kl = float64(divergence.Number())
 		loss := value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
 		return loss.Add(divergence.Scale(float32(p.coef.Value)))
-	})
+	}, &policyLoss, &valueLoss, &entropy, &kl)
 	if err != nil {
 		return nil, err
 	}

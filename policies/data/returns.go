@@ -97,18 +97,30 @@ func VTrace(targets, advantages []float32, u *Unroll, ratios []float32, cfg VTra
 // Standardize makes the mean of v 0 and its standard deviation, that of the population, 1. A
 // deviation of less than 1e-8 counts as that.
 func Standardize(v []float32) {
+	mean, variance := Moments(v)
+	StandardizeBy(v, mean, variance)
+}
+
+// Moments returns the mean of v and its variance, that of the population; 0 for no values.
+func Moments(v []float32) (mean, variance float64) {
 	if len(v) == 0 {
-		return
+		return 0, 0
 	}
 	var sum, squares float64
 	for _, x := range v {
 		sum += float64(x)
 	}
-	mean := sum / float64(len(v))
+	mean = sum / float64(len(v))
 	for _, x := range v {
 		squares += (float64(x) - mean) * (float64(x) - mean)
 	}
-	scale := 1 / max(math.Sqrt(squares/float64(len(v))), 1e-8)
+	return mean, squares / float64(len(v))
+}
+
+// StandardizeBy is [Standardize] with the mean and the variance of more values than v, of which v is a
+// part.
+func StandardizeBy(v []float32, mean, variance float64) {
+	scale := 1 / max(math.Sqrt(variance), 1e-8)
 	for i, x := range v {
 		v[i] = float32((float64(x) - mean) * scale)
 	}

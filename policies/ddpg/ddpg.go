@@ -69,6 +69,12 @@ func (p *DDPG) Config() Config { return p.cfg }
 // Version counts the updates behind the weights, those before a Load included.
 func (p *DDPG) Version() uint64 { return p.updates }
 
+// SetAllReduce has several learners train the policy together: see [nn.Trainer].
+func (p *DDPG) SetAllReduce(f nn.AllReduce) {
+	p.mu.SetAllReduce(f)
+	p.q.SetAllReduce(f)
+}
+
 // Act takes the actor's action for each row, and adds noise to explore unless a.Greedy is set.
 func (p *DDPG) Act(a *policies.Act) error {
 	rows, err := a.Check(&p.spec)
@@ -124,7 +130,7 @@ func (p *DDPG) learnCritic(b *policies.Batch) (loss, value float64, err error) {
 		q := p.critic.Apply(t, obs.Beside(action))
 		value = float64(q.Mean().Number())
 		return q.Sub(t.Column(p.wanted)).Square().Mean()
-	})
+	}, &value)
 	return step.Loss, value, err
 }
 

@@ -102,7 +102,7 @@ func (p *IMPALA) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		policyLoss, valueLoss, entropy = -float64(gain.Number()), float64(squared.Number()), float64(ent.Number())
 		clipped = p.clipped(ratio.Data())
 		return squared.Scale(float32(p.cfg.ValueCoef)).Sub(gain).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
-	})
+	}, &policyLoss, &valueLoss, &entropy, &clipped)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,9 @@ type TrainerConfig struct {
 // finite is an error that names the tensor, and leaves the weights as they were. Once it has
 // seen a batch of that size, a step allocates nothing.
 //
+// Several trainers of equal networks train as one if each has an [AllReduce]: gradients are
+// averaged between backward and clipping, so that all make the same step.
+//
 // A trainer is not safe for concurrent use.
 type Trainer struct {
 	nets  []*Net
@@ -33,7 +36,16 @@ type Trainer struct {
 	opts  []Optimizer
 	max   float64
 	tape  Tape
+
+	reduce  AllReduce // nil: this trainer is the only one
+	numbers []float64 // for reduce
 }
+
+// AllReduce replaces gradients and numbers by their means over several trainers of equal
+// networks, each of which calls its own with as many values, and waits for the others. The mean
+// is weighted by the rows from which each has computed them. All trainers get the same bits. After an
+// error the values are undefined.
+type AllReduce func(grads [][]float32, numbers []float64) error
 
 // TrainStep is what a step of a [Trainer] says of itself.
 type TrainStep struct {
@@ -54,8 +66,31 @@ func NewTrainer(cfg TrainerConfig, nets ...*Net) *Trainer {
 	return t
 }
 
-// Step changes the weights once, so that loss, one number, becomes less.
-func (t *Trainer) Step(loss func(*Tape) Value) (TrainStep, error) {
+// SetAllReduce makes the next steps average their gradients, and nil ends that.
+func (t *Trainer) SetAllReduce(f AllReduce) { t.reduce = f }
+
+// Mean replaces numbers by their means over all trainers. It leaves them as they are without an
+// [AllReduce].
+func (t *Trainer) Mean(numbers ...*float64) error {
+	if t.reduce == nil {
+		return nil
+	}
+	t.numbers = t.numbers[:0]
+	for _, x := range numbers {
+		t.numbers = append(t.numbers, *x)
+	}
+	if err := t.reduce(nil, t.numbers); err != nil {
+		return fmt.Errorf("average numbers of the learners: %w", err)
+	}
+	for i, x := range numbers {
+		*x = t.numbers[i]
+	}
+	return nil
+}
+
+// Step changes the weights once, so that loss, one number, becomes less. The numbers are what loss
+// sets besides, such as metrics: with an [AllReduce] they become their means, as the loss does.
+func (t *Trainer) Step(loss func(*Tape) Value, numbers ...*float64) (TrainStep, error) {
 	t.tape.Reset()
 	t.tape.Train(t.nets...)
 	for _, n := range t.nets {
@@ -67,6 +102,11 @@ func (t *Trainer) Step(loss func(*Tape) Value) (TrainStep, error) {
 		return out, t.blame(&NonFiniteError{Tensor: "loss", Value: l.Number()})
 	}
 	t.tape.Backward(l)
+	if t.reduce != nil {
+		if err := t.average(&out.Loss, numbers); err != nil {
+			return out, err
+		}
+	}
 	norm, err := t.clip()
 	if out.GradNorm = norm; err != nil {
 		return out, err
@@ -75,6 +115,26 @@ func (t *Trainer) Step(loss func(*Tape) Value) (TrainStep, error) {
 		t.opts[i].Step(n.Weights(), n.Grad())
 	}
 	return out, nil
+}
+
+// average replaces the gradients, the loss and the numbers by their means. A gradient that is not
+// finite does not reach the other trainers.
+func (t *Trainer) average(loss *float64, numbers []*float64) error {
+	if norm := ClipNorm(math.Inf(1), t.grads...); !finite(norm) {
+		return t.blameGradient(norm)
+	}
+	t.numbers = append(t.numbers[:0], *loss)
+	for _, x := range numbers {
+		t.numbers = append(t.numbers, *x)
+	}
+	if err := t.reduce(t.grads, t.numbers); err != nil {
+		return fmt.Errorf("average gradients of the learners: %w", err)
+	}
+	*loss = t.numbers[0]
+	for i, x := range numbers {
+		*x = t.numbers[1+i]
+	}
+	return nil
 }
 
 // SetRate changes the learning rate of the next steps.

@@ -3,17 +3,18 @@
 //	p := normalize.New(ppo.New(cfg), normalize.Config{})
 //	err := p.Act(&act)               // the observations are normalised before ppo sees them
 //	metrics, err := p.Learn(&batch)  // those of the batch too
-//	err = p.Observe(&collected)      // takes new observations into account
+//	sum, err := p.Observe(&collected)
+//	err = p.Merge(sum)               // takes new observations into account
 //
 // The result is a policy like any other. The mean and the deviation of each observed value are part of
 // its weights: they go where those go, to collectors, evaluators, checkpoints and exported files, so
 // that a trained policy never meets observations of another scale than it was trained with. Environments,
 // batches and replay buffers keep raw observations.
 //
-// Only a learner calls [Policy.Observe], once with all that was collected since the last call, whoever
-// collected it; package rl does so after the updates of a step. So the statistics are those of all nodes
-// together, and data that was collected with the newest weights is learned from at the scale at which
-// it was acted on. Before the first call observations pass as they are.
+// Only a learner calls [Policy.Observe] and [Policy.Merge], once for all that was collected since the last
+// call, whoever collected it; package rl does so after the updates of a step. So the statistics are those
+// of all nodes together, and data that was collected with the newest weights is learned from at the scale
+// at which it was acted on. Before the first call observations pass as they are, only clipped.
 //
 // Source of the method: as VecNormalize of Stable-Baselines3 and Gymnasium's NormalizeObservation,
 // clipped to 10 deviations; the moments are merged as by T. F. Chan et al. (1979). Rewards are normalised
@@ -51,11 +52,13 @@ type Policy struct {
 	obs     []float32
 	batch   policies.Batch
 	blocks  [2][]float32
+	summary []float64
 }
 
 var (
 	_ policies.Policy   = (*Policy)(nil)
 	_ policies.Observer = (*Policy)(nil)
+	_ policies.Parallel = (*Policy)(nil)
 )
 
 // New returns p behind normalised observations. It panics if a field of cfg is negative or not finite.
@@ -82,7 +85,16 @@ func (p *Policy) SetRate(rate float64) {
 	}
 }
 
-// Moments are what was observed. They are valid until the next Observe.
+// SetAllReduce has several learners train the policy together. It panics if that is no policies.Parallel.
+func (p *Policy) SetAllReduce(f nn.AllReduce) {
+	inner, ok := p.Policy.(policies.Parallel)
+	if !ok {
+		panic(fmt.Sprintf("normalize: %T is no policies.Parallel", p.Policy))
+	}
+	inner.SetAllReduce(f)
+}
+
+// Moments are what was observed. They are valid until the next Merge.
 func (p *Policy) Moments() *envs.Moments { return p.moments }
 
 // Act chooses an action for each row of a.Obs.
@@ -131,14 +143,14 @@ func clipped(x, clip float32) float32 {
 	return max(-clip, min(clip, x))
 }
 
-// Observe takes the observations of collected rows into account. Observations that are not finite are
-// an error and change nothing.
-func (p *Policy) Observe(b *policies.Batch) error {
+// Observe sums the observations of collected rows up: their number, means and variances. Observations
+// that are not finite are an error.
+func (p *Policy) Observe(b *policies.Batch) ([]float64, error) {
 	if b.N == 0 {
-		return nil
+		return nil, nil
 	}
 	if err := b.Needs(policies.Column{Name: policies.Obs, Kind: policies.Float32, Shape: []int{len(p.mean)}}); err != nil {
-		return fmt.Errorf("normalize: %w", err)
+		return nil, fmt.Errorf("normalize: %w", err)
 	}
 	clear(p.delta.Mean)
 	clear(p.delta.Var)
@@ -146,7 +158,22 @@ func (p *Policy) Observe(b *policies.Batch) error {
 	for obs := b.Floats(policies.Obs); len(obs) > 0; obs = obs[len(p.mean):] {
 		p.delta.Add(obs[:len(p.mean)])
 	}
-	p.moments.Merge(p.delta)
+	p.summary = append(append(append(p.summary[:0], p.delta.Count), p.delta.Mean...), p.delta.Var...)
+	return p.summary, nil
+}
+
+// Merge takes what Observe has summed up into account. A summary of other observations, or one that is not
+// finite, is an error and changes nothing.
+func (p *Policy) Merge(summary []float64) error {
+	if len(summary) == 0 {
+		return nil
+	}
+	d := len(p.mean)
+	bad := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+	if len(summary) != 1+2*d || slices.ContainsFunc(summary, bad) || summary[0] < 0 || slices.Min(summary[1+d:]) < 0 {
+		return fmt.Errorf("normalize: the summary %v is not of %d observed values", summary, d)
+	}
+	p.moments.Merge(&envs.Moments{Count: summary[0], Mean: summary[1 : 1+d], Var: summary[1+d:]})
 	p.rescale()
 	return nil
 }
@@ -175,7 +202,7 @@ func (p *Policy) Weights() nn.State {
 	return s
 }
 
-// Load takes weights over, to act with. What was observed stays, and counts again from the next Observe.
+// Load takes weights over, to act with. What was observed stays, and counts again from the next Merge.
 func (p *Policy) Load(s nn.State) error {
 	var own [2][]float32
 	for i, name := range tensors {

@@ -1,6 +1,7 @@
 package normalize_test
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -31,15 +32,22 @@ func TestConformance(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policytest.Run(t, policytest.Config{New: func(seed uint64) policies.Policy {
+			policytest.Run(t, policytest.Config{Sampled: name == "td3", New: func(seed uint64) policies.Policy {
 				p := normalize.New(inner(seed), normalize.Config{})
 				rng := rand.New(rand.NewPCG(9, 9))
-				if err := p.Observe(observed(rng, 50)); err != nil {
-					t.Fatal(err)
-				}
+				observe(t, p, observed(rng, 50))
 				return p
 			}})
 		})
+	}
+}
+
+// observe has p take rows into account.
+func observe(t *testing.T, p *normalize.Policy, b *policies.Batch) {
+	t.Helper()
+	sum, err := p.Observe(b)
+	if err := errors.Join(err, p.Merge(sum)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -90,9 +98,7 @@ func TestScale(t *testing.T) {
 	for _, n := range []int{1, 70, 29} {
 		b := observed(rng, n)
 		all = append(all, b.Floats(policies.Obs)...)
-		if err := p.Observe(b); err != nil {
-			t.Fatal(err)
-		}
+		observe(t, p, b)
 	}
 	want := make([]float64, 3)
 	for i := range want {
@@ -134,9 +140,7 @@ func TestWeightsCarryTheScale(t *testing.T) {
 	from, to := newPolicy(1), newPolicy(2)
 	rng := rand.New(rand.NewPCG(3, 3))
 	b := observed(rng, 40)
-	if err := from.Observe(b); err != nil {
-		t.Fatal(err)
-	}
+	observe(t, from, b)
 	if err := to.Load(from.Weights()); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +160,13 @@ func TestRefuses(t *testing.T) {
 	p := normalize.New(&spy{}, normalize.Config{})
 	b := observed(rand.New(rand.NewPCG(1, 1)), 5)
 	b.Floats(policies.Obs)[7] = float32(math.NaN())
-	if err := p.Observe(b); err == nil || !strings.Contains(err.Error(), "obs") || p.Moments().Count != 0 {
+	if _, err := p.Observe(b); err == nil || !strings.Contains(err.Error(), "obs") || p.Moments().Count != 0 {
 		t.Errorf("NaN was observed: %v", err)
+	}
+	for _, bad := range [][]float64{{1}, {1, 0, 0, 0, 1, 1}, {-1, 0, 0, 0, 1, 1, 1}, {1, 0, 0, 0, 1, 1, -1}, {1, 0, math.NaN(), 0, 1, 1, 1}} {
+		if err := p.Merge(bad); err == nil || p.Moments().Count != 0 {
+			t.Errorf("the summary %v was taken: %v", bad, err)
+		}
 	}
 	for _, cfg := range []normalize.Config{{Clip: -1}, {Epsilon: math.NaN()}, {Clip: math.Inf(1)}} {
 		func() {

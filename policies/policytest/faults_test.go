@@ -14,7 +14,7 @@ import (
 
 // faultyConfig is good with a fault in each policy.
 func faultyConfig(spoil func(p *faulty, seed uint64)) Config {
-	return Config{New: func(seed uint64) policies.Policy {
+	return Config{Sampled: true, New: func(seed uint64) policies.Policy {
 		p := &faulty{toy: newToy(seed)}
 		spoil(p, seed)
 		return p
@@ -30,7 +30,7 @@ type fault struct {
 
 // TestEveryCheckFindsItsFaults: each fault is found by its check, and each check finds one.
 func TestEveryCheckFindsItsFaults(t *testing.T) {
-	all := slices.Concat(specFaults(), seedFaults(), archiveFaults(), weightFaults(), learnFaults(), batchFaults(), actFaults())
+	all := slices.Concat(specFaults(), seedFaults(), archiveFaults(), weightFaults(), learnFaults(), batchFaults(), actFaults(), learnersFaults())
 	for _, c := range checks() {
 		found := 0
 		for _, f := range all {

@@ -11,10 +11,11 @@
 // follows, also through a file; damaged archives, weights and batches are refused by name and
 // change nothing; greedy actions use no random numbers; actions lie in their space; metrics keep
 // their names and order; a steady Learn and a steady Act allocate nothing. With
-// [Config.Losses] the gradients of losses are compared with central differences.
+// [Config.Losses] the gradients of losses are compared with central differences. Three learners of a
+// [policies.Parallel] stay equal, and are what one learner with all of their rows is, within 1e-4.
 //
 // The suite reports every fault that it finds as an error of its subtest, a panic of the policy
-// included. It starts no goroutine, and its random numbers are the same in each run. Subtests must
+// included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run. Subtests must
 // not run in parallel with others, because allocations are counted in the whole process.
 //
 // Policies should be small: the suite makes a few hundred updates, and restores an archive
@@ -46,6 +47,9 @@ type Config struct {
 	// Seedless says that the policy draws no random numbers except those of Act.Rand: its
 	// policies must then be equal whatever their seed. A table that begins with zeros is such.
 	Seedless bool
+	// Sampled says that Learn draws random numbers for each row. Several learners are then
+	// compared with each other only, and not with one that has all rows.
+	Sampled bool
 }
 
 // Run tests a policy in subtests of t. It panics if cfg.New is nil.
@@ -96,6 +100,7 @@ func checks() []check {
 		{"greedy", (*suite).greedy},
 		{"actions in space", (*suite).actionsInSpace},
 		{"allocations", (*suite).allocations},
+		{"several learners", (*suite).severalLearners},
 		{gradientCheck, (*suite).gradient},
 	}
 }

@@ -20,6 +20,8 @@ func good() Config {
 	return Config{
 		New:    func(seed uint64) policies.Policy { return newToy(seed) },
 		Losses: func(rng *rand.Rand) []Loss { return []Loss{toyLoss(newToy(1), rng)} },
+
+		Sampled: true,
 	}
 }
 
@@ -96,7 +98,7 @@ func TestMethodThatFailsIsAFault(t *testing.T) {
 		{"Learn", func(p *faulty) { p.learn = func(*policies.Batch) ([]policies.Metric, error) { return nil, cause } },
 			[]string{"act lengths", "act not finite"}},
 		{"Act", func(p *faulty) { p.act = func(*policies.Act) error { return cause } },
-			[]string{"metrics", "batch columns", "act lengths"}},
+			[]string{"metrics", "batch columns", "act lengths", "several learners"}},
 		{"Save", func(p *faulty) { p.save = func(*nn.Archive) error { return cause } },
 			[]string{"spec", "weights", "version", "metrics", "batch is read", "act lengths", "act not finite", "actions in space", "allocations"}},
 	} {

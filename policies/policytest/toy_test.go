@@ -44,6 +44,8 @@ func newToy(seed uint64) *toy {
 
 func (p *toy) Spec() policies.Spec { return p.space }
 
+func (p *toy) SetAllReduce(f nn.AllReduce) { p.trainer.SetAllReduce(f) }
+
 func (p *toy) Version() uint64 { return p.updates }
 
 func (p *toy) Act(a *policies.Act) error {

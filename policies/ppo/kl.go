@@ -27,17 +27,24 @@ func (r *rollout) add(approxKL, kl float64) {
 }
 
 // follow begins a new rollout where the batch is of another version, and adapts the coefficient of
-// the penalty by the mean divergence of the updates from the one before, as RLlib does.
-func (p *PPO) follow(b *policies.Batch) {
-	r := &p.rollout
-	versions := b.Words(policies.Version)
-	if !p.cfg.watchesKL() || r.version == float64(versions[0]) {
-		return
+// the penalty by the mean divergence of the updates from the one before, as RLlib does. All learners
+// begin one when one of them does.
+func (p *PPO) follow(b *policies.Batch) error {
+	if !p.cfg.watchesKL() {
+		return nil
+	}
+	r, version, begins := &p.rollout, float64(b.Words(policies.Version)[0]), 0.0
+	if version != r.version {
+		begins = 1
+	}
+	if err := p.Mean(&begins); err != nil || begins == 0 {
+		return err
 	}
 	if r.updates > 0 && p.cfg.KLCoef > 0 {
 		r.coef.Adapt(r.kl / r.updates)
 	}
-	r.version, r.updates, r.kl, r.newest = float64(versions[0]), 0, 0, 0
+	r.version, r.updates, r.kl, r.newest = version, 0, 0, 0
+	return nil
 }
 
 // stopped reports whether no more updates are made from this rollout.

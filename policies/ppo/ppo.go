@@ -89,12 +89,18 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		return nil, err
 	}
 	before := p.rollout
-	if p.follow(b); p.stopped() {
+	if err := p.follow(b); err != nil {
+		return nil, err
+	}
+	if p.stopped() {
 		return p.metrics, nil
 	}
 	p.advantages = append(p.advantages[:0], b.Floats(policies.Advantage)...)
 	if !p.cfg.RawAdvantages {
-		data.Standardize(p.advantages)
+		if err := p.standardize(p.advantages); err != nil {
+			p.rollout = before
+			return nil, err
+		}
 	}
 	var policyLoss, valueLoss, entropy, approxKL, clipped, kl float64
 	step, err := p.Step(func(t *nn.Tape) nn.Value {
@@ -117,7 +123,7 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 			loss = loss.Add(divergence.Scale(float32(p.rollout.coef.Value)))
 		}
 		return loss
-	})
+	}, &policyLoss, &valueLoss, &entropy, &approxKL, &clipped, &kl)
 	if err != nil {
 		p.rollout = before
 		return nil, err
@@ -135,6 +141,18 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		)
 	}
 	return p.metrics, nil
+}
+
+// standardize makes the mean of the advantages of all learners 0 and their standard deviation 1.
+func (p *PPO) standardize(advantages []float32) error {
+	mean, variance := data.Moments(advantages)
+	square := mean * mean
+	if err := p.Mean(&mean, &square, &variance); err != nil {
+		return err
+	}
+	variance += max(0, square-float64(mean*mean)) // of the learners' means: 0 for one
+	data.StandardizeBy(advantages, mean, variance)
+	return nil
 }
 
 // valueLoss is the loss of the values, a mean: half of the squared error, or with ClipError all of

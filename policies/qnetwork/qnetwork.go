@@ -127,6 +127,9 @@ func (m *Model) SetRate(rate float64) {
 	m.trainer.SetRate(rate)
 }
 
+// SetAllReduce has several learners train the policy together: see [nn.Trainer].
+func (m *Model) SetAllReduce(f nn.AllReduce) { m.trainer.SetAllReduce(f) }
+
 // Values computes the action values of each observation by the online network, a matrix of
 // observations x actions that the next call on m overwrites.
 func (m *Model) Values(obs []float32) nn.Matrix {
@@ -289,7 +292,7 @@ func (m *Model) Update(b *policies.Batch, loss func(t *nn.Tape, out nn.Value) Lo
 			l.Rows = l.Rows.Mul(t.Column(weights))
 		}
 		return l.Rows.Mean()
-	})
+	}, &value)
 	if err != nil {
 		return nil, m.blame(m.cause(err))
 	}

@@ -99,6 +99,12 @@ func (s *SAC) Config() Config { return s.cfg }
 // Version counts the updates behind the weights, those before a Load included.
 func (s *SAC) Version() uint64 { return s.updates }
 
+// SetAllReduce has several learners train the policy together: see [nn.Trainer].
+func (s *SAC) SetAllReduce(f nn.AllReduce) {
+	s.pi.SetAllReduce(f)
+	s.q.SetAllReduce(f)
+}
+
 // Alpha is the weight of the entropy now.
 func (s *SAC) Alpha() float64 { return math.Exp(float64(s.logAlpha[0])) }
 
@@ -220,7 +226,7 @@ func (s *SAC) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 		value = float64(q1.Mean().Number())
 		target := t.Column(s.wanted)
 		return q1.Sub(target).Square().Mean().Add(q2.Sub(target).Square().Mean())
-	})
+	}, &value)
 	return step.Loss, value, err
 }
 
@@ -239,7 +245,7 @@ func (s *SAC) learnActor(b *policies.Batch) error {
 		value, ent := s.value(t, s.critics, t.Const(b.N, s.cfg.Obs.Dim(), b.Floats(policies.Obs)))
 		entropy = float64(ent.Mean().Number())
 		return value.Mean().Neg()
-	})
+	}, &entropy)
 	if err != nil {
 		return err
 	}

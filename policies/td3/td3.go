@@ -77,6 +77,12 @@ func (p *TD3) Config() Config { return p.cfg }
 // Version counts the updates behind the weights, those before a Load included.
 func (p *TD3) Version() uint64 { return p.updates }
 
+// SetAllReduce has several learners train the policy together: see [nn.Trainer].
+func (p *TD3) SetAllReduce(f nn.AllReduce) {
+	p.mu.SetAllReduce(f)
+	p.q.SetAllReduce(f)
+}
+
 // Act takes the actor's action for each row, and adds noise to explore unless a.Greedy is set.
 func (p *TD3) Act(a *policies.Act) error {
 	rows, err := a.Check(&p.spec)
@@ -135,7 +141,7 @@ func (p *TD3) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 		q1, q2 := p.critic[0].Apply(t, x), p.critic[1].Apply(t, x)
 		value = float64(q1.Mean().Number())
 		return q1.Sub(target).Square().Mean().Add(q2.Sub(target).Square().Mean())
-	})
+	}, &value)
 	return step.Loss, value, err
 }
 

@@ -10,13 +10,17 @@ import (
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/a2c"
 	"github.com/ditask/ditask/policies/appo"
+	"github.com/ditask/ditask/policies/c51"
 	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/ddpg"
 	"github.com/ditask/ditask/policies/dqn"
+	"github.com/ditask/ditask/policies/her"
 	"github.com/ditask/ditask/policies/impala"
 	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/policies/ppo"
 	"github.com/ditask/ditask/policies/qlearning"
+	"github.com/ditask/ditask/policies/qrdqn"
+	"github.com/ditask/ditask/policies/rainbow"
 	"github.com/ditask/ditask/policies/sac"
 	"github.com/ditask/ditask/policies/td3"
 )
@@ -57,6 +61,36 @@ var algorithms = map[string]func() setup{
 			Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, TargetEvery: 20,
 			Double: true, Dueling: true, Noisy: true,
 		}), data.NewPrioritised(data.PrioritisedConfig{UniformConfig: data.UniformConfig{Capacity: 300, Seed: seed}}))
+	},
+	"c51": func() setup {
+		return discrete(c51.New(c51.Config{
+			Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, Atoms: 11, TargetEvery: 20,
+			Epsilon: policies.Linear(1, 0.1, 1000),
+		}), uniform())
+	},
+	"qrdqn": func() setup {
+		return discrete(qrdqn.New(qrdqn.Config{
+			Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, Quantiles: 10, TargetEvery: 20,
+			Epsilon: policies.Linear(1, 0.1, 1000),
+		}), uniform())
+	},
+	"rainbow": func() setup {
+		s := discrete(rainbow.New(rainbow.Config{
+			Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, Atoms: 11, High: 100, TargetEvery: 20,
+		}), data.NewPrioritised(data.PrioritisedConfig{UniformConfig: data.UniformConfig{Capacity: 300, Seed: seed}}))
+		return s
+	},
+	"dqn in hindsight": func() setup {
+		bits := envs.NewBitFlip(envs.BitFlipConfig{Bits: 4})
+		goal, _ := envs.As[envs.Goal](bits)
+		q := dqn.New(dqn.Config{Obs: bits.ObservationSpace(), Action: envs.Discrete{N: 4}, Seed: seed, Hidden: []int{16}, Epsilon: policies.Constant(0.2)})
+		replay := data.NewReplay(uniform(), data.ReplayConfig{Batch: 16, StartAt: 100, Every: 10})
+		return setup{
+			policy: q, source: her.New(replay, her.Config{Goal: goal, Seed: seed}),
+			envs: func(n int) envs.Vector {
+				return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] { return envs.NewBitFlip(envs.BitFlipConfig{Bits: 4}) })
+			},
+		}
 	},
 	"discrete sac": func() setup {
 		return discrete(sac.New(sac.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}}), uniform())

@@ -1,6 +1,7 @@
 // Lockstep is a job for tests: its nodes learn in lockstep, with the algorithm that is its first argument,
 // up to the number of updates that is its second, and write what they have then to the file
-// result; list lists the algorithms. With the third argument, rarely, there is no checkpoint before the end.
+// result; list lists the algorithms. With the further argument rarely there is no checkpoint before the
+// end, and with together two nodes learn.
 package main
 
 import (
@@ -38,19 +39,24 @@ func play(ctx context.Context, node *parallel.Node) error {
 		return err
 	}
 	saves := rl.CheckpointConfig{EveryUpdates: 25, Every: time.Second}
-	if len(os.Args) > 3 && os.Args[3] == "rarely" {
+	if slices.Contains(os.Args, "rarely") {
 		saves = rl.CheckpointConfig{EveryUpdates: updates, Every: -1}
 	}
+	learners := 1
+	if slices.Contains(os.Args, "together") {
+		learners = 2
+	}
 	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
-	t := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
+	t := task.New[rl.Online](node, rl.LearnerRoles(node.Size(), learners)...)
 	r := rl.New(t, l.policy, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
 	t.Use(
-		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size()}),
+		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size(), Learners: learners}),
 		r.Evaluate(l.envs(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
 		r.Collect(l.envs(2), l.collect),
 		r.Learn(l.source, rl.LearnConfig{}),
 	)
-	if !t.Has(rl.Learner) {
+	if node.ID() > 0 {
+		t.Use(r.Checkpoint(saves))
 		return t.Run(ctx)
 	}
 	t.Use(r.Stop(rl.StopConfig{Updates: updates}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {

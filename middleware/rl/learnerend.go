@@ -1,0 +1,137 @@
+package rl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/task"
+)
+
+// end ends a step of the learners: that of the first one ends first, unless it has finished: then it waits until
+// the others have come to the end of theirs, and begin no other. They answer meanwhile if it makes a checkpoint.
+func (g *group) end(ctx context.Context, c *Online) error {
+	if g.broken {
+		return nil
+	}
+	if g.leads() {
+		return g.endFirst(ctx, g.t.Finished())
+	}
+	for {
+		s, err := g.next(ctx, g.ids[0], ShareAsk, ShareEnd)
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.Kind == ShareAsk:
+			if err := g.saved(ctx, c, s.WithoutData); err != nil {
+				return err
+			}
+		case s.Finished:
+			if err := g.send(ctx, &Share{Kind: ShareEnd}, g.ids[0]); err != nil {
+				return err
+			}
+			if _, err := g.next(ctx, g.ids[0], ShareEnd); err != nil || g.t.Finished() {
+				return err
+			}
+			return g.wait(ctx, "the end of the job", func() (bool, error) { return false, g.answerLast(ctx) })
+		default:
+			return nil
+		}
+	}
+}
+
+// endFirst ends a step of the first learner. When it has finished, it tells the others when all of them are at
+// the end of that step, because the success of one that has finished too, by its number of steps, cuts the steps of
+// all others short.
+func (g *group) endFirst(ctx context.Context, finished bool) error {
+	if err := g.send(ctx, &Share{Kind: ShareEnd, Finished: finished}); err != nil || !finished {
+		return err
+	}
+	for _, id := range g.others() {
+		if _, err := g.next(ctx, id, ShareEnd); err != nil {
+			return err
+		}
+	}
+	return g.send(ctx, &Share{Kind: ShareEnd, Finished: true})
+}
+
+// answerLast answers the first learner when that has finished and makes its last checkpoint: this one may not have
+// heard of it yet, and wait for something else. In the middle of its updates it goes on, unless the first one
+// was there too.
+func (g *group) answerLast(ctx context.Context) error {
+	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished && (s.Torn || !g.torn) })
+	if !ok {
+		return nil
+	}
+	return g.saved(ctx, g.t.Context(), s.WithoutData)
+}
+
+// saved sends the first learner what this one needs to go on.
+func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
+	var a nn.Archive
+	err := g.r.archive(&a, c, withoutData)
+	var own []byte
+	if err == nil {
+		own, err = a.AppendBinary(nil)
+	}
+	if err != nil {
+		return g.r.onNode(fmt.Errorf("checkpoint: %w", err))
+	}
+	return g.send(ctx, &Share{Kind: ShareSaved, Own: own, Torn: g.torn}, g.ids[0])
+}
+
+// finish sends the first learner what this one has at its end, which it may not be asked for any more.
+func (g *group) finish(ctx context.Context, o task.Outcome) error {
+	if o.Kind == task.Failure || !g.member || g.leads() || !g.first.Saves {
+		return nil
+	}
+	return g.saved(ctx, g.t.Context(), g.first.WithoutData)
+}
+
+// learnerKey is the name in an archive of what a learner has.
+func learnerKey(node int) string { return fmt.Sprintf("rl/learner.%d", node) }
+
+// collect asks the other learners for what they have and puts it into the archive of the first one. At the end
+// of the run, one that does not answer is left out.
+func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended bool) error {
+	if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData, Finished: ended, Torn: g.torn}); err != nil {
+		return err
+	}
+	if ended {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	for _, id := range g.others() {
+		s, err := g.next(ctx, id, ShareSaved)
+		if g.r.lockstep && (err != nil && ended || s.Torn) {
+			return errTorn
+		}
+		if err != nil && ended {
+			g.t.Logger().Warn("the checkpoint has no state of a learner that has not answered", slog.Int("node", id), slog.Any("err", err))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		a.Put(learnerKey(id), nn.State{Tensors: []nn.Tensor{{Name: "archive", Shape: []int{len(s.Own)}, Bytes: s.Own}}})
+	}
+	return nil
+}
+
+// passedKey is the name in an archive of group.passed.
+const passedKey = "rl/passed"
+
+// restore finds in the archive of the first learner what the others have.
+func (g *group) restore(a *nn.Archive) {
+	g.passed, _ = a.Number(passedKey) // one learner has saved none
+	for _, id := range g.others() {
+		if s, err := a.State(learnerKey(id)); err == nil && len(s.Tensors) == 1 {
+			g.own[id] = s.Tensors[0].Bytes
+		} else {
+			g.t.Logger().Warn("the checkpoint has no state of a learner, which begins without data", slog.Int("node", id))
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package rl
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/task"
+)
+
+// LearnerRoles is the division of work in a job of so many nodes of which several learn: the first
+// ones learn, the next one evaluates, and the rest collect. If only one is left it does both. If none is
+// left, each learner collects in environments of its own, and node 0 evaluates as well. A lone
+// node does everything. nodes may be 0 as for [Roles]. See [ExchangeConfig.Learners].
+func LearnerRoles(nodes, learners int) []task.Option {
+	if learners <= 1 {
+		return Roles(nodes)
+	}
+	label := func(node int, roles ...string) task.Option {
+		return task.ByLabel(fmt.Sprintf("node.%d", node), roles...)
+	}
+	var options []task.Option
+	for node := range learners {
+		options = append(options, label(node, Learner))
+	}
+	switch {
+	case nodes == 0 || nodes > learners+1:
+		return []task.Option{task.ByID(append(slices.Repeat([]string{Learner}, learners), Evaluator, Collector)...)}
+	case nodes == learners+1:
+		return append(options, label(learners, Evaluator, Collector))
+	}
+	return append(options, task.ByLabel("node.*", Collector), label(0, Evaluator))
+}
+
+// Join is what a learner of several says of itself when it starts.
+type Join struct {
+	Run      uint64   // differs between starts of the learner
+	Learners int      // how many it expects
+	Tensors  []string // names and shapes of all that its policy saves
+}
+
+// Share is what one of several learners sends to the others. They send the same kinds in the same order.
+type Share struct {
+	Group uint64 // of the starts of all learners
+	Kind  ShareKind
+
+	// Of ShareEnter.
+	Member bool // the sender was in a group before, and goes on
+	Saves  bool // it makes checkpoints
+	// Of ShareCount: what the step has brought to the sender.
+	EnvSteps int
+	Ended    int            // episodes
+	Episodes []envs.Episode // of those that count in the log
+	Stopped  bool
+	// Of ShareGradients.
+	Rows    int
+	Grads   [][]float32
+	Numbers []float64 // of ShareCount: the summary of a policies.Observer
+	// Of ShareDone and ShareEnter: the updates behind the weights.
+	Version uint64
+	// Of ShareState, ShareSaved and ShareAsk.
+	State       []byte // of the policy: an archive
+	Own         []byte // of what the receiver or, of ShareSaved, the sender saves: an archive, or nothing
+	Counters    string
+	Best        *Best
+	WithoutData bool
+	Finished    bool // of ShareEnd and ShareAsk: the first learner has finished
+	Torn        bool // of ShareAsk and ShareSaved: the sender is in the middle of the updates of a step
+	// Of ShareStep: what the receiver has to learn from, or nil.
+	Collected *Trajectory
+}
+
+// ShareKind says what a [Share] is.
+type ShareKind uint8
+
+// The kinds of a Share.
+const (
+	ShareEnter     ShareKind = iota + 1 // the first of a group
+	ShareState                          // what another learner goes on from
+	ShareCount                          // the step's counters, before its first update
+	ShareGradients                      // one of an update
+	ShareDone                           // no more updates in this step
+	ShareAsk                            // the first learner makes a checkpoint
+	ShareSaved                          // the answer, and what a learner has at its end
+	ShareEnd                            // the first learner has ended its step; the answer if it has finished
+	ShareStep                           // in lockstep, the first learner begins a step
+)
+
+var shareKinds = [...]string{"nothing", "enter", "state", "count", "gradients", "done", "ask", "saved", "end", "step"}
+
+// String is the kind in lower case.
+func (k ShareKind) String() string { return shareKinds[min(int(k), len(shareKinds)-1)] }
+
+// The events between learners.
+var (
+	Joins  = task.NewEvent[Join]("rl.join", task.Latest())
+	Shares = task.NewEvent[Share]("rl.share")
+)
