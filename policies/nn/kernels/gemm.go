@@ -10,6 +10,7 @@ const (
 	modeAdd  = 1 // sums start at c
 	modeBias = 2 // sums start at the bias
 	modeReLU = 4 // negative sums become 0
+	modeFull = 8 // rows of b can be read as whole vectors
 )
 
 const (
@@ -144,9 +145,12 @@ func (l level) block(w *Workspace, p *product, k, block, mode int, pack bool) {
 			t.bRow = t.vecs * lanes
 			panel := w.aligned(block * t.bRow)
 			l.pack(panel, t.bRow, b, k, block, j, t.cols)
-			t.b = unsafe.SliceData(panel)
+			t.b, t.mode = unsafe.SliceData(panel), mode|modeFull
 		case block > 0:
-			t.b, t.bRow = &b.data[k*b.row+j], b.row
+			t.b, t.bRow, t.mode = &b.data[k*b.row+j], b.row, mode
+			if t.cols == t.vecs*lanes {
+				t.mode |= modeFull
+			}
 		}
 		l.tile(&t)
 	}
@@ -174,12 +178,10 @@ func (w *Workspace) aligned(n int) []float32 {
 }
 
 // pack copies cols columns of b from j on, block rows from k on, to rows of width
-// values.
+// values, of one or two vectors if the rows of b are contiguous.
 func (l level) pack(panel []float32, width int, b *operand, k, block, j, cols int) {
 	if b.col == 1 {
-		for p := range block {
-			copy(panel[p*width:p*width+cols], b.data[(k+p)*b.row+j:])
-		}
+		l.packRows(panel, width, b.data[k*b.row+j:], b.row, block, cols)
 		return
 	}
 	whole := block &^ 7

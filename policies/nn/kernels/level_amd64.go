@@ -62,6 +62,23 @@ func (l level) tile(t *tile) {
 	}
 }
 
+// packRows copies rows of cols values to rows of width values, one or two vectors.
+func (l level) packRows(dst []float32, width int, src []float32, srcRow, rows, cols int) {
+	vecs := width / l.lanes()
+	last := cols - (vecs-1)*l.lanes()
+	_, _ = dst[rows*width-1], src[(rows-1)*srcRow+cols-1]
+	switch {
+	case l == avx512 && vecs == 1:
+		pack1AVX512(&dst[0], &src[0], srcRow*4, rows, last)
+	case l == avx512:
+		pack2AVX512(&dst[0], &src[0], srcRow*4, rows, last)
+	case vecs == 1:
+		pack1AVX2(&dst[0], &src[0], srcRow*4, rows, last)
+	default:
+		pack2AVX2(&dst[0], &src[0], srcRow*4, rows, last)
+	}
+}
+
 // transpose writes 8 rows of 8*n values as 8*n rows of 8 values.
 func (level) transpose(dst []float32, dstRow int, src []float32, srcRow, n int) {
 	if n > 0 {

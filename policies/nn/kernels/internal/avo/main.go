@@ -38,6 +38,9 @@ func main() {
 		for _, vecs := range []int{1, 2, 4} {
 			v.gemm(vecs)
 		}
+		for _, vecs := range []int{1, 2} {
+			v.pack(vecs)
+		}
 	}
 	transpose()
 	Generate()
