@@ -17,8 +17,11 @@ const (
 	blockRows = 256 // rows of b in a packed panel: the panel stays in the first cache
 	packRows  = 16  // up to so many rows of c, packing b costs more than it saves
 	packBytes = 1 << 15
-	lineBytes = 64
-	floatSize = 4
+	// A product of up to so many columns and more than so many rows, with a transposed, is computed
+	// as its transposition: the rows of c fill vectors that its columns would leave empty.
+	narrowCols, narrowRows = 4, 16
+	lineBytes              = 64
+	floatSize              = 4
 )
 
 // operand is a matrix with strides in values: a transposed matrix is the same
@@ -38,6 +41,9 @@ func (o *operand) set(m *Matrix, transposed bool) {
 	}
 	o.rows, o.cols, o.row, o.col = m.Rows, m.Cols, m.Stride, 1
 }
+
+// transposed is the same memory with rows and columns swapped.
+func (o *operand) transposed() operand { return operand{o.data, o.cols, o.rows, o.col, o.row} }
 
 // product is c = a b + c, a b + bias or a b, by its mode. It is passed by
 // pointer: see Matrix.check.
@@ -101,6 +107,10 @@ func (l level) product(w *Workspace, p *product) {
 		productGo(p)
 		return
 	}
+	if c.Cols <= narrowCols && c.Rows > narrowRows && b.rows > 1 && p.a.row == 1 {
+		l.narrow(w, p)
+		return
+	}
 	if b.cols == 1 {
 		b.col = 1 // any distance is right, and this one needs no packing
 	}
@@ -122,6 +132,38 @@ func (l level) product(w *Workspace, p *product) {
 			mode |= p.mode & modeReLU
 		}
 		l.block(w, p, k, min(step, b.rows-k), mode, pack)
+	}
+}
+
+// narrow computes p as c' = b' a' + c': the same products, summed up in the same order.
+func (l level) narrow(w *Workspace, p *product) {
+	c := p.c
+	t := Matrix{c.Cols, c.Rows, c.Rows, w.columns(c.Rows * c.Cols)}
+	q := product{c: &t, a: p.b.transposed(), b: p.a.transposed(), mode: p.mode &^ modeBias}
+	switch {
+	case p.mode&modeBias != 0:
+		q.mode |= modeAdd
+		for j, v := range p.bias {
+			fill(t.Row(j), v)
+		}
+	case p.mode&modeAdd != 0:
+		for j := range c.Cols {
+			for i, dst := 0, t.Row(j); i < len(dst); i++ {
+				dst[i] = c.Data[i*c.Stride+j]
+			}
+		}
+	}
+	l.product(w, &q)
+	for j := range c.Cols {
+		for i, v := range t.Row(j) {
+			c.Data[i*c.Stride+j] = v
+		}
+	}
+}
+
+func fill(dst []float32, v float32) {
+	for i := range dst {
+		dst[i] = v
 	}
 }
 
@@ -165,6 +207,14 @@ func (l level) vectors(rows, cols int) int {
 		return 2
 	}
 	return 1
+}
+
+// columns returns n values.
+func (w *Workspace) columns(n int) []float32 {
+	if len(w.narrow) < n {
+		w.narrow = make([]float32, n)
+	}
+	return w.narrow[:n]
 }
 
 // aligned returns n values that start at the beginning of a cache line.

@@ -82,6 +82,7 @@ func unequal(op string, lengths []int) {
 // and is then reused. The zero value is ready. Two goroutines must not use one
 // workspace at the same time.
 type Workspace struct {
-	panel []float32
-	unit  [1]float32
+	panel  []float32
+	narrow []float32 // a product of few columns, transposed
+	unit   [1]float32
 }
