@@ -14,7 +14,7 @@ const (
 )
 
 const (
-	blockRows = 256 // rows of b in a packed panel: the panel stays in the first cache
+	blockRows = 128 // rows of b in a packed panel: the panel and the rows of a stay in the first cache
 	packRows  = 16  // up to so many rows of c, packing b costs more than it saves
 	packBytes = 1 << 15
 	// A product of up to so many columns and more than so many rows, with a transposed, is computed
@@ -228,7 +228,7 @@ func (w *Workspace) aligned(n int) []float32 {
 }
 
 // pack copies cols columns of b from j on, block rows from k on, to rows of width
-// values, of one or two vectors if the rows of b are contiguous.
+// values.
 func (l level) pack(panel []float32, width int, b *operand, k, block, j, cols int) {
 	if b.col == 1 {
 		l.packRows(panel, width, b.data[k*b.row+j:], b.row, block, cols)

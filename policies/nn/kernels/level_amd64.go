@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
@@ -31,10 +32,11 @@ func (l level) lanes() int {
 	return 0
 }
 
-// wideRows returns up to how many rows a product uses tiles of four vectors.
+// wideRows returns up to how many rows a product uses tiles of four vectors: with the 32 registers
+// of AVX-512 they need the fewest loads for any number of rows.
 func (l level) wideRows() int {
 	if l == avx512 {
-		return 4
+		return math.MaxInt
 	}
 	return 2
 }
@@ -62,7 +64,7 @@ func (l level) tile(t *tile) {
 	}
 }
 
-// packRows copies rows of cols values to rows of width values, one or two vectors.
+// packRows copies rows of cols values to rows of width values.
 func (l level) packRows(dst []float32, width int, src []float32, srcRow, rows, cols int) {
 	vecs := width / l.lanes()
 	last := cols - (vecs-1)*l.lanes()
@@ -70,6 +72,8 @@ func (l level) packRows(dst []float32, width int, src []float32, srcRow, rows, c
 	switch {
 	case l == avx512 && vecs == 1:
 		pack1AVX512(&dst[0], &src[0], srcRow*4, rows, last)
+	case l == avx512 && vecs == 4:
+		pack4AVX512(&dst[0], &src[0], srcRow*4, rows, last)
 	case l == avx512:
 		pack2AVX512(&dst[0], &src[0], srcRow*4, rows, last)
 	case vecs == 1:

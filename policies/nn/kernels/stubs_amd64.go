@@ -194,6 +194,12 @@ func pack1AVX512(dst *float32, src *float32, srcRow int, rows int, cols int)
 //go:noescape
 func pack2AVX512(dst *float32, src *float32, srcRow int, rows int, cols int)
 
+// pack4AVX512 copies rows to rows of 4 vectors, of which the last takes cols values
+// and becomes 0 behind them. The distance of rows is in bytes.
+//
+//go:noescape
+func pack4AVX512(dst *float32, src *float32, srcRow int, rows int, cols int)
+
 // addAVX2 is addGo on n values, with AVX2.
 //
 //go:noescape

@@ -20,7 +20,7 @@ const (
 // the registers hold next to the vectors of b and one value of a.
 func (v *isa) tileRows(vecs int) int {
 	if v.wide {
-		return map[int]int{1: 8, 2: 8, 4: 4}[vecs]
+		return map[int]int{1: 8, 2: 8, 4: 6}[vecs]
 	}
 	return map[int]int{1: 8, 2: 6, 4: 2}[vecs]
 }
@@ -135,7 +135,7 @@ func (v *isa) tile(p product, rows int) {
 	b, k := GP64(), GP64()
 	Load(Param("b"), b)
 	Load(Param("k"), k)
-	if rows == v.tileRows(p.vecs) {
+	if rows == v.tileRows(p.vecs) || v.wide && p.vecs == 4 && rows == 4 { // 4: what is left of 64 and 256
 		v.unrolled(p, acc, a, b, k, ar, label)
 	}
 	TESTQ(k, k)
@@ -320,7 +320,7 @@ func (v *isa) pack(vecs int) {
 		v.store(v.load(Mem{Base: src, Disp: at}, j == vecs-1), Mem{Base: dst, Disp: at}, false)
 	}
 	ADDQ(srcRow, src)
-	ADDQ(Imm(uint64(vecs*v.bytes())), dst)
+	ADDQ(U32(vecs*v.bytes()), dst)
 	DECQ(rows)
 	JMP(LabelRef("row"))
 	Label("end")
