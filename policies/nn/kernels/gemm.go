@@ -48,7 +48,7 @@ func (o *operand) transposed() operand { return operand{o.data, o.cols, o.rows, 
 // product is c = a b + c, a b + bias or a b, by its mode. It is passed by
 // pointer: see Matrix.check.
 type product struct {
-	c    *Matrix
+	c    Matrix
 	a, b operand
 	bias []float32
 	mode int
@@ -77,7 +77,7 @@ func (l level) gemm(w *Workspace, c Matrix, beta float32, a Matrix, ta bool, b M
 	b.check("Gemm", "b")
 	c.check("Gemm", "c")
 	var p product
-	p.c = &c
+	p.c = c
 	p.a.set(&a, ta)
 	p.b.set(&b, tb)
 	if p.a.cols != p.b.rows || c.Rows != p.a.rows || c.Cols != p.b.cols {
@@ -99,16 +99,31 @@ func (l level) gemm(w *Workspace, c Matrix, beta float32, a Matrix, ta bool, b M
 
 // product computes p, whose dimensions match.
 func (l level) product(w *Workspace, p *product) {
-	c, b := p.c, &p.b
+	c, b := &p.c, &p.b
 	if c.empty() {
 		return
 	}
-	if l == plain {
-		productGo(p)
+	if l != plain && c.Cols <= narrowCols && c.Rows > narrowRows && b.rows > 1 && p.a.row == 1 {
+		l.narrow(w, p)
 		return
 	}
-	if c.Cols <= narrowCols && c.Rows > narrowRows && b.rows > 1 && p.a.row == 1 {
-		l.narrow(w, p)
+	l.divided(w, p)
+}
+
+// divided computes p with the workers, if there are any and it is large.
+func (l level) divided(w *Workspace, p *product) {
+	if parts := divide(&p.c, p.b.rows, w.threads()); parts.parts() > 1 {
+		w.Workers.product(l, w, p, parts)
+		return
+	}
+	l.whole(w, p)
+}
+
+// whole computes p in this goroutine.
+func (l level) whole(w *Workspace, p *product) {
+	c, b := &p.c, &p.b
+	if l == plain {
+		productGo(p)
 		return
 	}
 	if b.cols == 1 {
@@ -137,9 +152,9 @@ func (l level) product(w *Workspace, p *product) {
 
 // narrow computes p as c' = b' a' + c': the same products, summed up in the same order.
 func (l level) narrow(w *Workspace, p *product) {
-	c := p.c
+	c := &p.c
 	t := Matrix{c.Cols, c.Rows, c.Rows, w.columns(c.Rows * c.Cols)}
-	q := product{c: &t, a: p.b.transposed(), b: p.a.transposed(), mode: p.mode &^ modeBias}
+	q := product{c: t, a: p.b.transposed(), b: p.a.transposed(), mode: p.mode &^ modeBias}
 	switch {
 	case p.mode&modeBias != 0:
 		q.mode |= modeAdd
@@ -153,7 +168,7 @@ func (l level) narrow(w *Workspace, p *product) {
 			}
 		}
 	}
-	l.product(w, &q)
+	l.divided(w, &q)
 	for j := range c.Cols {
 		for i, v := range t.Row(j) {
 			c.Data[i*c.Stride+j] = v
@@ -169,7 +184,7 @@ func fill(dst []float32, v float32) {
 
 // block does block steps of the inner dimension from k on.
 func (l level) block(w *Workspace, p *product, k, block, mode int, pack bool) {
-	c, b, lanes := p.c, &p.b, l.lanes()
+	c, b, lanes := &p.c, &p.b, l.lanes()
 	var t tile
 	t.rows, t.k, t.aRow, t.aCol, t.cRow, t.mode = c.Rows, block, p.a.row, p.a.col, c.Stride, mode
 	if block > 0 {
