@@ -69,14 +69,7 @@ func (v Value) LogSumExp() Value {
 func (v Value) LogSoftmax() Value {
 	a := v.node()
 	out, n := v.t.result(logSoftmax{}, a.rows, a.cols, v, v)
-	m := v.node().matrix()
-	for i := range m.Rows {
-		top, log := logSumExpOf(m.Row(i))
-		dst := n.data[i*n.cols : (i+1)*n.cols]
-		for j, x := range m.Row(i) {
-			dst[j] = x - top - log
-		}
-	}
+	kernels.LogSoftmax(n.matrix().kernel(), v.node().matrix().kernel())
 	return out
 }
 
@@ -153,11 +146,14 @@ type logSoftmax struct{}
 
 func (logSoftmax) backward(t *Tape, n *node) {
 	d := t.gradOf(n.a)
+	probabilities := t.memory.take(len(n.data))
+	kernels.Exp(probabilities, n.data)
 	for i := range n.rows {
 		lo, hi := i*n.cols, (i+1)*n.cols
-		sum := float32(sumOf(n.grad[lo:hi]))
-		for j, y := range n.data[lo:hi] {
-			d[lo+j] += n.grad[lo+j] - sum*float32(math.Exp(float64(y)))
+		grad, dst := n.grad[lo:hi], d[lo:hi]
+		sum := float32(sumOf(grad))
+		for j, p := range probabilities[lo:hi] {
+			dst[j] += grad[j] - sum*p
 		}
 	}
 }

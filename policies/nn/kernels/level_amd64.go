@@ -101,7 +101,7 @@ func (l level) sumSquares(x []float32) float64 {
 	return sumSquaresGo(x)
 }
 
-func (l level) softmax(dst, x Matrix) {
+func (l level) softmaxWide(dst, x Matrix) {
 	d, s := unsafe.SliceData(dst.Data), unsafe.SliceData(x.Data)
 	switch l {
 	case avx512:
@@ -113,7 +113,7 @@ func (l level) softmax(dst, x Matrix) {
 	}
 }
 
-func (l level) logSoftmax(dst, x Matrix) {
+func (l level) logSoftmaxWide(dst, x Matrix) {
 	d, s := unsafe.SliceData(dst.Data), unsafe.SliceData(x.Data)
 	switch l {
 	case avx512:

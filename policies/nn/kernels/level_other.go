@@ -13,5 +13,5 @@ func (level) packRows([]float32, int, []float32, int, int, int) {}
 func (level) transpose([]float32, int, []float32, int, int)     {}
 
 func (level) sumSquares(x []float32) float64 { return sumSquaresGo(x) }
-func (level) softmax(dst, x Matrix)          { softmaxGo(dst, x) }
-func (level) logSoftmax(dst, x Matrix)       { logSoftmaxGo(dst, x) }
+func (level) softmaxWide(dst, x Matrix)      { softmaxGo(dst, x) }
+func (level) logSoftmaxWide(dst, x Matrix)   { logSoftmaxGo(dst, x) }
