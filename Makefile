@@ -10,7 +10,7 @@ TIME      ?= 2m# of chaos, of each way of chaos-lockstep, or of the soak
 CARRIER   ?=# of chaos: this one only
 HOSTILE   ?=# of chaos: only rounds with a hostile node, which does this; any: by seed
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
-BENCH     ?= .# which benchmarks
+BENCH     ?=# which benchmarks; none: the floors of the policies, as a table
 BENCHTIME ?= 1s
 PACKAGE   ?=# of which mutate tries the tests
 MUTATE    ?= -n 30 -for 10m# how many mutations, for how long; -seed 2 draws others
@@ -173,8 +173,12 @@ $(CONTROL_PLANE)/kubectl:
 	@for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do ln -sf controlplane $(@D)/$$program; done
 
 .PHONY: bench
-bench: ## BENCH, each for BENCHTIME
+bench: ## what is measured beside the floors of the policies; or BENCH, each for BENCHTIME
+ifeq ($(BENCH),)
+	$(GO) test -count=1 -timeout 0 -v -run '^TestFloors$$' ./internal/bench -args -floors
+else
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+endif
 
 .PHONY: mutate
 mutate: ## change the code of PACKAGE at random, and print each change that its tests do not notice

@@ -65,6 +65,8 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case os.Getenv(varTrain) != "" && os.Getenv(control.VarNodeID) != "":
+		parallel.Main(trainer)
 	case os.Getenv(control.VarNodeID) != "":
 		parallel.Main(peer)
 	default:
@@ -95,7 +97,7 @@ func job(b *testing.B, network string, n int) *task.Task[struct{}] {
 
 // share gives this process and each of its children an n-th of the processors, as
 // ditask does with the nodes of a job.
-func share(b *testing.B, n int) {
+func share(b testing.TB, n int) {
 	was := runtime.GOMAXPROCS(0)
 	each := max(was/n, 1)
 	b.Setenv("GOMAXPROCS", fmt.Sprint(each))
@@ -105,6 +107,13 @@ func share(b *testing.B, n int) {
 
 // jobOf is job, with the process ids of the peers.
 func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
+	b.Helper()
+	node, pids := joined(b, network, n)
+	return task.New[struct{}](node), pids
+}
+
+// joined starts n-1 processes of this program and returns the node of this one, node 0.
+func joined(b testing.TB, network string, n int) (*parallel.Node, []int) {
 	b.Helper()
 	dir := b.TempDir()
 	var addrs []string
@@ -127,7 +136,7 @@ func jobOf(b *testing.B, network string, n int) (*task.Task[struct{}], []int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return task.New[struct{}](node), pids
+	return node, pids
 }
 
 func lookup(env []string) func(string) (string, bool) {
@@ -143,7 +152,7 @@ func lookup(env []string) func(string) (string, bool) {
 
 // child starts this program again, waits for its end at the end of b, and returns
 // its process id.
-func child(b *testing.B, env ...string) int {
+func child(b testing.TB, env ...string) int {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), env...)

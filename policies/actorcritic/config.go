@@ -30,6 +30,7 @@ type Config struct {
 	Optimizer     func(size int) nn.Optimizer
 	OptimizerName string  // in checkpoints, such as "adam"
 	MaxGradNorm   float64 // of all gradients together; 0 or less: no clipping
+	Threads       int     // that compute a large product; 0 means 1
 }
 
 // Faults reports what is wrong with the spaces and the widths of hidden layers in the config of an

@@ -28,6 +28,8 @@ type Prioritised struct {
 	leaves         int       // a power of two
 	most           float64   // greatest priority so far, with alpha
 	drawn          []int
+	masses         []float64         // of a sample: where to find its rows
+	changed        []int             // nodes whose sums are to be computed
 	extra          []policies.Column // of a sample
 }
 
@@ -40,7 +42,11 @@ func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
 	if cfg.Alpha < 0 || cfg.Epsilon < 0 {
 		panic(fmt.Sprintf("data: prioritised replay with alpha %v and epsilon %v", cfg.Alpha, cfg.Epsilon))
 	}
-	b := &Prioritised{ring: newRing(cfg.UniformConfig), alpha: cfg.Alpha, epsilon: cfg.Epsilon, most: 1}
+	b := &Prioritised{ring: newRing(cfg.UniformConfig), alpha: cfg.Alpha, epsilon: cfg.Epsilon, most: 1, leaves: 1}
+	for b.leaves < b.cfg.Capacity {
+		b.leaves *= 2
+	}
+	b.extraBytes = treeBytes(b.leaves)
 	if cfg.Alpha == 0 {
 		b.alpha = 0.6
 	}
@@ -58,6 +64,9 @@ func (b *Prioritised) Bytes() uint64 {
 	return b.ring.Bytes() + 8*uint64(len(b.tree))
 }
 
+// treeBytes is what the tree takes.
+func treeBytes(leaves int) uint64 { return 8 * 2 * uint64(leaves) }
+
 // Add copies the rows of src into the buffer, over the oldest ones when it is full.
 func (b *Prioritised) Add(src *policies.Batch) error {
 	at := b.next
@@ -65,9 +74,11 @@ func (b *Prioritised) Add(src *policies.Batch) error {
 		return err
 	}
 	b.plant()
+	b.changed = b.changed[:0]
 	for i := range min(src.N, b.cfg.Capacity) {
 		b.set((at+src.N-1-i)%b.cfg.Capacity, b.most)
 	}
+	b.sum()
 	return nil
 }
 
@@ -76,33 +87,55 @@ func (b *Prioritised) plant() {
 	if b.tree != nil {
 		return
 	}
-	for b.leaves = 1; b.leaves < b.cfg.Capacity; b.leaves *= 2 {
-	}
 	b.tree = make([]float64, 2*b.leaves)
 }
 
-// set gives a row its priority, with alpha.
+// set gives a row its priority, with alpha. The sums above it are as they were until sum.
 func (b *Prioritised) set(row int, p float64) {
-	i := b.leaves + row
-	b.tree[i] = p
-	for i /= 2; i > 0; i /= 2 { // sums of both children, so that rounding does not add up
-		b.tree[i] = b.tree[2*i] + b.tree[2*i+1]
+	b.tree[b.leaves+row] = p
+	if i := (b.leaves + row) / 2; len(b.changed) == 0 || b.changed[len(b.changed)-1] != i {
+		b.changed = append(b.changed, i)
 	}
 }
 
-// find is the row at which the sum of the priorities before it and its own passes mass. It has no
-// branches, which would be mispredicted at every other level.
-func (b *Prioritised) find(mass float64) int {
-	i := 1
-	for i < b.leaves {
-		left, right := b.tree[2*i], 0
-		if mass >= left {
-			right = 1
+// sum computes the sums above the rows that were set, level by level: those of a level do not wait
+// for each other. They are sums of both children, so that rounding does not add up.
+func (b *Prioritised) sum() {
+	for len(b.changed) > 0 && b.changed[0] > 0 {
+		n := 0
+		for _, i := range b.changed {
+			b.tree[i] = b.tree[2*i] + b.tree[2*i+1]
+			if i /= 2; n == 0 || b.changed[n-1] != i { // neighbours share their parent
+				b.changed[n] = i
+				n++
+			}
 		}
-		mass -= left * float64(right)
-		i = 2*i + right
+		b.changed = b.changed[:n]
 	}
-	return min(i-b.leaves, b.size-1) // beyond the last row by rounding at most
+}
+
+// find puts into drawn, for each of masses, the row at which the sum of the priorities before it and
+// its own passes it. All descend together, so that they wait together for memory. There are no
+// branches, which would be mispredicted at every other level.
+func (b *Prioritised) find() {
+	b.drawn = b.drawn[:0]
+	for range b.masses {
+		b.drawn = append(b.drawn, 1)
+	}
+	masses := b.masses[:len(b.drawn)]
+	for level := 1; level < b.leaves; level *= 2 {
+		for k, i := range b.drawn {
+			left, right := b.tree[2*i], 0
+			if masses[k] >= left {
+				right = 1
+			}
+			masses[k] -= left * float64(right)
+			b.drawn[k] = 2*i + right
+		}
+	}
+	for k, i := range b.drawn {
+		b.drawn[k] = min(i-b.leaves, b.size-1) // beyond the last row by rounding at most
+	}
 }
 
 // Sample fills dst with n rows: their priorities are divided into n equal parts, and one row is drawn
@@ -113,12 +146,12 @@ func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
 	if b.size < n || n <= 0 {
 		return fmt.Errorf("%w: %d of %d asked for", ErrTooFew, b.size, n)
 	}
-	sum := b.tree[1]
-	part := sum / float64(n)
-	b.drawn = b.drawn[:0]
+	part := b.tree[1] / float64(n)
+	b.masses = b.masses[:0]
 	for i := range n {
-		b.drawn = append(b.drawn, b.find((float64(i)+b.rng.Float64())*part))
+		b.masses = append(b.masses, (float64(i)+b.rng.Float64())*part)
 	}
+	b.find()
 	if b.extra == nil {
 		b.extra = append(b.rows.Schema(), policies.Column{Name: policies.Index, Kind: policies.Uint64},
 			policies.Column{Name: policies.Weight, Kind: policies.Float32}, policies.Column{Name: policies.TDError, Kind: policies.Float32})
@@ -158,11 +191,13 @@ func (b *Prioritised) Update(index []uint64, priorities []float32) error {
 			return fmt.Errorf("priority of row %d of %d", index[i], b.size)
 		}
 	}
+	b.changed = b.changed[:0]
 	for i, row := range index {
 		p := power(float64(priorities[i])+b.epsilon, b.alpha)
 		b.most = max(b.most, p)
 		b.set(int(row), p)
 	}
+	b.sum()
 	return nil
 }
 

@@ -184,7 +184,30 @@ func TestPrioritisedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Push one row, sample 64 of 100,000 and give them priorities.
+// TestReserveCountsTheTree, with a limit in which only the rows would fit.
+func TestReserveCountsTheTree(t *testing.T) {
+	columns := policies.TransitionColumns(2, 1)
+	rows := Price(1000, columns...)
+	all := rows + 8*2*1024
+	cfg := func(limit uint64) PrioritisedConfig {
+		return PrioritisedConfig{UniformConfig: UniformConfig{Capacity: 1000, LimitBytes: limit}}
+	}
+	for _, limit := range []uint64{rows, all - 1} {
+		err := NewPrioritised(cfg(limit)).Reserve(columns...)
+		if want := fmt.Sprintf("1000 rows take %d bytes, LimitBytes allows %d", all, limit); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), want) {
+			t.Errorf("a limit of %d: %v, want %s", limit, err, want)
+		}
+	}
+	b := NewPrioritised(cfg(all))
+	if err := b.Reserve(columns...); err != nil {
+		t.Error(err)
+	}
+	if err := b.Add(numbered(0, 1)); err != nil || b.Bytes() != all {
+		t.Errorf("%d bytes, want %d: %v", b.Bytes(), all, err)
+	}
+}
+
+// Push one row and sample 64 of 100,000; then also give them priorities.
 func BenchmarkReplay(b *testing.B) {
 	one, all := numbered(0, 1), numbered(0, 100_000)
 	dst, priorities := new(policies.Batch), make([]float32, 64)
@@ -201,14 +224,24 @@ func BenchmarkReplay(b *testing.B) {
 			}
 		}
 	})
-	b.Run("prioritised", func(b *testing.B) {
-		buf := NewPrioritised(PrioritisedConfig{})
-		_ = buf.Add(all)
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := errors.Join(buf.Add(one), buf.Sample(dst, 64, 0.4), buf.Update(dst.Words(policies.Index), priorities)); err != nil {
-				b.Fatal(err)
-			}
+	for _, update := range []bool{false, true} {
+		name := "prioritised"
+		if update {
+			name += "+update"
 		}
-	})
+		b.Run(name, func(b *testing.B) {
+			buf := NewPrioritised(PrioritisedConfig{})
+			_ = buf.Add(all)
+			b.ReportAllocs()
+			for b.Loop() {
+				err := errors.Join(buf.Add(one), buf.Sample(dst, 64, 0.4))
+				if update {
+					err = errors.Join(err, buf.Update(dst.Words(policies.Index), priorities))
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -13,12 +13,14 @@ import (
 
 // ring keeps the newest rows, and the random numbers of their samples.
 type ring struct {
-	cfg    UniformConfig
-	rows   policies.Batch // Capacity rows once reserved
-	next   int            // where the next row goes
-	size   int
-	source *rand.PCG
-	rng    *rand.Rand
+	cfg  UniformConfig
+	rows policies.Batch // Capacity rows once reserved
+	next int            // where the next row goes
+	size int
+	// extraBytes is what the buffer takes beside its rows.
+	extraBytes uint64
+	source     *rand.PCG
+	rng        *rand.Rand
 }
 
 func newRing(cfg UniformConfig) ring {
@@ -47,7 +49,7 @@ func (r *ring) Reserve(columns ...policies.Column) error {
 	if limit == 0 {
 		limit, from = memoryLimit(os.DirFS("/"))
 	}
-	if price := Price(r.cfg.Capacity, columns...); price > limit {
+	if price := Price(r.cfg.Capacity, columns...) + r.extraBytes; price > limit {
 		return fmt.Errorf("%w: %d rows take %d bytes, %s allows %d: lower the capacity",
 			ErrMemory, r.cfg.Capacity, price, from, limit)
 	}

@@ -70,23 +70,11 @@ func (v Value) LogSumExp() Value {
 func (v Value) LogSoftmax() Value {
 	a := v.node()
 	out, n := v.t.result(logSoftmax{}, a.rows, a.cols, v, v)
-	m := v.node().matrix()
-	if m.Cols >= wide {
-		kernels.LogSoftmax(n.matrix().kernel(), m.kernel())
-		return out
-	}
-	for i := range m.Rows {
-		top, log := logSumExpOf(m.Row(i))
-		dst := n.data[i*n.cols : (i+1)*n.cols]
-		for j, x := range m.Row(i) {
-			dst[j] = x - top - log
-		}
-	}
+	kernels.LogSoftmax(n.matrix().kernel(), v.node().matrix().kernel())
 	return out
 }
 
-// wide is the number of columns from which on LogSoftmax uses kernels: its time is that of their
-// exponentials then.
+// wide is the number of columns from which on the gradient of LogSoftmax uses kernels, row by row.
 const wide = 16
 
 // Softmax is exp(x) / sum(exp(x)) in each row.
@@ -162,21 +150,19 @@ type logSoftmax struct{}
 
 func (logSoftmax) backward(t *Tape, n *node) {
 	d := t.gradOf(n.a)
-	var probs []float32
-	if n.cols >= wide {
-		probs = t.memory.take(len(n.data))
-		kernels.Exp(probs, n.data)
-	}
+	probabilities := t.memory.take(len(n.data))
+	kernels.Exp(probabilities, n.data)
 	for i := range n.rows {
 		lo, hi := i*n.cols, (i+1)*n.cols
-		sum := float32(sumOf(n.grad[lo:hi]))
-		if probs != nil {
-			kernels.Add(d[lo:hi], d[lo:hi], n.grad[lo:hi])
-			kernels.Axpy(d[lo:hi], probs[lo:hi], -sum)
+		grad, dst := n.grad[lo:hi], d[lo:hi]
+		sum := float32(sumOf(grad))
+		if n.cols >= wide {
+			kernels.Add(dst, dst, grad)
+			kernels.Axpy(dst, probabilities[lo:hi], -sum)
 			continue
 		}
-		for j, y := range n.data[lo:hi] {
-			d[lo+j] += n.grad[lo+j] - sum*float32(math.Exp(float64(y)))
+		for j, p := range probabilities[lo:hi] {
+			dst[j] += grad[j] - sum*p
 		}
 	}
 }

@@ -103,6 +103,9 @@ func (t *Tape) Zeros(rows, cols int) Value {
 	return t.push(node{rows: rows, cols: cols, data: data})
 }
 
+// Use lets workers take part in the large products on the tape, while they are started.
+func (t *Tape) Use(w *Workers) { t.work.Workers = w }
+
 func (t *Tape) push(n node) Value {
 	t.nodes = append(t.nodes, n)
 	return Value{t, int32(len(t.nodes) - 1)}

@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"math"
+
+	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
 // TrainerConfig describes how networks are trained.
@@ -12,7 +14,16 @@ type TrainerConfig struct {
 	Optimizer func(size int) Optimizer
 	// MaxGradNorm clips the norm of all gradients together; 0 does not clip.
 	MaxGradNorm float64
+	// Workers take part in large products; nil: all is computed in the caller's goroutine. The
+	// results are the same, bit for bit.
+	Workers *Workers
 }
+
+// Workers are goroutines that take part in large products. See [kernels.Workers].
+type Workers = kernels.Workers
+
+// NewWorkers returns workers that make, with the caller, so many threads.
+func NewWorkers(threads int) *Workers { return kernels.NewWorkers(threads) }
 
 // Trainer trains networks by a loss that is written on a tape:
 //
@@ -39,6 +50,7 @@ type Trainer struct {
 
 	reduce  AllReduce // nil: this trainer is the only one
 	numbers []float64 // for reduce
+	workers *Workers
 }
 
 // AllReduce replaces gradients and numbers by their means over several trainers of equal
@@ -59,7 +71,8 @@ func NewTrainer(cfg TrainerConfig, nets ...*Net) *Trainer {
 	if optimizer == nil {
 		optimizer = func(size int) Optimizer { return NewAdam(AdamConfig{}, size) }
 	}
-	t := &Trainer{nets: nets, max: cfg.MaxGradNorm}
+	t := &Trainer{nets: nets, max: cfg.MaxGradNorm, workers: cfg.Workers}
+	t.tape.Use(cfg.Workers)
 	for _, n := range nets {
 		t.opts, t.grads = append(t.opts, optimizer(n.Size())), append(t.grads, n.Grad())
 	}
@@ -91,6 +104,10 @@ func (t *Trainer) Mean(numbers ...*float64) error {
 // Step changes the weights once, so that loss, one number, becomes less. The numbers are what loss
 // sets besides, such as metrics: with an [AllReduce] they become their means, as the loss does.
 func (t *Trainer) Step(loss func(*Tape) Value, numbers ...*float64) (TrainStep, error) {
+	if t.workers != nil {
+		t.workers.Start()
+		defer t.workers.Stop()
+	}
 	t.tape.Reset()
 	t.tape.Train(t.nets...)
 	for _, n := range t.nets {

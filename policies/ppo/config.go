@@ -67,6 +67,10 @@ type Config struct {
 	MaxGradNorm float64
 	// LogStd is the logarithm of the first standard deviation of continuous actions.
 	LogStd float64
+	// Threads is the number of goroutines that compute a large product of an update: those of
+	// minibatches of thousands of rows are. Each keeps a processor busy while Learn runs. It does not
+	// change a bit of the results. 0 means 1.
+	Threads int
 }
 
 // EnsureDefaults returns the config with its zero values replaced.
@@ -90,6 +94,9 @@ func (c Config) EnsureDefaults() Config {
 	if c.Length == 0 {
 		c.Length = 128
 	}
+	if c.Threads == 0 {
+		c.Threads = 1
+	}
 	return c
 }
 
@@ -111,6 +118,7 @@ func (c Config) Validate() error {
 	check(c.KLCoef >= 0, "KLCoef is %v, want at least 0", c.KLCoef)
 	check(c.KLTarget > 0, "KLTarget is %v, want more than 0", c.KLTarget)
 	check(c.StopKL >= 0, "StopKL is %v, want at least 0", c.StopKL)
+	check(c.Threads >= 1, "Threads is %d, want at least 1", c.Threads)
 	check(c.Adam.Rate > 0, "Adam.Rate is %v, want more than 0", c.Adam.Rate)
 	return errors.Join(faults...)
 }

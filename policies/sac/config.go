@@ -34,7 +34,10 @@ type Config struct {
 	// are then made at once; 0 means 2, discrete 1.
 	ActorEvery int
 	Actor      nn.AdamConfig // a rate of 0 means 3e-4; an epsilon of 0 means 1e-8, discrete 1e-4
-	Critic     nn.AdamConfig // also of alpha; a rate of 0 means 1e-3, discrete 3e-4; epsilon as Actor's
+	// Threads is the number of goroutines that compute a large product of an update; 0 means 1. Each
+	// keeps a processor busy while Learn runs. It does not change a bit of the results.
+	Threads int
+	Critic  nn.AdamConfig // also of alpha; a rate of 0 means 1e-3, discrete 3e-4; epsilon as Actor's
 }
 
 // discrete is the number of discrete actions, or 0 if actions are continuous.
@@ -48,6 +51,7 @@ func (c Config) EnsureDefaults() Config {
 	if c.Hidden == nil {
 		c.Hidden = []int{256, 256}
 	}
+	def(&c.Threads, 1)
 	def(&c.Gamma, 0.99)
 	def(&c.Actor.Rate, 3e-4)
 	if n := c.discrete(); n > 0 {
@@ -105,6 +109,7 @@ func (c Config) Validate() error {
 	check(c.TargetEvery >= 1, "TargetEvery is %d, want at least 1", c.TargetEvery)
 	check(c.Alpha >= 0, "Alpha is %v, want at least 0", c.Alpha)
 	check(c.ActorEvery >= 1, "ActorEvery is %d, want at least 1", c.ActorEvery)
+	check(c.Threads >= 1, "Threads is %d, want at least 1", c.Threads)
 	check(c.Actor.Rate > 0, "Actor.Rate is %v, want more than 0", c.Actor.Rate)
 	check(c.Critic.Rate > 0, "Critic.Rate is %v, want more than 0", c.Critic.Rate)
 	return errors.Join(faults...)

@@ -50,6 +50,7 @@ type SAC struct {
 	rng      *rand.Rand
 	actorWas [2]float32 // loss and entropy of the actor's last update, which are shown until its next
 
+	workers *nn.Workers
 	acting  nn.Tape   // of Act and of the targets
 	wanted  []float32 // targets of the critics
 	metrics []policies.Metric
@@ -83,8 +84,10 @@ func New(cfg Config) *SAC {
 		s.logAlpha[0] = float32(math.Log(cfg.Alpha))
 	}
 	s.rng = rand.New(s.source)
-	s.pi = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New}, s.actor)
-	s.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New}, s.critics[:]...)
+	s.workers = nn.NewWorkers(cfg.Threads)
+	s.acting.Use(s.workers)
+	s.pi = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New, Workers: s.workers}, s.actor)
+	s.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New, Workers: s.workers}, s.critics[:]...)
 	s.tune = cfg.Critic.New(1)
 	s.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, n)}
 	return s
@@ -171,6 +174,8 @@ func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err := s.check(b); err != nil {
 		return nil, s.blame(err)
 	}
+	s.workers.Start()
+	defer s.workers.Stop()
 	loss, value, err := s.learnCritics(b)
 	if err != nil {
 		return nil, s.blame(err)

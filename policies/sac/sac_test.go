@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -249,10 +250,10 @@ func TestGreedyActionIsThatOfTheMean(t *testing.T) {
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{
 		Action: envs.Box{Low: []float32{0, float32(math.Inf(-1))}, High: []float32{0, 1}}, Hidden: []int{0}, Gamma: 2, Tau: -1, TargetEvery: -1, Alpha: -1, ActorEvery: -1,
-		Actor: nn.AdamConfig{Rate: -1}, Critic: nn.AdamConfig{Rate: -1},
+		Actor: nn.AdamConfig{Rate: -1}, Critic: nn.AdamConfig{Rate: -1}, Threads: -1,
 	}.Validate()
 	for _, want := range []string{"Obs is", "of value 0, want finite", "of value 1, want finite", "Hidden[0] is 0", "Gamma is 2", "Tau is -1", "TargetEvery is -1", "Alpha is -1",
-		"ActorEvery is -1", "Actor.Rate is -1", "Critic.Rate is -1"} {
+		"ActorEvery is -1", "Threads is -1", "Actor.Rate is -1", "Critic.Rate is -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -274,12 +275,35 @@ func ExampleSAC() {
 
 // An update with networks of 3-256-256 and a batch of 256: critics always, the actor in pairs.
 func BenchmarkLearn(b *testing.B) {
-	s := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-1, 1, 1)})
-	batch := random(rand.New(rand.NewPCG(1, 1)), s, 256)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Learn(batch); err != nil {
-			b.Fatal(err)
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprintf("3-256-256/batch256/threads%d", threads), func(b *testing.B) {
+			s := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-1, 1, 1), Threads: threads})
+			batch := random(rand.New(rand.NewPCG(1, 1)), s, 256)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Learn(batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestThreadsChangeNoBit of an update whose products are large enough to be divided.
+func TestThreadsChangeNoBit(t *testing.T) {
+	var want nn.State
+	for _, threads := range []int{1, 2, 5} {
+		s := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-1, 1, 1), Threads: threads, Seed: 5})
+		batch := random(rand.New(rand.NewPCG(1, 1)), s, 256)
+		for range 4 {
+			if _, err := s.Learn(batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Weights(); threads == 1 {
+			want = got
+		} else if !reflect.DeepEqual(got, want) {
+			t.Errorf("%d threads: other weights than those of one", threads)
 		}
 	}
 }

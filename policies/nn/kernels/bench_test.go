@@ -221,7 +221,7 @@ func BenchmarkFunctions(b *testing.B) {
 			}
 		})
 	}
-	for _, cols := range []int{2, 18} {
+	for _, cols := range []int{2, 4, 18} {
 		m, probabilities := matrix(rng, 64, cols), matrix(rng, 64, cols)
 		b.Run(fmt.Sprintf("softmax/64x%d", cols), func(b *testing.B) {
 			b.ReportAllocs()

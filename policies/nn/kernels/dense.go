@@ -34,7 +34,7 @@ func (l level) dense(w *Workspace, y, x, weight Matrix, bias []float32, act Acti
 		mode |= modeReLU
 	}
 	var p product
-	p.c, p.bias, p.mode = &y, bias, mode
+	p.c, p.bias, p.mode = y, bias, mode
 	p.a.set(&x, false)
 	p.b.set(&weight, false)
 	l.product(w, &p)
@@ -88,13 +88,13 @@ func (l level) denseBackward(w *Workspace, dx, dweight Matrix, dbias []float32, 
 	}
 	var p product
 	if dweight.Cols > 0 {
-		p.c, p.mode = &dweight, modeAdd
+		p.c, p.mode = dweight, modeAdd
 		p.a.set(&x, true)
 		p.b.set(&dy, false)
 		l.product(w, &p)
 	}
 	if dx.Cols > 0 {
-		p.c, p.mode = &dx, 0
+		p.c, p.mode = dx, 0
 		p.a.set(&dy, false)
 		p.b.set(&weight, true)
 		l.product(w, &p)
@@ -108,9 +108,8 @@ func (l level) addColumns(w *Workspace, dst []float32, m *Matrix) {
 		return
 	}
 	w.unit[0] = 1
-	c := Matrix{1, len(dst), len(dst), dst}
 	var p product
-	p.c, p.mode = &c, modeAdd
+	p.c, p.mode = Matrix{1, len(dst), len(dst), dst}, modeAdd
 	p.a = operand{data: w.unit[:], rows: 1, cols: m.Rows}
 	p.b.set(m, false)
 	l.product(w, &p)

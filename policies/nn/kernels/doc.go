@@ -9,8 +9,8 @@
 //	kernels.DenseBackward(&w, kernels.Matrix{}, dweight1, dbias1, dhidden, x, hidden, weight1, kernels.ActTanh)
 //
 // The destination comes first. All memory is the caller's; scratch memory is in a
-// [Workspace]. In the steady state nothing is allocated, and no goroutine is
-// started. A destination may be the same slice as an operand in elementwise
+// [Workspace]. In the steady state nothing is allocated. Only [Workers] start
+// goroutines. A destination may be the same slice as an operand in elementwise
 // functions, but must not overlap it otherwise.
 //
 // # Processors
@@ -47,5 +47,6 @@
 //
 // # Concurrency
 //
-// Functions share no state. They can run at the same time on different memory.
+// Functions share no state. They can run at the same time on different memory. With
+// [Workers] large products use several processors, and give the same bits.
 package kernels

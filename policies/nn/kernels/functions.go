@@ -70,8 +70,7 @@ func SoftplusBackward(dx, dy, x []float32) {
 
 // Softmax sets each row of dst to exp(x) / sum(exp(x)) of the same row of x. The
 // largest value of the row is subtracted first, so that exp does not overflow. A
-// row with NaN or +Inf, or with nothing but -Inf, gives NaN. dst may be x, but
-// another matrix is faster if there are few columns.
+// row with NaN or +Inf, or with nothing but -Inf, gives NaN. dst may be x.
 func Softmax(dst, x Matrix) {
 	sameShape("Softmax", dst, x)
 	best.softmax(dst, x)

@@ -10,14 +10,18 @@ const (
 	modeAdd  = 1 // sums start at c
 	modeBias = 2 // sums start at the bias
 	modeReLU = 4 // negative sums become 0
+	modeFull = 8 // rows of b can be read as whole vectors
 )
 
 const (
-	blockRows = 256 // rows of b in a packed panel: the panel stays in the first cache
+	blockRows = 128 // rows of b in a packed panel: the panel and the rows of a stay in the first cache
 	packRows  = 16  // up to so many rows of c, packing b costs more than it saves
 	packBytes = 1 << 15
-	lineBytes = 64
-	floatSize = 4
+	// A product of up to so many columns and more than so many rows, with a transposed, is computed
+	// as its transposition: the rows of c fill vectors that its columns would leave empty.
+	narrowCols, narrowRows = 4, 16
+	lineBytes              = 64
+	floatSize              = 4
 )
 
 // operand is a matrix with strides in values: a transposed matrix is the same
@@ -38,10 +42,13 @@ func (o *operand) set(m *Matrix, transposed bool) {
 	o.rows, o.cols, o.row, o.col = m.Rows, m.Cols, m.Stride, 1
 }
 
+// transposed is the same memory with rows and columns swapped.
+func (o *operand) transposed() operand { return operand{o.data, o.cols, o.rows, o.col, o.row} }
+
 // product is c = a b + c, a b + bias or a b, by its mode. It is passed by
 // pointer: see Matrix.check.
 type product struct {
-	c    *Matrix
+	c    Matrix
 	a, b operand
 	bias []float32
 	mode int
@@ -70,7 +77,7 @@ func (l level) gemm(w *Workspace, c Matrix, beta float32, a Matrix, ta bool, b M
 	b.check("Gemm", "b")
 	c.check("Gemm", "c")
 	var p product
-	p.c = &c
+	p.c = c
 	p.a.set(&a, ta)
 	p.b.set(&b, tb)
 	if p.a.cols != p.b.rows || c.Rows != p.a.rows || c.Cols != p.b.cols {
@@ -92,10 +99,29 @@ func (l level) gemm(w *Workspace, c Matrix, beta float32, a Matrix, ta bool, b M
 
 // product computes p, whose dimensions match.
 func (l level) product(w *Workspace, p *product) {
-	c, b := p.c, &p.b
+	c, b := &p.c, &p.b
 	if c.empty() {
 		return
 	}
+	if l != plain && c.Cols <= narrowCols && c.Rows > narrowRows && b.rows > 1 && p.a.row == 1 {
+		l.narrow(w, p)
+		return
+	}
+	l.divided(w, p)
+}
+
+// divided computes p with the workers, if there are any and it is large.
+func (l level) divided(w *Workspace, p *product) {
+	if parts := divide(&p.c, p.b.rows, w.threads()); parts.parts() > 1 {
+		w.Workers.product(l, w, p, parts)
+		return
+	}
+	l.whole(w, p)
+}
+
+// whole computes p in this goroutine.
+func (l level) whole(w *Workspace, p *product) {
+	c, b := &p.c, &p.b
 	if l == plain {
 		productGo(p)
 		return
@@ -124,9 +150,41 @@ func (l level) product(w *Workspace, p *product) {
 	}
 }
 
+// narrow computes p as c' = b' a' + c': the same products, summed up in the same order.
+func (l level) narrow(w *Workspace, p *product) {
+	c := &p.c
+	t := Matrix{c.Cols, c.Rows, c.Rows, w.columns(c.Rows * c.Cols)}
+	q := product{c: t, a: p.b.transposed(), b: p.a.transposed(), mode: p.mode &^ modeBias}
+	switch {
+	case p.mode&modeBias != 0:
+		q.mode |= modeAdd
+		for j, v := range p.bias {
+			fill(t.Row(j), v)
+		}
+	case p.mode&modeAdd != 0:
+		for j := range c.Cols {
+			for i, dst := 0, t.Row(j); i < len(dst); i++ {
+				dst[i] = c.Data[i*c.Stride+j]
+			}
+		}
+	}
+	l.divided(w, &q)
+	for j := range c.Cols {
+		for i, v := range t.Row(j) {
+			c.Data[i*c.Stride+j] = v
+		}
+	}
+}
+
+func fill(dst []float32, v float32) {
+	for i := range dst {
+		dst[i] = v
+	}
+}
+
 // block does block steps of the inner dimension from k on.
 func (l level) block(w *Workspace, p *product, k, block, mode int, pack bool) {
-	c, b, lanes := p.c, &p.b, l.lanes()
+	c, b, lanes := &p.c, &p.b, l.lanes()
 	var t tile
 	t.rows, t.k, t.aRow, t.aCol, t.cRow, t.mode = c.Rows, block, p.a.row, p.a.col, c.Stride, mode
 	if block > 0 {
@@ -144,9 +202,12 @@ func (l level) block(w *Workspace, p *product, k, block, mode int, pack bool) {
 			t.bRow = t.vecs * lanes
 			panel := w.aligned(block * t.bRow)
 			l.pack(panel, t.bRow, b, k, block, j, t.cols)
-			t.b = unsafe.SliceData(panel)
+			t.b, t.mode = unsafe.SliceData(panel), mode|modeFull
 		case block > 0:
-			t.b, t.bRow = &b.data[k*b.row+j], b.row
+			t.b, t.bRow, t.mode = &b.data[k*b.row+j], b.row, mode
+			if t.cols == t.vecs*lanes {
+				t.mode |= modeFull
+			}
 		}
 		l.tile(&t)
 	}
@@ -163,6 +224,14 @@ func (l level) vectors(rows, cols int) int {
 	return 1
 }
 
+// columns returns n values.
+func (w *Workspace) columns(n int) []float32 {
+	if len(w.narrow) < n {
+		w.narrow = make([]float32, n)
+	}
+	return w.narrow[:n]
+}
+
 // aligned returns n values that start at the beginning of a cache line.
 func (w *Workspace) aligned(n int) []float32 {
 	if len(w.panel) < n {
@@ -177,9 +246,7 @@ func (w *Workspace) aligned(n int) []float32 {
 // values.
 func (l level) pack(panel []float32, width int, b *operand, k, block, j, cols int) {
 	if b.col == 1 {
-		for p := range block {
-			copy(panel[p*width:p*width+cols], b.data[(k+p)*b.row+j:])
-		}
+		l.packRows(panel, width, b.data[k*b.row+j:], b.row, block, cols)
 		return
 	}
 	whole := block &^ 7

@@ -330,6 +330,23 @@ func TestSoftmax(t *testing.T) {
 	}
 }
 
+func TestSoftmaxInPlace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	for cols := range 20 {
+		x := drawMatrix(rng, 130, cols, 3)
+		for _, l := range levels() {
+			for name, f := range map[string]func(dst, x Matrix){"softmax": l.softmax, "logSoftmax": l.logSoftmax} {
+				want, got := clone(x), clone(x)
+				f(want, x)
+				f(got, got)
+				if !slices.Equal(pattern(got.Data), pattern(want.Data)) {
+					t.Errorf("%v: %s of %d columns in place has other bits, or changed a gap", l, name, cols)
+				}
+			}
+		}
+	}
+}
+
 func checkSoftmax(t *testing.T, x, soft, logs []float32) {
 	t.Helper()
 	peak, sum := math.Inf(-1), 0.0

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
@@ -31,10 +32,11 @@ func (l level) lanes() int {
 	return 0
 }
 
-// wideRows returns up to how many rows a product uses tiles of four vectors.
+// wideRows returns up to how many rows a product uses tiles of four vectors: with the 32 registers
+// of AVX-512 they need the fewest loads for any number of rows.
 func (l level) wideRows() int {
 	if l == avx512 {
-		return 4
+		return math.MaxInt
 	}
 	return 2
 }
@@ -62,6 +64,25 @@ func (l level) tile(t *tile) {
 	}
 }
 
+// packRows copies rows of cols values to rows of width values.
+func (l level) packRows(dst []float32, width int, src []float32, srcRow, rows, cols int) {
+	vecs := width / l.lanes()
+	last := cols - (vecs-1)*l.lanes()
+	_, _ = dst[rows*width-1], src[(rows-1)*srcRow+cols-1]
+	switch {
+	case l == avx512 && vecs == 1:
+		pack1AVX512(&dst[0], &src[0], srcRow*4, rows, last)
+	case l == avx512 && vecs == 4:
+		pack4AVX512(&dst[0], &src[0], srcRow*4, rows, last)
+	case l == avx512:
+		pack2AVX512(&dst[0], &src[0], srcRow*4, rows, last)
+	case vecs == 1:
+		pack1AVX2(&dst[0], &src[0], srcRow*4, rows, last)
+	default:
+		pack2AVX2(&dst[0], &src[0], srcRow*4, rows, last)
+	}
+}
+
 // transpose writes 8 rows of 8*n values as 8*n rows of 8 values.
 func (level) transpose(dst []float32, dstRow int, src []float32, srcRow, n int) {
 	if n > 0 {
@@ -80,7 +101,7 @@ func (l level) sumSquares(x []float32) float64 {
 	return sumSquaresGo(x)
 }
 
-func (l level) softmax(dst, x Matrix) {
+func (l level) softmaxWide(dst, x Matrix) {
 	d, s := unsafe.SliceData(dst.Data), unsafe.SliceData(x.Data)
 	switch l {
 	case avx512:
@@ -92,7 +113,7 @@ func (l level) softmax(dst, x Matrix) {
 	}
 }
 
-func (l level) logSoftmax(dst, x Matrix) {
+func (l level) logSoftmaxWide(dst, x Matrix) {
 	d, s := unsafe.SliceData(dst.Data), unsafe.SliceData(x.Data)
 	switch l {
 	case avx512:

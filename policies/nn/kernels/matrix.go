@@ -82,6 +82,18 @@ func unequal(op string, lengths []int) {
 // and is then reused. The zero value is ready. Two goroutines must not use one
 // workspace at the same time.
 type Workspace struct {
-	panel []float32
-	unit  [1]float32
+	// Workers take part in large products between their Start and Stop; nil: no goroutine does.
+	Workers *Workers
+
+	panel  []float32
+	narrow []float32 // a product of few columns, transposed
+	unit   [1]float32
+}
+
+// threads returns how many goroutines there are for a product.
+func (w *Workspace) threads() int {
+	if w.Workers == nil || w.Workers.nested == 0 {
+		return 1
+	}
+	return 1 + len(w.Workers.loops)
 }

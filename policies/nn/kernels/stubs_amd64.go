@@ -182,6 +182,24 @@ func gemm2AVX512(rows int, k int, a *float32, aRow int, aCol int, b *float32, bR
 //go:noescape
 func gemm4AVX512(rows int, k int, a *float32, aRow int, aCol int, b *float32, bRow int, c *float32, cRow int, bias *float32, mode int, cols int)
 
+// pack1AVX512 copies rows to rows of 1 vectors, of which the last takes cols values
+// and becomes 0 behind them. The distance of rows is in bytes.
+//
+//go:noescape
+func pack1AVX512(dst *float32, src *float32, srcRow int, rows int, cols int)
+
+// pack2AVX512 copies rows to rows of 2 vectors, of which the last takes cols values
+// and becomes 0 behind them. The distance of rows is in bytes.
+//
+//go:noescape
+func pack2AVX512(dst *float32, src *float32, srcRow int, rows int, cols int)
+
+// pack4AVX512 copies rows to rows of 4 vectors, of which the last takes cols values
+// and becomes 0 behind them. The distance of rows is in bytes.
+//
+//go:noescape
+func pack4AVX512(dst *float32, src *float32, srcRow int, rows int, cols int)
+
 // addAVX2 is addGo on n values, with AVX2.
 //
 //go:noescape
@@ -359,6 +377,18 @@ func gemm2AVX2(rows int, k int, a *float32, aRow int, aCol int, b *float32, bRow
 //
 //go:noescape
 func gemm4AVX2(rows int, k int, a *float32, aRow int, aCol int, b *float32, bRow int, c *float32, cRow int, bias *float32, mode int, cols int)
+
+// pack1AVX2 copies rows to rows of 1 vectors, of which the last takes cols values
+// and becomes 0 behind them. The distance of rows is in bytes.
+//
+//go:noescape
+func pack1AVX2(dst *float32, src *float32, srcRow int, rows int, cols int)
+
+// pack2AVX2 copies rows to rows of 2 vectors, of which the last takes cols values
+// and becomes 0 behind them. The distance of rows is in bytes.
+//
+//go:noescape
+func pack2AVX2(dst *float32, src *float32, srcRow int, rows int, cols int)
 
 // transposeAVX2 writes 8 rows of 8*n values of src as 8*n rows of 8 values.
 // The distances of rows are in bytes.

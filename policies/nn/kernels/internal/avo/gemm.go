@@ -13,13 +13,14 @@ const (
 	modeAdd  = 1
 	modeBias = 2
 	modeReLU = 4
+	modeFull = 8
 )
 
 // tileRows is the most rows of a tile that is vecs vectors wide: as many sums as
 // the registers hold next to the vectors of b and one value of a.
 func (v *isa) tileRows(vecs int) int {
 	if v.wide {
-		return map[int]int{1: 8, 2: 8, 4: 4}[vecs]
+		return map[int]int{1: 8, 2: 8, 4: 6}[vecs]
 	}
 	return map[int]int{1: 8, 2: 6, 4: 2}[vecs]
 }
@@ -80,9 +81,9 @@ func (v *isa) gemm(vecs int) {
 	Doc(fmt.Sprintf("%s computes rows x %d vectors of c, of which the last has cols values.", name, vecs),
 		"The distances of rows and columns are in bytes.")
 	restore := flush()
-	cols := GP64()
-	Load(Param("cols"), cols)
-	v.tail(cols)
+	last := GP64()
+	Load(Param("cols"), last)
+	v.tail(last)
 	p := product{
 		vecs: vecs, rows: Load(Param("rows"), GP64()), a: Load(Param("a"), GP64()), c: Load(Param("c"), GP64()),
 		aRow: Load(Param("aRow"), GP64()), aCol: Load(Param("aCol"), GP64()),
@@ -134,25 +135,14 @@ func (v *isa) tile(p product, rows int) {
 	b, k := GP64(), GP64()
 	Load(Param("b"), b)
 	Load(Param("k"), k)
+	if rows == v.tileRows(p.vecs) || v.wide && p.vecs == 4 && rows == 4 { // 4: what is left of 64 and 256
+		v.unrolled(p, acc, a, b, k, ar, label)
+	}
 	TESTQ(k, k)
 	JZ(LabelRef(label("finish")))
 	Label(label("k"))
-	var bs []vec
-	for j := range p.vecs {
-		bs = append(bs, v.load(Mem{Base: b, Disp: j * v.bytes()}, j == p.vecs-1))
-	}
+	v.step(acc, func(j int) Mem { return Mem{Base: b, Disp: j * v.bytes()} }, func(r int) Mem { return ar.at(r, 0) }, true)
 	ADDQ(p.bRow, b)
-	for r := range rows {
-		if v.wide && p.vecs == 1 {
-			VFMADD231PS_BCST(ar.at(r, 0), bs[0], acc[r][0])
-			continue
-		}
-		x := v.reg()
-		VBROADCASTSS(ar.at(r, 0), x)
-		for j := range p.vecs {
-			VFMADD231PS(bs[j], x, acc[r][j])
-		}
-	}
 	ADDQ(p.aCol, a)
 	if rows > 4 {
 		ADDQ(p.aCol, ar.base4)
@@ -162,6 +152,94 @@ func (v *isa) tile(p product, rows int) {
 
 	Label(label("finish"))
 	v.finish(p, acc, label)
+}
+
+// unrolling is the steps of k in one turn of the loop for full tiles. The additions that move the
+// pointers compete with those of the product for the same ports.
+const unrolling = 4
+
+// unrolled writes the loops for tiles with all rows whose rows of b can be read as whole vectors:
+// one loop for rows of a whose values follow each other, one for columns. It leaves the rest of k,
+// or all of it.
+func (v *isa) unrolled(p product, acc [][]vec, a, b, k reg.Register, ar rowsOf, label func(string) string) {
+	TESTQ(U32(modeFull), mode())
+	JZ(LabelRef(label("rest")))
+	CMPQ(p.aCol, Imm(floatBytes))
+	JE(LabelRef(label("alongRows")))
+	CMPQ(p.aRow, Imm(floatBytes))
+	JNE(LabelRef(label("rest")))
+
+	at := func(i int) func(int) Mem {
+		return func(j int) Mem {
+			m := Mem{Base: b, Disp: j * v.bytes()}
+			if i%2 == 1 {
+				m.Index, m.Scale = p.bRow, 1
+			}
+			return m
+		}
+	}
+	turn := func(name string, step func(i int)) {
+		Label(label(name))
+		SUBQ(Imm(unrolling), k)
+		JLT(LabelRef(label(name + "End")))
+		Label(label(name + "Turn"))
+		for i := range unrolling {
+			step(i)
+			if i%2 == 1 {
+				LEAQ(Mem{Base: b, Index: p.bRow, Scale: 2}, b)
+			}
+		}
+		SUBQ(Imm(unrolling), k)
+		JGE(LabelRef(label(name + "Turn")))
+		Label(label(name + "End"))
+		ADDQ(Imm(unrolling), k)
+	}
+	turn("alongColumns", func(i int) {
+		v.step(acc, at(i), func(r int) Mem {
+			m := Mem{Base: a, Disp: r * floatBytes}
+			if i%2 == 1 {
+				m.Index, m.Scale = p.aCol, 1
+			}
+			return m
+		}, false)
+		if i%2 == 1 {
+			LEAQ(Mem{Base: a, Index: p.aCol, Scale: 2}, a)
+		}
+	})
+	if len(acc) > 4 {
+		LEAQ(Mem{Base: a, Index: p.aRow, Scale: 4}, ar.base4)
+	}
+	JMP(LabelRef(label("rest")))
+	turn("alongRows", func(i int) {
+		v.step(acc, at(i), func(r int) Mem { return ar.at(r, i*floatBytes) }, false)
+		if i == unrolling-1 {
+			ADDQ(Imm(unrolling*floatBytes), a)
+			if len(acc) > 4 {
+				ADDQ(Imm(unrolling*floatBytes), ar.base4)
+			}
+		}
+	})
+	Label(label("rest"))
+}
+
+// step writes a step of k: acc[r][j] += a(r) * b(j). A masked load needs an operation on the ports
+// of the product.
+func (v *isa) step(acc [][]vec, b, a func(int) Mem, masked bool) {
+	var bs []vec
+	for j := range acc[0] {
+		bs = append(bs, v.load(b(j), masked && j == len(acc[0])-1))
+	}
+	for r := range acc {
+		if v.wide && len(bs) == 1 {
+			VFMADD231PS_BCST(a(r), bs[0], acc[r][0])
+			continue
+		}
+		x := v.reg()
+		VBROADCASTSS(a(r), x)
+		for j := range bs {
+			VFMADD231PS(bs[j], x, acc[r][j])
+		}
+	}
 }
 
 func mode() Mem {
@@ -221,6 +299,33 @@ func (v *isa) finish(p product, acc [][]vec, label func(string) string) {
 			v.store(x, cr.at(r, j*v.bytes()), j == p.vecs-1)
 		}
 	}
+}
+
+// pack writes the copy of rows of up to vecs vectors to rows that follow each other.
+func (v *isa) pack(vecs int) {
+	name := fmt.Sprintf("pack%d%s", vecs, v.suffix())
+	TEXT(name, NOSPLIT, "func(dst, src *float32, srcRow, rows, cols int)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s copies rows to rows of %d vectors, of which the last takes cols values", name, vecs),
+		"and becomes 0 behind them. The distance of rows is in bytes.")
+	last := Load(Param("cols"), GP64()).(reg.GPVirtual)
+	v.tail(last)
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	srcRow, rows := Load(Param("srcRow"), GP64()), Load(Param("rows"), GP64())
+	Label("row")
+	TESTQ(rows, rows)
+	JZ(LabelRef("end"))
+	for j := range vecs {
+		at := j * v.bytes()
+		v.store(v.load(Mem{Base: src, Disp: at}, j == vecs-1), Mem{Base: dst, Disp: at}, false)
+	}
+	ADDQ(srcRow, src)
+	ADDQ(U32(vecs*v.bytes()), dst)
+	DECQ(rows)
+	JMP(LabelRef("row"))
+	Label("end")
+	VZEROUPPER()
+	RET()
 }
 
 // transpose writes the transposition of eight rows of 8*n values.

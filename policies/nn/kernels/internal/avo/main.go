@@ -38,6 +38,11 @@ func main() {
 		for _, vecs := range []int{1, 2, 4} {
 			v.gemm(vecs)
 		}
+		v.pack(1)
+		v.pack(2)
+		if wide {
+			v.pack(4)
+		}
 	}
 	transpose()
 	Generate()
