@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/policies/qlearning"
 )
 
-// dqns are DQN and C51: those of CleanRL's documentation and of RL Baselines3 Zoo's benchmark, both of April 2026.
+// dqns are those of CleanRL's documentation, of April 2026.
 func dqns() (all []Preset) {
 	for _, c := range []struct {
 		env, published string
@@ -35,6 +35,11 @@ func dqns() (all []Preset) {
 			},
 		})
 	}
+	return all
+}
+
+// c51s are those of CleanRL's documentation, of April 2026.
+func c51s() (all []Preset) {
 	for _, c := range []struct {
 		env, published string
 		unsolved       bool
@@ -56,6 +61,11 @@ func dqns() (all []Preset) {
 			},
 		})
 	}
+	return all
+}
+
+// zooDQNs are those of RL Baselines3 Zoo's benchmark, of April 2026.
+func zooDQNs() (all []Preset) {
 	for _, c := range []struct {
 		env, published          string
 		envSteps                int
