@@ -39,6 +39,9 @@ var ErrPriority = errors.New("priority is no finite number of 0 or more")
 // NewPrioritised returns a buffer, which takes no memory yet. It panics if the capacity, alpha or
 // epsilon is negative.
 func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
+	if cfg.limited() {
+		panic("data: prioritised replay has neither MaxUses nor MaxAge")
+	}
 	if cfg.Alpha < 0 || cfg.Epsilon < 0 {
 		panic(fmt.Sprintf("data: prioritised replay with alpha %v and epsilon %v", cfg.Alpha, cfg.Epsilon))
 	}

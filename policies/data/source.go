@@ -48,6 +48,11 @@ type Buffer interface {
 
 // ReplayConfig says how often a replay buffer is learned from. The zero value is the most common one:
 // a batch of 64 for each row.
+//
+// Batch * Updates / Every is what Reverb calls samples per insert. It holds with any number of collectors,
+// and nothing can wait for ever: a learner takes what was collected before it makes the updates that are due
+// for it, and then waits for more; a collector waits when it is some trajectories ahead (see package
+// middleware/rl), and those are taken whether an update is due or not.
 type ReplayConfig struct {
 	Batch int // rows of an update; 0 means 64
 	// Updates is how many updates follow every Every rows that are added; 0 means 1 for each of
@@ -133,9 +138,14 @@ func (r *Replay) Add(src *policies.Batch) error {
 	return nil
 }
 
-// Next fills dst with a sample, if an update is due.
+// Next fills dst with a sample, if an update is due. Updates that are due when a limit of the buffer leaves
+// too few rows are not made up for later.
 func (r *Replay) Next(dst *policies.Batch) bool {
-	if r.due == 0 || r.buf.draw(dst, r.cfg.Batch, r.cfg.Beta(int(r.drawn))) != nil { // never: it has enough rows
+	if r.due == 0 {
+		return false
+	}
+	if r.buf.draw(dst, r.cfg.Batch, r.cfg.Beta(int(r.drawn))) != nil { // it has enough rows, but they were used up
+		r.due = 0
 		return false
 	}
 	r.due--

@@ -29,7 +29,16 @@ type UniformConfig struct {
 	// LimitBytes is the most that the buffer may take; 0 means what the
 	// process may use.
 	LimitBytes uint64
+	// MaxUses, if not 0, is how many times a row may be in a sample; then it is drawn no more. MaxAge, if
+	// not 0, does so with rows whose actions were chosen by weights that are more than so many
+	// updates older than those of the newest row; the rows need the column policies.Version.
+	// Prioritised has neither.
+	MaxUses int
+	MaxAge  uint64
 }
+
+// limited reports whether rows are left out of samples.
+func (c *UniformConfig) limited() bool { return c.MaxUses > 0 || c.MaxAge > 0 }
 
 // ErrTooFew is wrapped when a sample is asked of an empty or too small buffer.
 var ErrTooFew = errors.New("too few rows in the replay buffer")
@@ -43,20 +52,35 @@ var ErrMemory = errors.New("replay buffer beyond the memory limit")
 type Uniform struct {
 	ring
 	drawn []int // rows of one sample
+	fresh *fresh
 }
 
-// NewUniform returns a buffer, which takes no memory yet. It panics if Capacity is
+// NewUniform returns a buffer, which takes no memory yet. It panics if Capacity or MaxUses is
 // negative.
-func NewUniform(cfg UniformConfig) *Uniform { return &Uniform{ring: newRing(cfg)} }
+func NewUniform(cfg UniformConfig) *Uniform {
+	if cfg.MaxUses < 0 {
+		panic(fmt.Sprintf("data: MaxUses %d must not be negative", cfg.MaxUses))
+	}
+	b := &Uniform{ring: newRing(cfg)}
+	if cfg.limited() {
+		b.extraBytes = freshBytes * uint64(b.cfg.Capacity)
+	}
+	return b
+}
 
 // Sample fills dst with n rows, each drawn uniformly from all of the
-// buffer. Fewer than n in the buffer wrap ErrTooFew.
+// buffer. Fewer than n in the buffer, or fewer uses of rows within the limits, wrap ErrTooFew.
 func (b *Uniform) Sample(dst *policies.Batch, n int) error {
 	if b.size < n || n <= 0 {
 		return fmt.Errorf("%w: %d of %d asked for", ErrTooFew, b.size, n)
 	}
 	b.drawn = b.drawn[:0]
-	for range n {
+	if b.fresh != nil {
+		if err := b.drawFresh(n); err != nil {
+			return err
+		}
+	}
+	for len(b.drawn) < n {
 		b.drawn = append(b.drawn, b.rng.IntN(b.size))
 	}
 	dst.InitLike(&b.rows)
