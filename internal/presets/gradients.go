@@ -10,6 +10,7 @@ import (
 	"github.com/ditask/ditask/policies/ddpg"
 	"github.com/ditask/ditask/policies/impala"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/policies/ppo"
 	"github.com/ditask/ditask/policies/sac"
 	"github.com/ditask/ditask/policies/td3"
@@ -173,5 +174,35 @@ func deterministic() []Preset {
 		Setup: setup(func(obs envs.Space, action envs.Box, seed uint64) policies.Policy {
 			return ddpg.New(ddpg.Config{Obs: obs, Action: action, Seed: seed, Hidden: []int{400, 300}, Gamma: 0.98, ActorEvery: 1, Actor: rate, Critic: rate})
 		}),
+	}}
+}
+
+// positions are CartPole-v1 of which only the positions of cart and pole are observed.
+func positions(n int) envs.Vector {
+	return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] {
+		cartPole := envs.NewCartPole(envs.CartPoleConfig{})
+		box := cartPole.ObservationSpace().(envs.Box)
+		seen := envs.Box{Low: []float32{box.Low[0], box.Low[2]}, High: []float32{box.High[0], box.High[2]}}
+		return envs.RecordEpisodeStatistics(envs.TransformObservation(cartPole, seen, func(dst, obs []float32) { dst[0], dst[1] = obs[0], obs[2] }))
+	})
+}
+
+// recurrent is the setting of examples/recurrent.
+func recurrent() []Preset {
+	const length, steps = 32, 200_000
+	return []Preset{{
+		Name: "ppo/CartPole-v1-positions/ours", Settings: "RL Zoo's of PPO for CartPole-v1, with an LSTM of 64", EnvSteps: steps,
+		Greedy: true, Threshold: 475, OnPolicy: true,
+		Setup: func(seed uint64) Setup {
+			obs, action := first(positions)
+			return Setup{
+				Policy: normalize.New(ppo.New(ppo.Config{
+					Obs: obs, Action: action, Seed: seed, Hidden: []int{64}, LSTM: 64, Length: length, EntropyCoef: -1, ValueClip: ppo.NoValueClip,
+				}), normalize.Config{}),
+				Envs: positions, Num: 8, Collect: rl.CollectConfig{VectorSteps: length},
+				Source: data.NewRollout(data.RolloutConfig{Length: length, Gamma: 0.98, Lambda: 0.8, Epochs: 20, Minibatches: 1, Seed: seed, Sequences: true}),
+				Learn:  rl.LearnConfig{Rate: policies.Linear(1e-3, 0, steps)},
+			}
+		},
 	}}
 }

@@ -57,7 +57,7 @@ func (p *Preset) part(i int) string { return strings.SplitN(p.Name, "/", 3)[i] }
 
 // All are the presets, algorithm by algorithm.
 func All() []Preset {
-	return slices.Concat(dqns(), zooDQNs(), c51s(), ppos(), a2cs(), vtraces(), sacs(), deterministic(), tabular())
+	return slices.Concat(dqns(), zooDQNs(), c51s(), ppos(), recurrent(), a2cs(), vtraces(), sacs(), deterministic(), tabular())
 }
 
 // Find returns the presets whose names begin with prefix, such as "ppo/CartPole-v1".

@@ -28,7 +28,7 @@ func dqns() (all []Preset) {
 				s := cleanRL(c.env, seed)
 				obs, action := first(s.Envs)
 				s.Policy = dqn.New(dqn.Config{
-					Obs: obs, Action: action.(envs.Discrete), Seed: seed, Hidden: []int{120, 84}, Loss: dqn.MSE, TargetEvery: 50,
+					Obs: obs, Action: action.(envs.Discrete), Seed: seed, Hidden: []int{120, 84}, Init: nn.FanIn, Loss: dqn.MSE, TargetEvery: 50,
 					Adam: nn.AdamConfig{Rate: 2.5e-4}, Epsilon: policies.Linear(1, 0.05, 250_000), MaxGradNorm: -1,
 				})
 				return s
@@ -85,11 +85,12 @@ func zooDQNs() (all []Preset) {
 			Setup: func(seed uint64) Setup {
 				vector := vectors(c.env)
 				obs, action := first(vector)
-				// Targets are replaced every so many env steps there, and every so many updates here.
-				target := max(1, c.target*c.updates/c.every)
+				// Targets are replaced every so many env steps there, and every so many updates here. No env step
+				// comes between the updates that follow each c.every of them.
+				target := max(c.target*c.updates/c.every, c.updates)
 				return Setup{
 					Policy: dqn.New(dqn.Config{
-						Obs: obs, Action: action.(envs.Discrete), Seed: seed, Hidden: []int{256, 256}, Gamma: c.gamma, TargetEvery: target,
+						Obs: obs, Action: action.(envs.Discrete), Seed: seed, Hidden: []int{256, 256}, Init: nn.FanIn, Gamma: c.gamma, TargetEvery: target,
 						Adam: nn.AdamConfig{Rate: c.rate}, MaxGradNorm: 10,
 						Epsilon: policies.Linear(c.first, c.final, int(c.exploring*float64(c.envSteps))),
 					}),

@@ -26,6 +26,9 @@ type Config struct {
 	Action envs.Discrete // at least 2 actions
 	Seed   uint64        // of the initial weights and of the noise
 	Hidden []int         // widths of the hidden layers; nil means 128, 128
+	// Init fills the weights of hidden layers, unless they are noisy; nil means nn.Kaiming. Those of PyTorch,
+	// and so of CleanRL and Stable-Baselines3, are nn.FanIn.
+	Init nn.Init
 
 	Double  bool // choose the next action by the online network (van Hasselt et al.)
 	Dueling bool // value and advantage streams (Wang et al.)
@@ -54,6 +57,9 @@ type Config struct {
 
 // EnsureDefaults returns the config with its zero values replaced.
 func (c Config) EnsureDefaults() Config {
+	if c.Init == nil {
+		c.Init = nn.Kaiming
+	}
 	if c.Hidden == nil {
 		c.Hidden = []int{128, 128}
 	}
@@ -91,7 +97,7 @@ func (c Config) Validate() error {
 // model is what the networks need to know.
 func (c Config) model() qnetwork.Config {
 	return qnetwork.Config{
-		Algorithm: "dqn", Obs: c.Obs, Action: c.Action, Seed: c.Seed, Hidden: c.Hidden, Init: nn.Kaiming,
+		Algorithm: "dqn", Obs: c.Obs, Action: c.Action, Seed: c.Seed, Hidden: c.Hidden, Init: c.Init,
 		Double: c.Double, Dueling: c.Dueling, Noisy: c.Noisy, NStep: c.NStep, Epsilon: c.Epsilon, Gamma: c.Gamma,
 		Adam: c.Adam, MaxGradNorm: c.MaxGradNorm, TargetEvery: c.TargetEvery, Tau: c.Tau,
 	}

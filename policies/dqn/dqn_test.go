@@ -549,7 +549,7 @@ func TestConfigBoundsAndDefaults(t *testing.T) {
 	if got.Epsilon(0) != 1 || got.Epsilon(250_000) != 0.05 {
 		t.Errorf("epsilon from %v to %v", got.Epsilon(0), got.Epsilon(250_000))
 	}
-	if got.Epsilon = nil; fmt.Sprint(got) != fmt.Sprint(want) {
+	if got.Epsilon, got.Init = nil, nil; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("defaults %+v, want %+v", got, want)
 	}
 }
