@@ -56,16 +56,22 @@ func TestL12AFarewellEndsTheJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for { // the other node may not listen yet
-			err = connect.Farewell(t.Context(), lookup(env), strings.NewReader(string(line)))
-			if err == nil || met || t.Context().Err() != nil {
-				break
+		over := false
+		for !over { // the other node may not listen yet
+			farewell := connect.Farewell(t.Context(), lookup(env), strings.NewReader(string(line)))
+			select {
+			case err = <-ended:
+				over = true
+			default:
+				over = farewell == nil || met
+			}
+			if over && farewell != nil {
+				t.Errorf("met %v: %v", met, farewell)
 			}
 		}
-		if err != nil {
-			t.Error(err)
+		if err == nil {
+			err = <-ended
 		}
-		err = <-ended
 		if remote, ok := errors.AsType[*task.RemoteError](err); met && (!ok || remote.Node != 1) || !strings.Contains(err.Error(), "no memory") {
 			t.Errorf("met %v: the other node ends with %v", met, err)
 		}

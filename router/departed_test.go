@@ -779,3 +779,42 @@ func TestR7MembersOfANewcomerAreTheExpectedOnes(t *testing.T) {
 		t.Errorf("members %v", got)
 	}
 }
+
+// TestAFarewellIsAnsweredBeforeItIsHeard: what it says may end the node that hears it, and the answer with
+// it.
+func TestAFarewellIsAnsweredBeforeItIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRouter(t, Config{})
+		ours, theirs := net.Pipe()
+		done := make(chan error, 1) // one result
+		go func() {
+			_, err := r.answerFarewell(ours, hello{Node: 3, Incarnation: 2, Farewell: &Farewell{Reason: "exit code 3", Final: true}})
+			done <- err
+		}()
+		synctest.Wait()
+		heard := func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.farewells[3].incarnation == 2
+		}
+		if heard() {
+			t.Error("it is heard before it is answered")
+		}
+		var w welcome
+		if _, err := readMsg(theirs, &w); err != nil || w.Refuse != nil {
+			t.Errorf("answer %+v, %v", w, err)
+		}
+		if err := <-done; err != nil || !heard() {
+			t.Errorf("%v, heard: %v", err, heard())
+		}
+		// One that has gone is heard all the same.
+		_ = theirs.Close()
+		if _, err := r.answerFarewell(ours, hello{Node: 4, Incarnation: 2, Farewell: &Farewell{Reason: "exit code 3"}}); err == nil {
+			t.Error("an answer to nobody is no error")
+		}
+		if r.mu.Lock(); r.farewells[4].incarnation != 2 {
+			t.Error("a farewell is lost with its answer")
+		}
+		r.mu.Unlock()
+	})
+}

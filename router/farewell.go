@@ -165,28 +165,27 @@ func (r *Router) wasHeard(h hello, p proof) *refusal {
 var errHeard = errors.New("its process has ended")
 
 // hearFarewell takes note that the process of another node has ended, as a third one
-// reports, and tells the peers but from, which has told of it. It reports whether this
-// node is not closing.
-func (r *Router) hearFarewell(f Farewell, from int) bool {
+// reports, and tells the peers but from, which has told of it.
+func (r *Router) hearFarewell(f Farewell, from int) {
 	f.Reason = cutReason(f.Reason)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return false
+		return
 	}
 	if f.Node == r.cfg.Node || f.Node < 0 || f.Node > maxNode {
-		return true
+		return
 	}
 	last := r.farewells[f.Node]
 	doubtful := last.disbelieved != 0
 	if doubtful && r.clock()-last.disbelieved <= int64(goneWithin) || !doubtful && last.incarnation >= f.Incarnation {
-		return true
+		return
 	}
 	_, busy := r.hearsay[f.Node]
 	if !r.plausible(f.Incarnation) || !r.news.allows(r, f.Node) || !busy && len(r.hearsay) >= r.mostPeers() {
 		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
 			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
-		return true
+		return
 	}
 	r.farewells[f.Node] = heard{incarnation: f.Incarnation}
 	r.remember(f.Node)
@@ -196,7 +195,7 @@ func (r *Router) hearFarewell(f Farewell, from int) bool {
 	}
 	if busy {
 		r.hearsay[f.Node] = said // newer than the one that waited
-		return true
+		return
 	}
 	r.hearsay[f.Node] = nil
 	r.wg.Go(func() {
@@ -208,7 +207,6 @@ func (r *Router) hearFarewell(f Farewell, from int) bool {
 			}
 		}
 	})
-	return true
 }
 
 // heard is the newest farewell of a node.
@@ -239,15 +237,20 @@ func (r *Router) nextReport(id int) *report {
 	return next
 }
 
-// answerFarewell is the listening side's end of the handshake for a farewell.
+// answerFarewell is the listening side's end of the handshake for a farewell. It answers first: the
+// farewell may end this node, and with it the connection, before an answer to it is written.
 func (r *Router) answerFarewell(conn net.Conn, h hello) (bool, error) {
 	if h.Farewell == nil {
 		return r.say(conn, &refusal{RefuseProtocol, "a farewell without a reason"})
 	}
-	if !r.hearFarewell(h.Farewell.of(h), h.Node) {
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
 		return r.say(conn, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)})
 	}
 	_, err := writeMsg(conn, nil, welcome{})
+	r.hearFarewell(h.Farewell.of(h), h.Node) // also if the other side does not hear the answer
 	return false, err
 }
 
