@@ -250,10 +250,18 @@ func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
 	all := jobOf(t, 4, 0)
 	learner := all[0].tk
 	ctx, kill := context.WithCancel(t.Context())
+	runs := make(chan struct{})
+	all[3].tk.Use(task.Step(func(context.Context, *rl.Online) error {
+		if all[3].tk.Steps() == 0 {
+			close(runs)
+		}
+		return nil
+	}))
 	var after int
 	learner.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		switch {
 		case c.Updates == 50:
+			<-runs // a node that has not joined yet is another matter
 			crash(t, all[3].node)
 			kill()
 		case c.Updates > 50:
