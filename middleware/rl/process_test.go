@@ -43,6 +43,7 @@ type running struct {
 	log  bytes.Buffer
 	pids map[int]int // of the nodes
 	all  int         // nodes
+	over bool        // the job has ended
 	err  error       // of the job, when it has ended
 	at   int         // updates of the learner
 }
@@ -127,10 +128,10 @@ func (r *running) until(updates int) bool {
 
 // end reads to the end of the job and returns its error.
 func (r *running) end() error {
-	if r.cmd.ProcessState == nil {
+	if !r.over {
 		for r.out.Scan() {
 		}
-		r.err = r.cmd.Wait()
+		r.over, r.err = true, r.cmd.Wait()
 	}
 	return r.err
 }
@@ -293,9 +294,6 @@ func recoveringJob(t *testing.T, l *launcher) {
 		pid := r.pids[victim]
 		delete(r.pids, victim) // until it is back
 		kill(t, pid)
-		if l.together && victim < 2 { // both learners end, and are started again
-			delete(r.pids, 1-victim)
-		}
 		if victim == 0 || l.together && victim == 1 {
 			r.at = 0
 		}
