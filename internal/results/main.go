@@ -39,13 +39,19 @@ func main() {
 	}
 	seeds := flag.Uint64("seeds", 5, "runs of each preset")
 	nodes := flag.Int("nodes", 1, "processes of a run")
+	one := flag.Uint64("one", 0, "train once with this seed, and print the result alone")
 	flag.Parse()
 	prefixes := flag.Args()
 	if len(prefixes) == 0 {
 		prefixes = []string{""}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := all(ctx, prefixes, *seeds, *nodes)
+	var err error
+	if *one > 0 {
+		err = alone(ctx, prefixes[0], *one)
+	} else {
+		err = all(ctx, prefixes, *seeds, *nodes)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "results:", err)
@@ -54,7 +60,13 @@ func main() {
 }
 
 func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error {
-	run := alone
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	run := func(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
+		return resultOf(exec.CommandContext(ctx, self, "-one", strconv.FormatUint(seed, 10), p.Name))
+	}
 	if nodes > 1 {
 		dir, err := os.MkdirTemp("", "results-")
 		if err != nil {
@@ -68,10 +80,11 @@ func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error 
 			}
 		}
 		run = func(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
-			return jobOf(ctx, dir, nodes, p, seed)
+			return resultOf(exec.CommandContext(ctx, filepath.Join(dir, "ditask"), "--package", filepath.Join(dir, "results"),
+				"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir, "run"), "--overwrite", "--", p.Name))
 		}
 	}
-	fmt.Println("| preset | published | mean ± deviation | each seed | env steps until the mean of 100 episodes is the threshold | s of a run |")
+	fmt.Println("| preset | published | mean ± deviation | each seed | env steps until the mean of 100 episodes is the threshold | CPU seconds of a run |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, prefix := range prefixes {
 		found, err := presets.Find(prefix)
@@ -93,9 +106,28 @@ func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error 
 // result is what one run has reached.
 type result struct {
 	mean   float64
-	solved int // env steps until the threshold; 0: it was not reached
-	took   time.Duration
+	solved int           // env steps until the threshold; 0: it was not reached
+	took   time.Duration // of processors
 }
+
+// resultOf runs a command that trains once.
+func resultOf(cmd *exec.Cmd) (r result, err error) {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return r, fmt.Errorf("%w\n%s", err, out)
+	}
+	r.took = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	for line := range strings.Lines(string(out)) {
+		if _, text, ok := strings.Cut(line, reached); ok {
+			_, err = fmt.Sscan(text, &r.mean, &r.solved)
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("no result was printed\n%s", out)
+}
+
+// reached begins the line with the result of one run: its mean return, and the env steps until the threshold.
+const reached = "reached: "
 
 // row prints what all seeds of a preset have reached.
 func row(ctx context.Context, run func(context.Context, *presets.Preset, uint64) (result, error), p *presets.Preset, seeds uint64) error {
@@ -138,9 +170,13 @@ type quiet struct{ task.Node }
 
 func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// alone trains in this process for all env steps of the preset.
-func alone(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
-	s := p.Setup(seed)
+// alone trains in this process for all env steps of a preset, and prints the result.
+func alone(ctx context.Context, name string, seed uint64) error {
+	found, err := presets.Find(name)
+	if err != nil {
+		return err
+	}
+	p, s := &found[0], found[0].Setup(seed)
 	t := task.New[rl.Online](quiet{task.Alone()})
 	r := rl.New(t, s.Policy, rl.Config{Seed: seed})
 	w := watch{threshold: p.Threshold}
@@ -149,15 +185,15 @@ func alone(ctx context.Context, p *presets.Preset, seed uint64) (result, error) 
 		t.Use(r.Evaluate(s.Envs(10), rl.EvalConfig{EverySteps: p.EnvSteps, Episodes: window}))
 	}
 	t.Use(r.Stop(rl.StopConfig{EnvSteps: p.EnvSteps}))
-	began := time.Now()
 	if err := t.Run(ctx); err != nil {
-		return result{}, err
+		return err
 	}
-	out := result{w.mean(), w.solved, time.Since(began)}
+	mean := w.mean()
 	if p.Greedy {
-		out.mean = t.Context().Eval.Mean
+		mean = t.Context().Eval.Mean
 	}
-	return out, nil
+	fmt.Println(reached, mean, w.solved)
+	return nil
 }
 
 // watch takes down the returns of the newest episodes.
@@ -188,26 +224,7 @@ func (w *watch) mean() (m float64) {
 	return m
 }
 
-// jobOf trains in several processes until 100 greedy episodes reach the threshold.
-func jobOf(ctx context.Context, dir string, nodes int, p *presets.Preset, seed uint64) (result, error) {
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "ditask"), "--package", filepath.Join(dir, "results"),
-		"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir, "run"), "--overwrite", "--", p.Name)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return result{}, fmt.Errorf("%w\n%s", err, out)
-	}
-	r := result{took: time.Since(began)}
-	for line := range strings.Lines(string(out)) {
-		if _, text, ok := strings.Cut(line, "reached: "); ok {
-			_, err = fmt.Sscan(text, &r.mean, &r.solved)
-			return r, err
-		}
-	}
-	return r, fmt.Errorf("the job has printed no result\n%s", out)
-}
-
-// play is what the processes of a job do.
+// play is what the processes of a job do, until 100 greedy episodes reach the threshold.
 func play(ctx context.Context, node *parallel.Node) error {
 	found, err := presets.Find(os.Args[1])
 	if err != nil {
@@ -232,6 +249,6 @@ func play(ctx context.Context, node *parallel.Node) error {
 	if best == nil || !best.Reached {
 		return errors.New("the threshold was not reached")
 	}
-	fmt.Printf("reached: %v %d\n", best.Mean, best.EnvSteps)
+	fmt.Println(reached, best.Mean, best.EnvSteps)
 	return nil
 }
