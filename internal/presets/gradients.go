@@ -189,7 +189,7 @@ func positions(n int) envs.Vector {
 
 // recurrent is the setting of examples/recurrent.
 func recurrent() []Preset {
-	const length, steps = 32, 200_000
+	const length, steps = 32, 400_000
 	return []Preset{{
 		Name: "ppo/CartPole-v1-positions/ours", Settings: "RL Zoo's of PPO for CartPole-v1, with an LSTM of 64", EnvSteps: steps,
 		Greedy: true, Threshold: 475, OnPolicy: true,
