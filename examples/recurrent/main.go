@@ -25,7 +25,8 @@ func hidden() envs.Env[int] {
 	cartPole := envs.NewCartPole(envs.CartPoleConfig{})
 	box := cartPole.ObservationSpace().(envs.Box)
 	positions := envs.Box{Low: []float32{box.Low[0], box.Low[2]}, High: []float32{box.High[0], box.High[2]}}
-	return envs.RecordEpisodeStatistics(envs.TransformObservation(cartPole, positions, func(dst, obs []float32) { dst[0], dst[1] = obs[0], obs[2] }))
+	seen := func(dst, obs []float32) { dst[0], dst[1] = obs[0], obs[2] }
+	return envs.RecordEpisodeStatistics(envs.TransformObservation(cartPole, positions, seen))
 }
 
 func vector(n int) envs.Vector {

@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 )
 
-// What stands beside our figures: gonum in this process, and programs of other languages where they
+// The baselines of our figures are gonum in this process, and programs of other languages where they
 // can run. The rest of the table has a "-" there.
 
 //go:embed testdata/beside.py

@@ -130,7 +130,7 @@ func tabular() (all []Preset) {
 			Name: "qlearning/" + c.env + "/ours", Settings: "ours", Published: c.published, EnvSteps: c.envSteps, Greedy: true, Threshold: c.threshold,
 			Setup: func(uint64) Setup {
 				vector := vectors(c.env)
-				if c.env == "CliffWalking-v1" { // whose episodes may last for ever
+				if c.env == "CliffWalking-v1" { // its episodes have no time limit
 					vector = func(n int) envs.Vector {
 						return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] {
 							return envs.RecordEpisodeStatistics(envs.TimeLimit(envs.NewCliffWalking(envs.CliffWalkingConfig{}), 1000))

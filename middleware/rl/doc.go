@@ -85,7 +85,7 @@
 //
 // When a learner is lost, the job ends with an error that names it, unless it recovers: then the other learners wait
 // until it is started again, and log that after 10 s. It takes over weights, optimiser and counters from the one
-// with most updates, and begins with an empty source. What it had collected and not learned from is lost. In
+// with most updates, and begins with an empty source. Rows that it had not learned from are lost. In
 // lockstep the other learners end too, with an error, so that all are started again from the checkpoint; that costs
 // each of them one of the launcher's retries.
 //

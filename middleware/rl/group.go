@@ -211,7 +211,7 @@ func (g *group) check(tensors []string) error {
 	return nil
 }
 
-// wait returns when look reports true or an error. What was heard comes before the end of ctx.
+// wait returns when look reports true or an error. If ctx ends, it looks once more before it returns the error.
 func (g *group) wait(ctx context.Context, what string, look func() (bool, error)) error {
 	ok, err := look()
 	if ok || err != nil {

@@ -62,7 +62,8 @@ func New(cfg Config) *Reinforce {
 		Obs: cfg.Obs, Action: cfg.Action,
 		Extra: []policies.Column{value}, Bootstrap: policies.Value, // what Act adds, for the returns of cut episodes
 		Learns: []policies.Column{
-			{Name: policies.Obs, Kind: policies.Float32, Shape: []int{cfg.Obs.Dim()}}, {Name: policies.Action, Kind: policies.Float32, Shape: []int{1}},
+			{Name: policies.Obs, Kind: policies.Float32, Shape: []int{cfg.Obs.Dim()}},
+			{Name: policies.Action, Kind: policies.Float32, Shape: []int{1}},
 			{Name: policies.Advantage, Kind: policies.Float32}, {Name: policies.Return, Kind: policies.Float32},
 		},
 	}
