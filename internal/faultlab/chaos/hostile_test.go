@@ -42,9 +42,10 @@ const (
 	// mostResident bounds the growth of the peak of resident memory in bytes: the live heap, as
 	// much garbage, and as much again that the runtime has not given back.
 	mostResident = 192 << 20
-	// mostFiles bounds the growth of the number of open files: a hostile node may have a few
-	// connections with each honest one.
-	mostFiles = 100
+	// mostFiles bounds the growth of the number of open files: those of the connections whose
+	// handshake goes on, which on a busy machine may be as many as router.Config.MaxHandshakes
+	// allows, and of a few that a hostile node may have with each honest one.
+	mostFiles = 256 + 100
 	// mostLogged bounds the size of the log of a node in bytes, of which an undisturbed one
 	// writes some KiB.
 	mostLogged = 256 << 10
