@@ -142,3 +142,12 @@ func (c *cartPole) AppendSnapshot(dst []byte) ([]byte, error) {
 func (c *cartPole) RestoreSnapshot(src []byte) ([]byte, error) {
 	return c.restoreFloats(src, c.state[:])
 }
+
+// newCartPolePositions returns one CartPolePositions-v1: CartPole-v1 of which only the positions of cart and pole
+// are observed, so that a policy must remember them to know how fast they move.
+func newCartPolePositions() Env[int] {
+	cartPole := NewCartPole(CartPoleConfig{})
+	box := cartPole.ObservationSpace().(Box)
+	seen := Box{Low: []float32{box.Low[0], box.Low[2]}, High: []float32{box.High[0], box.High[2]}}
+	return &renamed[int]{wrapped[int]{TransformObservation(cartPole, seen, func(dst, obs []float32) { dst[0], dst[1] = obs[0], obs[2] })}, "CartPolePositions-v1"}
+}

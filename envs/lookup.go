@@ -28,6 +28,17 @@ type Spec struct {
 	Async func(n, workers int, mode AutoresetMode) *Async
 	// Renders says that one of the environments is a Renderer.
 	Renders bool
+	// Goal is that of the environments, or nil.
+	Goal Goal
+
+	limited func(steps int) Spec
+}
+
+// Limited returns the Spec with a time limit of so many time steps.
+func (s Spec) Limited(steps int) Spec {
+	limited := s.limited(steps)
+	limited.Threshold, limited.HasThreshold = s.Threshold, s.HasThreshold
+	return limited
 }
 
 // spec makes a Spec whose environments build makes.
@@ -35,8 +46,12 @@ func spec[A Action](id, about string, maxSteps int, build func() Env[A]) Spec {
 	name, _, _ := strings.Cut(id, "-v")
 	whole := func(int) Env[A] { return RecordEpisodeStatistics(build()) }
 	_, renders := As[Renderer](build())
+	goal, _ := As[Goal](build())
 	return Spec{
-		ID: id, Name: name, About: about, MaxSteps: maxSteps, Renders: renders,
+		ID: id, Name: name, About: about, MaxSteps: maxSteps, Renders: renders, Goal: goal,
+		limited: func(steps int) Spec {
+			return spec(id, about, steps, func() Env[A] { return TimeLimit(build(), steps) })
+		},
 		Sync:  func(n int, mode AutoresetMode) *Sync { return NewSync(n, mode, whole) },
 		Async: func(n, workers int, mode AutoresetMode) *Async { return NewAsync(n, workers, mode, whole) },
 	}
@@ -53,6 +68,8 @@ func Specs() []Spec {
 	return []Spec{
 		spec("CartPole-v1", "balance a pole on a cart", CartPoleSteps,
 			func() Env[int] { return NewCartPole(CartPoleConfig{}) }).solved(475),
+		spec("CartPolePositions-v1", "balance a pole on a cart without seeing how fast they move", CartPoleSteps,
+			func() Env[int] { return newCartPolePositions() }).solved(475),
 		spec("Acrobot-v1", "swing two links up with a motor between them", AcrobotSteps,
 			func() Env[int] { return NewAcrobot(AcrobotConfig{}) }).solved(-100),
 		spec("MountainCar-v0", "rock a weak car out of a valley", MountainCarSteps,

@@ -401,3 +401,11 @@ func (o *oneHot[A]) Step(action A) (Step, error) {
 	}
 	return s, err
 }
+
+// renamed is an environment under a name of its own.
+type renamed[A Action] struct {
+	wrapped[A]
+	name string
+}
+
+func (r *renamed[A]) Name() string { return r.name }

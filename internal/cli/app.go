@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/job"
 	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/slurm"
+	"github.com/ditask/ditask/internal/cli/train"
 	"github.com/ditask/ditask/parallel/connect"
 	"github.com/ditask/ditask/parallel/launch"
 )
@@ -81,7 +83,7 @@ func (c command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -106,6 +108,7 @@ func (c command) commands() []*urfave.Command {
 		build.Command(c.Call),
 		slurm.Command(c.Call),
 		k8s.Command(c.Call),
+		train.Command(c.Call, binaryOf(debug.ReadBuildInfo()).String()),
 	}
 	for _, cmd := range cmds {
 		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {

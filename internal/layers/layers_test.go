@@ -52,20 +52,21 @@ policies/nn/kernels (test) -> gonum.org/v1/gonum
 policies/nn -> std policies/nn/kernels
 
 policies -> std policies/nn envs
+policies/algorithm -> std policies policies/nn policies/data envs
 policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
 policies/policytest -> std testing policies policies/nn envs
 policies/policytest (test) -> policies/data
 policies/actorcritic -> std policies policies/nn policies/data policies/dist envs
 policies/qnetwork -> std policies policies/nn envs
-policies/dqn -> std policies policies/nn policies/qnetwork envs
-policies/c51 -> std policies policies/nn policies/qnetwork envs
-policies/qrdqn -> std policies policies/nn policies/qnetwork envs
-policies/rainbow -> std policies policies/nn policies/data policies/c51 envs
-policies/ppo -> std policies policies/nn policies/data policies/actorcritic envs
-policies/a2c -> std policies policies/nn policies/actorcritic envs
-policies/impala -> std policies policies/nn policies/data policies/actorcritic envs
-policies/appo -> std policies policies/nn policies/data policies/actorcritic envs
+policies/dqn -> std policies policies/nn policies/algorithm policies/qnetwork envs
+policies/c51 -> std policies policies/nn policies/algorithm policies/qnetwork envs
+policies/qrdqn -> std policies policies/nn policies/algorithm policies/qnetwork envs
+policies/rainbow -> std policies policies/nn policies/data policies/algorithm policies/c51 envs
+policies/ppo -> std policies policies/nn policies/data policies/algorithm policies/actorcritic envs
+policies/a2c -> std policies policies/nn policies/data policies/algorithm policies/actorcritic envs
+policies/impala -> std policies policies/nn policies/data policies/algorithm policies/actorcritic envs
+policies/appo -> std policies policies/nn policies/data policies/algorithm policies/actorcritic envs
 policies/dqn (test) -> policies/data policies/internal/offpolicy
 policies/c51 (test) -> policies/data policies/internal/offpolicy
 policies/qrdqn (test) -> policies/data policies/internal/offpolicy
@@ -76,7 +77,7 @@ policies/impala (test) -> policies/internal/collecting
 policies/appo (test) -> policies/internal/collecting
 policies/her (test) -> policies/dqn
 policies/normalize (test) -> policies/dqn policies/ppo policies/td3 policies/policytest
-policies/... -> std policies policies/nn policies/data policies/dist envs
+policies/... -> std policies policies/nn policies/data policies/dist policies/algorithm envs
 policies/... (test) -> policies/internal/offpolicy
 
 envs/nprand -> std
@@ -85,6 +86,10 @@ envs -> std envs/nprand
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
 middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
+
+# A training as a config says.
+train -> std internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs
+train (test) -> task
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
@@ -116,9 +121,10 @@ internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/c
 internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
 internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
-internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
+internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
 internal/traceview -> std parallel/trace internal/printable
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
+internal/cli/train -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/job parallel parallel/control policies/algorithm middleware/rl train
 ditask -> std internal/cli
 
 examples/... -> any
@@ -166,8 +172,7 @@ middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware router/natsbus/embedded github.com/nats-io/nats-server
 parallel/connect | task payload policies envs middleware
 parallel/control parallel/metrics parallel/rundir parallel/trace parallel/placement parallel/slurm parallel/kube parallel/launch | task router payload policies envs middleware
-internal/cli ditask | task payload policies envs middleware
-internal/cli/job internal/cli/build internal/cli/slurm internal/cli/k8s internal/cli/flags internal/cli/screen internal/cli/token internal/cli/call | router
+internal/cli/job internal/cli/build internal/cli/slurm internal/cli/k8s internal/cli/flags internal/cli/screen internal/cli/token internal/cli/call | router task payload policies envs middleware
 `
 
 func TestImportsFollowTheArrows(t *testing.T) {

@@ -228,3 +228,9 @@ func hostAddress(ctx context.Context, name string) (string, error) {
 	}
 	return addr, nil
 }
+
+// Several reports whether the flags and variables say that the job has more launchers than this one.
+func Several(ctx *urfave.Context) bool {
+	p, err := placeOf(ctx)
+	return err == nil && (p.step != nil || p.pod != nil || ctx.IsSet("local_rank") || ctx.IsSet("node-ids") || ctx.IsSet("attach-to"))
+}

@@ -1,0 +1,174 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/train"
+)
+
+// maxSeeds bounds the runs of one command.
+const maxSeeds = 1000
+
+// oneRun is a run of --seeds.
+type oneRun struct {
+	seed   int
+	dir    string
+	took   time.Duration
+	err    error
+	output []byte // its end
+	best   *rl.Best
+}
+
+// seeds trains with n successive seeds, each in a process and a folder of its own, and prints a table at the end.
+func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int) error {
+	switch {
+	case n < 1 || n > maxSeeds:
+		return call.Usage("--seeds %d: want 1 to %d", n, maxSeeds)
+	case ctx.String("resume") != "":
+		return call.Usage("--seeds: --resume goes on with one run: resume the others one by one")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the program of ditask: %w", err)
+	}
+	dir := c.folder(ctx, cfg)
+	if dir == "" {
+		return call.Usage("--seeds: this job has several launchers: start one for each seed")
+	}
+	dir = strings.TrimSuffix(dir, string(filepath.Separator))
+	signals, stop := signal.NotifyContext(ctx.Context, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	runs := make([]oneRun, n)
+	atOnce := max(1, runtime.GOMAXPROCS(0)/max(ctx.Int("parallel-workers"), 1))
+	places := make(chan struct{}, atOnce)
+	var said sync.Mutex
+	var all sync.WaitGroup
+	for i := range runs {
+		r := &runs[i]
+		r.seed = cfg.Seed() + i
+		r.dir = filepath.Join(dir, fmt.Sprintf("seed-%d", r.seed))
+		args, err := c.seedArgs(ctx, cfg, r)
+		if err != nil {
+			return err
+		}
+		all.Go(func() {
+			select {
+			case places <- struct{}{}:
+				defer func() { <-places }()
+			case <-signals.Done():
+				r.err = context.Cause(signals)
+				return
+			}
+			r.run(signals, self, args)
+			said.Lock()
+			defer said.Unlock()
+			_, _ = fmt.Fprintln(c.Stdout, r.line()) // the table says it again
+		})
+	}
+	all.Wait()
+	return c.report(runs, signals.Err() != nil)
+}
+
+// seedArgs are the arguments of one run.
+func (c command) seedArgs(ctx *urfave.Context, cfg *train.Config, r *oneRun) ([]string, error) {
+	args, err := c.nodeArgs(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	for i := range args {
+		if args[i] == "--seed" {
+			args[i+1] = strconv.Itoa(r.seed)
+			break
+		}
+	}
+	args = append(args, "--dir", r.dir, "--no-table")
+	if ctx.IsSet("parallel-workers") {
+		args = append(args, "--parallel-workers", strconv.Itoa(ctx.Int("parallel-workers")))
+	}
+	if ctx.Bool("overwrite") {
+		args = append(args, "--overwrite")
+	}
+	return args, nil
+}
+
+// endOfOutput is how much of a run's output is kept for an error.
+const endOfOutput = 4 << 10
+
+// run runs it. A signal to this process is handed on: the run then has its own time to end.
+func (r *oneRun) run(ctx context.Context, self string, args []string) {
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, self, args...) //nolint:gosec // it is this program
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	r.err = cmd.Run()
+	r.took = time.Since(began)
+	r.output = out.Bytes()[max(0, out.Len()-endOfOutput):]
+	if r.err == nil {
+		r.best, r.err = rl.LoadBest(r.dir)
+	}
+}
+
+// line is the row of the table.
+func (r *oneRun) line() string {
+	row := fmt.Sprintf("seed %-4d %8v  ", r.seed, r.took.Round(100*time.Millisecond))
+	switch {
+	case r.err != nil:
+		return row + "failed: " + r.err.Error()
+	case r.best == nil:
+		return row + "no evaluation"
+	}
+	return row + fmt.Sprintf("best %8.1f ± %-6.1f at %d env steps  %s", r.best.Mean, r.best.Std, r.best.EnvSteps, r.dir)
+}
+
+// report prints the table and what the runs have in common.
+func (c command) report(runs []oneRun, stopped bool) error {
+	w := bufio.NewWriter(c.Stdout)
+	var sum, squares float64
+	n, failed := 0.0, 0
+	for i := range runs {
+		r := &runs[i]
+		if r.err != nil {
+			failed++
+			fmt.Fprintf(w, "\nseed %d failed: %v: the end of its output:\n%s", r.seed, r.err, r.output)
+			continue
+		}
+		if r.best != nil {
+			n++
+			sum, squares = sum+r.best.Mean, squares+r.best.Mean*r.best.Mean
+		}
+	}
+	if n > 0 {
+		mean := sum / n
+		fmt.Fprintf(w, "best evaluations of %.0f seeds: %.1f ± %.1f\n", n, mean, math.Sqrt(max(squares/n-mean*mean, 0)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case stopped:
+		return call.ExitError(call.ExitPreempted)
+	case failed > 0:
+		return errors.New(strconv.Itoa(failed) + " of " + strconv.Itoa(len(runs)) + " seeds failed")
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Package algorithm describes an algorithm by the hyperparameters that a config file, a command line or a
+// tuner can set, and builds what it learns with from their values.
+//
+//	func Algorithm() algorithm.Algorithm {
+//		return algorithm.Algorithm{Name: "td3", About: "...", Source: "...", Declare: declare}
+//	}
+//
+//	func declare(p *algorithm.Params) algorithm.Build {
+//		gamma := p.Float("gamma", 0.99, "", "discount of one step", "CleanRL", algorithm.Above(0), algorithm.AtMost(1))
+//		return func(t algorithm.Task) (algorithm.Setup, error) {
+//			return algorithm.Setup{Policy: New(Config{Obs: t.Obs, Action: action, Gamma: *gamma}), ...}, nil
+//		}
+//	}
+//
+// Declare is called once for each training, so that no two share a value. What is built depends on the
+// values and the task alone.
+//
+// Errors name the hyperparameter, the value and what is wanted. Nothing here is safe for concurrent use.
+package algorithm
+
+import (
+	"fmt"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/data"
+)
+
+// Algorithm is a way to learn a policy.
+type Algorithm struct {
+	Name   string // in lower case, such as "ppo"
+	About  string // one sentence without a full stop, such as "learns the value of each action by temporal differences"
+	Source string // the paper, and where the defaults are from
+	// Envs and Steps are the usual number of environments of each collector, and the env steps of a run, or the
+	// updates of one that is offline.
+	Envs, Steps int
+	// Discrete and Continuous say which actions it learns.
+	Discrete, Continuous bool
+	// Tabular says that observations are states of a table, and not encoded.
+	Tabular bool
+	// Offline says that it learns from dataset files, and collects nothing.
+	Offline bool
+	// Declare adds the hyperparameters to p, and returns what builds from their values.
+	Declare func(p *Params) Build
+}
+
+// Build makes a setup from values that were declared.
+type Build func(t Task) (Setup, error)
+
+// Task is what an algorithm is to learn.
+type Task struct {
+	Obs, Action envs.Space
+	// Goal is the environment's, or nil: see envs.Goal.
+	Goal envs.Goal
+	Seed uint64
+	Envs int // environments that each collector steps
+	// Steps is the length of the run in env steps, or in updates if the algorithm is offline: schedules go by it.
+	Steps   int
+	Threads int // goroutines that may compute a large update; 0 means 1
+}
+
+// Discrete returns the space of discrete actions.
+func (t *Task) Discrete() (envs.Discrete, error) {
+	d, ok := t.Action.(envs.Discrete)
+	if !ok {
+		return d, fmt.Errorf("actions are %v, and it learns those of a Discrete", t.Action)
+	}
+	return d, nil
+}
+
+// Box returns the space of continuous actions.
+func (t *Task) Box() (envs.Box, error) {
+	b, ok := t.Action.(envs.Box)
+	if !ok {
+		return b, fmt.Errorf("actions are %v, and it learns those of a Box", t.Action)
+	}
+	return b, policies.Bounded(b)
+}
+
+// Setup is what an algorithm learns with.
+type Setup struct {
+	Policy policies.Policy
+	// Source is nil if the algorithm is offline: the caller opens the dataset then, with Batch rows.
+	Source data.Source
+	Batch  int
+	// Goals, if not 0, is how many goals in hindsight each transition is given: Source is a *data.Replay, for her.New.
+	Goals int
+	// VectorSteps, Episodes and RandomSteps are those of a collection: see rl.CollectConfig.
+	VectorSteps, Episodes, RandomSteps int
+	// Rate, if not nil, is the learning rate by env steps: see rl.LearnConfig.
+	Rate policies.Schedule
+	// OnPolicy says that data of other than the newest weights is of no use: processes go in lockstep.
+	OnPolicy bool
+	// ClipActions says that the policy's actions may leave the bounds of a Box.
+	ClipActions bool
+}

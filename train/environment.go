@@ -1,0 +1,83 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies/algorithm"
+)
+
+// environments makes vectors of the environment of a config.
+type environments struct {
+	name         string
+	threshold    float64
+	hasThreshold bool
+	goal         envs.Goal
+	open         func(ctx context.Context, n int) (envs.Vector, error)
+	closers      []func() error
+}
+
+// environments finds the environment of the config, and starts nothing.
+func (c *Config) environments() (*environments, error) {
+	name, k := c.Env(), &c.keys
+	if strings.HasPrefix(name, "gym:") || strings.Contains(name, ".py:") {
+		return nil, fmt.Errorf("env: %s: environments in Python are not here yet", cut(name))
+	}
+	if *k.args != "" {
+		return nil, fmt.Errorf("env_args: %s takes no arguments: those in Python do", cut(name))
+	}
+	spec, err := envs.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("env: %w: see ditask env list", err)
+	}
+	if *k.limit > 0 {
+		spec = spec.Limited(*k.limit)
+	}
+	return &environments{
+		name: spec.ID, threshold: spec.Threshold, hasThreshold: spec.HasThreshold, goal: spec.Goal,
+		open: func(_ context.Context, n int) (envs.Vector, error) { return spec.Sync(n, envs.SameStep), nil },
+	}, nil
+}
+
+// vector makes a vector of n environments, encoded as the algorithm needs them.
+func (e *environments) vector(ctx context.Context, n int, a algorithm.Algorithm) (envs.Vector, error) {
+	v, err := e.open(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := v.(interface{ Close() error }); ok {
+		e.closers = append(e.closers, c.Close)
+	}
+	switch v.ObservationSpace().(type) {
+	case envs.Discrete, envs.MultiDiscrete:
+		if !a.Tabular {
+			v = envs.OneHotObservations(v)
+		}
+	}
+	return v, nil
+}
+
+// close ends what the vectors run.
+func (e *environments) close() error {
+	var faults []error
+	for _, c := range e.closers {
+		faults = append(faults, c())
+	}
+	e.closers = nil
+	return errors.Join(faults...)
+}
+
+// suits says what is wrong with an algorithm for the spaces of an environment.
+func suits(a algorithm.Algorithm, env string, action envs.Space) error {
+	_, box := action.(envs.Box)
+	switch {
+	case box && !a.Continuous:
+		return fmt.Errorf("%s learns discrete actions, and those of %s are %v: take ppo, sac, td3 or ddpg", a.Name, env, action)
+	case !box && !a.Discrete:
+		return fmt.Errorf("%s learns continuous actions, and those of %s are %v: take ppo, dqn, c51 or a2c", a.Name, env, action)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package train_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ditask/ditask/train"
+)
+
+// config is one of an algorithm with settings.
+func config(t *testing.T, algo string, settings ...string) *train.Config {
+	t.Helper()
+	c, err := train.New(train.Algorithms(), algo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		if err := c.Set(key, value, "the test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func TestPresetsAreOfTheirAlgorithms(t *testing.T) {
+	for _, p := range train.Presets() {
+		t.Run(p.Name, func(t *testing.T) {
+			c := config(t, p.Algorithm())
+			if err := c.Use(&p); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Check(); err != nil {
+				t.Error(err)
+			}
+			if p.Settings == "" || p.Threshold == 0 || strings.Count(p.Name, "/") != 2 || c.Env() != p.Env() {
+				t.Errorf("incomplete: %+v", p)
+			}
+		})
+	}
+}
+
+func TestConfigIsReadBack(t *testing.T) {
+	for _, a := range train.Algorithms() {
+		t.Run(a.Name, func(t *testing.T) {
+			c := config(t, a.Name, "env=CartPole-v1", "steps=12k", "eval_every=3%", "env_args={\"a\": [1, \"#\"]}")
+			var first bytes.Buffer
+			if err := c.WriteYAML(&first, "ditask v1: \"test\" #1"); err != nil {
+				t.Fatal(err)
+			}
+			f, err := train.ReadFile("config.yaml", bytes.NewReader(first.Bytes()))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, first.Bytes())
+			}
+			again := config(t, f.Algo)
+			if err := again.Apply(f); err != nil {
+				t.Fatalf("%v\n%s", err, first.Bytes())
+			}
+			if d := train.Differ(c, again); d != nil {
+				t.Errorf("read back, the config differs in %v\n%s", d, first.Bytes())
+			}
+		})
+	}
+}
+
+func TestFaultsOfAConfig(t *testing.T) {
+	for _, c := range []struct{ algo, text, want string }{
+		{"ppo", "learning_rat: 1e-3", "x.yaml:1: unknown key \"learning_rat\", did you mean learning_rate?"},
+		{"ppo", "steps: 10\nsteps: 20", "x.yaml:2: steps is set in line 1 already"},
+		{"ppo", "gamma: 1.5", "x.yaml:1: gamma: 1.5: want more than 0 and at most 1"},
+		{"ppo", "\nn_steps: 1.5", "x.yaml:2: n_steps: \"1.5\": want a whole number"},
+		{"ppo", "hidden: [64, 0]", "hidden: \"[64, 0]\": want whole numbers of at least 1"},
+		{"ppo", "algo: dqn", "x.yaml: algo: it is a config of dqn, not of ppo"},
+		{"ppo", "- steps", "x.yaml:1: want keys and values"},
+		{"ppo", "steps: [", "x.yaml: yaml:"},
+		{"ppo", "steps: .nan", "steps: \".nan\": want a whole number"},
+		{"ppo", "gamma: nan", "gamma: NaN is not a finite number"},
+		{"ppo", "learning_rate: linear(1)", "want a number, linear(FIRST, LAST)"},
+		{"ppo", "learning_rate: linear(1, -1)", "-1: want at least 0"},
+		{"dqn", "epsilon: \"piecewise(0: 1, 10: 0.5, 5: 0.1)\"", "5: 0.1: want points in the order of their steps"},
+		{"dqn", "epsilon: \"piecewise(1: 1, 10: 0.5)\"", "want 0 as the step of the first point"},
+		{"ppo", "time: soon", "time: \"soon\": want a duration"},
+		{"ppo", "env_args: [1]", "want an object in JSON"},
+		{"ppo", "normalize: perhaps", "normalize: \"perhaps\": want true or false"},
+		{"ppo", "steps: {a: 1}", "steps: "},
+		{"ppo", "seed: *x", "x.yaml: yaml: unknown anchor"},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			cfg := config(t, c.algo)
+			f, err := train.ReadFile("x.yaml", strings.NewReader(c.text))
+			if err == nil {
+				err = cfg.Apply(f)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+	if _, err := train.New(train.Algorithms(), "pppo"); err == nil || !strings.Contains(err.Error(), "did you mean ppo?") {
+		t.Error(err)
+	}
+}
+
+func TestEachAlgorithmLearns(t *testing.T) {
+	envs := map[string]string{"td3": "Pendulum-v1", "ddpg": "Pendulum-v1", "qlearning": "FrozenLake-v1"}
+	dir := t.TempDir()
+	record := config(t, "dqn", "env=CartPole-v1", "steps=600", "learning_starts=200", "record=true", "eval_every=0")
+	if err := record.Run(t.Context(), lone(t, dir), train.Output{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range train.Algorithms() {
+		t.Run(a.Name, func(t *testing.T) {
+			env := envs[a.Name]
+			if env == "" {
+				env = "CartPole-v1"
+			}
+			c := config(t, a.Name, "env="+env, "steps=1200", "eval_every=50%", "eval_episodes=2")
+			if a.Offline {
+				if err := c.Set("data", filepath.Join(dir, "data"), "the test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, key := range []string{"learning_starts", "batch_size"} {
+				_ = c.Set(key, "32", "the test") // those that have it
+			}
+			_ = c.Set("hidden", "[8]", "the test")
+			run := t.TempDir()
+			var lines bytes.Buffer
+			if err := c.Run(t.Context(), lone(t, run), train.Output{Program: "test", Summary: &lines}); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{train.ConfigFile, train.ProgressFile, train.MetricsFile, "checkpoint.safetensors", "best.safetensors"} {
+				if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Size() == 0 {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if !strings.Contains(lines.String(), "best evaluation: ") {
+				t.Errorf("no summary:\n%s", lines.String())
+			}
+		})
+	}
+}
