@@ -69,7 +69,7 @@ func Specs() []Spec {
 		spec("CartPole-v1", "balance a pole on a cart", CartPoleSteps,
 			func() Env[int] { return NewCartPole(CartPoleConfig{}) }).solved(475),
 		spec("CartPolePositions-v1", "balance a pole on a cart without seeing how fast they move", CartPoleSteps,
-			func() Env[int] { return newCartPolePositions() }).solved(475),
+			newCartPolePositions).solved(475),
 		spec("Acrobot-v1", "swing two links up with a motor between them", AcrobotSteps,
 			func() Env[int] { return NewAcrobot(AcrobotConfig{}) }).solved(-100),
 		spec("MountainCar-v0", "rock a weak car out of a valley", MountainCarSteps,

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
 )
 
 // maxFileBytes bounds a config file.
@@ -185,7 +184,6 @@ func Differ(a, b *Config) []string {
 	}
 	return out
 }
-
 
 // Env is the environment that the file names; empty: none.
 func (f *File) Env() string {

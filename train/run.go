@@ -186,7 +186,11 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 		return err
 	}
 	if out.Step != nil {
-		t.Use(task.Step(func(_ context.Context, c *rl.Online) error { out.Step(c); return nil }))
+		t.Use(func(ctx context.Context, c *rl.Online, next task.Next) error {
+			err := next(ctx)
+			out.Step(c)
+			return err
+		})
 	}
 	if every := k.evalEvery.Of(c.Steps()); every > 0 {
 		v, err := p.evaluated(ctx)

@@ -142,7 +142,6 @@ internal/redistest -> std testing internal/freeport github.com/redis/go-redis
 internal/slurmtest -> std testing internal/leak internal/freeport
 internal/bench -> std
 internal/bench (test) -> envs policies policies/data policies/dqn policies/nn policies/nn/kernels policies/policytest policies/ppo policies/sac middleware/rl gonum.org/v1/gonum/blas parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
-internal/presets -> any
 internal/results -> any
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task

@@ -2,6 +2,7 @@
 //
 //	go run ./internal/results                          every preset with seeds 1 to 5
 //	go run ./internal/results -seeds 2 ppo/CartPole    those whose names begin so
+//	go run ./internal/results -at-once 2               two runs at a time
 //	go run ./internal/results -nodes 4 ppo/CartPole    until the threshold, with a learner, an evaluator and two collectors;
 //	                                                   without those that others have not solved either
 //
@@ -21,13 +22,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/ditask/ditask/internal/presets"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/task"
+	"github.com/ditask/ditask/train"
 )
 
 // window is the number of episodes whose mean return counts.
@@ -39,6 +41,7 @@ func main() {
 	}
 	seeds := flag.Uint64("seeds", 5, "runs of each preset")
 	nodes := flag.Int("nodes", 1, "processes of a run")
+	atOnce := flag.Int("at-once", 1, "runs at a time")
 	one := flag.Uint64("one", 0, "train once with this seed, and print the result alone")
 	flag.Parse()
 	prefixes := flag.Args()
@@ -50,7 +53,7 @@ func main() {
 	if *one > 0 {
 		err = alone(ctx, prefixes[0], *one)
 	} else {
-		err = all(ctx, prefixes, *seeds, *nodes)
+		err = all(ctx, prefixes, *seeds, *nodes, max(*atOnce, 1))
 	}
 	stop()
 	if err != nil {
@@ -59,12 +62,12 @@ func main() {
 	}
 }
 
-func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error {
+func all(ctx context.Context, prefixes []string, seeds uint64, nodes, atOnce int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	run := func(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
+	run := func(ctx context.Context, p *train.Preset, seed uint64) (result, error) {
 		return resultOf(exec.CommandContext(ctx, self, "-one", strconv.FormatUint(seed, 10), p.Name))
 	}
 	if nodes > 1 {
@@ -79,15 +82,16 @@ func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error 
 				return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 			}
 		}
-		run = func(ctx context.Context, p *presets.Preset, seed uint64) (result, error) {
+		run = func(ctx context.Context, p *train.Preset, seed uint64) (result, error) {
 			return resultOf(exec.CommandContext(ctx, filepath.Join(dir, "ditask"), "--package", filepath.Join(dir, "results"),
 				"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir, "run"), "--overwrite", "--", p.Name))
 		}
 	}
+	places := make(chan struct{}, atOnce)
 	fmt.Println("| preset | published | mean ± deviation | each seed | env steps until the mean of 100 episodes is the threshold | CPU seconds of a run |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, prefix := range prefixes {
-		found, err := presets.Find(prefix)
+		found, err := train.FindPresets(prefix)
 		if err != nil {
 			return err
 		}
@@ -95,7 +99,7 @@ func all(ctx context.Context, prefixes []string, seeds uint64, nodes int) error 
 			if nodes > 1 && found[i].Unsolved {
 				continue
 			}
-			if err := row(ctx, run, &found[i], seeds); err != nil {
+			if err := row(ctx, run, &found[i], seeds, places); err != nil {
 				return err
 			}
 		}
@@ -129,15 +133,26 @@ func resultOf(cmd *exec.Cmd) (r result, err error) {
 // reached begins the line with the result of one run: its mean return, and the env steps until the threshold.
 const reached = "reached: "
 
-// row prints what all seeds of a preset have reached.
-func row(ctx context.Context, run func(context.Context, *presets.Preset, uint64) (result, error), p *presets.Preset, seeds uint64) error {
+// row prints what all seeds of a preset have reached. As many runs go on at a time as places has room for.
+func row(ctx context.Context, run func(context.Context, *train.Preset, uint64) (result, error), p *train.Preset, seeds uint64, places chan struct{}) error {
+	results, faults := make([]result, seeds), make([]error, seeds)
+	var running sync.WaitGroup
+	for i := range results {
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			if results[i], faults[i] = run(ctx, p, uint64(i)+1); faults[i] != nil {
+				faults[i] = fmt.Errorf("%s, seed %d: %w", p.Name, i+1, faults[i])
+			}
+		})
+	}
+	running.Wait()
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
 	var sum, squares float64
 	var each, solved, took []string
-	for seed := uint64(1); seed <= seeds; seed++ {
-		r, err := run(ctx, p, seed)
-		if err != nil {
-			return fmt.Errorf("%s, seed %d: %w", p.Name, seed, err)
-		}
+	for _, r := range results {
 		sum, squares = sum+r.mean, squares+r.mean*r.mean
 		each, took = append(each, number(r.mean)), append(took, fmt.Sprintf("%.1f", r.took.Seconds()))
 		steps := "-"
@@ -165,32 +180,52 @@ func number(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// quiet is a node that logs nothing.
+// quiet is a lone node that logs and saves nothing.
 type quiet struct{ task.Node }
 
 func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func (quiet) Size() int            { return 1 }
+func (quiet) Seed() uint64         { return 0 }
+func (quiet) Dir() string          { return "" }
+func (quiet) Resume() bool         { return false }
+func (quiet) MustResume() bool     { return false }
+
+// config is that of a preset, with further settings.
+func config(p *train.Preset, settings ...string) (*train.Config, error) {
+	c, err := train.New(train.Algorithms(), p.Algorithm())
+	if err == nil {
+		err = c.Use(p)
+	}
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		if err == nil {
+			err = c.Set(key, value, "results")
+		}
+	}
+	return c, err
+}
 
 // alone trains in this process for all env steps of a preset, and prints the result.
 func alone(ctx context.Context, name string, seed uint64) error {
-	found, err := presets.Find(name)
+	p, err := train.FindPreset(name)
 	if err != nil {
 		return err
 	}
-	p, s := &found[0], found[0].Setup(seed)
-	t := task.New[rl.Online](quiet{task.Alone()})
-	r := rl.New(t, s.Policy, rl.Config{Seed: seed})
-	w := watch{threshold: p.Threshold}
-	t.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(s.Envs(s.Num), s.Collect), r.Learn(s.Source, s.Learn), task.Step(w.step))
+	settings := []string{fmt.Sprint("seed=", seed), "eval_every=0"}
 	if p.Greedy {
-		t.Use(r.Evaluate(s.Envs(10), rl.EvalConfig{EverySteps: p.EnvSteps, Episodes: window}))
+		settings = append(settings, "eval_every=100%", fmt.Sprint("eval_episodes=", window))
 	}
-	t.Use(r.Stop(rl.StopConfig{EnvSteps: p.EnvSteps}))
-	if err := t.Run(ctx); err != nil {
+	c, err := config(p, settings...)
+	if err != nil {
+		return err
+	}
+	w := watch{threshold: p.Threshold}
+	if err := c.Run(ctx, quiet{task.Alone()}, train.Output{Step: w.step}); err != nil {
 		return err
 	}
 	mean := w.mean()
 	if p.Greedy {
-		mean = t.Context().Eval.Mean
+		mean = w.eval.Mean
 	}
 	fmt.Println(reached, mean, w.solved)
 	return nil
@@ -201,11 +236,14 @@ type watch struct {
 	threshold float64
 	returns   []float64
 	solved    int // env steps when their mean was first the threshold
+	eval      rl.Evaluation
+	best      *rl.Best
 }
 
-func (w *watch) step(_ context.Context, c *rl.Online) error {
+func (w *watch) step(c *rl.Online) {
+	w.eval, w.best = c.Eval, c.Best
 	if c.Collected == nil {
-		return nil
+		return
 	}
 	for _, e := range c.Collected.Episodes {
 		w.returns = append(w.returns, e.Return)
@@ -214,7 +252,6 @@ func (w *watch) step(_ context.Context, c *rl.Online) error {
 	if w.solved == 0 && len(w.returns) == window && w.mean() >= w.threshold {
 		w.solved = c.EnvSteps
 	}
-	return nil
 }
 
 func (w *watch) mean() (m float64) {
@@ -226,29 +263,24 @@ func (w *watch) mean() (m float64) {
 
 // play is what the processes of a job do, until 100 greedy episodes reach the threshold.
 func play(ctx context.Context, node *parallel.Node) error {
-	found, err := presets.Find(os.Args[1])
+	p, err := train.FindPreset(os.Args[1])
 	if err != nil {
 		return err
 	}
-	p, s := &found[0], found[0].Setup(node.Seed())
-	t := task.New[rl.Online](node, rl.Roles(node.Size())...)
-	r := rl.New(t, s.Policy, rl.Config{Seed: node.Seed()})
-	var exchange rl.ExchangeConfig
-	if p.OnPolicy {
-		exchange.Synchronous = node.Size()
+	c, err := config(p, fmt.Sprint("seed=", node.JobSeed()), fmt.Sprint("until=", p.Threshold))
+	if err == nil {
+		err = c.Set("eval_every", strconv.Itoa(max(1000, c.Steps()/50)), "results")
 	}
-	t.Use(
-		r.Exchange(exchange), r.Collect(s.Envs(s.Num), s.Collect), r.Learn(s.Source, s.Learn),
-		r.Evaluate(s.Envs(10), rl.EvalConfig{EverySteps: max(1000, p.EnvSteps/50), StopAt: p.Threshold, Confirm: window}),
-		r.Stop(rl.StopConfig{EnvSteps: 3 * p.EnvSteps}),
-	)
-	if err := t.Run(ctx); err != nil || !t.Has(rl.Learner) {
+	if err != nil {
 		return err
 	}
-	best := t.Context().Best
-	if best == nil || !best.Reached {
+	w := watch{threshold: p.Threshold}
+	if err := c.Run(ctx, node, train.Output{Step: w.step}); err != nil || node.ID() != 0 {
+		return err
+	}
+	if w.best == nil || !w.best.Reached {
 		return errors.New("the threshold was not reached")
 	}
-	fmt.Println(reached, best.Mean, best.EnvSteps)
+	fmt.Println(reached, w.best.Mean, w.best.EnvSteps)
 	return nil
 }
