@@ -35,6 +35,7 @@ type Config struct {
 	run, own  algorithm.Params // the keys of every run, and those of the algorithm
 	origins   map[string]string
 	keys      runKeys
+	extra     int // steps behind the end of the schedules
 }
 
 // runKeys are the values of the keys of every run.
@@ -156,6 +157,9 @@ func (c *Config) Seed() int { return *c.keys.seed }
 
 // Steps is the length of the run: env steps, or updates of an offline run.
 func (c *Config) Steps() int { return *c.keys.steps }
+
+// Extend lets the run go on for so many steps behind its length, with the last values of its schedules.
+func (c *Config) Extend(steps int) { c.extra = steps }
 
 // Until is the return that ends the run; 0: none does.
 func (c *Config) Until() float64 { return *c.keys.until }

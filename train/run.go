@@ -44,6 +44,8 @@ type Output struct {
 	Summary  io.Writer // a few lines at the end
 	// Step, if not nil, is called after each step of the process that learns.
 	Step func(c *rl.Online)
+	// Done, if not nil, is called at the end of a run that has not failed.
+	Done func(c *rl.Online)
 }
 
 // Run trains on one node, and returns when the run has ended. Every node of a job calls it with an equal config.
@@ -64,6 +66,9 @@ func (c *Config) Run(ctx context.Context, node Node, out Output) (err error) {
 	began := time.Now()
 	if err := p.task.Run(ctx); err != nil {
 		return err
+	}
+	if out.Done != nil {
+		out.Done(p.task.Context())
 	}
 	if p.task.Has(rl.Learner) && node.ID() == 0 && out.Summary != nil {
 		return p.summary(out.Summary, time.Since(began))
@@ -201,7 +206,8 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 	} else if c.Until() != 0 {
 		return errors.New("until: it goes by evaluations, and eval_every is 0")
 	}
-	t.Use(r.Log(p.log(out)), r.Stop(rl.StopConfig{EnvSteps: p.envSteps(c.Steps()), Updates: p.updates(c.Steps()), After: *k.duration}))
+	end := c.Steps() + c.extra
+	t.Use(r.Log(p.log(out)), r.Stop(rl.StopConfig{EnvSteps: p.envSteps(end), Updates: p.updates(end), After: *k.duration}))
 	t.Use(r.Checkpoint(rl.CheckpointConfig{
 		EveryUpdates: *k.checkpointUpdates, Every: *k.checkpointEvery, Keep: *k.keep, WithoutData: !*k.save,
 	}))

@@ -237,11 +237,10 @@ type watch struct {
 	returns   []float64
 	solved    int // env steps when their mean was first the threshold
 	eval      rl.Evaluation
-	best      *rl.Best
 }
 
 func (w *watch) step(c *rl.Online) {
-	w.eval, w.best = c.Eval, c.Best
+	w.eval = c.Eval
 	if c.Collected == nil {
 		return
 	}
@@ -274,13 +273,14 @@ func play(ctx context.Context, node *parallel.Node) error {
 	if err != nil {
 		return err
 	}
-	w := watch{threshold: p.Threshold}
-	if err := c.Run(ctx, node, train.Output{Step: w.step}); err != nil || node.ID() != 0 {
+	c.Extend(2 * c.Steps()) // other processes are at times behind
+	var best *rl.Best
+	if err := c.Run(ctx, node, train.Output{Done: func(c *rl.Online) { best = c.Best }}); err != nil || node.ID() != 0 {
 		return err
 	}
-	if w.best == nil || !w.best.Reached {
+	if best == nil || !best.Reached {
 		return errors.New("the threshold was not reached")
 	}
-	fmt.Println(reached, w.best.Mean, w.best.EnvSteps)
+	fmt.Println(reached, best.Mean, best.EnvSteps)
 	return nil
 }
