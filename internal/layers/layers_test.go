@@ -53,6 +53,7 @@ policies/graph -> std
 policies/nn -> std policies/nn/kernels policies/graph
 
 policies -> std policies/nn policies/graph envs
+policies/export (test) -> any
 policies/export -> std internal/safefile policies policies/graph policies/nn envs
 policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
@@ -129,6 +130,7 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/safefile -> std
+internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
 internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
 internal/printable -> std
 internal/certtest -> std testing internal/certs

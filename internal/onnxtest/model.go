@@ -1,6 +1,7 @@
 package onnxtest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,7 +28,7 @@ func elements(shape []int) (int, bool) {
 
 // Check reports what is wrong with a model: versions, names that are not defined before they are used or
 // defined twice, operators and attributes that are not known, and types and shapes that are not as they
-// are declared, in runs of one row and of three rows of zeros.
+// are declared, in runs of one row and of three rows of zeros, or of the first number of discrete observations.
 func (m *Model) Check() error {
 	if m.IR != 8 || m.Opset != 17 {
 		return fmt.Errorf("IR version %d and opset %d, want 8 and 17", m.IR, m.Opset)
@@ -51,13 +52,24 @@ func (m *Model) Check() error {
 			if !ok || i.Type != Float || len(i.Dims) == 0 {
 				return fmt.Errorf("input %s of type %d and shape %v", i.Name, i.Type, i.Dims)
 			}
-			in[i.Name] = Tensor{Shape: shape, Floats: make([]float32, n)}
+			in[i.Name] = Tensor{Shape: shape, Floats: slices.Repeat([]float32{m.first()}, n)}
 		}
 		if _, err := m.Run(in); err != nil {
-			return fmt.Errorf("with %d rows of zeros: %w", rows, err)
+			return fmt.Errorf("with %d rows: %w", rows, err)
 		}
 	}
 	return nil
+}
+
+// first is an element of a discrete space of observations, as the metadata describe it, and 0 for another one.
+func (m *Model) first() float32 {
+	var space struct {
+		Start float32 `json:"start"`
+	}
+	if json.Unmarshal([]byte(m.Meta["observation_space"]), &space) != nil {
+		return 0
+	}
+	return space.Start
 }
 
 // shape is the declared shape for so many rows.
