@@ -11,5 +11,5 @@
 // implementation, a script that uses Python's standard library only.
 //
 // A Model may be used concurrently. Errors name the node; bad files do not panic, and a run works on at most
-// 2^24 values at a time and makes at most 2^28 products in one operator.
+// 2^22 values at a time and makes at most 2^26 products in one operator.
 package onnxtest

@@ -10,8 +10,8 @@ import (
 
 // The limits of what is run.
 const (
-	maxElements = 1 << 24 // of a value
-	maxProducts = 1 << 28 // of one operator
+	maxElements = 1 << 22 // of a value
+	maxProducts = 1 << 26 // of one operator
 )
 
 // elements is the product of a shape, if it is at most maxElements.

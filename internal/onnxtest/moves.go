@@ -207,9 +207,9 @@ func transpose(n Node, in []Tensor) (Tensor, error) {
 	index := make([]int, max(len(x.Floats), len(x.Ints)))
 	for flat := range index {
 		rest := flat
-		for i := len(shape) - 1; i >= 0; i-- {
-			index[flat] += rest % shape[i] * strides[perm[i]]
-			rest /= shape[i]
+		for i, d := range slices.Backward(shape) {
+			index[flat] += rest % d * strides[perm[i]]
+			rest /= d
 		}
 	}
 	return pick(x, shape, index), nil

@@ -105,9 +105,9 @@ func places(out, in []int) []int {
 	index := make([]int, size)
 	for flat := range index {
 		rest, at, stride := flat, 0, 1
-		for i := len(out) - 1; i >= 0; i-- {
-			digit := rest % out[i]
-			rest /= out[i]
+		for i, d := range slices.Backward(out) {
+			digit := rest % d
+			rest /= d
 			if k := i - (len(out) - len(in)); k >= 0 {
 				if in[k] != 1 {
 					at += digit * stride

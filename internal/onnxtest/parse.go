@@ -150,7 +150,7 @@ func (f field) want(wire protowire.Type) error {
 }
 
 func (f field) integer(dst *int64) error {
-	*dst = int64(f.value)
+	*dst = int64(f.value) //nolint:gosec // the same bits
 	return f.want(protowire.VarintType)
 }
 
@@ -257,7 +257,7 @@ func (n *Node) attr(data []byte) error {
 		case 1:
 			return f.text(&name)
 		case 2:
-			a.Float, values[1] = math.Float32frombits(uint32(f.value)), true
+			a.Float, values[1] = math.Float32frombits(uint32(f.value)), true //nolint:gosec // it has 32 bits
 			return f.want(protowire.Fixed32Type)
 		case 3:
 			values[2] = true
@@ -318,7 +318,7 @@ func (i *Info) kind(data []byte) error {
 			return fields(data, func(f field) error {
 				switch f.number {
 				case 1:
-					i.Type = int(f.value)
+					i.Type = int(f.value) //nolint:gosec // compared with types that are known
 					return f.want(protowire.VarintType)
 				case 2:
 					return f.message(i.dims)
@@ -390,7 +390,7 @@ func (m *Model) constant(data []byte) error {
 		if kind == Float {
 			t.Floats = append(t.Floats, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 		} else {
-			t.Ints = append(t.Ints, int64(binary.LittleEndian.Uint64(raw)))
+			t.Ints = append(t.Ints, int64(binary.LittleEndian.Uint64(raw))) //nolint:gosec // the same bits
 		}
 	}
 	if _, twice := m.Constants[name]; twice || name == "" {

@@ -143,7 +143,8 @@ func follow(t *testing.T, p policies.Policy, rows, n int) steps {
 	s := steps{rows: rows, state: [][]float32{make([]float32, rows*spec.StateSize)}}
 	for step := range n {
 		a := policies.Act{
-			Obs: make([]float32, rows*spec.Obs.Dim()), Action: make([]float32, rows*spec.Action.Dim()), State: slices.Clone(s.state[step]), Greedy: true,
+			Obs: make([]float32, rows*spec.Obs.Dim()), Action: make([]float32, rows*spec.Action.Dim()),
+			State: slices.Clone(s.state[step]), Greedy: true,
 		}
 		for i := range rows {
 			row := a.Obs[i*spec.Obs.Dim():][:spec.Obs.Dim()]
@@ -177,7 +178,7 @@ func onnx(t *testing.T, name string, p policies.Policy) []byte {
 	return file.Bytes()
 }
 
-// close reports a difference of more than rounding.
+// differ reports a difference of more than rounding.
 func differ[T float32 | float64 | int | int64](got []T, want []float32) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d values, want %d", len(got), len(want))

@@ -50,7 +50,8 @@ func TestSafetensors(t *testing.T) {
 		}
 	}
 	want := []string{
-		"normalize/mean", "normalize/scale", "sac.actor/dense0.weight", "sac.actor/dense0.bias", "sac.actor/dense2.weight", "sac.actor/dense2.bias",
+		"normalize/mean", "normalize/scale", "sac.actor/dense0.weight", "sac.actor/dense0.bias",
+		"sac.actor/dense2.weight", "sac.actor/dense2.bias",
 		"action.half", "action.middle", "action.low", "action.high",
 	}
 	if !slices.Equal(names, want) {
@@ -124,7 +125,8 @@ func TestWriteFile(t *testing.T) {
 		t.Error("write was called")
 		return nil
 	}
-	if err := export.WriteFile(dir, called); err == nil || !strings.Contains(err.Error(), "it is there and no regular file: give the name of a file") {
+	const irregular = "it is there and no regular file: give the name of a file"
+	if err := export.WriteFile(dir, called); err == nil || !strings.Contains(err.Error(), irregular) {
 		t.Error(err)
 	}
 	if err := export.WriteFile(filepath.Join(dir, "missing", "x"), called); !errors.Is(err, os.ErrNotExist) {

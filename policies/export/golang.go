@@ -103,9 +103,8 @@ func (b *goBuilder) file() []byte {
 
 // identifier makes words of letters and digits one name, such as qValues of "q_values".
 func identifier(name string, exported bool) string {
-	words := strings.FieldsFunc(name, func(r rune) bool {
-		return r >= 0x80 || !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9')
-	})
+	in := func(r, first, last rune) bool { return first <= r && r <= last }
+	words := strings.FieldsFunc(name, func(r rune) bool { return !in(r, 'a', 'z') && !in(r, 'A', 'Z') && !in(r, '0', '9') })
 	var out strings.Builder
 	for i, w := range words {
 		if i > 0 || exported {
@@ -178,10 +177,42 @@ func (b *goBuilder) node(i int) {
 	for k, id := range n.In {
 		in[k] = b.names[id]
 	}
+	switch n.Op {
+	case graph.Input, graph.Constant:
+	case graph.ReLU, graph.Tanh, graph.Sigmoid:
+		b.call(i, strings.ToLower(n.Op.String()), in[0])
+	case graph.Add, graph.Sub, graph.Mul:
+		b.call(i, strings.ToLower(n.Op.String()), in[0], in[1])
+	case graph.Min:
+		b.call(i, "least", in[0], in[1])
+	case graph.Max:
+		b.call(i, "greatest", in[0], in[1])
+	case graph.Scale:
+		b.call(i, "scale", in[0], n.Floats[0])
+	case graph.Shift:
+		b.call(i, "shift", in[0], n.Floats[0])
+	case graph.Clip:
+		b.call(i, "clip", in[0], n.Floats[0], n.Floats[1])
+	case graph.Offset:
+		b.call(i, "offset", in[0], n.Ints[0])
+	case graph.Concat:
+		b.call(i, "join", strings.Join(in, ", "))
+	case graph.Repeat: // for one row, a copy
+		b.call(i, "join", in[0])
+	case graph.Reshape: // rows have no shape here
+		b.names[i] = in[0]
+	case graph.Slice:
+		fmt.Fprintf(&b.body, "\t%s := %s[%d:%d]\n", b.names[i], in[0], n.Ints[0], n.Ints[1])
+	default:
+		b.shaped(i, n, in)
+	}
+}
+
+// shaped writes what computes a node whose helper must know shapes.
+func (b *goBuilder) shaped(i int, n *graph.Node, in []string) {
 	shape := func(k int) []int { return b.g.Nodes[n.In[k]].Shape }
 	last := func(k int) int { return shape(k)[len(shape(k))-1] }
 	switch n.Op {
-	case graph.Input, graph.Constant:
 	case graph.Dense:
 		b.helpers["product"] = true
 		b.call(i, "dense", in[0], in[1], in[2])
@@ -193,18 +224,8 @@ func (b *goBuilder) node(i int) {
 		b.call(i, "layerNorm", in[0], in[1], in[2], n.Floats[0])
 	case graph.Lookup:
 		b.call(i, "lookup", in[0], in[1], shape(1)[0])
-	case graph.ReLU, graph.Tanh, graph.Sigmoid:
-		b.call(i, strings.ToLower(n.Op.String()), in[0])
 	case graph.Softmax:
 		b.call(i, "softmax", in[0], last(0))
-	case graph.Add, graph.Sub, graph.Mul, graph.Min, graph.Max:
-		b.call(i, map[graph.Op]string{graph.Add: "add", graph.Sub: "sub", graph.Mul: "mul", graph.Min: "least", graph.Max: "greatest"}[n.Op], in[0], in[1])
-	case graph.Scale:
-		b.call(i, "scale", in[0], n.Floats[0])
-	case graph.Shift:
-		b.call(i, "shift", in[0], n.Floats[0])
-	case graph.Clip:
-		b.call(i, "clip", in[0], n.Floats[0], n.Floats[1])
 	case graph.Mean:
 		inner := 1
 		for _, d := range shape(0)[n.Ints[0]+1:] {
@@ -213,16 +234,6 @@ func (b *goBuilder) node(i int) {
 		b.call(i, "mean", in[0], shape(0)[n.Ints[0]], inner)
 	case graph.ArgMax:
 		b.call(i, "argMax", in[0], last(0))
-	case graph.Offset:
-		b.call(i, "offset", in[0], n.Ints[0])
-	case graph.Slice:
-		fmt.Fprintf(&b.body, "\t%s := %s[%d:%d]\n", b.names[i], in[0], n.Ints[0], n.Ints[1])
-	case graph.Concat:
-		b.call(i, "join", strings.Join(in, ", "))
-	case graph.Repeat: // for one row, a copy
-		b.call(i, "join", in[0])
-	case graph.Reshape: // rows have no shape here
-		b.names[i] = in[0]
 	default:
 		panic(fmt.Sprintf("export: operation %v", n.Op))
 	}

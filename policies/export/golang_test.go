@@ -49,6 +49,16 @@ func main() {
 }
 `
 
+// call acts with one policy.
+const call = `	{
+		const name = %q
+		p := %s.New()
+%s		for _, obs := range in[name] {
+			out[name] = append(out[name], %s(p.Act(obs)))
+		}
+	}
+`
+
 // TestGoActsAlike compiles the Go files of all policies without any module but theirs, and runs them.
 func TestGoActsAlike(t *testing.T) {
 	dir, watch := t.TempDir(), leak.Check(t)
@@ -82,8 +92,7 @@ func TestGoActsAlike(t *testing.T) {
 			reset = "\t\tp.Evaluate(in[name][0])\n\t\tp.Reset()\n"
 		}
 		fmt.Fprintf(&imports, "\t%q\n", "acting/"+pkg)
-		fmt.Fprintf(&calls, "\t{\n\t\tconst name = %q\n\t\tp := %s.New()\n%s\t\tfor _, obs := range in[name] {\n\t\t\tout[name] = append(out[name], %s(p.Act(obs)))\n\t\t}\n\t}\n",
-			name, pkg, reset, kind)
+		fmt.Fprintf(&calls, call, name, pkg, reset, kind)
 		want[name] = follow(t, p, 1, 20)
 		in[name] = want[name].obs
 	}

@@ -133,7 +133,8 @@ func (b *goBuilder) policy() {
 	}
 	fmt.Fprint(w, "\t}\n}\n")
 	if size > 0 {
-		fmt.Fprint(w, "\n// Reset begins an episode: what the policy remembers is forgotten.\nfunc (p *Policy) Reset() { p.state = make([]float32, len(p.state)) }\n")
+		fmt.Fprint(w, "\n// Reset begins an episode: what the policy remembers is forgotten.\n")
+		fmt.Fprint(w, "func (p *Policy) Reset() { p.state = make([]float32, len(p.state)) }\n")
 	}
 }
 

@@ -230,7 +230,8 @@ func (b *onnxBuilder) moves(i int, n *graph.Node, in []string, result string) {
 		stride, kernel := n.Ints[0], b.g.Nodes[n.In[1]].Shape[0]
 		b.operator("Transpose", image, in[:1], intsAttribute("perm", 0, 3, 1, 2))
 		b.operator("Transpose", weight, in[1:2], intsAttribute("perm", 3, 2, 0, 1))
-		b.operator("Conv", out, []string{image, weight, in[2]}, intsAttribute("kernel_shape", kernel, kernel), intsAttribute("strides", stride, stride))
+		window, step := intsAttribute("kernel_shape", kernel, kernel), intsAttribute("strides", stride, stride)
+		b.operator("Conv", out, []string{image, weight, in[2]}, window, step)
 		b.operator("Transpose", result, []string{out}, intsAttribute("perm", 0, 2, 3, 1))
 	default:
 		panic(fmt.Sprintf("export: operation %v", n.Op))

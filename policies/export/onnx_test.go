@@ -137,12 +137,14 @@ func TestONNXSaysWhatItIs(t *testing.T) {
 
 // TestSpacesAsJSON.
 func TestSpacesAsJSON(t *testing.T) {
+	column := envs.NewBox(0, 1, 2)
+	column.Shape = []int{2, 1}
 	for want, space := range map[string]envs.Space{
 		`{"type":"Discrete","n":3,"start":-1}`:                                envs.Discrete{N: 3, Start: -1},
 		`{"type":"Box","shape":[2,1,2],"pixels":true}`:                        envs.NewPixels(2, 1, 2),
 		`{"type":"MultiBinary","n":3}`:                                        envs.MultiBinary{N: 3},
 		`{"type":"Box","shape":[1],"low":[0],"high":[null]}`:                  envs.NewBox(0, float32(math.Inf(1)), 1),
-		`{"type":"Box","shape":[2,1],"low":[0,0],"high":[1,1]}`:               envs.Box{Low: make([]float32, 2), High: []float32{1, 1}, Shape: []int{2, 1}},
+		`{"type":"Box","shape":[2,1],"low":[0,0],"high":[1,1]}`:               column,
 		`{"type":"Box","shape":[3],"low":[0.1,0.1,0.1],"high":[0.2,0.2,0.2]}`: envs.NewBox(0.1, 0.2, 3),
 	} {
 		p := dqn.New(dqn.Config{Obs: space, Action: envs.Discrete{N: 2}, Hidden: []int{2}})
@@ -182,7 +184,8 @@ func TestRefusals(t *testing.T) {
 		{newNetPolicy(3, ownLayer{nn.Dense(2, nn.FanIn)}), "layer 0, export_test.ownLayer, cannot be exported: it has no method Export", true},
 		{broken, "constant dense0.weight is not finite: value 1 is +Inf", false},
 		{with(func(*graph.Graph, graph.Value) {}), "no output is named action", false},
-		{with(func(g *graph.Graph, obs graph.Value) { g.Output(graph.Action, obs) }), "the output action is not as in Spec: want rows of []", false},
+		{with(func(g *graph.Graph, obs graph.Value) { g.Output(graph.Action, obs) }),
+			"the output action is not as in Spec: want rows of []", false},
 		{with(func(g *graph.Graph, obs graph.Value) {
 			policies.ExportChoice(g, obs, envs.Discrete{N: 3})
 			g.Output(graph.NextState, obs)

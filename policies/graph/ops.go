@@ -163,7 +163,8 @@ func (v Value) binary(op Op, y Value) Value {
 	for len(tail) > 0 && tail[0] == 1 {
 		tail = tail[1:]
 	}
-	v.want(op, len(y.Shape()) <= len(x) && (len(y.Shape()) == len(x) || y.node().Op == Constant) && slices.Equal(x[len(x)-len(tail):], tail), y)
+	ranks := len(y.Shape()) == len(x) || len(y.Shape()) < len(x) && y.node().Op == Constant
+	v.want(op, ranks && slices.Equal(x[len(x)-len(tail):], tail), y)
 	return v.add(Node{Op: op, Shape: x}, y)
 }
 

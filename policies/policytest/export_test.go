@@ -20,7 +20,7 @@ func exportFaults() []fault {
 	return []fault{
 		with("an error", "the export to ONNX: export: no", func(*faulty, *graph.Graph, graph.Value) error { return errors.New("no") }),
 		with("nothing", "no output is named action", func(*faulty, *graph.Graph, graph.Value) error { return nil }),
-		with("another network", "the exported network: action", func(p *faulty, g *graph.Graph, obs graph.Value) error {
+		with("another network", "the exported network: action", func(_ *faulty, g *graph.Graph, obs graph.Value) error {
 			return newToy(9).Export(g, obs)
 		}),
 		with("other observations", "the exported network: ", func(p *faulty, g *graph.Graph, obs graph.Value) error {
