@@ -21,7 +21,7 @@ func ExampleONNX() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "policy.onnx")
 	meta := export.Meta{Algorithm: "dqn", Env: "CartPole-v1"}
 	err = export.WriteFile(path, func(w io.Writer) error { return export.ONNX(w, policy, meta) })
