@@ -55,6 +55,7 @@ fmt: ## say which files gofmt would change
 vet: ## go vet, also of the score runs of minutes, which nothing else compiles
 	$(GO) vet ./...
 	$(GO) vet -tags scores ./policies/...
+	$(GO) vet -tags onnxruntime ./policies/export
 	cd $(CUSTOM) && $(GO) vet ./...
 
 .PHONY: lint
@@ -97,6 +98,10 @@ race: ## the tests under the race detector, without those that learn for long
 test: ## all tests, without the race detector
 	$(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
+
+.PHONY: onnxruntime
+onnxruntime: ## exported models in the official runtime: PYTHON must have the packages onnx, onnxruntime and numpy
+	$(GO) test -tags onnxruntime -count=1 -v ./policies/export -run TestOfficialRuntime
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME

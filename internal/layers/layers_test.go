@@ -49,19 +49,22 @@ payload (test) -> github.com/fxamacker/cbor
 # Trunk three: mathematics.
 policies/nn/kernels -> std golang.org/x/sys
 policies/nn/kernels (test) -> gonum.org/v1/gonum
-policies/nn -> std policies/nn/kernels
+policies/graph -> std
+policies/nn -> std policies/nn/kernels policies/graph
 
-policies -> std policies/nn envs
+policies -> std policies/nn envs policies/graph
+policies/export (test) -> any
+policies/export -> std internal/safefile policies policies/graph policies/nn envs
 policies/algorithm -> std policies policies/nn policies/data envs
 policies/dist -> std policies/nn
 policies/data -> std policies policies/nn
-policies/policytest -> std testing policies policies/nn envs
+policies/policytest -> std testing internal/onnxtest policies policies/export policies/graph policies/nn envs
 policies/policytest (test) -> policies/data
-policies/actorcritic -> std policies policies/nn policies/data policies/dist envs
-policies/qnetwork -> std policies policies/nn envs
+policies/actorcritic -> std policies policies/nn policies/data policies/dist envs policies/graph
+policies/qnetwork -> std policies policies/nn envs policies/graph
 policies/dqn -> std policies policies/nn policies/algorithm policies/qnetwork envs
-policies/c51 -> std policies policies/nn policies/algorithm policies/qnetwork envs
-policies/qrdqn -> std policies policies/nn policies/algorithm policies/qnetwork envs
+policies/c51 -> std policies policies/nn policies/algorithm policies/qnetwork envs policies/graph
+policies/qrdqn -> std policies policies/nn policies/algorithm policies/qnetwork envs policies/graph
 policies/rainbow -> std policies policies/nn policies/data policies/algorithm policies/c51 envs
 policies/ppo -> std policies policies/nn policies/data policies/algorithm policies/actorcritic envs
 policies/a2c -> std policies policies/nn policies/data policies/algorithm policies/actorcritic envs
@@ -77,7 +80,7 @@ policies/impala (test) -> policies/internal/collecting
 policies/appo (test) -> policies/internal/collecting
 policies/her (test) -> policies/dqn
 policies/normalize (test) -> policies/dqn policies/ppo policies/td3 policies/policytest
-policies/... -> std policies policies/nn policies/data policies/dist policies/algorithm envs
+policies/... -> std policies policies/nn policies/data policies/dist policies/algorithm envs policies/graph
 policies/... (test) -> policies/internal/offpolicy
 
 envs/nprand -> std
@@ -133,6 +136,8 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/safefile -> std
+internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
+internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
 internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing

@@ -33,7 +33,7 @@ type A2C struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*A2C)(nil)
+var _ policies.Exporter = (*A2C)(nil)
 
 // New returns an A2C with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.

@@ -36,6 +36,7 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -226,6 +227,39 @@ func (m *Model) Act(a *policies.Act) error {
 	}
 	if m.Core != nil {
 		copy(a.State, next.Data())
+	}
+	return nil
+}
+
+// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" is
+// that of continuous ones, which have no bounds here.
+func (m *Model) Export(g *graph.Graph, obs graph.Value) error {
+	prefix, x := m.cfg.Algorithm+".", obs
+	var next graph.Value
+	var err error
+	if m.Core != nil {
+		if x, next, err = m.Core.ExportStep(g, prefix+"core/", x, g.Input(graph.State, m.Core.StateSize())); err != nil {
+			return err
+		}
+	}
+	params, err := m.Actor.Export(g, prefix+"actor/", x)
+	if err != nil {
+		return err
+	}
+	switch space := m.cfg.Action.(type) {
+	case envs.Discrete:
+		policies.ExportChoice(g, params, space)
+		g.Output("logits", params)
+	case envs.MultiDiscrete:
+		policies.ExportChoices(g, params, space)
+		g.Output("logits", params)
+	default:
+		mean := params.Slice(0, space.Dim())
+		g.Output(graph.Action, mean)
+		g.Output("mean", mean)
+	}
+	if m.Core != nil {
+		g.Output(graph.NextState, next)
 	}
 	return nil
 }

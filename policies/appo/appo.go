@@ -39,7 +39,7 @@ type APPO struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*APPO)(nil)
+var _ policies.Exporter = (*APPO)(nil)
 
 // New returns an APPO with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.

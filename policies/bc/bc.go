@@ -22,6 +22,7 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/dist"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -40,7 +41,7 @@ type BC struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*BC)(nil)
+var _ policies.Exporter = (*BC)(nil)
 
 // New returns a BC with fresh weights. It panics with all faults of the config; Config.Validate returns
 // them.
@@ -176,6 +177,23 @@ func (p *BC) Act(a *policies.Act) error {
 		low, high := float64(p.box.Low[i%n]), float64(p.box.High[i%n])
 		a.Action[i] = min(max(float32((high+low)/2+(high-low)/2*float64(v)), p.box.Low[i%n]), p.box.High[i%n])
 	}
+	return nil
+}
+
+// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" has
+// continuous ones in units of half their interval.
+func (p *BC) Export(g *graph.Graph, obs graph.Value) error {
+	out, err := p.actor.Export(g, "bc.actor/", obs)
+	if err != nil {
+		return err
+	}
+	if p.numbers.N > 0 {
+		policies.ExportChoice(g, out, p.numbers)
+		g.Output("logits", out)
+		return nil
+	}
+	policies.ExportBox(g, out, p.box, true)
+	g.Output("mean", out)
 	return nil
 }
 

@@ -20,6 +20,7 @@ package c51
 
 import (
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/policies/qnetwork"
 )
@@ -34,7 +35,7 @@ type C51 struct {
 	projected []float32 // distributions of one batch, rows x atoms
 }
 
-var _ policies.Policy = (*C51)(nil)
+var _ policies.Exporter = (*C51)(nil)
 
 // New returns a C51 with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.
@@ -48,7 +49,7 @@ func New(cfg Config) *C51 {
 		c.atoms = append(c.atoms, float32(cfg.Low+(cfg.High-cfg.Low)*float64(i)/float64(cfg.Atoms-1)))
 	}
 	model := cfg.model()
-	model.Head = c.head
+	model.Head, model.ExportHead = c.head, c.exportHead
 	c.Model = qnetwork.New(model)
 	return c
 }
@@ -66,6 +67,13 @@ func (c *C51) head(logits nn.Value) (probs, values nn.Value) {
 	rows, actions := logits.Rows(), c.cfg.Action.N
 	p := logits.Reshape(rows*actions, c.cfg.Atoms).Softmax()
 	return p.Reshape(rows, actions*c.cfg.Atoms), c.mean(p).Reshape(rows, actions)
+}
+
+// exportHead is head as operations of a graph.
+func (c *C51) exportHead(g *graph.Graph, logits graph.Value) graph.Value {
+	n := len(c.atoms)
+	p := logits.Reshape(c.cfg.Action.N, n).Softmax()
+	return p.MatMul(g.Constant("c51.atoms", c.atoms, n, 1)).Reshape(c.cfg.Action.N)
 }
 
 // mean is the mean of each distribution.

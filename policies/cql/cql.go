@@ -30,6 +30,7 @@ import (
 
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/dist"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -56,7 +57,7 @@ type CQL struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*CQL)(nil)
+var _ policies.Exporter = (*CQL)(nil)
 
 // New returns a CQL with fresh weights. It panics with all faults of the config; Config.Validate returns
 // them.
@@ -251,6 +252,18 @@ func (c *CQL) Act(a *policies.Act) error {
 	} else {
 		d.Sample(a.Action, a.Rand)
 	}
+	return nil
+}
+
+// Export implements policies.Exporter: the output "mean" is that of the actions, before tanh.
+func (c *CQL) Export(g *graph.Graph, obs graph.Value) error {
+	out, err := c.actor.Export(g, "cql.actor/", obs)
+	if err != nil {
+		return err
+	}
+	mean := out.Slice(0, c.cfg.Action.Dim())
+	policies.ExportBox(g, mean.Tanh(), c.cfg.Action, true)
+	g.Output("mean", mean)
 	return nil
 }
 

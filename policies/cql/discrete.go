@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -22,7 +23,7 @@ type Discrete struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*Discrete)(nil)
+var _ policies.Exporter = (*Discrete)(nil)
 
 // NewDiscrete returns a Discrete with fresh weights. It panics with all faults of the config;
 // DiscreteConfig.Validate returns them.
@@ -134,6 +135,17 @@ func (q *Discrete) Act(a *policies.Act) error {
 	for i := range a.Action {
 		a.Action[i] = float32(q.cfg.Action.Start + greatest(values.Row(i)))
 	}
+	return nil
+}
+
+// Export implements policies.Exporter. The output "q_values" has the values of the actions.
+func (q *Discrete) Export(g *graph.Graph, obs graph.Value) error {
+	values, err := q.online.Export(g, "cql/", obs)
+	if err != nil {
+		return err
+	}
+	policies.ExportChoice(g, values, q.cfg.Action)
+	g.Output("q_values", values)
 	return nil
 }
 

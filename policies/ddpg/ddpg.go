@@ -20,6 +20,7 @@ import (
 	"fmt"
 
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -38,7 +39,7 @@ type DDPG struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*DDPG)(nil)
+var _ policies.Exporter = (*DDPG)(nil)
 
 // New returns a DDPG with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.
@@ -91,6 +92,17 @@ func (p *DDPG) Act(a *policies.Act) error {
 	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
 		return errors.Join(p.actor.CheckFinite(), err)
 	}
+	return nil
+}
+
+// Export implements policies.Exporter. The output "mean" is what the actor says, before it is clipped to the box.
+func (p *DDPG) Export(g *graph.Graph, obs graph.Value) error {
+	mean, err := p.actor.Export(g, "ddpg.actor/", obs)
+	if err != nil {
+		return err
+	}
+	policies.ExportBox(g, mean, p.cfg.Action, false)
+	g.Output("mean", mean)
 	return nil
 }
 

@@ -38,7 +38,7 @@ type DQN struct {
 	targets []float32 // of one batch
 }
 
-var _ policies.Policy = (*DQN)(nil)
+var _ policies.Exporter = (*DQN)(nil)
 
 // New returns a DQN with fresh weights. It panics with all faults of the
 // config; Config.Validate returns them.

@@ -35,7 +35,7 @@ type IMPALA struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*IMPALA)(nil)
+var _ policies.Exporter = (*IMPALA)(nil)
 
 // New returns an IMPALA with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.

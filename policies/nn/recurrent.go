@@ -106,6 +106,8 @@ type recurrent struct {
 // rule is one step of one sequence. x and h are the contributions of the input and of the
 // output before to the gates, and saved is memory for what the way back needs.
 type rule interface {
+	exporter
+
 	// sizes are the columns of gates, state and saved for a hidden layer of so many units.
 	sizes(hidden int) (gates, state, saved int)
 	// forward writes the state after the step, given the one before.

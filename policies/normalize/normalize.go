@@ -30,6 +30,7 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -56,7 +57,7 @@ type Policy struct {
 }
 
 var (
-	_ policies.Policy   = (*Policy)(nil)
+	_ policies.Exporter = (*Policy)(nil)
 	_ policies.Observer = (*Policy)(nil)
 	_ policies.Parallel = (*Policy)(nil)
 )
@@ -133,6 +134,18 @@ func (p *Policy) normalized(dst, raw []float32) []float32 {
 		raw = raw[d:]
 	}
 	return dst
+}
+
+// Export implements policies.Exporter: observations are normalised with the present statistics, and clipped,
+// before the policy sees them. A policy that is no Exporter is an error that wraps [graph.ErrUnsupported].
+func (p *Policy) Export(g *graph.Graph, obs graph.Value) error {
+	inner, ok := p.Policy.(policies.Exporter)
+	if !ok {
+		return fmt.Errorf("normalize: %T %w: it is no policies.Exporter", p.Policy, graph.ErrUnsupported)
+	}
+	mean, scale := g.Constant(tensors[0], p.mean, len(p.mean)), g.Constant(tensors[1], p.scale, len(p.scale))
+	clip := float32(p.cfg.Clip)
+	return inner.Export(g, obs.Sub(mean).Mul(scale).Clip(-clip, clip))
 }
 
 // clipped leaves NaN and infinities for the policy to find.

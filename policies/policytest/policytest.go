@@ -12,7 +12,8 @@
 // change nothing; greedy actions use no random numbers; actions lie in their space; metrics keep
 // their names and order; a steady Learn and a steady Act allocate nothing. With
 // [Config.Losses] the gradients of losses are compared with central differences. Three learners of a
-// [policies.Parallel] stay equal, and are what one learner with all of their rows is, within 1e-4.
+// [policies.Parallel] stay equal, and are what one learner with all of their rows is, within 1e-4. The ONNX file
+// of a [policies.Exporter], run by a reader of its own, chooses the actions that the policy chooses greedily.
 //
 // The suite reports every fault that it finds as an error of its subtest, a panic of the policy
 // included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run. Subtests must
@@ -101,6 +102,7 @@ func checks() []check {
 		{"actions in space", (*suite).actionsInSpace},
 		{"allocations", (*suite).allocations},
 		{"several learners", (*suite).severalLearners},
+		{"export", (*suite).exported},
 		{gradientCheck, (*suite).gradient},
 	}
 }

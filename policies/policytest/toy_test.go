@@ -8,6 +8,7 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -76,6 +77,19 @@ func (p *toy) Act(a *policies.Act) error {
 		}
 		a.Action[i] = float32(best)
 	}
+	return nil
+}
+
+func (p *toy) Export(g *graph.Graph, obs graph.Value) error {
+	values, err := p.net.Export(g, "toy.net/", obs)
+	if err != nil {
+		return err
+	}
+	next := g.Input(graph.State, 1).Scale(0.5).Add(obs.Slice(0, 1))
+	values = values.Slice(0, 1).Add(next).Concat(values.Slice(1, 3))
+	policies.ExportChoice(g, values, envs.Discrete{N: 3})
+	g.Output("q_values", values)
+	g.Output(graph.NextState, next)
 	return nil
 }
 
@@ -159,6 +173,14 @@ type faulty struct {
 	restore func(a *nn.Archive) error
 	spec    func() policies.Spec
 	version func() uint64
+	export  func(g *graph.Graph, obs graph.Value) error
+}
+
+func (p *faulty) Export(g *graph.Graph, obs graph.Value) error {
+	if p.export != nil {
+		return p.export(g, obs)
+	}
+	return p.toy.Export(g, obs)
 }
 
 func (p *faulty) Act(a *policies.Act) error {

@@ -42,7 +42,7 @@ type PPO struct {
 	metrics       []policies.Metric
 }
 
-var _ policies.Policy = (*PPO)(nil)
+var _ policies.Exporter = (*PPO)(nil)
 
 // New returns a PPO with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.

@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -32,7 +33,7 @@ type QLearning struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*QLearning)(nil)
+var _ policies.Exporter = (*QLearning)(nil)
 
 // New returns a QLearning whose values are Config.Initial. It panics with all faults of the config;
 // Config.Validate returns them.
@@ -123,6 +124,17 @@ func (q *QLearning) Act(a *policies.Act) error {
 		}
 		a.Action[i] = float32(q.cfg.Action.Start + best)
 	}
+	return nil
+}
+
+// Export implements policies.Exporter: the row of the table for an observation is the output "q_values".
+func (q *QLearning) Export(g *graph.Graph, obs graph.Value) error {
+	if q.cfg.Obs.Start != 0 {
+		obs = obs.Shift(float32(-q.cfg.Obs.Start))
+	}
+	values := obs.Lookup(g.Constant("qlearning/values", q.table, q.cfg.Obs.N, q.cfg.Action.N))
+	policies.ExportChoice(g, values, q.cfg.Action)
+	g.Output("q_values", values)
 	return nil
 }
 

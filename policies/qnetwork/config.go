@@ -5,6 +5,7 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -27,6 +28,9 @@ type Config struct {
 	// Head turns the network's output, batch x actions*Width, into distributions of the same shape and
 	// into the values of actions, batch x actions. With nil, the output is both, and Width is 1.
 	Head func(out nn.Value) (distributions, values nn.Value)
+	// ExportHead is the part of Head that computes the values of actions, for files that act without the
+	// policy. A policy with a Head and without an ExportHead cannot be exported.
+	ExportHead func(g *graph.Graph, out graph.Value) (values graph.Value)
 
 	Double  bool // the online network chooses the next action
 	Dueling bool // value and advantage streams

@@ -40,6 +40,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -73,6 +74,7 @@ func New(cfg Config) *Model {
 	cfg.Width = max(cfg.Width, 1)
 	if cfg.Head == nil {
 		cfg.Head = func(out nn.Value) (distributions, values nn.Value) { return out, out }
+		cfg.ExportHead = func(_ *graph.Graph, out graph.Value) graph.Value { return out }
 	}
 	var stream uint64
 	for _, letter := range []byte(cfg.Algorithm) {
@@ -167,6 +169,21 @@ func (m *Model) Act(a *policies.Act) error {
 	for i, k := range m.chosen {
 		a.Action[i] = float32(m.cfg.Action.Start + k)
 	}
+	return nil
+}
+
+// Export implements policies.Exporter, without noise. The output "q_values" has the values of the actions.
+func (m *Model) Export(g *graph.Graph, obs graph.Value) error {
+	if m.cfg.ExportHead == nil {
+		return fmt.Errorf("%s %w: its config has a Head without ExportHead", m.cfg.Algorithm, graph.ErrUnsupported)
+	}
+	out, err := m.Online.Export(g, "", obs)
+	if err != nil {
+		return err
+	}
+	values := m.cfg.ExportHead(g, out)
+	policies.ExportChoice(g, values, m.cfg.Action)
+	g.Output("q_values", values)
 	return nil
 }
 

@@ -18,6 +18,7 @@ package qrdqn
 
 import (
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/policies/qnetwork"
 )
@@ -31,7 +32,7 @@ type QRDQN struct {
 	targets []float32 // of one batch, rows x quantiles
 }
 
-var _ policies.Policy = (*QRDQN)(nil)
+var _ policies.Exporter = (*QRDQN)(nil)
 
 // New returns a QRDQN with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.
@@ -42,7 +43,7 @@ func New(cfg Config) *QRDQN {
 	cfg = cfg.EnsureDefaults()
 	q := &QRDQN{cfg: cfg}
 	model := cfg.model()
-	model.Head = q.head
+	model.Head, model.ExportHead = q.head, q.exportHead
 	q.Model = qnetwork.New(model)
 	return q
 }
@@ -58,6 +59,11 @@ func (q *QRDQN) Config() Config {
 func (q *QRDQN) head(theta nn.Value) (quantiles, values nn.Value) {
 	rows, actions := theta.Rows(), q.cfg.Action.N
 	return theta, q.mean(theta.Reshape(rows*actions, q.cfg.Quantiles)).Reshape(rows, actions)
+}
+
+// exportHead is head as operations of a graph.
+func (q *QRDQN) exportHead(_ *graph.Graph, theta graph.Value) graph.Value {
+	return theta.Reshape(q.cfg.Action.N, q.cfg.Quantiles).Mean(1).Reshape(q.cfg.Action.N)
 }
 
 // mean is the mean of each distribution.

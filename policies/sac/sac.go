@@ -29,6 +29,7 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/dist"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -56,7 +57,7 @@ type SAC struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*SAC)(nil)
+var _ policies.Exporter = (*SAC)(nil)
 
 // New returns a SAC with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.
@@ -154,6 +155,24 @@ func (s *SAC) Act(a *policies.Act) error {
 	} else {
 		choose(s.gaussian(out), a)
 	}
+	return nil
+}
+
+// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" is
+// that of continuous ones, before tanh.
+func (s *SAC) Export(g *graph.Graph, obs graph.Value) error {
+	out, err := s.actor.Export(g, "sac.actor/", obs)
+	if err != nil {
+		return err
+	}
+	if space, ok := s.cfg.Action.(envs.Discrete); ok {
+		policies.ExportChoice(g, out, space)
+		g.Output("logits", out)
+		return nil
+	}
+	mean := out.Slice(0, s.box.Dim())
+	policies.ExportBox(g, mean.Tanh(), s.box, true)
+	g.Output("mean", mean)
 	return nil
 }
 

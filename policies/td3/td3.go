@@ -22,6 +22,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -42,7 +43,7 @@ type TD3 struct {
 	metrics []policies.Metric
 }
 
-var _ policies.Policy = (*TD3)(nil)
+var _ policies.Exporter = (*TD3)(nil)
 
 // New returns a TD3 with fresh weights. It panics with all faults of the config; Config.Validate
 // returns them.
@@ -99,6 +100,17 @@ func (p *TD3) Act(a *policies.Act) error {
 	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
 		return errors.Join(p.actor.CheckFinite(), err)
 	}
+	return nil
+}
+
+// Export implements policies.Exporter. The output "mean" is what the actor says, before it is clipped to the box.
+func (p *TD3) Export(g *graph.Graph, obs graph.Value) error {
+	mean, err := p.actor.Export(g, "td3.actor/", obs)
+	if err != nil {
+		return err
+	}
+	policies.ExportBox(g, mean, p.cfg.Action, false)
+	g.Output("mean", mean)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/dist"
+	"github.com/ditask/ditask/policies/graph"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	Rate   float64       // learning rate of Adam; 0 means 5e-3
 }
 
-// Reinforce is a policy, a baseline and their optimiser. It implements policies.Policy.
+// Reinforce is a policy, a baseline and their optimiser. It implements policies.Exporter.
 type Reinforce struct {
 	action   envs.Discrete
 	spec     policies.Spec
@@ -40,7 +41,7 @@ type Reinforce struct {
 	metrics  []policies.Metric
 }
 
-var _ policies.Policy = (*Reinforce)(nil)
+var _ policies.Exporter = (*Reinforce)(nil)
 
 // New returns a REINFORCE with fresh weights.
 func New(cfg Config) *Reinforce {
@@ -94,6 +95,17 @@ func (p *Reinforce) Act(a *policies.Act) error {
 	if a.Extra != nil {
 		copy(a.Extra[0], p.baseline.Apply(t, x).Data())
 	}
+	return nil
+}
+
+// Export describes the choice of the most likely action, for files that act without the policy.
+func (p *Reinforce) Export(g *graph.Graph, obs graph.Value) error {
+	logits, err := p.actor.Export(g, "reinforce.actor/", obs)
+	if err != nil {
+		return fmt.Errorf("reinforce: %w", err)
+	}
+	policies.ExportChoice(g, logits, p.action)
+	g.Output("logits", logits)
 	return nil
 }
 

@@ -1,0 +1,67 @@
+package onnxtest
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// script is a reader in Python.
+//
+//go:embed testdata/onnx_check.py
+var script string
+
+// Request is a run of a model in a file, in Python.
+type Request struct {
+	Path   string                `json:"path"`
+	Inputs map[string]PythonData `json:"inputs"`
+}
+
+// PythonData is a tensor on its way to or from Python. An int64 is exact up to 2^53.
+type PythonData struct {
+	Shape []int     `json:"shape"`
+	Data  []float64 `json:"data"`
+}
+
+// Reply is what Python says of a model.
+type Reply struct {
+	Meta    map[string]string     `json:"meta"`
+	Outputs map[string]PythonData `json:"outputs"`
+}
+
+// Python runs models with a script that uses Python's standard library only. Without python3 it skips the
+// test, or fails it on CI; an error of the script is one of the test.
+func Python(t testing.TB, requests []Request) []Reply {
+	t.Helper()
+	program, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no python3: install it")
+		}
+		t.Skip("there is no python3: install it")
+	}
+	return Script(t, program, script, requests)
+}
+
+// Script runs models with a script in Python that reads requests and writes replies as JSON.
+func Script(t testing.TB, program, script string, requests []Request) []Reply {
+	t.Helper()
+	in, err := json.Marshal(requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-c", script)
+	var out, faults bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &faults
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, faults.Bytes())
+	}
+	var replies []Reply
+	if err := json.Unmarshal(out.Bytes(), &replies); err != nil || len(replies) != len(requests) {
+		t.Fatalf("%d replies to %d requests: %v", len(replies), len(requests), err)
+	}
+	return replies
+}
