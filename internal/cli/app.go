@@ -83,7 +83,7 @@ func (c command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask eval|export RUN [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -109,6 +109,8 @@ func (c command) commands() []*urfave.Command {
 		slurm.Command(c.Call),
 		k8s.Command(c.Call),
 		train.Command(c.Call, binaryOf(debug.ReadBuildInfo()).String()),
+		train.EvalCommand(c.Call),
+		train.ExportCommand(c.Call),
 	}
 	for _, cmd := range cmds {
 		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -126,4 +127,18 @@ func bestOf(a *nn.Archive) (*Best, error) {
 		return nil, err
 	}
 	return &Best{Evaluation: text.Evaluation, Weights: weights, Reached: text.Reached}, nil
+}
+
+// LoadPolicy makes policy, which is like the one that Checkpoint saved to dir, what that was at its last
+// checkpoint. Without such a file the error wraps fs.ErrNotExist.
+func LoadPolicy(dir string, policy policies.Policy) error {
+	path := filepath.Join(dir, CheckpointFile)
+	a, err := readArchive(path)
+	if err == nil {
+		err = policy.Restore(a)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return err
 }

@@ -1,0 +1,184 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/algorithm"
+)
+
+// Weights says which of a run's weights are meant.
+type Weights string
+
+// The weights that a run folder holds.
+const (
+	Best Weights = "best" // those of the best evaluation
+	Last Weights = "last" // those of the last checkpoint
+)
+
+// Trained is the policy of a run folder, with its environment. It must be closed.
+type Trained struct {
+	Config *Config
+	Policy policies.Policy
+	envs   *environments
+	clips  bool
+}
+
+// Load reads the config of a run folder, makes its policy, and loads weights into it.
+func Load(ctx context.Context, all []algorithm.Algorithm, dir string, which Weights) (_ *Trained, err error) {
+	c, err := LoadConfig(all, dir)
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.environments()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	v, err := e.vector(ctx, 1, c.algorithm)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.make(v, e, uint64(c.Seed())) //nolint:gosec // any bits will do
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	if err := load(dir, s.Policy, which); err != nil {
+		return nil, err
+	}
+	return &Trained{c, s.Policy, e, s.ClipActions}, nil
+}
+
+// LoadConfig reads the config of a run folder.
+func LoadConfig(all []algorithm.Algorithm, dir string) (*Config, error) {
+	path := filepath.Join(dir, ConfigFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: there is no %s, so it is not the folder of a training", dir, ConfigFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	file, err := ReadFile(path, f)
+	if err != nil {
+		return nil, err
+	}
+	c, err := New(all, file.Algo)
+	if err == nil {
+		err = c.Apply(file)
+	}
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// load loads weights into a policy.
+func load(dir string, p policies.Policy, which Weights) error {
+	var err error
+	switch which {
+	case Best:
+		var b *rl.Best
+		if b, err = rl.LoadBest(dir); err == nil {
+			if err = p.Load(b.Weights); err != nil {
+				err = fmt.Errorf("%s: %w: config and weights are not of one run", filepath.Join(dir, rl.BestFile), err)
+			}
+		}
+	case Last:
+		err = rl.LoadPolicy(dir, p)
+	default:
+		return fmt.Errorf("weights %q: want best or last", cut(string(which)))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: it has no %s weights yet: the run has made no evaluation or checkpoint", dir, which)
+	}
+	return err
+}
+
+// Vector makes n environments of the run.
+func (t *Trained) Vector(ctx context.Context, n int) (envs.Vector, error) {
+	v, err := t.envs.vector(ctx, n, t.Config.algorithm)
+	if err != nil {
+		return nil, err
+	}
+	if _, box := v.ActionSpace().(envs.Box); box && t.clips {
+		v = envs.ClipActions(v)
+	}
+	return v, nil
+}
+
+// Close ends what the environments run.
+func (t *Trained) Close() error { return t.envs.close() }
+
+// Episodes plays n episodes in at most ten environments, of which the first has the seed, the next the seed behind it and so on:
+// greedy, or as the policy explores. Each environment plays its share, so that short episodes do not count more often.
+func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool) ([]envs.Episode, error) {
+	v, err := t.Vector(ctx, min(n, 10))
+	if err != nil {
+		return nil, err
+	}
+	obs, err := v.Reset(seed)
+	if err != nil {
+		return nil, err
+	}
+	num, spec := v.Num(), t.Policy.Spec()
+	act := policies.Act{
+		Obs: slices.Clone(obs), Greedy: greedy, State: make([]float32, num*spec.StateSize), Reset: make([]bool, num),
+		Action: make([]float32, num*spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // not for secrets
+	}
+	share, running := make([]int, num), make([]envs.Episode, num)
+	for i := range share {
+		share[i] = n / num
+		if i < n%num {
+			share[i]++
+		}
+		act.Reset[i] = true
+	}
+	var ended []envs.Episode
+	for len(ended) < n {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := t.Policy.Act(&act); err != nil {
+			return nil, err
+		}
+		act.Metrics = act.Metrics[:0]
+		res, err := v.Step(act.Action)
+		if err != nil {
+			return nil, err
+		}
+		copy(act.Obs, res.Obs)
+		for i := range num {
+			running[i].Return += res.Rewards[i]
+			running[i].Length++
+			act.Reset[i] = res.Terminated[i] || res.Truncated[i]
+			if !act.Reset[i] {
+				continue
+			}
+			if share[i] > 0 {
+				share[i]--
+				ended = append(ended, running[i])
+			}
+			running[i] = envs.Episode{}
+		}
+	}
+	return ended, nil
+}
