@@ -83,7 +83,7 @@ envs/nprand -> std
 envs -> std envs/nprand
 
 # Engine meets mathematics.
-middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
+middleware/rl -> std internal/safefile internal/tensorboard task policies policies/nn policies/data envs
 middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # Engine meets bytes.
@@ -127,6 +127,7 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/safefile -> std
+internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire
 internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
