@@ -127,6 +127,9 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/safefile -> std
+internal/runfolder -> std internal/printable go.yaml.in/yaml
+internal/plot -> std internal/printable internal/runfolder golang.org/x/image gonum.org/v1/plot
+internal/runs -> std internal/printable internal/runfolder parallel/rundir
 internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire
 internal/printable -> std
 internal/certtest -> std testing internal/certs

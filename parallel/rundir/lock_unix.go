@@ -6,13 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 )
 
-// lock locks a file without waiting.
+// lock locks a file without waiting. A shared lock, which [Held] has for a moment, is not that of a job: then it tries again.
 func lock(f *os.File) error {
+	for tries := 1; ; tries++ {
+		err := flock(f, syscall.LOCK_EX)
+		if !errors.Is(err, errHeld) || tries == 1000 {
+			return err
+		}
+		if shared := flock(f, syscall.LOCK_SH); shared != nil {
+			return err
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
+			return err
+		}
+		runtime.Gosched()
+	}
+}
+
+// held reports whether a job has locked a file, by a shared lock that it gives back when the file is closed.
+func held(f *os.File) (bool, error) {
+	err := flock(f, syscall.LOCK_SH)
+	if errors.Is(err, errHeld) {
+		return true, nil
+	}
+	return false, err
+}
+
+func flock(f *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 		switch {
 		case err == nil:
 			return nil
