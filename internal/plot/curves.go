@@ -166,13 +166,12 @@ var (
 type picture struct {
 	*canvas
 
-	cfg                      *Config
-	all                      []*group
-	left                     int // values that are not drawn
-	w, h                     float64
-	x0, x1, y0, y1           float64 // of the data
-	fromX, toX, fromY, toY   float64 // their values
-	labelX, labelSize, lines float64
+	cfg                    *Config
+	all                    []*group
+	left                   int // values that are not drawn
+	w, h                   float64
+	x0, x1, y0, y1         float64 // of the data
+	fromX, toX, fromY, toY float64 // their values
 }
 
 func (p *picture) px(v float64) float64 { return p.x0 + (v-p.fromX)/(p.toX-p.fromX)*(p.x1-p.x0) }

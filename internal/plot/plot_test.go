@@ -131,7 +131,7 @@ func made(algo, env string, seed uint64, envSteps int, half, top float64) Run {
 	b.WriteString("time/total_timesteps,time/time_elapsed,rollout/ep_rew_mean\n")
 	half *= 0.8 + 0.4*random.Float64()
 	noise := 0.0
-	for at, i := 1000, 0; at <= envSteps; at, i = at+2000+int(random.IntN(500)), i+1 {
+	for at, i := 1000, 0; at <= envSteps; at, i = at+2000+random.IntN(500), i+1 {
 		noise = 0.9*noise + random.NormFloat64()*top*0.015
 		v := fmt.Sprintf("%.3f", top/(1+math.Exp(-4*(float64(at)/half-1)))+noise)
 		if i == 0 {

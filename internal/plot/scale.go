@@ -15,7 +15,7 @@ type tick struct {
 
 // ticks are round numbers between lo and hi, about count of them.
 func ticks(lo, hi float64, count int) (all []tick) {
-	return stepped(lo, hi, niceStep((hi-lo)/float64(count)), func(v, step float64) string { return short(v, step) })
+	return stepped(lo, hi, niceStep((hi-lo)/float64(count)), short)
 }
 
 // roundUp is the next tick behind hi, if that is so close that an axis had better end there.

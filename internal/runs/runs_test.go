@@ -22,8 +22,8 @@ func folder(t *testing.T, dir string, files ...string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for i := 0; i < len(files); i += 2 {
-		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o600); err != nil {
+	for pair := range slices.Chunk(files, 2) {
+		if err := os.WriteFile(filepath.Join(dir, pair[0]), []byte(pair[1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
