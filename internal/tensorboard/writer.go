@@ -97,7 +97,8 @@ func (w *Writer) open() error {
 		}
 	}
 	for ; ; seconds++ {
-		w.path = filepath.Join(w.cfg.Dir, fmt.Sprintf("%s%010d.%s.%d%s", prefix, seconds, strings.ReplaceAll(host, "/", "-"), os.Getpid(), suffix))
+		name := fmt.Sprintf("%s%010d.%s.%d%s", prefix, seconds, strings.ReplaceAll(host, "/", "-"), os.Getpid(), suffix)
+		w.path = filepath.Join(w.cfg.Dir, name)
 		f, err := safefile.New(w.path, 0o644)
 		if !errors.Is(err, fs.ErrExist) {
 			w.file = f
