@@ -6,15 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"syscall"
+	"time"
 )
 
-// lock locks a file without waiting. A shared lock, which [Held] has for a moment, is not that of a job: then it tries again.
+// maxTries bounds how often lock tries again while others only look whether the file is locked: some seconds.
+const maxTries = 2000
+
+// lock locks a file without waiting for a job that has it. A shared lock is that of [Held], which has it for a moment: then
+// it tries again.
 func lock(f *os.File) error {
 	for tries := 1; ; tries++ {
 		err := flock(f, syscall.LOCK_EX)
-		if !errors.Is(err, errHeld) || tries == 1000 {
+		if !errors.Is(err, errHeld) || tries == maxTries {
 			return err
 		}
 		if shared := flock(f, syscall.LOCK_SH); shared != nil {
@@ -23,7 +27,7 @@ func lock(f *os.File) error {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
 			return err
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond) // the other process may not be running at the moment
 	}
 }
 
