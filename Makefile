@@ -9,6 +9,7 @@ RACE      ?=# -race: the tests of k8s under the race detector
 TIME      ?= 2m# of chaos, of each way of chaos-lockstep, or of the soak
 CARRIER   ?=# of chaos: this one only
 HOSTILE   ?=# of chaos: only rounds with a hostile node, which does this; any: by seed
+RUNS      ?= runs# whose event files tensorboard shows
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?=# which benchmarks; none: the floors of the policies, as a table
 BENCHTIME ?= 1s
@@ -184,6 +185,11 @@ ifeq ($(BENCH),)
 else
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 endif
+
+.PHONY: tensorboard
+tensorboard: ## show the event files below RUNS in a browser; needs TensorBoard, which no test does
+	@command -v tensorboard >/dev/null || { echo "tensorboard: not found: python3 -m pip install tensorboard"; exit 2; }
+	tensorboard --logdir '$(RUNS)'
 
 .PHONY: mutate
 mutate: ## change the code of PACKAGE at random, and print each change that its tests do not notice

@@ -87,7 +87,7 @@ envs/nprand -> std
 envs -> std envs/nprand
 
 # Engine meets mathematics.
-middleware/rl -> std internal/safefile task policies policies/nn policies/data envs
+middleware/rl -> std internal/safefile internal/tensorboard task policies policies/nn policies/data envs
 middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # A training as a config says.
@@ -136,6 +136,10 @@ examples/... -> any
 internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/safefile -> std
+internal/runfolder -> std internal/printable go.yaml.in/yaml
+internal/plot -> std internal/printable internal/runfolder golang.org/x/image gonum.org/v1/plot
+internal/runs -> std internal/printable internal/runfolder parallel/rundir
+internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire
 internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
 internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
 internal/printable -> std

@@ -161,6 +161,11 @@ func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
 
 // save writes the checkpoint, in the middle of the run or when that has ended.
 func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
+	if k.r.flush != nil { // so that the files have the evaluations that the checkpoint knows
+		if err := k.r.flush(); err != nil {
+			return err
+		}
+	}
 	var a nn.Archive
 	err := errors.Join(k.r.policy.Save(&a), k.r.archive(&a, c, k.cfg.WithoutData))
 	if c.Best != nil {

@@ -73,6 +73,7 @@ type Trajectory struct {
 	Asks    bool       // the sender asks for its state; nothing else is in it
 	State   string     // of the sender, after it
 	Eval    Evaluation // the evaluator's newest
+	Scores  []Scores   // of the evaluations in this turn
 	Best    *Best      // the evaluator's, if it has changed
 	Stopped bool       // as in Online
 }
@@ -180,7 +181,7 @@ var (
 	Transitions = task.NewEvent[Trajectory]("rl.transitions")
 	Weights     = task.NewEvent[nn.State]("rl.weights", task.Latest())
 	Progressed  = task.NewEvent[Progress]("rl.progress", task.Latest())
-	Evaluated   = task.NewEvent[Evaluation]("rl.evaluation")
+	Evaluated   = task.NewEvent[Scores]("rl.evaluation")
 	BestFound   = task.NewEvent[Best]("rl.best", task.Latest())
 	Turns       = task.NewEvent[Turn]("rl.turn", task.Latest())
 )

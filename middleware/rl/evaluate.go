@@ -86,6 +86,7 @@ type evaluate struct {
 	running []envs.Episode
 	done    []bool
 	ended   []envs.Episode
+	from    []int32 // for each of those, the environment
 }
 
 func (e *evaluate) step(ctx context.Context, c *Online) error {
@@ -131,14 +132,24 @@ func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online)
 	if err != nil {
 		return err
 	}
+	var scores Scores
+	left := scores.add(e)
 	stopped := false
 	reached := func() bool { return e.cfg.StopAt != 0 && result.Mean >= e.cfg.StopAt }
 	if reached() {
 		if result, err = e.run(ctx, t, c, e.cfg.Confirm); err != nil {
 			return err
 		}
+		scores.First = len(scores.Returns)
+		left += scores.add(e)
 		stopped = reached()
 	}
+	if left > 0 {
+		t.Logger().Warn("an evaluation has more episodes than are kept: only the first ones are in evaluations.csv",
+			slog.Int("kept", MaxScores), slog.Int("left_out", left))
+	}
+	scores.Evaluation = result
+	e.r.evaluated(&scores)
 	c.Eval = result
 	if stopped || c.Best == nil || result.Mean > c.Best.Mean {
 		c.Best = &Best{Evaluation: result, Weights: e.r.policy.Weights(), Reached: stopped}
@@ -220,7 +231,7 @@ func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, epi
 func (e *evaluate) play(ctx context.Context, episodes int) error {
 	n := e.env.Num()
 	e.quota, e.running = slices.Grow(e.quota[:0], n)[:n], slices.Grow(e.running[:0], n)[:n]
-	e.done, e.ended = slices.Grow(e.done[:0], n)[:n], e.ended[:0]
+	e.done, e.ended, e.from = slices.Grow(e.done[:0], n)[:n], e.ended[:0], e.from[:0]
 	for i := range n {
 		e.quota[i] = episodes / n
 		if i < episodes%n {
@@ -278,7 +289,7 @@ func (e *evaluate) once() error {
 		if e.done[i] {
 			if e.quota[i] > 0 {
 				e.quota[i]--
-				e.ended = append(e.ended, e.running[i])
+				e.ended, e.from = append(e.ended, e.running[i]), append(e.from, int32(i))
 			}
 			e.running[i] = envs.Episode{}
 		}

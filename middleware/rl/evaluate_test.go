@@ -21,11 +21,16 @@ import (
 // mean of 20 by three. lengths are those of the environment's episodes, from the second
 // on, as the first is that of the seed; each evaluation leaves one that it has begun.
 func scored(best *rl.Best, lengths ...int) (*task.Task[rl.Online], *dqn.DQN) {
+	return scoredIn(rl.LogConfig{}, best, lengths...)
+}
+
+// scoredIn is scored with a log.
+func scoredIn(log rl.LogConfig, best *rl.Best, lengths ...int) (*task.Task[rl.Online], *dqn.DQN) {
 	q := tiny(1)
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	env := &walk{fault: func(w *walk) { w.length = lengths[w.episodes-2] }}
 	run := runOf(tk, q, "")
-	tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Log(log), task.Step(func(_ context.Context, c *rl.Online) error {
 		if tk.Steps() == 0 {
 			c.Best = best
 		}

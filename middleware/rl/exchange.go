@@ -201,6 +201,9 @@ func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	if tr.Eval.Episodes > 0 {
 		c.Eval = tr.Eval
 	}
+	for _, s := range tr.Scores {
+		r.heard(s)
+	}
 	if tr.Best != nil {
 		c.Best = tr.Best
 	}

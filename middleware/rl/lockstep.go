@@ -118,7 +118,7 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 		}
 		x.r.others[node] = a.tr.State
 		if a.tr.Collects > 0 {
-			a.tr.State, a.tr.Best = "", nil // another learner does not need them
+			a.tr.State, a.tr.Best, a.tr.Scores = "", nil, nil // another learner does not need them
 			all = append(all, &a.tr)
 		}
 	}
@@ -273,7 +273,7 @@ func (x *follower) deliver(ctx context.Context, c *Online, turn *Turn) error {
 	}
 	tr.Run, tr.Seq, tr.State = turn.Run, x.turn, state
 	if x.t.Has(Evaluator) {
-		tr.Eval, tr.Stopped = c.Eval, c.Stopped
+		tr.Eval, tr.Stopped, tr.Scores = c.Eval, c.Stopped, x.r.takeUnsent()
 		if c.Best != x.best {
 			x.best, tr.Best = c.Best, c.Best
 		}

@@ -26,6 +26,23 @@ type LogConfig struct {
 	// JSON is a file with one object a line, without what is not known yet, such as
 	// metrics.jsonl; "" writes none. A file that is there is treated as for CSV.
 	JSON string
+	// Evaluations is a file with one row for each episode of each evaluation, such as evaluations.csv, also of
+	// evaluations on another node; "" writes none. A file that is there is treated as for CSV. Of one evaluation it has
+	// at most MaxScores episodes.
+	Evaluations string
+	// TensorBoard is a folder for event files, such as tensorboard, with the columns of CSV; "" writes none. A run
+	// that is resumed writes a new file, with which readers drop the steps that are made again; any other
+	// run removes the event files that an earlier one wrote to the folder.
+	TensorBoard string
+	// HistogramEvery is how many rows there are from one set of histograms of the weights in the event file to the next;
+	// 0 writes none.
+	HistogramEvery int
+	// HParams are the hyperparameters in TensorBoard's HPARAMS tab: texts, booleans and finite numbers by their names.
+	// nil: the run is not in that tab.
+	HParams map[string]any
+	// Outcome is a file that says in JSON how the run ended, such as outcome.json; "" writes none. It is missing
+	// while a run goes on, and after one that was killed.
+	Outcome string
 	// Clock gives the time; nil means time.Now.
 	Clock func() time.Time
 	// Untimed leaves out what depends on time, so that the same numbers give
@@ -49,15 +66,23 @@ var columns = []string{
 // evaluation, and at the end of the run. It may stand anywhere after Exchange: it
 // looks at the step when that is over. Of several learners the first one writes.
 func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
+	if err := cfg.check(); err != nil {
+		panic("rl: " + err.Error())
+	}
+	cfg = cfg.cloned()
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	l := &logger{r: r, cfg: cfg, columns: slices.Clone(columns), row: map[string]float64{}}
+	l := &logger{r: r, cfg: cfg, files: logFiles{r: r, cfg: cfg}, columns: slices.Clone(columns), row: map[string]float64{}}
 	if !r.t.Has(Learner) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
+	if cfg.Evaluations != "" {
+		r.logsScores, r.flush = true, l.writeScores
+	}
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if r.began && !r.leads() {
+			r.takeScores() // the first learner has them too
 			return next(ctx)
 		}
 		return l.step(ctx, c, next)
@@ -67,8 +92,7 @@ func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 type logger struct {
 	r        *Run
 	cfg      LogConfig
-	csv      *table
-	json     *lines
+	files    logFiles
 	began    time.Time
 	started  bool
 	every    int
@@ -90,25 +114,15 @@ func (l *logger) begin() error {
 		return err
 	}
 	l.started, l.began, l.last, l.eval = true, l.cfg.Clock(), l.r.first, l.r.known
-	upTo := -1
-	if l.r.resumed {
-		upTo = l.r.first
-	}
-	var err1, err2 error
-	if l.cfg.CSV != "" {
-		l.csv, err1 = openTable(l.cfg.CSV, l.columns, upTo)
-	}
-	if l.cfg.JSON != "" {
-		l.json, err2 = openLines(l.cfg.JSON, upTo)
-	}
-	l.r.t.OnFinish(func(context.Context, task.Outcome) error {
-		var err error
-		if c := l.r.t.Context(); l.r.clock(c) != l.last {
-			err = l.write(c)
+	l.r.t.OnFinish(func(_ context.Context, o task.Outcome) error {
+		c := l.r.t.Context()
+		err := l.writeScores()
+		if l.r.clock(c) != l.last {
+			err = errors.Join(err, l.write(c))
 		}
-		return errors.Join(err, l.csv.close(), l.json.close())
+		return errors.Join(err, l.failed(l.files.close(c, o)))
 	})
-	return l.failed(errors.Join(err1, err2))
+	return l.failed(l.files.open(l.columns))
 }
 
 func (l *logger) failed(err error) error {
@@ -128,6 +142,9 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 		return err
 	}
 	l.note(c)
+	if err := l.writeScores(); err != nil {
+		return err
+	}
 	if l.r.clock(c)-l.last < l.every && c.Eval == l.eval {
 		return nil
 	}
@@ -190,7 +207,14 @@ func (l *logger) set(metrics []policies.Metric) {
 func (l *logger) write(c *Online) error {
 	l.fill(c)
 	l.last, l.eval = l.r.clock(c), c.Eval
-	return l.failed(errors.Join(l.writeTerminal(), l.csv.write(l.columns, l.row), l.json.write(l.row)))
+	return l.failed(errors.Join(l.writeTerminal(), l.files.write(l.columns, l.row)))
+}
+
+func (l *logger) writeScores() error {
+	if l.cfg.Evaluations == "" || !l.started {
+		return nil
+	}
+	return l.failed(l.files.writeScores(l.r.takeScores()))
 }
 
 // writeTerminal writes the columns that fit in a line, of the policy's the first ones.

@@ -36,6 +36,7 @@ type paced struct {
 	heard   Progress
 	weights *nn.State
 	eval    *Evaluation
+	scores  []Scores // that the step has not taken over; at most maxUnlogged
 	newBest *Best
 }
 
@@ -88,10 +89,13 @@ func (x *paced) hearWeights(_ context.Context, s nn.State) error {
 	return nil
 }
 
-func (x *paced) hearEvaluation(_ context.Context, e Evaluation) error {
+func (x *paced) hearEvaluation(_ context.Context, s Scores) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.eval = &e
+	x.eval = &s.Evaluation
+	if x.r.logsScores {
+		x.scores = x.r.keepNewest(append(x.scores, s))
+	}
 	return nil
 }
 
@@ -166,6 +170,10 @@ func (x *paced) hear(c *Online) {
 	if x.eval != nil {
 		c.Eval = *x.eval
 	}
+	for _, s := range x.scores {
+		x.r.heard(s)
+	}
+	x.scores = nil
 	// An evaluator that was restarted, or serves a resumed learner, does not know
 	// what the best was before.
 	if x.newBest != nil && !c.Best.better(x.newBest) {
@@ -302,9 +310,13 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 	if !x.t.Has(Evaluator) {
 		return nil
 	}
-	if c.Eval != x.reported {
-		x.reported = c.Eval
-		if err := emit(ctx, x.t, Evaluated, c.Eval); err != nil {
+	unsent := x.r.takeUnsent()
+	if c.Eval != x.reported && len(unsent) == 0 { // that of the checkpoint
+		unsent = append(unsent, Scores{Evaluation: c.Eval})
+	}
+	x.reported = c.Eval
+	for _, s := range unsent {
+		if err := emit(ctx, x.t, Evaluated, s); err != nil {
 			return err
 		}
 	}

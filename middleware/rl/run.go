@@ -52,6 +52,11 @@ type Run struct {
 	env     string      // name of the environments of Collect
 	columns []policies.Column
 
+	logsScores bool         // Log of this node writes the episodes of evaluations
+	scores     []Scores     // that it has not written; at most maxUnlogged
+	flush      func() error // writes scores; nil: there is no log
+	unsent     []Scores     // of this node's evaluator, in this step
+
 	resumed bool              // from a checkpoint
 	begin   map[string]string // states by the names of the parts, to begin with; nil: none
 	parts   []namedPart

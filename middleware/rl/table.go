@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,13 +51,13 @@ func openTable(path string, columns []string, upTo int) (*table, error) {
 
 // readTable reads a whole table, its header first.
 func readTable(path string) ([][]string, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	r := csv.NewReader(f)
-	r.FieldsPerRecord = -1 // the last row of a run that was killed may be cut
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // a run that was killed may have cut the last row
+	r := csv.NewReader(bytes.NewReader(text))
+	r.FieldsPerRecord = -1
 	all, err := r.ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
@@ -146,12 +147,22 @@ func (t *table) write(columns []string, row map[string]float64) error {
 	record := make([]string, len(t.columns))
 	for i, c := range t.columns {
 		if v, ok := row[c]; ok {
-			record[i] = strconv.FormatFloat(v, 'g', -1, 64)
+			record[i] = number(v)
 		}
 	}
 	_ = t.csv.Write(record) // Error has it
 	t.csv.Flush()
 	return t.csv.Error()
+}
+
+// number writes a number as encoding/json does: without an exponent where that is short, so that counts are read as
+// integers.
+func number(v float64) string {
+	format := byte('f')
+	if abs := math.Abs(v); abs != 0 && abs < 1e-6 || abs >= 1e21 {
+		format = 'e'
+	}
+	return strconv.FormatFloat(v, format, -1, 64)
 }
 
 func (t *table) close() error {

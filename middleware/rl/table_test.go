@@ -47,7 +47,7 @@ func TestTableKeepsLateColumns(t *testing.T) {
 func TestResumedFilesGoOn(t *testing.T) {
 	dir := t.TempDir()
 	table, lines := filepath.Join(dir, "progress.csv"), filepath.Join(dir, "metrics.jsonl")
-	if err := os.WriteFile(table, []byte("late,"+stepsColumn+"\n1,10\n2,20\n3,30\n4"), 0o600); err != nil {
+	if err := os.WriteFile(table, []byte("late,"+stepsColumn+"\n1,10\n2,20\n3,30\n4,1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(lines, []byte(`{"time/total_timesteps":10,"late":1}`+"\n"+`{"time/total_timesteps":30}`+"\n"+`{"time/tot`), 0o600); err != nil {
@@ -78,7 +78,7 @@ func TestResumedFilesGoOn(t *testing.T) {
 // TestTableOfOthersIsNoTable: a file without the column that rows are in order of is named.
 func TestTableOfOthersIsNoTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "progress.csv")
-	for text, ok := range map[string]bool{"": true, "x,y\n1,2\n": false, "a,\"b\n": false} {
+	for text, ok := range map[string]bool{"": true, "x,y": true, "x,y\n1,2\n": false, "a,\"b\n": false} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -110,6 +110,24 @@ func take(dir string) (l *Lock, err error) {
 	return l, nil
 }
 
+// Held reports whether a job holds the lock of a folder, without taking it. The error wraps [ErrNoLock] where the
+// system or the file system has no locks.
+func Held(dir string) (bool, error) {
+	f, err := os.Open(filepath.Join(dir, LockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("run folder: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	held, err := held(f)
+	if err != nil {
+		return false, fmt.Errorf("run folder %s: %w", dir, err)
+	}
+	return held, nil
+}
+
 // sameFile fails with fs.ErrNotExist if path is not that of the file any more, as the
 // holder of the lock has removed it.
 func sameFile(f *os.File, path string) error {
