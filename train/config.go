@@ -48,6 +48,8 @@ type runKeys struct {
 	until                   *float64
 	evalEvery, logEvery     *algorithm.Count
 	evalEpisodes, keep      *int
+	histograms              *int
+	tensorboard             *bool
 	checkpointUpdates       *int
 	checkpointEvery         *time.Duration
 	learners, threads       *int
@@ -106,6 +108,8 @@ func (c *Config) declare() {
 	k.evalEvery = p.Count("eval_every", "5%", stepUnit, "steps between greedy evaluations; 0: none", here)
 	k.evalEpisodes = p.Int("eval_episodes", 10, "episodes", "episodes of an evaluation", here, one)
 	k.logEvery = p.Count("log_every", "1%", stepUnit, "steps between rows of the log", here)
+	k.tensorboard = p.Bool("tensorboard", true, "write event files for TensorBoard into the run folder", here)
+	k.histograms = p.Int("histograms", 0, "rows", "rows of the log between histograms of the weights in the event files; 0: none", here, zero)
 	k.checkpointUpdates = p.Int("checkpoint_updates", 50_000, "updates", "updates between checkpoints, at most", here, one)
 	k.checkpointEvery = durationKey(p, "checkpoint_every", 30*time.Second, "time between checkpoints, at most")
 	k.keep = p.Int("checkpoint_keep", 0, "files", "older checkpoints that stay; -1: all", here, algorithm.AtLeast(-1))

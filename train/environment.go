@@ -81,3 +81,9 @@ func suits(a algorithm.Algorithm, env string, action envs.Space) error {
 	}
 	return nil
 }
+
+// Threshold is the mean return at which an environment of this module counts as solved, if it has one.
+func Threshold(env string) (threshold float64, ok bool) {
+	spec, err := envs.Lookup(env)
+	return spec.Threshold, err == nil && spec.HasThreshold
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/ditask/ditask/envs"
@@ -22,9 +23,12 @@ import (
 
 // The files of a run folder. Checkpoints are those of package rl.
 const (
-	ConfigFile   = "config.yaml"
-	ProgressFile = "progress.csv"
-	MetricsFile  = "metrics.jsonl"
+	ConfigFile      = "config.yaml"
+	ProgressFile    = "progress.csv"
+	MetricsFile     = "metrics.jsonl"
+	EvaluationsFile = "evaluations.csv"
+	OutcomeFile     = "outcome.json"
+	TensorBoardDir  = "tensorboard"
 )
 
 // Node is one process of a run. A *parallel.Node is one.
@@ -270,8 +274,31 @@ func (p *prepared) log(out Output) rl.LogConfig {
 	l := rl.LogConfig{EverySteps: p.envSteps(every), EveryUpdates: p.updates(every), Terminal: out.Progress}
 	if dir := p.node.Dir(); dir != "" && p.task.Has(rl.Learner) {
 		l.CSV, l.JSON = filepath.Join(dir, ProgressFile), filepath.Join(dir, MetricsFile)
+		l.Outcome = filepath.Join(dir, OutcomeFile)
+		if p.c.keys.evalEvery.Of(p.c.Steps()) > 0 {
+			l.Evaluations = filepath.Join(dir, EvaluationsFile)
+		}
+		if *p.c.keys.tensorboard {
+			l.TensorBoard, l.HistogramEvery, l.HParams = filepath.Join(dir, TensorBoardDir), *p.c.keys.histograms, p.c.hparams()
+		}
 	}
 	return l
+}
+
+// hparams are the values of all keys, as numbers and truth values where they are such.
+func (c *Config) hparams() map[string]any {
+	out := map[string]any{"algo": c.algorithm.Name}
+	for _, k := range c.Keys() {
+		text := k.String()
+		if x, err := strconv.ParseFloat(text, 64); err == nil {
+			out[k.Name] = x
+		} else if b, err := strconv.ParseBool(text); err == nil {
+			out[k.Name] = b
+		} else {
+			out[k.Name] = text
+		}
+	}
+	return out
 }
 
 // summary writes how the run went.

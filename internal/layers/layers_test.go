@@ -127,7 +127,7 @@ internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/fla
 internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
 internal/traceview -> std parallel/trace internal/printable
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
-internal/cli/train -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/job parallel parallel/control policies/algorithm policies/export envs middleware/rl train
+internal/cli/train -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/plot internal/runs parallel parallel/control policies/algorithm policies/export envs middleware/rl train
 ditask -> std internal/cli
 
 examples/... -> any
