@@ -98,6 +98,10 @@ test: ## all tests, without the race detector
 	$(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
+.PHONY: gymnasium
+gymnasium: ## compare environments of the installed Gymnasium, if there is one, with those of package envs
+	$(GO) test -count=1 -v -run '^TestGymnasium$$' ./envs/gym -args -gymnasium
+
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file target; do \

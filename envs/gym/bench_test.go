@@ -73,7 +73,7 @@ func vectorLoop(tb testing.TB, file string, num int) (all, python float64) {
 	}
 	batches, span := 1, time.Millisecond
 	if *floors {
-		batches, span = 60, 20*time.Millisecond
+		batches, span = 30, 20*time.Millisecond
 	}
 	actions := make([]float32, num)
 	run := func(steps int) (all, python time.Duration) {

@@ -29,6 +29,8 @@ MAX_TEXT = 4000  # of a traceback or a message
 STAR = 256       # values of a plain observation that are packed in one call
 
 CODED = 1024     # values of a plain Dict or Tuple that are packed in one call
+ROWS = 16        # of a part with several dimensions that are packed in one call
+HEAD = "=i4xd"   # what is before the observation in a row: the number of the step, and the reward
 
 HEADER = struct.Struct("<B3xI")
 KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
@@ -385,26 +387,39 @@ def nest(values, shape):
 
 # Writing observations to the memory.
 
-def writer(space, elem, memory, at):
-    """Returns a function that writes an observation to memory, and whether it is to be given
-    the values as arguments."""
-    from array import array
+def row_writer(space, elem, memory, at):
+    """Returns a function that is given the number of a step, a reward and an observation, and
+    writes them to a row of the memory, and whether it is to be given the values of the observation
+    as arguments. One call that packs all is what makes a step quick."""
     from functools import partial
-    n = space.size if space.kind == "Box" else space.flat() if space.kind in ("Discrete", "MultiDiscrete", "MultiBinary") else space.size
-    view = memoryview(memory)[at:at + n * (1 if elem == "B" else 4)]
+
+    def packer(form):
+        return partial(struct.Struct(HEAD + form).pack_into, memory, at)
     if space.kind == "Discrete":
-        return partial(struct.Struct("=f").pack_into, memory, at), False
-    if space.kind == "Box" and space.numpy is not None:
-        return numpy_writer(space, elem, view), False
-    if elem == "B":
-        return bytes_writer(space, view), False
-    if space.kind == "Box" and len(space.shape) == 1 and n <= STAR:
-        return partial(struct.Struct("=%df" % n).pack_into, memory, at), True
-    if space.uses_numpy():
-        return parts_writer(space, memory, at), False
-    if space.items and n <= CODED:
+        return packer("f"), False
+    plain = elem == "f" and not space.uses_numpy()
+    if plain and space.kind == "Box" and len(space.shape) == 1 and space.size <= STAR:
+        return packer("%df" % space.size), True
+    if plain and space.items and space.size <= CODED:
         return coded_writer(space, memory, at), False
-    floats = view.cast("f") if n else view
+    head, write = packer(""), writer(space, elem, memory, at + struct.calcsize(HEAD))
+
+    def write_row(seq, reward, obs):
+        head(seq, reward)
+        write(obs)
+    return write_row, False
+
+
+def writer(space, elem, memory, at):
+    """Returns a function that writes an observation."""
+    from array import array
+    if space.uses_numpy() and elem == "f":
+        return parts_writer(space, memory, at)
+    n = space.size if space.items else space.flat()
+    view = memoryview(memory)[at:at + n * (1 if elem == "B" else 4)]
+    if elem == "B":
+        return numpy_writer(space, elem, view) if space.numpy is not None else bytes_writer(space, view)
+    floats = view.cast("f")
 
     def write(obs):
         if type(obs) is not array or obs.typecode != "f" or len(space.shape) != 1:
@@ -412,13 +427,13 @@ def writer(space, elem, memory, at):
             space.add(obs, values, False)
             obs = array("f", values)
         floats[:] = obs
-    return write, False
+    return write
 
 
 def coded_writer(space, memory, at):
     """Returns a function that packs all parts of an observation in one call. Its text is made for
     the space, which makes it several times as quick as a walk through the space."""
-    names = {"pack": struct.Struct("=%df" % space.size).pack_into, "memory": memory, "at": at}
+    names = {"pack": struct.Struct(HEAD + "%df" % space.size).pack_into, "memory": memory, "at": at}
     lines, checks, values = [], [], []
 
     def const(value):
@@ -434,6 +449,8 @@ def coded_writer(space, memory, at):
                 walk(inner, "%s[%s]" % (x, const(key)))
         elif s.kind == "Discrete":
             values.append("*%s[%s]" % (const(hot_rows(s.start, s.n)), x))
+        elif len(s.shape) > 1 and s.kind != "MultiDiscrete" and s.size // s.shape[-1] <= ROWS:
+            walk_rows(s.shape, x)
         elif len(s.shape) > 1:
             def flat(value, s=s):
                 out = []
@@ -448,8 +465,16 @@ def coded_writer(space, memory, at):
             values.append("*" + x)
         else:
             values.append(x)
+
+    def walk_rows(shape, x):
+        checks.append("len(%s) != %d" % (x, shape[0]))
+        if len(shape) == 1:
+            values.append("*" + x)
+            return
+        for k in range(shape[0]):
+            walk_rows(shape[1:], "%s[%d]" % (x, k))
     walk(space, "obs")
-    text = "def write(obs):\n%s\n    if %s:\n        raise ValueError\n    pack(memory, at, %s)\n" % (
+    text = "def write(seq, reward, obs):\n%s\n    if %s:\n        raise ValueError\n    pack(memory, at, seq, reward, %s)\n" % (
         "\n".join(lines), " or ".join(checks), ", ".join(values))
     exec(compile(text, "ditask-bridge-space.py", "exec"), names)
     return names["write"]
@@ -632,15 +657,14 @@ class Bridge(object):
             os.close(fd)
         whole = memoryview(self.memory)
         self.current = whole[0:8].cast("i")
-        self.rewards = whole[m["rewards"]:m["rewards"] + 8 * n].cast("d")
+        self.seq = 0
         self.flags = whole[m["flags"]:m["flags"] + n]
         width = self.action.flat()
         self.values = whole[m["actions"]:m["actions"] + 4 * n * width].cast(m["action_elem"])
         row = m["row"]
-        both = [writer(self.obs, m["elem"], self.memory, m["obs"] + i * row) for i in range(n)]
-        self.star = both[0][1]
-        self.puts = [w for w, _ in both]
-        self.finals = [writer(self.obs, m["elem"], self.memory, m["final"] + i * row)[0] for i in range(n)]
+        self.star = row_writer(self.obs, m["elem"], self.memory, m["obs"])[1]
+        self.puts = [row_writer(self.obs, m["elem"], self.memory, m["obs"] + i * row)[0] for i in range(n)]
+        self.finals = [row_writer(self.obs, m["elem"], self.memory, m["final"] + i * row)[0] for i in range(n)]
         self.numbers = list(range(n))
         self.steps = [env.step for env in self.envs]
         self.resetters = [self.resetter(i) for i in range(n)]
@@ -652,6 +676,8 @@ class Bridge(object):
         def reset(_):
             self.steps[i] = self.envs[i].step
             obs = self.reset_obs(i, None)
+            self.obs.check(obs)  # here, where it is known to be of a reset
+            self.current[1] = IN_STEP
             self.flags[i] = WAS_RESET
             return obs, 0.0, False, False, None
         return reset
@@ -673,37 +699,35 @@ class Bridge(object):
             return [build(flat[at:at + width]) for at in ats]
         return read_all
 
-    # step steps all environments: the loop that must be quick. The two forms differ in one star.
+    # step steps all environments: the loop that must be quick. The two forms differ in one star. The
+    # number of the step in each row shows how far it came if the process ends in it.
     def step_star(self):
-        current, rewards, result = self.current, self.rewards, None
-        current[1] = IN_STEP
+        seq, i, result = self.seq, 0, None
         try:
             for i, step, action, put in zip(self.numbers, self.steps, self.read_actions(), self.puts):
-                current[0] = i
                 result = step(action)
-                obs, rewards[i], terminated, truncated, _ = result
-                put(*obs)
+                obs, reward, terminated, truncated, _ = result
+                put(seq, reward, *obs)
                 if terminated is not False or truncated is not False:
-                    self.ended(i, obs, terminated, truncated)
+                    self.ended(i, obs, reward, terminated, truncated)
         except BaseException as e:
-            raise self.explain(e, result)
+            raise self.explain(e, i, result)
 
     def step_one(self):
-        current, rewards, result = self.current, self.rewards, None
-        current[1] = IN_STEP
+        seq, i, result = self.seq, 0, None
         try:
             for i, step, action, put in zip(self.numbers, self.steps, self.read_actions(), self.puts):
-                current[0] = i
                 result = step(action)
-                obs, rewards[i], terminated, truncated, _ = result
-                put(obs)
+                obs, reward, terminated, truncated, _ = result
+                put(seq, reward, obs)
                 if terminated is not False or truncated is not False:
-                    self.ended(i, obs, terminated, truncated)
+                    self.ended(i, obs, reward, terminated, truncated)
         except BaseException as e:
-            raise self.explain(e, result)
+            raise self.explain(e, i, result)
 
-    def explain(self, e, result):
-        """Returns the Fault of a step that ended with e, or e, if the environment has raised it."""
+    def explain(self, e, i, result):
+        """Returns the Fault of a step that ended with e, or e, if environment i has raised it."""
+        self.current[0] = i
         if self.current[1] != IN_STEP or isinstance(e, Fault) or result is None:
             return e
         try:
@@ -737,15 +761,15 @@ class Bridge(object):
         if type(value) is not bool and type(value).__name__ not in ("bool_", "bool"):
             raise Fault("flag", "%s is %s, a %s, not a bool" % (name, cut(repr(value)[:80], True), type(value).__name__))
 
-    def write(self, puts, i, obs):
+    def write(self, puts, i, reward, obs):
         try:
-            puts[i](*obs) if self.star else puts[i](obs)
+            puts[i](self.seq, reward, *obs) if self.star else puts[i](self.seq, reward, obs)
         except Exception as e:
             if not isinstance(e, Fault):
                 self.obs.check(obs)
             raise
 
-    def ended(self, i, obs, terminated, truncated):
+    def ended(self, i, obs, reward, terminated, truncated):
         """Does what follows a step whose flags are not both False."""
         self.check_flag("terminated", terminated)
         self.check_flag("truncated", truncated)
@@ -754,15 +778,17 @@ class Bridge(object):
             return  # numpy's False
         self.flags[i] = flags
         if self.mode == SAME_STEP:
-            self.write(self.finals, i, obs)
-            self.write(self.puts, i, self.reset_obs(i, None))
+            self.write(self.finals, i, reward, obs)
+            first = self.reset_obs(i, None)
+            self.write(self.puts, i, reward, first)
+            self.current[1] = IN_STEP
         elif self.mode == NEXT_STEP:
             self.steps[i] = self.resetters[i]
 
     def reset_obs(self, i, seed):
         """Resets environment i and returns the first observation."""
         current, env = self.current, self.envs[i]
-        current[1] = IN_RESET
+        current[0], current[1] = i, IN_RESET
         result = env.reset(seed=seed, options=self.options)
         if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[1], "keys"):
             said = "%d values" % len(result) if isinstance(result, tuple) else "a %s" % type(result).__name__
@@ -770,7 +796,6 @@ class Bridge(object):
         spaces = self.spaces[i]
         if env.observation_space is not spaces[0] or env.action_space is not spaces[1]:
             self.check_spaces(i)
-        current[1] = IN_STEP
         return result[0]
 
     def check_spaces(self, i):
@@ -783,14 +808,12 @@ class Bridge(object):
 
     # reset resets some environments, and marks others for a reset in place of their next step.
     def reset(self, m):
-        seeds = m["seeds"] or [None] * len(m["index"])
-        for i, seed in zip(m["index"], seeds):
+        index = m["index"] or []
+        for i, seed in zip(index, m["seeds"] or [None] * len(index)):
             self.current[0], self.current[1] = i, IN_RESET
             self.check_spaces(i)
             self.steps[i] = self.envs[i].step
-            obs = self.reset_obs(i, seed)
-            self.current[1] = IN_RESET
-            self.write(self.puts, i, obs)
+            self.write(self.puts, i, 0.0, self.reset_obs(i, seed))
         for i in m["pending"] or []:
             self.steps[i] = self.resetters[i]
 
@@ -813,6 +836,7 @@ class Bridge(object):
 
     def serve(self, op, payload):
         if op == STEP:
+            self.seq, self.current[1] = self.seq % 0x7fffffff + 1, IN_STEP
             self.step()
             return b""
         if op == RENDER:
@@ -882,6 +906,8 @@ def main():
             (sys.executable,) + tuple(sys.version_info[:2]) + MIN_VERSION)})
         read(1)
         return
+    if sys.byteorder != "little":
+        raise SystemExit("numbers are shared in little-endian order, which this machine has not")
     prepare()
     bridge, pid = Bridge(), os.getpid()
     while True:
@@ -898,7 +924,11 @@ def main():
             status, data = FAULT, json.dumps(fault_of(e, bridge.current)).encode("utf-8")
         if os.getpid() != pid:
             os._exit(70)  # a child that an environment has forked and let go on
-        answer(status, data)
+        try:
+            answer(status, data)
+        except OSError as e:
+            sys.stderr.write("the answer cannot be sent: %s: an environment has closed file descriptor %d, or its reader is gone\n" % (e, ANSWERS))
+            break
     bridge.close()
 
 

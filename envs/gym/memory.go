@@ -14,15 +14,15 @@ import (
 type memory struct {
 	Path       string `json:"path"`
 	Size       int    `json:"size"`
-	Rewards    int    `json:"rewards"` // num float64
 	Flags      int    `json:"flags"`   // num bytes
 	Actions    int    `json:"actions"` // num x width
-	Obs        int    `json:"obs"`     // num rows
+	Obs        int    `json:"obs"`     // num rows: the number of the step, the reward, an observation
 	Final      int    `json:"final"`   // num rows
 	Row        int    `json:"row"`     // bytes from one row to the next
 	Elem       string `json:"elem"`    // f: float32; B: bytes
 	ActionElem string `json:"action_elem"`
 
+	seq uint32 // the number of the last step
 	b   []byte // it begins with two int32: which environment is busy, and in what
 	dim int
 }
@@ -35,6 +35,9 @@ const (
 	flagsAll = 1<<iota - 1
 )
 
+// headBytes is what is in a row before the observation: int32, four zeros, float64.
+const headBytes = 16
+
 // places returns the memory for num environments, before there is some.
 func places(num, dim, width int, bytewise, discrete bool) *memory {
 	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 64}
@@ -44,11 +47,11 @@ func places(num, dim, width int, bytewise, discrete bool) *memory {
 	if discrete {
 		m.ActionElem = "i"
 	}
-	m.Row = (m.Row + 7) &^ 7
+	m.Row = (headBytes + m.Row + 7) &^ 7
 	for _, part := range []struct {
 		at   *int
 		size int
-	}{{&m.Rewards, 8 * num}, {&m.Flags, num}, {&m.Actions, 4 * num * width}, {&m.Obs, m.Row * num}, {&m.Final, m.Row * num}} {
+	}{{&m.Flags, num}, {&m.Actions, 4 * num * width}, {&m.Obs, m.Row * num}, {&m.Final, m.Row * num}} {
 		*part.at = m.Size
 		m.Size = (m.Size + part.size + 63) &^ 63
 	}
@@ -129,14 +132,21 @@ func opName(op int) string {
 // busy returns which environment the process was in last, and its operation.
 func (m *memory) busy(num int) (i int, op string) {
 	i = int(int32(binary.LittleEndian.Uint32(m.b)))
+	what := int(int32(binary.LittleEndian.Uint32(m.b[4:])))
+	for k := 0; what == inStep && k < num; k++ {
+		if i = k; binary.LittleEndian.Uint32(m.b[m.Obs+k*m.Row:]) != m.seq {
+			break // it has not finished this one
+		}
+	}
 	if i < 0 || i >= num {
 		i = 0
 	}
-	return i, opName(int(int32(binary.LittleEndian.Uint32(m.b[4:]))))
+	return i, opName(what)
 }
 
 // setActions writes actions, and clears the flags.
 func (m *memory) setActions(actions []float32, num int) {
+	m.seq = m.seq%math.MaxInt32 + 1
 	clear(m.b[m.Flags : m.Flags+num])
 	to := m.b[m.Actions : m.Actions+4*len(actions)]
 	if m.ActionElem == "f" {
@@ -151,12 +161,12 @@ func (m *memory) setActions(actions []float32, num int) {
 }
 
 func (m *memory) reward(i int) float64 {
-	return math.Float64frombits(binary.LittleEndian.Uint64(m.b[m.Rewards+8*i:]))
+	return math.Float64frombits(binary.LittleEndian.Uint64(m.b[m.Obs+m.Row*i+8:]))
 }
 
 // row copies the row of an environment that begins at one of the places to dst.
 func (m *memory) row(dst []float32, at, i int) {
-	from := m.b[at+m.Row*i:][:m.Row]
+	from := m.b[at+m.Row*i:][headBytes:m.Row]
 	if m.Elem == "B" {
 		for k, x := range from[:len(dst)] {
 			dst[k] = float32(x)
@@ -181,14 +191,14 @@ func (m *memory) notFinite(at, i int) (value float32, place int) {
 	// What is behind the values of a row is zero. A number that is not finite has an exponent of ones
 	// only, which adding one to it carries into the place of the sign.
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
-	from, sum := m.b[at+m.Row*i:][:m.Row], uint64(0)
+	from, sum := m.b[at+m.Row*i:][headBytes:m.Row], uint64(0)
 	for ; len(from) >= 8; from = from[8:] {
 		sum |= binary.LittleEndian.Uint64(from)&exponents + ones
 	}
 	if sum&signs == 0 {
 		return 0, -1
 	}
-	from = m.b[at+m.Row*i:][:4*m.dim]
+	from = m.b[at+m.Row*i:][headBytes:]
 	for k := range m.dim {
 		if bits := binary.LittleEndian.Uint32(from[4*k:]); bits&0x7f800000 == 0x7f800000 {
 			return math.Float32frombits(bits), k
