@@ -99,8 +99,8 @@ test: ## all tests, without the race detector
 	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: gymnasium
-gymnasium: ## compare environments of the installed Gymnasium, if there is one, with those of package envs
-	$(GO) test -count=1 -v -run '^TestGymnasium$$' ./envs/gym -args -gymnasium
+gymnasium: ## environments of the installed Gymnasium, if there is one, against those of package envs
+	$(GO) test -count=1 -v -run '^Test(Gymnasium|Numpy)$$' ./envs/gym -args -gymnasium
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME

@@ -14,6 +14,7 @@ import sys
 PROTOCOL = 1
 MIN_VERSION = (3, 8)
 REQUESTS, ANSWERS = 3, 4
+HERE = "ditask-bridge"  # begins the name under which this text is compiled
 
 HELLO, MAP, RESET, STEP, RENDER = 1, 2, 3, 4, 5
 OK, FAULT = 0, 1
@@ -26,13 +27,13 @@ IN_STEP, IN_RESET, IN_RENDER, IN_MAKE = 0, 1, 2, 3
 OPS = ("step", "reset", "render", "make")
 
 MAX_TEXT = 4000  # of a traceback or a message
-STAR = 256       # values of a plain observation that are packed in one call
-
-CODED = 1024     # values of a plain Dict or Tuple that are packed in one call
+UNPACKED = 32    # values of a plain observation that are packed one by one
+CODED = 1024     # values of a plain observation that are packed in one call
 ROWS = 16        # of a part with several dimensions that are packed in one call
 HEAD = "=i4xd"   # what is before the observation in a row: the number of the step, and the reward
 
 HEADER = struct.Struct("<B3xI")
+DONE = HEADER.pack(OK, 0)
 KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
@@ -58,6 +59,9 @@ def read(n):
 
 
 def answer(status, payload=b""):
+    if status == OK and not payload:  # to a step
+        os.write(ANSWERS, DONE)
+        return
     data = HEADER.pack(status, len(payload)) + payload
     while data:
         data = data[os.write(ANSWERS, data):]
@@ -78,8 +82,8 @@ def cut(text, head=False):
 def describe_exception(e):
     """Returns type, message and traceback of e, without the frames of this file."""
     import traceback
-    tb, here = e.__traceback__, describe_exception.__code__.co_filename
-    while tb is not None and tb.tb_frame.f_code.co_filename == here:
+    tb = e.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(HERE):
         tb = tb.tb_next
     try:
         message = str(e)
@@ -387,27 +391,108 @@ def nest(values, shape):
 
 # Writing observations to the memory.
 
-def row_writer(space, elem, memory, at):
-    """Returns a function that is given the number of a step, a reward and an observation, and
-    writes them to a row of the memory, and whether it is to be given the values of the observation
-    as arguments. One call that packs all is what makes a step quick."""
-    from functools import partial
+class Packing(object):
+    """The text of what packs a step of an environment into its row, made for a space: several times
+    as quick as a walk through the space. The text is run as part of a loop and of a function."""
 
-    def packer(form):
-        return partial(struct.Struct(HEAD + form).pack_into, memory, at)
-    if space.kind == "Discrete":
-        return packer("f"), False
-    plain = elem == "f" and not space.uses_numpy()
-    if plain and space.kind == "Box" and len(space.shape) == 1 and space.size <= STAR:
-        return packer("%df" % space.size), True
-    if plain and space.items and space.size <= CODED:
-        return coded_writer(space, memory, at), False
-    head, write = packer(""), writer(space, elem, memory, at + struct.calcsize(HEAD))
+    def __init__(self, space, elem):
+        self.names, self.lines, self.checks, self.values, self.form = {}, [], [], [], ""
+        plain = elem == "f" and not space.uses_numpy()
+        if space.kind == "Discrete":
+            self.values, self.form = ["obs"], "f"
+        elif plain and space.kind == "Box" and len(space.shape) == 1 and space.size <= UNPACKED:
+            self.values = ["v%d" % k for k in range(space.size)]
+            self.lines, self.form = ["%s, = obs" % ", ".join(self.values)], "%df" % space.size
+        elif plain and space.kind == "Box" and len(space.shape) == 1 and space.size <= CODED:
+            self.values, self.form = ["*obs"], "%df" % space.size
+        elif plain and space.items and space.size <= CODED:
+            self.walk(space, "obs")
+            self.form = "%df" % space.size
+            self.lines.append("if %s: raise ValueError" % " or ".join(self.checks))
+        else:
+            self.lines = ["write(obs)"]
+        self.written = self.lines == ["write(obs)"]
+        self.pack = struct.Struct(HEAD + self.form).pack_into
 
-    def write_row(seq, reward, obs):
-        head(seq, reward)
-        write(obs)
-    return write_row, False
+    def const(self, value):
+        name = "c%d" % len(self.names)
+        self.names[name] = value
+        return name
+
+    def walk(self, s, at):
+        x = "x%d" % len(self.lines)
+        self.lines.append("%s = %s" % (x, at))
+        if s.kind in ("Dict", "Tuple"):
+            self.checks.append("len(%s) != %d" % (x, len(s.items)))
+            for key, inner in s.items:
+                self.walk(inner, "%s[%s]" % (x, self.const(key)))
+        elif s.kind == "Discrete":
+            self.values.append("*%s[%s]" % (self.const(hot_rows(s.start, s.n)), x))
+        elif len(s.shape) > 1 and s.kind != "MultiDiscrete" and s.size // s.shape[-1] <= ROWS:
+            self.walk_rows(s.shape, x)
+        elif len(s.shape) > 1:
+            def flat(value):
+                out = []
+                s.add(value, out, True)
+                return out
+            self.values.append("*%s(%s)" % (self.const(flat), x))
+        elif s.kind == "MultiDiscrete":
+            self.checks.append("len(%s) != %d" % (x, len(s.nvec)))
+            for k, (start, n) in enumerate(zip(s.starts, s.nvec)):
+                self.values.append("*%s[%s[%d]]" % (self.const(hot_rows(start, n)), x, k))
+        elif s.shape:
+            self.checks.append("len(%s) != %d" % (x, s.size))
+            self.values.append("*" + x)
+        else:
+            self.values.append(x)
+
+    def walk_rows(self, shape, x):
+        self.checks.append("len(%s) != %d" % (x, shape[0]))
+        if len(shape) == 1:
+            self.values.append("*" + x)
+            return
+        for k in range(shape[0]):
+            self.walk_rows(shape[1:], "%s[%d]" % (x, k))
+
+    def function(self, text, memory):
+        """Runs a text that defines a function f, with the packing in the place of its line PACK."""
+        indent = text[:text.index("PACK")].split("\n")[-1]
+        lines = self.lines + ["pack(%s)" % ", ".join(["memory", "at", "seq", "reward"] + self.values)]
+        names = dict(self.names, pack=self.pack, memory=memory)
+        exec(compile(text.replace(indent + "PACK", "\n".join(indent + line for line in lines)), HERE + "-space", "exec"), names)
+        return names["f"]
+
+    def rows(self, memory, ats, writes):
+        """Returns a function for each row, which is given the number of the step, the reward and
+        the observation."""
+        text = "def f(at, write):\n    def row(seq, reward, obs):\n        PACK\n    return row\n"
+        f = self.function(text, memory)
+        return [f(at, write) for at, write in zip(ats, writes)]
+
+    def loop(self, memory):
+        """Returns the method that steps all environments: what must be quick. The number of the step in
+        each row shows how far it came if the process ends in it."""
+        return self.function(LOOP, memory)
+
+
+LOOP = """
+def f(self):
+    seq, i, result = self.seq, 0, None
+    try:
+        for i, step, action, at, write in zip(self.numbers, self.steps, self.read_actions(), self.ats, self.writes):
+            result = step(action)
+            obs, reward, terminated, truncated, _ = result
+            PACK
+            if terminated is not False or truncated is not False:
+                self.ended(i, obs, reward, terminated, truncated)
+    except BaseException as e:
+        raise self.explain(e, i, result)
+"""
+
+
+def hot_rows(start, n):
+    """Returns the rows of zeros with a single 1, by the number that each stands for."""
+    return {start + k: (0.0,) * k + (1.0,) + (0.0,) * (n - k - 1) for k in range(n)}
 
 
 def writer(space, elem, memory, at):
@@ -428,61 +513,6 @@ def writer(space, elem, memory, at):
             obs = array("f", values)
         floats[:] = obs
     return write
-
-
-def coded_writer(space, memory, at):
-    """Returns a function that packs all parts of an observation in one call. Its text is made for
-    the space, which makes it several times as quick as a walk through the space."""
-    names = {"pack": struct.Struct(HEAD + "%df" % space.size).pack_into, "memory": memory, "at": at}
-    lines, checks, values = [], [], []
-
-    def const(value):
-        names["c%d" % len(names)] = value
-        return "c%d" % (len(names) - 1)
-
-    def walk(s, at):
-        x = "x%d" % len(lines)
-        lines.append("    %s = %s" % (x, at))
-        if s.kind in ("Dict", "Tuple"):
-            checks.append("len(%s) != %d" % (x, len(s.items)))
-            for key, inner in s.items:
-                walk(inner, "%s[%s]" % (x, const(key)))
-        elif s.kind == "Discrete":
-            values.append("*%s[%s]" % (const(hot_rows(s.start, s.n)), x))
-        elif len(s.shape) > 1 and s.kind != "MultiDiscrete" and s.size // s.shape[-1] <= ROWS:
-            walk_rows(s.shape, x)
-        elif len(s.shape) > 1:
-            def flat(value, s=s):
-                out = []
-                s.add(value, out, True)
-                return out
-            values.append("*%s(%s)" % (const(flat), x))
-        elif s.kind == "MultiDiscrete":
-            checks.append("len(%s) != %d" % (x, len(s.nvec)))
-            values.extend("*%s[%s[%d]]" % (const(hot_rows(start, n)), x, k) for k, (start, n) in enumerate(zip(s.starts, s.nvec)))
-        elif s.shape:
-            checks.append("len(%s) != %d" % (x, s.size))
-            values.append("*" + x)
-        else:
-            values.append(x)
-
-    def walk_rows(shape, x):
-        checks.append("len(%s) != %d" % (x, shape[0]))
-        if len(shape) == 1:
-            values.append("*" + x)
-            return
-        for k in range(shape[0]):
-            walk_rows(shape[1:], "%s[%d]" % (x, k))
-    walk(space, "obs")
-    text = "def write(seq, reward, obs):\n%s\n    if %s:\n        raise ValueError\n    pack(memory, at, seq, reward, %s)\n" % (
-        "\n".join(lines), " or ".join(checks), ", ".join(values))
-    exec(compile(text, "ditask-bridge-space.py", "exec"), names)
-    return names["write"]
-
-
-def hot_rows(start, n):
-    """Returns the rows of zeros with a single 1, by the number that each stands for."""
-    return {start + k: (0.0,) * k + (1.0,) + (0.0,) * (n - k - 1) for k in range(n)}
 
 
 def parts_writer(space, memory, at):
@@ -657,19 +687,28 @@ class Bridge(object):
             os.close(fd)
         whole = memoryview(self.memory)
         self.current = whole[0:8].cast("i")
+        self.current[1] = IN_MAKE
         self.seq = 0
         self.flags = whole[m["flags"]:m["flags"] + n]
         width = self.action.flat()
         self.values = whole[m["actions"]:m["actions"] + 4 * n * width].cast(m["action_elem"])
         row = m["row"]
-        self.star = row_writer(self.obs, m["elem"], self.memory, m["obs"])[1]
-        self.puts = [row_writer(self.obs, m["elem"], self.memory, m["obs"] + i * row)[0] for i in range(n)]
-        self.finals = [row_writer(self.obs, m["elem"], self.memory, m["final"] + i * row)[0] for i in range(n)]
+        packing = Packing(self.obs, m["elem"])
+        self.ats = [m["obs"] + i * row for i in range(n)]
+        finals = [m["final"] + i * row for i in range(n)]
+        self.writes, final_writes = [None] * n, [None] * n
+        if packing.written:
+            head = struct.calcsize(HEAD)
+            self.writes = [writer(self.obs, m["elem"], self.memory, at + head) for at in self.ats]
+            final_writes = [writer(self.obs, m["elem"], self.memory, at + head) for at in finals]
+        self.puts = packing.rows(self.memory, self.ats, self.writes)
+        self.finals = packing.rows(self.memory, finals, final_writes)
         self.numbers = list(range(n))
         self.steps = [env.step for env in self.envs]
         self.resetters = [self.resetter(i) for i in range(n)]
         self.read_actions = self.actions_reader(n, width)
-        self.step = self.step_star if self.star else self.step_one
+        loop = packing.loop(self.memory)
+        self.step = lambda: loop(self)
 
     def resetter(self, i):
         """Returns what takes the place of step when environment i is to be reset instead."""
@@ -698,32 +737,6 @@ class Bridge(object):
             flat = values.tolist()
             return [build(flat[at:at + width]) for at in ats]
         return read_all
-
-    # step steps all environments: the loop that must be quick. The two forms differ in one star. The
-    # number of the step in each row shows how far it came if the process ends in it.
-    def step_star(self):
-        seq, i, result = self.seq, 0, None
-        try:
-            for i, step, action, put in zip(self.numbers, self.steps, self.read_actions(), self.puts):
-                result = step(action)
-                obs, reward, terminated, truncated, _ = result
-                put(seq, reward, *obs)
-                if terminated is not False or truncated is not False:
-                    self.ended(i, obs, reward, terminated, truncated)
-        except BaseException as e:
-            raise self.explain(e, i, result)
-
-    def step_one(self):
-        seq, i, result = self.seq, 0, None
-        try:
-            for i, step, action, put in zip(self.numbers, self.steps, self.read_actions(), self.puts):
-                result = step(action)
-                obs, reward, terminated, truncated, _ = result
-                put(seq, reward, obs)
-                if terminated is not False or truncated is not False:
-                    self.ended(i, obs, reward, terminated, truncated)
-        except BaseException as e:
-            raise self.explain(e, i, result)
 
     def explain(self, e, i, result):
         """Returns the Fault of a step that ended with e, or e, if environment i has raised it."""
@@ -763,7 +776,7 @@ class Bridge(object):
 
     def write(self, puts, i, reward, obs):
         try:
-            puts[i](self.seq, reward, *obs) if self.star else puts[i](self.seq, reward, obs)
+            puts[i](self.seq, reward, obs)
         except Exception as e:
             if not isinstance(e, Fault):
                 self.obs.check(obs)

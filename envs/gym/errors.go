@@ -15,9 +15,9 @@ var (
 	// ErrExited is wrapped where a process has ended by itself.
 	ErrExited = errors.New("the Python process has ended")
 	// ErrResult is wrapped where an environment breaks the rules of Gymnasium's interface.
-	ErrResult = errors.New("not as Gymnasium's interface has it")
+	ErrResult = errors.New("breaks Gymnasium's interface")
 	// ErrPython is wrapped where Python, gymnasium or a module is missing, or too old.
-	ErrPython = errors.New("Python environment cannot be loaded")
+	ErrPython = errors.New("cannot load environments of Python")
 )
 
 // maxText bounds a traceback, and what else a process says of a fault.
@@ -62,7 +62,7 @@ func decodeFault(payload []byte) (fault, error) {
 	f.Op, f.Code = printable.Cut(f.Op, 32), printable.Cut(f.Code, 32)
 	f.Text, f.Type = printable.Block(f.Text, maxText), printable.Cut(f.Type, 128)
 	f.Message = printable.Block(f.Message, maxText)
-	f.Traceback = indented(printable.Block(tailOf(f.Traceback, maxText), maxText+256))
+	f.Traceback = indented(printable.Lines(tailOf(f.Traceback, maxText)))
 	return f, nil
 }
 
@@ -80,10 +80,10 @@ func tailOf(s string, n int) string {
 
 // indented returns a text whose lines all begin with white space, without the last line break.
 func indented(s string) string {
-	if s = strings.TrimRight(s, "\n"); s != "" {
-		s = "    " + s
+	if s = strings.TrimRight(s, "\n"); s == "" {
+		return ""
 	}
-	return s
+	return "    " + strings.ReplaceAll(s, "\n", "\n    ")
 }
 
 // cause is the error that a fault stands for.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func limitFor(fault string) time.Duration {
 
 // play steps until an error, at most so many times, with a reset of all environments after 5 steps.
 func play(v *Vector, steps int) error {
-	actions := make([]float32, v.Num())
+	actions := make([]float32, v.Num()*v.ActionSpace().Dim())
 	for k := range steps {
 		if k%5 == 0 {
 			if _, err := v.Reset(); err != nil {
@@ -85,6 +86,7 @@ func TestFaultNamesTheEnvironment(t *testing.T) {
 				Num: 4, Processes: 1, Kwargs: map[string]any{"fault": f.fault}, StepTimeout: limitFor(f.fault),
 			})
 			err := play(v, 10)
+			t.Log(err)
 			var e *envs.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("no error of an environment: %v", err)
@@ -116,8 +118,9 @@ func TestFaultNamesTheEnvironment(t *testing.T) {
 func TestRestartCutsEpisodesOfTheProcess(t *testing.T) {
 	for _, f := range faults {
 		for _, mode := range []envs.AutoresetMode{envs.SameStep, envs.NextStep, envs.Disabled} {
-			of := map[string]bool{"raise": true, "kill": true} // and, in one mode, each other kind
-			if all := map[string]bool{"nan": true, "four": true, "hang": true, "fork": true, "torn": true}; !of[f.fault] && !(mode == envs.SameStep && all[f.fault]) {
+			all := slices.Contains([]string{"raise", "kill"}, f.fault)
+			one := mode == envs.SameStep && slices.Contains([]string{"nan", "four", "hang", "fork", "torn"}, f.fault)
+			if !all && !one {
 				continue
 			}
 			t.Run(f.fault+"/"+mode.String(), func(t *testing.T) { testRestart(t, f.fault, mode) })
@@ -145,25 +148,7 @@ func testRestart(t *testing.T, fault string, mode envs.AutoresetMode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Environments 0 and 1 are in the first process, which has no third one that could be faulty.
-	for i := range 5 {
-		cut := i >= 2
-		if r.Terminated[i] || r.Truncated[i] != cut || r.Reset[i] {
-			t.Errorf("environment %d: terminated %v, truncated %v, reset %v", i, r.Terminated[i], r.Truncated[i], r.Reset[i])
-		}
-		obs, final := r.Obs[2*i:2*i+2], r.FinalObs[2*i:2*i+2]
-		switch {
-		case !cut && (obs[0] != 3 || r.Rewards[i] != 1):
-			t.Errorf("environment %d: observation %v, reward %v", i, obs, r.Rewards[i])
-		case cut && (final[0] != 2 || r.Rewards[i] != 0):
-			t.Errorf("environment %d: final observation %v, reward %v", i, final, r.Rewards[i])
-		case cut && obs[0] != map[envs.AutoresetMode]float32{envs.SameStep: 0, envs.NextStep: 2, envs.Disabled: 2}[mode]:
-			t.Errorf("environment %d: observation %v", i, obs)
-		}
-		if info := r.Infos[i]; cut && (info.Episode == nil || *info.Episode != (envs.Episode{Return: 2, Length: 3}) || info.Values["restarted"] == "") {
-			t.Errorf("environment %d: info %+v", i, info)
-		}
-	}
+	checkCut(t, r, mode)
 	if v.Restarts() != 1 || strings.Count(log.String(), "a Python process is replaced") != 1 {
 		t.Errorf("%d restarts, the log:\n%s", v.Restarts(), log.String())
 	}
@@ -185,6 +170,30 @@ func testRestart(t *testing.T, fault string, mode envs.AutoresetMode) {
 		}
 		if r.Obs[2*i] != want || r.Reset[i] != (i >= 2 && mode == envs.NextStep) || r.Truncated[i] || r.Terminated[i] || r.Infos[i].Episode != nil {
 			t.Errorf("environment %d, a step later: %v, reset %v, info %+v", i, r.Obs[2*i:2*i+2], r.Reset[i], r.Infos[i])
+		}
+	}
+}
+
+// checkCut checks the step with the fault. Environments 0 and 1 are in the first process, which has no third
+// one that could be faulty.
+func checkCut(t *testing.T, r *envs.Result, mode envs.AutoresetMode) {
+	t.Helper()
+	for i := range 5 {
+		cut := i >= 2
+		if r.Terminated[i] || r.Truncated[i] != cut || r.Reset[i] {
+			t.Errorf("environment %d: terminated %v, truncated %v, reset %v", i, r.Terminated[i], r.Truncated[i], r.Reset[i])
+		}
+		obs, final := r.Obs[2*i:2*i+2], r.FinalObs[2*i:2*i+2]
+		switch {
+		case !cut && (obs[0] != 3 || r.Rewards[i] != 1):
+			t.Errorf("environment %d: observation %v, reward %v", i, obs, r.Rewards[i])
+		case cut && (final[0] != 2 || r.Rewards[i] != 0):
+			t.Errorf("environment %d: final observation %v, reward %v", i, final, r.Rewards[i])
+		case cut && obs[0] != map[envs.AutoresetMode]float32{envs.SameStep: 0, envs.NextStep: 2, envs.Disabled: 2}[mode]:
+			t.Errorf("environment %d: observation %v", i, obs)
+		}
+		if info := r.Infos[i]; cut && (info.Episode == nil || *info.Episode != (envs.Episode{Return: 2, Length: 3}) || info.Values["restarted"] == "") {
+			t.Errorf("environment %d: info %+v", i, info)
 		}
 	}
 }

@@ -19,9 +19,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 3*time.Minute)) }
 
-// interpreter is the program behind DITASK_PYTHON or python3, which may be a slow script that looks for it.
+// interpreter is DITASK_PYTHON, or the program behind python3, which may be a slow script that looks for it.
 var interpreter = sync.OnceValues(func() (string, error) {
-	cmd := exec.CommandContext(context.Background(), cmp.Or(os.Getenv("DITASK_PYTHON"), "python3"), "-c", "import sys; print(sys.executable)")
+	if python := os.Getenv("DITASK_PYTHON"); python != "" {
+		return exec.LookPath(python)
+	}
+	cmd := exec.CommandContext(context.Background(), "python3", "-c", "import sys; print(sys.executable)")
 	out, err := cmd.Output()
 	return strings.TrimSpace(string(out)), err
 })

@@ -78,17 +78,17 @@ func start(cfg *Config, first, num int, out *lines) (*process, error) {
 			_ = f.Close()
 		}
 	}
-	for k := 0; k < len(files); k += 2 {
+	for k := range 3 {
 		r, w, err := os.Pipe()
 		if err != nil {
-			closeAll(files[:k]...)
+			closeAll(files[:2*k]...)
 			return nil, fmt.Errorf("start %s: %w", cfg.Python, err)
 		}
-		files[k], files[k+1] = r, w
+		copy(files[2*k:], []*os.File{r, w})
 	}
 	load := "import os\nb = b''\nwhile len(b) < " + strconv.Itoa(len(bridge)) + ":\n" +
 		"    m = os.read(3, " + strconv.Itoa(len(bridge)) + " - len(b))\n    if not m:\n        raise SystemExit(1)\n    b += m\n" +
-		"exec(compile(b, 'ditask-bridge.py', 'exec'))\n"
+		"exec(compile(b, 'ditask-bridge', 'exec'))\n"
 	cmd := exec.Command(cfg.Python, "-u", "-c", load) //nolint:noctx // stop ends it
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = cfg.Env, cfg.Dir, sysProcAttr()
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files[5], files[5], []*os.File{files[0], files[3]}
@@ -143,12 +143,15 @@ func (p *process) gone() bool {
 }
 
 // writeProgram sends what Python is to run.
-func (p *process) writeProgram(limit time.Duration) error {
+func (p *process) writeProgram(limit time.Duration) error { return p.writeLong(bridge, limit) }
+
+// writeLong writes what may have to wait for room in the pipe.
+func (p *process) writeLong(data []byte, limit time.Duration) error {
 	if err := p.requests.SetWriteDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
-	_, err := p.requests.Write(bridge)
-	return err
+	_, err := p.requests.Write(data)
+	return errors.Join(err, p.requests.SetWriteDeadline(time.Time{}))
 }
 
 // send sends a message.
@@ -163,16 +166,13 @@ func (p *process) send(op byte, body any, limit time.Duration) error {
 	return p.write(op, payload, limit)
 }
 
-// write sends a message. A pipe is empty before it, so that only a long one can wait.
+// write sends a message. The pipe is empty before it, so that one without a payload does not wait.
 func (p *process) write(op byte, payload []byte, limit time.Duration) error {
 	p.head = [8]byte{op}
 	binary.LittleEndian.PutUint32(p.head[4:], uint32(len(payload)))
-	if err := p.requests.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
 	_, err := p.requests.Write(p.head[:])
 	if err == nil && len(payload) > 0 {
-		_, err = p.requests.Write(payload)
+		err = p.writeLong(payload, limit)
 	}
 	return err
 }
@@ -236,7 +236,7 @@ func (p *process) failure(name, op string, limit time.Duration, err error) error
 			f.Index = 0
 		}
 		return &envs.Error{Env: name, Index: p.first + f.Index, Op: f.Op, Err: f.cause()}
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errGone):
 		p.stop(false)
 		err = fmt.Errorf("%w: no answer for %v%s", envs.ErrHung, limit, p.out.last())
 	default:
