@@ -472,7 +472,8 @@ class Packing(object):
     def loop(self, memory):
         """Returns the method that steps all environments: what must be quick. The number of the step in
         each row shows how far it came if the process ends in it."""
-        return self.function(LOOP, memory)
+        text = LOOP if self.written else LOOP.replace(", write in", " in").replace(", self.writes)", ")")
+        return self.function(text, memory)
 
 
 LOOP = """
@@ -678,6 +679,7 @@ class Bridge(object):
 
     # map maps the shared memory.
     def map(self, m):
+        import gc
         import mmap
         n, size = len(self.envs), m["size"]
         fd = os.open(m["path"], os.O_RDWR | os.O_CLOEXEC)
@@ -709,6 +711,8 @@ class Bridge(object):
         self.read_actions = self.actions_reader(n, width)
         loop = packing.loop(self.memory)
         self.step = lambda: loop(self)
+        gc.collect()
+        gc.freeze()  # what is there now stays: it need not be looked at again
 
     def resetter(self, i):
         """Returns what takes the place of step when environment i is to be reset instead."""

@@ -1,3 +1,5 @@
+//go:build unix
+
 package gym
 
 import (
@@ -380,14 +382,13 @@ func stop(t *testing.T, p *os.Process) {
 }
 
 func TestCloseEndsACall(t *testing.T) {
-	v := open(t, "testdata/faults.py:make_env", Config{Num: 3, Processes: 1, Restart: true, Kwargs: map[string]any{"fault": "hang"}})
+	hangs := make(chan struct{})
+	v := open(t, "testdata/faults.py:make_env", Config{
+		Num: 3, Processes: 1, Restart: true, Kwargs: map[string]any{"fault": "hang"}, Stderr: onceWritten(hangs), // it says so
+	})
 	result := make(chan error)
 	go func() { result <- play(v, 10) }()
-	for i, op := 0, ""; i != 2 || op != "step"; { // until it hangs
-		v.mu.Lock()
-		i, op = v.procs[0].mem.busy(3)
-		v.mu.Unlock()
-	}
+	<-hangs
 	_ = v.Close()
 	if err := <-result; !errors.Is(err, envs.ErrClosed) {
 		t.Errorf("the call ended with %v", err)

@@ -82,7 +82,7 @@ policies/... (test) -> policies/internal/offpolicy
 envs/nprand -> std
 envs -> std envs/nprand
 envs/gym -> std envs internal/printable
-envs/gym (test) -> internal/logtest
+envs/gym (test) -> envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile task policies policies/nn policies/data envs

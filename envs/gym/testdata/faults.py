@@ -90,6 +90,7 @@ class Faulty:
         if f == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if f == "hang":
+            print("it hangs")
             time.sleep(10000)
         if f == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
