@@ -596,7 +596,8 @@ def make_function(hello):
             importlib.import_module(hello["module"])
         except ModuleNotFoundError as e:
             if e.name is not None and (hello["module"] + ".").startswith(e.name + "."):
-                raise Fault("module", "there is no module %s for %s: install its package, or run in the folder that holds it, or set PYTHONPATH" % (
+                raise Fault("module", "there is no module %s for %s: install its package, or run in the folder that holds it, "
+                            "or set PYTHONPATH" % (
                     e.name, sys.executable))
             raise
 
@@ -637,7 +638,8 @@ def file_function(path, attr):
 def check_interface(env):
     missing = [name for name in ("reset", "step", "observation_space", "action_space") if not hasattr(env, name)]
     if missing:
-        raise Fault("interface", "a %s is no environment: it has no %s; what is named must return one that follows Gymnasium's interface" % (
+        raise Fault("interface", "a %s is no environment: it has no %s; "
+                    "what is named must return one that follows Gymnasium's interface" % (
             type(env).__name__, ", ".join(missing)))
 
 
@@ -809,7 +811,8 @@ class Bridge(object):
         result = env.reset(seed=seed, options=self.options)
         if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[1], "keys"):
             said = "%d values" % len(result) if isinstance(result, tuple) else "a %s" % type(result).__name__
-            raise Fault("result", "reset returned %s, not obs, info with a dict as info; old versions of Gym returned only the observation" % said)
+            raise Fault("result", "reset returned %s, not obs, info with a dict as info; "
+                        "old versions of Gym returned only the observation" % said)
         spaces = self.spaces[i]
         if env.observation_space is not spaces[0] or env.action_space is not spaces[1]:
             self.check_spaces(i)
@@ -847,7 +850,8 @@ class Bridge(object):
         shape = shape_of(frame)
         if len(shape) != 3 or shape[2] != 3 or not shape[0] or not shape[1]:
             said = "shape %s" % (shape,) if shape else type(frame).__name__
-            raise Fault("render", "render returned %s, not an array of height x width x 3: make the environment with the render mode rgb_array" % said)
+            raise Fault("render", "render returned %s, not an array of height x width x 3: "
+                        "make the environment with the render mode rgb_array" % said)
         data = frame.astype("uint8").tobytes() if hasattr(frame, "astype") else bytes(flat_list(frame))
         return struct.pack("<II", shape[1], shape[0]) + data
 
@@ -944,7 +948,8 @@ def main():
         try:
             answer(status, data)
         except OSError as e:
-            sys.stderr.write("the answer cannot be sent: %s: an environment has closed file descriptor %d, or its reader is gone\n" % (e, ANSWERS))
+            sys.stderr.write("the answer cannot be sent: %s: an environment has closed file descriptor %d, "
+                             "or its reader is gone\n" % (e, ANSWERS))
             break
     bridge.close()
 

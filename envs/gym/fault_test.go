@@ -168,7 +168,8 @@ func testRestart(t *testing.T, fault string, mode envs.AutoresetMode) {
 		if i >= 2 && mode == envs.NextStep {
 			want = 0
 		}
-		if r.Obs[2*i] != want || r.Reset[i] != (i >= 2 && mode == envs.NextStep) || r.Truncated[i] || r.Terminated[i] || r.Infos[i].Episode != nil {
+		if r.Obs[2*i] != want || r.Reset[i] != (i >= 2 && mode == envs.NextStep) ||
+			r.Truncated[i] || r.Terminated[i] || r.Infos[i].Episode != nil {
 			t.Errorf("environment %d, a step later: %v, reset %v, info %+v", i, r.Obs[2*i:2*i+2], r.Reset[i], r.Infos[i])
 		}
 	}
@@ -192,7 +193,8 @@ func checkCut(t *testing.T, r *envs.Result, mode envs.AutoresetMode) {
 		case cut && obs[0] != map[envs.AutoresetMode]float32{envs.SameStep: 0, envs.NextStep: 2, envs.Disabled: 2}[mode]:
 			t.Errorf("environment %d: observation %v", i, obs)
 		}
-		if info := r.Infos[i]; cut && (info.Episode == nil || *info.Episode != (envs.Episode{Return: 2, Length: 3}) || info.Values["restarted"] == "") {
+		episode := envs.Episode{Return: 2, Length: 3}
+		if info := r.Infos[i]; cut && (info.Episode == nil || *info.Episode != episode || info.Values["restarted"] == "") {
 			t.Errorf("environment %d: info %+v", i, info)
 		}
 	}
@@ -257,12 +259,17 @@ func TestFaultBeforeTheFirstEpisode(t *testing.T) {
 		is    error
 		texts []string
 	}{
-		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "make"}}, nil, []string{"make env ", "[2]: ValueError: cannot be made\n    Traceback"}},
-		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "made"}}, ErrResult, []string{"make env", "[2]", "it has no action_space"}},
-		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "other"}}, ErrResult, []string{"[2]", "other spaces than the first"}},
-		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "graph"}}, ErrResult, []string{"[2]", "action_space is a object, which is none of Box"}},
+		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "make"}},
+			nil, []string{"make env ", "[2]: ValueError: cannot be made\n    Traceback"}},
+		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "made"}},
+			ErrResult, []string{"make env", "[2]", "it has no action_space"}},
+		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "other"}},
+			ErrResult, []string{"[2]", "other spaces than the first"}},
+		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"fault": "graph"}},
+			ErrResult, []string{"[2]", "action_space is a object, which is none of Box"}},
 		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"color": 1}}, nil, []string{"TypeError", "color"}},
-		{"testdata/faults.py:make", Config{}, ErrPython, []string{"has no make; its functions and classes are: Box, Discrete, Faulty, Torn, chatty, make_env"}},
+		{"testdata/faults.py:make", Config{},
+			ErrPython, []string{"has no make; its functions and classes are: Box, Discrete, Faulty, Torn, chatty, make_env"}},
 		{"testdata/faults.py:not_callable", Config{}, ErrPython, []string{"is a int, which cannot be called"}},
 		{"testdata/imports.py:make_env", Config{}, nil, []string{"ModuleNotFoundError: No module named 'no_such_module_at_all'", "imports.py"}},
 		{"testdata/syntax.py:make_env", Config{}, nil, []string{"SyntaxError", "syntax.py"}},
@@ -272,17 +279,20 @@ func TestFaultBeforeTheFirstEpisode(t *testing.T) {
 		{"gym:no_such_package:Fake-v0", Config{Env: fake}, ErrPython, []string{"there is no module no_such_package"}},
 		{"testdata/cartpole.py:make_env", Config{Python: "no-such-python"}, ErrPython, []string{"apt-get install python3"}},
 		{"testdata/cartpole.py:make_env", Config{Python: "/bin/false"}, ErrExited, []string{"exit status 1"}},
-		{"testdata/cartpole.py:make_env", Config{Python: script(t, `exec "$REAL" -c 'import sys; sys.version_info = (3, 7, 9); exec(sys.argv.pop())' "$3"`)},
-			ErrPython, []string{"is Python 3.7: 3.8 or newer is needed"}},
-		{"testdata/cartpole.py:make_env", Config{Python: script(t, "exec sleep 1000"), StartTimeout: 200 * time.Millisecond}, envs.ErrHung, []string{"no answer for 200ms"}},
+		{"testdata/cartpole.py:make_env", Config{
+			Python: script(t, `exec "$REAL" -c 'import sys; sys.version_info = (3, 7, 9); exec(sys.argv.pop())' "$3"`),
+		}, ErrPython, []string{"is Python 3.7: 3.8 or newer is needed"}},
+		{"testdata/cartpole.py:make_env", Config{Python: script(t, "exec sleep 1000"), StartTimeout: 200 * time.Millisecond},
+			envs.ErrHung, []string{"no answer for 200ms"}},
 		{"testdata/no.py:make_env", Config{}, os.ErrNotExist, nil},
 		{"testdata/cartpole.py", Config{}, nil, []string{"want FILE.py:FUNCTION"}},
 		{"testdata/cartpole.py:make env", Config{}, nil, []string{"want FILE.py:FUNCTION"}},
 		{"gym:", Config{}, nil, []string{"want gym:ID"}},
 		{"gym:a:b:c", Config{}, nil, []string{"want gym:ID"}},
 		{"CartPole-v1", Config{}, nil, []string{"want gym:ID, gym:MODULE:ID or FILE.py:FUNCTION"}},
-		{"testdata/cartpole.py:make_env", Config{Num: -1, Processes: -1, StepTimeout: -1, StartTimeout: -1, Autoreset: 9, Kwargs: map[string]any{"f": func() {}}},
-			nil, []string{"Num is -1", "Processes is -1", "StepTimeout", "StartTimeout", "Autoreset", "Kwargs"}},
+		{"testdata/cartpole.py:make_env", Config{
+			Num: -1, Processes: -1, StepTimeout: -1, StartTimeout: -1, Autoreset: 9, Kwargs: map[string]any{"f": func() {}},
+		}, nil, []string{"Num is -1", "Processes is -1", "StepTimeout", "StartTimeout", "Autoreset", "Kwargs"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Env = append(c.cfg.Env, "REAL="+pythonForTests(t))

@@ -10,7 +10,8 @@ func FuzzHello(f *testing.F) {
 	const box = `{"kind":"Box","shape":[2],"dtype":"float32","low":"AACAvw==","high":"AACAPw=="}`
 	for _, seed := range []string{
 		`{"protocol":1,"observation":` + box + `,"action":{"kind":"Discrete","n":2,"start":-1}}`,
-		`{"protocol":1,"observation":{"kind":"Dict","items":[{"key":"a","space":` + box + `},{"key":"b","space":{"kind":"MultiBinary","n":4,"shape":[2,2]}}]},` +
+		`{"protocol":1,"observation":{"kind":"Dict","items":[{"key":"a","space":` + box + `},` +
+			`{"key":"b","space":{"kind":"MultiBinary","n":4,"shape":[2,2]}}]},` +
 			`"action":{"kind":"Tuple","items":[{"key":"0","space":{"kind":"MultiDiscrete","nvec":[2,3],"shape":[2]}}]}}`,
 		`{"protocol":1,"observation":{"kind":"Box","shape":[4096,4096,4096]},"action":{"kind":"Discrete","n":-1}}`, `{`, `null`, `{"protocol":1}`,
 	} {

@@ -213,7 +213,7 @@ func (v *Vector) same(p *process, h *hello) error {
 	if equal(h.Observation, v.said.Observation) && equal(h.Action, v.said.Action) {
 		return nil
 	}
-	return &envs.Error{Env: v.name, Index: p.first, Op: "make", Err: fmt.Errorf("%w: it has other spaces than the first environment", ErrResult)}
+	return v.fault(p, 0, "make", fmt.Errorf("%w: it has other spaces than the first environment", ErrResult))
 }
 
 // equal reports whether two spaces are described alike.

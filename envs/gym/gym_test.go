@@ -189,7 +189,8 @@ func TestFrame(t *testing.T) {
 		t.Fatal(err)
 	}
 	img, err := v.Frame(2)
-	if err != nil || img.Rect.Dx() != 3 || img.Rect.Dy() != 2 || img.RGBAAt(2, 1) != (color.RGBA{0, 0, 1, 255}) || img.RGBAAt(1, 0) != (color.RGBA{0, 255, 0, 255}) {
+	if err != nil || img.Rect.Dx() != 3 || img.Rect.Dy() != 2 ||
+		img.RGBAAt(2, 1) != (color.RGBA{0, 0, 1, 255}) || img.RGBAAt(1, 0) != (color.RGBA{0, 255, 0, 255}) {
 		t.Errorf("%v, %v", img, err)
 	}
 	var video envs.Video
@@ -237,7 +238,8 @@ func TestActionsInTheFormOfTheEnvironment(t *testing.T) {
 	}{
 		{"numbers", "MultiDiscrete([3 2 2 2 4])", []float32{0, 1, 0, 1, 3}, "{'gear': -1, 'lights': [1, 0], 'seats': [1, 3]}"},
 		{"binary", "MultiDiscrete([2 2 2])", []float32{1, 0, 1}, "[1, 0, 1]"},
-		{"boxes", "Box([-1 -2 0 0 0 0 0], [1 2 1 1 1 1 5])", []float32{0.5, -2, 0, 0.25, 0.5, 1, 4}, "([0.5, -2.0], {'matrix': [[0.0, 0.25], [0.5, 1.0]], 'one': 4.0})"},
+		{"boxes", "Box([-1 -2 0 0 0 0 0], [1 2 1 1 1 1 5])", []float32{0.5, -2, 0, 0.25, 0.5, 1, 4},
+			"([0.5, -2.0], {'matrix': [[0.0, 0.25], [0.5, 1.0]], 'one': 4.0})"},
 	} {
 		var printed logtest.Buffer
 		v := open(t, "testdata/dict.py:make_env", Config{Kwargs: map[string]any{"actions": c.kind}, Stderr: &printed})
@@ -274,7 +276,8 @@ func TestLargeObservations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if slices.ContainsFunc(r.Obs, func(x float32) bool { return x != 0 }) || slices.ContainsFunc(r.FinalObs, func(x float32) bool { return x != 100 }) ||
+		if slices.ContainsFunc(r.Obs, func(x float32) bool { return x != 0 }) ||
+			slices.ContainsFunc(r.FinalObs, func(x float32) bool { return x != 100 }) ||
 			!r.Truncated[2] {
 			t.Errorf("%s: after 100 steps: %v, final %v", name, r.Obs[:3], r.FinalObs[:3])
 		}
@@ -297,7 +300,9 @@ func TestNamesOfGymnasium(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
-	for name, want := range map[string]bool{"gym:X-v0": true, "a/b.py:f": true, "b.py": true, "CartPole-v1": false, "": false, "x.py/y": false} {
+	for name, want := range map[string]bool{
+		"gym:X-v0": true, "a/b.py:f": true, "b.py": true, "CartPole-v1": false, "": false, "x.py/y": false,
+	} {
 		if Matches(name) != want {
 			t.Errorf("Matches(%q) is not %v", name, want)
 		}
@@ -342,7 +347,10 @@ func TestChildThatGoesOnIsNotHeard(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	var printed, log logtest.Buffer
-	cfg := Config{Num: 3, Processes: 1, Kwargs: map[string]any{"fault": "closed"}, Stderr: &printed, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := Config{
+		Num: 3, Processes: 1, Kwargs: map[string]any{"fault": "closed"},
+		Stderr: &printed, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
 	v := open(t, "testdata/faults.py:make_env", cfg)
 	for range 2 {
 		if err := v.Close(); err != nil {
@@ -488,5 +496,28 @@ func TestStepDoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations in a step", n)
+	}
+}
+
+// TestEnvironmentOfTheDocumentation steps the example of docs/python-environments.md.
+func TestEnvironmentOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/python-environments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "\n```python\n")
+	program, _, ok := strings.Cut(rest, "\n```\n")
+	path := filepath.Join(t.TempDir(), "walk.py")
+	if err := os.WriteFile(path, []byte(program), 0o600); err != nil || !ok {
+		t.Fatalf("%v, a program: %v", err, ok)
+	}
+	v := open(t, path+":make_env", Config{Num: 2, Processes: 1, Autoreset: envs.SameStep, Kwargs: map[string]any{"size": 2}})
+	if obs, err := v.Reset(1); err != nil || !slices.Equal(obs, []float32{1, 1}) {
+		t.Fatalf("reset: %v, %v", obs, err)
+	}
+	r, err := v.Step([]float32{0, 1})
+	if err != nil || !slices.Equal(r.FinalObs, []float32{0, 2}) || !slices.Equal(r.Rewards, []float64{0, 1}) ||
+		!slices.Equal(r.Terminated, []bool{true, true}) || !slices.Equal(r.Obs, []float32{1, 1}) {
+		t.Errorf("step: %+v, %v", r, err)
 	}
 }

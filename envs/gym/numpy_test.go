@@ -44,7 +44,8 @@ func TestNumpy(t *testing.T) {
 	}
 	v := open(t, "testdata/arrays.py:make_env", Config{Kwargs: map[string]any{"kind": "wrong"}})
 	err := play(v, 3)
-	if !errors.Is(err, envs.ErrShape) || !strings.Contains(err.Error(), "the observation has shape (2, 3, 2), its space says shape (2, 2, 3)") {
+	if !errors.Is(err, envs.ErrShape) ||
+		!strings.Contains(err.Error(), "the observation has shape (2, 3, 2), its space says shape (2, 2, 3)") {
 		t.Errorf("an image of another shape: %v", err)
 	}
 	b := open(t, "testdata/arrays.py:make_env", Config{Kwargs: map[string]any{"kind": "image"}}).ObservationSpace()

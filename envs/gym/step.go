@@ -200,7 +200,8 @@ func (v *Vector) check(actions []float32) error {
 		} else if v.action.Contains(a) {
 			continue
 		}
-		return &envs.Error{Env: v.name, Index: i, Op: "step", Err: fmt.Errorf("%s: %w: %v is not in %v", v.name, envs.ErrAction, slices.Clone(a), v.action)}
+		err := fmt.Errorf("%s: %w: %v is not in %v", v.name, envs.ErrAction, slices.Clone(a), v.action)
+		return &envs.Error{Env: v.name, Index: i, Op: "step", Err: err}
 	}
 	return nil
 }
