@@ -154,6 +154,12 @@ func TestCallsThatHarmNothing(t *testing.T) {
 	if _, err := v.Step([]float32{0, 0}); !errors.Is(err, envs.ErrNotReset) {
 		t.Errorf("a step before the reset: %v", err)
 	}
+	if _, err := v.ResetSome([]bool{true, true}); err != nil {
+		t.Error(err)
+	}
+	if _, err := v.Step([]float32{0, 0}); !errors.Is(err, envs.ErrNotReset) { // as of a Sync
+		t.Errorf("a step before the reset of all: %v", err)
+	}
 	if _, err := v.Reset(1); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func (v *Vector) Reset(seed ...uint64) ([]float32, error) {
 	if len(seed) > 1 {
 		return nil, fmt.Errorf("%s: %w", v.name, envs.ErrSeeds)
 	}
-	return v.resetSome(func(int) bool { return true }, seed)
+	return v.resetWhere(func(int) bool { return true }, seed, true)
 }
 
 // ResetSome starts an episode where mask is set. mask has one entry for each environment.
@@ -33,10 +33,10 @@ func (v *Vector) ResetSome(mask []bool) ([]float32, error) {
 	if len(mask) != v.cfg.Num {
 		return nil, fmt.Errorf("reset %s: mask of %d for %d environments", v.name, len(mask), v.cfg.Num)
 	}
-	return v.resetSome(func(i int) bool { return mask[i] }, nil)
+	return v.resetWhere(func(i int) bool { return mask[i] }, nil, false)
 }
 
-func (v *Vector) resetSome(wanted func(i int) bool, seed []uint64) ([]float32, error) {
+func (v *Vector) resetWhere(wanted func(i int) bool, seed []uint64, all bool) ([]float32, error) {
 	v.busy.Lock()
 	defer v.busy.Unlock()
 	if err := v.begin(); err != nil {
@@ -75,7 +75,7 @@ func (v *Vector) resetSome(wanted func(i int) bool, seed []uint64) ([]float32, e
 			v.res.Infos[n] = envs.Info{}
 		}
 	}
-	v.started = v.started || !slices.ContainsFunc(messages, func(m resetMessage) bool { return m.Index == nil })
+	v.started = v.started || all
 	return v.res.Obs, nil
 }
 
