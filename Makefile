@@ -104,6 +104,10 @@ test: ## all tests, without the race detector
 onnxruntime: ## exported models in the official runtime: PYTHON must have the packages onnx, onnxruntime and numpy
 	$(GO) test -tags onnxruntime -count=1 -v ./policies/export -run TestOfficialRuntime
 
+.PHONY: gymnasium
+gymnasium: ## environments of the installed Gymnasium, if there is one, against those of package envs
+	$(GO) test -count=1 -v -run '^Test(Gymnasium|Numpy)$$' ./envs/gym -args -gymnasium
+
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | while IFS=: read -r file target; do \

@@ -44,7 +44,9 @@ type runKeys struct {
 	data                    *[]string
 	seed, steps, envs       *int
 	limit                   *int
-	duration                *time.Duration
+	processes               *int
+	timeout, duration       *time.Duration
+	restart                 *bool
 	until                   *float64
 	evalEvery, logEvery     *algorithm.Count
 	evalEpisodes, keep      *int
@@ -89,7 +91,10 @@ func (c *Config) declare() {
 	}
 	k.env = p.Text("env", "", "", "environment: a name such as CartPole-v1, gym:ID of Python's Gymnasium, or FILE.py:FUNCTION", "", nil)
 	k.args = p.Text("env_args", "", "JSON", "keyword arguments of an environment in Python, such as {\"size\": 5}", here, jsonObject)
-	k.python = p.Text("python", "python3", "", "program that runs environments in Python", here, nil)
+	k.processes = p.Int("env_processes", 0, "processes", "processes of Python that step a collector's environments; 0: one for each core", here, zero)
+	k.timeout = durationKey(p, "env_timeout", time.Minute, "how long an environment in Python may take for a step")
+	k.restart = p.Bool("env_restart", false, "replace an environment in Python that failed, hung or ended, and count its episode as truncated", here)
+	k.python = p.Text("python", "", "", "program that runs environments in Python; empty: $DITASK_PYTHON, or python3", here, nil)
 	k.limit = p.Int("time_limit", 0, "time steps", "truncates episodes; 0: the environment's own limit alone", here, zero)
 	k.seed = p.Int("seed", 1, "", "of environments, exploration, weights and samples", here)
 	k.steps = p.Int("steps", a.Steps, stepUnit, "length of the run; schedules and parts of the run go by it", a.Source, one)

@@ -2,44 +2,71 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/envs/gym"
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
 // environments makes vectors of the environment of a config.
 type environments struct {
-	name         string
-	threshold    float64
-	hasThreshold bool
-	goal         envs.Goal
-	open         func(ctx context.Context, n int) (envs.Vector, error)
-	closers      []func() error
+	name    string
+	goal    envs.Goal // nil: none
+	open    func(ctx context.Context, n int) (envs.Vector, error)
+	closers []func() error
 }
 
 // environments finds the environment of the config, and starts nothing.
 func (c *Config) environments() (*environments, error) {
 	name, k := c.Env(), &c.keys
-	if strings.HasPrefix(name, "gym:") || strings.Contains(name, ".py:") {
-		return nil, fmt.Errorf("env: %s: environments in Python are not here yet", cut(name))
+	if gym.Matches(name) {
+		return c.python(name)
 	}
-	if *k.args != "" {
-		return nil, fmt.Errorf("env_args: %s takes no arguments: those in Python do", cut(name))
+	var faults []error
+	for _, key := range pythonKeys {
+		if p := c.run.Lookup(key); p.String() != p.Default {
+			faults = append(faults, fmt.Errorf("%s: %s is no environment in Python", key, cut(name)))
+		}
 	}
 	spec, err := envs.Lookup(name)
 	if err != nil {
-		return nil, fmt.Errorf("env: %w: see ditask env list", err)
+		err = fmt.Errorf("env: %w: see ditask env list; those of Gymnasium are gym:ID", err)
+	}
+	if err := errors.Join(append(faults, err)...); err != nil {
+		return nil, err
 	}
 	if *k.limit > 0 {
 		spec = spec.Limited(*k.limit)
 	}
 	return &environments{
-		name: spec.ID, threshold: spec.Threshold, hasThreshold: spec.HasThreshold, goal: spec.Goal,
+		name: spec.ID, goal: spec.Goal,
 		open: func(_ context.Context, n int) (envs.Vector, error) { return spec.Sync(n, envs.SameStep), nil },
 	}, nil
+}
+
+// pythonKeys are those that only environments in Python have.
+var pythonKeys = []string{"env_args", "env_processes", "env_timeout", "env_restart", "python"}
+
+// python are environments in Python.
+func (c *Config) python(name string) (*environments, error) {
+	k := &c.keys
+	if *k.limit > 0 {
+		return nil, fmt.Errorf("time_limit: %s truncates its episodes itself, as Gymnasium's TimeLimit does", cut(name))
+	}
+	var kwargs map[string]any
+	if *k.args != "" {
+		if err := json.Unmarshal([]byte(*k.args), &kwargs); err != nil {
+			return nil, fmt.Errorf("env_args: %w", err)
+		}
+	}
+	return &environments{name: name, open: func(ctx context.Context, n int) (envs.Vector, error) {
+		return gym.Open(ctx, name, gym.Config{
+			Num: n, Processes: min(*k.processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: envs.SameStep, StepTimeout: *k.timeout, Restart: *k.restart,
+		})
+	}}, nil
 }
 
 // vector makes a vector of n environments, encoded as the algorithm needs them.

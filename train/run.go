@@ -104,7 +104,9 @@ type prepared struct {
 	envs  *environments
 	setup algorithm.Setup
 	task  *task.Task[rl.Online]
-	probe envs.Vector // which the spaces are from; nil when it is used
+	probe envs.Vector // of the collector, or one environment for its spaces
+	// learners is how many processes learn.
+	learners int
 }
 
 // prepare opens an environment, and makes what is learned with.
@@ -122,7 +124,13 @@ func (c *Config) prepare(ctx context.Context, node Node) (_ *prepared, err error
 		}
 	}()
 	p := &prepared{c: c, node: node, envs: e}
-	if p.probe, err = e.vector(ctx, c.numEnvs(), c.algorithm); err != nil {
+	p.learners = min(c.learners(), max(node.Size(), 1))
+	p.task = task.New[rl.Online](node, rl.LearnerRoles(node.Size(), p.learners)...)
+	num := c.numEnvs()
+	if !p.task.Has(rl.Collector) {
+		num = 1 // for its spaces
+	}
+	if p.probe, err = e.vector(ctx, num, c.algorithm); err != nil {
 		return nil, err
 	}
 	seed := uint64(c.Seed()) //nolint:gosec // any bits will do
@@ -173,14 +181,13 @@ func (c *Config) learners() int {
 // assemble makes the task.
 func (p *prepared) assemble(ctx context.Context, out Output) error {
 	c, k, node := p.c, &p.c.keys, p.node
-	learners := min(c.learners(), max(node.Size(), 1))
+	learners := p.learners
 	if _, ok := p.setup.Policy.(policies.Parallel); learners > 1 && !ok {
 		return fmt.Errorf("learners: %s learns in one process only", c.algorithm.Name)
 	}
 	if c.algorithm.Offline && node.Size() > 1 {
 		return fmt.Errorf("%s learns from files in one process: %d are started", c.algorithm.Name, node.Size())
 	}
-	p.task = task.New[rl.Online](node, rl.LearnerRoles(node.Size(), learners)...)
 	t := p.task
 	r := rl.New(t, p.setup.Policy, rl.Config{
 		Seed: uint64(c.Seed()), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume(), //nolint:gosec // any bits will do
