@@ -89,7 +89,7 @@ func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
 		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes),
 	}
 	if err := v.open(ctx); err != nil {
-		_ = v.close(false)
+		_ = v.close(ctx.Err() == nil && answered(err))
 		return nil, err
 	}
 	return v, nil
@@ -335,7 +335,7 @@ func (v *Vector) end(err error) error {
 	v.failed = err
 	var all sync.WaitGroup
 	for _, p := range procs {
-		all.Go(func() { p.stop(false) })
+		all.Go(func() { p.stop(answered(err)) })
 	}
 	all.Wait()
 	for _, p := range procs {

@@ -315,6 +315,16 @@ func TestNamesOfGymnasium(t *testing.T) {
 	}
 }
 
+func TestAFaultThatWasToldIsAllThatIsPrinted(t *testing.T) {
+	var out logtest.Buffer
+	if _, err := Open(t.Context(), "testdata/cartpole.py:missing", Config{Stderr: &out}); err == nil {
+		t.Error("an environment that is missing was opened")
+	}
+	if out.String() != "" {
+		t.Errorf("besides the error:\n%s", out.String())
+	}
+}
+
 func TestWhatEnvironmentsPrint(t *testing.T) {
 	var printed logtest.Buffer
 	v := open(t, "testdata/faults.py:chatty", Config{Num: 2, Processes: 1, Stderr: &printed})

@@ -274,6 +274,16 @@ func (p *process) await(limit time.Duration) bool {
 	}
 }
 
+// answered reports whether a fault is one that the process has told: then it can end by itself.
+func answered(fault error) bool {
+	for _, silent := range []error{envs.ErrHung, ErrExited} {
+		if errors.Is(fault, silent) {
+			return false
+		}
+	}
+	return true
+}
+
 // signal sends a signal to the process, or kills its group.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()

@@ -340,7 +340,7 @@ func (v *Vector) replace(k int, fault error, m *resetMessage) error {
 			return fmt.Errorf("%d faults without a step between them: %w", maxStreak, fault)
 		}
 		old := v.procs[k]
-		old.stop(false)
+		old.stop(answered(fault))
 		old.mem.close()
 		old.mem = nil
 		v.mu.Lock()
