@@ -23,8 +23,9 @@
 //
 // # What passes between nodes
 //
-// The learner publishes its counters as [Progress] and its weights as [Weights] before
-// it waits for anything, and after its steps; the newest win. A collector installs them
+// The learner publishes its weights as [Weights] and its counters as [Progress] before
+// it waits for anything, and then every so many updates; the newest win. In between it sends the counters to a
+// collector alone when it has taken some of what that has sent. A collector installs the weights
 // before it acts, and sends what it collected in a step to the learner as one
 // [Trajectory]. The learner takes one a step, and waits when there is none; a collector
 // that is [Ahead] of what the learner has taken waits. So with any number of collectors

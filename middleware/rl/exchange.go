@@ -35,7 +35,7 @@ type ExchangeConfig struct {
 	// policies.Parallel. All learners must have the same middleware. 0 means 1; a lone node ignores it.
 	Learners int
 	// EveryUpdates is the number of updates between two publications of the
-	// weights; 0 means 10. In lockstep they are published after each step.
+	// weights and counters; 0 means 10. In lockstep they are published after each step.
 	EveryUpdates int
 }
 
@@ -45,8 +45,8 @@ type ExchangeConfig struct {
 // notes the policy's version. Where several nodes learn, "the learner" below is the first one of them,
 // but for what waits for trajectories.
 //
-// The learner publishes its counters and weights before it waits for anything, and
-// then after its steps. A step of a learner that does not collect begins by waiting
+// The learner publishes its counters and weights before it waits for anything, then
+// every EveryUpdates updates, and at its end; a collector hears the counters more often. A step of a learner that does not collect begins by waiting
 // for a trajectory. A step of a collector that does not learn begins by waiting for
 // a learner, and until that has taken all but the last few of what was sent to it;
 // the collector then installs the newest weights. A node that only evaluates waits

@@ -296,6 +296,11 @@ func TestP4LearnersThatCollectGoOnExactly(t *testing.T) {
 
 // together assembles a node of a job of n: two learners, an evaluator and collectors.
 func together(node task.Node, n int, dir string, change ...func(*dqn.Config)) *member {
+	return publishing(2, node, n, dir, change...)
+}
+
+// publishing is together with another number of updates between publications.
+func publishing(every int, node task.Node, n int, dir string, change ...func(*dqn.Config)) *member {
 	const learners = 2
 	m := &member{node: node, q: tiny(uint64(node.ID()), append(change, func(c *dqn.Config) { c.Epsilon = policies.Linear(1, 0, 200) })...)}
 	m.policy = m.q
@@ -303,7 +308,7 @@ func together(node task.Node, n int, dir string, change ...func(*dqn.Config)) *m
 	m.run = runOf(m.tk, m.q, dir)
 	m.buf = replay(data.UniformConfig{Capacity: 1000}, data.ReplayConfig{Batch: 4, StartAt: 4 + 3*node.ID(), Every: 2})
 	m.tk.Use(
-		m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 2, Learners: learners}),
+		m.run.Exchange(rl.ExchangeConfig{EveryUpdates: every, Learners: learners}),
 		m.run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2}),
 		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}),
 		m.run.Learn(m.buf, rl.LearnConfig{}),
@@ -520,15 +525,20 @@ func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 }
 
 // TestLearnersGoOnWithARestartedOne, from the state of one that was there all the time, whichever crashes:
-// its weights are not those of its checkpoint.
+// its weights are not those of its checkpoint. The collectors hear of the new group though no weights are
+// published for long.
 func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 	const nodes, learners = 5, 2
-	for victim := range learners {
-		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+	for i := range 2 * learners {
+		victim, every := i%learners, 2
+		if i >= learners {
+			every = 1 << 30
+		}
+		t.Run(fmt.Sprintf("node %d every %d", victim, every), func(t *testing.T) {
 			ctx, sockets := within(t), t.TempDir()
 			all := make([]*member, nodes)
 			for i := range all {
-				all[i] = together(restartable(t, sockets, nodes, i, 1), nodes, "")
+				all[i] = publishing(every, restartable(t, sockets, nodes, i, 1), nodes, "")
 			}
 			dying, kill := context.WithCancel(ctx)
 			crashed := make(chan struct{})
@@ -558,7 +568,7 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal(ctx.Err())
 			}
-			again := together(restartable(t, sockets, nodes, victim, 2), nodes, "")
+			again := publishing(every, restartable(t, sockets, nodes, victim, 2), nodes, "")
 			all[victim] = again
 			begins := -1
 			again.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {

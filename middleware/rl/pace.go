@@ -22,9 +22,10 @@ type paced struct {
 	every            uint64 // updates between publications of weights
 	inbox            inbox
 	run              uint64
-	began            bool           // the first step has
 	taken            map[int]uint64 // of each collector, the newest sequence number
+	untold           map[int]int    // of each collector, how many were taken since it was told
 	published        uint64         // version of the newest weights that were published
+	told             uint64         // key of the newest counters that all nodes were sent; 0: none
 	reported         Evaluation     // the newest that was sent
 	praised          *Best          // the newest best that was sent
 	warned           bool           // that there is no learner
@@ -44,7 +45,8 @@ func newPaced(r *Run, cfg ExchangeConfig) *paced {
 	t := r.t
 	x := &paced{
 		r: r, t: t, group: r.group, learns: t.Has(Learner), collects: t.Has(Collector), every: 10,
-		taken: map[int]uint64{}, run: rand.Uint64() | 1, changed: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
+		taken: map[int]uint64{}, untold: map[int]int{}, run: rand.Uint64() | 1,
+		changed: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
 	}
 	x.sends = x.collects && !x.learns
 	if cfg.EveryUpdates > 0 {
@@ -107,22 +109,19 @@ func (x *paced) hearBest(_ context.Context, b Best) error {
 }
 
 func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
-	if !x.began {
-		x.began = true
-		if err := x.begin(ctx, c); err != nil {
-			return err
-		}
+	if err := x.begin(ctx, c); err != nil {
+		return err
 	}
 	if err := x.receive(ctx, c); err != nil {
 		return err
 	}
-	x.hear(c)
 	if x.group != nil {
 		x.group.broken = false
 	}
 	if err := x.install(ctx); err != nil {
 		return err
 	}
+	x.hear(c) // after a wait for weights: the counters of these, not of those before
 	c.PolicyVersion = x.r.policy.Version()
 	if !x.learns {
 		x.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion)))
@@ -137,25 +136,56 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 	return x.group.reenter(ctx, c, x.group.end(ctx, c))
 }
 
-// begin publishes what the learner begins with. The others send nothing before they
-// have heard of it: what they sent to a learner that has died does not count.
+// begin publishes what the learner, or a new group of learners, begins with. The others send nothing before
+// they have heard of it: what they sent to a learner that has died does not count.
 func (x *paced) begin(ctx context.Context, c *Online) error {
-	if !x.r.leads() {
-		return nil
+	if !x.known() {
+		return x.publish(ctx, c)
 	}
-	if err := x.publish(ctx); err != nil {
-		return err
-	}
-	return emit(ctx, x.t, Progressed, x.report(c))
+	return nil
 }
 
-func (x *paced) publish(ctx context.Context) error {
+// known reports whether the other nodes have heard of this learner, or of its group. It is true for a node that does
+// not lead.
+func (x *paced) known() bool { return !x.r.leads() || x.told == x.key() }
+
+// publish sends weights and counters to all nodes. The weights come first: a collector that waits for
+// the counters then acts with them.
+func (x *paced) publish(ctx context.Context, c *Online) error {
 	s, err := x.r.weights()
 	if err != nil {
 		return err
 	}
 	x.published = s.Version
-	return emit(ctx, x.t, Weights, s)
+	if err := emit(ctx, x.t, Weights, s); err != nil {
+		return err
+	}
+	clear(x.untold)
+	x.told = x.key()
+	return emit(ctx, x.t, Progressed, x.report(c))
+}
+
+// tell sends counters to the collectors that may wait for them: to each after every Ahead/2 trajectories, so that
+// one that waits for room hears of it before the learner has taken all that it has sent. Each message wakes a
+// process, and the credit that it returns wakes this one: what nobody waits for goes with the next weights.
+//
+// Where several learn, a collector is told of each trajectory. A step takes one for every learner, and after a
+// restart the learners have unequal numbers of them, so that one may have none while others have many.
+func (x *paced) tell(ctx context.Context, c *Online) error {
+	every := Ahead / 2
+	if x.group != nil {
+		every = 1
+	}
+	for node, n := range x.untold {
+		if n < every {
+			continue
+		}
+		delete(x.untold, node)
+		if err := emit(ctx, x.t, Progressed, x.report(c), fmt.Sprintf("node.%d", node)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hear takes over what has been heard since the last step.
@@ -194,6 +224,7 @@ func (x *paced) receive(ctx context.Context, c *Online) error {
 	var fault error
 	got := func(a arrival) bool {
 		x.taken[a.from] = a.tr.Seq
+		x.untold[a.from]++
 		fault = x.r.take(c, a.from, &a.tr)
 		return true
 	}
@@ -290,7 +321,7 @@ func (x *paced) install(ctx context.Context) error {
 	return x.r.install(*s)
 }
 
-// send tells the others what happened in this step: weights first.
+// send tells the others what happened in this step.
 func (x *paced) send(ctx context.Context, c *Online) error {
 	if x.sends && c.Collected != nil {
 		if err := x.deliver(ctx, c.Collected); err != nil {
@@ -298,12 +329,11 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 		}
 	}
 	if x.r.leads() {
-		if x.r.policy.Version()-x.published >= x.every || x.t.Finished() {
-			if err := x.publish(ctx); err != nil {
-				return err
-			}
+		told := x.tell
+		if x.r.policy.Version()-x.published >= x.every || x.t.Finished() || !x.known() {
+			told = x.publish
 		}
-		if err := emit(ctx, x.t, Progressed, x.report(c)); err != nil {
+		if err := told(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -348,12 +378,17 @@ func (x *paced) deliver(ctx context.Context, tr *Trajectory) error {
 	return Transitions.Emit(ctx, x.t, *tr, task.OnlyRemote(), task.To(Learner))
 }
 
-func (x *paced) report(c *Online) Progress {
-	run := x.run
+// key differs between starts of the learner, or of any of several: what was sent to a learner of another group
+// counts no more.
+func (x *paced) key() uint64 {
 	if x.group != nil {
-		run = x.group.key // what was sent to a learner of another group counts no more
+		return x.group.key
 	}
-	p := Progress{Run: run, Learners: x.learners(), EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates}
+	return x.run
+}
+
+func (x *paced) report(c *Online) Progress {
+	p := Progress{Run: x.key(), Learners: x.learners(), EnvSteps: c.EnvSteps, Episodes: c.Episodes, Updates: c.Updates}
 	for node, seq := range x.taken {
 		p.Nodes, p.Taken = append(p.Nodes, node), append(p.Taken, seq)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/task"
 )
 
@@ -144,4 +146,103 @@ func TestCollectorRefusesMalformedProgress(t *testing.T) {
 		}
 		_ = p.release()
 	})
+}
+
+// TestLearnerTellsOnlyNodesThatNeedIt: a message to a node wakes its process. A collector is told of every second
+// trajectory of its own, and all nodes when weights are published and at the end.
+func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, release := nodesOf(4)
+		roles := task.ByID(rl.Learner, rl.Evaluator, rl.Collector)
+		all := make([]*member, len(nodes))
+		heard := make([][]rl.Progress, len(nodes))
+		for i, node := range nodes {
+			m := &member{node: node, q: tiny(1)}
+			m.tk = task.New[rl.Online](node, roles)
+			m.run = runOf(m.tk, m.q, "")
+			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+			if i > 0 {
+				rl.Progressed.On(m.tk, func(_ context.Context, p rl.Progress) error {
+					heard[i] = append(heard[i], p)
+					return nil
+				})
+			}
+			all[i] = m
+		}
+		learner, goOn := all[0], make(chan func())
+		learner.tk.Use(task.Step(func(context.Context, *rl.Online) error {
+			(<-goOn)()
+			return nil
+		}))
+		var errs []error
+		var wg sync.WaitGroup
+		wg.Go(func() { errs = run(t.Context(), all) })
+		settle()
+		step := func(what string, do func(), want ...int) {
+			goOn <- do
+			synctest.Wait()
+			for i, n := range want {
+				if len(heard[i+1]) != n {
+					t.Errorf("%s: node %d has heard %d times of progress, want %d", what, i+1, len(heard[i+1]), n)
+				}
+			}
+		}
+		nothing := func() {}
+		sum := func() int { return len(heard[2]) + len(heard[3]) }
+		for range 20 {
+			step("without new weights", nothing, 1)
+		}
+		// Ten each, or one more and one less.
+		if n := sum(); n < 2+9 || n > 2+10 {
+			t.Errorf("the collectors have heard %d times of progress after 20 trajectories, want 12 or one less", n)
+		}
+		before := sum()
+		step("with new weights", func() {
+			if err := learner.q.Load(nn.State{Version: 10, Tensors: learner.q.Weights().Tensors}); err != nil {
+				t.Error(err)
+			}
+		}, 2)
+		if n := sum(); n != before+2 {
+			t.Errorf("the collectors have heard %d times of progress with new weights, want once each", n-before)
+		}
+		if p := heard[1][1]; p.EnvSteps != 21 {
+			t.Errorf("with the weights, the evaluator heard of %d env steps, want 21", p.EnvSteps)
+		}
+		step("at the end", func() { learner.tk.Finish("enough") }, 3)
+		wg.Wait()
+		if err := errors.Join(append(errs, release())...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCollectorsGoOnWithoutNewWeights: they are told of what was taken though nothing is published.
+func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
+	for _, collectors := range []int{1, 2, 8} {
+		t.Run(fmt.Sprint(collectors), func(t *testing.T) {
+			nodes, release := nodesOf(1 + collectors)
+			roles := task.ByID(rl.Learner, rl.Collector)
+			all := make([]*member, len(nodes))
+			for i, node := range nodes {
+				m := &member{node: node, q: tiny(1)}
+				m.tk = task.New[rl.Online](node, roles)
+				m.run = runOf(m.tk, m.q, "")
+				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+				all[i] = m
+			}
+			steps := 100 * collectors
+			all[0].tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+				if c.EnvSteps >= steps {
+					all[0].tk.Finish("enough")
+				}
+				return nil
+			}))
+			if err := errors.Join(append(run(within(t), all), release())...); err != nil {
+				t.Fatal(err)
+			}
+			if c := all[0].tk.Context(); c.EnvSteps != steps {
+				t.Errorf("%d env steps, want %d", c.EnvSteps, steps)
+			}
+		})
+	}
 }

@@ -86,7 +86,7 @@ func Table() []Desc {
 		{TaskEmitted, Counter, perEvent, "Calls of Emit on this node."},
 		{TaskHeard, Counter, perEvent, "Messages of this and other nodes that were handed to listeners here."},
 		{TaskDropped, Counter, []string{"event", "reason"}, "Messages dropped in this node's mailbox; reason is oldest, newest, no listener or isolated."},
-		{TaskSkipped, Counter, perEvent, "Versions of a Latest event that this node never heard, as a newer one came first."},
+		{TaskSkipped, Counter, perEvent, "Versions of a Latest event that this node never heard: a newer one came first, or they were for other nodes."},
 		{TaskQueued, Gauge, perEvent, "Messages that wait for a listener of this node."},
 		{TaskListeners, Gauge, perEvent, "Listeners of the event on this node."},
 		{TaskBusy, Counter, perEvent, "Time that listeners of this node have taken, what they waited included; a call that goes on counts when it ends."},

@@ -43,8 +43,8 @@ func (f *fresh) remove(row int) {
 // Add copies the rows of src into the buffer, over the oldest ones when it is full.
 func (b *Uniform) Add(src *policies.Batch) error {
 	at := b.next
-	if b.cfg.MaxAge > 0 && src.Words(policies.Version) == nil {
-		return fmt.Errorf("add to replay buffer: MaxAge is %d, but the rows have no column %s", b.cfg.MaxAge, policies.Version)
+	if err := b.cfg.checkAge(src); err != nil {
+		return err
 	}
 	if err := b.ring.Add(src); err != nil || !b.cfg.limited() {
 		return err

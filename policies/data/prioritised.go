@@ -20,15 +20,19 @@ type PrioritisedConfig struct {
 
 // Prioritised is a replay buffer that draws rows in proportion to their priorities, which are those
 // that [Prioritised.Update] gave them. A new row has the greatest priority so far. T. Schaul et
-// al., "Prioritized Experience Replay" (2016), the proportional variant with a sum tree.
+// al., "Prioritized Experience Replay" (2016), the proportional variant with a sum tree. A row beyond
+// MaxUses or MaxAge has the priority 0, whatever Update says.
 type Prioritised struct {
 	ring
 	alpha, epsilon float64
-	tree           []float64 // node i has the sum of 2i and 2i+1; the leaves are from leaves on
-	leaves         int       // a power of two
-	most           float64   // greatest priority so far, with alpha
-	drawn          []int
+	tree           []float64         // node i has the sum of 2i and 2i+1; the leaves are from leaves on
+	leaves         int               // a power of two
+	most           float64           // greatest priority so far, with alpha
+	drawn          []int             // rows of a sample
+	found          []int             // rows of masses
 	masses         []float64         // of a sample: where to find its rows
+	priorities     []float64         // of drawn, when they were drawn
+	spent          *spent            // nil: there are no limits
 	changed        []int             // nodes whose sums are to be computed
 	extra          []policies.Column // of a sample
 }
@@ -36,12 +40,9 @@ type Prioritised struct {
 // ErrPriority is wrapped by the error of Update for a priority that is negative or not finite.
 var ErrPriority = errors.New("priority is no finite number of 0 or more")
 
-// NewPrioritised returns a buffer, which takes no memory yet. It panics if the capacity, alpha or
+// NewPrioritised returns a buffer, which takes no memory yet. It panics if the capacity, MaxUses, alpha or
 // epsilon is negative.
 func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
-	if cfg.limited() {
-		panic("data: prioritised replay has neither MaxUses nor MaxAge")
-	}
 	if cfg.Alpha < 0 || cfg.Epsilon < 0 {
 		panic(fmt.Sprintf("data: prioritised replay with alpha %v and epsilon %v", cfg.Alpha, cfg.Epsilon))
 	}
@@ -50,6 +51,10 @@ func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
 		b.leaves *= 2
 	}
 	b.extraBytes = treeBytes(b.leaves)
+	if cfg.limited() {
+		b.spent = &spent{}
+		b.extraBytes += usesBytes * uint64(b.cfg.Capacity)
+	}
 	if cfg.Alpha == 0 {
 		b.alpha = 0.6
 	}
@@ -64,7 +69,11 @@ func (b *Prioritised) Bytes() uint64 {
 	if !b.reserved() {
 		return 0
 	}
-	return b.ring.Bytes() + 8*uint64(len(b.tree))
+	bytes := b.ring.Bytes() + 8*uint64(len(b.tree))
+	if b.spent != nil {
+		bytes += usesBytes * uint64(len(b.spent.uses))
+	}
+	return bytes
 }
 
 // treeBytes is what the tree takes.
@@ -73,15 +82,25 @@ func treeBytes(leaves int) uint64 { return 8 * 2 * uint64(leaves) }
 // Add copies the rows of src into the buffer, over the oldest ones when it is full.
 func (b *Prioritised) Add(src *policies.Batch) error {
 	at := b.next
+	if err := b.cfg.checkAge(src); err != nil {
+		return err
+	}
 	if err := b.ring.Add(src); err != nil {
 		return err
 	}
 	b.plant()
 	b.changed = b.changed[:0]
 	for i := range min(src.N, b.cfg.Capacity) {
-		b.set((at+src.N-1-i)%b.cfg.Capacity, b.most)
+		row := (at + src.N - 1 - i) % b.cfg.Capacity
+		if b.spent != nil {
+			b.revive(row)
+		}
+		b.set(row, b.most)
 	}
 	b.sum()
+	if b.spent != nil {
+		b.spent.hear(src.Words(policies.Version))
+	}
 	return nil
 }
 
@@ -91,6 +110,9 @@ func (b *Prioritised) plant() {
 		return
 	}
 	b.tree = make([]float64, 2*b.leaves)
+	if b.spent != nil {
+		b.spent.uses = make([]uint32, b.cfg.Capacity)
+	}
 }
 
 // set gives a row its priority, with alpha. The sums above it are as they were until sum.
@@ -117,44 +139,59 @@ func (b *Prioritised) sum() {
 	}
 }
 
-// find puts into drawn, for each of masses, the row at which the sum of the priorities before it and
-// its own passes it. All descend together, so that they wait together for memory. There are no
-// branches, which would be mispredicted at every other level.
-func (b *Prioritised) find() {
-	b.drawn = b.drawn[:0]
-	for range b.masses {
-		b.drawn = append(b.drawn, 1)
+// find puts into found n rows. The sum of all priorities is divided into n equal parts, and one row is drawn from
+// each: that at which the sum of the priorities before it and its own passes the number that was drawn. All descend
+// together, so that they wait together for memory. There are no branches, which would be mispredicted at every other
+// level.
+func (b *Prioritised) find(n int) {
+	part := b.tree[1] / float64(n)
+	b.masses, b.found = b.masses[:0], b.found[:0]
+	for i := range n {
+		b.masses = append(b.masses, (float64(i)+b.rng.Float64())*part)
+		b.found = append(b.found, 1)
 	}
-	masses := b.masses[:len(b.drawn)]
+	masses := b.masses[:len(b.found)]
 	for level := 1; level < b.leaves; level *= 2 {
-		for k, i := range b.drawn {
+		for k, i := range b.found {
 			left, right := b.tree[2*i], 0
 			if masses[k] >= left {
 				right = 1
 			}
 			masses[k] -= left * float64(right)
-			b.drawn[k] = 2*i + right
+			b.found[k] = 2*i + right
 		}
 	}
-	for k, i := range b.drawn {
-		b.drawn[k] = min(i-b.leaves, b.size-1) // beyond the last row by rounding at most
+	for k, i := range b.found {
+		b.found[k] = min(i-b.leaves, b.size-1) // beyond the last row by rounding at most
+	}
+}
+
+// take makes what was found part of the sample.
+func (b *Prioritised) take(rows ...int) {
+	for _, row := range rows {
+		b.drawn = append(b.drawn, row)
+		b.priorities = append(b.priorities, b.tree[b.leaves+row])
 	}
 }
 
 // Sample fills dst with n rows: their priorities are divided into n equal parts, and one row is drawn
 // from each. Three columns stand behind those of the rows: policies.Index, by which Update names
 // them, policies.Weight, the importance weights (N P(i))^-beta, divided by the greatest one
-// of the sample, and policies.TDError, zeros, for the policy to write. Fewer than n rows in the buffer wrap ErrTooFew.
+// of the sample, and policies.TDError, zeros, for the policy to write. Fewer than n rows in the buffer, or fewer
+// uses of rows within the limits, wrap ErrTooFew.
 func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
 	if b.size < n || n <= 0 {
 		return fmt.Errorf("%w: %d of %d asked for", ErrTooFew, b.size, n)
 	}
-	part := b.tree[1] / float64(n)
-	b.masses = b.masses[:0]
-	for i := range n {
-		b.masses = append(b.masses, (float64(i)+b.rng.Float64())*part)
+	b.drawn, b.priorities = b.drawn[:0], b.priorities[:0]
+	if b.spent != nil {
+		if err := b.findWithin(n); err != nil {
+			return err
+		}
+	} else {
+		b.find(n)
+		b.take(b.found...)
 	}
-	b.find()
 	if b.extra == nil {
 		b.extra = append(b.rows.Schema(), policies.Column{Name: policies.Index, Kind: policies.Uint64},
 			policies.Column{Name: policies.Weight, Kind: policies.Float32}, policies.Column{Name: policies.TDError, Kind: policies.Float32})
@@ -167,10 +204,10 @@ func (b *Prioritised) Sample(dst *policies.Batch, n int, beta float64) error {
 	least := math.Inf(1)
 	for i, row := range b.drawn {
 		index[i] = uint64(row)
-		least = min(least, b.tree[b.leaves+row])
+		least = min(least, b.priorities[i])
 	}
-	for i, row := range b.drawn { // (N P)^-beta over the greatest one: N and the sum cancel
-		weights[i] = float32(power(least/b.tree[b.leaves+row], beta))
+	for i, p := range b.priorities { // (N P)^-beta over the greatest one: N and the sum cancel
+		weights[i] = float32(power(least/p, beta))
 	}
 	return nil
 }
@@ -196,9 +233,11 @@ func (b *Prioritised) Update(index []uint64, priorities []float32) error {
 	}
 	b.changed = b.changed[:0]
 	for i, row := range index {
-		p := power(float64(priorities[i])+b.epsilon, b.alpha)
+		p := max(power(float64(priorities[i])+b.epsilon, b.alpha), math.SmallestNonzeroFloat64)
 		b.most = max(b.most, p)
-		b.set(int(row), p)
+		if b.tree[b.leaves+int(row)] > 0 { // a row beyond the limits stays there
+			b.set(int(row), p)
+		}
 	}
 	b.sum()
 	return nil
@@ -214,6 +253,9 @@ func (b *Prioritised) Save(a *nn.Archive) error {
 		words = append(words, math.Float64bits(b.tree[b.leaves+row]))
 	}
 	a.Put("priorities", nn.State{Tensors: []nn.Tensor{{Name: "float64", Shape: []int{len(words)}, Words: words}}})
+	if b.spent != nil {
+		b.spent.save(a, b.size)
+	}
 	return nil
 }
 
@@ -234,7 +276,8 @@ func (b *Prioritised) Restore(a *nn.Archive) error {
 	clear(b.tree)
 	for i, w := range t.Words {
 		p := math.Float64frombits(w)
-		if !(p > 0) || math.IsInf(p, 0) {
+		spent := p == 0 && i > 0 && b.spent != nil
+		if !(p > 0) && !spent || math.IsInf(p, 0) {
 			return fmt.Errorf("restore replay buffer: %w: row %d has %v", ErrPriority, i-1, p)
 		}
 		if i == 0 {
@@ -245,6 +288,9 @@ func (b *Prioritised) Restore(a *nn.Archive) error {
 	}
 	for i := b.leaves - 1; i > 0; i-- {
 		b.tree[i] = b.tree[2*i] + b.tree[2*i+1]
+	}
+	if b.spent != nil {
+		return b.restoreSpent(a)
 	}
 	return nil
 }

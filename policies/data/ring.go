@@ -27,6 +27,9 @@ func newRing(cfg UniformConfig) ring {
 	if cfg.Capacity < 0 {
 		panic(fmt.Sprintf("data: capacity of %d rows", cfg.Capacity))
 	}
+	if cfg.MaxUses < 0 {
+		panic(fmt.Sprintf("data: MaxUses %d must not be negative", cfg.MaxUses))
+	}
 	if cfg.Capacity == 0 {
 		cfg.Capacity = 100_000
 	}

@@ -32,13 +32,20 @@ type UniformConfig struct {
 	// MaxUses, if not 0, is how many times a row may be in a sample; then it is drawn no more. MaxAge, if
 	// not 0, does so with rows whose actions were chosen by weights that are more than so many
 	// updates older than those of the newest row; the rows need the column policies.Version.
-	// Prioritised has neither.
 	MaxUses int
 	MaxAge  uint64
 }
 
 // limited reports whether rows are left out of samples.
 func (c *UniformConfig) limited() bool { return c.MaxUses > 0 || c.MaxAge > 0 }
+
+// checkAge reports rows whose age cannot be known.
+func (c *UniformConfig) checkAge(src *policies.Batch) error {
+	if c.MaxAge > 0 && src.N > 0 && src.Words(policies.Version) == nil {
+		return fmt.Errorf("add to replay buffer: MaxAge is %d, but the rows have no column %s", c.MaxAge, policies.Version)
+	}
+	return nil
+}
 
 // ErrTooFew is wrapped when a sample is asked of an empty or too small buffer.
 var ErrTooFew = errors.New("too few rows in the replay buffer")
@@ -58,9 +65,6 @@ type Uniform struct {
 // NewUniform returns a buffer, which takes no memory yet. It panics if Capacity or MaxUses is
 // negative.
 func NewUniform(cfg UniformConfig) *Uniform {
-	if cfg.MaxUses < 0 {
-		panic(fmt.Sprintf("data: MaxUses %d must not be negative", cfg.MaxUses))
-	}
 	b := &Uniform{ring: newRing(cfg)}
 	if cfg.limited() {
 		b.extraBytes = freshBytes * uint64(b.cfg.Capacity)

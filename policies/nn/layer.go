@@ -175,11 +175,11 @@ func (d *dense) fuse(a kernels.Activation) { d.act = a }
 
 func (d *dense) Apply(t *Tape, x Value) Value {
 	in := x.node()
-	w := d.weight.matrix()
-	in.matrix().check(w.Rows)
-	out, n := t.result(d, in.rows, d.out, x, x)
+	in.matrix().check(d.weight.Shape[0])
+	rows, data := in.rows, in.data
+	out, n := t.result(d, rows, d.out, x, x)
 	n.needs = n.needs || t.trains(d.weight.net)
-	kernels.Dense(&t.work, n.matrix().kernel(), x.node().matrix().kernel(), w.kernel(), d.bias.Value, d.act)
+	kernels.DenseRows(&t.work, n.data, data, d.weight.Value, d.bias.Value, rows, d.act)
 	return out
 }
 

@@ -75,7 +75,9 @@ func (t *Tape) Const(rows, cols int, data []float32) Value {
 	if len(data) != rows*cols {
 		panic(fmt.Sprintf("nn: constant of %d x %d with %d values", rows, cols, len(data)))
 	}
-	return t.push(node{rows: rows, cols: cols, data: data})
+	v, n := t.next()
+	n.rows, n.cols, n.data = rows, cols, data
+	return v
 }
 
 // Column is a constant with one column and a row for each number.
@@ -113,10 +115,22 @@ func (t *Tape) push(n node) Value {
 
 // result is a new value of undefined data with operands a and b.
 func (t *Tape) result(op operation, rows, cols int, a, b Value) (Value, *node) {
-	n := node{rows: rows, cols: cols, data: t.memory.take(rows * cols), op: op, a: a.id, b: b.id}
-	n.needs = t.nodes[a.id].needs || t.nodes[b.id].needs
-	v := t.push(n)
-	return v, &t.nodes[v.id]
+	needs := t.nodes[a.id].needs || t.nodes[b.id].needs
+	v, n := t.next()
+	n.rows, n.cols, n.data, n.needs, n.op, n.a, n.b = rows, cols, t.memory.take(rows*cols), needs, op, a.id, b.id
+	return v, n
+}
+
+// next is a new value without anything. Its node is filled in place: to copy one takes as long as a small layer.
+func (t *Tape) next() (Value, *node) {
+	id := len(t.nodes)
+	if id == cap(t.nodes) {
+		t.nodes = slices.Grow(t.nodes, 1)
+	}
+	t.nodes = t.nodes[:id+1]
+	n := &t.nodes[id]
+	*n = node{}
+	return Value{t, int32(id)}, n
 }
 
 // Backward adds the derivatives of loss, one number, to the gradients of the weights of the

@@ -19,7 +19,7 @@
 // processor has, and plain Go elsewhere. The same arguments give the same bits on
 // the same kind of processor, whatever their alignment. AVX2 and AVX-512 give the
 // same bits as each other. Plain Go gives the same bits too, with two exceptions:
-// denormals, and products of matrices ([Gemm], [Dense], [DenseBackward]), in which
+// denormals, and products of matrices ([Gemm], [Dense], [DenseRows], [DenseBackward]), in which
 // plain Go may round a product before the addition. There, a sum of k products
 // differs by at most k*2^-22 of the sum of their magnitudes.
 //

@@ -26,6 +26,15 @@ func ExampleDense() {
 	// [1 2] [1 0 2 0] [1 0]
 }
 
+// The same layer for one row, as a policy acts on it.
+func ExampleDenseRows() {
+	var w kernels.Workspace
+	y := make([]float32, 2)
+	kernels.DenseRows(&w, y, []float32{1, 2}, []float32{1, -1, 2, -2}, []float32{0.5, 0.5}, 1, kernels.ActReLU)
+	fmt.Println(y)
+	// Output: [5.5 0]
+}
+
 // The transposition of a matrix costs no copy by the caller.
 func ExampleGemm() {
 	var w kernels.Workspace

@@ -182,7 +182,7 @@ func TestDense(t *testing.T) {
 		for _, l := range levels() {
 			var w Workspace
 			y, dy := drawMatrix(rng, batch, out, gap), clone(dy0)
-			l.dense(&w, y, x, weight, bias, act)
+			l.dense(&w, &y, &x, &weight, bias, act)
 			compare(t, "y", y, 0, wantY)
 			dx, dw, db := drawMatrix(rng, batch, in, gap), Matrix{in, out, max(1, out), make([]float32, in*out)}, make([]float32, out)
 			for i := range dw.Data {
@@ -199,11 +199,30 @@ func TestDense(t *testing.T) {
 	}
 }
 
+// TestDenseRowsIsDense to the bit, on both sides of the number of rows from which products are arranged otherwise.
+func TestDenseRowsIsDense(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 5))
+	for range 400 {
+		batch, in, out := rng.IntN(2*packRows), 1+rng.IntN(140), 1+rng.IntN(140)
+		act := Activation(rng.IntN(int(endOfActivations)))
+		x, weight, bias := drawMatrix(rng, batch, in, 0), drawMatrix(rng, in, out, 0), draw(rng, out)
+		for _, l := range levels() {
+			var w Workspace
+			want, got := drawMatrix(rng, batch, out, 0), draw(rng, batch*out)
+			l.dense(&w, &want, &x, &weight, bias, act)
+			l.denseRows(&w, got, x.Data[:batch*in], weight.all(), bias, batch, act)
+			if !slices.Equal(got, want.Data[:batch*out]) {
+				t.Fatalf("%v: %d x %d x %d, activation %d: %v, want %v", l, batch, in, out, act, got, want.Data)
+			}
+		}
+	}
+}
+
 func TestDenseWithoutBiasAndWithoutDX(t *testing.T) {
 	for _, l := range levels() {
 		var w Workspace
 		x, weight, y := Matrix{1, 1, 1, []float32{3}}, Matrix{1, 2, 2, []float32{2, -2}}, Matrix{1, 2, 2, make([]float32, 2)}
-		l.dense(&w, y, x, weight, nil, ActReLU)
+		l.dense(&w, &y, &x, &weight, nil, ActReLU)
 		if !slices.Equal(y.Data, []float32{6, 0}) {
 			t.Errorf("%v: y is %v", l, y.Data)
 		}
@@ -224,11 +243,15 @@ func TestNothingIsAllocated(t *testing.T) {
 	steps := map[string]func(){
 		"Dense":         func() { Dense(&w, y, x, weight, db, ActTanh) },
 		"DenseBackward": func() { DenseBackward(&w, dx, dw, db, dy, x, y, weight, ActTanh) },
-		"Gemm":          func() { Gemm(&w, c, 1, x, false, x, true) },
-		"Adam":          func() { Adam(dw.Data, weight.Data, weight.Data, weight.Data, AdamStep{}) },
-		"Softmax":       func() { Softmax(y, y) },
-		"SumSquares":    func() { SumSquares(db) },
-		"Add":           func() { Add(db, db, db) },
+		"DenseRows": func() {
+			DenseRows(&w, y.Data, x.Data, weight.Data, db, 64, ActTanh)
+			DenseRows(&w, y.Data[:70], x.Data[:24], weight.Data, db, 1, ActReLU)
+		},
+		"Gemm":       func() { Gemm(&w, c, 1, x, false, x, true) },
+		"Adam":       func() { Adam(dw.Data, weight.Data, weight.Data, weight.Data, AdamStep{}) },
+		"Softmax":    func() { Softmax(y, y) },
+		"SumSquares": func() { SumSquares(db) },
+		"Add":        func() { Add(db, db, db) },
 	}
 	for name, f := range steps {
 		if n := testing.AllocsPerRun(10, f); n != 0 {

@@ -86,7 +86,9 @@ func matricesInFences(t *testing.T, f fence, rng *rand.Rand, l level) {
 	batch, in, out, gap := size(), size(), size(), rng.IntN(3)
 	var w Workspace
 	x, weight, y := tight(batch, in, gap), tight(in, out, gap), tight(batch, out, gap)
-	l.dense(&w, y, x, weight, f.copy(draw(rng, out)), ActTanh)
+	l.dense(&w, &y, &x, &weight, f.copy(draw(rng, out)), ActTanh)
+	whole := func(n int) []float32 { return f.copy(draw(rng, n)) }
+	l.denseRows(&w, whole(batch*out), whole(batch*in), whole(in*out), whole(out), batch, ActTanh)
 	l.denseBackward(&w, tight(batch, in, gap), tight(in, out, gap), f.copy(draw(rng, out)), tight(batch, out, gap), x, y, weight, ActReLU)
 	l.gemm(&w, tight(in, out, gap), 1, x, true, tight(out, batch, gap), true)
 }

@@ -431,13 +431,22 @@ func TestWrongDimensionsPanic(t *testing.T) {
 		"Gemm: product": func() {
 			Gemm(&w, m(2, 2), 0, m(2, 3), false, m(2, 3), false)
 		},
-		"Gemm: a":               func() { Gemm(&w, m(2, 2), 0, Matrix{2, 3, 2, make([]float32, 9)}, false, m(3, 2), false) },
-		"Gemm: b":               func() { Gemm(&w, m(2, 2), 0, m(2, 3), false, Matrix{3, 2, 2, make([]float32, 5)}, false) },
-		"Gemm: c":               func() { Gemm(&w, Matrix{-1, 2, 2, nil}, 0, m(2, 3), false, m(3, 2), false) },
-		"Dense: x":              func() { Dense(&w, m(2, 4), m(2, 2), m(3, 4), nil, ActReLU) },
-		"Dense: y":              func() { Dense(&w, m(2, 3), m(2, 3), m(3, 4), nil, ActReLU) },
-		"Dense: slices":         func() { Dense(&w, m(2, 4), m(2, 3), m(3, 4), a, ActReLU) },
-		"Dense: activation":     func() { Dense(&w, m(2, 4), m(2, 3), m(3, 4), nil, endOfActivations) },
+		"Gemm: a":           func() { Gemm(&w, m(2, 2), 0, Matrix{2, 3, 2, make([]float32, 9)}, false, m(3, 2), false) },
+		"Gemm: b":           func() { Gemm(&w, m(2, 2), 0, m(2, 3), false, Matrix{3, 2, 2, make([]float32, 5)}, false) },
+		"Gemm: c":           func() { Gemm(&w, Matrix{-1, 2, 2, nil}, 0, m(2, 3), false, m(3, 2), false) },
+		"Dense: x":          func() { Dense(&w, m(2, 4), m(2, 2), m(3, 4), nil, ActReLU) },
+		"Dense: y":          func() { Dense(&w, m(2, 3), m(2, 3), m(3, 4), nil, ActReLU) },
+		"Dense: slices":     func() { Dense(&w, m(2, 4), m(2, 3), m(3, 4), a, ActReLU) },
+		"Dense: activation": func() { Dense(&w, m(2, 4), m(2, 3), m(3, 4), nil, endOfActivations) },
+		"DenseRows: 2 rows of 3 values, 12 weights and 4 biases into 7 values": func() {
+			DenseRows(&w, make([]float32, 7), make([]float32, 6), make([]float32, 12), make([]float32, 4), 2, ActReLU)
+		},
+		"DenseRows: 2 rows of 3 values, 12 weights and 4 biases into 8 values": func() { // one more than 2 x 3
+			DenseRows(&w, make([]float32, 8), make([]float32, 7), make([]float32, 12), make([]float32, 4), 2, ActReLU)
+		},
+		"DenseRows: activation": func() {
+			DenseRows(&w, make([]float32, 1), make([]float32, 1), make([]float32, 1), make([]float32, 1), 1, endOfActivations)
+		},
 		"DenseBackward: dx":     func() { DenseBackward(&w, m(1, 3), m(3, 4), nil, m(2, 4), m(2, 3), m(2, 4), m(3, 4), ActTanh) },
 		"DenseBackward: dy":     func() { DenseBackward(&w, m(2, 3), m(3, 4), nil, m(2, 3), m(2, 3), m(2, 4), m(3, 4), ActTanh) },
 		"DenseBackward: y":      func() { DenseBackward(&w, m(2, 3), m(3, 4), nil, m(2, 4), m(2, 3), m(1, 4), m(3, 4), ActTanh) },

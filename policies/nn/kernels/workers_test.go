@@ -19,7 +19,7 @@ func updateBits(l level, workers *Workers, seed uint64, batch, in, out int) [][]
 		workers.Start()
 		defer workers.Stop()
 	}
-	l.dense(&w, y, x, weight, bias, ActReLU)
+	l.dense(&w, &y, &x, &weight, bias, ActReLU)
 	l.denseBackward(&w, dx, dweight, dbias, dy, x, y, weight, ActReLU)
 	return [][]uint32{pattern(y.Data), pattern(dx.Data), pattern(dweight.Data), pattern(dbias)}
 }
