@@ -65,9 +65,6 @@ func (r *Replay) source(t Task) (data.Source, error) {
 	if *r.goals > 0 && t.Goal == nil {
 		faults = append(faults, errors.New("her_goals: the environment has no goals"))
 	}
-	if *r.prioritised && *r.maxUses+*r.maxAge > 0 {
-		faults = append(faults, errors.New("max_uses, max_age: a prioritised buffer has neither"))
-	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
