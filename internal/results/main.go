@@ -141,7 +141,7 @@ func row(ctx context.Context, run func(context.Context, *train.Preset, uint64) (
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			if results[i], faults[i] = run(ctx, p, uint64(i)+1); faults[i] != nil {
+			if results[i], faults[i] = run(ctx, p, uint64(i)+1); faults[i] != nil { //nolint:gosec // not negative
 				faults[i] = fmt.Errorf("%s, seed %d: %w", p.Name, i+1, faults[i])
 			}
 		})

@@ -117,7 +117,7 @@ const resamples = 2000
 
 // interval is the 95 % confidence interval of the mean.
 func interval(returns []float64) (low, high float64) {
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same numbers give the same interval
+	rng := rand.New(rand.NewPCG(1, 2))
 	means := make([]float64, resamples)
 	for i := range means {
 		for range returns {
