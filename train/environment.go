@@ -114,3 +114,23 @@ func Threshold(env string) (threshold float64, ok bool) {
 	spec, err := envs.Lookup(env)
 	return spec.Threshold, err == nil && spec.HasThreshold
 }
+
+// OpenEnv makes a vector of n environments of a name, as those of a config, but with their own observations. args
+// are the keyword arguments of an environment in Python, as JSON. The caller calls closing at the end.
+func OpenEnv(ctx context.Context, name, args string, n int) (v envs.Vector, closing func() error, err error) {
+	c, err := New(Algorithms(), "ppo") // whose keys of every run are all that matters
+	if err == nil {
+		err = errors.Join(c.Set("env", name, "env"), c.Set("env_args", args, "env_args"))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := c.environments()
+	if err != nil {
+		return nil, nil, err
+	}
+	if v, err = e.vector(ctx, n, algorithm.Algorithm{Tabular: true}); err != nil {
+		return nil, nil, errors.Join(err, e.close())
+	}
+	return v, e.close, nil
+}

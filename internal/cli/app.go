@@ -83,7 +83,7 @@ func (c command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask eval|export RUN [flags]\nditask plot RUN... [flags]\nditask runs [FOLDER] [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask eval|export RUN [flags]\nditask plot RUN... [flags]\nditask runs [FOLDER] [flags]\nditask env list|check|bench [NAME] [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -113,6 +113,7 @@ func (c command) commands() []*urfave.Command {
 		train.ExportCommand(c.Call),
 		train.PlotCommand(c.Call),
 		train.RunsCommand(c.Call),
+		train.EnvCommand(c.Call),
 	}
 	for _, cmd := range cmds {
 		for _, cmd := range slices.Concat([]*urfave.Command{cmd}, cmd.Subcommands) {

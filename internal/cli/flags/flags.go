@@ -79,7 +79,7 @@ func Job() []urfave.Flag {
 
 		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the run writes, such as checkpoints (default: a new one, runs/PROGRAM/TIME-JOB)"},
 		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
-		Text(groupOut, "name", "", "`NAME` of the program in the folders of its runs (default: that of --package)"),
+		Text(groupOut, "run-name", "", "`NAME` of the program in the folders of its runs (default: that of --package)"),
 		Text(groupOut, "log-format", "text", "format of the log: text or json"),
 		&urfave.PathFlag{Category: groupOut, Name: "trace", Usage: "`FOLDER` to record in what events each node sends and receives: see ditask trace"},
 		&urfave.IntFlag{Category: groupOut, Name: "trace-limit", Value: trace.DefaultLimit >> 20, Usage: "size of each node's record in MiB, at most"},

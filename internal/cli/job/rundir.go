@@ -32,7 +32,7 @@ func runFolder(ctx *urfave.Context, at place, plan placement.Plan) (string, erro
 	local := plan.Local()
 	decides := slices.ContainsFunc(local, func(n placement.Node) bool { return n.ID == 0 })
 	r := rundir.Request{
-		Dir: ctx.Path("dir"), Program: cmp.Or(ctx.String("name"), programName(ctx.String("package"))), Job: plan.Job, Now: time.Now(),
+		Dir: ctx.Path("dir"), Program: cmp.Or(ctx.String("run-name"), programName(ctx.String("package"))), Job: plan.Job, Now: time.Now(),
 		Derived:   at.step != nil || at.pod != nil || plan.Expected != len(local),
 		Resume:    ctx.Bool("resume"),
 		Overwrite: ctx.Bool("overwrite"),

@@ -61,7 +61,7 @@ func ownFlags() []urfave.Flag {
 }
 
 // replaced are the flags of a job that the command has in another form.
-var replaced = []string{"package", "main", "seed", "resume", "dir", "name"}
+var replaced = []string{"package", "main", "seed", "resume", "dir", "run-name"}
 
 func allFlags() []urfave.Flag {
 	return append(ownFlags(), slices.DeleteFunc(flags.Job(), func(f urfave.Flag) bool { return slices.Contains(replaced, f.Names()[0]) })...)
@@ -327,7 +327,7 @@ func (c command) launch(ctx *urfave.Context, cfg *train.Config) error {
 		return fmt.Errorf("find the program of ditask: %w", err)
 	}
 	args := append(flags.Given(ctx, replaced...), "--package", self, "--seed", strconv.Itoa(cfg.Seed()),
-		"--name", fmt.Sprintf("%s-%s-%d", cfg.Algorithm().Name, fileName(cfg.Env()), cfg.Seed()))
+		"--run-name", fmt.Sprintf("%s-%s-%d", cfg.Algorithm().Name, fileName(cfg.Env()), cfg.Seed()))
 	if dir := c.folder(ctx, cfg); dir != "" {
 		args = append(args, "--dir", dir)
 	}
