@@ -54,7 +54,8 @@ var lockstepTime = flag.Duration("lockstep.time", 0, "how long jobs in lockstep 
 func TestProcesses(t *testing.T) {
 	bin := t.TempDir()
 	for name, pkg := range map[string]string{"ditask": "../../ditask", "lockstep": "./testdata/lockstep"} {
-		if out, err := exec.CommandContext(within(t), "go", "build", "-o", filepath.Join(bin, name), pkg).CombinedOutput(); err != nil {
+		// The package's own limit bounds a build: on a busy machine, with an empty cache, it takes minutes.
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, name), pkg).CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", pkg, err, out)
 		}
 	}
