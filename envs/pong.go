@@ -1,6 +1,10 @@
 package envs
 
-import "math"
+import (
+	"math"
+
+	"github.com/ditask/ditask/envs/nprand"
+)
 
 // The constants of Pong-v0. The court is 1 wide and 1 high; speeds are per time
 // step.
@@ -74,6 +78,9 @@ func (p *pong) Reset(seed ...uint64) ([]float32, Info, error) {
 
 // serve starts a ball from the middle, to a random side and height.
 func (p *pong) serve() {
+	if p.rng == nil { // restored from a snapshot that is no state of a game
+		p.rng = &nprand.PCG64{IncLo: 1}
+	}
 	var r [3]float64
 	p.rng.Uniform(r[:], -1, 1)
 	p.s[0], p.s[1] = 0.5, 0.5+float64(0.3*r[0])
