@@ -65,6 +65,7 @@ func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] 
 	if !r.t.Has(Evaluator) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
+	r.evaluations = append(r.evaluations, e)
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if err := e.step(ctx, c); err != nil {
 			return err

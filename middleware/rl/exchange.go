@@ -91,7 +91,8 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 			}
 			r.began = true
 			r.first, r.known = r.clock(c), c.Eval
-			if reason := r.over(c); r.resumed && reason != "" {
+			r.due = r.evaluationDue(c)
+			if reason := r.over(c); r.resumed && reason != "" && !r.due {
 				c.Stopped, r.done = true, true
 				r.t.Finish(reason)
 				return next(ctx)

@@ -67,6 +67,10 @@ func (l *learn) step(ctx context.Context, c *Online) error {
 		return nil
 	}
 	l.announce()
+	if l.r.due {
+		l.r.due = false
+		return nil
+	}
 	if c.Collected != nil {
 		if err := l.add(c); err != nil {
 			return l.r.onNode(err)

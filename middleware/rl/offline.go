@@ -2,6 +2,7 @@ package rl
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 )
@@ -33,6 +34,29 @@ func (r *Run) every(what string, envSteps, updates int) (int, error) {
 		return 0, r.onNode(fmt.Errorf("%s config: EveryUpdates is %d, which is for offline runs: set EverySteps", what, updates))
 	}
 	return cmp.Or(max(envSteps, updates), 1000), nil
+}
+
+// evaluationDue reports whether a resumed offline run has an evaluation to make before its next update: it was
+// interrupted in that evaluation, which stands behind the update. In other runs evaluations come first in a step.
+func (r *Run) evaluationDue(c *Online) bool {
+	if !r.offline || !r.resumed || c.Best != nil && c.Best.Reached {
+		return false
+	}
+	for i, e := range r.evaluations {
+		last := int(c.Eval.Version)
+		if text, ok := r.begin[numbered("evaluate", i+1)]; ok {
+			var s evaluateState
+			if err := json.Unmarshal([]byte(text), &s); err != nil { //nolint:musttag // written and read back by the fields' own names
+				continue // Evaluate returns it
+			}
+			last = s.Last
+		}
+		every, err := r.every("eval", e.cfg.EverySteps, e.cfg.EveryUpdates) // an error is Evaluate's to return
+		if err == nil && r.clock(c)-last >= every {
+			return true
+		}
+	}
+	return false
 }
 
 // announce logs once what an offline run learns from.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,5 +224,48 @@ func TestOfflineEvaluationsGoOnAfterTheLast(t *testing.T) {
 	}
 	if !slices.Equal(evaluated, []uint64{20, 40, 60}) {
 		t.Errorf("evaluations of the versions %v, want 20, 40 and 60", evaluated)
+	}
+}
+
+// TestP4CutOfflineEvaluationIsMadeAgain preempts an offline run in the middle of an evaluation, also in the one after
+// the last update: the resumed run begins with that evaluation, of the same weights.
+func TestP4CutOfflineEvaluationIsMadeAgain(t *testing.T) {
+	paths := recorded(t)
+	play := func(ctx context.Context, dir string, resume bool, act func()) (string, error) {
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{8}})
+		d, err := data.OpenDataset(data.DatasetConfig{Paths: paths, Columns: q.Spec().Learns, Batch: 16, Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rl.New(tk, cutter{q, act}, rl.Config{Seed: 3, Dir: dir, MustResume: resume})
+		tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Learn(d, rl.LearnConfig{}),
+			r.Evaluate(envs.CartPole(2), rl.EvalConfig{EveryUpdates: 20, Episodes: 4}), r.Stop(rl.StopConfig{Updates: 60}),
+			r.Checkpoint(rl.CheckpointConfig{Every: -1}))
+		err = tk.Run(ctx)
+		c := tk.Context()
+		return fmt.Sprint(c.Updates, c.Eval, c.Best, q.Weights()), err
+	}
+	acts := 0
+	want, err := play(t.Context(), t.TempDir(), false, func() { acts++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{1, acts / 2, acts - 1} { // actions in evaluations before the preemption
+		dir, at := t.TempDir(), 0
+		for range 2 { // the first thing that the resumed run does is the evaluation: it is cut again
+			ctx, cancel := context.WithCancelCause(t.Context())
+			_, err := play(ctx, dir, at > 0, func() {
+				if at++; at >= cut {
+					cancel(&task.PreemptError{Reason: "test"})
+				}
+			})
+			if !errors.Is(err, task.ErrPreempted) {
+				t.Fatal(err)
+			}
+		}
+		if got, err := play(t.Context(), dir, true, func() {}); err != nil || got != want {
+			t.Errorf("cut at action %d of %d: %v, %.200s\nwant %.200s", cut, acts, err, got, want)
+		}
 	}
 }

@@ -44,13 +44,16 @@ type Run struct {
 	// Of Checkpoint: there is a folder, and CheckpointConfig.WithoutData.
 	saves, withoutData bool
 
-	source  data.Source // of Learn; nil: none
-	stop    StopConfig  // of Stop
-	stopAt  float64     // of Evaluate; 0: none
-	done    bool        // the run was resumed, and has nothing left to do
-	offline bool        // it needs no collector
-	env     string      // name of the environments of Collect
-	columns []policies.Column
+	source data.Source // of Learn; nil: none
+	stop   StopConfig  // of Stop
+	stopAt float64     // of Evaluate; 0: none
+	// Of Evaluate on an evaluator, in the order of their calls; due: an offline run makes one before an update.
+	evaluations []*evaluate
+	due         bool
+	done        bool   // the run was resumed, and has nothing left to do
+	offline     bool   // it needs no collector
+	env         string // name of the environments of Collect
+	columns     []policies.Column
 
 	logsScores bool         // Log of this node writes the episodes of evaluations
 	scores     []Scores     // that it has not written; at most maxUnlogged
@@ -115,11 +118,19 @@ func (r *Run) join(c *Online, name string, p part) error {
 	full, n := name, 1
 	for slices.ContainsFunc(r.parts, func(p namedPart) bool { return p.name == full }) {
 		n++
-		full = fmt.Sprintf("%s.%d", name, n)
+		full = numbered(name, n)
 	}
 	joined := namedPart{full, p}
 	r.parts = append(r.parts, joined)
 	return r.start(c, joined)
+}
+
+// numbered is the name of the n-th part of a kind, from 1.
+func numbered(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s.%d", name, n)
 }
 
 // start has p go on from the state that the run begins with, or begin anew if that

@@ -30,7 +30,7 @@ type setup struct {
 	policy  policies.Policy
 	envs    func(n int) envs.Vector
 	collect rl.CollectConfig
-	source  data.Source
+	source  data.Source // nil: a dataset file, see open
 }
 
 const (
@@ -134,11 +134,17 @@ var algorithms = map[string]func() setup{
 }
 
 func find(name string) (setup, error) {
-	f, ok := algorithms[name]
-	if !ok {
-		return setup{}, fmt.Errorf("there is no %q: choose one of %q", name, slices.Sorted(maps.Keys(algorithms)))
+	for _, all := range []map[string]func() setup{algorithms, offlineAlgorithms} {
+		if f, ok := all[name]; ok {
+			return f(), nil
+		}
 	}
-	return f(), nil
+	return setup{}, fmt.Errorf("there is no %q: choose one of %q", name, names())
+}
+
+// names are those of all algorithms.
+func names() []string {
+	return append(slices.Sorted(maps.Keys(algorithms)), slices.Sorted(maps.Keys(offlineAlgorithms))...)
 }
 
 func uniform() *data.Uniform { return data.NewUniform(data.UniformConfig{Capacity: 300, Seed: seed}) }

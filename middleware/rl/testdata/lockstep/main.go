@@ -1,13 +1,12 @@
 // Lockstep is a job for tests: its nodes learn in lockstep, with the algorithm that is its first argument,
 // up to the number of updates that is its second, and write what they have then to the file
-// result; list lists the algorithms. With the further argument rarely there is no checkpoint before the
-// end, and with together two nodes learn.
+// result; list lists the algorithms. One whose name begins with offline learns from a dataset file, alone.
+// With the further argument rarely there is no checkpoint before the end, and with together two nodes learn.
 package main
 
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,7 @@ import (
 
 func main() {
 	if slices.Equal(os.Args[1:], []string{"list"}) {
-		for _, name := range slices.Sorted(maps.Keys(algorithms)) {
+		for _, name := range names() {
 			fmt.Println(name)
 		}
 		return
@@ -49,12 +48,19 @@ func play(ctx context.Context, node *parallel.Node) error {
 	fmt.Printf("node %d pid %d\n", node.ID(), os.Getpid())
 	t := task.New[rl.Online](node, rl.LearnerRoles(node.Size(), learners)...)
 	r := rl.New(t, l.policy, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
-	t.Use(
-		r.Exchange(rl.ExchangeConfig{Synchronous: node.Size(), Learners: learners}),
-		r.Evaluate(l.envs(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
-		r.Collect(l.envs(2), l.collect),
-		r.Learn(l.source, rl.LearnConfig{}),
-	)
+	t.Use(r.Exchange(rl.ExchangeConfig{Synchronous: node.Size(), Learners: learners}))
+	if l.source == nil {
+		if err := l.open(node.Dir()); err != nil {
+			return err
+		}
+		t.Use(r.Learn(l.source, rl.LearnConfig{}), r.Evaluate(l.envs(3), rl.EvalConfig{EveryUpdates: 30, Episodes: 4}))
+	} else {
+		t.Use(
+			r.Evaluate(l.envs(3), rl.EvalConfig{EverySteps: 100, Episodes: 4}),
+			r.Collect(l.envs(2), l.collect),
+			r.Learn(l.source, rl.LearnConfig{}),
+		)
+	}
 	if node.ID() > 0 {
 		t.Use(r.Checkpoint(saves))
 		return t.Run(ctx)
