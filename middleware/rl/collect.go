@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
@@ -33,7 +34,8 @@ func derive(seed uint64, node, stream int) uint64 {
 // CollectConfig describes a collection. The zero value works.
 type CollectConfig struct {
 	// VectorSteps is how many steps of the vector one step of the task takes, the length of
-	// the sequences for a policy that learns from such; 0 means 1.
+	// the sequences for a policy that learns from such. 0 means 1, or more on a collector that sends
+	// transitions to a learner at its own pace: see [Run.Collect].
 	VectorSteps int
 	// Episodes, if not 0, is how many episodes one step of the task collects, at least: it takes steps
 	// of the vector until so many have ended. The policy must learn from transitions, and VectorSteps
@@ -53,18 +55,22 @@ type CollectConfig struct {
 // environment k is row k*VectorSteps+t, and where an episode is truncated or the sequence ends, the
 // column policies.Bootstrap has the value of the next observation. Sequences need environments in
 // a mode other than [envs.NextStep], whose reset takes a step of its own.
+//
+// A message costs the learner as much time as a small update. Unless VectorSteps is set, a collector that sends
+// transitions at its own pace therefore goes on until it has 64 of them or a millisecond has passed, so that only
+// the transitions of slow environments are sent after each step.
 func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online] {
 	spec := r.policy.Spec()
 	k := &collector{
 		r: r, env: env, cfg: cfg, spec: spec,
 		done: make([]bool, env.Num()), running: make([]envs.Episode, env.Num()),
-		act: newAct(&spec, env.Num()), transitions: spec.LearnsFrom(policies.Steps),
+		act: newAct(&spec, env.Num()), transitions: spec.LearnsFrom(policies.Steps), now: time.Now,
 	}
 	if err := k.validate(); err != nil {
 		panic(err.Error())
 	}
 	if k.cfg.VectorSteps == 0 && k.cfg.Episodes == 0 {
-		k.cfg.VectorSteps = 1
+		k.cfg.VectorSteps, k.fills = 1, k.transitions
 	}
 	if k.transitions {
 		k.nstep = policies.NewNStep(max(spec.NStep, 1), spec.Gamma, env.Num())
@@ -110,7 +116,15 @@ type collector struct {
 	source      rand.PCG
 	done        []bool // of the last step
 	running     []envs.Episode
+	fills       bool // goes on to fullRows where it sends at its own pace
+	now         func() time.Time
 }
+
+// A message of transitions has at least so many rows, unless they take longer to collect.
+const (
+	fullRows = 64
+	fullTime = time.Millisecond
+)
 
 // validate reports every fault of the config, and how the environments do not suit the policy.
 func (k *collector) validate() error {
@@ -197,7 +211,8 @@ func (k *collector) steps(ctx context.Context, c *Online) error {
 			return k.r.onNode(err)
 		}
 	}
-	for t := 0; t < k.cfg.VectorSteps || len(k.out.Episodes) < k.cfg.Episodes; t++ {
+	began := k.now()
+	for t := 0; t < k.cfg.VectorSteps || len(k.out.Episodes) < k.cfg.Episodes || k.few(began); t++ {
 		if k.cfg.Episodes > 0 && ctx.Err() != nil {
 			err := context.Cause(ctx)
 			if before != nil {
@@ -210,6 +225,11 @@ func (k *collector) steps(ctx context.Context, c *Online) error {
 		}
 	}
 	return nil
+}
+
+// few reports whether what was collected since began is worth no message yet.
+func (k *collector) few(began time.Time) bool {
+	return k.fills && k.r.sends && k.out.Batch.Len() < fullRows && k.now().Sub(began) < fullTime
 }
 
 // fresh starts the first episodes.

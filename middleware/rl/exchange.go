@@ -46,11 +46,11 @@ type ExchangeConfig struct {
 // but for what waits for trajectories.
 //
 // The learner publishes its counters and weights before it waits for anything, then
-// every EveryUpdates updates, and at its end; a collector hears the counters more often. A step of a learner that does not collect begins by waiting
-// for a trajectory. A step of a collector that does not learn begins by waiting for
-// a learner, and until that has taken all but the last few of what was sent to it;
-// the collector then installs the newest weights. A node that only evaluates waits
-// for new weights. A restarted learner is sent new trajectories.
+// every EveryUpdates updates, and at its end; a collector receives the counters more often. A step of a learner
+// that does not collect begins by waiting for a trajectory. A step of a collector that does not learn begins by
+// waiting for a learner, and until that has taken all but the last [Ahead] of what was sent to it; the collector
+// then installs the newest weights. A node that only evaluates waits for new weights. A restarted learner is sent
+// new trajectories.
 //
 // Weights that are not finite end the run and are not published. The lag that a node
 // reports is that of the weights which it acts with or evaluates, in updates behind

@@ -28,7 +28,7 @@ func TestRestartedCollectorSendsAgain(t *testing.T) {
 		run := runOf(collector, tiny(1), "")
 		learner.Use(stopped())
 		rl.Transitions.On(learner, func(context.Context, rl.Trajectory) error { return nil })
-		collector.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+		collector.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = learner.Run(ctx) })
 		wg.Go(func() { _ = collector.Run(ctx) })
@@ -63,7 +63,7 @@ func TestEvaluatorEndsAJobInLockstep(t *testing.T) {
 		run := runOf(m.tk, m.q, "")
 		m.tk.Use(run.Exchange(rl.ExchangeConfig{Synchronous: nodes}),
 			run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: 6.5, Confirm: 3}),
-			run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+			run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 		all[i] = m
 	}
 	if err := errors.Join(append(run(within(t), all, task.MaxSteps(200)), release())...); err != nil {
@@ -177,7 +177,7 @@ func TestLastWeightsArePublished(t *testing.T) {
 		run := runOf(m.tk, m.q, "")
 		m.tk.Use(run.Exchange(rl.ExchangeConfig{EveryUpdates: 1000}),
 			run.Learn(replay(data.UniformConfig{Capacity: 100}, data.ReplayConfig{Batch: 2, StartAt: 2}), rl.LearnConfig{}),
-			run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+			run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 	}
 	all[0].until(20)
 	var versions []uint64

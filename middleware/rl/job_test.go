@@ -71,7 +71,7 @@ func memberOf(node task.Node, n int, stopAt float64, dir string) *member {
 	m.tk.Use(
 		m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 2}),
 		m.run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2, StopAt: stopAt, Confirm: 3}),
-		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}),
+		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}),
 		m.run.Learn(m.buf, rl.LearnConfig{}),
 	)
 	return m
@@ -95,7 +95,7 @@ func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
 			m.tk.Use(
 				m.run.Exchange(rl.ExchangeConfig{Synchronous: nodes}),
 				m.run.Evaluate(envs.CartPole(2), rl.EvalConfig{EverySteps: 200, Episodes: 2, StopAt: stopAt, Confirm: 3}),
-				m.run.Collect(envs.CartPole(2), rl.CollectConfig{}),
+				m.run.Collect(envs.CartPole(2), rl.CollectConfig{VectorSteps: 1}),
 				m.run.Learn(replay(data.UniformConfig{Capacity: 500, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2}), rl.LearnConfig{}),
 				m.run.Log(rl.LogConfig{EverySteps: 100, CSV: table, Untimed: true}),
 			)

@@ -310,7 +310,7 @@ func publishing(every int, node task.Node, n int, dir string, change ...func(*dq
 	m.tk.Use(
 		m.run.Exchange(rl.ExchangeConfig{EveryUpdates: every, Learners: learners}),
 		m.run.Evaluate(walks(envs.SameStep, &walk{length: 7}), rl.EvalConfig{EverySteps: 40, Episodes: 2}),
-		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}),
+		m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}),
 		m.run.Learn(m.buf, rl.LearnConfig{}),
 	)
 	return m

@@ -188,7 +188,7 @@ func TestLearnerWritesTheEpisodesOfAnotherNode(t *testing.T) {
 			m.tk.Use(
 				m.run.Exchange(rl.ExchangeConfig{Synchronous: synchronous, EveryUpdates: 2}),
 				m.run.Evaluate(eval, rl.EvalConfig{EverySteps: 40, Episodes: 3, StopAt: stopAt, Confirm: 4}),
-				m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}),
+				m.run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}),
 				m.run.Learn(replay(data.UniformConfig{Capacity: 1000}, data.ReplayConfig{Batch: 4, StartAt: 4, Every: 2}), rl.LearnConfig{}),
 				m.run.Log(rl.LogConfig{Evaluations: path}),
 			)

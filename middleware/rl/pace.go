@@ -49,6 +49,7 @@ func newPaced(r *Run, cfg ExchangeConfig) *paced {
 		changed: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
 	}
 	x.sends = x.collects && !x.learns
+	r.sends = x.sends
 	if cfg.EveryUpdates > 0 {
 		x.every = uint64(cfg.EveryUpdates)
 	}

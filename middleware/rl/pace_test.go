@@ -14,6 +14,7 @@ import (
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/policies/nn"
 	"github.com/ditask/ditask/task"
 )
@@ -43,7 +44,7 @@ func newPair() *pair {
 	node := logged{nodes[1], slog.New(slog.NewTextHandler(&p.log, nil))}
 	p.collector = task.New[rl.Online](node, roles)
 	run := runOf(p.collector, tiny(1), "")
-	p.collector.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+	p.collector.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 	return p
 }
 
@@ -124,6 +125,66 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 	})
 }
 
+// A collector fills its messages, unless its environments are slow or it must take so many steps.
+func TestCollectorSendsFullMessages(t *testing.T) {
+	for name, c := range map[string]struct {
+		collect rl.CollectConfig
+		took    time.Duration // each step
+		rows    int           // in a message
+	}{
+		"quick":      {rows: 64},
+		"slow":       {took: 300 * time.Microsecond, rows: 4},
+		"very slow":  {took: time.Second, rows: 1},
+		"so many":    {collect: rl.CollectConfig{VectorSteps: 3}, rows: 3},
+		"an episode": {collect: rl.CollectConfig{Episodes: 1}, rows: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := &walk{length: 5, fault: func(*walk) { time.Sleep(c.took) }}
+				nodes, release := nodesOf(2)
+				var sizes []int
+				both(t, nodes, func(node task.Node) *task.Task[rl.Online] {
+					tk := task.New[rl.Online](node, task.ByID(rl.Learner, rl.Collector))
+					run := runOf(tk, tiny(1), "")
+					tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, env), c.collect))
+					tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
+						if tk.Has(rl.Learner) {
+							sizes = append(sizes, c.Collected.Batch.Len())
+							if len(sizes) == 10 {
+								tk.Finish("enough")
+							}
+						}
+						return nil
+					}))
+					return tk
+				})
+				for i, n := range sizes {
+					if n != c.rows {
+						t.Errorf("message %d has %d rows, want %d", i, n, c.rows)
+					}
+				}
+				if err := release(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// both runs a task on each node.
+func both(t *testing.T, nodes []*parallel.Node, newTask func(task.Node) *task.Task[rl.Online]) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, node := range nodes {
+		wg.Go(func() {
+			if err := newTask(node).Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // A message that no learner sends ends the collector in words.
 func TestCollectorRefusesMalformedProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +221,7 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 			m := &member{node: node, q: tiny(1)}
 			m.tk = task.New[rl.Online](node, roles)
 			m.run = runOf(m.tk, m.q, "")
-			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 			if i > 0 {
 				rl.Progressed.On(m.tk, func(_ context.Context, p rl.Progress) error {
 					heard[i] = append(heard[i], p)
@@ -227,7 +288,7 @@ func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
 				m := &member{node: node, q: tiny(1)}
 				m.tk = task.New[rl.Online](node, roles)
 				m.run = runOf(m.tk, m.q, "")
-				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}))
+				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 				all[i] = m
 			}
 			steps := 100 * collectors

@@ -281,7 +281,7 @@ func TestRecordOfSeveralNodes(t *testing.T) {
 		go func() {
 			tk := task.New[rl.Online](node, rl.Roles(3)...)
 			r := rl.New(tk, tiny(1), rl.Config{Seed: 1, Dir: dir})
-			tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}),
+			tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}),
 				r.Record(rl.RecordConfig{Rows: 8}), r.Learn(seen, rl.LearnConfig{}))
 			var options []task.RunOption
 			if node.ID() == 0 {

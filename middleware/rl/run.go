@@ -36,6 +36,7 @@ type Run struct {
 	first    int        // the clock before that
 	known    Evaluation // the newest before that
 	lockstep bool
+	sends    bool // this node collects for a learner on another one, at its own pace
 	// torn says that what this node holds is between two steps: in lockstep it must
 	// not be saved.
 	torn bool

@@ -84,7 +84,11 @@ func (r *Replay) Setup(t Task, policy func() policies.Policy) (Setup, error) {
 	if err != nil {
 		return Setup{}, err
 	}
-	return Setup{Policy: policy(), Source: source, Goals: *r.goals, VectorSteps: max(1, *r.every/max(1, t.Envs))}, nil
+	s := Setup{Policy: policy(), Source: source, Goals: *r.goals}
+	if n := *r.every / max(1, t.Envs); n > 1 {
+		s.VectorSteps = n
+	}
+	return s, nil
 }
 
 // Rate declares the learning rate, which may follow a schedule, under its usual names.
