@@ -142,11 +142,54 @@ func (l level) denseBackward(w *Workspace, dx, dweight Matrix, dbias []float32, 
 		l.product(w, &p)
 	}
 	if dx.Cols > 0 {
-		p.c, p.mode = dx, 0
-		p.a.set(&dy, false)
+		p.mode = 0
 		p.b.set(&weight, true)
-		l.product(w, &p)
+		l.inputGrad(w, &p, &dx, &dy)
 	}
+}
+
+// sparseWork is the number of products of numbers that must be saved before rows are copied.
+const sparseWork = 1 << 18
+
+// inputGrad computes p, dx = dy b. Rows of zeros are left out if there are many: a loss such as the least of two
+// critics sends the gradient of each row through one of them.
+func (l level) inputGrad(w *Workspace, p *product, dx, dy *Matrix) {
+	if p.a.set(dy, false); dy.Rows*dy.Cols*dx.Cols <= sparseWork || (dy.Rows-w.nonzero(dy))*dy.Cols*dx.Cols <= sparseWork {
+		p.c = *dx
+		l.product(w, p)
+		return
+	}
+	n := len(w.rows)
+	if need := n * (dy.Cols + dx.Cols); cap(w.sparse) < need {
+		w.sparse = make([]float32, need)
+	}
+	a := Matrix{n, dy.Cols, dy.Cols, w.sparse[:n*dy.Cols]}
+	p.c = Matrix{n, dx.Cols, dx.Cols, w.sparse[n*dy.Cols : n*(dy.Cols+dx.Cols)]}
+	for i, row := range w.rows {
+		copy(a.Row(i), dy.Row(row))
+	}
+	p.a.set(&a, false)
+	l.product(w, p)
+	for i := range dx.Rows {
+		clear(dx.Row(i))
+	}
+	for i, row := range w.rows {
+		copy(dx.Row(row), p.c.Row(i))
+	}
+}
+
+// nonzero leaves the rows of m that are not all zero in w.rows, and returns their number.
+func (w *Workspace) nonzero(m *Matrix) int {
+	w.rows = w.rows[:0]
+	for i := range m.Rows {
+		for _, x := range m.Row(i) {
+			if x != 0 {
+				w.rows = append(w.rows, i)
+				break
+			}
+		}
+	}
+	return len(w.rows)
 }
 
 // addColumns adds the sum of each column of m to dst: a product with a row of

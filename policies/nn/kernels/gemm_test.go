@@ -218,6 +218,38 @@ func TestDenseRowsIsDense(t *testing.T) {
 	}
 }
 
+// TestRowsOfZerosAreLeftOut of a product, and change no bit of the others.
+func TestRowsOfZerosAreLeftOut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 7))
+	const batch, in, out = 64, 130, 140
+	for _, gap := range []int{0, 3} {
+		for _, zeros := range []int{0, 5, 32, 63, 64} {
+			dy, weight := drawMatrix(rng, batch, out, gap), drawMatrix(rng, in, out, gap)
+			for _, i := range rng.Perm(batch)[:zeros] {
+				clear(dy.Row(i))
+			}
+			for _, l := range levels() {
+				var w Workspace
+				got, want := drawMatrix(rng, batch, in, gap), drawMatrix(rng, batch, in, gap)
+				for range 2 { // the second uses the memory of the first
+					p := product{}
+					p.b.set(&weight, true)
+					l.inputGrad(&w, &p, &got, &dy)
+				}
+				p := product{c: want}
+				p.a.set(&dy, false)
+				p.b.set(&weight, true)
+				l.product(&w, &p)
+				for i := range batch {
+					if !slices.Equal(got.Row(i), want.Row(i)) {
+						t.Fatalf("%v: %d rows of zeros, row %d: %v, want %v", l, zeros, i, got.Row(i), want.Row(i))
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestDenseWithoutBiasAndWithoutDX(t *testing.T) {
 	for _, l := range levels() {
 		var w Workspace

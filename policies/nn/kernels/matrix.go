@@ -88,6 +88,8 @@ type Workspace struct {
 	panel  []float32
 	narrow []float32 // a product of few columns, transposed
 	unit   [1]float32
+	rows   []int     // of a gradient, those that are not zero
+	sparse []float32 // those rows, and their product
 }
 
 // threads returns how many goroutines there are for a product.
