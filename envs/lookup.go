@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ditask/ditask/internal/nearest"
 )
 
 // ErrUnknown is wrapped by the error of Lookup.
@@ -103,44 +105,16 @@ func Specs() []Spec {
 // name without version. The error of an unknown name, which wraps [ErrUnknown],
 // names the nearest that is known.
 func Lookup(name string) (Spec, error) {
-	nearest, best := "", -1
+	var known []string
 	for _, s := range Specs() {
 		if name == s.ID || name == s.Name {
 			return s, nil
 		}
-		for _, known := range []string{s.ID, s.Name} {
-			if d := distance(strings.ToLower(name), strings.ToLower(known)); best < 0 || d < best {
-				nearest, best = s.ID, d
-			}
-		}
+		known = append(known, s.ID)
 	}
+	near := nearest.Name(name, known)
 	if len(name) > 64 {
 		name = name[:64] + "..."
 	}
-	return Spec{}, fmt.Errorf("%w %q: the nearest is %s", ErrUnknown, name, nearest)
-}
-
-// distance is how many bytes must be changed, inserted or removed to make b of
-// a. Only the first 64 bytes of a count.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		a = a[:64]
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return Spec{}, fmt.Errorf("%w %q: the nearest is %s", ErrUnknown, name, near)
 }

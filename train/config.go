@@ -20,11 +20,11 @@ package train
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ditask/ditask/internal/nearest"
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
@@ -67,7 +67,7 @@ func New(all []algorithm.Algorithm, name string) (*Config, error) {
 		for i, a := range all {
 			names[i] = a.Name
 		}
-		return nil, fmt.Errorf("unknown algorithm %q%s: want %s", cut(name), didYouMean(name, names), strings.Join(names, ", "))
+		return nil, fmt.Errorf("unknown algorithm %q%s: want %s", cut(name), nearest.Hint(name, names), strings.Join(names, ", "))
 	}
 	c := &Config{algorithm: all[i], origins: map[string]string{}}
 	c.build = all[i].Declare(&c.own)
@@ -214,7 +214,7 @@ func (c *Config) param(key string) (*algorithm.Param, error) {
 	for _, k := range c.Keys() {
 		names = append(append(names, k.Name), k.Aliases...)
 	}
-	return nil, fmt.Errorf("unknown key %q%s: see ditask train %s --help", cut(key), didYouMean(key, names), c.algorithm.Name)
+	return nil, fmt.Errorf("unknown key %q%s: see ditask train %s --help", cut(key), nearest.Hint(key, names), c.algorithm.Name)
 }
 
 // Set gives a key a value, and remembers what it is from.
@@ -240,46 +240,6 @@ func (c *Config) Check() error {
 		faults = append(faults, fmt.Errorf("data: %s learns from dataset files: name them, or record some with --set record=true", c.algorithm.Name))
 	}
 	return errors.Join(faults...)
-}
-
-// didYouMean is a hint at the nearest of names, or nothing.
-func didYouMean(word string, names []string) string {
-	best, least := "", math.MaxInt
-	for _, name := range names {
-		d := distance(strings.ToLower(word), name)
-		if strings.Contains(name, strings.ToLower(word)) && len(word) >= 3 {
-			d = min(d, 2)
-		}
-		if d < least {
-			best, least = name, d
-		}
-	}
-	if best == "" || least > max(2, len(word)/2) {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean %s?", best)
-}
-
-// distance is how many bytes must be changed, inserted or removed to make b of a.
-func distance(a, b string) int {
-	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // cut shortens a text from outside for an error.

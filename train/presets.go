@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ditask/ditask/internal/nearest"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -73,7 +74,7 @@ func unknownPreset(name string, all []Preset) error {
 	for i := range all {
 		names[i] = all[i].Name
 	}
-	return fmt.Errorf("unknown preset %q%s: there are %s", cut(name), didYouMean(name, names), strings.Join(names, ", "))
+	return fmt.Errorf("unknown preset %q%s: there are %s", cut(name), nearest.Hint(name, names), strings.Join(names, ", "))
 }
 
 // Use takes the settings of a preset over, and its environment.

@@ -68,7 +68,7 @@ func TestConfigIsReadBack(t *testing.T) {
 
 func TestFaultsOfAConfig(t *testing.T) {
 	for _, c := range []struct{ algo, text, want string }{
-		{"ppo", "learning_rat: 1e-3", "x.yaml:1: unknown key \"learning_rat\", did you mean learning_rate?"},
+		{"ppo", "learning_rat: 1e-3", "x.yaml:1: unknown key \"learning_rat\" (did you mean learning_rate?)"},
 		{"ppo", "steps: 10\nsteps: 20", "x.yaml:2: steps is set in line 1 already"},
 		{"ppo", "gamma: 1.5", "x.yaml:1: gamma: 1.5: want more than 0 and at most 1"},
 		{"ppo", "\nn_steps: 1.5", "x.yaml:2: n_steps: \"1.5\": want a whole number"},

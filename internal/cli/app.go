@@ -18,6 +18,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/k8s"
 	"github.com/ditask/ditask/internal/cli/slurm"
 	"github.com/ditask/ditask/internal/cli/train"
+	"github.com/ditask/ditask/internal/nearest"
 	"github.com/ditask/ditask/parallel/connect"
 	"github.com/ditask/ditask/parallel/launch"
 )
@@ -147,7 +148,7 @@ func (c command) root(ctx *urfave.Context) error {
 // unknownCommand is the fault of a first word that is no command.
 func unknownCommand(ctx *urfave.Context) error {
 	word := ctx.Args().First()
-	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word, didYouMean(word, commandNames(ctx.App)))
+	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word, nearest.Hint(word, commandNames(ctx.App)))
 }
 
 func commandNames(app *urfave.App) []string {

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/internal/cli/call"
+	"github.com/ditask/ditask/internal/nearest"
 )
 
 // The messages of package flag that flagFault translates.
@@ -29,7 +29,7 @@ func (c command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 			known = append(known, dashed(f.Names())...)
 		}
 		name = dashed([]string{name})[0]
-		return call.Usage("unknown flag %s%s: see %s", name, didYouMean(name, known), help)
+		return call.Usage("unknown flag %s%s: see %s", name, nearest.Hint(name, known), help)
 	}
 	if name, ok := strings.CutPrefix(text, noValue); ok {
 		return call.Usage("%s needs a value: see %s", dashed([]string{name})[0], help)
@@ -72,40 +72,4 @@ func dashed(names []string) []string {
 		}
 	}
 	return out
-}
-
-// didYouMean is ", did you mean x?" if one of known is much like word.
-func didYouMean(word string, known []string) string {
-	best, least := "", 3
-	for _, k := range known {
-		if d := distance(word, k); d < least && d < (len(word)+1)/2 {
-			best, least = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// distance is the number of letters to insert, delete or replace to make b of
-// a (Levenshtein 1966).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

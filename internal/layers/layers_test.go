@@ -84,7 +84,7 @@ policies/... -> std policies policies/nn policies/data policies/dist policies/al
 policies/... (test) -> policies/internal/offpolicy
 
 envs/nprand -> std
-envs -> std envs/nprand
+envs -> std envs/nprand internal/nearest
 envs/gym -> std envs internal/printable
 envs/gym (test) -> envs/nprand
 
@@ -93,7 +93,7 @@ middleware/rl -> std internal/safefile internal/tensorboard task policies polici
 middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # A training as a config says.
-train -> std internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym
+train -> std internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
 train (test) -> task
 
 # Engine meets bytes.
@@ -126,7 +126,7 @@ internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/c
 internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
 internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
-internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
+internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable internal/nearest
 internal/traceview -> std parallel/trace internal/printable
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
 internal/cli/train -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/plot internal/runs parallel parallel/control policies/algorithm policies/export envs middleware/rl train
@@ -144,6 +144,7 @@ internal/runs -> std internal/printable internal/runfolder parallel/rundir
 internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire
 internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
 internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
+internal/nearest -> std
 internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
