@@ -235,7 +235,7 @@ func (p *prepared) collectAndLearn(r *rl.Run) error {
 		if err != nil {
 			return fmt.Errorf("data: %w", err)
 		}
-		p.task.Use(r.Learn(d, rl.LearnConfig{Rate: s.Rate}))
+		p.task.Use(r.Learn(d, rl.LearnConfig{Rate: s.Rate, Clip: s.Clip}))
 		return nil
 	}
 	v := p.probe
@@ -246,7 +246,7 @@ func (p *prepared) collectAndLearn(r *rl.Run) error {
 	if *c.keys.record {
 		p.task.Use(r.Record(rl.RecordConfig{Policy: c.algorithm.Name}))
 	}
-	p.task.Use(r.Learn(s.Source, rl.LearnConfig{Rate: s.Rate}))
+	p.task.Use(r.Learn(s.Source, rl.LearnConfig{Rate: s.Rate, Clip: s.Clip}))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/ditask/ditask/envs"
@@ -99,6 +100,28 @@ func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
 	}
 	if c := tk.Context(); c.EnvSteps != 5 || buf.Len() != 5 || q.Version() != 4 {
 		t.Errorf("%d env steps, %d kept, %d updates; want 5, 5, 4", c.EnvSteps, buf.Len(), q.Version())
+	}
+}
+
+// clipped is a policy with a clip range.
+type clipped struct {
+	*dqn.DQN
+	clip []float64 // what it was set to
+}
+
+func (c *clipped) SetClip(clip float64) { c.clip = append(c.clip, clip) }
+
+func TestClipScheduleReachesThePolicy(t *testing.T) {
+	p, buf := &clipped{DQN: tiny(1)}, replay(data.UniformConfig{Capacity: 100}, data.ReplayConfig{Batch: 4, StartAt: 4, Updates: 1})
+	tk := task.New[rl.Online](quiet{task.Alone()})
+	run := rl.New(tk, p, rl.Config{})
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}),
+		run.Learn(buf, rl.LearnConfig{Clip: policies.Linear(0.4, 0, 8)}))
+	if err := tk.Run(t.Context(), task.MaxSteps(4)); err != nil {
+		t.Fatal(err)
+	}
+	if want := []float64{0.35, 0.3, 0.25, 0.2}; !slices.EqualFunc(p.clip, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
+		t.Errorf("clip ranges %v, want %v", p.clip, want)
 	}
 }
 

@@ -15,6 +15,9 @@ type LearnConfig struct {
 	// Rate, if not nil, is the learning rate by the env steps of the job, or in an offline run by the
 	// updates, for a policy that has the method SetRate(float64).
 	Rate policies.Schedule
+	// Clip, if not nil, is the clip range of a surrogate objective, as Rate is the learning rate, for a policy that
+	// has the method SetClip(float64).
+	Clip policies.Schedule
 	// MaxLag, if not 0, drops rows whose actions were chosen by weights that are more than so
 	// many updates older than the learner's.
 	MaxLag uint64
@@ -145,6 +148,9 @@ func (l *learn) together(ctx context.Context, c *Online, g *group) error {
 func (l *learn) updates(c *Online) error {
 	if s, ok := l.r.policy.(interface{ SetRate(rate float64) }); ok && l.cfg.Rate != nil {
 		s.SetRate(l.cfg.Rate(l.r.clock(c)))
+	}
+	if s, ok := l.r.policy.(interface{ SetClip(clip float64) }); ok && l.cfg.Clip != nil {
+		s.SetClip(l.cfg.Clip(l.r.clock(c)))
 	}
 	for l.source.Next(&l.batch) {
 		if err := l.update(c); err != nil {

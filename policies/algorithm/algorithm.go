@@ -87,8 +87,8 @@ type Setup struct {
 	Goals int
 	// VectorSteps, Episodes and RandomSteps are those of a collection: see rl.CollectConfig.
 	VectorSteps, Episodes, RandomSteps int
-	// Rate, if not nil, is the learning rate by env steps: see rl.LearnConfig.
-	Rate policies.Schedule
+	// Rate and Clip, if not nil, are the learning rate and the clip range by env steps: see rl.LearnConfig.
+	Rate, Clip policies.Schedule
 	// OnPolicy says that data of other than the newest weights is of no use: processes go in lockstep.
 	OnPolicy bool
 	// ClipActions says that the policy's actions may leave the bounds of a Box.

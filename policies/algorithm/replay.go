@@ -122,8 +122,8 @@ func (p *Params) MaxGradNorm(def float64, source string) *float64 {
 	return p.Float("max_grad_norm", def, "", "greatest norm of all gradients together; 0: no clipping", source, AtLeast(0))
 }
 
-// Positive is a rate for an optimiser whose config takes 0 for its default: a rate that begins with 0
-// is set before the first update.
+// Positive is a number, such as a learning rate, for a config that takes 0 for its default: one that begins
+// with 0 is set before the first update.
 func Positive(rate float64) float64 {
 	if rate == 0 {
 		return 1e-12
@@ -139,7 +139,7 @@ func OrNone(v float64) float64 {
 	return v
 }
 
-// Following is the schedule of a learning rate in a run of so many steps, or nil if it is constant.
+// Following is the schedule in a run of so many steps, or nil if it is constant.
 func (s *Schedule) Following(total int) policies.Schedule {
 	if s.Constant() {
 		return nil

@@ -28,7 +28,7 @@ func declare(p *algorithm.Params) algorithm.Build {
 	minibatches := p.Int("n_minibatches", 4, "minibatches", "updates of one pass", cleanRL, algorithm.AtLeast(1))
 	gamma := p.Gamma(0.99, cleanRL)
 	lambda := p.Float("gae_lambda", 0.95, "", "lambda of the generalised advantage estimates", cleanRL, zero, algorithm.AtMost(1))
-	clip := p.Float("clip_range", 0.2, "", "epsilon of the clipped objective", cleanRL, positive, algorithm.Below(1))
+	clip := p.Schedule("clip_range", "0.2", "", "epsilon of the clipped objective", cleanRL, zero, algorithm.Below(1))
 	valueClip := p.OneOf("value_clip", "value", []string{"value", "error", "none"},
 		"what of the value loss is clipped: the change of a value by clip_range (CleanRL), the squared error (RLlib), or nothing (SB3)", cleanRL)
 	valueClipParam := p.Float("vf_clip_param", 10, "", "greatest squared error that counts, with value_clip error", "RLlib", positive)
@@ -42,7 +42,7 @@ func declare(p *algorithm.Params) algorithm.Build {
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		kinds := map[string]ValueClip{"value": ClipValue, "error": ClipError, "none": NoValueClip}
 		c := Config{
-			Obs: t.Obs, Action: t.Action, Seed: t.Seed, Hidden: *hidden, LSTM: *lstm, Length: *length, Clip: *clip,
+			Obs: t.Obs, Action: t.Action, Seed: t.Seed, Hidden: *hidden, LSTM: *lstm, Length: *length, Clip: algorithm.Positive(clip.First()),
 			EntropyCoef: algorithm.OrNone(*entropy), ValueCoef: *value, ValueClip: kinds[*valueClip], ValueClipParam: *valueClipParam,
 			RawAdvantages: !*normalise, KLCoef: *klCoef, KLTarget: *klTarget, StopKL: *stopKL, LogStd: *logStd, Threads: t.Threads,
 			Adam: nn.AdamConfig{Rate: algorithm.Positive(rate.First()), Epsilon: *epsAdam}, MaxGradNorm: algorithm.OrNone(*grad),
@@ -60,7 +60,8 @@ func declare(p *algorithm.Params) algorithm.Build {
 			rollout.Lambda = 1e-12
 		}
 		return algorithm.Setup{
-			Policy: New(c), Source: data.NewRollout(rollout), VectorSteps: *length, Rate: rate.Following(t.Steps), OnPolicy: true, ClipActions: true,
+			Policy: New(c), Source: data.NewRollout(rollout), VectorSteps: *length, Rate: rate.Following(t.Steps),
+			Clip: clip.Following(t.Steps), OnPolicy: true, ClipActions: true,
 		}, nil
 	}
 }

@@ -82,6 +82,9 @@ func (p *PPO) SetRate(rate float64) {
 	p.Model.SetRate(rate)
 }
 
+// SetClip changes the epsilon of the clipped objective, and of the values with ClipValue.
+func (p *PPO) SetClip(epsilon float64) { p.cfg.Clip = epsilon }
+
 // Learn makes one update from a minibatch, but none after a rollout has come to its end by
 // Config.StopKL. It allocates nothing once it has seen a batch of that size.
 func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {

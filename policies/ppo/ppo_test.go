@@ -100,7 +100,8 @@ func metric(t *testing.T, metrics []policies.Metric, name string) float64 {
 
 // TestP1LossesEqualHandComputedNumbers: those of the paper's surrogate, and RLlib's value clip.
 func TestP1LossesEqualHandComputedNumbers(t *testing.T) {
-	p, b := linear(Config{Clip: 0.3, ValueClip: ClipError}, 4)
+	p, b := linear(Config{Clip: 0.1, ValueClip: ClipError}, 4)
+	p.SetClip(0.3)
 	act := policies.Act{Obs: b.Floats(policies.Obs), Action: make([]float32, 4), Extra: [][]float32{make([]float32, 4), make([]float32, 4)}, Greedy: true}
 	copy(b.Floats(policies.Obs), []float32{1, 2, 0, 5}) // the values
 	if err := p.Act(&act); err != nil {
