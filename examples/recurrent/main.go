@@ -42,7 +42,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 	env := vector(8)
 	p := normalize.New(ppo.New(ppo.Config{
 		Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: node.Seed(), Hidden: []int{64}, LSTM: 64, Length: length,
-		EntropyCoef: -1, ValueClip: ppo.NoValueClip, Adam: nn.AdamConfig{Rate: rate},
+		EntropyCoef: -1, ValueClip: ppo.NoValueClip, StopKL: 0.02, Adam: nn.AdamConfig{Rate: rate},
 	}), normalize.Config{})
 	rollout := data.NewRollout(data.RolloutConfig{
 		Length: length, Gamma: 0.98, Lambda: 0.8, Epochs: 20, Minibatches: 1, Seed: node.Seed(),
