@@ -140,7 +140,7 @@ internal/certs -> std
 internal/safefile -> std
 internal/runfolder -> std internal/printable go.yaml.in/yaml
 internal/serve -> std internal/printable envs policies policies/nn parallel/metrics
-internal/serve (test) -> policies/data policies/dqn policies/ppo github.com/prometheus/common github.com/prometheus/client_model
+internal/serve (test) -> policies/ppo github.com/prometheus/common github.com/prometheus/client_model
 internal/plot -> std internal/printable internal/runfolder golang.org/x/image gonum.org/v1/plot
 internal/runs -> std internal/printable internal/runfolder parallel/rundir
 internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire

@@ -64,10 +64,14 @@ func (c *Config) member(s *scanner, r *request, key string) (bool, *fault) {
 			f = invalid("", "it is empty: want at least one observation")
 		}
 	case "session":
-		r.sessions = r.sessions[:0]
+		if len(r.sessions) > 0 {
+			return true, invalid("", "session and sessions: give one of them")
+		}
 		f = s.session(r)
 	case "sessions":
-		r.sessions = r.sessions[:0]
+		if len(r.sessions) > 0 {
+			return true, invalid("", "session and sessions: give one of them")
+		}
 		f = s.list(func(i int) *fault {
 			if i >= c.MaxBatch {
 				return c.tooMany()
