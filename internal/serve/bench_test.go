@@ -43,6 +43,7 @@ func (a *asker) ask(b testing.TB) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 		b.Fatal(resp.Status, err)
 	}

@@ -107,7 +107,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Action == nil {
-		faults = append(faults, errors.New("Action: want the space of the actions"))
+		faults = append(faults, errors.New("actions: want their space in Action"))
 	}
 	return errors.Join(append(faults, c.checkParts())...)
 }
@@ -115,7 +115,7 @@ func (c *Config) Validate() error {
 // checkParts reports what is wrong with the parts: they follow each other, and have the values that their shape says.
 func (c *Config) checkParts() error {
 	if len(c.Parts) == 0 {
-		return errors.New("Parts: want at least one")
+		return errors.New("parts: want at least one")
 	}
 	var faults []error
 	at, names := 0, map[string]bool{}
@@ -123,7 +123,7 @@ func (c *Config) checkParts() error {
 		p := &c.Parts[i]
 		width := p.values()
 		if p.N != nil && len(p.N) != width {
-			faults = append(faults, fmt.Errorf("Parts[%d]: N is of %d values, and the shape of %d", i, len(p.N), width))
+			faults = append(faults, fmt.Errorf("parts[%d]: N is of %d values, and the shape of %d", i, len(p.N), width))
 		}
 		if p.OneHot {
 			width = 0
@@ -132,10 +132,10 @@ func (c *Config) checkParts() error {
 			}
 		}
 		if p.From != at || p.To-p.From != width || width < 1 {
-			faults = append(faults, fmt.Errorf("Parts[%d]: from %d to %d, want from %d to %d", i, p.From, p.To, at, at+width))
+			faults = append(faults, fmt.Errorf("parts[%d]: from %d to %d, want from %d to %d", i, p.From, p.To, at, at+width))
 		}
 		if names[p.Name] || p.Name == "" && len(c.Parts) > 1 {
-			faults = append(faults, fmt.Errorf("Parts[%d]: the name %q: want one of its own", i, p.Name))
+			faults = append(faults, fmt.Errorf("parts[%d]: the name %q: want one of its own", i, p.Name))
 		}
 		at, names[p.Name] = p.To, true
 	}

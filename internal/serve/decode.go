@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -284,7 +285,7 @@ func (s *scanner) want(what string) *fault {
 
 // mismatch is the fault of a value of another type.
 func (s *scanner) mismatch(want string) *fault {
-	what := ""
+	var what string
 	switch c := s.peek(); {
 	case c == '[':
 		what = "a list"
@@ -360,10 +361,8 @@ func (s *scanner) object(parts string, member func(key string) (known bool, f *f
 			return s.want("a colon after " + quoted(key))
 		}
 		s.i++
-		for _, k := range keys {
-			if k == key {
-				return invalid("", "the key %s is there twice", quoted(key))
-			}
+		if slices.Contains(keys, key) {
+			return invalid("", "the key %s is there twice", quoted(key))
 		}
 		if keys = append(keys, key); len(keys) > maxKeys {
 			return invalid("", "an object has more than %d keys", maxKeys)

@@ -207,8 +207,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 200 {
-			t.Fatal(resp, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+			t.Fatal(resp.Status)
 		}
 	}
 	for range 1000 {
@@ -349,7 +353,10 @@ func TestActionsAreThoseOfThePolicy(t *testing.T) {
 	for i := range 64 {
 		rows = append(rows, obs[4*i:4*i+4])
 	}
-	text, _ := json.Marshal(rows)
+	text, err := json.Marshal(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, sampled := range []bool{false, true} {
 		act := policies.Act{Obs: obs, Greedy: !sampled, Action: make([]float32, 64), Rand: rand.New(rand.NewPCG(7, 1)), EnvSteps: 1 << 30}
 		if err := own.Act(&act); err != nil {
@@ -392,7 +399,10 @@ func TestSessions(t *testing.T) {
 		if err := own.Act(&act); err != nil {
 			t.Fatal(err)
 		}
-		text, _ := json.Marshal([][]float32{obs[:4], obs[4:]})
+		text, err := json.Marshal([][]float32{obs[:4], obs[4:]})
+		if err != nil {
+			t.Fatal(err)
+		}
 		status, a := post(t, c, addr, fmt.Sprintf(`{"observations":%s,"sessions":["a","b"],"reset":%v,"extras":true}`, text, step%10 == 0))
 		if status != 200 {
 			t.Fatalf("%d %+v", status, a)
@@ -625,7 +635,7 @@ func TestMetricsAreInTheGuide(t *testing.T) {
 
 func TestConfigNamesAllFaults(t *testing.T) {
 	_, err := serve.New(serve.Config{MaxBody: -1, Timeout: -1, Parts: []serve.Part{{Kind: "Box", Shape: []int{4}, To: 3}}}, ppoPolicy(t, 0))
-	for _, want := range []string{"MaxBody -1", "Timeout -1ns", "Action: want", "Parts[0]: from 0 to 3, want from 0 to 4"} {
+	for _, want := range []string{"MaxBody -1", "Timeout -1ns", "actions: want", "parts[0]: from 0 to 3, want from 0 to 4"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want %s", err, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -149,7 +150,7 @@ func (c command) untilSignal(
 		}
 		select {
 		case <-signals:
-			os.Exit(call.ExitInterrupted) //nolint:gocritic // a second signal ends at once
+			os.Exit(call.ExitInterrupted) // what is under way is not waited for
 		case <-done:
 		}
 	})
@@ -294,7 +295,7 @@ func (c command) listenTCP(ctx *urfave.Context, addr string, cfg *serve.Config, 
 	if host == "" && addr[0] == ':' {
 		host = "127.0.0.1"
 	}
-	if _, err := net.LookupPort("tcp", port); err != nil {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return nil, call.Usage("--listen %q: want a port, 0 for a free one, or ADDRESS:PORT", addr)
 	}
 	var listening net.ListenConfig
