@@ -211,7 +211,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
 			t.Fatal(resp.Status)
 		}
 	}
