@@ -84,7 +84,8 @@ func (a *actor) wait(ctx context.Context, j *job) (f *fault, done bool) {
 	case <-ctx.Done():
 		f = gone
 	case <-timer.C:
-		f = &fault{http.StatusServiceUnavailable, codeBusy, "", fmt.Sprintf("the policy has not come to the request in %v: send fewer at once, or start the server "+
+		f = &fault{http.StatusServiceUnavailable, codeBusy, "", fmt.Sprintf("the policy has not come to the request in %v: send fewer "+
+			"at once, or start the server "+
 			"with a greater --timeout", a.cfg.Timeout)}
 	}
 	a.mu.Lock()

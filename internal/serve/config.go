@@ -93,7 +93,10 @@ func (c *Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"MaxBody", c.MaxBody}, {"MaxBatch", c.MaxBatch}, {"MaxInFlight", c.MaxInFlight}, {"MaxConns", c.MaxConns}, {"MaxSessions", c.MaxSessions}} {
+	}{
+		{"MaxBody", c.MaxBody}, {"MaxBatch", c.MaxBatch}, {"MaxInFlight", c.MaxInFlight}, {"MaxConns", c.MaxConns},
+		{"MaxSessions", c.MaxSessions},
+	} {
 		if f.value < 1 {
 			faults = append(faults, fmt.Errorf("%s %d: want at least 1", f.name, f.value))
 		}

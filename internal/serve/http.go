@@ -49,7 +49,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if open := strings.HasSuffix(r.URL.Path, "z"); !open && !s.authorized(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		s.refuse(w, &fault{http.StatusUnauthorized, codeUnauthorized, "", "the token is missing or wrong: send the header Authorization: Bearer TOKEN"})
+		s.refuse(w, &fault{http.StatusUnauthorized, codeUnauthorized, "", "the token is missing or wrong: send the header " +
+			"Authorization: Bearer TOKEN"})
 		return
 	}
 	serve(w, r)
@@ -119,7 +120,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, x *exchange) *fa
 	}
 	if s.inFlight.Add(1) > int64(s.cfg.MaxInFlight) {
 		s.inFlight.Add(-1)
-		return &fault{http.StatusTooManyRequests, codeBusy, "", fmt.Sprintf("%d requests are under way: try again, send several observations in one request, "+
+		return &fault{http.StatusTooManyRequests, codeBusy, "", fmt.Sprintf("%d requests are under way: try again, send several "+
+			"observations in one request, "+
 			"or start the server with a greater --max-in-flight", s.cfg.MaxInFlight)}
 	}
 	defer s.inFlight.Add(-1)
@@ -144,7 +146,8 @@ const smallBody = 64 << 10
 // read reads the body.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, x *exchange) *fault {
 	most := int64(s.cfg.MaxBody)
-	large := &fault{http.StatusRequestEntityTooLarge, codeTooLarge, "", fmt.Sprintf("the body has more than %d bytes: send it in parts, or start the server "+
+	large := &fault{http.StatusRequestEntityTooLarge, codeTooLarge, "", fmt.Sprintf("the body has more than %d bytes: send it in "+
+		"parts, or start the server "+
 		"with a greater --max-body", most)}
 	if r.ContentLength > most {
 		return large
@@ -155,7 +158,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, x *exchange) *faul
 		case s.uploads <- struct{}{}:
 			defer func() { <-s.uploads }()
 		default:
-			return &fault{http.StatusTooManyRequests, codeBusy, "", fmt.Sprintf("%d bodies of more than %d bytes, or of a length that was not announced, are being read: "+
+			return &fault{http.StatusTooManyRequests, codeBusy, "", fmt.Sprintf("%d bodies of more than %d bytes, or of a length that was "+
+				"not announced, are being read: "+
 				"try again, or send smaller ones with a Content-Length", cap(s.uploads), smallBody)}
 		}
 	}
@@ -172,7 +176,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, x *exchange) *faul
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded) || isTimeout(err):
 			w.Header().Set("Connection", "close")
-			return &fault{http.StatusRequestTimeout, codeTimeout, "", fmt.Sprintf("the body was not there after %v: %d bytes had come: send it faster, or start "+
+			return &fault{http.StatusRequestTimeout, codeTimeout, "", fmt.Sprintf("the body was not there after %v: %d bytes had come: "+
+				"send it faster, or start "+
 				"the server with a greater --timeout", s.cfg.Timeout, len(x.body))}
 		case err != nil:
 			w.Header().Set("Connection", "close")

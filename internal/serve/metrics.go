@@ -27,17 +27,22 @@ const (
 func Table() []metrics.Desc {
 	return []metrics.Desc{
 		{Name: metricReady, Type: metrics.Gauge, Help: "1 while /readyz is 200, 0 from the signal on that ends the server."},
-		{Name: metricRequests, Type: metrics.Counter, Labels: []string{"outcome"}, Help: "Requests that were answered; outcome is ok, or the code of the error. " +
+		{Name: metricRequests, Type: metrics.Counter, Labels: []string{"outcome"}, Help: "Requests that were answered; outcome is ok, " +
+			"or the code of the error. " +
 			"GET requests count when they are refused."},
 		{Name: metricInFlight, Type: metrics.Gauge, Help: "Requests that act or wait for the policy."},
-		{Name: metricLatency, Type: metrics.Histogram, Labels: []string{"le"}, Help: "Time from the header of a request to act until its answer was written."},
+		{Name: metricLatency, Type: metrics.Histogram, Labels: []string{"le"}, Help: "Time from the header of a request to act until " +
+			"its answer was written."},
 		{Name: metricBatch, Type: metrics.Histogram, Labels: []string{"le"}, Help: "Observations in one call of the policy."},
 		{Name: metricVersion, Type: metrics.Gauge, Help: "Updates behind the weights that act."},
-		{Name: metricReloads, Type: metrics.Counter, Labels: []string{"outcome"}, Help: "New weights of --reload; outcome is ok, or failed where the old ones were kept."},
+		{Name: metricReloads, Type: metrics.Counter, Labels: []string{"outcome"}, Help: "New weights of --reload; outcome is ok, or " +
+			"failed where the old ones were kept."},
 		{Name: metricSessions, Type: metrics.Gauge, Help: "Sessions of a policy with memory."},
-		{Name: metricEnded, Type: metrics.Counter, Labels: []string{"reason"}, Help: "Sessions that the server ended; reason is idle, or room for others."},
+		{Name: metricEnded, Type: metrics.Counter, Labels: []string{"reason"}, Help: "Sessions that the server ended; reason is idle, " +
+			"or room for others."},
 		{Name: metricConns, Type: metrics.Gauge, Help: "Connections that are open."},
-		{Name: metricRefused, Type: metrics.Counter, Help: "Connections that were closed at once, because there were as many as --max-connections."},
+		{Name: metricRefused, Type: metrics.Counter, Help: "Connections that were closed at once, because there were as many as " +
+			"--max-connections."},
 	}
 }
 
@@ -104,7 +109,8 @@ func (s *Server) Metrics() []metrics.Sample {
 	out := []metrics.Sample{
 		one(metricReady, ready), one(metricInFlight, float64(s.inFlight.Load())), one(metricVersion, float64(s.Version())),
 		one(metricReloads, float64(s.reloaded.Load()), "outcome", "ok"), one(metricReloads, float64(s.kept.Load()), "outcome", "failed"),
-		one(metricSessions, float64(live)), one(metricEnded, float64(idled), "reason", "idle"), one(metricEnded, float64(pushed), "reason", "room"),
+		one(metricSessions, float64(live)),
+		one(metricEnded, float64(idled), "reason", "idle"), one(metricEnded, float64(pushed), "reason", "room"),
 		one(metricConns, float64(s.conns.Load())), one(metricRefused, float64(s.refused.Load())),
 	}
 	for i, code := range s.codes {

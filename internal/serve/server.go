@@ -47,7 +47,8 @@ func New(cfg Config, policy policies.Policy) (*Server, error) {
 	}
 	spec := policy.Spec()
 	if cfg.dim() != spec.Obs.Dim() || cfg.Action.Dim() != spec.Action.Dim() {
-		return nil, fmt.Errorf("serve: %d observed and %d action values, and the policy has %d and %d", cfg.dim(), cfg.Action.Dim(), spec.Obs.Dim(), spec.Action.Dim())
+		return nil, fmt.Errorf("serve: %d observed and %d action values, and the policy has %d and "+
+			"%d", cfg.dim(), cfg.Action.Dim(), spec.Obs.Dim(), spec.Action.Dim())
 	}
 	s := &Server{
 		cfg: cfg, codes: outcomes(), jsonType: []string{"application/json"}, uploads: make(chan struct{}, max(1, cfg.MaxInFlight/4)),
@@ -120,7 +121,8 @@ func (s *Server) Follow(ctx context.Context, src Source, stamp string, tick <-ch
 // that were closed at the end of the grace.
 func (s *Server) Run(ctx context.Context, listeners ...net.Listener) (cut int, err error) {
 	server := &http.Server{
-		Handler: s, ReadTimeout: s.cfg.Timeout, ReadHeaderTimeout: s.cfg.Timeout, WriteTimeout: 3 * s.cfg.Timeout, IdleTimeout: max(2*time.Minute, s.cfg.Timeout),
+		Handler: s, ReadTimeout: s.cfg.Timeout, ReadHeaderTimeout: s.cfg.Timeout, WriteTimeout: 3 * s.cfg.Timeout,
+		IdleTimeout:    max(2*time.Minute, s.cfg.Timeout),
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // what a stranger does wrong is no line of the log
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if c.LocalAddr().Network() == "unix" {
@@ -181,7 +183,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 		b.s.conns.Add(-1)
 		b.s.refused.Add(1)
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		f := &fault{http.StatusServiceUnavailable, codeBusy, "", fmt.Sprintf("there are %d connections: close some, keep one for many requests, or start the server "+
+		f := &fault{http.StatusServiceUnavailable, codeBusy, "", fmt.Sprintf("there are %d connections: close some, keep one for many "+
+			"requests, or start the server "+
 			"with a greater --max-connections", b.s.cfg.MaxConns)}
 		body := faultJSON(f)
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"+

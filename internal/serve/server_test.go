@@ -103,18 +103,19 @@ func TestFaultsOfRequests(t *testing.T) {
 		code    string
 		says    string
 	}{
-		"fine":           {whole(fine), 200, "", ""},
-		"nan":            {whole(`{"observation":[1,NaN,3,4]}`), 400, "invalid", "not finite"},
-		"shape":          {whole(`{"observation":[1,2,3]}`), 400, "invalid", "a list of 3, want 4"},
-		"type":           {whole(`{"observation":"abc"}`), 400, "invalid", "it is a text"},
-		"missing":        {whole(`{"sample":true}`), 400, "invalid", "missing"},
-		"unknown":        {whole(`{"observation":[1,2,3,4],"x":1}`), 400, "invalid", `unknown key \"x\"`},
-		"deep":           {whole(`{"observation":` + strings.Repeat("[", 50_000)), 400, "invalid", "it is a list: want a number"},
-		"overflow":       {whole(`{"observation":[1e38,0,0,0]}`), 400, "invalid", "the policy cannot act on it"},
-		"session":        {whole(`{"observation":[1,2,3,4],"session":"a"}`), 400, "invalid", "no memory"},
-		"batch":          {whole(`{"observations":` + four + `}`), 413, "too_large", "at most 3 observations"},
-		"announced":      {act(100<<20, "{"), 413, "too_large", "more than 100000 bytes"},
-		"chunked":        {"POST /v1/act HTTP/1.1\r\n" + auth + "Transfer-Encoding: chunked\r\n\r\n1e000\r\n" + strings.Repeat(" ", 0x1e000) + "\r\n", 413, "too_large", "more than"},
+		"fine":      {whole(fine), 200, "", ""},
+		"nan":       {whole(`{"observation":[1,NaN,3,4]}`), 400, "invalid", "not finite"},
+		"shape":     {whole(`{"observation":[1,2,3]}`), 400, "invalid", "a list of 3, want 4"},
+		"type":      {whole(`{"observation":"abc"}`), 400, "invalid", "it is a text"},
+		"missing":   {whole(`{"sample":true}`), 400, "invalid", "missing"},
+		"unknown":   {whole(`{"observation":[1,2,3,4],"x":1}`), 400, "invalid", `unknown key \"x\"`},
+		"deep":      {whole(`{"observation":` + strings.Repeat("[", 50_000)), 400, "invalid", "it is a list: want a number"},
+		"overflow":  {whole(`{"observation":[1e38,0,0,0]}`), 400, "invalid", "the policy cannot act on it"},
+		"session":   {whole(`{"observation":[1,2,3,4],"session":"a"}`), 400, "invalid", "no memory"},
+		"batch":     {whole(`{"observations":` + four + `}`), 413, "too_large", "at most 3 observations"},
+		"announced": {act(100<<20, "{"), 413, "too_large", "more than 100000 bytes"},
+		"chunked": {"POST /v1/act HTTP/1.1\r\n" + auth + "Transfer-Encoding: chunked\r\n\r\n1e000\r\n" + strings.Repeat(" "+
+			"", 0x1e000) + "\r\n", 413, "too_large", "more than"},
 		"path":           {"GET /v2 HTTP/1.1\r\n" + auth + "\r\n", 404, "not_found", "there is no"},
 		"method":         {"GET /v1/act HTTP/1.1\r\n" + auth + "\r\n", 405, "method_not_allowed", "is for POST"},
 		"no token":       {"GET /v1/policy HTTP/1.1\r\nHost: h\r\n\r\n", 401, "unauthorized", "Authorization: Bearer TOKEN"},
@@ -172,7 +173,8 @@ func TestClientsThatGoAway(t *testing.T) {
 	leak.Check(t)
 	s := newServer(t, serve.Config{}, ppoPolicy(t, 0))
 	addr := start(t, "tcp", s)
-	for _, text := range []string{"", "POST /v1/act HT", "POST /v1/act HTTP/1.1\r\nHost: h\r\nContent-Length: 90\r\n\r\n{", "POST /v1/act HTTP/1.1\r\nHost: h\r\nContent-Length: 33\r\n\r\n" + fine} {
+	for _, text := range []string{"", "POST /v1/act HT", "POST /v1/act HTTP/1.1\r\nHost: h\r\nContent-Length: 90\r\n\r\n{", "POST " +
+		"/v1/act HTTP/1.1\r\nHost: h\r\nContent-Length: 33\r\n\r\n" + fine} {
 		for range 20 {
 			c, err := net.Dial("tcp", addr)
 			if err != nil {

@@ -76,7 +76,8 @@ func (t *sessions) one(name string, reset bool) (*session, *fault) {
 		return s, nil
 	}
 	if !reset {
-		return nil, &fault{http.StatusConflict, codeSession, "session " + quoted(name), "it is not here: it was not begun, or it was idle for more than " +
+		return nil, &fault{http.StatusConflict, codeSession, "session " + quoted(name), "it is not here: it was not begun, or it was " +
+			"idle for more than " +
 			t.idle.String() + ", or so many others were begun that it had to go: begin the episode anew with \"reset\": true"}
 	}
 	if len(t.byName) >= t.most && !t.push() {

@@ -41,15 +41,21 @@ const reloadEvery = time.Second
 
 func serveFlags() []urfave.Flag {
 	return slices.Concat([]urfave.Flag{
-		flags.Text(groupListen, "listen", "", "`ADDRESS:PORT` to serve HTTP on; a port alone is one of 127.0.0.1, and 0 a free one, which is printed (default: 127.0.0.1:8080, or none with --socket)"),
+		flags.Text(groupListen, "listen", "", "`ADDRESS:PORT` to serve HTTP on; a port alone is one of 127.0.0.1, and 0 a free one, "+
+			"which is printed (default: 127.0.0.1:8080, or none with --socket)"),
 		&urfave.PathFlag{Category: groupListen, Name: "socket", Usage: "`FILE` of a unix socket, of mode 0600, to serve HTTP on"},
-		&urfave.StringFlag{Category: groupTrust, Name: "token", Usage: "secret that a caller has to send; other users see it here, in ps: prefer its variable, or --token-file", EnvVars: []string{control.VarToken}},
-		&urfave.StringFlag{Category: groupTrust, Name: "token-file", Usage: "`FILE` that holds the secret, of mode 0600", EnvVars: []string{control.VarTokenFile}},
+		&urfave.StringFlag{Category: groupTrust, Name: "token", Usage: "secret that a caller has to send; other users see it here, in " +
+			"ps: prefer its variable, or --token-file", EnvVars: []string{control.VarToken}},
+		&urfave.StringFlag{Category: groupTrust, Name: "token-file", Usage: "`FILE` that holds the secret, of mode " +
+			"0600", EnvVars: []string{control.VarTokenFile}},
 		&urfave.BoolFlag{Category: groupTrust, Name: "insecure", Usage: "listen beyond loopback without a token"},
-		&urfave.StringFlag{Category: groupTrust, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the server; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
+		&urfave.StringFlag{Category: groupTrust, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the server; TLS is on " +
+			"with it", EnvVars: []string{control.VarTLSCert}},
 		&urfave.StringFlag{Category: groupTrust, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
-		&urfave.StringFlag{Category: groupTrust, Name: "tls-ca", Usage: "PEM `FILE` with the authority of which callers need a certificate (default: they need none)", EnvVars: []string{control.VarTLSCA}},
-		&urfave.StringFlag{Name: "weights", Aliases: []string{"checkpoint"}, Value: string(train.Best), Usage: "best, last, or the updates of a kept checkpoint: see ditask eval --help"},
+		&urfave.StringFlag{Category: groupTrust, Name: "tls-ca", Usage: "PEM `FILE` with the authority of which callers need a " +
+			"certificate (default: they need none)", EnvVars: []string{control.VarTLSCA}},
+		&urfave.StringFlag{Name: "weights", Aliases: []string{"checkpoint"}, Value: string(train.Best), Usage: "best, last, or the " +
+			"updates of a kept checkpoint: see ditask eval --help"},
 		&urfave.BoolFlag{Name: "reload", Usage: "follow the weights while the run is trained: new ones act as soon as their file is there"},
 		flags.Text("", "log-format", "text", "format of the log: text or json"),
 	}, limitFlags())
@@ -134,7 +140,8 @@ func (c command) serve(ctx *urfave.Context) error {
 
 // untilSignal serves until a signal comes, and ends at once when a second one does.
 func (c command) untilSignal(
-	parent context.Context, signals <-chan os.Signal, server *serve.Server, listeners []net.Listener, follow func(context.Context), log *slog.Logger,
+	parent context.Context, signals <-chan os.Signal, server *serve.Server, listeners []net.Listener,
+	follow func(context.Context), log *slog.Logger,
 ) error {
 	ctx, end := context.WithCancel(parent)
 	defer end()
@@ -171,7 +178,8 @@ func (c command) untilSignal(
 func (c command) serveConfig(ctx *urfave.Context) (serve.Config, *tls.Config, error) {
 	cfg := serve.Config{
 		MaxBody: ctx.Int("max-body"), MaxBatch: ctx.Int("max-batch"), MaxInFlight: ctx.Int("max-in-flight"), MaxConns: ctx.Int("max-connections"),
-		MaxSessions: ctx.Int("max-sessions"), SessionIdle: ctx.Duration("session-idle"), Timeout: ctx.Duration("timeout"), Grace: ctx.Duration("grace"),
+		MaxSessions: ctx.Int("max-sessions"), SessionIdle: ctx.Duration("session-idle"),
+		Timeout: ctx.Duration("timeout"), Grace: ctx.Duration("grace"),
 	}
 	var faults []error
 	for _, f := range limitFlags() {
@@ -308,11 +316,13 @@ func (c command) listenTCP(ctx *urfave.Context, addr string, cfg *serve.Config, 
 	}
 	if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
 		if cfg.Token == "" && !ctx.Bool("insecure") {
-			return nil, errors.Join(call.Usage("--listen %s: others than this machine can reach it, and there is no token: give --token-file, or --insecure if all who can may ask", addr),
+			return nil, errors.Join(call.Usage("--listen %s: others than this machine can reach it, and there is no token: give "+
+				"--token-file, or --insecure if all who can may ask", addr),
 				l.Close())
 		}
 		if !secure {
-			cfg.Log.Warn("there is no TLS: anybody on the network path can read and change what is asked and answered, and read the token: give --tls-cert and --tls-key",
+			cfg.Log.Warn("there is no TLS: anybody on the network path can read and change what is asked and answered, and read the token: "+
+				"give --tls-cert and --tls-key",
 				"listen", l.Addr().String())
 		}
 	}
