@@ -16,6 +16,7 @@ type environments struct {
 	name    string
 	goal    envs.Goal // nil: none
 	open    func(ctx context.Context, n int) (envs.Vector, error)
+	raw     envs.Vector // the first one, before its observations are encoded
 	closers []func() error
 }
 
@@ -77,6 +78,9 @@ func (e *environments) vector(ctx context.Context, n int, a algorithm.Algorithm)
 	}
 	if c, ok := v.(interface{ Close() error }); ok {
 		e.closers = append(e.closers, c.Close)
+	}
+	if e.raw == nil {
+		e.raw = v
 	}
 	switch v.ObservationSpace().(type) {
 	case envs.Discrete, envs.MultiDiscrete:

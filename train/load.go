@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/envs/gym"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/algorithm"
@@ -20,11 +22,27 @@ import (
 // Weights says which of a run's weights are meant.
 type Weights string
 
-// The weights that a run folder holds.
+// The weights that a run folder holds. A number such as "5000" stands for the checkpoint after so many updates, which
+// the key checkpoint_keep has kept.
 const (
 	Best Weights = "best" // those of the best evaluation
 	Last Weights = "last" // those of the last checkpoint
 )
+
+// File is the path of the weights in a run folder.
+func (w Weights) File(dir string) (string, error) {
+	switch w {
+	case Best:
+		return filepath.Join(dir, rl.BestFile), nil
+	case Last:
+		return filepath.Join(dir, rl.CheckpointFile), nil
+	}
+	n, err := strconv.Atoi(string(w))
+	if err != nil || n < 0 {
+		return "", fmt.Errorf("weights %q: want best, last, or the updates of a kept checkpoint", cut(string(w)))
+	}
+	return rl.KeptFile(dir, n), nil
+}
 
 // Trained is the policy of a run folder, with its environment. It must be closed.
 type Trained struct {
@@ -32,6 +50,8 @@ type Trained struct {
 	Policy policies.Policy
 	envs   *environments
 	clips  bool
+	dir    string
+	vector envs.Vector // for its spaces
 }
 
 // Load reads the config of a run folder, makes its policy, and loads weights into it.
@@ -60,7 +80,7 @@ func Load(ctx context.Context, all []algorithm.Algorithm, dir string, which Weig
 	if err := load(dir, s.Policy, which); err != nil {
 		return nil, err
 	}
-	return &Trained{c, s.Policy, e, s.ClipActions}, nil
+	return &Trained{c, s.Policy, e, s.ClipActions, dir, v}, nil
 }
 
 // LoadConfig reads the config of a run folder.
@@ -105,13 +125,67 @@ func load(dir string, p policies.Policy, which Weights) error {
 	case Last:
 		err = rl.LoadPolicy(dir, p)
 	default:
-		return fmt.Errorf("weights %q: want best or last", cut(string(which)))
+		if _, err := which.File(dir); err != nil {
+			return err
+		}
+		n, _ := strconv.Atoi(string(which)) // File has checked it
+		if err = rl.LoadKept(dir, n, p); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: it has no checkpoint after %d updates: the key checkpoint_keep keeps some", dir, n)
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: it has no %s weights yet: the run has made no evaluation or checkpoint", dir, which)
 	}
 	return err
 }
+
+// Again makes another policy of the run, with the weights that its folder holds now. The one in Policy stays as it is.
+func (t *Trained) Again(which Weights) (policies.Policy, error) {
+	s, err := t.Config.make(t.vector, t.envs, uint64(t.Config.Seed())) //nolint:gosec // any bits will do
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.dir, err)
+	}
+	return s.Policy, load(t.dir, s.Policy, which)
+}
+
+// Layout returns the parts of the environment's own observation, in order: From and To are their places in an
+// observation of the policy, where discrete numbers may be rows of zeros with a single 1.
+func (t *Trained) Layout() []gym.Part {
+	dim := t.Policy.Spec().Obs.Dim()
+	l, ok := t.envs.raw.(interface{ Layout() []gym.Part })
+	if !ok {
+		return []gym.Part{layoutOf(t.envs.raw.ObservationSpace(), dim)}
+	}
+	parts := l.Layout()
+	if len(parts) == 1 {
+		parts[0].To = dim
+	}
+	return parts
+}
+
+// layoutOf is a space of package envs as the only part, which has so many values for the policy.
+func layoutOf(space envs.Space, dim int) gym.Part {
+	p := gym.Part{To: dim, Kind: "Box", Shape: []int{space.Dim()}}
+	switch s := space.(type) {
+	case envs.Discrete:
+		p.Kind, p.Shape, p.N, p.Start = "Discrete", nil, []int{s.N}, s.Start
+	case envs.MultiDiscrete:
+		p.Kind, p.N = "MultiDiscrete", s.N
+	case envs.MultiBinary:
+		p.Kind = "MultiBinary"
+	case envs.Box:
+		if len(s.Shape) > 1 {
+			p.Shape = s.Shape
+		}
+	}
+	return p
+}
+
+// Action is the space of the environment's actions.
+func (t *Trained) Action() envs.Space { return t.vector.ActionSpace() }
+
+// Clips reports whether actions are brought to the bounds of their box before the environment has them.
+func (t *Trained) Clips() bool { return t.clips }
 
 // Vector makes n environments of the run.
 func (t *Trained) Vector(ctx context.Context, n int) (envs.Vector, error) {

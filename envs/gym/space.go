@@ -23,6 +23,9 @@ type Part struct {
 	Kind string
 	// Shape is that of the part in the environment. It is nil for a Discrete.
 	Shape []int
+	// N is how many numbers a Discrete, or each value of a MultiDiscrete, can have. It is nil for other kinds.
+	N     []int
+	Start int // the first number of a Discrete
 }
 
 // The bounds of a space that a process describes.
@@ -212,7 +215,7 @@ func (s *space) observations() (envs.Space, []Part, error) {
 	}
 	if leaves[0].space == s {
 		own := s.alone()
-		return own, []Part{{"", 0, own.Dim(), s.Kind, slices.Clone(s.Shape)}}, nil
+		return own, []Part{s.part("", 0, own.Dim())}, nil
 	}
 	var parts []Part
 	total := 0
@@ -221,7 +224,7 @@ func (s *space) observations() (envs.Space, []Part, error) {
 		if total += n; total > maxDim {
 			return nil, nil, fmt.Errorf("observation space: more than %d values", maxDim)
 		}
-		parts = append(parts, Part{l.name, total - n, total, l.Kind, slices.Clone(l.Shape)})
+		parts = append(parts, l.part(l.name, total-n, total))
 	}
 	all := envs.NewBox(0, 1, total)
 	for i, l := range leaves {
@@ -232,6 +235,18 @@ func (s *space) observations() (envs.Space, []Part, error) {
 		}
 	}
 	return all, parts, nil
+}
+
+// part is a space without parts at its place.
+func (s *space) part(name string, from, to int) Part {
+	p := Part{Name: name, From: from, To: to, Kind: s.Kind, Shape: slices.Clone(s.Shape)}
+	switch s.Kind {
+	case "Discrete":
+		p.N, p.Start = []int{s.N}, s.Start
+	case "MultiDiscrete":
+		p.N = slices.Clone(s.NVec)
+	}
+	return p
 }
 
 // alone is a space without parts as one of package envs.

@@ -169,6 +169,26 @@ func Mutual(cert, key, ca string) (*tls.Config, error) {
 	}, nil
 }
 
+// Server makes the TLS of a server for clients that are none of the job's nodes, with a certificate and its key.
+// With an authority it demands a certificate of that from its clients. Each is a file or PEM text.
+func Server(cert, key, ca string) (*tls.Config, error) {
+	if cert == "" || key == "" {
+		return nil, errors.New("tls: a certificate and its key go together")
+	}
+	cfg, err := Client(cert, key, ca)
+	if err != nil {
+		return nil, err
+	}
+	if ca != "" {
+		cfg.ClientCAs, cfg.RootCAs, cfg.ClientAuth = cfg.RootCAs, nil, tls.RequireAndVerifyClientCert
+	}
+	leaf, now := cfg.Certificates[0].Leaf, time.Now()
+	if now.After(leaf.NotAfter) {
+		return nil, fmt.Errorf("tls: certificate %s has expired, on %s: make a new one", name(cert), leaf.NotAfter.Format(time.RFC3339))
+	}
+	return cfg, nil
+}
+
 // Client makes the TLS of a client of a server that is none of the job's nodes:
 // of the authority that it trusts, or the system's, and a certificate with its
 // key, or none; each a file or PEM text. The server's certificate must have its

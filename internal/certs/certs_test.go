@@ -348,3 +348,29 @@ func TestPEMTextMayHaveADescription(t *testing.T) {
 		t.Error("a path is PEM text")
 	}
 }
+
+func TestServerAsksForCertificatesOfAnAuthority(t *testing.T) {
+	made, err := certs.Make(nil, time.Now(), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired, err := certs.Make(nil, now.AddDate(-3, 0, 0), now.AddDate(-2, 0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := certs.Server(made.Cert, made.Key, ""); err != nil || cfg.ClientAuth != tls.NoClientCert || len(cfg.Certificates) != 1 {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	if cfg, err := certs.Server(made.Cert, made.Key, made.CA); err != nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert || cfg.ClientCAs == nil {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	for want, f := range map[string][3]string{
+		"go together":          {made.Cert, "", made.CA},
+		"holds no certificate": {made.Cert, made.Key, "-----BEGIN nothing"},
+		"has expired":          {expired.Cert, expired.Key, ""},
+	} {
+		if _, err := certs.Server(f[0], f[1], f[2]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

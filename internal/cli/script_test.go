@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,6 +74,11 @@ func TestScripts(t *testing.T) {
 			if err := expired(e.WorkDir + "/expired"); err != nil {
 				return err
 			}
+			docs, err := filepath.Abs("../../docs")
+			if err != nil {
+				return err
+			}
+			e.Setenv("DOCS", docs)
 			e.Setenv("HOME", home)
 			e.Setenv("XDG_CACHE_HOME", e.WorkDir+"/cache")
 			e.Setenv("XDG_RUNTIME_DIR", run)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/ditask/ditask/internal/safefile"
@@ -203,7 +202,7 @@ func (k *checkpoint) keep(path string, updates int) error {
 	if k.cfg.Keep == 0 {
 		return nil
 	}
-	name := filepath.Join(k.dir, strings.Replace(keptPattern, "*", fmt.Sprintf("%09d", updates), 1))
+	name := KeptFile(k.dir, updates)
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

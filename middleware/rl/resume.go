@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
@@ -132,7 +133,20 @@ func bestOf(a *nn.Archive) (*Best, error) {
 // LoadPolicy makes policy, which is like the one that Checkpoint saved to dir, what that was at its last
 // checkpoint. Without such a file the error wraps fs.ErrNotExist.
 func LoadPolicy(dir string, policy policies.Policy) error {
-	path := filepath.Join(dir, CheckpointFile)
+	return loadPolicy(filepath.Join(dir, CheckpointFile), policy)
+}
+
+// KeptFile is the path of the checkpoint after so many updates that CheckpointConfig.Keep keeps in dir.
+func KeptFile(dir string, updates int) string {
+	return filepath.Join(dir, strings.Replace(keptPattern, "*", fmt.Sprintf("%09d", updates), 1))
+}
+
+// LoadKept is LoadPolicy for the checkpoint after so many updates that CheckpointConfig.Keep has kept.
+func LoadKept(dir string, updates int, policy policies.Policy) error {
+	return loadPolicy(KeptFile(dir, updates), policy)
+}
+
+func loadPolicy(path string, policy policies.Policy) error {
 	a, err := readArchive(path)
 	if err == nil {
 		err = policy.Restore(a)

@@ -39,15 +39,23 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Write writes the samples in Prometheus' text format, in the order of [Table]: a
 // sample whose name is not there is left out.
-func Write(w io.Writer, samples []Sample) error {
+func Write(w io.Writer, samples []Sample) error { return WriteOf(w, Table(), samples) }
+
+// WriteOf is Write for a table of a program's own. The samples of a [Histogram] have the names of its buckets, sum
+// and count.
+func WriteOf(w io.Writer, table []Desc, samples []Sample) error {
 	byName := map[string][]Sample{}
 	for _, s := range samples {
 		byName[s.Name] = append(byName[s.Name], s)
 	}
 	b := bufio.NewWriter(w)
 	var line []byte
-	for _, d := range Table() {
-		if len(byName[d.Name]) == 0 {
+	for _, d := range table {
+		of := byName[d.Name]
+		if d.Type == Histogram {
+			of = slices.Concat(byName[d.Name+"_bucket"], byName[d.Name+"_sum"], byName[d.Name+"_count"])
+		}
+		if len(of) == 0 {
 			continue
 		}
 		line = append(line[:0], "# HELP "...)
@@ -59,7 +67,7 @@ func Write(w io.Writer, samples []Sample) error {
 		line = append(line, ' ')
 		line = append(line, d.Type...)
 		line = append(line, '\n')
-		for _, s := range byName[d.Name] {
+		for _, s := range of {
 			line = s.append(line)
 		}
 		_, _ = b.Write(line) // Flush returns its error
@@ -108,8 +116,13 @@ func appendValue(line []byte, v float64) []byte {
 
 // Handler serves what gather returns.
 func Handler(gather func(ctx context.Context) []Sample) http.Handler {
+	return HandlerOf(Table(), gather)
+}
+
+// HandlerOf is Handler for a table of a program's own.
+func HandlerOf(table []Desc, gather func(ctx context.Context) []Sample) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", ContentType)
-		_ = Write(w, gather(r.Context())) // the caller has gone
+		_ = WriteOf(w, table, gather(r.Context())) // the caller has gone
 	})
 }

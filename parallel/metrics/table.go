@@ -7,6 +7,8 @@ type Type string
 const (
 	Counter Type = "counter" // only grows, until the process is restarted
 	Gauge   Type = "gauge"
+	// Histogram is for tables of a program's own: it has the label le, and the samples NAME_bucket, NAME_sum and NAME_count.
+	Histogram Type = "histogram"
 )
 
 // Desc describes one metric.

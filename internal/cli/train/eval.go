@@ -18,7 +18,8 @@ import (
 
 // weightsFlag says which weights of a run are meant.
 func weightsFlag() urfave.Flag {
-	return flags.Text("", "weights", string(train.Best), "best: those of the best evaluation; last: those of the last checkpoint")
+	return flags.Text("", "weights", string(train.Best),
+		"best: those of the best evaluation; last: those of the last checkpoint; a number: those of the checkpoint after so many updates, if checkpoint_keep has kept it")
 }
 
 // maxEpisodes bounds an evaluation.

@@ -1,0 +1,66 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/ditask/ditask/internal/printable"
+)
+
+// fault is what is wrong with a request, as its answer says it.
+type fault struct {
+	status  int
+	code    string
+	where   string // in the request, such as observation[2]; empty: the whole of it
+	message string
+}
+
+// Error is where and what.
+func (f *fault) Error() string {
+	if f.where == "" {
+		return f.message
+	}
+	return f.where + ": " + f.message
+}
+
+// The codes of faults, which are the outcomes in the metrics too.
+const (
+	codeOK           = "ok"
+	codeInvalid      = "invalid"
+	codeUnauthorized = "unauthorized"
+	codeNotFound     = "not_found"
+	codeMethod       = "method_not_allowed"
+	codeTimeout      = "timeout"
+	codeSession      = "unknown_session"
+	codeSessionBusy  = "session_in_use"
+	codeTooLarge     = "too_large"
+	codeBusy         = "busy"
+	codeFailed       = "failed"
+	codeEnding       = "unavailable"
+	codeGone         = "client_gone"
+)
+
+// outcomes lists the codes, in the order of the metrics.
+func outcomes() []string {
+	return []string{
+		codeOK, codeInvalid, codeUnauthorized, codeNotFound, codeMethod, codeTimeout, codeSession, codeSessionBusy, codeTooLarge, codeBusy,
+		codeFailed, codeEnding, codeGone,
+	}
+}
+
+// invalid is a fault of what a request says.
+func invalid(where, format string, args ...any) *fault {
+	return &fault{http.StatusBadRequest, codeInvalid, where, fmt.Sprintf(format, args...)}
+}
+
+// within says that a fault is inside of something.
+func (f *fault) within(outer string) *fault {
+	if f.where != "" && f.where[0] != '[' && outer != "" {
+		outer += "."
+	}
+	f.where = outer + f.where
+	return f
+}
+
+// quoted is a text of the request in a message.
+func quoted(text string) string { return fmt.Sprintf("%q", printable.Cut(text, 64)) }

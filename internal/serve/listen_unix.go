@@ -1,0 +1,11 @@
+//go:build unix
+
+package serve
+
+import (
+	"errors"
+	"syscall"
+)
+
+// refused reports whether nobody listens on a socket.
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
