@@ -43,7 +43,7 @@ func (v *Video) palette() (color.Palette, []uint8) {
 	for k, g := range groups {
 		p = append(p, g.stands(v))
 		for _, i := range g.colours {
-			near[i] = uint8(k + 1) //nolint:gosec // at most paletteSize
+			near[i] = uint8(k + 1)
 		}
 	}
 	return p, near

@@ -36,11 +36,10 @@ func (f *frozenLake) Render() *image.RGBA {
 		}
 	}
 	x, y := p.middle(f.state)
-	coat := green()
+	p.person(x, y, 14*u, green(), red())
 	if tile(f.state) == 'H' { // up to the neck in water
-		coat = color.RGBA{24, 62, 108, 255}
+		p.oval(x, y+4*u, 5.6*u, 3.6*u, color.RGBA{24, 62, 108, 255})
 	}
-	p.person(x, y, 14*u, coat, red())
 	return p.img
 }
 

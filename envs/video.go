@@ -110,7 +110,7 @@ func (v *Video) indexOf(c color.RGBA) uint16 {
 			return i
 		}
 	}
-	i := uint16(len(v.table)) //nolint:gosec // at most 32,768 of each kind
+	i := uint16(len(v.table))
 	v.index[c] = i
 	v.table, v.counts = append(v.table, c), append(v.counts, 0)
 	return i

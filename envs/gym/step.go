@@ -397,7 +397,7 @@ func (v *Vector) Frame(i int) (*image.RGBA, error) {
 		_ = p.send(opRender, map[string]int{"index": i - p.first}, v.cfg.StepTimeout)
 		data, err := p.receive(v.cfg.StepTimeout)
 		if f, ok := errors.AsType[*fault](err); ok { // the environment is as it was
-			return nil, v.fault(p, i-p.first, "render", noPictures{f.cause()})
+			return nil, v.fault(p, i-p.first, "render", picturesError{f.cause()})
 		}
 		if err != nil {
 			return nil, v.end(p.failure(v.name, "render", v.cfg.StepTimeout, err))
@@ -411,10 +411,10 @@ func (v *Vector) Frame(i int) (*image.RGBA, error) {
 	return nil, fmt.Errorf("render %s: no environment %d", v.name, i)
 }
 
-// noPictures is an error of render as an envs.ErrNoPictures.
-type noPictures struct{ error }
+// picturesError is an error of render as an envs.ErrNoPictures.
+type picturesError struct{ error }
 
-func (n noPictures) Unwrap() []error { return []error{n.error, envs.ErrNoPictures} }
+func (n picturesError) Unwrap() []error { return []error{n.error, envs.ErrNoPictures} }
 
 // FrameRate is the render_fps in the metadata of the environments, or 0 if there is none.
 func (v *Vector) FrameRate() int { return max(v.said.FPS, 0) }

@@ -83,7 +83,7 @@ func (c command) app() *urfave.App {
 	return &urfave.App{
 		Name:            "ditask",
 		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask eval|export RUN [flags]\nditask plot RUN... [flags]\nditask runs [FOLDER] [flags]\nditask env list|check|bench [NAME] [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
+		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask eval|export RUN [flags]\nditask render [RUN] [flags]\nditask plot RUN... [flags]\nditask runs [FOLDER] [flags]\nditask env list|check|bench [NAME] [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -111,6 +111,7 @@ func (c command) commands() []*urfave.Command {
 		train.Command(c.Call, binaryOf(debug.ReadBuildInfo()).String()),
 		train.EvalCommand(c.Call),
 		train.ExportCommand(c.Call),
+		train.RenderCommand(c.Call),
 		train.PlotCommand(c.Call),
 		train.RunsCommand(c.Call),
 		train.EnvCommand(c.Call),

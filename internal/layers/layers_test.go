@@ -129,7 +129,7 @@ internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/fla
 internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable
 internal/traceview -> std parallel/trace internal/printable
 internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
-internal/cli/train -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/plot internal/runs parallel parallel/control policies/algorithm policies/export envs middleware/rl train
+internal/cli/train -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/film internal/plot internal/runs parallel parallel/control policies/algorithm policies/export envs middleware/rl train
 ditask -> std internal/cli
 
 examples/... -> any
@@ -139,6 +139,7 @@ internal/leak -> std testing go.uber.org/goleak
 internal/certs -> std
 internal/safefile -> std
 internal/runfolder -> std internal/printable go.yaml.in/yaml
+internal/film -> std golang.org/x/image
 internal/plot -> std internal/printable internal/runfolder golang.org/x/image gonum.org/v1/plot
 internal/runs -> std internal/printable internal/runfolder parallel/rundir
 internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire
