@@ -106,7 +106,7 @@ func TestLinesPushTheTableAway(t *testing.T) {
 	s := &Screen{stderr: &b, now: func() time.Time { return now }}
 	w := s.Writer(&b)
 	_, _ = w.Write([]byte("first\n"))
-	s.show(states(now)[:1], 20, 24)
+	s.show(table(states(now)[:1], now, 20, 24))
 	b.Reset()
 	_, _ = w.Write([]byte("second\n"))
 	_, _ = w.Write([]byte("third\n"))
@@ -114,8 +114,8 @@ func TestLinesPushTheTableAway(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	b.Reset()
-	s.show(states(now)[:1], 20, 24)
-	s.show(states(now)[:1], 20, 24)
+	s.show(table(states(now)[:1], now, 20, 24))
+	s.show(table(states(now)[:1], now, 20, 24))
 	if n := strings.Count(b.String(), "\x1b[2A"); n != 1 {
 		t.Errorf("erased %d times: %q", n, b.String())
 	}
@@ -156,7 +156,7 @@ func TestTableIsBackAfterALine(t *testing.T) {
 			_, _ = w.Write([]byte("two\n"))
 			<-time.After(moment)
 			synctest.Wait()
-			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\n"; got != want {
+			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\x1b[K\n\r\x1b[J"; got != want {
 				t.Errorf("got %q", got)
 			}
 		}
