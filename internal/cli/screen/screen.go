@@ -335,6 +335,9 @@ const columnGap = 2
 // Asian Width): Hangul. Behind it are narrow ones too.
 const firstWide = '\u1100'
 
+// The block elements, of which bars and charts are made, are narrow.
+const firstBlock, lastBlock = '\u2580', '\u259f'
+
 // widthOf is how many columns a printable text takes at most.
 func widthOf(s string) int {
 	n := 0
@@ -345,7 +348,7 @@ func widthOf(s string) int {
 }
 
 func widthOfRune(r rune) int {
-	if r >= firstWide {
+	if r >= firstWide && (r < firstBlock || r > lastBlock) {
 		return 2
 	}
 	return 1

@@ -73,8 +73,9 @@ func (c command) render(ctx *urfave.Context) (err error) {
 	if err := free(ctx, path); err != nil {
 		return err
 	}
-	stopping, stop := signal.NotifyContext(ctx.Context, os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	signals := make(chan os.Signal, 1) // the first one counts
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	s := &studio{c: c, ctx: ctx, video: envs.Video{MaxFrames: maxPictures}}
 	if dir := ctx.Path("frames"); dir != "" {
 		if s.frames, err = newFrames(dir, ctx.Bool("force")); err != nil {
@@ -82,10 +83,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, s.frames.discard()) }()
 	}
-	if err := c.play(stopping, ctx, s); err != nil {
-		if stopping.Err() != nil {
-			return call.ExitError(call.ExitPreempted)
-		}
+	if err := call.UntilSignal(ctx.Context, signals, func(stopping context.Context) error { return c.play(stopping, ctx, s) }); err != nil {
 		return err
 	}
 	if err := free(ctx, path); err != nil { // it may have come meanwhile
