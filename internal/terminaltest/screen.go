@@ -16,6 +16,7 @@ package terminaltest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ func NewScreen(columns, lines int) *Screen {
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := append(s.rest, p...)
+	text := slices.Concat(s.rest, p)
 	for len(text) > 0 {
 		n := s.take(text)
 		if n == 0 {
@@ -56,7 +57,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 		}
 		text = text[n:]
 	}
-	s.rest = append([]byte(nil), text...)
+	s.rest = text
 	return len(p), nil
 }
 
@@ -71,7 +72,7 @@ func (s *Screen) take(text []byte) int {
 	case c == '\x1b':
 		return s.sequence(text)
 	case c < ' ' || c == 0x7f:
-		s.fault("control character %q", c)
+		s.faultf("control character %q", c)
 	case !utf8.FullRune(text):
 		return 0
 	default:
@@ -82,7 +83,7 @@ func (s *Screen) take(text []byte) int {
 	return 1
 }
 
-func (s *Screen) fault(format string, args ...any) {
+func (s *Screen) faultf(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
@@ -92,7 +93,7 @@ func (s *Screen) sequence(text []byte) int {
 		return 0
 	}
 	if text[1] != '[' {
-		s.fault("escape %q", text[:2])
+		s.faultf("escape %q", text[:2])
 		return 2
 	}
 	end := 2
@@ -114,7 +115,7 @@ func (s *Screen) sequence(text []byte) int {
 		s.rows = s.rows[:s.y+1]
 	case 'm':
 	default:
-		s.fault("sequence %q", text[:end+1])
+		s.faultf("sequence %q", text[:end+1])
 	}
 	return end + 1
 }

@@ -339,14 +339,14 @@ func (r *Run) curve(columns, lines int, s Style) []row {
 	var rows []row
 	for i, text := range spark(resample(values, width), height, s) {
 		label, side := "", ""
-		switch {
-		case i == 0:
+		switch i {
+		case 0:
 			label = what
 			side = number(high)
 			if height == 1 {
 				side = number(low) + " to " + number(high)
 			}
-		case i == height-1:
+		case height - 1:
 			side = number(low)
 		}
 		if label == "" {

@@ -40,6 +40,8 @@ type Screen struct {
 	stderr io.Writer
 	now    func() time.Time
 	erased chan struct{} // 1: a line has removed the picture; nil: nobody draws
+	// continued is told when the process goes on after it was stopped, until forget is called; nil: never.
+	continued func() (again <-chan os.Signal, forget func())
 
 	mu     sync.Mutex
 	widths []int             // of the lines of the picture on the terminal
@@ -48,7 +50,9 @@ type Screen struct {
 }
 
 // New is a screen whose picture is drawn on stderr.
-func New(stderr io.Writer) *Screen { return &Screen{stderr: stderr, now: time.Now} }
+func New(stderr io.Writer) *Screen {
+	return &Screen{stderr: stderr, now: time.Now, continued: continued}
+}
 
 // moment is how long the picture is away after a line.
 const moment = 20 * time.Millisecond
@@ -131,8 +135,10 @@ func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, line
 func (s *Screen) DrawRows(rows Rows, size func() (columns, lines int), interval time.Duration, stays bool) (stop func()) {
 	quit := make(chan struct{})
 	s.erased, s.size = make(chan struct{}, 1), size
-	again, forget := continued()
-	s.again = again
+	forget := func() {}
+	if s.continued != nil {
+		s.again, forget = s.continued()
+	}
 	draw := func() {
 		columns, lines := size()
 		s.show(rows(columns, lines))
