@@ -196,6 +196,29 @@ func TestLiveViewThatWasSuspended(t *testing.T) {
 	}
 }
 
+// A job in the background of a shell does not draw over what the person does.
+func TestLiveViewInTheBackground(t *testing.T) {
+	p, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	term := terminaltest.Open(t, 80, 30)
+	cmd := exec.Command(shell, "-c", "set -m; "+p.ditask+" train ppo --env CartPole-v1 --steps 20k --dir first & wait; echo over")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = t.TempDir(), append(os.Environ(), "TERM=xterm"), &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.Slave, term.Slave, term.Slave
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	term.Hangup()
+	if text := term.Text(); strings.Contains(text, ", seed 1") || !strings.Contains(text, "last evaluation") || !strings.HasSuffix(text, "\nover\n") {
+		t.Errorf("%s", text)
+	}
+}
+
 func TestLiveViewOfSeeds(t *testing.T) {
 	term := terminaltest.Open(t, 100, 30)
 	cmd := seen(t, term, []string{"LC_ALL=C", "NO_COLOR=1"}, "train", "ppo", "--env", "CartPole-v1", "--steps", "20k", "--seeds", "3", "--dir", "all")

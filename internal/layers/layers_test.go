@@ -121,7 +121,7 @@ internal/cli/quote -> std
 internal/cli/quote (test) -> go.yaml.in/yaml
 internal/cli/token -> std internal/safefile parallel/control parallel/slurm
 internal/cli/build -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags
-internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch internal/printable
+internal/cli/screen -> std golang.org/x/sys golang.org/x/term parallel/control parallel/launch internal/printable
 internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/printable
 internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server

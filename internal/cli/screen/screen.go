@@ -35,7 +35,7 @@ import (
 // which come together cost one drawing. The size of the terminal is asked for at each
 // drawing. The cursor stays visible, below the picture, so that an end at any moment leaves the
 // terminal as it was. After the process was stopped (Ctrl-Z) and goes on, a new picture begins below what the shell
-// has written. Its writers are safe for concurrent use.
+// has written. In the background nothing is drawn. Its writers are safe for concurrent use.
 type Screen struct {
 	stderr io.Writer
 	now    func() time.Time
@@ -140,6 +140,9 @@ func (s *Screen) DrawRows(rows Rows, size func() (columns, lines int), interval 
 		s.again, forget = s.continued()
 	}
 	draw := func() {
+		if f, ok := s.stderr.(*os.File); ok && background(f) { // the shell has the terminal
+			return
+		}
 		columns, lines := size()
 		s.show(rows(columns, lines))
 	}
