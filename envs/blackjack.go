@@ -47,11 +47,17 @@ type blackjack struct {
 }
 
 // hand is what matters of some cards.
-type hand struct{ sum, cards, aces, first int }
+type hand struct {
+	sum, cards, aces, first int
+	shown                   [22]int8 // the cards, which are only drawn; 0: not known
+}
 
 func (h *hand) add(card int) {
 	if h.cards == 0 {
 		h.first = card
+	}
+	if h.cards >= 0 && h.cards < len(h.shown) {
+		h.shown[h.cards] = int8(card)
 	}
 	h.sum, h.cards = h.sum+card, h.cards+1
 	if card == 1 {
@@ -164,6 +170,7 @@ func (b *blackjack) AppendSnapshot(dst []byte) ([]byte, error) {
 }
 
 func (b *blackjack) RestoreSnapshot(src []byte) ([]byte, error) {
+	b.player.shown, b.dealer.shown = [22]int8{}, [22]int8{}
 	rest, err := b.restoreInts(src, append(b.player.fields(), b.dealer.fields()...)...)
 	for _, v := range append(b.player.fields(), b.dealer.fields()...) {
 		if err == nil && (*v < 0 || *v > 40) { // a sum outside of this range would let the dealer draw without end

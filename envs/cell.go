@@ -9,6 +9,7 @@ type cell interface {
 	// step takes an action of the space, flat.
 	step(action []float32) (Step, error)
 	snapshotter() (Snapshotter, error)
+	renderer() (Renderer, bool)
 	spaces() (obs, action Space)
 	// clips says whether actions outside of a box are the environment's affair.
 	clips() bool
@@ -41,6 +42,8 @@ func (c *cellOf[A]) name() string { return c.env.Name() }
 func (c *cellOf[A]) reset(seed ...uint64) ([]float32, Info, error) { return c.env.Reset(seed...) }
 
 func (c *cellOf[A]) snapshotter() (Snapshotter, error) { return snapshotOf(c.env) }
+
+func (c *cellOf[A]) renderer() (Renderer, bool) { return As[Renderer](c.env) }
 
 func (c *cellOf[A]) spaces() (obs, action Space) {
 	return c.env.ObservationSpace(), c.env.ActionSpace()

@@ -100,6 +100,7 @@ var (
 	ErrEpisodeOver = errors.New("step after the end of the episode: call Reset first")
 	ErrAction      = errors.New("action outside of the action space")
 	ErrSeeds       = errors.New("reset takes at most one seed")
+	ErrNoPictures  = errors.New("no pictures can be made of the environment")
 	ErrShape       = errors.New("observation of the wrong length")
 	ErrHung        = errors.New("environment does not return")
 	ErrClosed      = errors.New("vector is closed")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/draw"
 	"image/gif"
 	"image/png"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 )
@@ -50,6 +52,7 @@ func drawn() map[string]*envs.Video {
 	record(envs.NewBitFlip(envs.BitFlipConfig{}))
 	record(envs.NewPong(envs.PongConfig{}))
 	record(envs.NewCatch(envs.CatchConfig{}))
+	record(envs.NewBlackjack(envs.BlackjackConfig{}))
 	return all
 }
 
@@ -60,17 +63,21 @@ func in(dir string) func(string) (io.WriteCloser, error) {
 
 func TestVideosCanBeRead(t *testing.T) {
 	for name, v := range drawn() {
-		moves := slices.ContainsFunc(v.Frames, func(f *image.RGBA) bool { return !bytes.Equal(f.Pix, v.Frames[0].Pix) })
-		if len(v.Frames) < 2 || !moves && name != "CliffWalking-v1" { // its first step ends where it began
-			t.Errorf("%s: %d pictures, all the same", name, len(v.Frames))
+		frames := all(v)
+		moves := slices.ContainsFunc(frames, func(f *image.RGBA) bool { return !bytes.Equal(f.Pix, frames[0].Pix) })
+		if len(frames) < 2 || !moves && name != "CliffWalking-v1" { // its first step ends where it began
+			t.Errorf("%s: %d pictures, all the same", name, len(frames))
 		}
 		var buf bytes.Buffer
 		if err := v.WriteGIF(&buf); err != nil {
 			t.Fatal(err)
 		}
 		g, err := gif.DecodeAll(&buf)
-		if err != nil || len(g.Image) != len(v.Frames) || g.Image[0].Rect != v.Frames[0].Rect || g.Delay[0] != 4 {
-			t.Errorf("%s: GIF of %d pictures: %v", name, len(v.Frames), err)
+		if err != nil || g.Image[0].Rect != frames[0].Rect || g.LoopCount != 0 && len(g.Image) > 1 {
+			t.Fatalf("%s: GIF of %d pictures: %v", name, len(frames), err)
+		}
+		if shown := watch(g); len(shown) != len(frames) || !slices.EqualFunc(shown, frames, alike) {
+			t.Errorf("%s: %d pictures are shown for %d, or they differ", name, len(shown), len(frames))
 		}
 		dir := t.TempDir()
 		if err := v.WritePNGs(in(dir)); err != nil {
@@ -85,7 +92,7 @@ func TestVideosCanBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range [][2]int{{0, 0}, {60, 60}} {
-			if got, want := fmt.Sprint(img.At(p[0], p[1]).RGBA()), fmt.Sprint(v.Frames[1].At(p[0], p[1]).RGBA()); got != want {
+			if got, want := fmt.Sprint(img.At(p[0], p[1]).RGBA()), fmt.Sprint(frames[1].At(p[0], p[1]).RGBA()); got != want {
 				t.Errorf("%s: the pixel at %v is %s, want %s", name, p, got, want)
 			}
 		}
@@ -108,16 +115,121 @@ func TestVideoRefuses(t *testing.T) {
 	for range 3 {
 		_, _ = env.Step(0)
 	}
-	if len(v.Frames) != 2 || v.Dropped != 2 {
-		t.Errorf("%d pictures, %d dropped", len(v.Frames), v.Dropped)
+	if v.Len() != 2 || v.Dropped != 2 {
+		t.Errorf("%d pictures, %d dropped", v.Len(), v.Dropped)
 	}
 	if err := v.WritePNGs(in(filepath.Join(t.TempDir(), "none"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
+	v.MaxFrames = 3
+	for want, size := range map[string]image.Rectangle{
+		"a picture without pixels in a video":                 {},
+		"a picture of 3 x 400 pixels in a video of 600 x 400": image.Rect(0, 0, 3, 400),
+	} {
+		if err := v.Add(image.NewRGBA(size)); err == nil || err.Error() != want {
+			t.Errorf("%v: %v", size, err)
+		}
+	}
 	defer func() {
-		if p := fmt.Sprint(recover()); p != "envs: Blackjack-v1 has no pictures" {
+		if p := fmt.Sprint(recover()); p != "envs: blind has no pictures" {
 			t.Errorf("panic %q", p)
 		}
 	}()
-	envs.RecordVideo(envs.NewBlackjack(envs.BlackjackConfig{}), &v)
+	envs.RecordVideo[int](blind{envs.NewCartPole(envs.CartPoleConfig{})}, &v)
 }
+
+// blind is an environment that does not draw itself.
+type blind struct{ envs.Env[int] }
+
+func (blind) Name() string { return "blind" }
+
+// all are the pictures of a video.
+func all(v *envs.Video) (frames []*image.RGBA) {
+	for _, f := range v.Frames() {
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+// watch is what a viewer of a GIF sees, a picture for each 40 ms.
+func watch(g *gif.GIF) (shown []*image.RGBA) {
+	screen := image.NewRGBA(image.Rect(0, 0, g.Config.Width, g.Config.Height))
+	for i, img := range g.Image {
+		draw.Draw(screen, img.Rect, img, img.Rect.Min, draw.Over)
+		for range g.Delay[i] / 4 {
+			shown = append(shown, &image.RGBA{Pix: slices.Clone(screen.Pix), Stride: screen.Stride, Rect: screen.Rect})
+		}
+	}
+	return shown
+}
+
+// alike reports whether no channel of a pixel is off by more than a small step: a GIF has 255 colours.
+func alike(a, b *image.RGBA) bool {
+	for i, x := range a.Pix {
+		if d := int(x) - int(b.Pix[i]); d < -12 || d > 12 {
+			return false
+		}
+	}
+	return a.Rect == b.Rect
+}
+
+// Delays are whole hundredths of a second, and their sum is right.
+func TestDelaysOfAVideo(t *testing.T) {
+	v := envs.Video{Delay: time.Second / 30}
+	for i := range 30 {
+		img := image.NewRGBA(image.Rect(0, 0, 4, 4))
+		img.Pix[0] = uint8(i / 2 * 10) // each picture twice
+		if err := v.Add(img); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.Hold(time.Second)
+	var buf bytes.Buffer
+	if err := v.WriteGIF(&buf); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gif.DecodeAll(&buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, d := range g.Delay {
+		sum += d
+		if d != 6 && d != 7 && d != 107 {
+			t.Errorf("delays %v", g.Delay)
+		}
+	}
+	if sum != 200 || len(g.Delay) != 15 || g.Image[1].Rect != image.Rect(0, 0, 1, 1) {
+		t.Errorf("%d pictures of %d hundredths, %v", len(g.Delay), sum, g.Image[1].Rect)
+	}
+}
+
+// Of many colours a GIF has near ones.
+func TestAVideoOfManyColours(t *testing.T) {
+	var v envs.Video
+	img := image.NewRGBA(image.Rect(0, 0, 256, 256))
+	for i := range 256 * 256 {
+		copy(img.Pix[4*i:], []uint8{uint8(i), uint8(i >> 8), 128, 255})
+	}
+	if err := v.Add(img); err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	if err := v.WriteGIF(&buf); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gif.DecodeAll(&buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worst := 0
+	for i := range 256 * 256 {
+		r, gr, _, _ := g.Image[0].At(i%256, i/256).RGBA()
+		worst = max(worst, abs(int(r>>8)-i%256), abs(int(gr>>8)-i/256))
+	}
+	if worst > 20 {
+		t.Errorf("a channel is off by %d", worst)
+	}
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -170,6 +170,9 @@ func (c *Config) Steps() int { return *c.keys.steps }
 // Extend lets the run go on for so many steps behind its length, with the last values of its schedules.
 func (c *Config) Extend(steps int) { c.extra = steps }
 
+// Duration is the wall time that ends the run; 0: none does.
+func (c *Config) Duration() time.Duration { return *c.keys.duration }
+
 // Until is the return that ends the run; 0: none does.
 func (c *Config) Until() float64 { return *c.keys.until }
 

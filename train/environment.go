@@ -15,9 +15,15 @@ import (
 type environments struct {
 	name    string
 	goal    envs.Goal // nil: none
-	open    func(ctx context.Context, n int) (envs.Vector, error)
+	open    func(ctx context.Context, n int, o opening) (envs.Vector, error)
 	raw     envs.Vector // the first one, before its observations are encoded
 	closers []func() error
+}
+
+// opening says what a vector is for.
+type opening struct {
+	mode  envs.AutoresetMode
+	draws bool // pictures are made of it
 }
 
 // environments finds the environment of the config, and starts nothing.
@@ -44,7 +50,7 @@ func (c *Config) environments() (*environments, error) {
 	}
 	return &environments{
 		name: spec.ID, goal: spec.Goal,
-		open: func(_ context.Context, n int) (envs.Vector, error) { return spec.Sync(n, envs.SameStep), nil },
+		open: func(_ context.Context, n int, o opening) (envs.Vector, error) { return spec.Sync(n, o.mode), nil },
 	}, nil
 }
 
@@ -63,16 +69,24 @@ func (c *Config) python(name string) (*environments, error) {
 			return nil, fmt.Errorf("env_args: %w", err)
 		}
 	}
-	return &environments{name: name, open: func(ctx context.Context, n int) (envs.Vector, error) {
-		return gym.Open(ctx, name, gym.Config{
-			Num: n, Processes: min(*k.processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: envs.SameStep, StepTimeout: *k.timeout, Restart: *k.restart,
-		})
+	return &environments{name: name, open: func(ctx context.Context, n int, o opening) (envs.Vector, error) {
+		cfg := gym.Config{
+			Num: n, Processes: min(*k.processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout, Restart: *k.restart,
+		}
+		if _, chosen := kwargs["render_mode"]; o.draws && !chosen {
+			cfg.RenderMode = "rgb_array"
+		}
+		return gym.Open(ctx, name, cfg)
 	}}, nil
 }
 
 // vector makes a vector of n environments, encoded as the algorithm needs them.
 func (e *environments) vector(ctx context.Context, n int, a algorithm.Algorithm) (envs.Vector, error) {
-	v, err := e.open(ctx, n)
+	return e.opened(ctx, n, a, opening{mode: envs.SameStep})
+}
+
+func (e *environments) opened(ctx context.Context, n int, a algorithm.Algorithm, o opening) (envs.Vector, error) {
+	v, err := e.open(ctx, n, o)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +136,7 @@ func Threshold(env string) (threshold float64, ok bool) {
 // OpenEnv makes a vector of n environments of a name, as those of a config, but with their own observations. args
 // are the keyword arguments of an environment in Python, as JSON. The caller calls closing at the end.
 func OpenEnv(ctx context.Context, name, args string, n int) (v envs.Vector, closing func() error, err error) {
-	c, err := New(Algorithms(), "ppo") // whose keys of every run are all that matters
-	if err == nil {
-		err = errors.Join(c.Set("env", name, "env"), c.Set("env_args", args, "env_args"))
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	e, err := c.environments()
+	e, err := named(name, args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,4 +144,16 @@ func OpenEnv(ctx context.Context, name, args string, n int) (v envs.Vector, clos
 		return nil, nil, errors.Join(err, e.close())
 	}
 	return v, e.close, nil
+}
+
+// named are environments of a name.
+func named(name, args string) (*environments, error) {
+	c, err := New(Algorithms(), "ppo") // whose keys of every run are all that matters
+	if err == nil {
+		err = errors.Join(c.Set("env", name, "env"), c.Set("env_args", args, "env_args"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.environments()
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,10 @@ type Output struct {
 	Summary  io.Writer // a few lines at the end
 	// Step, if not nil, is called after each step of the process that learns.
 	Step func(c *rl.Online)
+	// Report, if not nil, is called in the process with node id 0, if it learns: every ReportEvery and at the end. The report is
+	// overwritten afterwards.
+	Report      func(*Report)
+	ReportEvery time.Duration // 0 means 200 ms
 	// Done, if not nil, is called at the end of a run that has not failed.
 	Done func(c *rl.Online)
 }
@@ -68,7 +73,11 @@ func (c *Config) Run(ctx context.Context, node Node, out Output) (err error) {
 		return err
 	}
 	began := time.Now()
-	if err := p.task.Run(ctx); err != nil {
+	err = p.task.Run(ctx)
+	if p.reporter != nil {
+		p.reporter.end()
+	}
+	if err != nil {
 		return err
 	}
 	if out.Done != nil {
@@ -107,6 +116,7 @@ type prepared struct {
 	probe envs.Vector // of the collector, or one environment for its spaces
 	// learners is how many processes learn.
 	learners int
+	reporter *reporter // nil: nobody asks
 }
 
 // prepare opens an environment, and makes what is learned with.
@@ -207,6 +217,10 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 			out.Step(c)
 			return err
 		})
+	}
+	if out.Report != nil && node.ID() == 0 && t.Has(rl.Learner) {
+		p.reporter = newReporter(p, cmp.Or(out.ReportEvery, 200*time.Millisecond), out.Report)
+		t.Use(p.reporter.step)
 	}
 	if every := k.evalEvery.Of(c.Steps()); every > 0 {
 		v, err := p.evaluated(ctx)

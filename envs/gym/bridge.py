@@ -582,6 +582,8 @@ def make_function(hello):
         kwargs["render_mode"] = hello["render_mode"]
     if hello["path"]:
         made = file_function(hello["path"], hello["attr"])
+        if hello["render_mode"] and not takes(made, "render_mode"):
+            del kwargs["render_mode"]  # its environment may draw itself all the same
         return lambda: made(**kwargs)
     import importlib
     try:
@@ -610,6 +612,16 @@ def make_function(hello):
                 raise Fault("unknown", "gymnasium knows no environment %s: %s" % (hello["id"], cut(e, True)))
             raise
     return make
+
+
+def takes(function, name):
+    """Reports whether a function takes a keyword argument, as far as that can be known."""
+    import inspect
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def file_function(path, attr):
@@ -641,6 +653,15 @@ def check_interface(env):
         raise Fault("interface", "a %s is no environment: it has no %s; "
                     "what is named must return one that follows Gymnasium's interface" % (
             type(env).__name__, ", ".join(missing)))
+
+
+def frame_rate(env):
+    """Returns the pictures a second that an environment says it has, or 0."""
+    try:
+        fps = getattr(env, "metadata", None) or {}
+        return min(max(int(fps.get("render_fps") or 0), 0), 1000)
+    except Exception:
+        return 0
 
 
 def read_space(env, which):
@@ -677,7 +698,7 @@ class Bridge(object):
                 raise Fault("spaces", "has other spaces than the first environment")
         numpy = sys.modules.get("numpy")
         return {"protocol": PROTOCOL, "python": "%d.%d.%d" % sys.version_info[:3], "executable": sys.executable or "",
-                "numpy": getattr(numpy, "__version__", ""), "observation": said[0], "action": said[1]}
+                "numpy": getattr(numpy, "__version__", ""), "fps": frame_rate(self.envs[0]), "observation": said[0], "action": said[1]}
 
     # map maps the shared memory.
     def map(self, m):
@@ -851,7 +872,7 @@ class Bridge(object):
         if len(shape) != 3 or shape[2] != 3 or not shape[0] or not shape[1]:
             said = "shape %s" % (shape,) if shape else type(frame).__name__
             raise Fault("render", "render returned %s, not an array of height x width x 3: "
-                        "make the environment with the render mode rgb_array" % said)
+                        "its function must take render_mode, and its render return an array for rgb_array" % said)
         data = frame.astype("uint8").tobytes() if hasattr(frame, "astype") else bytes(flat_list(frame))
         return struct.pack("<II", shape[1], shape[0]) + data
 

@@ -47,7 +47,10 @@ type Vector struct {
 	restarts int
 }
 
-var _ envs.Vector = (*Vector)(nil)
+var (
+	_ envs.Vector = (*Vector)(nil)
+	_ envs.Framer = (*Vector)(nil)
+)
 
 // helloMessage is the first message to a process.
 type helloMessage struct {

@@ -175,7 +175,7 @@ func TestCallsThatHarmNothing(t *testing.T) {
 			t.Errorf("action %v: %v", bad, err)
 		}
 	}
-	if _, err := v.Frame(0); !errors.Is(err, ErrResult) || !strings.Contains(err.Error(), "rgb_array") {
+	if _, err := v.Frame(0); !errors.Is(err, ErrResult) || !errors.Is(err, envs.ErrNoPictures) || !strings.Contains(err.Error(), "rgb_array") {
 		t.Errorf("a picture without a render mode: %v", err)
 	}
 	if _, err := v.Frame(2); err == nil {
@@ -200,8 +200,7 @@ func TestFrame(t *testing.T) {
 		t.Errorf("%v, %v", img, err)
 	}
 	var video envs.Video
-	video.Add(img)
-	if err := video.WriteGIF(io.Discard); err != nil {
+	if err := errors.Join(video.Add(img), video.WriteGIF(io.Discard)); err != nil {
 		t.Error(err)
 	}
 }

@@ -63,6 +63,7 @@ type hello struct {
 	Python      string
 	Executable  string
 	NumPy       string
+	FPS         int // pictures a second; 0: not known
 	Observation *space
 	Action      *space
 }

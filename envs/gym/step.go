@@ -382,7 +382,8 @@ func (v *Vector) renew(k int, m *resetMessage) error {
 }
 
 // Frame returns a new picture of environment i, which renders with the mode "rgb_array": see
-// Config.RenderMode. Pictures can be added to an [envs.Video].
+// Config.RenderMode. Pictures can be added to an [envs.Video]. The error of an environment that does not
+// return a picture wraps [envs.ErrNoPictures].
 func (v *Vector) Frame(i int) (*image.RGBA, error) {
 	v.busy.Lock()
 	defer v.busy.Unlock()
@@ -396,7 +397,7 @@ func (v *Vector) Frame(i int) (*image.RGBA, error) {
 		_ = p.send(opRender, map[string]int{"index": i - p.first}, v.cfg.StepTimeout)
 		data, err := p.receive(v.cfg.StepTimeout)
 		if f, ok := errors.AsType[*fault](err); ok { // the environment is as it was
-			return nil, v.fault(p, i-p.first, "render", f.cause())
+			return nil, v.fault(p, i-p.first, "render", picturesError{f.cause()})
 		}
 		if err != nil {
 			return nil, v.end(p.failure(v.name, "render", v.cfg.StepTimeout, err))
@@ -410,12 +411,20 @@ func (v *Vector) Frame(i int) (*image.RGBA, error) {
 	return nil, fmt.Errorf("render %s: no environment %d", v.name, i)
 }
 
+// picturesError is an error of render as an envs.ErrNoPictures.
+type picturesError struct{ error }
+
+func (n picturesError) Unwrap() []error { return []error{n.error, envs.ErrNoPictures} }
+
+// FrameRate is the render_fps in the metadata of the environments, or 0 if there is none.
+func (v *Vector) FrameRate() int { return max(v.said.FPS, 0) }
+
 // decodeFrame returns a picture that a process has sent.
 func decodeFrame(data []byte) (*image.RGBA, error) {
 	if len(data) < 8 {
 		return nil, errors.New("a picture that is cut off")
 	}
-	w, h := uint64(binary.LittleEndian.Uint32(data)), uint64(binary.NativeEndian.Uint32(data[4:]))
+	w, h := uint64(binary.LittleEndian.Uint32(data)), uint64(binary.LittleEndian.Uint32(data[4:]))
 	if pixels := data[8:]; w == 0 || h == 0 || w > maxMessage || h > maxMessage || 3*w*h != uint64(len(pixels)) {
 		return nil, fmt.Errorf("a picture of %d x %d pixels with %d bytes", w, h, len(pixels))
 	}

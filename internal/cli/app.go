@@ -82,9 +82,18 @@ func forgetEmpty() error {
 // app declares the commands.
 func (c command) app() *urfave.App {
 	return &urfave.App{
-		Name:            "ditask",
-		Usage:           "run a program as the nodes of one job",
-		UsageText:       "ditask --package PACKAGE [flags] [-- arguments of the program]\nditask train ALGO --env ENV [flags]\nditask eval|export|serve RUN [flags]\nditask plot RUN... [flags]\nditask runs [FOLDER] [flags]\nditask env list|check|bench [NAME] [flags]\nditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
+		Name:  "ditask",
+		Usage: "run a program as the nodes of one job",
+		UsageText: strings.Join([]string{
+			"ditask --package PACKAGE [flags] [-- arguments of the program]",
+			"ditask train ALGO --env ENV [flags]",
+			"ditask eval|export|serve RUN [flags]",
+			"ditask render [RUN] [flags]",
+			"ditask plot RUN... [flags]",
+			"ditask runs [FOLDER] [flags]",
+			"ditask env list|check|bench [NAME] [flags]",
+			"ditask plan|doctor|build|slurm|k8s|tls|trace|version|completion [flags]",
+		}, "\n"),
 		Description:     description,
 		HideHelpCommand: true,
 		HideVersion:     true, // its own flag, so that it can be -v and say more
@@ -113,6 +122,7 @@ func (c command) commands() []*urfave.Command {
 		train.EvalCommand(c.Call),
 		train.ExportCommand(c.Call),
 		train.ServeCommand(c.Call),
+		train.RenderCommand(c.Call),
 		train.PlotCommand(c.Call),
 		train.RunsCommand(c.Call),
 		train.EnvCommand(c.Call),

@@ -121,26 +121,30 @@ internal/cli/quote -> std
 internal/cli/quote (test) -> go.yaml.in/yaml
 internal/cli/token -> std internal/safefile parallel/control parallel/slurm
 internal/cli/build -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags
-internal/cli/screen -> std golang.org/x/term parallel/control parallel/launch internal/printable
+internal/cli/screen -> std golang.org/x/sys golang.org/x/term parallel/control parallel/launch internal/printable
 internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/printable
 internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
+internal/cli/live -> std internal/cli/screen internal/printable parallel/launch train
+internal/cli/live (test) -> middleware/rl
 internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
 internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable internal/nearest
 internal/traceview -> std parallel/trace internal/printable
-internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task
-internal/cli/train -> std github.com/urfave/cli internal/certs internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/plot internal/printable internal/runs internal/serve parallel parallel/control policies policies/algorithm policies/export envs middleware/rl train
+internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task internal/terminaltest
+internal/cli/train -> std github.com/urfave/cli internal/certs internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/plot internal/printable internal/runs internal/serve parallel parallel/control policies policies/algorithm policies/export envs middleware/rl train internal/safefile internal/cli/live internal/film parallel/launch
 ditask -> std internal/cli
 
 examples/... -> any
 
 # Tools of tests, and what many packages use.
 internal/leak -> std testing go.uber.org/goleak
+internal/terminaltest -> std testing golang.org/x/sys
 internal/certs -> std
 internal/safefile -> std
 internal/runfolder -> std internal/printable go.yaml.in/yaml
 internal/serve -> std internal/printable envs policies policies/nn parallel/metrics
 internal/serve (test) -> policies/ppo github.com/prometheus/common github.com/prometheus/client_model
+internal/film -> std golang.org/x/image
 internal/plot -> std internal/printable internal/runfolder golang.org/x/image gonum.org/v1/plot
 internal/runs -> std internal/printable internal/runfolder parallel/rundir
 internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire

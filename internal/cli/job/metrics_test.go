@@ -144,14 +144,14 @@ func TestReportIsWrittenOnce(t *testing.T) {
 		{failed, "text", "do this", "ditask: do this\nditask: the job failed because of node 2: exit code 4\n", 4},
 	} {
 		var stderr strings.Builder
-		err := command{&call.Call{Stderr: &stderr}}.report(c.r, c.format, func(launch.Result) string { return c.advice })
+		err := command{&call.Call{Stderr: &stderr}, nil}.report(c.r, c.format, func(launch.Result) string { return c.advice })
 		code, ok := errors.AsType[call.ExitError](err)
 		if !ok || int(code) != c.code || stderr.String() != c.want {
 			t.Errorf("%v %q, want %d %q", err, stderr.String(), c.code, c.want)
 		}
 	}
 	var stderr strings.Builder
-	_ = command{&call.Call{Stderr: &stderr}}.report(failed, "json", func(launch.Result) string { return "" })
+	_ = command{&call.Call{Stderr: &stderr}, nil}.report(failed, "json", func(launch.Result) string { return "" })
 	var line map[string]any
 	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil || line["level"] != "ERROR" || line["msg"] != "the job failed because of node 2: exit code 4" ||
 		line["node"] != 2.0 || line["code"] != 4.0 {

@@ -18,7 +18,7 @@ import (
 
 // PlanCommand is the command that prints which node would run where.
 func PlanCommand(of *call.Call) *urfave.Command {
-	return &urfave.Command{Name: "plan", Usage: "print which node would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of}.plan}
+	return &urfave.Command{Name: "plan", Usage: "print which node would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of, nil}.plan}
 }
 
 // plan prints which node would run where.

@@ -122,7 +122,7 @@ func TestCautionsAreThoseOfTheFirstLauncher(t *testing.T) {
 			t.Fatal(err)
 		}
 		var stderr strings.Builder
-		command{&call.Call{Stderr: &stderr}}.caution(a)
+		command{&call.Call{Stderr: &stderr}, nil}.caution(a)
 		if stderr.String() != c.want {
 			t.Errorf("%v: %q, want %q", c.env, stderr.String(), c.want)
 		}

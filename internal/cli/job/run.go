@@ -85,10 +85,19 @@ func (c command) caution(a assignment) {
 }
 
 // command has the actions of one call.
-type command struct{ *call.Call }
+type command struct {
+	*call.Call
+	view View // nil: a table of the nodes
+}
+
+// View makes the rows of a picture of a job, for a terminal of a size: see [screen.Rows].
+type View func(nodes []launch.State, columns, lines int) []string
 
 // Run runs the job that the flags of ctx ask for.
-func Run(of *call.Call, ctx *urfave.Context) error { return command{of}.run(ctx) }
+func Run(of *call.Call, ctx *urfave.Context) error { return command{of, nil}.run(ctx) }
+
+// RunView is Run with a picture of the job in the place of the table of its nodes, where there is one. It stays at the end.
+func RunView(of *call.Call, ctx *urfave.Context, view View) error { return command{of, view}.run(ctx) }
 
 func (c command) run(ctx *urfave.Context) error {
 	a, err := assign(ctx)
@@ -184,7 +193,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 		stdout = s.Writer(c.Stdout)
 	}
 	out := launch.NewStream(stderr, cfg.Env.LogFormat) // nothing here waits for a reader either
-	c = command{&call.Call{Stdout: c.Stdout, Stderr: out, Args: c.Args}}
+	c = command{&call.Call{Stdout: c.Stdout, Stderr: out, Args: c.Args}, c.view}
 	defer out.Flush(cfg.Signals)
 	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = launch.NewStream(stdout, cfg.Env.LogFormat), out, statusInterval
 	table = table && size != nil && cfg.Env.LogFormat == "text"
@@ -207,7 +216,10 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	}
 	defer serveMetrics(listener, l, cfg.Stderr, cfg.Env.LogFormat)()
 	stop := func() {}
-	if table {
+	switch {
+	case table && c.view != nil:
+		stop = s.DrawRows(func(columns, lines int) []string { return c.view(l.Snapshot(), columns, lines) }, size, tableInterval, true)
+	case table:
 		stop = s.Draw(l.Snapshot, size, tableInterval)
 	}
 	result, err = l.Run(context.Background()) // ends by signals, which are forwarded

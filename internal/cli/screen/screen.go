@@ -1,4 +1,4 @@
-// Package screen keeps a live table of a job's nodes on a terminal, below the lines of
+// Package screen keeps a live picture, such as a table of a job's nodes, on a terminal, below the lines of
 // their log.
 //
 //	s := screen.New(os.Stderr)
@@ -30,31 +30,41 @@ import (
 	"github.com/ditask/ditask/parallel/launch"
 )
 
-// Screen keeps a table of the nodes below the log lines on a terminal. A line
-// that is written removes the table; it is back a moment later, so that lines
-// which come together cost one drawing. Its writers are safe for concurrent use.
+// Screen keeps a picture below the log lines on a terminal. A line
+// that is written removes it; it is back a moment later, so that lines
+// which come together cost one drawing. The size of the terminal is asked for at each
+// drawing. The cursor stays visible, below the picture, so that an end at any moment leaves the
+// terminal as it was. After the process was stopped (Ctrl-Z) and goes on, a new picture begins below what the shell
+// has written. In the background nothing is drawn. Its writers are safe for concurrent use.
 type Screen struct {
 	stderr io.Writer
 	now    func() time.Time
-	erased chan struct{} // 1: a line has removed the table; nil: nobody draws
+	erased chan struct{} // 1: a line has removed the picture; nil: nobody draws
+	// continued is told when the process goes on after it was stopped, until forget is called; nil: never.
+	continued func() (again <-chan os.Signal, forget func())
 
-	mu    sync.Mutex
-	drawn int // lines of the table on the terminal
+	mu     sync.Mutex
+	widths []int             // of the lines of the picture on the terminal
+	size   func() (int, int) // of the terminal; nil: it does not change
+	again  <-chan os.Signal  // the process goes on after it was stopped; nil: nobody draws
 }
 
-// New is a screen whose table is drawn on stderr.
-func New(stderr io.Writer) *Screen { return &Screen{stderr: stderr, now: time.Now} }
+// New is a screen whose picture is drawn on stderr.
+func New(stderr io.Writer) *Screen {
+	return &Screen{stderr: stderr, now: time.Now, continued: continued}
+}
 
-// moment is how long the table is away after a line.
+// moment is how long the picture is away after a line.
 const moment = 20 * time.Millisecond
 
 // The terminal's control sequences (ECMA-48).
 const (
 	cursorUp   = "\x1b[%dA"
+	clearLine  = "\x1b[K" // what is right of the cursor
 	clearBelow = "\r\x1b[J"
 )
 
-// Writer is w, with the table out of the way.
+// Writer is w, with the picture out of the way.
 func (s *Screen) Writer(w io.Writer) io.Writer { return screenWriter{s, w} }
 
 type screenWriter struct {
@@ -65,7 +75,7 @@ type screenWriter struct {
 func (w screenWriter) Write(p []byte) (int, error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if w.s.drawn > 0 {
+	if w.s.present() {
 		w.s.erase()
 		select {
 		case w.s.erased <- struct{}{}:
@@ -75,25 +85,72 @@ func (w screenWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// erase removes the table. The caller holds mu.
+// present reports whether a picture is at the end of the terminal. One that the shell has written behind, while the process was
+// stopped, is not. The caller holds mu.
+func (s *Screen) present() bool {
+	select {
+	case <-s.again:
+		s.widths = nil
+	default:
+	}
+	return len(s.widths) > 0
+}
+
+// above is how many lines of the terminal the picture takes: more than it has, if the terminal is narrower than it was. Terminals
+// break lines anew then; those that cut them lose as many lines of the log. The caller holds mu.
+func (s *Screen) above() (n int) {
+	columns := 0
+	if s.size != nil {
+		columns, _ = s.size()
+	}
+	for _, w := range s.widths {
+		n++
+		if columns > 0 && w > columns {
+			n += (w - 1) / columns
+		}
+	}
+	return n
+}
+
+// erase removes the picture. The caller holds mu.
 func (s *Screen) erase() {
-	if s.drawn > 0 {
-		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.drawn) // only a picture
-		s.drawn = 0
+	if s.present() {
+		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.above()) // only a picture
+		s.widths = nil
 	}
 }
 
-// Draw draws the table every interval, and a moment after a line has removed it,
+// Rows are the lines of a picture for the size of a terminal: each narrower than it, and fewer than it has. They may have colours.
+type Rows func(columns, lines int) []string
+
+// Draw draws the table of nodes every interval, and a moment after a line has removed it,
 // until stop is called, which removes it. It is called before the first line. stop
 // waits for a terminal that is paused for a second at most; then what it has started
 // goes on until the terminal takes a write.
 func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
+	return s.DrawRows(func(columns, lines int) []string { return table(snapshot(), s.now(), columns, lines) }, size, interval, false)
+}
+
+// DrawRows is Draw with a picture of any kind. With stays, stop draws it once more, and leaves it there.
+func (s *Screen) DrawRows(rows Rows, size func() (columns, lines int), interval time.Duration, stays bool) (stop func()) {
 	quit := make(chan struct{})
-	s.erased = make(chan struct{}, 1)
+	s.erased, s.size = make(chan struct{}, 1), size
+	forget := func() {}
+	if s.continued != nil {
+		s.again, forget = s.continued()
+	}
+	draw := func() {
+		if f, ok := s.stderr.(*os.File); ok && background(f) { // the shell has the terminal
+			return
+		}
+		columns, lines := size()
+		s.show(rows(columns, lines))
+	}
 	var drawing sync.WaitGroup
 	drawing.Go(func() {
 		t := time.NewTimer(interval)
 		defer t.Stop()
+		planned := s.now().Add(interval)
 		for {
 			select {
 			case <-quit:
@@ -101,43 +158,78 @@ func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, line
 			case <-s.erased:
 				t.Reset(min(moment, interval))
 			case <-t.C:
-				columns, lines := size()
-				s.show(snapshot(), columns, lines)
+				if late := s.now().Sub(planned); late > stopped { // the signal of going on may come a moment later
+					planned = s.now()
+					t.Reset(moment)
+					continue
+				}
+				draw()
 				t.Reset(interval)
+				planned = s.now().Add(interval)
 			}
 		}
 	})
 	return func() {
 		close(quit)
-		erased := make(chan struct{})
+		ended := make(chan struct{})
 		go func() {
-			defer close(erased)
+			defer close(ended)
+			defer forget()
 			drawing.Wait()
+			if stays {
+				draw()
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			if stays {
+				s.widths = nil
+			}
 			s.erase()
 		}()
 		late := time.NewTimer(eraseWithin)
 		defer late.Stop()
 		select {
-		case <-erased:
+		case <-ended:
 		case <-late.C:
 		}
 	}
 }
 
-// eraseWithin is how long the end of the table waits for a terminal that is paused: the
-// table is left there then.
+// stopped is by how much a timer is late in a process that was stopped.
+const stopped = 300 * time.Millisecond
+
+// eraseWithin is how long the end of the picture waits for a terminal that is paused: the
+// picture is left there then.
 const eraseWithin = time.Second
 
-// show draws the table once.
-func (s *Screen) show(states []launch.State, columns, lines int) {
-	rows := table(states, s.now(), columns, lines)
+// show draws a picture in the place of the last one, in one write: nothing flickers.
+func (s *Screen) show(rows []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.erase()
-	_, _ = io.WriteString(s.stderr, strings.Join(rows, "\n")+"\n") // only a picture
-	s.drawn = len(rows)
+	var b strings.Builder
+	if s.present() {
+		fmt.Fprintf(&b, cursorUp+"\r", s.above())
+	}
+	s.widths = s.widths[:0]
+	for _, row := range rows {
+		b.WriteString(row + clearLine + "\n")
+		s.widths = append(s.widths, Width(row))
+	}
+	b.WriteString(clearBelow)
+	_, _ = io.WriteString(s.stderr, b.String()) // only a picture
+}
+
+// Width is how many columns a text takes at most, without its colours (the sequences ESC [ ... m).
+func Width(s string) int {
+	n := 0
+	for {
+		before, rest, ok := strings.Cut(s, "\x1b[")
+		n += widthOf(before)
+		if !ok {
+			return n
+		}
+		_, s, _ = strings.Cut(rest, "m")
+	}
 }
 
 // staleAfter is when a status is too old to be shown as the present.
@@ -252,6 +344,9 @@ const columnGap = 2
 // Asian Width): Hangul. Behind it are narrow ones too.
 const firstWide = '\u1100'
 
+// The block elements, of which bars and charts are made, are narrow.
+const firstBlock, lastBlock = '\u2580', '\u259f'
+
 // widthOf is how many columns a printable text takes at most.
 func widthOf(s string) int {
 	n := 0
@@ -262,7 +357,7 @@ func widthOf(s string) int {
 }
 
 func widthOfRune(r rune) int {
-	if r >= firstWide {
+	if r >= firstWide && (r < firstBlock || r > lastBlock) {
 		return 2
 	}
 	return 1

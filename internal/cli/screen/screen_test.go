@@ -4,6 +4,7 @@ package screen
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,7 +107,7 @@ func TestLinesPushTheTableAway(t *testing.T) {
 	s := &Screen{stderr: &b, now: func() time.Time { return now }}
 	w := s.Writer(&b)
 	_, _ = w.Write([]byte("first\n"))
-	s.show(states(now)[:1], 20, 24)
+	s.show(table(states(now)[:1], now, 20, 24))
 	b.Reset()
 	_, _ = w.Write([]byte("second\n"))
 	_, _ = w.Write([]byte("third\n"))
@@ -114,8 +115,8 @@ func TestLinesPushTheTableAway(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	b.Reset()
-	s.show(states(now)[:1], 20, 24)
-	s.show(states(now)[:1], 20, 24)
+	s.show(table(states(now)[:1], now, 20, 24))
+	s.show(table(states(now)[:1], now, 20, 24))
 	if n := strings.Count(b.String(), "\x1b[2A"); n != 1 {
 		t.Errorf("erased %d times: %q", n, b.String())
 	}
@@ -156,7 +157,7 @@ func TestTableIsBackAfterALine(t *testing.T) {
 			_, _ = w.Write([]byte("two\n"))
 			<-time.After(moment)
 			synctest.Wait()
-			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\n"; got != want {
+			if got, want := b.String(), "\x1b[1A\r\x1b[Jone\ntwo\n"+table(nil, time.Now(), 80, 24)[0]+"\x1b[K\n\r\x1b[J"; got != want {
 				t.Errorf("got %q", got)
 			}
 		}
@@ -176,7 +177,8 @@ func TestTheEndDoesNotWaitForAPausedTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		terminal := paused{make(chan struct{})}
 		now := time.Now()
-		stop := New(terminal).Draw(func() []launch.State { return states(now) }, func() (int, int) { return 80, 24 }, time.Second)
+		s := &Screen{stderr: terminal, now: time.Now} // no signals in the bubble
+		stop := s.Draw(func() []launch.State { return states(now) }, func() (int, int) { return 80, 24 }, time.Second)
 		<-time.After(2 * time.Second)
 		began := time.Now()
 		stop()
@@ -217,5 +219,38 @@ func TestRowsFit(t *testing.T) {
 	}
 	if got := fit("a", 0); got != "" {
 		t.Errorf("%q", got)
+	}
+}
+
+// After the process was stopped and goes on, a new picture begins at the cursor: the shell has written behind the last one.
+func TestPictureAfterAStop(t *testing.T) {
+	var b bytes.Buffer
+	again := make(chan os.Signal, 1)
+	s := &Screen{stderr: &b, now: time.Now, again: again}
+	s.show([]string{"a", "b"})
+	again <- os.Interrupt // any
+	b.Reset()
+	s.show([]string{"c"})
+	if got := b.String(); got != "c\x1b[K\n\r\x1b[J" {
+		t.Errorf("%q", got)
+	}
+}
+
+// In a terminal that has become narrower, rows take more lines.
+func TestPictureInANarrowerTerminal(t *testing.T) {
+	var b bytes.Buffer
+	columns := 20
+	s := &Screen{stderr: &b, now: time.Now, size: func() (int, int) { return columns, 24 }}
+	s.show([]string{"0123456789", "\x1b[1m0123\x1b[0m", ""})
+	for _, c := range []struct {
+		columns int
+		want    string
+	}{{10, "\x1b[3A"}, {9, "\x1b[4A"}, {5, "\x1b[4A"}, {3, "\x1b[7A"}} {
+		columns = c.columns
+		b.Reset()
+		s.show([]string{"0123456789", "\x1b[1m0123\x1b[0m", ""})
+		if !strings.HasPrefix(b.String(), c.want) {
+			t.Errorf("%d columns: %q", c.columns, b.String())
+		}
 	}
 }

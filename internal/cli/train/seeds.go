@@ -36,10 +36,34 @@ type oneRun struct {
 	err    error
 	output []byte // its end
 	best   *rl.Best
+
+	reports reports
+	mu      sync.Mutex // guards what follows
+	phase   phase
+	began   time.Time
+}
+
+// phase is how far a run of --seeds is.
+type phase uint8
+
+const (
+	waiting phase = iota
+	running
+	done
+	failed
+)
+
+// note takes down how far the run is, for those who watch.
+func (r *oneRun) note(p phase) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase = p; p == running {
+		r.began = time.Now()
+	}
 }
 
 // seeds trains with n successive seeds, each in a process and a folder of its own, and prints a table at the end.
-func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int) error {
+func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int, viewing view) error {
 	switch {
 	case n < 1 || n > maxSeeds:
 		return call.Usage("--seeds %d: want 1 to %d", n, maxSeeds)
@@ -57,19 +81,27 @@ func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int) error {
 	dir = strings.TrimSuffix(dir, string(filepath.Separator))
 	signals, stop := signal.NotifyContext(ctx.Context, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	runs := make([]oneRun, n)
+	runs, args := make([]oneRun, n), make([][]string, n)
+	for i := range runs {
+		r := &runs[i]
+		r.seed = cfg.Seed() + i
+		r.dir = filepath.Join(dir, fmt.Sprintf("seed-%d", r.seed))
+		if args[i], err = c.seedArgs(ctx, cfg, r); err != nil {
+			return err
+		}
+	}
+	stdout, unwatch := c.Stdout, func() {}
+	if viewing.mode == viewLive {
+		if stdout, unwatch, err = c.watchSeeds(cfg, runs, args); err != nil {
+			return err
+		}
+	}
 	atOnce := max(1, runtime.GOMAXPROCS(0)/max(ctx.Int("parallel-workers"), 1))
 	places := make(chan struct{}, atOnce)
 	var said sync.Mutex
 	var all sync.WaitGroup
 	for i := range runs {
 		r := &runs[i]
-		r.seed = cfg.Seed() + i
-		r.dir = filepath.Join(dir, fmt.Sprintf("seed-%d", r.seed))
-		args, err := c.seedArgs(ctx, cfg, r)
-		if err != nil {
-			return err
-		}
 		all.Go(func() {
 			select {
 			case places <- struct{}{}:
@@ -78,13 +110,14 @@ func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int) error {
 				r.err = context.Cause(signals)
 				return
 			}
-			r.run(signals, self, args)
+			r.run(signals, self, args[i])
 			said.Lock()
 			defer said.Unlock()
-			_, _ = fmt.Fprintln(c.Stdout, r.line()) // the table says it again
+			_, _ = fmt.Fprintln(stdout, r.line()) // the table says it again
 		})
 	}
 	all.Wait()
+	unwatch()
 	return c.report(runs, signals.Err() != nil)
 }
 
@@ -120,7 +153,15 @@ func (r *oneRun) run(ctx context.Context, self string, args []string) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	r.note(running)
 	r.err = cmd.Run()
+	defer func() {
+		if r.err != nil {
+			r.note(failed)
+			return
+		}
+		r.note(done)
+	}()
 	r.took = time.Since(began)
 	r.output = out.Bytes()[max(0, out.Len()-endOfOutput):]
 	if r.err == nil {
@@ -144,11 +185,11 @@ func (r *oneRun) line() string {
 func (c command) report(runs []oneRun, stopped bool) error {
 	w := bufio.NewWriter(c.Stdout)
 	var sum, squares float64
-	n, failed := 0.0, 0
+	n, lost := 0.0, 0
 	for i := range runs {
 		r := &runs[i]
 		if r.err != nil {
-			failed++
+			lost++
 			fmt.Fprintf(w, "\nseed %d failed: %v: the end of its output:\n%s", r.seed, r.err, r.output)
 			continue
 		}
@@ -167,8 +208,8 @@ func (c command) report(runs []oneRun, stopped bool) error {
 	switch {
 	case stopped:
 		return call.ExitError(call.ExitPreempted)
-	case failed > 0:
-		return errors.New(strconv.Itoa(failed) + " of " + strconv.Itoa(len(runs)) + " seeds failed")
+	case lost > 0:
+		return errors.New(strconv.Itoa(lost) + " of " + strconv.Itoa(len(runs)) + " seeds failed")
 	}
 	return nil
 }

@@ -56,6 +56,8 @@ func ownFlags() []urfave.Flag {
 		&urfave.Int64Flag{Category: groupRuns, Name: "seed", Value: 1, Usage: "seed of the run, or of the first", EnvVars: []string{control.VarSeed}},
 		flags.Text(groupRuns, "resume", "", "`FOLDER` of a run to go on with, by its config; further flags change that"),
 		&urfave.PathFlag{Category: groupRuns, Name: "dir", Usage: "`FOLDER` of the run (default: a new one, runs/NAME/ALGO-ENV-SEED-TIME)"},
+		flags.Text(groupRuns, "view", viewAuto, "what is shown: live (how the training goes, in place, on a terminal), lines (one now and then), quiet (the summary alone), or auto: live on a terminal, else lines"),
+		&urfave.StringFlag{Category: groupRuns, Name: "report", Hidden: true},
 		flags.Text(groupRuns, "name", "train", "`NAME` of the folder of runs that belong together, below runs"),
 	}
 }
@@ -151,9 +153,13 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 	if err != nil {
 		return call.UsageError{Err: err}
 	}
+	viewing, err := c.viewOf(ctx)
+	if err != nil {
+		return call.UsageError{Err: err}
+	}
 	if os.Getenv(control.VarNodeID) != "" { // this process is a node
 		parallel.Main(func(ctx context.Context, node *parallel.Node) error {
-			return cfg.Run(ctx, node, train.Output{Program: c.program, Progress: &sparse{w: c.Stdout}, Summary: c.Stdout})
+			return c.node(ctx, cfg, node, viewing)
 		})
 	}
 	if ctx.Bool("dry-run") {
@@ -163,9 +169,9 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 		return call.UsageError{Err: err}
 	}
 	if n := ctx.Int("seeds"); n != 1 {
-		return c.seeds(ctx, cfg, n)
+		return c.seeds(ctx, cfg, n, viewing)
 	}
-	return c.launch(ctx, cfg)
+	return c.launch(ctx, cfg, viewing)
 }
 
 // unknown is the fault of a word that is no algorithm, or too many of them.
@@ -321,15 +327,19 @@ func usePreset(cfg *train.Config, name string, files []*train.File, settings []s
 }
 
 // launch runs the job.
-func (c command) launch(ctx *urfave.Context, cfg *train.Config) error {
+func (c command) launch(ctx *urfave.Context, cfg *train.Config, viewing view) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the program of ditask: %w", err)
 	}
 	args := append(flags.Given(ctx, replaced...), "--package", self, "--seed", strconv.Itoa(cfg.Seed()),
 		"--run-name", fmt.Sprintf("%s-%s-%d", cfg.Algorithm().Name, fileName(cfg.Env()), cfg.Seed()))
-	if dir := c.folder(ctx, cfg); dir != "" {
+	dir := c.folder(ctx, cfg)
+	if dir != "" {
 		args = append(args, "--dir", dir)
+	}
+	if viewing.mode == viewLines || viewing.mode == viewQuiet {
+		args = append(args, "--no-table")
 	}
 	if ctx.String("resume") != "" {
 		args = append(args, "--resume")
@@ -338,11 +348,25 @@ func (c command) launch(ctx *urfave.Context, cfg *train.Config) error {
 	if err != nil {
 		return err
 	}
+	program = append(program, "--view", cmp.Or(viewing.mode, viewAuto))
+	if viewing.report != "" {
+		program = append(program, "--report", viewing.report)
+	}
+	start := job.Run
+	if viewing.mode == viewLive {
+		w, err := newWatch(cfg, dir)
+		if err != nil {
+			return err
+		}
+		defer w.close(c.Stdout)
+		program = append(program, "--report", w.path)
+		start = func(of *call.Call, ctx *urfave.Context) error { return job.RunView(of, ctx, w.rows) }
+	}
 	app := &urfave.App{
 		Name: "ditask", Flags: flags.Job(), HideHelp: true, HideVersion: true, Writer: c.Stdout, ErrWriter: c.Stderr,
 		ExitErrHandler: func(*urfave.Context, error) {},
 		Action: func(ctx *urfave.Context) error {
-			return job.Run(&call.Call{Stdout: c.Stdout, Stderr: c.Stderr, Args: program}, ctx)
+			return start(&call.Call{Stdout: c.Stdout, Stderr: c.Stderr, Args: program}, ctx)
 		},
 	}
 	return app.RunContext(ctx.Context, append([]string{"ditask"}, args...))
