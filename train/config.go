@@ -101,7 +101,7 @@ func (c *Config) declare() {
 	k.duration = durationKey(p, "time", 0, "ends the run after so much wall time; 0: never")
 	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never", here)
 	if a.Offline {
-		k.data = textsKey(p, "data", "dataset files, or folders of them, that are learned from")
+		k.data = textsKey(p, "data", "dataset files, folders of them, or run folders with a recording, that are learned from")
 	} else {
 		k.envs = p.Int("envs", a.Envs, "environments", "environments that each collector steps", a.Source, one)
 		k.record = p.Bool("record", false, "write what is collected to dataset files in the run folder", here)
