@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ditask/ditask/internal/leak"
 )
 
 // TestTheFirstPolicy follows docs/first-policy.md in an empty folder: it saves the files and runs the commands.
@@ -25,10 +27,11 @@ func TestTheFirstPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := leak.Check(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	bin, dir := t.TempDir(), t.TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(bin, "ditask"), "../../ditask") //nolint:gosec // this repository
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(bin, "ditask"), "../../ditask")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -49,8 +52,8 @@ func TestTheFirstPolicy(t *testing.T) {
 			continue
 		}
 		count++
-		cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // a page of this repository
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+		cmd := exec.CommandContext(ctx, "sh", "-c", command)
+		cmd.Dir, cmd.Env = dir, append(w.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s%v\n%s", command, err, out)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ditask/ditask/internal/leak"
 )
 
 // programs are the blocks of a page that are a whole program in Go.
@@ -50,19 +52,19 @@ func TestEveryProgramRuns(t *testing.T) {
 
 func run(t *testing.T, text string) {
 	t.Helper()
-	dir := t.TempDir()
+	w, dir := leak.Check(t), t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, source) //nolint:gosec // a page of this repository
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, source)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, w.Environ()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
