@@ -1,4 +1,4 @@
-// Package train trains an algorithm on an environment as a config says: in one process, or as one of several.
+// Package train trains an algorithm on an environment, as described by a config, in one process or as one of several.
 //
 //	c, err := train.New(train.Algorithms(), "ppo")
 //	err = c.Set("env", "CartPole-v1", "the command line")
@@ -6,14 +6,14 @@
 //	parallel.Main(func(ctx context.Context, node *parallel.Node) error { return c.Run(ctx, node, train.Output{Summary: os.Stdout}) })
 //
 // A [Config] has the keys of the run, such as steps and seed, and the hyperparameters of its algorithm. Each has
-// a default; a preset, a file and single settings replace it in turn, and the config remembers what the value of
-// each key is from. A run writes its config as config.yaml into its folder, from which [Load] makes the trained
-// policy again.
+// a default; a preset, a file and single settings replace it in turn, and the config records the origin of each
+// value. A run writes its config as config.yaml into its folder, and [Load] restores the trained policy from
+// it.
 //
-// An algorithm is a value of package policies/algorithm. [Algorithms] are those of this module; a program may add
-// its own.
+// An algorithm is a value of package policies/algorithm. [Algorithms] returns those of this module; a program may add
+// others.
 //
-// Errors name the key, the value and what is wanted, and the nearest key where one is unknown. A Config is not
+// Errors name the key, the value and the allowed values; for an unknown key they name the nearest one. A Config is not
 // safe for concurrent use.
 package train
 
@@ -101,7 +101,7 @@ func (c *Config) declare() {
 	k.duration = durationKey(p, "time", 0, "ends the run after so much wall time; 0: never")
 	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never", here)
 	if a.Offline {
-		k.data = textsKey(p, "data", "dataset files, or folders of them, that are learned from")
+		k.data = textsKey(p, "data", "dataset files, folders of them, or run folders with a recording, that are learned from")
 	} else {
 		k.envs = p.Int("envs", a.Envs, "environments", "environments that each collector steps", a.Source, one)
 		k.record = p.Bool("record", false, "write what is collected to dataset files in the run folder", here)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -243,8 +245,12 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 func (p *prepared) collectAndLearn(r *rl.Run) error {
 	c, s := p.c, &p.setup
 	if c.algorithm.Offline {
+		paths, err := recordings(*c.keys.data)
+		if err != nil {
+			return err
+		}
 		d, err := data.OpenDataset(data.DatasetConfig{
-			Paths: *c.keys.data, Columns: s.Policy.Spec().Learns, Batch: s.Batch, Seed: uint64(c.Seed()), //nolint:gosec // any bits will do
+			Paths: paths, Columns: s.Policy.Spec().Learns, Batch: s.Batch, Seed: uint64(c.Seed()), //nolint:gosec // any bits will do
 		})
 		if err != nil {
 			return fmt.Errorf("data: %w", err)
@@ -262,6 +268,21 @@ func (p *prepared) collectAndLearn(r *rl.Run) error {
 	}
 	p.task.Use(r.Learn(s.Source, rl.LearnConfig{Rate: s.Rate, Clip: s.Clip}))
 	return nil
+}
+
+// recordings are the paths, and for the folder of a run the folder of its recording.
+func recordings(paths []string) ([]string, error) {
+	out := slices.Clone(paths)
+	for i, p := range paths {
+		if _, err := os.Stat(filepath.Join(p, ConfigFile)); err != nil {
+			continue
+		}
+		out[i] = filepath.Join(p, "data") // see rl.RecordConfig
+		if _, err := os.Stat(out[i]); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("data: the run %s has recorded nothing: record with --set record=true", p)
+		}
+	}
+	return out, nil
 }
 
 // evaluated is the vector of the evaluations. Processes that do not evaluate need no environments for it.
@@ -334,7 +355,11 @@ func (p *prepared) summary(w io.Writer, took time.Duration) error {
 		text += fmt.Sprintf("last evaluation: %.1f ± %.1f over %d episodes\n", e.Mean, e.Std, e.Episodes)
 	}
 	if b := c.Best; b != nil {
-		text += fmt.Sprintf("best evaluation: %.1f ± %.1f over %d episodes, at %d env steps\n", b.Mean, b.Std, b.Episodes, b.EnvSteps)
+		at := fmt.Sprintf("%d env steps", b.EnvSteps)
+		if p.c.algorithm.Offline {
+			at = fmt.Sprintf("%d updates", b.Version)
+		}
+		text += fmt.Sprintf("best evaluation: %.1f ± %.1f over %d episodes, at %s\n", b.Mean, b.Std, b.Episodes, at)
 	}
 	if dir := p.node.Dir(); dir != "" {
 		text += "run folder: " + dir + "\n"

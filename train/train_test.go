@@ -104,6 +104,25 @@ func TestFaultsOfAConfig(t *testing.T) {
 	}
 }
 
+// TestARunFolderIsADataset if it has a recording: its checkpoints are no dataset files.
+func TestARunFolderIsADataset(t *testing.T) {
+	dir := t.TempDir()
+	if err := config(t, "dqn", "env=CartPole-v1", "steps=300", "learning_starts=200", "record=true", "eval_every=0").Run(t.Context(),
+		lone(t, dir), train.Output{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := config(t, "bc", "env=CartPole-v1", "data="+dir, "steps=10").Run(t.Context(), lone(t, t.TempDir()), train.Output{}); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	err := config(t, "bc", "env=CartPole-v1", "data="+dir, "steps=10").Run(t.Context(), lone(t, t.TempDir()), train.Output{})
+	if want := "data: the run " + dir + " has recorded nothing: record with --set record=true"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestEachAlgorithmLearns(t *testing.T) {
 	envs := map[string]string{"td3": "Pendulum-v1", "ddpg": "Pendulum-v1", "qlearning": "FrozenLake-v1"}
 	dir := t.TempDir()
@@ -137,8 +156,8 @@ func TestEachAlgorithmLearns(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			if !strings.Contains(lines.String(), "best evaluation: ") {
-				t.Errorf("no summary:\n%s", lines.String())
+			if !strings.Contains(lines.String(), "best evaluation: ") || a.Offline && !strings.Contains(lines.String(), "updates\nrun folder") {
+				t.Errorf("no summary, or one of another kind:\n%s", lines.String())
 			}
 		})
 	}

@@ -45,7 +45,7 @@ type Config struct {
 	// RenderMode, if not empty, is given to the environment as render_mode. [Vector.Frame] needs
 	// "rgb_array".
 	RenderMode string
-	// Logger is told of restarts. Nil means slog.Default().
+	// Logger logs restarts. Nil means slog.Default().
 	Logger *slog.Logger
 	// Stderr gets what the environments print, line by line. Nil means os.Stderr.
 	Stderr io.Writer

@@ -14,17 +14,17 @@
 //
 // "gym:CartPole-v1" is gymnasium.make("CartPole-v1"). "gym:package:Own-v0" imports the module
 // package first, which registers Own-v0. "path/file.py:make_env" calls a function or class of a file
-// with [Config.Kwargs]; for this neither gymnasium nor numpy need be installed. Python 3.8 or newer is
-// all that the other side needs: the file that runs there is a part of this package.
+// with [Config.Kwargs], and needs neither gymnasium nor numpy. Python 3.8 or newer is
+// enough: this package contains the Python file that runs in the process.
 //
 // # Spaces
 //
-// A space is recognised by the name of its class: Box, Discrete, MultiDiscrete, MultiBinary, Dict,
-// Tuple. A lone Discrete, Box, MultiDiscrete or MultiBinary of observations stays what it is. A Dict
+// The name of its class identifies a space: Box, Discrete, MultiDiscrete, MultiBinary, Dict,
+// Tuple. A lone Discrete, Box, MultiDiscrete or MultiBinary of observations becomes the space of the same name. A Dict
 // or a Tuple becomes one [envs.Box], in the order of gymnasium.spaces.flatten_space, with the numbers
 // of discrete parts as rows of zeros with a single 1; [Vector.Layout] has the names and places of the parts.
-// Actions are Discrete, Box, or MultiDiscrete, which is also what a MultiBinary and a Dict or Tuple
-// of discrete spaces become; a Dict or Tuple of boxes is one Box. The environment is given actions in its own form.
+// Actions are Discrete, Box, or MultiDiscrete. A MultiBinary and a Dict or Tuple of discrete spaces
+// become a MultiDiscrete; a Dict or Tuple of boxes becomes one Box. The environment receives actions in the form of its space.
 //
 // # Processes
 //
@@ -35,18 +35,18 @@
 // # Concurrency
 //
 // A Vector is not safe for concurrent use, except for Close, which ends a call that is under way.
-// For each process there is one goroutine that waits for it, in a thread of its own, and one that
-// reads what it prints. Close waits for all of them.
+// Each process has one goroutine that waits for it, locked to a thread, and one that reads its
+// output. Close waits for all of them.
 //
 // # Errors
 //
-// What goes wrong in an environment is an [*envs.Error] with its index. It wraps [envs.ErrShape]
+// A fault of an environment is an [*envs.Error] with its index. It wraps [envs.ErrShape]
 // (observation of another shape), [envs.ErrHung] (no answer in [Config.StepTimeout], as of a process
 // that was stopped), [ErrExited] (the process has ended), [ErrResult] (anything else that breaks the
-// rules, such as NaN) or a [*PythonError] (an exception, with its traceback). The environment that is named is the
-// one in which the process was when it ended or hung. After such an error the vector
+// rules, such as NaN) or a [*PythonError] (an exception, with its traceback). The error names the environment
+// that the process was stepping when it ended or hung. After such an error the vector
 // is closed, unless [Config.Restart] is set. An action outside of the space is [envs.ErrAction], as in
-// every vector, and harms nothing.
+// every vector, and changes nothing.
 //
 // # Waits and bounds
 //
@@ -56,10 +56,10 @@
 //
 // # Bytes
 //
-// The process inherits one pipe in each direction, so that what environments print is not in the way:
-// it goes to [Config.Stderr], each line behind the name and numbers of the environments. A message is an
-// operation (one byte), three zeros, a length (four bytes) and so many bytes of JSON; that of a step has
-// none. Observations, rewards, flags and actions are in memory that both sides share: a file in
+// The process inherits one pipe in each direction for messages. The output of environments goes to
+// [Config.Stderr], with the name and numbers of the environments before each line. A message is an
+// operation (one byte), three zeros, a length (four bytes) and that number of bytes of JSON; the message of a step has
+// no JSON. Observations, rewards, flags and actions are in memory that both sides share: a file in
 // /dev/shm, or in the folder for temporary files, that is removed as soon as both have mapped it.
 // All numbers are in the machine's byte order. Observations are float32, or bytes for a lone Box of
 // uint8; rewards are float64.

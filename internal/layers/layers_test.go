@@ -148,6 +148,8 @@ internal/film -> std golang.org/x/image
 internal/plot -> std internal/printable internal/runfolder golang.org/x/image gonum.org/v1/plot
 internal/runs -> std internal/printable internal/runfolder parallel/rundir
 internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encoding/protowire
+internal/pages -> std
+internal/pages (test) -> internal/cli policies/algorithm train
 internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
 internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
 internal/nearest -> std

@@ -2,7 +2,6 @@ package a2c
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -242,13 +241,4 @@ func TestLearnsCartPole(t *testing.T) {
 	if c.Mean(100) < 195 {
 		t.Errorf("after %d env steps the mean return is %v", c.EnvSteps, c.Mean(100))
 	}
-}
-
-func ExampleA2C() {
-	env := envs.CartPole(1, envs.SameStep)
-	p := New(Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 7})
-	act := policies.Act{Obs: []float32{0, 0, 0.1, 0}, Action: make([]float32, 1), Greedy: true}
-	err := p.Act(&act)
-	fmt.Println(err, p.Spec().Action.Contains(act.Action), p.Version())
-	// Output: <nil> true 0
 }

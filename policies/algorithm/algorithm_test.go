@@ -151,3 +151,23 @@ func TestReplay(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundsAreDescribed for each kind, in the words of the errors.
+func TestBoundsAreDescribed(t *testing.T) {
+	var p algorithm.Params
+	p.Float("float", 1, "", "", "", algorithm.Above(0), algorithm.AtMost(1))
+	p.Int("int", 1, "", "", "", algorithm.AtLeast(1))
+	p.Schedule("schedule", "1", "", "", "", algorithm.Below(2))
+	p.Ints("ints", nil, "", "", "")
+	p.Bool("bool", false, "", "")
+	p.OneOf("word", "a", []string{"a", "b"}, "", "")
+	p.Float("any", 1, "", "", "")
+	for name, want := range map[string]string{
+		"float": "more than 0 and at most 1", "int": "at least 1", "schedule": "less than 2", "ints": "at least 1 each", "bool": "true or false",
+		"word": "a, b", "any": "",
+	} {
+		if got := p.Lookup(name).Bounds; got != want {
+			t.Errorf("bounds of %s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ type Param struct {
 	About   string // one line, which does not repeat the name
 	Source  string // of the default
 	Default string
+	Bounds  string // the values that are allowed, such as "at least 0 and at most 1"; empty: any of the kind
 
 	set  func(text string) error
 	text func() string
@@ -110,18 +111,23 @@ func within(v float64, bounds []Bound) error {
 	if !slices.ContainsFunc(bounds, func(b Bound) bool { return !b.ok(v) }) {
 		return nil
 	}
+	return fmt.Errorf("%s: want %s", number(v), describe(bounds))
+}
+
+// describe is the text of all bounds.
+func describe(bounds []Bound) string {
 	texts := make([]string, len(bounds))
 	for i, b := range bounds {
 		texts[i] = b.text
 	}
-	return fmt.Errorf("%s: want %s", number(v), strings.Join(texts, " and "))
+	return strings.Join(texts, " and ")
 }
 
 // Float declares a number.
 func (p *Params) Float(name string, def float64, unit, about, source string, bounds ...Bound) *float64 {
 	v := new(float64)
 	p.add(&Param{
-		Name: name, Unit: unit, About: about, Source: source, Default: number(def),
+		Name: name, Unit: unit, About: about, Source: source, Default: number(def), Bounds: describe(bounds),
 		set: func(text string) error {
 			x, err := strconv.ParseFloat(text, 64)
 			if err != nil {
@@ -142,7 +148,7 @@ func (p *Params) Float(name string, def float64, unit, about, source string, bou
 func (p *Params) Int(name string, def int, unit, about, source string, bounds ...Bound) *int {
 	v := new(int)
 	p.add(&Param{
-		Name: name, Unit: unit, About: about, Source: source, Default: strconv.Itoa(def),
+		Name: name, Unit: unit, About: about, Source: source, Default: strconv.Itoa(def), Bounds: describe(bounds),
 		set: func(text string) error {
 			x, err := ParseInt(text)
 			if err != nil {
@@ -182,7 +188,7 @@ func ParseInt(text string) (int, error) {
 func (p *Params) Bool(name string, def bool, about, source string) *bool {
 	v := new(bool)
 	p.add(&Param{
-		Name: name, About: about, Source: source, Default: strconv.FormatBool(def),
+		Name: name, About: about, Source: source, Default: strconv.FormatBool(def), Bounds: "true or false",
 		set: func(text string) error {
 			x, err := strconv.ParseBool(text)
 			if err != nil {
@@ -217,12 +223,14 @@ func (p *Params) Text(name, def, unit, about, source string, check func(text str
 
 // OneOf declares a choice among words; def is one of them.
 func (p *Params) OneOf(name, def string, words []string, about, source string) *string {
-	return p.Text(name, def, strings.Join(words, " | "), about, source, func(text string) error {
+	v := p.Text(name, def, "", about, source, func(text string) error {
 		if !slices.Contains(words, text) {
 			return fmt.Errorf("%q: want %s", cut(text), strings.Join(words, ", "))
 		}
 		return nil
 	})
+	p.list[len(p.list)-1].Bounds = strings.Join(words, ", ")
+	return v
 }
 
 // Ints declares a list of whole numbers of at least 1, such as the widths of hidden layers.
@@ -236,7 +244,7 @@ func (p *Params) Ints(name string, def []int, unit, about, source string) *[]int
 		return "[" + strings.Join(texts, ", ") + "]"
 	}
 	p.add(&Param{
-		Name: name, Unit: unit, About: about, Source: source, Default: join(def),
+		Name: name, Unit: unit, About: about, Source: source, Default: join(def), Bounds: "at least 1 each",
 		set: func(text string) error {
 			list := []int{}
 			for word := range words(text) {

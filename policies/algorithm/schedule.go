@@ -43,7 +43,7 @@ func (s *Schedule) Over(total int) policies.Schedule { return s.make(total) }
 func (p *Params) Schedule(name, def, unit, about, source string, bounds ...Bound) *Schedule {
 	v := new(Schedule)
 	p.add(&Param{
-		Name: name, Unit: unit, About: about, Source: source, Default: def,
+		Name: name, Unit: unit, About: about, Source: source, Default: def, Bounds: describe(bounds),
 		set: func(text string) error {
 			s, err := ParseSchedule(text, bounds...)
 			if err != nil {

@@ -1,7 +1,6 @@
 package bc
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -168,12 +167,4 @@ func TestConfigReportsAllFaults(t *testing.T) {
 			t.Errorf("%v: %v", action, err)
 		}
 	}
-}
-
-func ExampleBC() {
-	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Seed: 7})
-	act := policies.Act{Obs: []float32{1, 0, 0}, Action: make([]float32, 1), Greedy: true}
-	err := p.Act(&act)
-	fmt.Println(err, p.Config().Action.Contains(act.Action))
-	// Output: <nil> true
 }

@@ -2,7 +2,6 @@ package cql
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -293,22 +292,6 @@ func TestConfigsReportAllFaults(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-}
-
-func ExampleDiscrete() {
-	q := NewDiscrete(DiscreteConfig{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 2}, Seed: 7})
-	act := policies.Act{Obs: []float32{1, 0, 0}, Action: make([]float32, 1)}
-	err := q.Act(&act)
-	fmt.Println(err, q.Config().Action.Contains(act.Action), q.Config().ConservativeWeight)
-	// Output: <nil> true 1
-}
-
-func ExampleCQL() {
-	c := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-2, 2, 1), Seed: 7})
-	act := policies.Act{Obs: []float32{1, 0, 0}, Action: make([]float32, 1), Greedy: true}
-	err := c.Act(&act)
-	fmt.Println(err, c.Config().Action.Contains(act.Action), c.Alpha())
-	// Output: <nil> true 1
 }
 
 // An update with the default networks and a batch of 256: 7,680 sampled actions for each critic.

@@ -103,12 +103,15 @@ func (r *Rollout) Add(src *policies.Batch) error {
 		return fmt.Errorf("add to rollout: want the columns %s, %s, %s, %s and %s", policies.Reward, policies.Value, policies.Bootstrap,
 			policies.Terminated, policies.Truncated)
 	}
-	units := n // that are shuffled
-	if r.cfg.Sequences {
-		units = n / r.cfg.Length
+	if n == 0 || n%r.cfg.Length != 0 {
+		return fmt.Errorf("add to rollout: %d rows, want whole sequences of %d steps", n, r.cfg.Length)
 	}
-	if n == 0 || n%r.cfg.Length != 0 || units < r.cfg.Minibatches {
-		return fmt.Errorf("add to rollout: %d rows, want whole sequences of %d steps, for %d minibatches", n, r.cfg.Length, r.cfg.Minibatches)
+	if sequences := n / r.cfg.Length; r.cfg.Sequences && sequences < r.cfg.Minibatches {
+		return fmt.Errorf("add to rollout: %d sequences of %d steps are fewer than %d minibatches, which are of whole sequences: "+
+			"want fewer minibatches or more environments", sequences, r.cfg.Length, r.cfg.Minibatches)
+	}
+	if n < r.cfg.Minibatches {
+		return fmt.Errorf("add to rollout: %d rows are fewer than %d minibatches", n, r.cfg.Minibatches)
 	}
 	r.take(src)
 	GAE(r.rows.Floats(policies.Advantage), r.rows.Floats(policies.Return), &u, r.cfg.Gamma, r.cfg.Lambda)

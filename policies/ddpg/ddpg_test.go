@@ -2,7 +2,6 @@ package ddpg
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -351,14 +350,6 @@ func TestLearnAndActAllocateNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("an update and an action allocate %v times", n)
 	}
-}
-
-func ExampleDDPG() {
-	p := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-2, 2, 1), Seed: 7})
-	act := policies.Act{Obs: []float32{1, 0, 0}, Action: make([]float32, 1), Greedy: true}
-	err := p.Act(&act)
-	fmt.Println(err, p.Config().Action.Contains(act.Action), p.Version())
-	// Output: <nil> true 0
 }
 
 // An update with networks of 3-256-256 and a batch of 256: the critic always, the actor every second time.

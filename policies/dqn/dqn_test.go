@@ -339,29 +339,6 @@ func TestUpdateAllocatesNothing(t *testing.T) {
 	}
 }
 
-func ExampleDQN() {
-	q := New(Config{Obs: box(1), Action: two, Seed: 1, Hidden: []int{16}, Gamma: 0.9})
-	// Action 1 is worth 1, action 0 nothing, and that is the end.
-	var b policies.Batch
-	b.Init(policies.TransitionColumns(1, 1)...)
-	for a := range 2 {
-		b.Append(policies.Transition{
-			Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{float32(a)}, Reward: float32(a), Terminated: true, Steps: 1,
-		})
-	}
-	for range 500 {
-		if _, err := q.Learn(&b); err != nil {
-			fmt.Println(err)
-		}
-	}
-	fmt.Printf("%.2f\n", q.Values([]float32{1}).Data[1])
-	act := policies.Act{Obs: []float32{1}, Action: make([]float32, 1), Greedy: true}
-	fmt.Println(q.Act(&act), act.Action)
-	// Output:
-	// 1.00
-	// <nil> [1]
-}
-
 // Updates of a batch of 64 with 128-128, plain and with all extensions, and the
 // same arithmetic of a plain update by loops, as a baseline.
 func BenchmarkUpdate(b *testing.B) {

@@ -16,14 +16,14 @@
 // # Concurrency and errors
 //
 // Functions use the policy as any of its methods does, and must not run at the same time as one. A policy
-// that is no Exporter, or that says so itself, is an error that wraps [graph.ErrUnsupported]; weights that
+// that is not an Exporter, or cannot be exported, is an error that wraps [graph.ErrUnsupported]; weights that
 // are not finite are an error that names them. Nothing is written then. The same policy and config give the
 // same bytes.
 //
 // # The files
 //
 // ONNX: IR version 8, operators of opset 17 of the default domain, float32. The inputs are obs [N, size] and, of
-// a recurrent policy, state [N, size]; the outputs are action, what stands behind it (q_values, logits or
-// mean), and next_state. N is any number. Initialisers have the names and shapes that the tensors have in
-// the policy's Weights. What [Meta] says and both spaces are metadata. docs/export.md has it all.
+// a recurrent policy, state [N, size]; the outputs are action, the values that it is chosen from
+// (q_values, logits or mean), and next_state. N is any number. Initialisers have the names and shapes that the tensors have in
+// the policy's Weights. The metadata are those of [Meta] and both spaces. docs/export.md has all details.
 package export

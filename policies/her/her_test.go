@@ -303,16 +303,3 @@ func TestAddAllocatesNothing(t *testing.T) {
 		t.Errorf("Add allocates %v times", n)
 	}
 }
-
-func ExampleReplay() {
-	goal, _ := envs.As[envs.Goal](envs.NewBitFlip(envs.BitFlipConfig{Bits: 15}))
-	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 1000, Seed: 7}), data.ReplayConfig{Every: 5})
-	source := New(replay, Config{Goal: goal, Seed: 7})
-	var b policies.Batch
-	b.Init(policies.TransitionColumns(45, 1)...)
-	b.Append(policies.Transition{Obs: make([]float32, 45), Action: []float32{3}, Reward: -1, NextObs: make([]float32, 45), Truncated: true,
-		Steps: 1})
-	err := source.Add(&b) // an episode of one step: itself, and 4 copies
-	fmt.Println(err, source.Len())
-	// Output: <nil> 5
-}

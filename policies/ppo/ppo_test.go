@@ -183,15 +183,6 @@ func TestConfigReportsAllFaults(t *testing.T) {
 	}
 }
 
-func ExamplePPO() {
-	env := envs.CartPole(1, envs.SameStep)
-	p := New(Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 7})
-	act := policies.Act{Obs: []float32{0, 0, 0.1, 0}, Action: make([]float32, 1), Greedy: true}
-	err := p.Act(&act)
-	fmt.Println(err, p.Spec().Action.Contains(act.Action), p.Version())
-	// Output: <nil> true 0
-}
-
 // A minibatch of CartPole's size: forward, loss, backward, clipping, Adam.
 func BenchmarkLearn(b *testing.B) {
 	for _, n := range []int{64, 256} {

@@ -2,7 +2,6 @@ package ppo
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -306,15 +305,4 @@ func TestRecurrentActAndLearnAllocateNothing(t *testing.T) {
 			t.Errorf("%s: an update and a choice of actions allocate %v times", name, n)
 		}
 	}
-}
-
-// ExampleConfig_lstm acts with a memory: the state stays with the caller.
-func ExampleConfig_lstm() {
-	p := New(Config{Obs: envs.NewBox(-1, 1, 2), Action: envs.Discrete{N: 2}, LSTM: 16, Seed: 7})
-	act := policies.Act{
-		Obs: []float32{0, 0.1}, Action: make([]float32, 1), Greedy: true, State: make([]float32, p.Spec().StateSize), Reset: []bool{true},
-	}
-	err := p.Act(&act)
-	fmt.Println(err, len(act.State), act.State[0] != 0)
-	// Output: <nil> 32 true
 }

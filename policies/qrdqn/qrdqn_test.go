@@ -185,26 +185,3 @@ func TestDefaultsAreSB3s(t *testing.T) {
 		t.Errorf("defaults %+v, want %+v", got, want)
 	}
 }
-
-func ExampleQRDQN() {
-	q := New(Config{Obs: envs.NewBox(0, 1, 1), Action: two, Seed: 1, Hidden: []int{16}, Quantiles: 8, Adam: nn.AdamConfig{Rate: 1e-2}})
-	// Action 1 is worth 4, action 0 nothing, and that is the end.
-	var b policies.Batch
-	b.Init(policies.TransitionColumns(1, 1)...)
-	for a := range 2 {
-		b.Append(policies.Transition{
-			Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{float32(a)}, Reward: float32(4 * a), Terminated: true, Steps: 1,
-		})
-	}
-	for range 1000 {
-		if _, err := q.Learn(&b); err != nil {
-			fmt.Println(err)
-		}
-	}
-	fmt.Printf("%.1f\n", q.Values([]float32{1}).Data[1])
-	act := policies.Act{Obs: []float32{1}, Action: make([]float32, 1), Greedy: true}
-	fmt.Println(q.Act(&act), act.Action)
-	// Output:
-	// 4.0
-	// <nil> [1]
-}

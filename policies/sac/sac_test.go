@@ -265,14 +265,6 @@ func TestConfigReportsAllFaults(t *testing.T) {
 	}
 }
 
-func ExampleSAC() {
-	s := New(Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.NewBox(-2, 2, 1), Seed: 7})
-	act := policies.Act{Obs: []float32{1, 0, 0}, Action: make([]float32, 1), Greedy: true}
-	err := s.Act(&act)
-	fmt.Println(err, s.Config().Action.Contains(act.Action), s.Alpha())
-	// Output: <nil> true 1
-}
-
 // An update with networks of 3-256-256 and a batch of 256: critics always, the actor in pairs.
 func BenchmarkLearn(b *testing.B) {
 	for _, threads := range []int{1, 2} {

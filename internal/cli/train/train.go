@@ -127,8 +127,12 @@ func (c command) describe(a algorithm.Algorithm) string {
 				value += " " + k.Unit
 			}
 			fmt.Fprintf(&b, "  %-24s %s\n", k.Name, k.About)
-			if text := strings.Join(slices.DeleteFunc([]string{value, k.Source}, func(s string) bool { return s == "" }), ", from "); text != "" {
-				fmt.Fprintf(&b, "  %-24s default %s\n", "", text)
+			text := ""
+			if value != "" {
+				text = strings.TrimSuffix("default "+value+", from "+k.Source, ", from ")
+			}
+			if text = strings.Join(slices.DeleteFunc([]string{text, k.Bounds}, func(s string) bool { return s == "" }), "; "); text != "" {
+				fmt.Fprintf(&b, "  %-24s %s\n", "", text)
 			}
 		}
 	}

@@ -1,0 +1,18 @@
+package appo_test
+
+import (
+	"fmt"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/appo"
+)
+
+func ExampleAPPO() {
+	env := envs.CartPole(1, envs.SameStep)
+	p := appo.New(appo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 7})
+	act := policies.Act{Obs: []float32{0, 0, 0.1, 0}, Action: make([]float32, 1), Greedy: true}
+	err := p.Act(&act)
+	fmt.Println(err, p.Spec().Action.Contains(act.Action), p.Version())
+	// Output: <nil> true 0
+}

@@ -1,0 +1,32 @@
+package dqn_test
+
+import (
+	"fmt"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/dqn"
+)
+
+func ExampleDQN() {
+	q := dqn.New(dqn.Config{Obs: envs.NewBox(0, 1, 1), Action: envs.Discrete{N: 2}, Seed: 1, Hidden: []int{16}, Gamma: 0.9})
+	// Action 1 is worth 1, action 0 nothing, and that is the end.
+	var b policies.Batch
+	b.Init(policies.TransitionColumns(1, 1)...)
+	for a := range 2 {
+		b.Append(policies.Transition{
+			Obs: []float32{1}, NextObs: []float32{1}, Action: []float32{float32(a)}, Reward: float32(a), Terminated: true, Steps: 1,
+		})
+	}
+	for range 500 {
+		if _, err := q.Learn(&b); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Printf("%.2f\n", q.Values([]float32{1}).Data[1])
+	act := policies.Act{Obs: []float32{1}, Action: make([]float32, 1), Greedy: true}
+	fmt.Println(q.Act(&act), act.Action)
+	// Output:
+	// 1.00
+	// <nil> [1]
+}
