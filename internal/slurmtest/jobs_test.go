@@ -661,3 +661,22 @@ func TestDQNLearns(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTrainWithoutAProgram: the command itself is the program of the tasks.
+func TestTrainWithoutAProgram(t *testing.T) {
+	j := newJob(t)
+	run := filepath.Join(j.runs, "run")
+	out, code := j.srun("-N 4 -n 4", "train ppo --env CartPole-v1 --until 475 --seed 1 --dir "+run)
+	if code != 0 || strings.Count(out, "best evaluation: ") != 1 {
+		t.Errorf("exit code %d, want 0 and one summary:\n%s", code, out)
+	}
+	for _, name := range []string{"config.yaml", "progress.csv", "evaluations.csv", "best.safetensors", "checkpoint.safetensors"} {
+		if _, err := os.Stat(filepath.Join(run, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(run, "outcome.json"))
+	if err != nil || !strings.Contains(string(text), "mean return") {
+		t.Errorf("outcome.json: %s, %v", text, err)
+	}
+}
