@@ -171,7 +171,7 @@ func commandNames(app *urfave.App) []string {
 }
 
 // flagsFirst puts the arguments of a command behind its flags, where the parser
-// wants them: ditask trace show FOLDER --node 2.
+// wants them: ditask trace show FOLDER --node 2. Help is that of the command, whatever its arguments.
 func flagsFirst(cmds []*urfave.Command, args []string) []string {
 	at := 0
 	single := map[string]bool{"help": true, "h": true} // flags without a value
@@ -199,6 +199,12 @@ func flagsFirst(cmds []*urfave.Command, args []string) []string {
 		if name == args[i] || name == "" {
 			words = append(words, args[i])
 			continue
+		}
+		if name == "help" || name == "h" {
+			if len(words) > 0 && len(cmds) > 0 {
+				continue // the word is no command, and there is no help for it
+			}
+			return append(slices.Clone(args[:at]), "--help")
 		}
 		flags = append(flags, args[i])
 		if !single[name] && !strings.Contains(name, "=") && i+1 < len(args) {
