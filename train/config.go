@@ -245,13 +245,14 @@ func (c *Config) Check() error {
 // didYouMean is a hint at the nearest of names, or nothing.
 func didYouMean(word string, names []string) string {
 	best, least := "", math.MaxInt
-	for _, name := range names {
-		d := distance(strings.ToLower(word), name)
-		if strings.Contains(name, strings.ToLower(word)) && len(word) >= 3 {
+	for i, name := range names {
+		lower, name := strings.ToLower(word), strings.ToLower(name)
+		d := distance(lower, name)
+		if strings.Contains(name, lower) && len(word) >= 3 {
 			d = min(d, 2)
 		}
 		if d < least {
-			best, least = name, d
+			best, least = names[i], d
 		}
 	}
 	if best == "" || least > max(2, len(word)/2) {

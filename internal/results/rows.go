@@ -184,11 +184,11 @@ func printRows(w io.Writer, presets []train.Preset, all records) error {
 	return nil
 }
 
-const tableHead = "| preset | published | mean ± deviation | each seed | threshold: env steps of each seed until 100 episodes reached it (median) | " +
-	"CPU seconds of a run | verdict |\n|---|---|---|---|---|---|---|\n"
+const tableHead = "| preset | settings | published | mean ± deviation | each seed | threshold: env steps of each seed until 100 episodes reached it (median) | " +
+	"CPU seconds of a run | verdict |\n|---|---|---|---|---|---|---|---|\n"
 
 // String is the line of a table.
 func (r row) String() string {
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s: %s (%s) | %s | %s |\n",
-		r.Preset, r.Published, r.Ours, r.Each, r.Threshold, r.EachSteps, r.Median, r.CPU, r.Verdict)
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s: %s (%s) | %s | %s |\n",
+		r.Preset, strings.NewReplacer("|", `\|`, "\n", " ").Replace(r.Settings), r.Published, r.Ours, r.Each, r.Threshold, r.EachSteps, r.Median, r.CPU, r.Verdict)
 }

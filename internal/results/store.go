@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -150,9 +152,9 @@ func (s *store) dir(preset string, seed uint64) string {
 	return filepath.Join(s.runs, filepath.FromSlash(preset), "seed-"+strconv.FormatUint(seed, 10))
 }
 
-// find returns the record of a run that has ended with these settings, or nil if it must be made.
-func (s *store) find(p *train.Preset, seed uint64, settings string) (*record, error) {
-	path := filepath.Join(s.dir(p.Name, seed), resultFile)
+// finished reads the result of a run; nil: it has not ended yet.
+func (s *store) finished(preset string, seed uint64) (*finished, error) {
+	path := filepath.Join(s.dir(preset, seed), resultFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is none
@@ -161,14 +163,20 @@ func (s *store) find(p *train.Preset, seed uint64, settings string) (*record, er
 	if err == nil {
 		err = json.Unmarshal(text, &f)
 	}
-	if err == nil && (f.Preset != p.Name || f.Seed != seed) {
-		err = fmt.Errorf("it is of %q, seed %d", f.Preset, f.Seed)
+	if err == nil && (f.Preset != preset || f.Seed != seed) {
+		err = fmt.Errorf("it is of %.80q, seed %d", f.Preset, f.Seed)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: remove the folder, and the run is made again", path, err)
 	}
-	if f.Settings != settings || f.Binary != s.binary && !s.reuse {
-		return nil, nil //nolint:nilnil // it is of another program
+	return &f, nil
+}
+
+// find returns the record of a run that has ended with these settings, or nil if it must be made.
+func (s *store) find(p *train.Preset, seed uint64, settings string) (*record, error) {
+	f, err := s.finished(p.Name, seed)
+	if f == nil || f.Settings != settings || f.Binary != s.binary && !s.reuse {
+		return nil, err
 	}
 	return &f.record, nil
 }
@@ -205,8 +213,77 @@ func (s *store) train(ctx context.Context, p *train.Preset, seed uint64, setting
 	return r, os.Rename(folder, final)
 }
 
+// clear removes the folder of the runs.
+func (s *store) clear() error { return os.RemoveAll(s.runs) }
+
 // records is what runs have reached, by preset and then by seed.
 type records []record
+
+func recordsPath(docs string) string { return filepath.Join(docs, "results", "results.json") }
+
+// readRecords reads results.json; a file that is not there has none.
+func readRecords(path string) (records, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseRecords(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
+
+func parseRecords(text []byte) (all records, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&all); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the list")
+	}
+	var faults []error
+	seen := map[string]bool{}
+	for i := range all {
+		r := &all[i]
+		key := r.Preset + " " + strconv.FormatUint(r.Seed, 10)
+		if r.Preset == "" || r.Seed == 0 || r.EnvSteps < 0 || r.CPUSeconds < 0 || seen[key] {
+			faults = append(faults, fmt.Errorf("record %d, preset %.80q, seed %d: it is not whole, or there twice", i+1, r.Preset, r.Seed))
+		}
+		seen[key] = true
+	}
+	return all, errors.Join(faults...)
+}
+
+// writeRecords writes them with one line a run.
+func writeRecords(path string, all records) error {
+	var b bytes.Buffer
+	for i := range all {
+		line, err := json.Marshal(all[i])
+		if err != nil {
+			return err
+		}
+		b.WriteString(map[bool]string{true: "[\n", false: ",\n"}[i == 0])
+		b.Write(line)
+	}
+	b.WriteString("\n]\n")
+	return replace(path, b.Bytes())
+}
+
+// replace writes a file whole, or leaves it as it was.
+func replace(path string, text []byte) error {
+	if err := safefile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := safefile.Write(path+".new", text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
 
 // of returns the records of a preset, by seed.
 func (all records) of(preset string) (some records) {
