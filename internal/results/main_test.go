@@ -119,7 +119,7 @@ func TestReproduce(t *testing.T) {
 	want(t, p.ok("results", "-seeds", "2", "-date", "2026-04-30"), "4 runs: 0 have ended before, 4 are to be made", "4 of 4: ", "results.md is written")
 	page := p.read("docs/results.md")
 	want(t, page, "2026-04-30, ditask", ": 4 runs\n", "## CartPole-v1\n", "![Learning curves on CartPole-v1](results/CartPole-v1.svg)",
-		"| `qlearning/CliffWalking-v1/tiny` | a test | – | -13.0 ± 0 | -13.0, -13.0 | -13: –, – (–) |", "nothing published; 2 of 2 seeds are at the threshold |",
+		"| `qlearning/CliffWalking-v1/tiny` | a test | – | -13.0 ± 0 | -13.0, -13.0 | -13: –, – (–) |", "nothing published; 2 of 2 seeds reach the threshold |",
 		"| `ppo/CartPole-v1/tiny` | a test | 20 ± 5 over 3 seeds |", "| above by 10.1 |")
 	for _, name := range []string{"CartPole-v1", "CliffWalking-v1"} {
 		want(t, p.read("docs/results/"+name+".svg"), "</svg>")

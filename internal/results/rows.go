@@ -97,20 +97,15 @@ func median(all records) string {
 }
 
 // verdict compares what was reached with what is published. A mean over several published runs is met within their
-// deviation. One published run has none, and is met within ours.
+// deviation. One published run has none: it is met by a mean that is as high.
 func verdict(p *train.Preset, all records) string {
 	var parts []string
 	mean, deviation := statistics(all)
 	switch q := p.Published; {
 	case q.Runs > 1:
-		parts = append(parts, beside(mean-q.Mean, q.Deviation, "met: within the published deviation"))
-		if p.Unsolved && math.Abs(mean-q.Mean) <= q.Deviation && mean < p.Threshold {
-			parts[0] = "known negative reproduced: within the published deviation, and not solved"
-		}
-	case q.Runs == 1 && mean == q.Mean:
-		parts = append(parts, "met")
+		parts = append(parts, besideSeveral(p, mean))
 	case q.Runs == 1:
-		parts = append(parts, beside(mean-q.Mean, deviation, "met: within our deviation of one run"))
+		parts = append(parts, besideOne(q.Mean, mean, deviation, all))
 	}
 	if g := p.Gate; g.EnvSteps > 0 {
 		n := 0
@@ -122,26 +117,48 @@ func verdict(p *train.Preset, all records) string {
 		parts = append(parts, fmt.Sprintf("gate passed by %d of %d seeds", n, len(all)))
 	}
 	if parts == nil {
-		n := 0
-		for _, r := range all {
-			if r.Return >= p.Threshold {
-				n++
-			}
-		}
-		return fmt.Sprintf("nothing published; %d of %d seeds are at the threshold", n, len(all))
+		return fmt.Sprintf("nothing published; %s the threshold", all.reach(p.Threshold))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// beside says where a mean is: within a spread around the published one, or by how much it is off.
-func beside(difference, spread float64, met string) string {
-	switch {
-	case math.Abs(difference) <= spread:
-		return met
+// besideSeveral compares a mean with that of several published runs.
+func besideSeveral(p *train.Preset, mean float64) string {
+	difference := mean - p.Published.Mean
+	switch within := math.Abs(difference) <= p.Published.Deviation; {
+	case within && p.Unsolved && mean < p.Threshold:
+		return "known negative reproduced: within the published deviation, and not solved"
+	case within:
+		return "met: within the published deviation"
 	case difference > 0:
 		return "above by " + number(difference)
 	}
 	return "**below** by " + number(-difference)
+}
+
+// besideOne compares a mean with one published run.
+func besideOne(published, mean, deviation float64, all records) string {
+	difference := mean - published
+	switch {
+	case difference == 0:
+		return "met"
+	case difference > 0:
+		return "above by " + number(difference)
+	case -difference <= deviation:
+		return "below by " + number(-difference) + ", within our deviation; " + all.reach(published) + " it"
+	}
+	return "**below** by " + number(-difference) + "; " + all.reach(published) + " it"
+}
+
+// reach says how many runs reach a return.
+func (all records) reach(want float64) string {
+	n := 0
+	for _, r := range all {
+		if r.Return >= want {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d seeds reach", n, len(all))
 }
 
 // stepsOf is the length of a run of a preset.
