@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,25 @@ func TestRow(t *testing.T) {
 		if got := median(all); got != c.want {
 			t.Errorf("median of %v: %s, want %s", c.steps, got, c.want)
 		}
+	}
+}
+
+// TestPageIsOfItsRuns fails if docs/results.md is not made of results.json, the presets and the template.
+func TestPageIsOfItsRuns(t *testing.T) {
+	const docs = "../../docs"
+	all, err := readRecords(recordsPath(docs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := renderPage(docs, train.Presets(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(pagePath(docs)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v: %s is not what its runs give: go run ./internal/results -render", err, pagePath(docs))
+	}
+	if name := foreign(all, train.Presets()); name != "" {
+		t.Errorf("results.json has runs of %s, which is no preset", name)
 	}
 }
 
