@@ -13,6 +13,9 @@ RUNS      ?= runs# whose event files tensorboard shows
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
 BENCH     ?=# which benchmarks; none: the floors of the policies, as a table
 BENCHTIME ?= 1s
+PRESET    ?=# of reproduce: names of presets, or their beginnings; none: all
+SEEDS     ?= 5# of reproduce
+RESULTS   ?=# of reproduce: further flags, such as -at-once 1; bin/results -help has them
 PACKAGE   ?=# of which mutate tries the tests
 MUTATE    ?= -n 30 -for 10m# how many mutations, for how long; -seed 2 draws others
 SYSTEMS   := darwin windows# where it must build, besides here
@@ -189,6 +192,18 @@ ifeq ($(BENCH),)
 else
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 endif
+
+.PHONY: reproduce
+reproduce: bin/results ## train with the presets, and write docs/results.md; an hour on two cores; or PRESET, with SEEDS
+	bin/results -seeds $(SEEDS) $(RESULTS) $(PRESET)
+
+.PHONY: reproduce-check
+reproduce-check: bin/results ## train with the presets, or PRESET, and compare with docs/results.md
+	bin/results -check -seeds $(SEEDS) $(RESULTS) $(PRESET)
+
+.PHONY: bin/results
+bin/results:
+	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o $@ ./internal/results
 
 .PHONY: tensorboard
 tensorboard: ## show the event files below RUNS in a browser; needs TensorBoard, which no test does

@@ -3,7 +3,10 @@ package train
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,9 +19,10 @@ var presetsText []byte
 
 // Preset is an algorithm's settings for one environment, with what others have reached with them.
 type Preset struct {
-	Name      string `yaml:"name"`      // algorithm/environment/source, such as "ppo/CartPole-v1/cleanrl"
-	Settings  string `yaml:"settings"`  // where the settings are from
-	Published string `yaml:"published"` // what was reached with them there; empty: nothing is published
+	Name      string    `yaml:"name"`      // algorithm/environment/source, such as "ppo/CartPole-v1/cleanrl"
+	Settings  string    `yaml:"settings"`  // where the settings are from
+	Published Published `yaml:"published"` // what was reached with them there
+	Gate      Gate      `yaml:"gate"`      // what a regression test of others demands
 	// Greedy says that the published returns are of greedy episodes after training, rather than of the last
 	// episodes while training.
 	Greedy bool `yaml:"greedy"`
@@ -27,6 +31,20 @@ type Preset struct {
 	// Unsolved says that the published runs do not reach the threshold, and that ours need not.
 	Unsolved bool      `yaml:"unsolved"`
 	Set      yaml.Node `yaml:"set"` // keys and values of a config
+}
+
+// Published is a return that others have published for a preset. The zero value is none.
+type Published struct {
+	Mean      float64 `yaml:"mean"`      // over the runs
+	Deviation float64 `yaml:"deviation"` // standard deviation over the runs; 0 if there is one
+	Runs      int     `yaml:"runs"`
+}
+
+// Gate is a mean return that a regression test demands within so many env steps. The zero value is none.
+type Gate struct {
+	By       string  `yaml:"by"` // the project
+	Mean     float64 `yaml:"mean"`
+	EnvSteps int     `yaml:"env_steps"`
 }
 
 // Algorithm is the first part of the name.
@@ -40,28 +58,71 @@ func (p *Preset) part(i int) string { return strings.SplitN(p.Name, "/", 3)[i] }
 // Presets are those of this module. Of several for one algorithm and environment the first is the one that is
 // chosen where none is named.
 func Presets() []Preset {
-	var all []Preset
-	dec := yaml.NewDecoder(bytes.NewReader(presetsText))
-	dec.KnownFields(true)
-	if err := dec.Decode(&all); err != nil {
-		panic("train: presets.yaml: " + err.Error()) // a test reads it
+	all, err := ReadPresets("presets.yaml", bytes.NewReader(presetsText))
+	if err != nil {
+		panic("train: " + err.Error()) // a test reads it
 	}
 	return all
 }
 
-// FindPresets returns the presets whose names begin with prefix, such as "ppo/CartPole-v1".
-func FindPresets(prefix string) ([]Preset, error) {
-	all := Presets()
-	found := slices.DeleteFunc(slices.Clone(all), func(p Preset) bool { return !strings.HasPrefix(p.Name, prefix) })
-	if len(found) > 0 {
-		return found, nil
+// ReadPresets reads a list of presets from r, in the form of presets.yaml in the source of this package. The error
+// names the file, and all presets that are not whole, or that are there twice.
+func ReadPresets(file string, r io.Reader) ([]Preset, error) {
+	var all []Preset
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: it has no presets", file)
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return nil, unknownPreset(prefix, all)
+	var faults []error
+	for i := range all {
+		p := &all[i]
+		if err := p.check(); err != nil {
+			faults = append(faults, fmt.Errorf("%s: preset %d, %q: %w", file, i+1, cut(p.Name), err))
+		} else if slices.ContainsFunc(all[:i], func(q Preset) bool { return q.Name == p.Name }) {
+			faults = append(faults, fmt.Errorf("%s: preset %d, %q: there is another one of this name", file, i+1, p.Name))
+		}
+	}
+	return all, errors.Join(faults...)
+}
+
+// check reports what is missing, or makes no sense.
+func (p *Preset) check() error {
+	var faults []error
+	want := func(ok bool, text string) {
+		if !ok {
+			faults = append(faults, errors.New(text))
+		}
+	}
+	parts := strings.Split(p.Name, "/")
+	whole := len(parts) == 3
+	for _, part := range parts {
+		whole = whole && plain(part)
+	}
+	want(whole, "name: want ALGORITHM/ENVIRONMENT/SOURCE, each of letters, digits, - and _")
+	want(p.Settings != "", "settings: want where they are from")
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	want(finite(p.Threshold) && p.Threshold != 0, "threshold: want a return other than 0")
+	q, g := p.Published, p.Gate
+	want(finite(q.Mean) && finite(q.Deviation) && q.Deviation >= 0 && q.Runs >= 0 && (q.Runs > 0 || q == Published{}),
+		"published: want a mean, a deviation of at least 0, and the number of runs")
+	want(finite(g.Mean) && (g == Gate{} || g.By != "" && g.EnvSteps > 0), "gate: want by, mean and env_steps")
+	want(p.Set.Kind == yaml.MappingNode, "set: want keys and values")
+	return errors.Join(faults...)
+}
+
+// plain reports whether a part of a name is one of a folder too.
+func plain(part string) bool {
+	return part != "" && strings.Trim(part, "-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
 // FindPreset returns the preset of a name.
-func FindPreset(name string) (*Preset, error) {
-	all := Presets()
+func FindPreset(name string) (*Preset, error) { return PresetOf(Presets(), name) }
+
+// PresetOf returns the preset of a name from a list. The error names those that there are.
+func PresetOf(all []Preset, name string) (*Preset, error) {
 	i := slices.IndexFunc(all, func(p Preset) bool { return p.Name == name })
 	if i < 0 {
 		return nil, unknownPreset(name, all)

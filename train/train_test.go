@@ -162,3 +162,32 @@ func TestEachAlgorithmLearns(t *testing.T) {
 		})
 	}
 }
+
+func TestFaultsOfPresets(t *testing.T) {
+	const good = "- name: ppo/CartPole-v1/x\n  settings: ours\n  threshold: 1\n  set: {}\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":      {"", "p.yaml: it has no presets"},
+		"no list":    {"name: x", "p.yaml: yaml: "},
+		"unknown":    {good + "  publishd: 1\n", "field publishd not found"},
+		"a figure":   {good + "  published: 488\n", "p.yaml: yaml: "},
+		"no runs":    {good + "  published: {mean: 1}\n", "published: want a mean"},
+		"not finite": {good + "  published: {mean: .nan, runs: 1}\n", "published: want a mean"},
+		"a gate":     {good + "  gate: {mean: 5}\n", "gate: want by, mean and env_steps"},
+		"twice":      {good + good, "p.yaml: preset 2, \"ppo/CartPole-v1/x\": there is another one of this name"},
+		"a path":     {strings.Replace(good, "/x", "/..", 1), "name: want ALGORITHM/ENVIRONMENT/SOURCE"},
+		"all":        {"- {}", "name: want ALGORITHM/ENVIRONMENT/SOURCE, each of letters, digits, - and _\nsettings: want where they are from\nthreshold: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := train.ReadPresets("p.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+	all, err := train.ReadPresets("p.yaml", strings.NewReader(good))
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	if _, err := train.PresetOf(all, "ppo/CartPole-v1/y"); err == nil || !strings.Contains(err.Error(), "did you mean ppo/CartPole-v1/x?") {
+		t.Error(err)
+	}
+}

@@ -1,286 +1,221 @@
-// Results trains with published settings and prints what was reached, as rows of docs/results.md.
+// Results trains with the presets of package train, and writes docs/results.md: what was reached, beside what others
+// have published for the same settings.
 //
-//	go run ./internal/results                          every preset with seeds 1 to 5
-//	go run ./internal/results -seeds 2 ppo/CartPole    those whose names begin so
-//	go run ./internal/results -at-once 2               two runs at a time
-//	go run ./internal/results -nodes 4 ppo/CartPole    until the threshold, with a learner, an evaluator and two collectors;
-//	                                                   without those that others have not solved either
+//	go run ./internal/results                            every preset with seeds 1 to 5, as many at once as processors
+//	go run ./internal/results ppo/CartPole dqn           those whose names begin so; the other rows of the page stay
+//	go run ./internal/results -seeds 2 -at-once 1 ppo    fewer seeds than the page has: the rows are only printed
+//	go run ./internal/results -check                     train again, and compare with the page
+//	go run ./internal/results -render                    write the page again, after a change of its text
+//	go run ./internal/results -nodes 4 -seeds 3          the table of docs/results-processes.md: with a learner, an
+//	                                                     evaluator and two collectors, until the threshold
 //
-// With more than one node it runs itself through ditask, one job for each seed.
+// make reproduce builds and runs it.
+//
+// # Files
+//
+// A run is a process of its own, whose folder is .reproduce/ALGORITHM/ENVIRONMENT/SOURCE/seed-N once it has ended. A
+// program that is killed or interrupted goes on with the runs that are missing when it is started again. Runs of another
+// build of the program, or with other settings, are made again; -reuse keeps those of another build. docs/results/results.json
+// has what each run has reached, one line a run; docs/results.md is made of it, the presets, and results.md.tmpl
+// beside this file, which has the text. docs/results has a picture for each environment.
+//
+// # Concurrency and errors
+//
+// One program at a time writes to a folder of runs: it is locked. A run that fails does not stop the others; its output
+// is part of the error at the end, and no page is written. Nothing but the processor time differs between runs with the
+// same seed on processors of one kind.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
-	"math"
+	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
+	"runtime"
+	"slices"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
 
-	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/parallel/control"
-	"github.com/ditask/ditask/task"
+	"github.com/ditask/ditask/parallel/rundir"
 	"github.com/ditask/ditask/train"
 )
-
-// window is the number of episodes whose mean return counts.
-const window = 100
 
 func main() {
 	if os.Getenv(control.VarNodeID) != "" { // a process of a job
 		parallel.Main(play)
 	}
-	seeds := flag.Uint64("seeds", 5, "runs of each preset")
-	nodes := flag.Int("nodes", 1, "processes of a run")
-	atOnce := flag.Int("at-once", 1, "runs at a time")
-	one := flag.Uint64("one", 0, "train once with this seed, and print the result alone")
-	flag.Parse()
-	prefixes := flag.Args()
-	if len(prefixes) == 0 {
-		prefixes = []string{""}
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	var err error
-	if *one > 0 {
-		err = alone(ctx, prefixes[0], *one)
-	} else {
-		err = all(ctx, prefixes, *seeds, *nodes, max(*atOnce, 1))
-	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	interrupted := ctx.Err() != nil
 	stop()
-	if err != nil {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil && interrupted:
+		fmt.Fprintln(os.Stderr, "results:", err)
+		os.Exit(130)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "results:", err)
 		os.Exit(1)
 	}
 }
 
-func all(ctx context.Context, prefixes []string, seeds uint64, nodes, atOnce int) error {
-	self, err := os.Executable()
+// options are the flags.
+type options struct {
+	seeds, one           uint64
+	atOnce, nodes        int
+	presets, runs        string
+	docs, out, date      string
+	check, render, reuse bool
+	prefixes             []string
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("results", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Uint64Var(&o.seeds, "seeds", 5, "runs of each preset")
+	f.IntVar(&o.atOnce, "at-once", runtime.NumCPU(), "runs at a time")
+	f.IntVar(&o.nodes, "nodes", 1, "processes of a run; more than 1: print the table of docs/results-processes.md")
+	f.StringVar(&o.presets, "presets", "", "file with other presets than those of package train")
+	f.StringVar(&o.runs, "runs", ".reproduce", "folder of the runs")
+	f.StringVar(&o.docs, "docs", "docs", "folder of results.md")
+	f.StringVar(&o.date, "date", "", "date of the runs for the page, such as 2026-04-30; empty: that of the commit")
+	f.BoolVar(&o.check, "check", false, "train again, compare with the page, and fail if they differ")
+	f.BoolVar(&o.render, "render", false, "write the page again without training")
+	f.BoolVar(&o.reuse, "reuse", false, "keep finished runs of other builds of this program")
+	f.Uint64Var(&o.one, "one", 0, "train once with this seed, and print the result alone")
+	f.StringVar(&o.out, "out", "", "folder of the run of -one")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	o.prefixes = f.Args()
+	var faults []error
+	want := func(ok bool, text string, value any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(text, value))
+		}
+	}
+	want(o.seeds >= 1 && o.seeds <= 1000, "-seeds %d: want 1 to 1000", o.seeds)
+	want(o.atOnce >= 1, "-at-once %d: want at least 1", o.atOnce)
+	want(o.nodes >= 1, "-nodes %d: want at least 1", o.nodes)
+	want(!o.check || !o.render, "-check and -render%s: want one of them", "")
+	if o.date != "" {
+		_, err := time.Parse(time.DateOnly, o.date)
+		want(err == nil, "-date %q: want a date such as 2026-04-30", o.date)
+	}
+	return o, errors.Join(faults...)
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	run := func(ctx context.Context, p *train.Preset, seed uint64) (result, error) {
-		return resultOf(exec.CommandContext(ctx, self, "-one", strconv.FormatUint(seed, 10), p.Name))
-	}
-	if nodes > 1 {
-		dir, err := os.MkdirTemp("", "results-")
-		if err != nil {
+	all := train.Presets()
+	if o.presets != "" {
+		if all, err = readPresets(o.presets); err != nil {
 			return err
 		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		for _, pkg := range []string{"ditask", "internal/results"} {
-			out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, filepath.Base(pkg)), "./"+pkg).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-			}
-		}
-		run = func(ctx context.Context, p *train.Preset, seed uint64) (result, error) {
-			return resultOf(exec.CommandContext(ctx, filepath.Join(dir, "ditask"), "--package", filepath.Join(dir, "results"),
-				"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir, "run"), "--overwrite", "--", p.Name))
-		}
 	}
-	places := make(chan struct{}, atOnce)
-	fmt.Println("| preset | published | mean ± deviation | each seed | env steps until the mean of 100 episodes is the threshold | CPU seconds of a run |")
-	fmt.Println("|---|---|---|---|---|---|")
+	if o.one > 0 {
+		return one(ctx, all, o, stdin, stdout)
+	}
+	chosen, err := choose(all, o.prefixes)
+	switch {
+	case err != nil:
+		return err
+	case o.nodes > 1:
+		return withProcesses(ctx, chosen, o.seeds, o.nodes, stdout)
+	case o.render:
+		return render(o.docs, all)
+	}
+	return reproduce(ctx, all, chosen, o, stdout)
+}
+
+func readPresets(path string) ([]train.Preset, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	all, err := train.ReadPresets(path, f)
+	return all, errors.Join(err, f.Close())
+}
+
+// choose returns the presets whose names begin with one of the prefixes, or all if there are no prefixes.
+func choose(all []train.Preset, prefixes []string) ([]train.Preset, error) {
+	if len(prefixes) == 0 {
+		return all, nil
+	}
+	wanted := func(p train.Preset, prefix string) bool { return strings.HasPrefix(p.Name, prefix) }
 	for _, prefix := range prefixes {
-		found, err := train.FindPresets(prefix)
-		if err != nil {
+		if !slices.ContainsFunc(all, func(p train.Preset) bool { return wanted(p, prefix) }) {
+			_, err := train.PresetOf(all, prefix)
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p train.Preset) bool {
+		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return wanted(p, prefix) })
+	}), nil
+}
+
+// reproduce makes the runs that are missing, and then writes the page or compares with it.
+func reproduce(ctx context.Context, all, chosen []train.Preset, o options, stdout io.Writer) error {
+	old, err := readRecords(recordsPath(o.docs))
+	if err != nil {
+		return err
+	}
+	if name := foreign(old, all); o.presets != "" && name != "" {
+		return fmt.Errorf("%s has runs of %s, which is not in %s: choose another folder with -docs", recordsPath(o.docs), name, o.presets)
+	}
+	if o.check {
+		if err := covered(old, chosen, o.seeds); err != nil {
 			return err
 		}
-		for i := range found {
-			if nodes > 1 && found[i].Unsolved {
-				continue
-			}
-			if err := row(ctx, run, &found[i], seeds, places); err != nil {
-				return err
-			}
-		}
+		o.runs = filepath.Join(o.runs, "check")
 	}
-	return nil
-}
-
-// result is what one run has reached.
-type result struct {
-	mean   float64
-	solved int           // env steps until the threshold; 0: it was not reached
-	took   time.Duration // of processors
-}
-
-// resultOf runs a command that trains once.
-func resultOf(cmd *exec.Cmd) (r result, err error) {
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return r, fmt.Errorf("%w\n%s", err, out)
-	}
-	r.took = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	for line := range strings.Lines(string(out)) {
-		if _, text, ok := strings.Cut(line, reached); ok {
-			_, err = fmt.Sscan(text, &r.mean, &r.solved)
-			return r, err
-		}
-	}
-	return r, fmt.Errorf("no result was printed\n%s", out)
-}
-
-// reached begins the line with the result of one run: its mean return, and the env steps until the threshold.
-const reached = "reached: "
-
-// row prints what all seeds of a preset have reached. As many runs go on at a time as places has room for.
-func row(ctx context.Context, run func(context.Context, *train.Preset, uint64) (result, error), p *train.Preset, seeds uint64, places chan struct{}) error {
-	results, faults := make([]result, seeds), make([]error, seeds)
-	var running sync.WaitGroup
-	for i := range results {
-		places <- struct{}{}
-		running.Go(func() {
-			defer func() { <-places }()
-			if results[i], faults[i] = run(ctx, p, uint64(i)+1); faults[i] != nil { //nolint:gosec // not negative
-				faults[i] = fmt.Errorf("%s, seed %d: %w", p.Name, i+1, faults[i])
-			}
-		})
-	}
-	running.Wait()
-	if err := errors.Join(faults...); err != nil {
+	lock, err := rundir.Take(o.runs, rundir.Self("results"))
+	if err != nil && !errors.Is(err, rundir.ErrNoLock) {
 		return err
 	}
-	var sum, squares float64
-	var each, solved, took []string
-	for _, r := range results {
-		sum, squares = sum+r.mean, squares+r.mean*r.mean
-		each, took = append(each, number(r.mean)), append(took, fmt.Sprintf("%.1f", r.took.Seconds()))
-		steps := "-"
-		if r.solved > 0 {
-			steps = strconv.Itoa(r.solved)
-		}
-		solved = append(solved, steps)
-	}
-	n := float64(seeds)
-	mean := sum / n
-	published := p.Published
-	if published == "" {
-		published = "-"
-	}
-	fmt.Printf("| `%s` | %s | %s ± %s | %s | %v: %s | %s |\n", p.Name, published, number(mean), number(math.Sqrt(max(squares/n-mean*mean, 0))),
-		strings.Join(each, ", "), p.Threshold, strings.Join(solved, ", "), strings.Join(took, ", "))
-	return nil
-}
-
-// number has three digits, or one behind the point.
-func number(v float64) string {
-	if math.Abs(v) < 10 {
-		return fmt.Sprintf("%.3g", v)
-	}
-	return fmt.Sprintf("%.1f", v)
-}
-
-// quiet is a lone node that logs and saves nothing.
-type quiet struct{ task.Node }
-
-func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
-func (quiet) Size() int            { return 1 }
-func (quiet) Seed() uint64         { return 0 }
-func (quiet) Dir() string          { return "" }
-func (quiet) Resume() bool         { return false }
-func (quiet) MustResume() bool     { return false }
-
-// config is that of a preset, with further settings.
-func config(p *train.Preset, settings ...string) (*train.Config, error) {
-	c, err := train.New(train.Algorithms(), p.Algorithm())
-	if err == nil {
-		err = c.Use(p)
-	}
-	for _, s := range settings {
-		key, value, _ := strings.Cut(s, "=")
-		if err == nil {
-			err = c.Set(key, value, "results")
-		}
-	}
-	return c, err
-}
-
-// alone trains in this process for all env steps of a preset, and prints the result.
-func alone(ctx context.Context, name string, seed uint64) error {
-	p, err := train.FindPreset(name)
+	defer lock.Release()
+	s, err := openStore(o)
 	if err != nil {
 		return err
 	}
-	settings := []string{fmt.Sprint("seed=", seed), "eval_every=0"}
-	if p.Greedy {
-		settings = append(settings, "eval_every=100%", fmt.Sprint("eval_episodes=", window))
-	}
-	c, err := config(p, settings...)
+	fresh, err := s.trainAll(ctx, chosen, old, stdout)
 	if err != nil {
 		return err
 	}
-	w := watch{threshold: p.Threshold}
-	if err := c.Run(ctx, quiet{task.Alone()}, train.Output{Step: w.step}); err != nil {
+	switch {
+	case o.check:
+		return errors.Join(compare(old, fresh, stdout), s.clear())
+	case fewer(old, fresh, chosen):
+		fmt.Fprintf(stdout, "\n%s has more seeds of these presets, and stays as it is. The rows of %d:\n\n", pagePath(o.docs), o.seeds)
+		return printRows(stdout, chosen, fresh)
+	}
+	merged := merge(all, old, fresh, chosen)
+	if err := writeRecords(recordsPath(o.docs), merged); err != nil {
 		return err
 	}
-	mean := w.mean()
-	if p.Greedy {
-		mean = w.eval.Mean
-	}
-	fmt.Println(reached, mean, w.solved)
-	return nil
-}
-
-// watch takes down the returns of the newest episodes.
-type watch struct {
-	threshold float64
-	returns   []float64
-	solved    int // env steps when their mean was first the threshold
-	eval      rl.Evaluation
-}
-
-func (w *watch) step(c *rl.Online) {
-	w.eval = c.Eval
-	if c.Collected == nil {
-		return
-	}
-	for _, e := range c.Collected.Episodes {
-		w.returns = append(w.returns, e.Return)
-	}
-	w.returns = w.returns[max(0, len(w.returns)-window):]
-	if w.solved == 0 && len(w.returns) == window && w.mean() >= w.threshold {
-		w.solved = c.EnvSteps
-	}
-}
-
-func (w *watch) mean() (m float64) {
-	for _, v := range w.returns {
-		m += v / float64(len(w.returns))
-	}
-	return m
-}
-
-// play is what the processes of a job do, until 100 greedy episodes reach the threshold.
-func play(ctx context.Context, node *parallel.Node) error {
-	p, err := train.FindPreset(os.Args[1])
-	if err != nil {
+	if err := s.drawAll(merged, all, chosen, stdout); err != nil {
 		return err
 	}
-	c, err := config(p, fmt.Sprint("seed=", node.JobSeed()), fmt.Sprint("until=", p.Threshold))
-	if err == nil {
-		err = c.Set("eval_every", strconv.Itoa(max(1000, c.Steps()/50)), "results")
-	}
-	if err != nil {
+	if err := render(o.docs, all); err != nil {
 		return err
 	}
-	c.Extend(2 * c.Steps()) // other processes are at times behind
-	var best *rl.Best
-	if err := c.Run(ctx, node, train.Output{Done: func(c *rl.Online) { best = c.Best }}); err != nil || node.ID() != 0 {
-		return err
-	}
-	if best == nil || !best.Reached {
-		return errors.New("the threshold was not reached")
-	}
-	fmt.Println(reached, best.Mean, best.EnvSteps)
-	return nil
+	_, err = fmt.Fprintf(stdout, "%s is written\n", pagePath(o.docs))
+	return err
+}
+
+// dateOf is the date of the runs: that of a flag, or else that of the commit that the program was built from.
+func dateOf(flag, commit string) string {
+	day, _, _ := strings.Cut(commit, "T")
+	return cmp.Or(flag, day)
 }
