@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ditask/ditask/internal/nearest"
@@ -54,6 +55,28 @@ func (p *Preset) Algorithm() string { return p.part(0) }
 func (p *Preset) Env() string { return p.part(1) }
 
 func (p *Preset) part(i int) string { return strings.SplitN(p.Name, "/", 3)[i] }
+
+// Reported is what others report for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
+// 300,000"; "" if there is nothing.
+func (p *Preset) Reported() string {
+	var parts []string
+	if q := p.Published; q.Runs > 1 {
+		parts = append(parts, fmt.Sprintf("%s ± %s over %d seeds", number(q.Mean), number(q.Deviation), q.Runs))
+	} else if q.Runs == 1 {
+		parts = append(parts, number(q.Mean)+", one run")
+	}
+	if g := p.Gate; g.EnvSteps > 0 {
+		by, of, _ := strings.Cut(g.By, " ")
+		steps := strconv.Itoa(g.EnvSteps)
+		for i := len(steps) - 3; i > 0; i -= 3 {
+			steps = steps[:i] + "," + steps[i:]
+		}
+		parts = append(parts, strings.TrimSpace(by+"'s gate "+of)+": "+number(g.Mean)+" within "+steps)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // Presets are those of this module. Of several for one algorithm and environment the first is the one that is
 // chosen where none is named.

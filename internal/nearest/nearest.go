@@ -15,11 +15,11 @@ import (
 // longest is how many bytes of a word or name count.
 const longest = 64
 
-// Hint returns " (did you mean NAME?)" with the nearest of names, or "" if none is near: more than a third of word's
+// Hint returns " (did you mean NAME?)" with the nearest of names, or "" if none is near: more than half of word's
 // letters differ, or more than two of a short word.
 func Hint(word string, names []string) string {
 	name, d := closest(word, names)
-	if n := len(word); name == "" || n > longest || d > max(min(2, n-1), n/3) {
+	if n := len(word); name == "" || n > longest || d > max(min(2, n-1), n/2) {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s?)", name)

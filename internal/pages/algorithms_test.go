@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -67,7 +68,7 @@ func presets(name string) string {
 			}
 			set = append(set, fmt.Sprintf("`%s=%s`", p.Set.Content[i].Value, text))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, p.Settings, p.Published, strings.Join(set, " "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, p.Settings, cmp.Or(p.Reported(), "–"), strings.Join(set, " "))
 	}
 	if b.Len() == 0 {
 		return "There is none: the defaults above hold for every environment.\n"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -29,7 +30,7 @@ const none = "–"
 
 // rowOf makes the row of a preset from the records of its seeds.
 func rowOf(p *train.Preset, all records) row {
-	r := row{Preset: p.Name, Settings: p.Settings, Published: published(p), Threshold: strconv.FormatFloat(p.Threshold, 'f', -1, 64)}
+	r := row{Preset: p.Name, Settings: p.Settings, Published: cmp.Or(p.Reported(), none), Threshold: strconv.FormatFloat(p.Threshold, 'f', -1, 64)}
 	mean, deviation := statistics(all)
 	r.Ours = number(mean) + " ± " + number(deviation)
 	var each, steps, took []string
@@ -58,26 +59,6 @@ func statistics(all records) (mean, deviation float64) {
 	}
 	return mean, math.Sqrt(deviation)
 }
-
-// published says what others have published.
-func published(p *train.Preset) string {
-	var parts []string
-	if q := p.Published; q.Runs > 1 {
-		parts = append(parts, fmt.Sprintf("%s ± %s over %d seeds", plain(q.Mean), plain(q.Deviation), q.Runs))
-	} else if q.Runs == 1 {
-		parts = append(parts, plain(q.Mean)+", one run")
-	}
-	if g := p.Gate; g.EnvSteps > 0 {
-		by, of, _ := strings.Cut(g.By, " ")
-		parts = append(parts, strings.TrimSpace(by+"'s gate "+of)+": "+plain(g.Mean)+" within "+thousands(g.EnvSteps))
-	}
-	if parts == nil {
-		return none
-	}
-	return strings.Join(parts, "; ")
-}
-
-func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // median is that of the env steps until the threshold, where a seed that has not reached it counts as more than any other.
 func median(all records) string {
