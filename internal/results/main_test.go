@@ -153,7 +153,7 @@ func TestChosenRowsAreReplaced(t *testing.T) {
 		"ppo/CartPole-v1/tiny, seed 3: the page does not have it: make it with make reproduce PRESET=ppo/CartPole-v1/tiny")
 	want(t, p.ok("results", "-seeds", "2", "-date", "2026-05-01", "ppo"), "2 runs: 0 have ended before")
 	page := p.read("docs/results.md")
-	want(t, page, "2026-04-30, ditask", "2026-05-01, ditask", "have changed since their runs: `qlearning/CliffWalking-v1/tiny`.")
+	want(t, page, "2026-04-30, ditask", "2026-05-01, ditask", ": 2 runs\n", "have changed since their runs: `qlearning/CliffWalking-v1/tiny`.")
 
 	want(t, p.ok("other", "-seeds", "2", "-reuse", "ppo"), "2 runs: 2 have ended before")
 	want(t, p.ok("other", "-seeds", "2", "ppo"), "2 runs: 0 have ended before")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/ditask/ditask/train"
@@ -88,17 +89,26 @@ func renderPage(docs string, presets []train.Preset, all records) ([]byte, error
 	return b.Bytes(), err
 }
 
-// builds are what runs were made with, in the order of the runs.
+// builds are what runs were made with, in the order of the runs. Those of all but the most runs name their presets.
 func builds(all records) (texts []string) {
-	count := map[build]int{}
+	count, presets := map[build]int{}, map[build][]string{}
 	var order []build
+	most := 0
 	for _, r := range all {
 		if count[r.build]++; count[r.build] == 1 {
 			order = append(order, r.build)
 		}
+		if name := "`" + r.Preset + "`"; !slices.Contains(presets[r.build], name) {
+			presets[r.build] = append(presets[r.build], name)
+		}
+		most = max(most, count[r.build])
 	}
 	for _, b := range order {
-		texts = append(texts, fmt.Sprintf("%s: %d runs", b, count[b]))
+		text := fmt.Sprintf("%s: %d runs", b, count[b])
+		if count[b] < most {
+			text += " of " + strings.Join(presets[b], ", ")
+		}
+		texts = append(texts, text)
 	}
 	return texts
 }

@@ -85,6 +85,17 @@ func TestRow(t *testing.T) {
 	}
 }
 
+func TestBuilds(t *testing.T) {
+	all := runsOf(1, 2, 3, 4)
+	all[0].build, all[1].build = build{"ditask 1", "go1.26", "an abacus", ""}, build{"ditask 2", "go1.26", "an abacus", "2026-04-30"}
+	all[2].build, all[3].build = all[1].build, all[1].build
+	all[3].Preset = "u/v/w"
+	want := []string{"ditask 1, go1.26, an abacus: 1 runs of `x/y/z`", "2026-04-30, ditask 2, go1.26, an abacus: 3 runs"}
+	if got := builds(all); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestPageIsOfItsRuns fails if docs/results.md is not made of results.json, the presets and the template.
 func TestPageIsOfItsRuns(t *testing.T) {
 	const docs = "../../docs"
