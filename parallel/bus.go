@@ -166,6 +166,10 @@ type channel struct{ c *router.Channel }
 func (c channel) Listen(on bool) { c.c.Listen(on) }
 func (c channel) Listened() bool { return c.c.Listened() }
 
+// Lend and Borrow make it a task.Lender.
+func (c channel) Lend(n int) task.Memory { return c.c.Lend(n) }
+func (c channel) Borrow(on bool)         { c.c.Borrow(on) }
+
 func (c channel) EverListened() bool { return c.c.EverListened() }
 
 func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task.Peer) bool) (int, error) {

@@ -84,8 +84,12 @@ func (in *inStream) assembled() []byte {
 	return b
 }
 
-// Recycle keeps the memory of a payload for the next message.
-func (in *inStream) Recycle(payload []byte) { in.s.spares.put(payload) }
+// Recycle keeps the memory of a payload for the next message, or gives it back to the peer whose it is.
+func (in *inStream) Recycle(payload []byte) {
+	if !in.s.recycleShared(payload) {
+		in.s.spares.put(payload)
+	}
+}
 
 // spares are the buffers of one peer that wait for messages.
 type spares struct {

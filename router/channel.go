@@ -23,6 +23,7 @@ type channel struct {
 	unfed   atomic.Uint64 // messages that came while this node did not listen
 
 	listens  atomic.Bool // this node listens
+	borrows  atomic.Bool // deliver gives back what it takes
 	listened atomic.Bool // a peer listens, or has listened
 
 	absences map[int]*absence // by node id; the router's mutex guards it

@@ -58,7 +58,7 @@ func TestCallerThatMakesWay(t *testing.T) {
 		mine, theirs := net.Pipe()
 		answered := make(chan struct{})
 		go func() { defer close(answered); _, _ = other.answer(theirs, nil); _ = theirs.Close() }()
-		l, err := r.callJoin(mine, nil)
+		l, err := r.callJoin(mine, nil, nil)
 		_ = mine.Close()
 		<-answered
 		if l != nil || err == nil || (r.failure != nil) != ends || ends && r.failure.Error() != err.Error() {

@@ -29,6 +29,9 @@ const (
 	frameDone                           // the sender has done its part of the job
 	frameListening                      // u64: the receiver's event is sent to it from the message after this number on
 	frameFarewell                       // JSON Farewell: the process of a node has ended
+	frameMapped                         // the sender has mapped the receiver's memory
+	frameShared                         // version u64, total u64, offset u64: a message in the sender's memory
+	frameRelease                        // numbers u64 of messages in the receiver's memory that the sender does not use any more
 	frameSequencedEnd
 )
 
@@ -116,7 +119,11 @@ func parseHeader(b []byte, chunkBytes int) (header, error) {
 		least, limit = 16, 16
 	case frameMsgHeader:
 		least, limit = 1, MaxHeaderBytes
-	case frameListen, frameReady, frameSeen, frameFin, frameLeave, frameDone:
+	case frameShared:
+		least, limit = chunkHead-headerBytes, chunkHead-headerBytes
+	case frameRelease:
+		least = 8
+	case frameListen, frameReady, frameSeen, frameFin, frameLeave, frameDone, frameMapped:
 		limit = 0
 	case frameDeclare, frameMembers, frameBarrier, frameRelay, frameFarewell, frameBye:
 	default:

@@ -366,7 +366,7 @@ func (r *Router) callOnce(ctx context.Context, addr string, target int) (*link, 
 		}
 		bound = nil // the connection ends at the hub, the conversation does not
 	}
-	l, err := r.callJoin(conn, bound)
+	l, err := r.callJoin(conn, bound, r.passerOf(conn, target < 0))
 	if err != nil {
 		_ = conn.Close() // l, if there is one, has another
 	}
@@ -390,9 +390,11 @@ var errConnected = errors.New("connected already")
 // something to try weak tokens on.
 var errNoProof = errors.New("no proof")
 
-// callJoin is the dialling side's handshake for a session.
-func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
-	h, pr, err := r.callHello(conn, r.hello(purposeJoin), bound)
+// callJoin is the dialling side's handshake for a session. files is what passes descriptors to the other side; nil: nothing does.
+func (r *Router) callJoin(conn net.Conn, bound []byte, files passer) (*link, error) {
+	mine := r.hello(purposeJoin)
+	mine.offer(files)
+	h, pr, err := r.callHello(conn, mine, bound)
 	if err != nil {
 		return nil, err
 	}
@@ -429,11 +431,17 @@ func (r *Router) callJoin(conn net.Conn, bound []byte) (*link, error) {
 	if w.Refuse != nil {
 		return nil, &RefusedError{w.Refuse.Code, w.Refuse.Reason, conn.RemoteAddr().String()}
 	}
+	memory, err := r.trade(files, h)
+	if err != nil {
+		return nil, err
+	}
 	if s == nil {
 		if s, err = r.admit(h); err != nil {
+			memory.Close()
 			return nil, err
 		}
 	}
+	s.takeMemory(memory)
 	return s.attach(conn, true, w.Got)
 }
 
@@ -486,7 +494,9 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 		_, _ = writeMsg(conn, nil, answer{Refuse: no})
 		return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 	}
-	mine, _ := json.Marshal(r.hello("")) //nolint:errchkjson // texts and numbers: it cannot fail
+	answering, files := r.hello(""), r.passerOf(conn, n != nil)
+	answering.offer(files)
+	mine, _ := json.Marshal(answering) //nolint:errchkjson // texts and numbers: it cannot fail
 	both := conversation{theirs, mine, nil}
 	if n != nil {
 		both.binding = binding(conn)
@@ -507,7 +517,7 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 	}
 	switch h.Purpose {
 	case purposeJoin:
-		return r.answerJoin(conn, h, p)
+		return r.answerJoin(conn, h, p, files)
 	case purposeFarewell:
 		return r.answerFarewell(conn, h)
 	case purposeRelay:
@@ -543,7 +553,7 @@ func remember(s *session, p proof) bool {
 }
 
 // answerJoin is the listening side's end of the handshake for a session.
-func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
+func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool, error) {
 	if p.Refuse != nil && p.Refuse.Code == RefuseDuplicate {
 		return false, nil // it has thought better of it: the two are connected
 	}
@@ -584,6 +594,11 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof) (bool, error) {
 	if _, err := writeMsg(conn, nil, welcome{Got: s.received.Load()}); err != nil {
 		return false, err
 	}
+	memory, err := r.trade(files, h)
+	if err != nil {
+		return false, err
+	}
+	s.takeMemory(memory)
 	_ = conn.SetDeadline(time.Time{})
 	_, err = s.attach(conn, false, p.Got)
 	return err == nil, err

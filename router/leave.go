@@ -211,6 +211,7 @@ func (r *Router) end(leave bool) error {
 		}
 	}
 	r.wg.Wait()
+	r.closeMemory()
 	r.reportAway()
 	r.lines.leftOut(r.cfg.Logger)
 	return errors.Join(errs...)

@@ -14,6 +14,7 @@ type link struct {
 	s      *session
 	conn   net.Conn
 	try    tryWriter // nil if the connection has none
+	reads  tryReader // the same
 	dialed bool      // by this node
 	wg     sync.WaitGroup
 	ended  chan struct{} // closed when the reader has ended
@@ -52,6 +53,7 @@ const writeLimit = 512 << 10
 func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) {
 	l := &link{s: s, conn: conn, dialed: dialed, ended: make(chan struct{})}
 	l.try, _ = conn.(tryWriter)
+	l.reads, _ = conn.(tryReader)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -206,7 +208,7 @@ func (l *link) writeAll(bufs *net.Buffers) error {
 // afterwards.
 func (l *link) writeNow() {
 	s := l.s
-	if s.ackDue || s.seenDue || s.pingDue != 0 || s.pongDue != 0 || len(s.credits) > 0 || len(s.bulks) > 0 {
+	if s.ackDue || s.seenDue || s.releaseDue || s.pingDue != 0 || s.pongDue != 0 || len(s.credits) > 0 || len(s.bulks) > 0 {
 		s.signal()
 		return
 	}
@@ -238,6 +240,10 @@ func (l *link) read() {
 	s := l.s
 	defer s.r.wg.Done()
 	err := l.readFrames()
+	if fault := s.copyAll(); fault != nil { // what has come is received
+		s.endCopies()
+		err = fault
+	}
 	l.close()
 	l.wg.Done()
 	s.mu.Lock()
@@ -297,7 +303,7 @@ func (l *link) readFrames() error {
 			w = copy(buf, buf[r:w])
 			r = 0
 		}
-		n, err := l.conn.Read(buf[w:])
+		n, err := l.more(buf[w:])
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
 				return io.ErrUnexpectedEOF
@@ -310,13 +316,29 @@ func (l *link) readFrames() error {
 	}
 }
 
+// more reads what comes next. While messages are being copied, it looks for that after each piece and does not wait.
+func (l *link) more(b []byte) (int, error) {
+	for len(l.s.copies) > 0 {
+		if err := l.s.copyPiece(); err != nil {
+			return 0, err
+		}
+		if l.reads == nil {
+			continue
+		}
+		if n, err := l.reads.TryRead(b); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return l.conn.Read(b)
+}
+
 // readChunk takes one chunk whose head is in b, with the beginning of its body; it returns
 // how much of b it has used. buf is free when all of b is used.
 func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 	s := l.s
 	version, total, off := le.Uint64(b[headerBytes:]), le.Uint64(b[headerBytes+8:]), le.Uint64(b[headerBytes+16:])
 	n := h.body - (chunkHead - headerBytes)
-	in, err := s.stream(h.channel)
+	in, err := s.turn(h.channel)
 	if err != nil {
 		return 0, err
 	}

@@ -42,7 +42,7 @@ type segment struct {
 	ext         []byte // the chunk's piece of its payload
 	keep        Buffer // holds ext
 	first, last uint64 // numbers of the frames within
-	ends        bool   // the chunk is its message's last
+	ends        bool   // the chunk is its message's last, or the frame is a message in memory
 	ctl         int    // bytes of control frames
 	head        [chunkHead]byte
 }
@@ -149,6 +149,23 @@ func (l *sendLog) chunk(channel uint16, version uint64, payload Buffer, off, n i
 	l.sent++
 	s.first, s.last = l.sent, l.sent
 	s.ends = off+n == len(total)
+	l.segs = append(l.segs, s)
+	l.todo += s.size()
+}
+
+// shared appends a message that is at off in this node's memory. It keeps payload.
+func (l *sendLog) shared(channel uint16, version uint64, payload Buffer, off int) {
+	s := chunkPool.Get().(*segment)
+	s.buf = s.head[:]
+	putHeader(s.buf, chunkHead-headerBytes, frameShared, 0, channel)
+	le.PutUint64(s.buf[headerBytes:], version)
+	le.PutUint64(s.buf[headerBytes+8:], uint64(len(payload.Bytes())))
+	le.PutUint64(s.buf[headerBytes+16:], uint64(off)) //nolint:gosec // not negative
+	payload.Retain()
+	s.keep = payload
+	l.sent++
+	s.first, s.last = l.sent, l.sent
+	s.ends = true
 	l.segs = append(l.segs, s)
 	l.todo += s.size()
 }

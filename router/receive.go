@@ -27,7 +27,7 @@ func (s *session) receive(l *link, h header, body []byte) error {
 		return s.receiveTotals(l, h, body)
 	}
 	if h.typ == frameData {
-		in, err := s.stream(h.channel)
+		in, err := s.turn(h.channel)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (s *session) receive(l *link, h header, body []byte) error {
 		return err
 	}
 	if h.typ == frameMsgHeader {
-		in, err := s.stream(h.channel)
+		in, err := s.turn(h.channel)
 		if err != nil {
 			return err
 		}
@@ -48,6 +48,12 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			in.header = append(in.header[:0], body...)
 		}
 		return nil
+	}
+	if h.typ == frameShared {
+		return s.receiveShared(h, body)
+	}
+	if err := s.copyAll(); err != nil { // the frame stands behind these messages
+		return err
 	}
 	s.gotFrame(headerBytes + len(body))
 	if h.typ == frameFin {
@@ -137,6 +143,10 @@ func (s *session) receiveControl(h header, body []byte) error {
 		return r.receiveRelay(body)
 	case frameFarewell:
 		return s.receiveFarewell(body)
+	case frameMapped:
+		return s.mapped()
+	case frameRelease:
+		return s.release(body)
 	}
 	return nil
 }
@@ -175,6 +185,15 @@ func (s *session) stream(id uint16) (*inStream, error) {
 		return nil, fmt.Errorf("%w: event number %d is not declared", errBadFrame, id)
 	}
 	return s.ins[id], nil
+}
+
+// turn returns the peer's event number id when the message before the next one has been taken whole.
+func (s *session) turn(id uint16) (*inStream, error) {
+	in, err := s.stream(id)
+	if err == nil && in.copies.from != nil {
+		err = s.copyFirst(in)
+	}
+	return in, err
 }
 
 // gotFrame counts a sequenced frame of n bytes.
@@ -237,8 +256,8 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		return false, nil
 	}
 	in.version = version
-	m := &in.msg // field by field: a whole one would be made on the stack, and copied
-	m.From, m.Version, m.Payload, m.Takable, m.Taken, m.Credit, m.Header = s.peer.ID, version, payload, takable, false, in, header
+	m := &in.msg                                                                                                                   // field by field: a whole one would be made on the stack, and copied
+	m.From, m.Version, m.Payload, m.Takable, m.Taken, m.Credit, m.Header = s.peer.ID, version, payload, takable, false, in, header // Lent is set already
 	if s.r.cfg.Tap != nil {
 		s.r.cfg.Tap.Received(ch.spec.Name, m)
 	}

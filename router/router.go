@@ -25,6 +25,7 @@ type Router struct {
 	lines *sparse // under log
 	began time.Time
 	calls calls
+	mem   ownMemory
 	// features are what this node says that it understands.
 	features []string
 	ctx      context.Context // ends with Close

@@ -38,14 +38,16 @@ type session struct {
 	finSeq  uint64       // number of our Fin, or 0
 	told    uint64       // frames of the peer's that were acknowledged
 
-	ackDue   bool
-	seenDue  bool
-	leaveDue bool   // the peer leaves, and is to be told that no more messages come
-	pingDue  uint64 // clock to send, or 0
-	pongDue  uint64
-	credits  []*inStream
-	quietFor int // ticks without anything written
-	ahead    int // bytes reserved for the peer's unfinished messages
+	ackDue     bool
+	seenDue    bool
+	leaveDue   bool   // the peer leaves, and is to be told that no more messages come
+	pingDue    uint64 // clock to send, or 0
+	pongDue    uint64
+	credits    []*inStream
+	releaseDue bool   // the peer is to be told what was released of its memory
+	claims     claims // what the peer has of this node's memory
+	quietFor   int    // ticks without anything written
+	ahead      int    // bytes reserved for the peer's unfinished messages
 
 	links    uint64        // connections so far
 	wireOut  uint64        // bytes written
@@ -58,6 +60,10 @@ type session struct {
 	unacked  int         // frames since the last acknowledgement
 	unackedB int         // bytes of them
 	declared int         // bytes of the peer's declarations
+	copies   []*inStream // whose messages are being copied out of the peer's memory, in turn
+
+	theirs  atomic.Pointer[peerMemory] // nil: the peer has passed none
+	sharing atomic.Bool                // the peer has mapped this node's memory, and is not gone
 
 	spares    spares
 	received  atomic.Uint64 // sequenced frames
@@ -230,13 +236,14 @@ func (s *session) wakeWaiting() {
 
 // pendingWrite reports whether the writer has anything to do.
 func (s *session) pendingWrite() bool {
-	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 ||
+	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || s.releaseDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 ||
 		s.leaveDue && s.messagesSent()
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into
 // the log, and the totals that are due into dst, which is empty, and which it returns.
 func (s *session) stage(dst []byte, limit int) []byte {
+	s.stageReleases() // before the credit of the same messages
 	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.told {
 		dst = appendU64(dst, frameAck, 0, 0)
 		for _, in := range s.credits {
@@ -328,6 +335,10 @@ func (s *session) end(reason error) (*PeerError, bool) {
 	s.r.ahead.Add(-int64(s.ahead))
 	s.ahead = 0
 	s.spares.end()
+	s.endClaims()
+	if pm := s.theirs.Load(); pm != nil {
+		pm.m.Close()
+	}
 	if s.link == nil || !s.link.writing {
 		s.log.free()
 	}

@@ -27,6 +27,7 @@ type Stats struct {
 	// Carrier is what the carrier says of itself, by its own words; nil if it says
 	// nothing.
 	Carrier map[string]int64
+	Shared  SharedStats // messages in shared memory
 }
 
 // Counter is what a carrier may be besides: it counts what the router cannot see.
@@ -102,7 +103,7 @@ const undeclared = ""
 func (r *Router) Stats() Stats {
 	st := Stats{
 		Dialed: r.calls.dialed.Load(), DialsFailed: r.calls.failed.Load(), Accepted: r.calls.accepted.Load(),
-		Refused: r.Refused(),
+		Refused: r.Refused(), Shared: r.sharedStats(),
 	}
 	if c, ok := r.cfg.Carrier.(Counter); ok {
 		st.Carrier = c.Counters()

@@ -90,7 +90,10 @@ func (o *outStream) put(version uint64, payload Buffer) {
 			l.frame(frameMsgHeader, 0, o.ch.id, h)
 		}
 	}
+	seg, inMemory := o.segment(payload)
 	switch chunk := o.s.r.cfg.ChunkBytes; {
+	case inMemory:
+		o.putShared(version, payload, seg)
 	case len(b) <= inlineBytes:
 		l.data(o.ch.id, version, b)
 	case len(b) <= chunk:
@@ -232,6 +235,7 @@ type inStream struct {
 	asmSkip  bool // this node does not listen to it: nothing of it is kept
 	ahead    int  // bytes that are reserved for it
 	msg      Message
+	copies   copying // the message that is being copied out of the peer's memory
 
 	consumed [2]atomic.Uint64 // messages, bytes
 	told     [2]atomic.Uint64 // of that, what the peer has been told

@@ -123,6 +123,9 @@ func (r *Router) check(s *session, joins bool) {
 func (s *session) creditRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err == nil && s.unreleased() {
+		s.releaseDue = true
+	}
 	for _, in := range s.remote {
 		if !in.due && s.err == nil && in.consumed[0].Load() != in.told[0].Load() {
 			in.due = true

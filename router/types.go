@@ -92,8 +92,11 @@ type Message struct {
 	Payload []byte
 	// Takable says that deliver may keep Payload; it then sets Taken.
 	Takable, Taken bool
-	Credit         Credit // to be returned when the message has been consumed
-	Header         []byte // what the sender's Buffer had beside the payload; valid during the call
+	// Lent says that Payload is memory of the sender's process: deliver does not write to it, and gives
+	// it to Credit.Recycle before the message is consumed, if it has taken it. That happens under [Channel.Borrow] only.
+	Lent   bool
+	Credit Credit // to be returned when the message has been consumed
+	Header []byte // what the sender's Buffer had beside the payload; valid during the call
 }
 
 // Tap is told of every message as it passes, for a record of it. Its methods are

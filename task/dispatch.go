@@ -79,6 +79,7 @@ type mailbox struct {
 type creditSum struct {
 	credit          Credit
 	messages, bytes int
+	lent            *loan // of a message that nobody hears; else nil
 }
 
 // work is the typed side of a mailbox.
@@ -453,7 +454,7 @@ func (b *mailbox) account(credit Credit, bytes int) {
 			return
 		}
 	}
-	b.ran.credits = append(b.ran.credits, creditSum{credit, 1, bytes})
+	b.ran.credits = append(b.ran.credits, creditSum{credit, 1, bytes, nil})
 }
 
 // wouldStop says whether an emit of r's listener to box waits, through other

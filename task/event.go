@@ -181,7 +181,8 @@ func Named(name string) ListenOption { return func(l *Listener) { l.name = name 
 
 // Borrowed says that the listener uses the payload during its call only. Where all
 // listeners of an event say so, the memory of large tensors from other nodes is
-// used again for the next message, without garbage.
+// used again for the next message, without garbage; from nodes of the same host they are that node's memory
+// itself. The listener does not write to the payload: in such memory a write panics.
 func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }
 
 // On calls fn for every message of the event, until Off. Calls are never

@@ -165,6 +165,24 @@ const (
 	DeliverDropNewest
 )
 
+// Lender is what a Channel may be besides: payloads can be encoded into memory that other processes of the
+// host read, and come in such memory.
+type Lender interface {
+	// Lend returns memory for a payload of n bytes that goes out with the next Send; nil if there is
+	// none, or no use for it.
+	Lend(n int) Memory
+	// Borrow says whether all listeners of the event only borrow its payloads. While that is so, an
+	// Inbound may be Lent.
+	Borrow(on bool)
+}
+
+// Memory is a place for a payload. It is an alias, as a bus has an equal one of its own.
+type Memory = interface {
+	Bytes() []byte // the place; its first bytes are the payload
+	Fit(n int)     // gives back what is beyond the first n bytes
+	Release()      // gives all of it back
+}
+
 // ChannelSpec declares an event to a Bus.
 type ChannelSpec struct {
 	Name     string   // unique in the task
@@ -182,6 +200,7 @@ type ChannelSpec struct {
 type Buffer struct {
 	b    []byte
 	head []byte
+	mem  Memory // where b is, if a bus has lent that; else nil
 	refs atomic.Int32
 	free func(*Buffer) // called when the last reference is released
 }
@@ -192,6 +211,9 @@ func (b *Buffer) Bytes() []byte { return b.b }
 // Header returns what travels beside the payload, for [Inbound.Header]; nil for
 // nothing. It must not be changed.
 func (b *Buffer) Header() []byte { return b.head }
+
+// Memory returns the memory of the bus that the payload is in; nil if it is in none.
+func (b *Buffer) Memory() Memory { return b.mem }
 
 // Retain adds a reference.
 func (b *Buffer) Retain() { b.refs.Add(1) }
@@ -212,8 +234,11 @@ type Inbound struct {
 	// Takable says that deliver may keep Payload, and alias it; it then sets
 	// Taken.
 	Takable, Taken bool
-	Credit         Credit // to be returned once the listeners have had the message
-	Header         []byte // what the sender's Buffer had beside the payload; valid during the call
+	// Lent says that Payload is memory of the sender's process: nobody writes to it here, and deliver gives it
+	// to Credit.Recycle before the message is consumed, if it has taken it.
+	Lent   bool
+	Credit Credit // to be returned once the listeners have had the message
+	Header []byte // what the sender's Buffer had beside the payload; valid during the call
 }
 
 // Credit gives a sender its room back. It is an alias, as a bus has an equal one

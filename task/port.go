@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,8 @@ type port[T any] struct {
 	traces  bool         // the tracer follows the event
 	codec   PayloadCodec // nil without a bus
 	channel Channel      // nil without a bus
+	lender  Lender       // the channel, if it is one; else nil
+	size    atomic.Int64 // about how many bytes the next payload may have
 	outbox  sync.Pool    // of *outbox[T]
 	scratch sync.Pool    // of *slot[T]: a place for what arrives
 
@@ -176,6 +179,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 		Name: core.name, Delivery: core.policy, Queue: core.queue,
 		Fingerprint: p.codec.Fingerprint(), Schema: p.codec.Schema(), Headers: p.traces,
 	}, p.deliver)
+	p.lender, _ = p.channel.(Lender)
 	return p, err
 }
 
@@ -209,9 +213,17 @@ func (p *port[T]) off() {
 	}
 }
 
+// onlyBorrow reports whether all of them have a payload for the time of the call only.
+func onlyBorrow[T any](list []*listener[T]) bool {
+	return !slices.ContainsFunc(list, func(l *listener[T]) bool { return !l.borrowed })
+}
+
 func (p *port[T]) setListeners(list []*listener[T]) {
 	p.listeners.Store(&list)
-	p.borrowed.Store(!slices.ContainsFunc(list, func(l *listener[T]) bool { return !l.borrowed }))
+	p.borrowed.Store(onlyBorrow(list))
+	if p.lender != nil {
+		p.lender.Borrow(p.borrowed.Load())
+	}
 	if on := len(list) > 0; on != p.listened.Load() {
 		p.listened.Store(on)
 		p.everListened.Store(true)
@@ -287,7 +299,7 @@ func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 		p.last[s.from] = s.version
 		for i := range waiting {
 			if waiting[i].from == s.from {
-				dropped = creditSum{waiting[i].credit, 1, waiting[i].bytes}
+				dropped = waiting[i].given()
 				waiting[i] = *s
 				p.skipped++
 				return dropped
@@ -300,7 +312,7 @@ func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 	case DeliverDropNewest:
 		if len(waiting) >= p.core.queue {
 			p.newest++
-			return creditSum{s.credit, 1, s.bytes}
+			return s.given()
 		}
 	}
 	if len(p.in) == cap(p.in) {
@@ -329,8 +341,11 @@ func (p *port[T]) dropOldest() creditSum {
 	if p.owner == nil {
 		p.void++
 	}
-	return creditSum{s.credit, 1, s.bytes}
+	return s.given()
 }
+
+// given is what a message that is dropped gives back.
+func (s *slot[T]) given() creditSum { return creditSum{s.credit, 1, s.bytes, s.lent} }
 
 // load moves messages from in to out: all by exchange, or one if what waits may
 // still be dropped.
@@ -357,7 +372,11 @@ func (p *port[T]) ready() int { return len(p.out) - p.at }
 func (p *port[T]) run(r *runner) bool {
 	for r.left > 0 {
 		s := &p.out[p.at]
-		p.call(s)
+		if s.lent != nil && s.lent.shared {
+			p.callLent(s)
+		} else {
+			p.call(s)
+		}
 		if s.lent != nil {
 			p.restore(s.lent)
 		}
@@ -406,6 +425,31 @@ func (p *port[T]) call(s *slot[T]) {
 	p.calling = nil
 }
 
+// callLent is call for a message in memory of another process. A listener that writes there panics. A message whose
+// listeners do not all borrow any more is decoded again, into memory that is theirs.
+func (p *port[T]) callLent(s *slot[T]) {
+	if p.calling == nil {
+		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true
+	}
+	if len(p.calling) == 0 {
+		p.noOne.Add(1)
+		return
+	}
+	if p.next == 0 && !onlyBorrow(p.calling) {
+		if err := p.codec.Decode(s.lent.b, &s.v, false); err != nil {
+			p.calling = nil // it did decode before: the sender changes it
+			p.en.fail(&PayloadError{Event: p.core.name, Node: s.from, Version: s.version, Err: err})
+			return
+		}
+		s.lent.giveBack()
+		s.lent = nil
+		p.call(s)
+		return
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	p.call(s)
+}
+
 func (p *port[T]) panicked(err error, stack []byte) {
 	p.failed(&p.calling[p.next-1].Listener, err, stack)
 }
@@ -435,7 +479,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 		out.head = head.header
 	}
 	var err error
-	out.b, err = p.codec.Append(out.b[:0], &out.v)
+	err = p.encode(out)
 	var zero T
 	out.v = zero
 	if err == nil {
@@ -467,7 +511,46 @@ func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bo
 // buffer that it is encoded into.
 type outbox[T any] struct {
 	Buffer
-	v T
+	v    T
+	heap []byte // the buffer, where no memory is lent
+}
+
+// shareBytes is the least payload for which memory of the bus is asked.
+const shareBytes = 64 << 10
+
+// encode encodes the value: into memory that other processes of the host read, if the channel has some and the payloads
+// of the event are large.
+func (p *port[T]) encode(out *outbox[T]) (err error) {
+	guess := int(p.size.Load())
+	dst := out.heap[:0]
+	if p.lender != nil && guess >= shareBytes {
+		if out.mem = p.lender.Lend(guess + guess/8); out.mem != nil {
+			dst = out.mem.Bytes()[:0]
+		}
+	}
+	if out.b, err = p.codec.Append(dst, &out.v); err != nil {
+		return err
+	}
+	n := len(out.b)
+	if p.lender != nil && (n >= shareBytes || guess > 0) {
+		p.size.Store(int64(max(n, guess-guess/8)))
+	}
+	switch {
+	case out.mem != nil && n > 0 && &out.b[0] == &out.mem.Bytes()[0]:
+		out.mem.Fit(n)
+		return nil
+	case out.mem != nil: // it was too small
+		out.mem.Release()
+		out.mem = nil
+	}
+	out.heap = out.b
+	if p.lender != nil && n >= shareBytes {
+		if out.mem = p.lender.Lend(n); out.mem != nil {
+			out.b = out.mem.Bytes()
+			copy(out.b, out.heap)
+		}
+	}
+	return nil
 }
 
 // keepBytes is the largest encoding buffer that is kept for the next emit.
@@ -476,8 +559,11 @@ const keepBytes = 8 << 20
 func (p *port[T]) newOutbox() any {
 	out := new(outbox[T])
 	out.free = func(*Buffer) {
-		out.head = nil
-		if cap(out.b) <= keepBytes {
+		if out.mem != nil {
+			out.mem.Release()
+		}
+		out.head, out.mem, out.b = nil, nil, nil
+		if cap(out.heap) <= keepBytes {
 			p.outbox.Put(out)
 		}
 	}
@@ -489,13 +575,13 @@ func (p *port[T]) newOutbox() any {
 func (p *port[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
 		p.refused.Add(1)
-		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
+		returnCredit(creditSum{in.Credit, 1, len(in.Payload), nil})
 		return nil
 	}
 	s := p.scratch.Get().(*slot[T])
 	src, owned, lent := p.lend(in)
 	if err := p.codec.Decode(src, &s.v, owned); err != nil {
-		returnCredit(creditSum{in.Credit, 1, len(in.Payload)})
+		returnCredit(creditSum{in.Credit, 1, len(in.Payload), lent})
 		return &PayloadError{Event: p.core.name, Node: in.From, Version: in.Version, Err: err}
 	}
 	s.version, s.credit, s.from, s.bytes, s.lent = in.Version, in.Credit, in.From, len(in.Payload), lent
@@ -517,6 +603,8 @@ func (p *port[T]) deliver(in *Inbound) error {
 type loan struct {
 	b    []byte
 	back Credit // who gets b; nil for the port's own
+
+	shared bool // b is memory of another process
 }
 
 // lendBytes is the least payload whose memory is worth being lent.
@@ -526,6 +614,9 @@ const lendBytes = 4 << 10
 // it, that is memory which is used again.
 func (p *port[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
 	borrowed := p.borrowed.Load()
+	if in.Lent && !borrowed { // a listener that keeps has just come
+		return in.Payload, false, nil
+	}
 	if !borrowed || !in.Takable && len(in.Payload) < lendBytes {
 		in.Taken = in.Takable
 		return in.Payload, in.Takable, nil
@@ -536,7 +627,7 @@ func (p *port[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
 	}
 	if in.Takable {
 		in.Taken = true
-		l.b, l.back = in.Payload, in.Credit
+		l.b, l.back, l.shared = in.Payload, in.Credit, in.Lent
 	} else {
 		l.b, l.back = append(l.b[:0], in.Payload...), nil
 	}
@@ -554,8 +645,17 @@ func (p *port[T]) restore(l *loan) {
 	p.en.loans.Put(l)
 }
 
+// giveBack gives memory of another process back.
+func (l *loan) giveBack() {
+	if l != nil && l.shared {
+		l.back.Recycle(l.b)
+		*l = loan{}
+	}
+}
+
 func returnCredit(c creditSum) {
 	if c.credit != nil {
+		c.lent.giveBack()
 		c.credit.Return(c.messages, c.bytes)
 	}
 }

@@ -28,7 +28,8 @@ middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
 # Trunk two: bytes.
-router -> std internal/printable
+router -> std internal/printable router/sharedmem
+router/sharedmem -> std
 router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs

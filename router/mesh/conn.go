@@ -11,8 +11,9 @@ import (
 // socket is a connection that can also write without waiting.
 type socket struct {
 	net.Conn
-	raw syscall.RawConn
-	now attempt
+	raw    syscall.RawConn
+	now    attempt
+	coming attempt
 }
 
 func wrap(c net.Conn) net.Conn {
@@ -32,7 +33,8 @@ func wrap(c net.Conn) net.Conn {
 		_, _ = b.SetReadBuffer(socketBytes), b.SetWriteBuffer(socketBytes)
 	}
 	k := &socket{Conn: c, raw: raw}
-	k.now.write = k.now.do
+	k.now.call = func(fd uintptr) bool { return k.now.do(fd, syscall.Write) }
+	k.coming.call = func(fd uintptr) bool { return k.coming.do(fd, syscall.Read) }
 	return k
 }
 
@@ -43,10 +45,32 @@ const socketBytes = 1 << 20
 // TryWrite writes what the system takes at once. It returns the bytes written,
 // which may be none. One call at a time, and none beside another write.
 func (s *socket) TryWrite(b []byte) (int, error) {
-	s.now.b, s.now.n, s.now.err = b, 0, 0 // a closed connection makes no attempt
-	err := s.raw.Write(s.now.write)
-	n, no := s.now.n, s.now.err
-	s.now.b = nil
+	return s.now.make(s.raw.Write, b)
+}
+
+// TryRead reads what has come, which may be nothing. One call at a time, and none beside another read.
+func (s *socket) TryRead(b []byte) (int, error) {
+	n, err := s.coming.make(s.raw.Read, b)
+	if n == 0 && err == nil && s.coming.err == 0 {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// attempt is one write or read without waiting, kept so that none is allocated.
+type attempt struct {
+	call func(fd uintptr) bool
+	b    []byte
+	n    int
+	err  syscall.Errno // 0: none
+}
+
+// make makes the attempt, through a method of the raw connection.
+func (a *attempt) make(through func(func(fd uintptr) bool) error, b []byte) (int, error) {
+	a.b, a.n, a.err = b, 0, 0 // a closed connection makes no attempt
+	err := through(a.call)
+	n, no := a.n, a.err
+	a.b = nil
 	switch no {
 	case 0:
 		return n, err
@@ -56,17 +80,9 @@ func (s *socket) TryWrite(b []byte) (int, error) {
 	return max(n, 0), no
 }
 
-// attempt is one write without waiting, kept so that none is allocated.
-type attempt struct {
-	write func(fd uintptr) bool
-	b     []byte
-	n     int
-	err   syscall.Errno // 0: none
-}
-
-func (a *attempt) do(fd uintptr) bool {
+func (a *attempt) do(fd uintptr, call func(fd int, b []byte) (int, error)) bool {
 	for {
-		n, err := syscall.Write(int(fd), a.b)
+		n, err := call(int(fd), a.b)
 		a.n = n
 		a.err, _ = err.(syscall.Errno) //nolint:errorlint // it is nothing else, or nil, which gives 0
 		if a.err != syscall.EINTR {

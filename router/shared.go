@@ -1,0 +1,506 @@
+package router
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ditask/ditask/router/sharedmem"
+)
+
+// Messages in shared memory.
+//
+// A node has one memory file, an arena. It passes the file to each peer to which a unix socket
+// leads, in the handshake. A peer that has mapped it answers with frameMapped, once for the session, and from then
+// on a large message is a frame that says where in the arena the payload is. Each such message is a claim of
+// the peer's on the payload, until the peer's frameRelease or the end of the session. Both frames
+// are sequenced, so that claims are exact over a cut.
+
+// featureMemory says that this end of the connection passes and takes descriptors. A node says it
+// where nothing is between the two ends that could keep them.
+const featureMemory = "memory"
+
+const (
+	// sharedBytes is the least payload that goes by shared memory.
+	sharedBytes = 64 << 10
+	// maxRelease is how many claims one frameRelease ends.
+	maxRelease = maxFrameBody / 8
+)
+
+// Memory is a place for a payload, from [Channel.Lend]. It is an alias, so that package task can have
+// an equal one.
+type Memory = interface {
+	Bytes() []byte // the place; its first bytes are the payload
+	Fit(n int)     // gives back what is beyond the first n bytes
+	Release()      // gives all of it back
+}
+
+// passer is what a carrier's connection may offer to pass descriptors to the other end.
+type passer interface {
+	// Passes reports whether the two calls below work.
+	Passes() bool
+	// Pass writes one byte, with a file if f is not nil.
+	Pass(b byte, f *os.File) error
+	// Receive reads one byte, and the file that came with it; nil if none or several did.
+	Receive() (byte, *os.File, error)
+}
+
+// tryReader is what a carrier's connection may offer to read what has come.
+type tryReader interface {
+	// TryRead reads without waiting. It returns 0 if nothing has come, and [io.EOF] at the end.
+	TryRead(b []byte) (int, error)
+}
+
+// ownMemory is a router's arena. It is made when it is first passed.
+type ownMemory struct {
+	once  sync.Once
+	arena atomic.Pointer[sharedmem.Arena] // nil: there is none
+	err   error
+
+	sharers  atomic.Int32  // sessions with a peer that has mapped it
+	messages atomic.Uint64 // sent by it, counted once for each peer
+	bytes    atomic.Uint64 // of them
+	full     atomic.Uint64 // payloads for which there was no room
+	received atomic.Uint64 // messages that came by the memory of peers
+}
+
+// memory returns the arena; nil if there is none.
+func (r *Router) memory() *sharedmem.Arena {
+	m := &r.mem
+	m.once.Do(func() {
+		a, err := sharedmem.New(r.cfg.SharedBytes)
+		if m.err = err; err != nil {
+			r.log.Debug("no shared memory: payloads go by the sockets", "err", err)
+			return
+		}
+		m.arena.Store(a)
+	})
+	return m.arena.Load()
+}
+
+// closeMemory ends the arena, after all sessions.
+func (r *Router) closeMemory() {
+	r.mem.once.Do(func() {})
+	if a := r.mem.arena.Load(); a != nil {
+		_ = a.Close()
+	}
+}
+
+// passerOf returns conn if descriptors can be passed through it to the other end of the
+// conversation. direct says that no hub is in between.
+func (r *Router) passerOf(conn net.Conn, direct bool) passer {
+	if p, ok := conn.(passer); ok && direct && r.cfg.SharedBytes > 0 && p.Passes() {
+		return p
+	}
+	return nil
+}
+
+// offer adds the word to a hello, if memory can be passed.
+func (h *hello) offer(p passer) {
+	if p != nil {
+		h.Features = append(slices.Clip(h.Features), featureMemory)
+	}
+}
+
+// trade is the last step of the handshake, where both sides have said that they pass descriptors: each passes
+// its memory file, unless the peer has it or there is none. It returns the peer's, mapped; nil if none came,
+// or it is not acceptable.
+func (r *Router) trade(p passer, theirs hello) (*sharedmem.Mapping, error) {
+	if p == nil || !slices.Contains(theirs.Features, featureMemory) {
+		return nil, nil
+	}
+	var mine *os.File
+	if a := r.memory(); a != nil {
+		mine = a.File()
+	}
+	if err := p.Pass(0, mine); err != nil {
+		return nil, err
+	}
+	_, f, err := p.Receive()
+	if err != nil || f == nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	m, err := sharedmem.Map(f)
+	if err != nil {
+		r.log.Debug("the memory of a peer is not used", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
+		return nil, nil //nolint:nilerr // the peer sends by the socket
+	}
+	return m, nil
+}
+
+// claims are what a peer has not released of this node's memory. The session's mutex guards them.
+type claims struct {
+	on    bool              // the peer has mapped the memory
+	next  uint64            // number of the newest claim
+	held  map[uint64]Buffer // by number
+	bytes int               // of them
+}
+
+// mapped takes note that the peer has mapped this node's memory.
+func (s *session) mapped() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.r.mem.arena.Load()
+	if a == nil {
+		return fmt.Errorf("%w: shared memory that was not passed", errBadFrame)
+	}
+	if s.err != nil || s.claims.on {
+		return nil
+	}
+	s.claims.on, s.claims.held = true, map[uint64]Buffer{}
+	s.sharing.Store(true)
+	s.r.mem.sharers.Add(1)
+	return nil
+}
+
+// segment returns where in this node's memory payload is, if it can go to the peer by it. A peer that holds
+// more than half of the memory gets the next message by the socket. The mutex is held.
+func (o *outStream) segment(payload Buffer) (*sharedmem.Segment, bool) {
+	c := &o.s.claims
+	n := len(payload.Bytes())
+	if !c.on || n < sharedBytes {
+		return nil, false
+	}
+	m, ok := payload.(interface{ Memory() Memory })
+	if !ok {
+		return nil, false
+	}
+	seg, ok := m.Memory().(*sharedmem.Segment)
+	if !ok || !seg.Of(o.s.r.mem.arena.Load()) || c.bytes > 0 && c.bytes+n > o.s.r.cfg.SharedBytes/2 {
+		return nil, false
+	}
+	return seg, true
+}
+
+// putShared puts a message into the log that is in seg. The mutex is held.
+func (o *outStream) putShared(version uint64, payload Buffer, seg *sharedmem.Segment) {
+	c := &o.s.claims
+	payload.Retain()
+	c.next++
+	c.held[c.next] = payload
+	c.bytes += len(payload.Bytes())
+	o.s.log.shared(o.ch.id, version, payload, seg.Offset())
+	m := &o.s.r.mem
+	m.messages.Add(1)
+	m.bytes.Add(uint64(len(payload.Bytes())))
+}
+
+// release ends claims of the peer's. It returns an error for one that the peer does not have.
+func (s *session) release(numbers []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil
+	}
+	if len(numbers)%8 != 0 {
+		return fmt.Errorf("%w: %d bytes of numbers", errBadFrame, len(numbers))
+	}
+	for ; len(numbers) > 0; numbers = numbers[8:] {
+		n := le.Uint64(numbers)
+		b, ok := s.claims.held[n]
+		if !ok {
+			return fmt.Errorf("%w: shared memory %d is released, which the peer does not have", errBadFrame, n)
+		}
+		delete(s.claims.held, n)
+		s.claims.bytes -= len(b.Bytes())
+		b.Release()
+	}
+	return nil
+}
+
+// endClaims ends what the peer has of this node's memory. The mutex is held.
+func (s *session) endClaims() {
+	c := &s.claims
+	if !c.on {
+		return
+	}
+	for _, b := range c.held {
+		b.Release()
+	}
+	c.on, c.held, c.bytes = false, nil, 0
+	s.sharing.Store(false)
+	s.r.mem.sharers.Add(-1)
+}
+
+// Lend returns memory for a payload of n bytes that a following Send is to take to peers of this host, in a Buffer
+// with a method Memory that returns it. It returns nil if there is none, or no peer that listens would use it.
+func (c *Channel) Lend(n int) Memory {
+	r := c.c.r
+	if n < sharedBytes || n > r.cfg.MaxMessageBytes || r.mem.sharers.Load() == 0 {
+		return nil
+	}
+	if !slices.ContainsFunc(c.c.targets.Load().out, func(o *outStream) bool { return o.s.sharing.Load() }) {
+		return nil
+	}
+	if seg := r.mem.arena.Load().Take(n); seg != nil {
+		return seg
+	}
+	r.mem.full.Add(1)
+	return nil
+}
+
+// Borrow says whether deliver gives back every payload that it takes, and never writes to it: see [Message.Lent].
+func (c *Channel) Borrow(on bool) { c.c.borrows.Store(on) }
+
+// peerMemory is the memory of a peer, as this node has it.
+type peerMemory struct {
+	m    *sharedmem.Mapping
+	next uint64 // number of the newest message in it; the reader owns it
+
+	mu       sync.Mutex
+	held     []hold
+	released []byte // numbers to be told
+	bytes    int    // of what they stand for
+}
+
+// hold is a message that is in use here.
+type hold struct {
+	first  *byte
+	number uint64
+}
+
+// takeMemory makes m the memory of the peer, and tells it. A session has one; it lasts as long as the session.
+func (s *session) takeMemory(m *sharedmem.Mapping) {
+	if m == nil {
+		return
+	}
+	s.mu.Lock()
+	if s.err != nil || s.theirs.Load() != nil {
+		s.mu.Unlock()
+		m.Close()
+		return
+	}
+	s.theirs.Store(&peerMemory{m: m})
+	s.mu.Unlock()
+	s.control(frameMapped, 0, 0, nil)
+}
+
+// receiveShared takes a message that is in the peer's memory. Where the listeners borrow, they have that memory itself, else a
+// copy: a large one is made in pieces, between which the reader takes what else has come.
+func (s *session) receiveShared(h header, body []byte) error {
+	in, err := s.turn(h.channel)
+	if err != nil {
+		return err
+	}
+	version, total, off := le.Uint64(body), le.Uint64(body[8:]), le.Uint64(body[16:])
+	pm := s.theirs.Load()
+	switch {
+	case pm == nil:
+		return fmt.Errorf("%w: event %q: a message in shared memory, of which there is none", errBadFrame, in.decl.Name)
+	case total == 0 || total > uint64(s.r.cfg.MaxMessageBytes): //nolint:gosec // positive
+		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want 1 to %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
+	case in.asmTotal != 0:
+		return fmt.Errorf("%w: event %q: a message within the chunks of another", errBadFrame, in.decl.Name)
+	}
+	b, err := pm.hold(off, total)
+	if err != nil {
+		if s.ended() {
+			return nil // it has been counted as lost
+		}
+		return fmt.Errorf("%w: event %q: %w", errBadFrame, in.decl.Name, err)
+	}
+	s.gotFrame(headerBytes + len(body))
+	s.r.mem.received.Add(1)
+	if ch := in.hearer(version); ch != nil && ch.borrows.Load() {
+		if !in.arrive(len(b)) {
+			s.recycleShared(b)
+			return in.overrun()
+		}
+		return s.deliverLent(in, version, b)
+	}
+	if err := in.begin(version, len(b)); err != nil {
+		s.recycleShared(b)
+		return err
+	}
+	if in.asmSkip {
+		in.asmTotal = 0
+		s.recycleShared(b)
+		in.unhear(len(b))
+		return nil
+	}
+	in.copies = copying{version, b}
+	s.copies = append(s.copies, in)
+	if len(b) <= s.r.cfg.ChunkBytes {
+		return s.copyFirst(in)
+	}
+	return nil
+}
+
+// deliverLent delivers the peer's memory itself.
+func (s *session) deliverLent(in *inStream, version uint64, b []byte) error {
+	in.msg.Lent = true
+	taken, err := s.deliver(in, version, b, true)
+	in.msg.Lent = false
+	if !taken || err != nil {
+		s.recycleShared(b)
+	}
+	return err
+}
+
+// copying is a message that is being copied out of the peer's memory; from is nil if none is.
+type copying struct {
+	version uint64
+	from    []byte
+}
+
+// copyPiece copies the next piece of the message whose turn it is.
+func (s *session) copyPiece() error {
+	in := s.copies[0]
+	n := min(s.r.cfg.ChunkBytes, in.asmTotal-in.asmHave)
+	in.grow(n)
+	copy(in.asm[in.asmHave:], in.copies.from[in.asmHave:in.asmHave+n])
+	in.asmHave += n
+	s.copies = append(s.copies[:0], s.copies[1:]...)
+	if in.asmHave < in.asmTotal {
+		s.copies = append(s.copies, in)
+		return nil
+	}
+	version := in.copies.version
+	s.recycleShared(in.copies.from)
+	in.copies = copying{}
+	payload := in.assembled()
+	taken, err := s.deliver(in, version, payload, true)
+	if !taken && err == nil {
+		in.Recycle(payload)
+	}
+	return err
+}
+
+// copyFirst copies what is left of one message, before anything else of its event is taken.
+func (s *session) copyFirst(in *inStream) error {
+	for in.copies.from != nil {
+		i := slices.Index(s.copies, in)
+		s.copies[0], s.copies[i] = s.copies[i], s.copies[0]
+		if err := s.copyPiece(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyAll copies what is left of all messages.
+func (s *session) copyAll() error {
+	for len(s.copies) > 0 {
+		if err := s.copyPiece(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endCopies drops what is left of all messages, after a fault of the peer's.
+func (s *session) endCopies() {
+	for _, in := range s.copies {
+		s.recycleShared(in.copies.from)
+		in.copies = copying{}
+	}
+	s.copies = nil
+}
+
+func (s *session) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil
+}
+
+// hold takes a message in use.
+func (p *peerMemory) hold(off, n uint64) ([]byte, error) {
+	b, err := p.m.Hold(off, n)
+	if err != nil {
+		return nil, err
+	}
+	p.next++
+	p.mu.Lock()
+	p.held = append(p.held, hold{unsafe.SliceData(b), p.next})
+	p.mu.Unlock()
+	return b, nil
+}
+
+// recycleShared ends the use of a message in the peer's memory. It reports false if b is none. The
+// peer is told when this comes to a quarter of a window, or with the next credit.
+func (s *session) recycleShared(b []byte) bool {
+	pm := s.theirs.Load()
+	if pm == nil {
+		return false
+	}
+	first := unsafe.SliceData(b)
+	pm.mu.Lock()
+	i := slices.IndexFunc(pm.held, func(h hold) bool { return h.first == first })
+	if i < 0 {
+		pm.mu.Unlock()
+		return false
+	}
+	pm.released = le.AppendUint64(pm.released, pm.held[i].number)
+	pm.held = slices.Delete(pm.held, i, i+1)
+	pm.bytes += len(b)
+	due := pm.bytes >= s.r.cfg.WindowBytes/4
+	pm.mu.Unlock()
+	pm.m.Drop()
+	if due {
+		s.mu.Lock()
+		s.releaseDue = true
+		s.signal()
+		s.mu.Unlock()
+	}
+	return true
+}
+
+// stageReleases puts into the log what was released of the peer's memory. The mutex is held.
+func (s *session) stageReleases() {
+	s.releaseDue = false
+	pm := s.theirs.Load()
+	if pm == nil {
+		return
+	}
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	for len(pm.released) > 0 {
+		n := min(len(pm.released), 8*maxRelease)
+		s.log.frame(frameRelease, 0, 0, pm.released[:n])
+		pm.released = pm.released[:copy(pm.released, pm.released[n:])]
+	}
+	pm.bytes = 0
+}
+
+// unreleased reports whether the peer has not been told of all that was released. The mutex is held.
+func (s *session) unreleased() bool {
+	pm := s.theirs.Load()
+	if pm == nil {
+		return false
+	}
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	return len(pm.released) > 0
+}
+
+// SharedStats are the numbers of messages in memory that this node shares with peers of its host.
+type SharedStats struct {
+	Segments int // payloads that are in this node's memory now
+	Used     int // bytes of them
+	Kept     int // bytes of memory that this node keeps for payloads
+
+	Sent, SentBytes uint64 // messages to peers, counted for each of them
+	Full            uint64 // payloads that went by the sockets, as there was no room
+	Received        uint64 // messages in the memory of peers
+}
+
+func (r *Router) sharedStats() SharedStats {
+	m := &r.mem
+	st := SharedStats{Sent: m.messages.Load(), SentBytes: m.bytes.Load(), Full: m.full.Load(), Received: m.received.Load()}
+	if a := m.arena.Load(); a != nil {
+		now := a.Stats()
+		st.Segments, st.Used, st.Kept = now.Segments, now.Used, now.Most
+	}
+	return st
+}
+
+// validShared judges Config.SharedBytes.
+func validShared(n int) bool {
+	return n < 0 || n <= min(sharedmem.MaxBytes, math.MaxInt) && n%4096 == 0
+}

@@ -1,0 +1,264 @@
+// Package sharedmem is memory that processes of one host share, for payloads.
+//
+//	a, err := sharedmem.New(64 << 20) // the sender: one memory file, mapped once
+//	s := a.Take(1 << 20)              // a segment; nil if there is no room
+//	copy(s.Bytes(), payload)
+//	s.Release()                       // when every receiver has had it
+//
+//	m, err := sharedmem.Map(a.File()) // a receiver: the same memory, read only
+//	b, err := m.Hold(s.Offset(), n)
+//	m.Drop()                          // when b is not used any more
+//
+// A memory file has no name, and ends with the last process that has it open or mapped. Its pages
+// are taken when they are first written to, and kept: a segment that is used again costs a copy
+// and no page fault. [Arena.Take] prefers low addresses, so that few pages are ever taken.
+//
+// The receiver checks that the file is one that cannot shrink, so that no read of the
+// mapping fails. It does not trust its content: a sender can write while a receiver reads. Other
+// processes than the sender cannot write, as the file is sealed against that.
+//
+// All types are safe for concurrent use. Only Linux on amd64 and arm64 has such memory; elsewhere
+// New and Map return [ErrUnsupported].
+package sharedmem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+)
+
+// ErrUnsupported is returned where the system has no sealed memory files.
+var ErrUnsupported = errors.New("no shared memory on this system")
+
+// MaxBytes is the largest memory file of a peer that [Map] accepts.
+const MaxBytes = 1 << 30
+
+// page is the alignment of segments.
+const page = 4096
+
+// extent is a run of free bytes.
+type extent struct{ off, n int }
+
+// Arena is a memory file of this process, from which it takes segments. The owner calls Close;
+// the memory is unmapped when all segments have been released, too.
+type Arena struct {
+	file *os.File
+	mem  []byte
+
+	mu     sync.Mutex
+	free   []extent // by offset; no two touch each other
+	taken  int      // segments
+	used   int      // bytes of them
+	most   int      // bytes up to the highest address that was ever taken
+	closed bool
+}
+
+// New makes a memory file of so many bytes, a multiple of 4096 and at most [MaxBytes], and maps it.
+// It takes no memory yet.
+func New(bytes int) (*Arena, error) {
+	if bytes <= 0 || bytes > MaxBytes || bytes%page != 0 {
+		return nil, fmt.Errorf("shared memory of %d bytes: want a multiple of %d up to %d", bytes, page, MaxBytes)
+	}
+	f, mem, err := create(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Arena{file: f, mem: mem, free: []extent{{0, bytes}}}, nil
+}
+
+// File is the memory file, to be passed to other processes. It is valid until Close.
+func (a *Arena) File() *os.File { return a.file }
+
+// Take returns a segment of n bytes, or nil if there is no room for it.
+func (a *Arena) Take(n int) *Segment {
+	room := roundUp(n)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n <= 0 || a.closed {
+		return nil
+	}
+	for i := range a.free {
+		e := &a.free[i]
+		if e.n < room {
+			continue
+		}
+		s := &Segment{arena: a, off: e.off, room: room, b: a.mem[e.off : e.off+n : e.off+n]}
+		if e.off, e.n = e.off+room, e.n-room; e.n == 0 {
+			a.free = slices.Delete(a.free, i, i+1)
+		}
+		a.taken++
+		a.used += room
+		a.most = max(a.most, s.off+room)
+		return s
+	}
+	return nil
+}
+
+func roundUp(n int) int { return (n + page - 1) &^ (page - 1) }
+
+// Stats are the numbers of an arena at one moment.
+type Stats struct {
+	Segments int // taken and not released
+	Used     int // bytes of them
+	Most     int // bytes that have ever been taken at once, by their highest address: the memory that is kept
+}
+
+// Stats counts.
+func (a *Arena) Stats() Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Stats{a.taken, a.used, a.most}
+}
+
+// Close closes the memory file. Take returns nil from now on.
+func (a *Arena) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	return errors.Join(a.file.Close(), a.unmap())
+}
+
+// unmap unmaps the memory when nothing uses it. The mutex is held.
+func (a *Arena) unmap() error {
+	if !a.closed || a.taken > 0 || a.mem == nil {
+		return nil
+	}
+	mem := a.mem
+	a.mem = nil
+	return unmap(mem)
+}
+
+// give takes back the n bytes at off. The mutex is held.
+func (a *Arena) give(off, n int) {
+	i, _ := slices.BinarySearchFunc(a.free, off, func(e extent, off int) int { return e.off - off })
+	after := i < len(a.free) && a.free[i].off == off+n
+	before := i > 0 && a.free[i-1].off+a.free[i-1].n == off
+	switch {
+	case before && after:
+		a.free[i-1].n += n + a.free[i].n
+		a.free = slices.Delete(a.free, i, i+1)
+	case before:
+		a.free[i-1].n += n
+	case after:
+		a.free[i].off, a.free[i].n = off, a.free[i].n+n
+	default:
+		a.free = slices.Insert(a.free, i, extent{off, n})
+	}
+}
+
+// Segment is a part of an [Arena]. Its owner calls Release once.
+type Segment struct {
+	arena *Arena
+	off   int
+	room  int // bytes that are taken
+	b     []byte
+}
+
+// Bytes returns the memory. It is not cleared.
+func (s *Segment) Bytes() []byte { return s.b }
+
+// Offset is where the segment is in its memory file.
+func (s *Segment) Offset() int { return s.off }
+
+// Of reports whether the segment is a part of a.
+func (s *Segment) Of(a *Arena) bool { return s != nil && s.arena == a }
+
+// Fit gives back what is beyond the first n bytes.
+func (s *Segment) Fit(n int) {
+	a := s.arena
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.b = s.b[:n:n]
+	if room := roundUp(max(n, 1)); room < s.room {
+		a.give(s.off+room, s.room-room)
+		a.used -= s.room - room
+		s.room = room
+	}
+}
+
+// Release gives the segment back. Nothing uses its memory any more.
+func (s *Segment) Release() {
+	a := s.arena
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.room == 0 {
+		panic("sharedmem: a segment is released twice")
+	}
+	a.give(s.off, s.room)
+	a.taken--
+	a.used -= s.room
+	s.room, s.b = 0, nil
+	_ = a.unmap() // cannot fail for a mapping that is whole
+}
+
+// Mapping is the memory file of another process, which this one can only read. The owner calls
+// Close; the memory is unmapped when nothing holds any of it, too.
+type Mapping struct {
+	mem []byte
+
+	mu     sync.Mutex
+	held   int
+	closed bool
+}
+
+// Map maps a memory file that another process has passed. It returns an error for a file that is no
+// sealed memory file, or is larger than [MaxBytes]. The file may be closed afterwards.
+func Map(f *os.File) (*Mapping, error) {
+	mem, err := mapShared(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Mapping{mem: mem}, nil
+}
+
+// Size is the size of the memory file in bytes.
+func (m *Mapping) Size() int { return len(m.mem) }
+
+// ErrRange is returned for memory that is not within the memory file, or that has been unmapped.
+var ErrRange = errors.New("beyond the shared memory")
+
+// Hold returns the n bytes at off, with no capacity beyond. They stay mapped until Drop. The sender may change them.
+// A write to them is a fault: see [runtime/debug.SetPanicOnFault].
+func (m *Mapping) Hold(off, n uint64) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := uint64(len(m.mem))
+	if m.closed || off > size || n > size-off {
+		return nil, fmt.Errorf("%w: %d bytes at %d of %d", ErrRange, n, off, size)
+	}
+	m.held++
+	return m.mem[off : off+n : off+n], nil
+}
+
+// Drop ends one Hold.
+func (m *Mapping) Drop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held--
+	m.unmap()
+}
+
+// Close unmaps the memory as soon as nothing holds any of it. Hold fails from now on. Close of nil does nothing.
+func (m *Mapping) Close() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.unmap()
+}
+
+// unmap unmaps the memory when nothing uses it. The mutex is held.
+func (m *Mapping) unmap() {
+	if m.closed && m.held == 0 && m.mem != nil {
+		mem := m.mem
+		m.mem = nil
+		_ = unmap(mem) // cannot fail for a mapping that is whole
+	}
+}

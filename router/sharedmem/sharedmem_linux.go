@@ -1,0 +1,116 @@
+//go:build amd64 || arm64
+
+package sharedmem
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+// What package syscall does not have: from linux/memfd.h, linux/fcntl.h and linux/magic.h.
+const (
+	mfdCloexec       = 0x1
+	mfdAllowSealing  = 0x2
+	fAddSeals        = 1033
+	fGetSeals        = 1034
+	sealSeal         = 0x1
+	sealShrink       = 0x2
+	sealGrow         = 0x4
+	sealFutureWrite  = 0x10 // nobody else can write; since Linux 5.1
+	tmpfsMagic       = 0x01021994
+	memfdCreateAMD64 = 319
+	memfdCreateARM64 = 279
+)
+
+func memfdCreate() uintptr {
+	if runtime.GOARCH == "arm64" {
+		return memfdCreateARM64
+	}
+	return memfdCreateAMD64
+}
+
+func create(bytes int) (*os.File, []byte, error) {
+	name := [...]byte{'d', 'i', 't', 'a', 's', 'k', 0} // of its kind, for those who look at the maps of a process
+	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(&name[0])), mfdCloexec|mfdAllowSealing, 0)
+	if no != 0 {
+		return nil, nil, fmt.Errorf("memfd_create: %w", no)
+	}
+	f := os.NewFile(fd, "shared memory")
+	mem, err := fill(int(fd), bytes)
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, mem, nil
+}
+
+// fill gives a new memory file its size, its only writable mapping, and its seals.
+func fill(fd, bytes int) ([]byte, error) {
+	if err := syscall.Ftruncate(fd, int64(bytes)); err != nil {
+		return nil, fmt.Errorf("ftruncate: %w", err)
+	}
+	mem, err := syscall.Mmap(fd, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	if _, err := fcntl(fd, fAddSeals, sealSeal|sealShrink|sealGrow|sealFutureWrite); err != nil {
+		_ = syscall.Munmap(mem)
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	return mem, nil
+}
+
+func fcntl(fd, cmd, arg int) (int, error) {
+	v, _, no := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), uintptr(cmd), uintptr(arg)) //nolint:gosec // not negative
+	if no != 0 {
+		return 0, no
+	}
+	return int(v), nil
+}
+
+func mapShared(f *os.File) (mem []byte, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd)) }); fault != nil { //nolint:gosec // small
+		return nil, fault
+	}
+	return mem, err
+}
+
+// mapChecked maps a file that another process has passed. A file that could shrink, or that
+// is of huge pages, which may run out, would end this process when it reads.
+func mapChecked(fd int) ([]byte, error) {
+	seals, err := fcntl(fd, fGetSeals, 0)
+	if err != nil {
+		return nil, fmt.Errorf("no memory file: %w", err)
+	}
+	if want := sealShrink | sealGrow; seals&want != want {
+		return nil, fmt.Errorf("a memory file with seals %#x: it can change its size", seals)
+	}
+	var fs syscall.Statfs_t
+	if err := syscall.Fstatfs(fd, &fs); err != nil {
+		return nil, fmt.Errorf("fstatfs: %w", err)
+	}
+	if fs.Type != tmpfsMagic {
+		return nil, fmt.Errorf("a memory file of type %#x", fs.Type)
+	}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	if st.Size <= 0 || st.Size > MaxBytes {
+		return nil, fmt.Errorf("a memory file of %d bytes, want 1 to %d", st.Size, MaxBytes)
+	}
+	mem, err := syscall.Mmap(fd, 0, int(st.Size), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return mem, nil
+}
+
+func unmap(mem []byte) error { return syscall.Munmap(mem) }

@@ -1,0 +1,11 @@
+//go:build !linux || !(amd64 || arm64)
+
+package sharedmem
+
+import "os"
+
+func create(int) (*os.File, []byte, error) { return nil, nil, ErrUnsupported }
+
+func mapShared(*os.File) ([]byte, error) { return nil, ErrUnsupported }
+
+func unmap([]byte) error { return nil }
