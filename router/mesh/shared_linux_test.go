@@ -1,0 +1,282 @@
+//go:build amd64 || arm64
+
+package mesh_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/mesh"
+)
+
+// cutter is a carrier whose connections a test closes.
+type cutter struct {
+	router.Carrier
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (c *cutter) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := c.Carrier.Dial(ctx, addr)
+	if err == nil {
+		c.mu.Lock()
+		c.conns = append(c.conns, conn)
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+func (c *cutter) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
+
+// lent is a payload in memory that a channel has lent, or not.
+type lent struct {
+	b    []byte
+	mem  router.Memory
+	refs atomic.Int32
+}
+
+func (l *lent) Bytes() []byte         { return l.b }
+func (l *lent) Header() []byte        { return nil }
+func (l *lent) Memory() router.Memory { return l.mem }
+func (l *lent) Retain()               { l.refs.Add(1) }
+func (l *lent) Release() {
+	if l.refs.Add(-1) == 0 && l.mem != nil {
+		l.mem.Release()
+	}
+}
+
+// pattern is what message number i holds, of a size of its own.
+func pattern(i int) []byte {
+	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, []int{10, 30_000, 100_000, 1_000_000}[i%4])
+}
+
+// post sends message number i, in memory if there is any. It reports whether there was.
+func post(ctx context.Context, t *testing.T, ch *router.Channel, i int) bool {
+	t.Helper()
+	want := pattern(i)
+	l := &lent{b: want}
+	l.refs.Store(1)
+	if l.mem = ch.Lend(len(want) + 5000); l.mem != nil {
+		l.b = l.mem.Bytes()[:copy(l.mem.Bytes(), want)]
+		l.mem.Fit(len(want))
+	}
+	defer l.Release()
+	if _, err := ch.Send(ctx, l, nil); err != nil {
+		t.Error(err)
+	}
+	return l.mem != nil
+}
+
+// hearer checks what comes: all messages, once each, in order. Half of those that are lent it gives back later.
+type hearer struct {
+	t     *testing.T
+	name  string
+	mu    sync.Mutex
+	next  int
+	lent  int
+	later []func()
+	all   chan struct{}
+	total int
+}
+
+func (h *hearer) deliver(m *router.Message) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if want := pattern(h.next); !bytes.Equal(m.Payload, want) {
+		h.t.Errorf("%s: message %d has %d bytes that are not those of %d", h.name, m.Version, len(m.Payload), h.next)
+	}
+	credit, payload, lent := m.Credit, m.Payload, m.Lent
+	m.Taken = m.Takable
+	h.next++
+	if lent {
+		h.lent++
+	}
+	back := func() {
+		if lent {
+			credit.Recycle(payload)
+		}
+		credit.Return(1, len(payload))
+	}
+	if h.later = append(h.later, back); len(h.later) == 2 || h.next == h.total {
+		for _, back := range h.later {
+			back()
+		}
+		h.later = nil
+	}
+	if h.next == h.total {
+		close(h.all)
+	}
+	return nil
+}
+
+// group makes routers that listen on unix sockets, each of which dials those before it.
+func group(t *testing.T, n int, edit func(id int, c *router.Config)) []*router.Router {
+	t.Helper()
+	addr := sockets()
+	var all []*router.Router
+	for id := range n {
+		cfg := router.Config{Job: "j", Node: id, Expect: n, Carrier: mesh.New(mesh.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler)}
+		for other := range id {
+			cfg.Attach = append(cfg.Attach, addr(t, other))
+		}
+		if edit != nil {
+			edit(id, &cfg)
+		}
+		r, err := router.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func startAll(t *testing.T, all []*router.Router) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, r := range all {
+		wg.Go(func() {
+			if err := r.Start(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// finish drains all routers, and closes them.
+func finish(t *testing.T, all []*router.Router) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, r := range all {
+		wg.Go(func() {
+			if err := r.Drain(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range all {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// exchange sends messages from node 0 to all others, of which node 1 borrows, and cuts the connections now and then.
+// It returns how many were in memory, and how many lent.
+func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemory, lent int) {
+	t.Helper()
+	spec := router.Spec{Name: "e"}
+	var hearers []*hearer
+	for id, r := range all[1:] {
+		h := &hearer{t: t, name: fmt.Sprint("node.", id+1), all: make(chan struct{}), total: total}
+		ch, err := r.Channel(spec, h.deliver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Borrow(id == 0)
+		ch.Listen(true)
+		hearers = append(hearers, h)
+	}
+	out, err := all[0].Channel(spec, func(*router.Message) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	startAll(t, all)
+	for cut != nil { // the peers say a little later that they have mapped the memory
+		if m := out.Lend(64 << 10); m != nil {
+			m.Release()
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	for i := range total {
+		if post(t.Context(), t, out, i) {
+			inMemory++
+		}
+		if cut != nil && i%10 == 9 {
+			cut()
+		}
+	}
+	for _, h := range hearers {
+		<-h.all
+		lent += h.lent
+	}
+	return inMemory, lent
+}
+
+// Every message comes once, whole and in order, while connections are cut: to a node that borrows and to one that keeps.
+// All memory is given back.
+func TestMessagesInMemoryOverCuts(t *testing.T) {
+	c := &cutter{Carrier: mesh.New(mesh.Config{})}
+	all := group(t, 3, func(_ int, cfg *router.Config) { cfg.Carrier = c })
+	const total = 60
+	inMemory, lent := exchange(t, all, total, c.cut)
+	if inMemory != total*3/4 || lent == 0 {
+		t.Errorf("%d of %d messages were in memory, %d lent", inMemory, total, lent)
+	}
+	st := all[0].Stats().Shared
+	if st.Sent < uint64(inMemory) || st.Sent > uint64(2*inMemory) || st.Full != 0 { //nolint:gosec // not negative
+		t.Errorf("%+v", st)
+	}
+	for all[0].Stats().Shared.Segments > 0 { // until the peers have said so
+		<-time.After(10 * time.Millisecond)
+	}
+	if got := all[1].Stats().Shared.Received + all[2].Stats().Shared.Received; got != st.Sent {
+		t.Errorf("%d of %d messages came in memory", got, st.Sent)
+	}
+	finish(t, all)
+}
+
+// Where one side shares no memory, or has no socket that passes files, messages go by the socket.
+func TestMessagesWithoutMemory(t *testing.T) {
+	port := ports()
+	for name, edit := range map[string]func(id int, c *router.Config){
+		"the sender shares none":   func(id int, c *router.Config) { c.SharedBytes = -(1 - min(id, 1)) },
+		"the receivers share none": func(id int, c *router.Config) { c.SharedBytes = -min(id, 1) },
+		"the connections are tcp's": func(id int, c *router.Config) {
+			c.Listen, c.Attach = port(t, id), attached(id, func(o int) string { return port(t, o) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := group(t, 3, edit)
+			if inMemory, lent := exchange(t, all, 12, nil); inMemory != 0 || lent != 0 {
+				t.Errorf("%d messages in memory, %d lent", inMemory, lent)
+			}
+			finish(t, all)
+		})
+	}
+}
+
+func attached(id int, addr func(int) string) (all []string) {
+	for other := range id {
+		all = append(all, addr(other))
+	}
+	return all
+}
+
+// A payload for which there is no room goes by the socket, and is counted.
+func TestMessagesBeyondTheMemory(t *testing.T) {
+	all := group(t, 2, func(_ int, c *router.Config) { c.SharedBytes = 128 << 10 })
+	inMemory, _ := exchange(t, all, 40, func() {})
+	if full := all[0].Stats().Shared.Full; full < 20 || inMemory > 20 {
+		t.Errorf("%d messages in memory, %d without room", inMemory, full)
+	}
+	finish(t, all)
+}

@@ -1,0 +1,314 @@
+//go:build amd64 || arm64
+
+package router
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/ditask/ditask/router/sharedmem"
+)
+
+// memoryOf is the memory of a rogue, of so many bytes, each of which is its place modulo 251, and what this node has of it.
+func memoryOf(t testing.TB, n int) (*sharedmem.Segment, *sharedmem.Mapping) {
+	t.Helper()
+	a, err := sharedmem.New(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	seg := a.Take(n)
+	for i := range seg.Bytes() {
+		seg.Bytes()[i] = byte(i % 251)
+	}
+	m, err := sharedmem.Map(a.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seg, m
+}
+
+// inMemory is the frame of a message in the sender's memory.
+func inMemory(version, total, off uint64) []byte {
+	return appendFrame(nil, frameShared, 0, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, version), total), off))
+}
+
+// A frame about shared memory that a peer may not send ends its part in the job, with the reason.
+func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
+	const size = 1 << 20
+	small := func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, size/2 }
+	for name, c := range map[string]struct {
+		edit   func(*Config)
+		none   bool // the rogue has passed no memory
+		frames [][]byte
+		why    string
+	}{
+		"none was passed":    {nil, true, [][]byte{inMemory(1, 4096, 0)}, "of which there is none"},
+		"beyond the end":     {nil, false, [][]byte{inMemory(1, 4096, size-4095)}, "beyond the shared memory: 4096 bytes at 1044481 of 1048576"},
+		"a huge place":       {nil, false, [][]byte{inMemory(1, 2, math.MaxUint64)}, "beyond the shared memory"},
+		"a huge message":     {nil, false, [][]byte{inMemory(1, math.MaxUint64, 2)}, "want 1 to 1073741824"},
+		"an empty message":   {nil, false, [][]byte{inMemory(1, 0, 0)}, "a message of 0 bytes in shared memory"},
+		"over the limit":     {small, false, [][]byte{inMemory(1, size/2+1, 0)}, "want 1 to 524288"},
+		"no such event":      {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 9, make([]byte, 24))}, "event number 9 is not declared"},
+		"a short frame":      {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 0, make([]byte, 23))}, "has a body of 23 bytes, want 24 to 24"},
+		"within chunks":      {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 4096, 0)}, "within the chunks of another"},
+		"too many":           {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 4096, 0)), "more messages than there was room for"},
+		"not passed to it":   {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not passed"},
+		"a release of none":  {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 8))}, "shared memory 0 is released"},
+		"half a release":     {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 12))}, "12 bytes of numbers"},
+		"an empty release":   {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, nil)}, "want 8 to"},
+		"a body of a mapped": {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, []byte{1})}, "want 0 to 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, m := memoryOf(t, size)
+			synctest.Test(t, func(t *testing.T) {
+				g := meet(t, c.edit)
+				if c.none {
+					m.Close()
+				} else {
+					g.link.s.takeMemory(m)
+				}
+				for _, f := range c.frames {
+					g.say(t, f)
+				}
+				if why := g.lost(); !strings.Contains(why, c.why) || !strings.Contains(why, errBadFrame.Error()) {
+					t.Errorf("%s, want %s", why, c.why)
+				}
+			})
+			if _, err := m.Hold(0, 1); err == nil {
+				t.Error("the memory of a peer that is lost is mapped")
+			}
+		})
+	}
+}
+
+func bytesOf(n int, frame []byte) (all [][]byte) {
+	for range n {
+		all = append(all, frame)
+	}
+	return all
+}
+
+// Where the listeners borrow, a message is the peer's memory itself; else it is a copy. What nobody hears is given back at once.
+// All of it is told to the peer.
+func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
+	const size = 1 << 20
+	seg, m := memoryOf(t, size)
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		g := meetWith(t, &said, nil)
+		s, ch := g.link.s, g.r.channels[0]
+		s.takeMemory(m)
+		type got struct {
+			version uint64
+			lent    bool
+			payload []byte
+			credit  Credit
+		}
+		var all []got
+		ch.deliver = func(m *Message) error {
+			all = append(all, got{m.Version, m.Lent, m.Payload, m.Credit})
+			m.Taken = m.Version != 3
+			return nil
+		}
+		ch.borrows.Store(true)
+		g.say(t, inMemory(1, 100_000, 4096))
+		synctest.Wait()
+		ch.borrows.Store(false)
+		g.say(t, inMemory(2, size, 0))
+		g.say(t, data(3))
+		synctest.Wait()
+		ch.borrows.Store(true)
+		g.say(t, inMemory(4, 100_000, 0))
+		ch.listens.Store(false)
+		synctest.Wait()
+		g.say(t, inMemory(5, 70_000, 0))
+		synctest.Wait()
+		if len(all) != 4 {
+			t.Fatalf("%d messages", len(all))
+		}
+		for i, want := range []got{{1, true, seg.Bytes()[4096:104096], nil}, {2, false, seg.Bytes(), nil}, {3, false, nil, nil}, {4, true, seg.Bytes()[:100_000], nil}} {
+			if g := all[i]; g.version != want.version || g.lent != want.lent || want.payload != nil && !bytes.Equal(g.payload, want.payload) {
+				t.Errorf("message %d: %d bytes, lent %v", g.version, len(g.payload), g.lent)
+			}
+		}
+		seg.Bytes()[4096]++
+		if all[0].payload[0] != seg.Bytes()[4096] || all[1].payload[4096] == seg.Bytes()[4096] {
+			t.Error("the lent message is a copy, or the copy is not")
+		}
+		s.mu.Lock()
+		before := bytes.Clone(s.theirs.Load().released)
+		s.mu.Unlock()
+		if want := le.AppendUint64(le.AppendUint64(nil, 2), 4); !bytes.Equal(before, want[:8]) && !bytes.Contains(said.Bytes(), want[:8]) {
+			t.Errorf("released %x before any was given back", before)
+		}
+		all[0].credit.Recycle(all[0].payload)
+		all[3].credit.Recycle(all[3].payload)
+		s.creditRest()
+		s.mu.Lock()
+		s.signal()
+		s.mu.Unlock()
+		synctest.Wait()
+		if n := len(s.theirs.Load().held); n != 0 {
+			t.Errorf("%d messages are held", n)
+		}
+		var numbers []uint64
+		for b := said.Bytes(); len(b) >= headerBytes; {
+			h, err := parseHeader(b, g.r.cfg.ChunkBytes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.typ == frameRelease {
+				for body := b[headerBytes : headerBytes+h.body]; len(body) > 0; body = body[8:] {
+					numbers = append(numbers, le.Uint64(body))
+				}
+			}
+			b = b[headerBytes+h.body:]
+		}
+		if len(numbers) != 4 {
+			t.Errorf("released %d, want all of 4", numbers)
+		}
+	})
+}
+
+// A large message that is being copied holds up its own event only, and what stands behind it waits.
+func TestCopiesTakeTurns(t *testing.T) {
+	const size = 1 << 20
+	seg, m := memoryOf(t, size)
+	g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
+	s := g.link.s
+	s.takeMemory(m)
+	var got []uint64
+	g.r.channels[0].deliver = func(m *Message) error {
+		got = append(got, m.Version)
+		if m.Version < 3 && !bytes.Equal(m.Payload, seg.Bytes()) {
+			t.Errorf("message %d is not what was sent", m.Version)
+		}
+		m.Credit.Return(1, len(m.Payload))
+		return nil
+	}
+	for v := range uint64(2) {
+		g.say(t, inMemory(v+1, size, 0))
+	}
+	g.say(t, data(3))
+	g.say(t, data(0)[:4])
+	_ = g.Close()
+	<-g.link.ended
+	if len(got) != 3 || got[0] != 1 || got[1] != 2 || got[2] != 3 {
+		t.Errorf("heard %d", got)
+	}
+	if len(s.copies) != 0 || len(s.theirs.Load().held) != 0 {
+		t.Errorf("%d copies are unfinished, %d messages held", len(s.copies), len(s.theirs.Load().held))
+	}
+	g.r.lose(s, ErrLost)
+}
+
+// segmentBuffer is a payload in memory of this node's.
+type segmentBuffer struct {
+	seg  *sharedmem.Segment
+	refs int
+}
+
+func (b *segmentBuffer) Bytes() []byte  { return b.seg.Bytes() }
+func (b *segmentBuffer) Header() []byte { return nil }
+
+func (b *segmentBuffer) Memory() Memory { return b.seg }
+func (b *segmentBuffer) Retain()        { b.refs++ }
+func (b *segmentBuffer) Release()       { b.refs-- }
+
+// A peer that releases nothing gets half of the memory, and loses its claims with the session.
+func TestR7PeerThatReleasesNothingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, func(c *Config) { c.SharedBytes, c.WindowBytes = 1<<20, 1<<30 })
+		s, a := g.link.s, g.r.memory()
+		g.say(t, appendFrame(nil, frameListen, flagOn, 0, nil))
+		g.say(t, appendFrame(nil, frameMapped, 0, 0, nil))
+		synctest.Wait()
+		if g.r.mem.sharers.Load() != 1 {
+			t.Fatal("the peer does not share")
+		}
+		seg := a.Take(200_000)
+		b := &segmentBuffer{seg, 1}
+		ch := &Channel{g.r.channels[0]}
+		g.r.started.Store(true)
+		for range 6 {
+			if n, err := ch.Send(t.Context(), b, nil); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if st := g.r.Stats().Shared; st.Sent != 2 || len(s.claims.held) != 2 || st.SentBytes != 400_000 || st.Segments != 1 {
+			t.Errorf("%+v, %d claims", st, len(s.claims.held))
+		}
+		g.say(t, appendFrame(nil, frameRelease, 0, 0, le.AppendUint64(nil, 2)))
+		synctest.Wait()
+		if len(s.claims.held) != 1 || s.claims.bytes != 200_000 {
+			t.Errorf("%d claims of %d bytes after a release", len(s.claims.held), s.claims.bytes)
+		}
+		_ = g.Close()
+		<-g.link.ended
+		g.r.lose(s, ErrLost)
+		if b.refs != 1 || g.r.mem.sharers.Load() != 0 || ch.Lend(1<<17) != nil {
+			t.Errorf("%d references, %d sharers after the loss", b.refs, g.r.mem.sharers.Load())
+		}
+		seg.Release()
+	})
+}
+
+// FuzzShared gives a node any frames of a peer that has passed its memory: it never reads beyond that, and
+// whatever it has held is given back at the end.
+func FuzzShared(f *testing.F) {
+	f.Add(inMemory(1, 100_000, 4096), true)
+	f.Add(append(inMemory(1, 100_000, 4096), inMemory(2, 1<<17, 0)...), false)
+	f.Add(append(inMemory(1, 1<<20, 0), data(2)...), false)
+	f.Add(inMemory(1, 1<<20, 1), true)
+	f.Add(inMemory(math.MaxUint64, math.MaxUint64, math.MaxUint64), false)
+	f.Add(appendFrame(nil, frameRelease, 0, 0, make([]byte, 16)), true)
+	f.Fuzz(func(t *testing.T, frames []byte, borrows bool) {
+		_, m := memoryOf(t, 1<<20)
+		r := openRouter(t, Config{Node: 5, ChunkBytes: inlineBytes, MaxMessageBytes: 1 << 20})
+		ch, err := r.Channel(Spec{Name: "e"}, func(m *Message) error {
+			sum := byte(0)
+			for _, b := range m.Payload {
+				sum += b
+			}
+			m.Credit.Return(1, len(m.Payload))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Borrow(borrows)
+		ch.Listen(true)
+		s, err := r.admit(hello{Node: 7, Incarnation: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.takeMemory(m)
+		if err := s.receive(nil, header{typ: frameDeclare, flags: flagOn}, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)); err != nil {
+			t.Fatal(err)
+		}
+		for len(frames) >= headerBytes {
+			h, err := parseHeader(frames, r.cfg.ChunkBytes)
+			if err != nil || len(frames) < headerBytes+h.body || h.typ != frameShared && h.typ != frameRelease && h.typ != frameMapped && h.typ != frameData {
+				break
+			}
+			if s.receive(nil, h, frames[headerBytes:headerBytes+h.body]) != nil {
+				break
+			}
+			frames = frames[headerBytes+h.body:]
+		}
+		if s.copyAll() != nil {
+			s.endCopies()
+		}
+		if n := len(s.theirs.Load().held); n != 0 {
+			t.Errorf("%d messages are held at the end", n)
+		}
+		r.lose(s, ErrLost)
+		if _, err := m.Hold(0, 1); err == nil {
+			t.Error("the memory is mapped after the session")
+		}
+	})
+}

@@ -1,0 +1,240 @@
+//go:build amd64 || arm64
+
+package sharedmem
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+const varChild = "DITASK_TEST_SHAREDMEM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(varChild) == "" {
+		os.Exit(m.Run())
+	}
+	in, err := Map(os.NewFile(3, "passed"))
+	if err != nil {
+		_, _ = io.WriteString(os.Stderr, err.Error())
+		os.Exit(1)
+	}
+	b, err := in.Hold(page, 5)
+	if err != nil {
+		_, _ = io.WriteString(os.Stderr, err.Error())
+		os.Exit(1)
+	}
+	_, _ = os.Stdout.Write(b)
+}
+
+func arena(t *testing.T, pages int) *Arena {
+	t.Helper()
+	a, err := New(pages * page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// Another process reads what this one has written, also when the file is closed here.
+func TestAnotherProcessReads(t *testing.T) {
+	a := arena(t, 4)
+	first, s := a.Take(1), a.Take(5)
+	copy(s.Bytes(), "hello")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), varChild+"=1")
+	cmd.ExtraFiles = []*os.File{a.File()}
+	out, err := cmd.Output()
+	if err != nil || string(out) != "hello" {
+		t.Errorf("%q, %v", out, err)
+	}
+	first.Release()
+	s.Release()
+}
+
+// Segments never overlap, low addresses are used again, and what is given back comes together.
+func TestSegmentsAreUsedAgain(t *testing.T) {
+	a := arena(t, 8)
+	var all []*Segment
+	for range 4 {
+		all = append(all, a.Take(2*page))
+	}
+	if s := a.Take(1); s != nil {
+		t.Error("a segment of a full arena")
+	}
+	for i, s := range all {
+		if s.Offset() != 2*i*page || len(s.Bytes()) != 2*page || cap(s.Bytes()) != 2*page {
+			t.Errorf("segment %d: %d of %d bytes at %d", i, len(s.Bytes()), cap(s.Bytes()), s.Offset())
+		}
+	}
+	for _, i := range []int{1, 3, 2} {
+		all[i].Release()
+	}
+	s := a.Take(5 * page)
+	if s == nil || s.Offset() != 2*page {
+		t.Fatal("what was given back has not come together")
+	}
+	s.Fit(page + 1)
+	if now := a.Stats(); now != (Stats{2, 4 * page, 8 * page}) || len(s.Bytes()) != page+1 {
+		t.Errorf("%+v, %d bytes", now, len(s.Bytes()))
+	}
+	s.Fit(0)
+	all[0].Release()
+	if next := a.Take(2 * page); next == nil || next.Offset() != 0 {
+		t.Error("the lowest address is not used first")
+	}
+	s.Release()
+	if now := a.Stats(); now.Segments != 1 || now.Used != 2*page {
+		t.Errorf("%+v", now)
+	}
+	for _, n := range []int{0, -1, 9 * page} {
+		if a.Take(n) != nil {
+			t.Errorf("a segment of %d bytes", n)
+		}
+	}
+}
+
+// A segment outlives its arena; it is released once.
+func TestArenaIsUnmappedAfterItsSegments(t *testing.T) {
+	a := arena(t, 2)
+	s := a.Take(page)
+	if err := errors.Join(a.Close(), a.Close()); err != nil {
+		t.Error(err)
+	}
+	s.Bytes()[0] = 1
+	if a.Take(1) != nil || a.mem == nil {
+		t.Error("a segment of a closed arena")
+	}
+	s.Release()
+	if a.mem != nil {
+		t.Error("the arena is mapped")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("released twice")
+		}
+	}()
+	s.Release()
+}
+
+func TestSizesOfArenas(t *testing.T) {
+	for _, n := range []int{0, -page, page + 1, MaxBytes + page} {
+		if a, err := New(n); a != nil || err == nil || !strings.Contains(err.Error(), "want a multiple of 4096") {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+// A mapping gives what is within it, and stays until all of it has been dropped.
+func TestRangesAreChecked(t *testing.T) {
+	a := arena(t, 2)
+	m, err := Map(a.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]uint64{{0, 2*page + 1}, {2 * page, 1}, {2*page + 1, 0}, {math.MaxUint64, 2}, {2, math.MaxUint64}} {
+		if b, err := m.Hold(c[0], c[1]); b != nil || !errors.Is(err, ErrRange) {
+			t.Errorf("%d bytes at %d: %v", c[1], c[0], err)
+		}
+	}
+	b, err := m.Hold(page, page)
+	if err != nil || len(b) != page || cap(b) != page || m.Size() != 2*page {
+		t.Fatal(err)
+	}
+	m.Close()
+	if _, err := m.Hold(0, 1); !errors.Is(err, ErrRange) {
+		t.Error(err)
+	}
+	if !bytes.Equal(b, make([]byte, page)) || m.mem == nil {
+		t.Error("what is held is not there")
+	}
+	m.Drop()
+	if m.mem != nil {
+		t.Error("it is still mapped")
+	}
+	(*Mapping)(nil).Close()
+}
+
+// Nobody but the maker of an arena writes to it, nor changes its size.
+func TestOthersCannotWrite(t *testing.T) {
+	a := arena(t, 1)
+	m, err := Map(a.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b, err := m.Hold(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer m.Drop()
+		defer func() {
+			if recover() == nil {
+				t.Error("a reader has written")
+			}
+		}()
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		b[0] = 1
+	}()
+	fd := int(a.File().Fd())
+	if _, err := syscall.Mmap(fd, 0, page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("a second writable mapping: %v", err)
+	}
+	if _, err := syscall.Pwrite(fd, []byte{1}, 0); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("a write: %v", err)
+	}
+	for _, size := range []int64{0, 2 * page} {
+		if err := syscall.Ftruncate(fd, size); !errors.Is(err, syscall.EPERM) {
+			t.Errorf("a size of %d: %v", size, err)
+		}
+	}
+}
+
+// A file that could end this process when it is read is refused.
+func TestOtherFilesAreRefused(t *testing.T) {
+	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = plain.Close() }()
+	name := [...]byte{'x', 0}
+	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(&name[0])), mfdAllowSealing, 0)
+	if no != 0 {
+		t.Fatal(no)
+	}
+	loose := os.NewFile(fd, "loose")
+	defer func() { _ = loose.Close() }()
+	if err := loose.Truncate(page); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Map(loose); m != nil || err == nil || !strings.Contains(err.Error(), "it can change its size") {
+		t.Error(err)
+	}
+	if err := loose.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fcntl(int(fd), fAddSeals, sealShrink|sealGrow); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Map(loose); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
+		t.Error(err)
+	}
+	if m, err := Map(plain); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {
+		t.Error(err)
+	}
+	_ = plain.Close()
+	if _, err := Map(plain); err == nil {
+		t.Error("a closed file is mapped")
+	}
+}
