@@ -40,8 +40,8 @@ type Config struct {
 	MaxMessageBytes int
 
 	// SharedBytes is how much memory this node may take for payloads of 64 KiB or more that it shares with
-	// peers of its host, over unix sockets: 256 MiB; negative: it shares none, and uses none of theirs. The
-	// memory is taken as it is needed, and then kept. Payloads for which there is no room go by the sockets.
+	// peers of its host, over unix sockets: a multiple of 4096, 1 GiB at most; 0: it shares none, and uses none of
+	// theirs. The memory is taken as it is needed, and then kept. Payloads for which there is no room go by the sockets.
 	SharedBytes int
 
 	// PeerTimeout is how long a peer may be out of reach before it is lost, 8 s; four
@@ -76,7 +76,6 @@ func (c *Config) ensureDefaults() {
 	def(&c.WindowBytes, 8<<20)
 	def(&c.ChunkBytes, 256<<10)
 	def(&c.MaxMessageBytes, 1<<30)
-	def(&c.SharedBytes, 256<<20)
 	def(&c.PeerTimeout, 8*time.Second)
 	def(&c.Heartbeat, min(2*time.Second, c.PeerTimeout/4))
 	def(&c.LinkTimeout, min(5*time.Second, c.PeerTimeout*5/8))
@@ -111,7 +110,7 @@ func (c Config) Validate() error {
 		bad("MaxMessageBytes %d is less than ChunkBytes %d", c.MaxMessageBytes, c.ChunkBytes)
 	}
 	if !validShared(c.SharedBytes) {
-		bad("SharedBytes %d: want a multiple of 4096 up to 1 GiB, or less than 0 for none", c.SharedBytes)
+		bad("SharedBytes %d: want a multiple of 4096 up to 1 GiB, or 0 for none", c.SharedBytes)
 	}
 	if c.Heartbeat < time.Millisecond {
 		bad("a heartbeat every %v, with a PeerTimeout of %v, is too often: want at least 1ms", c.Heartbeat, c.PeerTimeout)

@@ -2,7 +2,6 @@ package router
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"slices"
@@ -502,5 +501,5 @@ func (r *Router) sharedStats() SharedStats {
 
 // validShared judges Config.SharedBytes.
 func validShared(n int) bool {
-	return n < 0 || n <= min(sharedmem.MaxBytes, math.MaxInt) && n%4096 == 0
+	return n >= 0 && n <= sharedmem.MaxBytes && n%4096 == 0
 }

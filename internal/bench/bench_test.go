@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,8 +125,9 @@ func joined(b testing.TB, network string, n int) (*parallel.Node, []int) {
 		}
 		addrs = append(addrs, addr)
 	}
+	shared, _ := strconv.Atoi(os.Getenv(control.VarSharedMemory)) // 0 without it: none
 	env := func(id int) []string {
-		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id], Incarnation: 1}.Encode()
+		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id], Incarnation: 1, SharedMemory: shared}.Encode()
 	}
 	share(b, n)
 	var pids []int

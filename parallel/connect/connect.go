@@ -76,6 +76,7 @@ func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) 
 		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
 		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach,
 		JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Elastic: env.AutoRecover, Logger: log,
+		SharedBytes: env.SharedMemory << 20,
 	}, c.close, nil
 }
 

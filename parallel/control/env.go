@@ -38,19 +38,21 @@ const (
 	VarGrace       = "DITASK_GRACE"
 	VarJoinTimeout = "DITASK_JOIN_TIMEOUT"
 	VarPeerTimeout = "DITASK_PEER_TIMEOUT"
-	VarLogFormat   = "DITASK_LOG_FORMAT"
-	VarSeed        = "DITASK_SEED"
-	VarTLSCert     = "DITASK_TLS_CERT"
-	VarTLSKey      = "DITASK_TLS_KEY"
-	VarTLSCA       = "DITASK_TLS_CA"
-	VarTrace       = "DITASK_TRACE"
-	VarTraceLimit  = "DITASK_TRACE_LIMIT"
-	VarReplay      = "DITASK_REPLAY"
-	VarReplayFast  = "DITASK_REPLAY_FAST"
-	VarBus         = "DITASK_BUS"
-	VarBusAuth     = "DITASK_BUS_AUTH"
-	VarBusCreds    = "DITASK_BUS_CREDS"
-	VarBusNKey     = "DITASK_BUS_NKEY"
+	// VarSharedMemory turns on shared memory between processes of one host.
+	VarSharedMemory = "DITASK_SHARED_MEMORY"
+	VarLogFormat    = "DITASK_LOG_FORMAT"
+	VarSeed         = "DITASK_SEED"
+	VarTLSCert      = "DITASK_TLS_CERT"
+	VarTLSKey       = "DITASK_TLS_KEY"
+	VarTLSCA        = "DITASK_TLS_CA"
+	VarTrace        = "DITASK_TRACE"
+	VarTraceLimit   = "DITASK_TRACE_LIMIT"
+	VarReplay       = "DITASK_REPLAY"
+	VarReplayFast   = "DITASK_REPLAY_FAST"
+	VarBus          = "DITASK_BUS"
+	VarBusAuth      = "DITASK_BUS_AUTH"
+	VarBusCreds     = "DITASK_BUS_CREDS"
+	VarBusNKey      = "DITASK_BUS_NKEY"
 )
 
 // BusAuthJob is the BusAuth of a server that a launcher of the job runs.
@@ -89,7 +91,10 @@ type Env struct {
 	JoinTimeout time.Duration // how long nodes wait for each other at the start; 0: a minute
 	PeerTimeout time.Duration // how long a node may be out of reach before others give it up; 0: 8 s
 	LogFormat   string        // text or json; empty: text
-	Seed        int64         // seed of the whole job; 0: not said
+
+	SharedMemory int // MiB that a node may take for payloads that it shares with nodes of its host, 1024 at most; 0: none
+
+	Seed int64 // seed of the whole job; 0: not said
 
 	TLSCert string // PEM file with this node's certificate, or PEM text itself
 	TLSKey  string // PEM file with its key, or PEM text itself
@@ -147,6 +152,7 @@ func variables() []variable {
 		duration(VarGrace, func(e *Env) *time.Duration { return &e.Grace }),
 		duration(VarJoinTimeout, func(e *Env) *time.Duration { return &e.JoinTimeout }),
 		duration(VarPeerTimeout, func(e *Env) *time.Duration { return &e.PeerTimeout }),
+		number(VarSharedMemory, 0, false, func(e *Env) *int { return &e.SharedMemory }),
 		choice(VarLogFormat, func(e *Env) *string { return &e.LogFormat }, "text", "json"),
 		{VarSeed, func(e *Env) string { return strconv.FormatInt(e.Seed, 10) },
 			func(e *Env, s string) (err error) {

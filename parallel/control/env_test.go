@@ -93,6 +93,7 @@ func TestParseTakesTheLeastValues(t *testing.T) {
 	for kv, fault := range map[string]string{
 		"DITASK_GRACE=0s": "", "DITASK_GRACE=-1ns": "want at least 0s", "DITASK_NODES=0": "", "DITASK_CONTROL_FD=3": "", "DITASK_CONTROL_FD=2": "want at least 3",
 		"DITASK_TRACE_LIMIT=1": "", "DITASK_TRACE_LIMIT=0": "want at least 1",
+		"DITASK_SHARED_MEMORY=0": "", "DITASK_SHARED_MEMORY=-1": "want at least 0",
 	} {
 		_, _, err := control.Parse(lookupIn([]string{kv}))
 		if (err == nil) != (fault == "") || err != nil && !strings.HasSuffix(err.Error(), fault) {

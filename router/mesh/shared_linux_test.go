@@ -130,7 +130,7 @@ func group(t *testing.T, n int, edit func(id int, c *router.Config)) []*router.R
 	addr := sockets()
 	var all []*router.Router
 	for id := range n {
-		cfg := router.Config{Job: "j", Node: id, Expect: n, Carrier: mesh.New(mesh.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Job: "j", Node: id, Expect: n, Carrier: mesh.New(mesh.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20}
 		for other := range id {
 			cfg.Attach = append(cfg.Attach, addr(t, other))
 		}
@@ -248,8 +248,8 @@ func TestMessagesInMemoryOverCuts(t *testing.T) {
 func TestMessagesWithoutMemory(t *testing.T) {
 	port := ports()
 	for name, edit := range map[string]func(id int, c *router.Config){
-		"the sender shares none":   func(id int, c *router.Config) { c.SharedBytes = -(1 - min(id, 1)) },
-		"the receivers share none": func(id int, c *router.Config) { c.SharedBytes = -min(id, 1) },
+		"the sender shares none":   func(id int, c *router.Config) { c.SharedBytes *= min(id, 1) },
+		"the receivers share none": func(id int, c *router.Config) { c.SharedBytes *= 1 - min(id, 1) },
 		"the connections are tcp's": func(id int, c *router.Config) {
 			c.Listen, c.Attach = port(t, id), attached(id, func(o int) string { return port(t, o) })
 		},
