@@ -31,7 +31,7 @@ func full() control.Env {
 		Listen: "unix:///run/n3.sock", ListenFD: 4, Advertise: "tcp://h:1",
 		Attach: []string{"tcp://a:1", "tcp://b:2"}, Labels: []string{"gpu", "big"},
 		Dir: "/tmp/out", Attempt: 2, Incarnation: 1 << 63, ControlFD: 3,
-		Main: "Play", AutoRecover: true, Retries: 2, Resume: true, Continue: true, Overwrite: true, Grace: 1500 * time.Millisecond, JoinTimeout: 90 * time.Second, PeerTimeout: 90 * time.Second, LogFormat: "json",
+		Main: "Play", AutoRecover: true, Retries: 2, Resume: true, Continue: true, Overwrite: true, Grace: 1500 * time.Millisecond, JoinTimeout: 90 * time.Second, SharedMemory: 256, PeerTimeout: 90 * time.Second, LogFormat: "json",
 		Seed: -7, TLSCert: "c.pem", TLSKey: "k.pem", TLSCA: "ca.pem",
 		Trace: "/tmp/trace", TraceLimit: 7, Replay: "/tmp/trace/node-3-2.trace", ReplayFast: true,
 		Bus: "nats://h:4222", BusAuth: control.BusAuthJob, BusCreds: "u.creds", BusNKey: "u.nk",
