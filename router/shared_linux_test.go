@@ -125,7 +125,7 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 		g.say(t, inMemory(4, 100_000, 0))
 		ch.listens.Store(false)
 		synctest.Wait()
-		g.say(t, inMemory(5, 70_000, 0))
+		g.say(t, inMemory(5, 70_000, 8192))
 		synctest.Wait()
 		if len(all) != 4 {
 			t.Fatalf("%d messages", len(all))
