@@ -4,6 +4,8 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,6 +98,35 @@ func (o *output) await(t *testing.T, want string) {
 		case <-limit:
 			t.Fatalf("no %q in:\n%s", want, text)
 		}
+	}
+}
+
+// Three pods train with the command alone, which is the program of its nodes.
+func TestTrainInPods(t *testing.T) {
+	const pods = 3
+	port := freeport.Get(t, pods)
+	var launchers []*job
+	var outs []*strings.Builder
+	for rank := range pods {
+		j := newJob(t, hello)
+		j.Args = []string{j.Args[0], "train", "ppo", "--env", "CartPole-v1", "--until", "475", "--seed", "1", "--dir", "run", "--ports", fmt.Sprint(port)}
+		j.Env = append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef", "DI_NODES=127.0.0.1,127.0.0.1,127.0.0.1", fmt.Sprint("DI_RANK=", rank))
+		out := &strings.Builder{}
+		j.Stdout = out
+		launchers, outs = append(launchers, j), append(outs, out)
+		if err := j.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rank, j := range launchers {
+		j.expect(t, j.Wait(), 0)
+		if got := strings.Contains(outs[rank].String(), "best evaluation: "); got != (rank == 0) {
+			t.Errorf("pod %d: printed the summary of the run: %t, want it of pod 0 only:\n%s", rank, got, outs[rank])
+		}
+	}
+	outcome, err := os.ReadFile(filepath.Join(launchers[0].Dir, "run", "outcome.json"))
+	if err != nil || !strings.Contains(string(outcome), "mean return") {
+		t.Errorf("outcome.json of pod 0: %s, %v; want the mean return that was reached", outcome, err)
 	}
 }
 
