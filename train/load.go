@@ -203,7 +203,8 @@ func (t *Trained) Vector(ctx context.Context, n int) (envs.Vector, error) {
 func (t *Trained) Close() error { return t.envs.close() }
 
 // Episodes plays n episodes in at most ten environments, of which the first has the seed, the next the seed behind it and so on:
-// greedy, or as the policy explores. Each environment plays its share, so that short episodes do not count more often.
+// greedy, or as the policy explores. Each environment plays its share, so that short episodes do not count more often. An episode is
+// cut after the time steps of the key eval_max_steps.
 func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool) ([]envs.Episode, error) {
 	v, err := t.Vector(ctx, min(n, 10))
 	if err != nil {
@@ -219,6 +220,7 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 		Action: make([]float32, num*spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
 	}
 	share, running := make([]int, num), make([]envs.Episode, num)
+	limit, cut := *t.Config.keys.evalMaxSteps, make([]bool, num)
 	for i := range share {
 		share[i] = n / num
 		if i < n%num {
@@ -244,7 +246,8 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 			running[i].Return += res.Rewards[i]
 			running[i].Length++
 			act.Reset[i] = res.Terminated[i] || res.Truncated[i]
-			if !act.Reset[i] {
+			cut[i] = !act.Reset[i] && running[i].Length == limit
+			if !act.Reset[i] && !cut[i] {
 				continue
 			}
 			if share[i] > 0 {
@@ -252,6 +255,16 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 				ended = append(ended, running[i])
 			}
 			running[i] = envs.Episode{}
+		}
+		if !slices.Contains(cut, true) {
+			continue
+		}
+		if obs, err = v.ResetSome(cut); err != nil {
+			return nil, err
+		}
+		copy(act.Obs, obs)
+		for i := range cut {
+			act.Reset[i] = act.Reset[i] || cut[i]
 		}
 	}
 	return ended, nil
