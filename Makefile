@@ -48,7 +48,7 @@ deps: ## install the servers that tests run, on Debian
 	@.ci/deps
 
 .PHONY: check
-check: deps fmt vet lint generated vulnerabilities cross race test k8s fuzz smoke chaos ## all that CI runs; takes some 20 minutes
+check: deps fmt vet lint generated vulnerabilities cross race test k8s fuzz smoke chaos ## all that CI runs; contains test, takes some 20 minutes
 	@echo "check: ok"
 
 .PHONY: fmt
@@ -99,7 +99,7 @@ race: ## the tests under the race detector, without those that learn for long
 	$(GO) test -race -short -shuffle=on ./...
 
 .PHONY: test
-test: ## all tests, without the race detector
+test: deps ## all tests, without the race detector and those of k8s on an API server
 	$(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
