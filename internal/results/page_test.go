@@ -115,6 +115,31 @@ func TestPageIsOfItsRuns(t *testing.T) {
 	}
 }
 
+// TestSettingsAreThoseThatCount: a hyperparameter, the seed and what a preset sets change the sum; how a run is logged does not.
+func TestSettingsAreThoseThatCount(t *testing.T) {
+	read := func(text string) string {
+		t.Helper()
+		all, err := train.ReadPresets("presets.yaml", strings.NewReader("- name: ppo/CartPole-v1/x\n  settings: ours\n  threshold: 475\n  set: {steps: 1000, "+text+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := settingsOf(&all[0], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	plain := read("gamma: 0.99")
+	if got := read(""); got != plain {
+		t.Errorf("gamma of its default: sum %s, and %s if it is not set", plain, got)
+	}
+	for _, text := range []string{"gamma: 0.98", "envs: 3", "time_limit: 100", "eval_max_steps: 10"} {
+		if got := read(text); got == plain {
+			t.Errorf("%s does not change the sum", text)
+		}
+	}
+}
+
 func TestLongRunsComeFirst(t *testing.T) {
 	presets := []train.Preset{{Name: "short"}, {Name: "long"}, {Name: "unknown"}, {Name: "middle"}}
 	known := costs{"short": {1, 2}, "long": {50}, "middle": {1, 8}}
