@@ -312,3 +312,20 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestLabelsOfNearThresholds do not cover each other.
+func TestLabelsOfNearThresholds(t *testing.T) {
+	for _, c := range []struct {
+		thresholds []float64
+		apart      bool // far enough for both labels below their lines
+	}{{[]float64{-250, -300}, false}, {[]float64{-300, -250}, false}, {[]float64{-250, -1200}, true}} {
+		p := &picture{cfg: &Config{Threshold: c.thresholds}, y0: 0, y1: 300, fromY: -1500, toY: 0}
+		upper := max(c.thresholds[0], c.thresholds[1])
+		if above := p.labelAt(upper) > 0; above == c.apart {
+			t.Errorf("%v: label of %v above its line: %t", c.thresholds, upper, above)
+		}
+		if lower := min(c.thresholds[0], c.thresholds[1]); p.labelAt(lower) > 0 {
+			t.Errorf("%v: the label of %v is above its line", c.thresholds, lower)
+		}
+	}
+}
