@@ -88,7 +88,7 @@ func LoadConfig(all []algorithm.Algorithm, dir string) (*Config, error) {
 	path := filepath.Join(dir, ConfigFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no %s, so it is not the folder of a training", dir, ConfigFile)
+		return nil, fmt.Errorf("%s: the folder has no %s: give the folder of a training", dir, ConfigFile)
 	}
 	if err != nil {
 		return nil, err

@@ -341,7 +341,7 @@ func TestL8BatchScriptRunsAlone(t *testing.T) {
 		t.Errorf("the job is %s", state)
 	}
 	greetings(t, j.output(), 2)
-	if want := "this is job " + id + " of Slurm but none of its 4 tasks, so the nodes run here alone: srun ditask ... runs them in the tasks"; !strings.Contains(j.output(), want) {
+	if want := "this is job " + id + " of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks"; !strings.Contains(j.output(), want) {
 		t.Errorf("no hint:\n%s", j.output())
 	}
 }
@@ -634,7 +634,7 @@ func TestHostsWithDifferentKeysSaySo(t *testing.T) {
 	j := newJob(t)
 	out, code := j.Run(t, j.watch.Environ(), "srun", "-N", "2", "-n", "2", "-K1", "sh", "-c",
 		"XDG_CONFIG_HOME="+t.TempDir()+"/$SLURM_PROCID exec "+j.path("ditask")+" -p "+j.path("hello"))
-	if code == 0 || !strings.Contains(out, "the hosts do not have the same key for the job's token: is the home folder not shared between them? Set DITASK_TOKEN") {
+	if code == 0 || !strings.Contains(out, "the hosts have different keys for the job's token, as without a shared home folder: set DITASK_TOKEN") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

@@ -78,7 +78,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u := newUser(t)
 	u.controllers("job-controller,replicaset-controller,deployment-controller")
 	l := u.startLogs()
-	u.expect(u.run("status"), 0, "no job: ditask k8s submit starts one")
+	u.expect(u.run("status"), 0, "no job found: ditask k8s submit starts one")
 	u.expect(u.run("status", "dqn"), 1, "ditask: status of dqn: not found: no Job, JobSet or DIJob has this name")
 
 	follow := u.start(u.Changed, "submit", "--name", "dqn", "--image", "dqn:1", "--pods", "2", "--bus", "redis", "--backoff-limit", "1", "--", "--lr", "1e-3")
@@ -90,7 +90,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	if text, _ := follow.output(); strings.Contains(text, token) || strings.Contains(text, password) || token == password {
 		t.Errorf("the token or the password is told, or they are one:\n%s", text)
 	}
-	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1, "ditask: submit dqn: job/dqn is there already: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
+	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1, "ditask: submit dqn: job/dqn already exists: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
 
 	// The copy of a log breaks off, and goes on where it was.
 	l.breaks = 1
@@ -107,8 +107,8 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.expect(u.run("scale", "dqn", "4"), 1, "ditask: scale dqn: job/dqn has a fixed number of pods", "--kind dijob")
 	u.expect(u.run("logs", "dqn", "--rank", "1"), 0, "one one")
 	u.expect(u.run("logs", "dqn", "--tail", "1"), 0, "dqn-0: zero two", "dqn-1: one one")
-	u.expect(u.run("logs", "dqn", "--rank", "7"), 1, "ditask: logs of dqn: no pod of rank 7 has started: status says why")
-	u.expect(u.run("logs", "dqn", "--previous"), 1, "ditask: logs of dqn: no pod was there before those of now")
+	u.expect(u.run("logs", "dqn", "--rank", "7"), 1, "ditask: logs of dqn: no pod of rank 7 has started: ditask k8s status shows the reason")
+	u.expect(u.run("logs", "dqn", "--previous"), 1, "ditask: logs of dqn: no pod preceded the current ones")
 
 	// One failure is allowed: the pod is made again, and its restart is counted.
 	l.write(second, false, "panic: out of luck")
@@ -153,7 +153,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	// An interrupt leaves the job alone, and says how to go on.
 	u.Must(follow.Process.Signal(syscall.SIGINT))
 	u.ends(follow, 130)
-	u.says(follow, "job dqn goes on: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
+	u.says(follow, "job dqn continues: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
 
 	u.expect(u.run("scale", "dqn", "4"), 0, "dijob/dqn: the last task has 4 pods from now on")
 	u.Until("five pods", func() (bool, any) { return len(u.Pods()) == 5, len(u.Pods()) })
@@ -190,7 +190,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.expect(u.run("status", "dqn"), 2, "ditask: status of dqn: dijob/dqn and job/dqn have this name: give --kind")
 	u.expect(u.run("status", "dqn", "--kind", "job"), 0, "Job dqn in ")
-	u.expect(u.run("submit", "--name", "dqn", "--image", "i"), 1, "dijob/dqn is there already")
+	u.expect(u.run("submit", "--name", "dqn", "--image", "i"), 1, "dijob/dqn already exists")
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
 	if left := u.names("jobs"); left != "job.batch/dqn\n" {
 		t.Errorf("there is: %s", left)
@@ -227,7 +227,7 @@ func TestJobSet(t *testing.T) {
 	u := newUser(t)
 	args := []string{"--kind", "jobset", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task", "collector:collector:2"}
 	submit := append([]string{"submit"}, args...)
-	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job needs nothing")
+	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
 	if left := u.names("secrets,services"); left != "" {
 		t.Errorf("made for nothing: %s", left)
 	}
@@ -304,19 +304,19 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.UntilEvent("dqn", "FailedCreate")
 	u.expect(u.run("status", "dqn"), 0, "Job dqn in "+u.Namespace+": Pending, 0 of 1 pods ready", "\nwhy: Error creating: pods \"dqn-", "exceeded quota: none")
-	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: job/dqn has no label app.kubernetes.io/part-of=ditask, so it may be somebody else's: kubectl delete job/dqn")
-	u.expect(u.run(append([]string{"submit"}, job...)...), 1, "job/dqn is there already")
+	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: job/dqn has no label app.kubernetes.io/part-of=ditask, so it may belong to another user: kubectl delete job/dqn")
+	u.expect(u.run(append([]string{"submit"}, job...)...), 1, "job/dqn already exists")
 	if left := u.names("jobs,secrets,services"); left != "job.batch/dqn\n" {
 		t.Errorf("there is: %s", left)
 	}
-	u.expect(u.run("logs", "dqn"), 1, "ditask: logs of dqn: no pod has started: status says why")
+	u.expect(u.run("logs", "dqn"), 1, "ditask: logs of dqn: no pod has started: ditask k8s status shows the reason")
 
 	waiting := u.start(u.Changed, "logs", "dqn", "--follow", "--kind", "job")
 	u.says(waiting, "job dqn: Error creating: pods \"dqn-")
 	// A job that somebody deletes is no success.
 	background := metav1.DeletePropagationBackground
 	u.Must(u.Client.Delete(u.Ctx, foreign, &client.DeleteOptions{PropagationPolicy: &background}))
-	u.says(waiting, "ditask: logs of dqn: not found: somebody has deleted job/dqn")
+	u.says(waiting, "ditask: logs of dqn: not found: job/dqn was deleted")
 	u.ends(waiting, 1)
 	if _, err := u.Kubectl(u.Ctx, "patch", "resourcequota/none", "--namespace", u.Namespace, `--patch={"spec":{"hard":{"count/jobs.batch":"0"}}}`); err != nil {
 		t.Fatal(err)
@@ -324,7 +324,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 
 	// What was made before the API server refused the Job is deleted.
 	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
-		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes what there is of the job")
+		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes the objects of the job")
 	u.expect(u.run("delete", "more"), 0, "deleted service/more", "deleted secret/more-token")
 	if left := u.names("jobs,secrets,services"); left != "" {
 		t.Errorf("there is: %s", left)

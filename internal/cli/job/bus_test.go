@@ -245,7 +245,7 @@ func TestLinesDoNotWaitForATerminal(t *testing.T) {
 	await(t, l.ended, "the writer")
 	got := w.String()
 	if !strings.HasPrefix(got, "ditask: first\nditask: more\n") || strings.Count(got, "more") != queuedLines || strings.Contains(got, "interest") ||
-		!strings.HasSuffix(got, "ditask: NATS server: 7 of its lines could not be written in time, and were dropped\n") {
+		!strings.HasSuffix(got, "ditask: NATS server: 7 lines of its log could not be written in time and were dropped\n") {
 		t.Errorf("written:\n%s", got)
 	}
 }

@@ -261,7 +261,7 @@ func TestNamesAreNames(t *testing.T) {
 }
 
 func TestSecretsAreNotWritten(t *testing.T) {
-	const say = ": a manifest is no place for a secret, and pods do not have the variables of this shell: write each value to a file, " +
+	const say = ": a manifest must not contain a secret, and pods do not have the variables of this shell: write each value to a file, " +
 		"kubectl create secret generic "
 	for name, c := range map[string]struct {
 		env, flags []string

@@ -176,7 +176,7 @@ func TestScriptsOfFlags(t *testing.T) {
 	if got := script(t, "-p x --token-file t"); strings.Contains(got, "urandom") {
 		t.Error("a second token")
 	}
-	if got := script(t, "-p x"); strings.Contains(got, "requeue") || strings.Contains(got, "--signal") || !strings.Contains(got, "urandom") {
+	if got := script(t, "-p x"); strings.Contains(got, "scontrol requeue") || strings.Contains(got, "--requeue") || strings.Contains(got, "--signal") || !strings.Contains(got, "urandom") {
 		t.Error(got)
 	}
 }
