@@ -65,7 +65,7 @@ func TestEveryEnvironment(t *testing.T) {
 	}
 }
 
-// restored puts the state of v into others, which must go on as v does.
+// restored puts the state of v into others, which must continue as v does.
 func restored(t *testing.T, spec envs.Spec, v *envs.Sync, async *envs.Async) {
 	state, err := v.AppendSnapshot([]byte("x"))
 	if err != nil {

@@ -29,7 +29,7 @@ func decodedTypes() []reflect.Type {
 }
 
 // memoryOnce is what decoding may allocate besides the value: the plans, the error and what
-// the runtime does meanwhile.
+// the runtime does in the meantime.
 const memoryOnce = 64 << 10
 
 // mayTake is what decoding n bytes may allocate: the budget, of which the allocator rounds

@@ -105,7 +105,7 @@ func TestNStepTakesOneTo255Steps(t *testing.T) {
 	}
 }
 
-// What is pending has fewer steps than a joiner that goes on with it joins.
+// What is pending has fewer steps than a joiner that continues with it joins.
 func TestPendingTransitionsAreOfTheSameJoiner(t *testing.T) {
 	from := policies.NewNStep(4, 1, 2)
 	dst := wideBatch(0, -1)

@@ -28,7 +28,7 @@ import (
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
-// Config is what a run trains, and how.
+// Config is the configuration of a training run.
 type Config struct {
 	algorithm algorithm.Algorithm
 	build     algorithm.Build
@@ -155,7 +155,7 @@ func textsKey(p *algorithm.Params, name, about string) *[]string {
 	return v
 }
 
-// Algorithm is what the config is of.
+// Algorithm returns the algorithm of the config.
 func (c *Config) Algorithm() algorithm.Algorithm { return c.algorithm }
 
 // Env is the environment's name; empty: none is set.
@@ -167,7 +167,7 @@ func (c *Config) Seed() int { return *c.keys.seed }
 // Steps is the length of the run: env steps, or updates of an offline run.
 func (c *Config) Steps() int { return *c.keys.steps }
 
-// Extend lets the run go on for so many steps behind its length, with the last values of its schedules.
+// Extend makes the run continue for that many steps after its length, with the last values of its schedules.
 func (c *Config) Extend(steps int) { c.extra = steps }
 
 // Duration is the wall time that ends the run; 0: none does.
@@ -220,7 +220,7 @@ func (c *Config) param(key string) (*algorithm.Param, error) {
 	return nil, fmt.Errorf("unknown key %q%s: see ditask train %s --help", cut(key), nearest.Hint(key, names), c.algorithm.Name)
 }
 
-// Set gives a key a value, and remembers what it is from.
+// Set gives a key a value, and records its origin.
 func (c *Config) Set(key, value, origin string) error {
 	p, err := c.param(key)
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *Config) Set(key, value, origin string) error {
 	return nil
 }
 
-// Check reports what is missing, or does not go together, before anything is opened.
+// Check reports missing and contradictory settings, before anything is opened.
 func (c *Config) Check() error {
 	var faults []error
 	if c.Env() == "" {

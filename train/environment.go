@@ -20,7 +20,7 @@ type environments struct {
 	closers []func() error
 }
 
-// opening says what a vector is for.
+// opening determines what a vector is for.
 type opening struct {
 	mode  envs.AutoresetMode
 	draws bool // pictures are made of it
@@ -115,7 +115,7 @@ func (e *environments) close() error {
 	return errors.Join(faults...)
 }
 
-// suits says what is wrong with an algorithm for the spaces of an environment.
+// suits returns the reason why an algorithm does not fit the spaces of an environment.
 func suits(a algorithm.Algorithm, env string, action envs.Space) error {
 	_, box := action.(envs.Box)
 	switch {

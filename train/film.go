@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
-// Film says which episodes are drawn. The zero value is one greedy episode with seed 0.
+// Film selects the episodes to draw. The zero value is one greedy episode with seed 0.
 type Film struct {
 	Episodes int    // 0 means 1
 	Seed     uint64 // of the first episode; the next has the one behind it, and so on

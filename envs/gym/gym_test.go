@@ -407,7 +407,7 @@ func stop(t *testing.T, p *os.Process) {
 func TestCloseEndsACall(t *testing.T) {
 	hangs := make(chan struct{})
 	v := open(t, "testdata/faults.py:make_env", Config{
-		Num: 3, Processes: 1, Restart: true, Kwargs: map[string]any{"fault": "hang"}, Stderr: onceWritten(hangs), // it says so
+		Num: 3, Processes: 1, Restart: true, Kwargs: map[string]any{"fault": "hang"}, Stderr: onceWritten(hangs), // it reports the restart
 	})
 	result := make(chan error)
 	go func() { result <- play(v, 10) }()

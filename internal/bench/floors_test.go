@@ -263,7 +263,7 @@ type silent struct{ task.Node }
 
 func (silent) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// whole trains for so many env steps and returns how long it took, in seconds.
+// whole trains for that many env steps and returns how long it took, in seconds.
 func whole(tb testing.TB, now func() time.Duration, steps int, p policies.Policy, env envs.Vector, collect rl.CollectConfig,
 	source data.Source, cfg rl.LearnConfig,
 ) float64 {

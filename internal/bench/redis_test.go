@@ -52,7 +52,7 @@ func redisNode(ctx context.Context, url string, id int, hear func(n *router.Rout
 	return r, chs, r.Start(ctx, nil)
 }
 
-// redisPeer hears messages and answers those whose first byte is not 0.
+// redisPeer receives messages and answers those whose first byte is not 0.
 func redisPeer(url string) error {
 	ctx := context.Background()
 	done := make(chan struct{})

@@ -214,7 +214,7 @@ func TestTheOthersNameACrash(t *testing.T) {
 	}
 }
 
-// TestL12FailedNodeComesBack: the others go on meanwhile, however it has failed.
+// TestL12FailedNodeComesBack: the others continue in the meantime, however it has failed.
 func TestL12FailedNodeComesBack(t *testing.T) {
 	for _, script := range [][]string{{"0=lead", "3=kill"}, {"0=lead", "3=stumble"}, {"0=lead", "3=fall"}, {"2=lead", "0=fall"}} {
 		j := newJob(t, nodes, append([]string{"-n", "4", "--auto-recover", "--"}, script...)...)

@@ -99,7 +99,7 @@ func (o *output) await(t *testing.T, want string) {
 	}
 }
 
-// Of three pods one is told to end, as when a job is scaled down: the others go on,
+// Of three pods one is told to end, as when a job is scaled down: the others continue,
 // and are joined by a fourth, which was told of a fifth that is not there yet.
 func TestL10PodsComeAndGo(t *testing.T) {
 	port := freeport.Get(t, 5)

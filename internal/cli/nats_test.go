@@ -241,7 +241,7 @@ func TestNATSLossIsReportedInTime(t *testing.T) {
 }
 
 // TestNATSLauncherComesBack: the launcher that has the server is killed, with its node,
-// and started again, as a pod that is made again. The job goes on.
+// and started again, as a pod that is made again. The job continues.
 func TestNATSLauncherComesBack(t *testing.T) {
 	both := halves(t, "--auto-recover", "--peer-timeout", "2s", "--", "1=lead")
 	within(t, 40*time.Second, both[1].job)
@@ -278,7 +278,7 @@ func TestNATSLaunchersEndTogether(t *testing.T) {
 }
 
 // TestNATSServerDoesNotWaitForever: the other launcher and its node are stopped, and
-// stay connected. The first launcher ends all the same.
+// stay connected. The first launcher ends nevertheless.
 func TestNATSServerDoesNotWaitForever(t *testing.T) {
 	both := halves(t, "--grace", "3s")
 	within(t, 30*time.Second, both[0].job)

@@ -225,7 +225,7 @@ func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 }
 
 // TestReplayCrashesAsTheNodeDid records a job in which node 1 panics over what it
-// hears, and gives it the same again.
+// receives, and gives it the same again.
 func TestReplayCrashesAsTheNodeDid(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--trace", "rec", "--", "0=count", "1=trip", "2=wait")
 	j.expect(t, j.Run(), 1)

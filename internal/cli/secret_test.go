@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestAutoTLSIsSpokenOnTheWire meets a node of a whole job as a stranger.
+// TestAutoTLSIsSpokenOnTheWire meets a node of a whole job as an unauthenticated client.
 func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--protocol", "tcp", "--tls", "auto")
 	pids := j.start(t)

@@ -102,7 +102,7 @@ func TestLiveViewAtSeveralWidths(t *testing.T) {
 	}
 }
 
-// started reports whether a picture of a run that goes on is on a screen.
+// started reports whether a picture of a run that continues is on a screen.
 func started(text string) bool {
 	return strings.Contains(text, "\nspeed ") && strings.Contains(text, "\ntime ") && strings.HasSuffix(text, " left\n")
 }
@@ -163,7 +163,7 @@ func TestLiveViewEndsWithCtrlC(t *testing.T) {
 	}
 }
 
-// A process that was stopped and goes on leaves alone what the shell has written meanwhile.
+// A process that was stopped and continues leaves alone what the shell has written in the meantime.
 func TestLiveViewThatWasSuspended(t *testing.T) {
 	term := terminaltest.Open(t, 80, 40)
 	cmd := seen(t, term, nil, "train", "ppo", "--env", "CartPole-v1", "--steps", "100M", "--dir", "first")

@@ -130,7 +130,7 @@ func TestWaitForSubtestsDoesNotCount(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		check("in a subtest", self+".func2")
 		t.Run("parallel", func(t *testing.T) {
-			t.Parallel() // goes on when the group has ended
+			t.Parallel() // continues when the group has ended
 			check("in a parallel subtest", self+".func2.1")
 		})
 		check("while another waits to run in parallel", self+".func2")

@@ -21,7 +21,7 @@ var forged = faultlab.Rules{Exact: true, SmallBytes: 100, Events: map[string]fau
 }}
 
 // story is a job of two nodes without a fault: node.0 emits three messages of each
-// event, and node.1 hears them.
+// event, and node.1 receives them.
 func story() []faultlab.Record {
 	var out []faultlab.Record
 	add := func(r faultlab.Record) {
@@ -100,7 +100,7 @@ func TestEachViolationIsFound(t *testing.T) {
 		r[len(r)-1].Out = faultlab.Preempted
 		return r
 	}
-	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // in place of node.1, which it never heard
+	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // instead of node.1, which it never heard
 		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.Hear || r.Who == b1 })
 		r = without(r, func(r faultlab.Record) bool {
 			return r.Kind == faultlab.BarrierIn || r.Kind == faultlab.BarrierOut || r.Event != "" && r.Event != "r"

@@ -234,7 +234,7 @@ func (n *jobNode) hear(ctx context.Context, e *task.Event[letter], l letter) err
 	return nil
 }
 
-// run runs the job, and returns what is wrong with it.
+// run runs the job, and returns the faults of it.
 func (s *jobSim) run(t *testing.T) (faultlab.Report, error) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

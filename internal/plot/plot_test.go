@@ -18,7 +18,7 @@ import (
 	"github.com/ditask/ditask/internal/runfolder"
 )
 
-// near reports whether two numbers are equal but for rounding.
+// near reports whether two numbers are equal except for rounding.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }
 
 // TestInterquartileMean against values worked out by hand, with scipy.stats.trim_mean's rule: a quarter of the number, rounded
@@ -146,7 +146,7 @@ func made(algo, env string, seed uint64, envSteps int, half, top float64) Run {
 	return Run{Name: fmt.Sprintf("%s-%s-%d", algo, env, seed), Algo: algo, Env: env, Seed: fmt.Sprint(seed), Progress: table}
 }
 
-// several are five runs each of so many algorithms.
+// several are five runs each of that many algorithms.
 func several(algos int) (all []Run) {
 	names := []string{"ppo", "dqn", "a2c", "rainbow", "impala", "sac"}
 	for i := range algos {
@@ -234,7 +234,7 @@ func checkSVG(t *testing.T, name string, text []byte) {
 	}
 }
 
-// TestShortRunsDoNotBendTheBand: the curve ends where the shortest run does, and the others go on as lines.
+// TestShortRunsDoNotBendTheBand: the curve ends where the shortest run does, and the others continue as lines.
 func TestShortRunsDoNotBendTheBand(t *testing.T) {
 	table := func(text string) *runfolder.Table {
 		p, err := runfolder.ParseTable([]byte(runfolder.Steps + "," + runfolder.Return + "\n" + text))

@@ -30,7 +30,7 @@ import (
 // Binary is what the package redis-server of Debian installs.
 const Binary = "redis-server"
 
-// Servers are the installed server programs: redis-server, and, but for short tests,
+// Servers are the installed server programs: redis-server, and, except for short tests,
 // valkey-server if there is one. Without the first the test is skipped, or fails on
 // CI.
 func Servers(t testing.TB) []string {

@@ -131,7 +131,7 @@ func besideOne(published, mean, deviation float64, all records) string {
 	return "**below** by " + number(-difference) + "; " + all.reach(published) + " it"
 }
 
-// reach says how many runs reach a return.
+// reach reports how many runs reach a return.
 func (all records) reach(want float64) string {
 	n := 0
 	for _, r := range all {

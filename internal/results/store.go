@@ -181,7 +181,7 @@ func (s *store) find(p *train.Preset, seed uint64, settings string) (*record, er
 	return &f.record, nil
 }
 
-// train makes one run in a process of its own, and keeps its folder.
+// train makes one run in its own process, and keeps its folder.
 func (s *store) train(ctx context.Context, p *train.Preset, seed uint64, settings string) (r record, err error) {
 	dir, err := os.MkdirTemp(s.runs, partial)
 	if err != nil {

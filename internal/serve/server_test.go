@@ -247,7 +247,7 @@ func sample(s *serve.Server, name string, label ...string) float64 {
 // gate is a policy whose calls wait.
 type gate struct {
 	policies.Policy
-	in, out chan int // rows of a call that begins; it goes on
+	in, out chan int // rows of a call that begins; it continues
 }
 
 func (g *gate) Act(a *policies.Act) error {
@@ -488,7 +488,7 @@ type versioned struct{ policies.Policy }
 
 func (versioned) Version() uint64 { return 99 }
 
-// TestEnd answers what is under way, refuses the rest, and cuts what does not end.
+// TestEnd answers what is in progress, refuses the rest, and cuts what does not end.
 func TestEnd(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprint(ends), func(t *testing.T) {

@@ -107,7 +107,7 @@ func (j *job) start(nodes int, step string) *exec.Cmd {
 	return cmd
 }
 
-// here waits until so many nodes are in their first step.
+// here waits until that many nodes are in their first step.
 func (j *job) here(nodes int) {
 	j.t.Helper()
 	slurmtest.Await(j.t, func() string { return fmt.Sprintf("not all of %d nodes are here", nodes) }, func() bool {

@@ -285,7 +285,7 @@ func TestAResumedRunDoublesNoStep(t *testing.T) {
 	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(100, false, 7) // anew
+	write(100, false, 7) // again
 	got = nil
 	python(t, dir, &got)
 	if want := [][2]float64{{7, 100}}; !slices.Equal(got["x"], want) {

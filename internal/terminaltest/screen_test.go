@@ -31,7 +31,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// Lines break anew in a terminal of another width, and the cursor goes with its text.
+// Lines break again in a terminal of another width, and the cursor goes with its text.
 func TestScreenOfAnotherSize(t *testing.T) {
 	s := NewScreen(10, 5)
 	_, _ = s.Write([]byte("log\r\n012345678\r\nabcdefghi\r\n"))

@@ -72,7 +72,7 @@ func TestCommandsOfAManifestMakeItsSecrets(t *testing.T) {
 	}
 }
 
-// A Job from its submission to its failure: what the commands say of it meanwhile,
+// A Job from its submission to its failure: what the commands say of it in the meantime,
 // and the exit code of the node that failed first.
 func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u := newUser(t)
@@ -92,7 +92,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	}
 	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1, "ditask: submit dqn: job/dqn already exists: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
 
-	// The copy of a log breaks off, and goes on where it was.
+	// The copy of a log breaks off, and continues where it was.
 	l.breaks = 1
 	first, second := u.podOf("dqn", "0"), u.podOf("dqn", "1")
 	l.write(first, false, "zero one", "zero two")
@@ -150,7 +150,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.Must(u.Unstick(u.Ctx, u.Namespace, "dqn-collector-1"))
 	u.says(follow, "job dqn: running, 3 of 3 pods ready")
 
-	// An interrupt leaves the job alone, and says how to go on.
+	// An interrupt leaves the job alone, and says how to continue.
 	u.Must(follow.Process.Signal(syscall.SIGINT))
 	u.ends(follow, 130)
 	u.says(follow, "job dqn continues: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
@@ -159,7 +159,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.Until("five pods", func() (bool, any) { return len(u.Pods()) == 5, len(u.Pods()) })
 	u.expect(u.run("scale", "dqn", "5"), 1, "ditask: scale dqn: kubectl: ", "must be at most maxReplicas")
 	u.expect(u.run("scale", "nobody", "5"), 1, "ditask: scale nobody: not found")
-	// There is no kubelet that has logs: kubectl says so.
+	// There is no kubelet that has logs: kubectl reports it.
 	u.expect(u.run("logs", "dqn", "--rank", "0"), 1, "ditask: logs of dqn: kubectl: ")
 
 	var status struct {

@@ -330,7 +330,7 @@ func withoutOperator(w *world) {
 	})
 }
 
-// commands uses those of ditask in place of kubectl; submit ends with the job's exit
+// commands uses those of ditask instead of kubectl; submit ends with the job's exit
 // code.
 func commands(w *world) {
 	w.step("an Indexed Job by ditask k8s submit: 4 pods, until it ends", func() string {

@@ -226,7 +226,7 @@ func (w *world) machineOf(p *corev1.Pod) *machine {
 	return w.machines[i]
 }
 
-// replaced waits for a pod in the place of another: same name, same rank, and ready.
+// replaced waits for a pod that replaces another: same name, same rank, and ready.
 func (w *world) replaced(before *corev1.Pod) *corev1.Pod {
 	w.Helper()
 	p := &corev1.Pod{}
@@ -347,7 +347,7 @@ func (w *world) exchange(nodes int) string {
 	return fmt.Sprintf("%d events between those that live, none lost or repeated", heard)
 }
 
-// undisturbed checks that nodes of the job live on as before, of so many first ones
+// undisturbed checks that nodes of the job live on as before, of that many first ones
 // by rank those that are in before.
 func (w *world) undisturbed(before map[string]string, nodes int) {
 	w.Helper()

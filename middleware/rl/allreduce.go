@@ -83,7 +83,7 @@ func (g *group) allReduce(ctx context.Context, rows int, grads [][]float32, numb
 	return nil
 }
 
-// average makes gradients and numbers the means of g.shares, which have so many rows.
+// average makes gradients and numbers the means of g.shares, which have that many rows.
 func (g *group) average(grads [][]float32, numbers []float64, total int) {
 	for i, dst := range grads {
 		g.sum = slices.Grow(g.sum[:0], len(dst))[:len(dst)]

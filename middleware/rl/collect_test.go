@@ -52,7 +52,7 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 	if len(episodes) != 1 || episodes[0] != (envs.Episode{Return: 5, Length: 5}) {
 		t.Errorf("episodes %v, want one of 5", episodes)
 	}
-	if c := tk.Context(); c.EnvSteps != 8 { // nine, but for the one that broke
+	if c := tk.Context(); c.EnvSteps != 8 { // nine, except for the one that broke
 		t.Errorf("%d env steps, want 8", c.EnvSteps)
 	}
 }
@@ -157,7 +157,7 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 	}
 }
 
-// TestResumedRunWithoutStatesDoesNotRepeatItself: what a node begins anew depends on how
+// TestResumedRunWithoutStatesDoesNotRepeatItself: what a node begins again depends on how
 // far the job is.
 func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
 	collect := func(envSteps int, epsilon float64) (text string) {

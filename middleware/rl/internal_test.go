@@ -63,7 +63,7 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 }
 
 // TestLeaderWaitsForANodeThatAsks: a node that was restarted after it had sent its trajectory
-// takes the turn again. If the leader went on without it, the node might never see the
+// takes the turn again. If the leader continued without it, the node might never see the
 // turn that has its state.
 func TestLeaderWaitsForANodeThatAsks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -142,7 +142,7 @@ type follower struct {
 	asked  uint64 // the run that it asked for its state
 	best   *Best  // the newest that was sent
 	warned bool
-	fresh  chan struct{} // 1: a turn was heard
+	fresh  chan struct{} // 1: a turn was received
 
 	mu     sync.Mutex
 	heard  *Turn

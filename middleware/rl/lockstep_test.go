@@ -55,7 +55,7 @@ func stepper(t *testing.T, node task.Node, dir string, resume resuming) *member 
 	return m
 }
 
-// Whether a stepper goes on from a checkpoint.
+// Whether a stepper continues from a checkpoint.
 type resuming int
 
 const (
@@ -64,7 +64,7 @@ const (
 	must
 )
 
-// until ends the learner's run after so many updates.
+// until ends the learner's run after that many updates.
 func (m *member) until(updates int) {
 	m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Updates >= updates {
@@ -103,7 +103,7 @@ func (m *member) result() result {
 	return result{fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, best, m.q.Weights()), m.episodes}
 }
 
-// lockstepJob runs a job in lockstep to so many updates.
+// lockstepJob runs a job in lockstep to that many updates.
 func lockstepJob(t *testing.T, dir string, resume resuming, updates int) result {
 	t.Helper()
 	const nodes = steppers
@@ -142,7 +142,7 @@ func TestP4LockstepRecoversExactly(t *testing.T) {
 }
 
 // recovered is the result of a job in lockstep of which one node crashes in the middle
-// of the learner's step after so many updates, and is started again.
+// of the learner's step after that many updates, and is started again.
 func recovered(t *testing.T, victim, at, updates int) result {
 	t.Helper()
 	const nodes = steppers

@@ -46,7 +46,7 @@ func recorded(t *testing.T) []string {
 	return []string{filepath.Join(dir, "data")}
 }
 
-// TestOfflineRunGoesByUpdates: it makes one in each step, evaluates and logs by them, and ends after so many.
+// TestOfflineRunGoesByUpdates: it makes one in each step, evaluates and logs by them, and ends after that many.
 func TestOfflineRunGoesByUpdates(t *testing.T) {
 	dir, evaluated := t.TempDir(), []uint64{}
 	rates := []int{}

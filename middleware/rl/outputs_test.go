@@ -103,7 +103,7 @@ func learner(dir string, resume bool, more func(*rl.Run) []task.Middleware[rl.On
 }
 
 // TestP4ResumedRunDoublesNoRow kills a run, as it were, after each of some checkpoints but a while later: what it
-// has written after the checkpoint is in the files, which the run that goes on makes again.
+// has written after the checkpoint is in the files, which the run that continues makes again.
 func TestP4ResumedRunDoublesNoRow(t *testing.T) {
 	const steps, first = 90, 10 // the first update is in step 10
 	straight := t.TempDir()
@@ -288,7 +288,7 @@ func TestLogConfigsThatContradictThemselvesPanic(t *testing.T) {
 	runOf(task.New[rl.Online](quiet{task.Alone()}), tiny(1), "").Log(rl.LogConfig{EverySteps: -1, HistogramEvery: 5})
 }
 
-// TestAFailedRunSaysSo: in the outcome, which is missing while a run goes on.
+// TestAFailedRunSaysSo: in the outcome, which is missing while a run continues.
 func TestAFailedRunSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "outcome.json")

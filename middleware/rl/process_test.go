@@ -109,7 +109,7 @@ func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *ru
 	return r
 }
 
-// until reads what the job prints until the learner has made so many updates, and
+// until reads what the job prints until the learner has made that many updates, and
 // reports whether it has. All nodes have begun then.
 func (r *running) until(updates int) bool {
 	for (len(r.pids) < r.all || r.at < updates) && r.out.Scan() {

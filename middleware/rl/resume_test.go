@@ -121,7 +121,7 @@ func TestCheckpointEverySoMuchTime(t *testing.T) {
 	}
 }
 
-// TestCheckpointKeepsOlderOnes under names of their own, from which a run can go on too.
+// TestCheckpointKeepsOlderOnes under their own names, from which a run can continue too.
 func TestCheckpointKeepsOlderOnes(t *testing.T) {
 	for keep, want := range map[int][]string{
 		0: nil, 2: {"checkpoint-000000020.safetensors", "checkpoint-000000028.safetensors"},

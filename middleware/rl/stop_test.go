@@ -101,7 +101,7 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 	}
 }
 
-// lasting is a CartPole whose episodes have so many steps, or fewer.
+// lasting is a CartPole whose episodes have that many steps, or fewer.
 func lasting(steps int) envs.Vector {
 	return envs.NewSync(1, envs.SameStep, func(int) envs.Env[int] {
 		return envs.NewCartPole(envs.CartPoleConfig{MaxSteps: steps})

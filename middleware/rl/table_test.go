@@ -19,7 +19,7 @@ func content(t *testing.T, path string) string {
 // TestTableKeepsLateColumns: rows before have none of it, and the file that is there is replaced.
 func TestTableKeepsLateColumns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "progress.csv")
-	for range 2 { // the second one begins anew
+	for range 2 { // the second one begins again
 		table, err := openTable(path, []string{stepsColumn, "a"}, -1)
 		if err != nil {
 			t.Fatal(err)

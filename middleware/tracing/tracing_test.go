@@ -22,7 +22,7 @@ var (
 	answers   = task.NewEvent[[]float32]("answer")
 )
 
-// job runs a step on node 0 that asks node 1, which answers with so many numbers;
+// job runs a step on node 0 that asks node 1, which answers with that many numbers;
 // it returns the spans of both nodes by name.
 func job(t *testing.T, numbers int, traced [2]bool, parent trace.SpanContext) map[string]tracetest.SpanStub {
 	t.Helper()

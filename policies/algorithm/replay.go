@@ -47,7 +47,7 @@ func (p *Params) Replay(def ReplayDefaults) *Replay {
 	return r
 }
 
-// TargetEvery is the number of updates in so many env steps.
+// TargetEvery is the number of updates in that many env steps.
 func (r *Replay) TargetEvery(envSteps int) int {
 	return max(envSteps**r.updates / *r.every, *r.updates, 1)
 }
@@ -74,7 +74,7 @@ func (r *Replay) source(t Task) (data.Source, error) {
 		batches := t.Steps * *r.updates / *r.every // beta goes by the batches that were drawn
 		cfg.Beta = r.beta.Over(max(batches, 1))
 	}
-	cfg.Every *= *r.goals + 1 // each env step is so many rows
+	cfg.Every *= *r.goals + 1 // each env step is that many rows
 	return data.NewReplay(buf, cfg), nil
 }
 
@@ -139,7 +139,7 @@ func OrNone(v float64) float64 {
 	return v
 }
 
-// Following is the schedule in a run of so many steps, or nil if it is constant.
+// Following is the schedule in a run of that many steps, or nil if it is constant.
 func (s *Schedule) Following(total int) policies.Schedule {
 	if s.Constant() {
 		return nil

@@ -132,7 +132,7 @@ func noOldRowIsDrawn(t *testing.T, build func(cfg UniformConfig) Buffer) {
 	}
 }
 
-// TestLimitsAreRestored to the bit, and damage is refused.
+// TestLimitsAreRestored bit for bit, and damage is refused.
 func TestLimitsAreRestored(t *testing.T) { forEachBuffer(t, limitsAreRestored) }
 
 func limitsAreRestored(t *testing.T, buffer func(cfg UniformConfig) Buffer) {

@@ -73,7 +73,7 @@ func TestNewRowsHaveTheGreatestPriority(t *testing.T) {
 	if err := b.Update([]uint64{0, 1, 2, 3}, []float32{0, 0, 50, 0}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Add(numbered(10, 1)); err != nil { // in the place of row 0
+	if err := b.Add(numbered(10, 1)); err != nil { // instead of row 0
 		t.Fatal(err)
 	}
 	seen := map[uint64]int{}

@@ -73,7 +73,7 @@ func TestP1VTraceEqualsHandComputedNumbers(t *testing.T) {
 	if !near(targets, []float32{1.5, 1, 1.4}) || !near(a, []float32{1, 0.4, 0.7}) {
 		t.Errorf("on-policy: targets %v and advantages %v", targets, a)
 	}
-	// Limits of their own.
+	// their own Limits.
 	u = three()
 	VTrace(targets, a, u, []float32{3, 3, 3}, VTraceConfig{Gamma: 1, MaxRho: 2, MaxC: 0.5})
 	if want := []float32{0.5 + 2*1.1 + 0.5*(0.6+2*1.1+0.5*(0.7+2*0.3-0.7)-0.6), 0.6 + 2*1.1 + 0.5*0.6, 1.3}; !near(targets, want) {

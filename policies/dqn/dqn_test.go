@@ -17,7 +17,7 @@ import (
 
 var two = envs.Discrete{N: 2}
 
-// box is the space of so many values.
+// box is the space of that many values.
 func box(n int) envs.Space { return envs.NewBox(-1e30, 1e30, n) }
 
 // greedy writes the greedy actions.
@@ -560,7 +560,7 @@ func TestExplorationGoesByTheEnvStepsOfTheJob(t *testing.T) {
 }
 
 // TestNoiseExplores: noisy weights act differently each time, and alike when the action is to be
-// greedy; the noise of the updates goes on where it was saved.
+// greedy; the noise of the updates continues where it was saved.
 func TestNoiseExplores(t *testing.T) {
 	cfg := Config{Obs: box(4), Action: two, Noisy: true, Hidden: []int{8}, Seed: 1}
 	q := New(cfg)

@@ -568,7 +568,7 @@ func TestSeedChoosesTheWeights(t *testing.T) {
 	}
 }
 
-// TestHuberIsClippedFromOne: its gradient is, and its value goes on in a straight line.
+// TestHuberIsClippedFromOne: its gradient is, and its value continues in a straight line.
 func TestHuberIsClippedFromOne(t *testing.T) {
 	for _, c := range []struct{ d, loss, grad float32 }{{0.5, 0.125, 0.5}, {1, 0.5, 1}, {1.5, 1, 1}, {-1.5, 1, -1}, {4, 3.5, 1}} {
 		var tape nn.Tape

@@ -66,7 +66,7 @@ var operations = map[string]func(v, column, row, one nn.Value) nn.Value{
 }
 
 // TestP2GradientsOfOperationsEqualCentralDifferences: those of all elements of all operands,
-// where every element of the result counts with a weight of its own.
+// where every element of the result counts with its own weight.
 func TestP2GradientsOfOperationsEqualCentralDifferences(t *testing.T) {
 	for name, op := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestP7TrainerNamesWhatIsNotFinite(t *testing.T) {
 	}
 }
 
-// TestTrainerClipsAllNetworksTogether and steps each with an optimiser of its own.
+// TestTrainerClipsAllNetworksTogether and steps each with its own optimiser.
 func TestTrainerClipsAllNetworksTogether(t *testing.T) {
 	a, b := nn.New(1, 1, nn.Dense(1, nn.Zeros)), nn.New(1, 1, nn.Dense(1, nn.Zeros))
 	trainer := nn.NewTrainer(nn.TrainerConfig{MaxGradNorm: 1, Optimizer: func(n int) nn.Optimizer { return nn.NewSGD(1, 0, n) }}, a, b)

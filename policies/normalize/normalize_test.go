@@ -62,7 +62,7 @@ func observed(rng *rand.Rand, n int) *policies.Batch {
 	return &b
 }
 
-// spy is a policy that takes down what it is given.
+// spy is a policy that records what it is given.
 type spy struct {
 	policies.Policy
 	act, obs, next []float32

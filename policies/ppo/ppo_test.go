@@ -50,7 +50,7 @@ func (r *trainer) step() error {
 	return nil
 }
 
-// TestLearnsCartPole with CleanRL's settings, but for the learning rate, which stays.
+// TestLearnsCartPole with CleanRL's settings, except for the learning rate, which stays.
 func TestLearnsCartPole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a learning test, which make test runs")

@@ -181,7 +181,7 @@ func TestPlatformHasASecondName(t *testing.T) {
 	}
 }
 
-// Each command keeps its values in flags of its own.
+// Each command keeps its values in its own flags.
 func TestFlagsAreMadeAnew(t *testing.T) {
 	parse(t, "--labels", "a", "-n", "4")
 	if ctx := parse(t); ctx.String("labels") != "" || ctx.Int("parallel-workers") != 1 || ctx.IsSet("labels") {

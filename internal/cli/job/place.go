@@ -180,7 +180,7 @@ func (p place) launchers() int {
 	return 1
 }
 
-// located returns p with addresses in place of host names that do not resolve here. Names
+// located returns p with addresses instead of host names that do not resolve here. Names
 // in Slurm's configuration need not resolve.
 func (p place) located(ctx context.Context) (place, error) {
 	if p.step == nil || p.site.Meet == nil {

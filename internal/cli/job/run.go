@@ -94,7 +94,7 @@ type View func(nodes []launch.State, columns, lines int) []string
 // Run runs the job that the flags of ctx ask for.
 func Run(of *call.Call, ctx *urfave.Context) error { return command{of, nil}.run(ctx) }
 
-// RunView is Run with a picture of the job in place of the table of its nodes. The picture stays on the terminal at the end.
+// RunView is Run with a picture of the job instead of the table of its nodes. The picture stays on the terminal at the end.
 func RunView(of *call.Call, ctx *urfave.Context, view View) error { return command{of, view}.run(ctx) }
 
 func (c command) run(ctx *urfave.Context) error {

@@ -342,7 +342,7 @@ func (c command) list(ctx *urfave.Context, k *kubectl) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(c.Stdout, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "NAME\tKIND\tSTATE\tREADY\tRESTARTS\tAGE") // Flush says what went wrong
+	_, _ = fmt.Fprintln(t, "NAME\tKIND\tSTATE\tREADY\tRESTARTS\tAGE") // Flush returns the error
 	for _, s := range all {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%d\t%s\n", s.Name, s.Kind, s.State, s.Ready, s.Desired, s.Restarts, age(time.Now(), s.Created))
 	}

@@ -204,7 +204,7 @@ const stopped = 300 * time.Millisecond
 // the terminal.
 const eraseWithin = time.Second
 
-// show draws a picture in place of the last one, in one write, which avoids flicker.
+// show draws a picture instead of the last one, in one write, which avoids flicker.
 func (s *Screen) show(rows []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -222,7 +222,7 @@ func TestRowsFit(t *testing.T) {
 	}
 }
 
-// After the process was stopped and goes on, a new picture begins at the cursor: the shell has written behind the last one.
+// After the process was stopped and continues, a new picture begins at the cursor: the shell has written behind the last one.
 func TestPictureAfterAStop(t *testing.T) {
 	var b bytes.Buffer
 	again := make(chan os.Signal, 1)

@@ -97,7 +97,7 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// A name is checked where it comes in, and quoted all the same.
+// A name is checked where it comes in, and quoted nevertheless.
 func TestNameOfAJobIsNotRun(t *testing.T) {
 	got, err := runs(t, (&batch{name: "x$(id>f)", ditask: []string{"ditask"}, ownToken: true}).text())
 	if err != nil || len(got) != 2 || got[0][3] != "runs/x$(id>f)-7" {

@@ -16,7 +16,7 @@ import (
 )
 
 // lines are tcp proxies between the nodes of a job: one for each that a node
-// dials, and one for each node that others are told of.
+// dials, and one for each node that others learn of.
 type lines struct {
 	shape  faultlab.Shape
 	routes []string
@@ -98,7 +98,7 @@ func (l *lines) connect(near net.Conn, from, to, port int) {
 	l.mu.Unlock()
 }
 
-// isDown says whether a line between the two would be cut at once. What somebody
+// isDown reports whether a line between the two would be cut at once. What somebody
 // dials is cut with any line of the one that is dialled. The mutex is held.
 func (l *lines) isDown(from, to int) bool {
 	for pair, n := range l.down {
@@ -126,7 +126,7 @@ func (l *lines) gate(line *faultlab.Line, from, to int) {
 
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// touches says whether a line is between the two, or may be.
+// touches reports whether a line is between the two, or may be.
 func touches(who [2]int, a, b int) bool {
 	return pairOf(who[0], who[1]) == pairOf(a, b) || who[0] == somebody && (who[1] == a || who[1] == b)
 }
@@ -170,7 +170,7 @@ func (l *lines) close() {
 	l.wg.Wait()
 }
 
-// nets are networks of their own, one for each node, on a bridge.
+// nets are their own networks, one for each node, on a bridge.
 type nets struct {
 	prefix string
 	n      int

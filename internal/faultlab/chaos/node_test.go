@@ -61,7 +61,7 @@ var rules = faultlab.Rules{Events: map[string]faultlab.Policy{
 
 func TestMain(m *testing.M) {
 	switch id := os.Getenv(control.VarNodeID); {
-	case id != "" && slices.Equal(os.Args[1:], job.FarewellArgs()): // ditask, in the place of a node
+	case id != "" && slices.Equal(os.Args[1:], job.FarewellArgs()): // ditask, instead of a node
 		reroute(id)
 		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
 	case id != "":
@@ -89,7 +89,7 @@ func start() {
 }
 
 // reroute puts lines that can fail between this node and those that it dials. A
-// route "2>tcp://a=tcp://b" is for node 2, "*>..." for whoever is told of the
+// route "2>tcp://a=tcp://b" is for node 2, "*>..." for anybody who learns of the
 // address by another node.
 func reroute(id string) {
 	attach, advertise := os.Getenv(control.VarAttach), os.Getenv(control.VarAdvertise)
@@ -187,7 +187,7 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 			}
 		}
 		n.emit(ctx)
-		if n.rnd.IntN(50) == 0 { // so that there is always something under way
+		if n.rnd.IntN(50) == 0 { // so that there is always something in progress
 			for range 20 {
 				n.emit(ctx)
 			}
@@ -223,7 +223,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// emit sends one message. Whatever goes wrong is recorded; the task goes on.
+// emit sends one message. Whatever goes wrong is recorded; the task continues.
 func (n *node) emit(ctx context.Context) {
 	e := events[n.rnd.IntN(len(events))]
 	n.order++

@@ -201,7 +201,7 @@ func (r *round) pids() (out []process) {
 }
 
 // part is the beginning of a file: files of records grow long, and all that is
-// asked for while a round goes on is there.
+// asked for while a round continues is there.
 func part(path string, n int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -215,7 +215,7 @@ func part(path string, n int64) []byte {
 // readyBytes is within how many bytes of its records a node is ready.
 const readyBytes = 1 << 20
 
-// alive says that the process is one of the round, and runs.
+// alive reports that the process is one of the round, and runs.
 func alive(pid int, dir string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && bytes.Contains(b, []byte(varDir+"="+dir))

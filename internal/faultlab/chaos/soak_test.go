@@ -34,7 +34,7 @@ const (
 	varGauge = "CHAOS_GAUGE" // how often they write down what they hold
 )
 
-// gauge is what a process holds. It says so itself of what only it knows; the rest is
+// gauge is the resources of a process. The process reports those that only it knows; the rest is
 // read from /proc.
 type gauge struct {
 	Who        string // launcher, or node and its id
@@ -49,7 +49,7 @@ type gauge struct {
 // heardHere counts the messages that this process has heard.
 var heardHere atomic.Uint64
 
-// tellGauges writes what this process holds to a file of its own, as often as the
+// tellGauges writes what this process holds to its own file, as often as the
 // laboratory asks for it, until the process ends.
 func tellGauges(who string) {
 	every, err := time.ParseDuration(os.Getenv(varGauge))
@@ -82,7 +82,7 @@ var (
 )
 
 // soak is the job: every node sends all others small messages at some thousands a
-// second, and large ones now and then. It checks the order of what it hears.
+// second, and large ones now and then. It checks the order of what it receives.
 func soak(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	last := map[int]uint64{}

@@ -19,8 +19,8 @@ import (
 	kyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Render is what helm template prints of a chart, but for its notes: with
-// values in place of some of its own.
+// Render is what helm template prints of a chart, except for its notes: with
+// values that override some of its own.
 func Render(folder, namespace string, values map[string]any) (string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {

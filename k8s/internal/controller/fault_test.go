@@ -20,7 +20,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// untilMade waits until a node has had so many pods, and the last one runs.
+// untilMade waits until a node has had that many pods, and the last one runs.
 func untilMade(w *kubetest.World, pod string, times int) {
 	w.Helper()
 	w.Until(fmt.Sprintf("pod %s runs for the %dth time", pod, times), func() (bool, any) {
@@ -171,7 +171,7 @@ func TestWhatAlreadyHasTheNameIsLeftAlone(t *testing.T) {
 			if other.GetUID() != uid || len(other.GetOwnerReferences()) != 0 {
 				t.Error("it was taken over")
 			}
-			// Once it is gone, the job goes on.
+			// Once it is gone, the job continues.
 			w.Must(w.Client.Delete(w.Ctx, other))
 			w.UntilState("dqn", v1alpha1.Running)
 		})

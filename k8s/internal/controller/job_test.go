@@ -363,7 +363,7 @@ func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 		}
 		return len(left) == 0, left
 	})
-	// The name is free for another job, with a token and an id of its own.
+	// The name is free for another job, with a token and its own id.
 	again := start(w, newJob(w, 2))
 	if again.Status.JobID == job.Status.JobID {
 		t.Errorf("both jobs are %s", again.Status.JobID)

@@ -187,7 +187,7 @@ func (k *Kubelet) Drained() []string {
 	return slices.Clone(k.drained)
 }
 
-// Made says how many pods of a name there have been.
+// Made reports how many pods of a name there have been.
 func (k *Kubelet) Made(name string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

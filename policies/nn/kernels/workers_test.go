@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// dense and its gradients, of an update with so many threads, as bits.
+// dense and its gradients, of an update with that many threads, as bits.
 func updateBits(l level, workers *Workers, seed uint64, batch, in, out int) [][]uint32 {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	x, weight, dy := drawMatrix(rng, batch, in, 3), drawMatrix(rng, in, out, 0), drawMatrix(rng, batch, out, 0)

@@ -1,6 +1,6 @@
 // Program is a job for tests: each node says who it is, does in its first step
 // what its argument says, "2=fail", or else waits for the end of the job, and
-// saves then how often it was started to go on.
+// saves then how often it was started to continue.
 package main
 
 import (
@@ -58,7 +58,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 			return errors.New("out of luck")
 		case "go":
 			return next(ctx)
-		case "again": // done when it was started to go on
+		case "again": // done when it was started to continue
 			if run > 1 {
 				return next(ctx)
 			}
