@@ -180,7 +180,8 @@ func TestLookup(t *testing.T) {
 		{strings.Repeat("x", 1<<20), "", `unknown environment "` + strings.Repeat("x", 64) + `...": the nearest is`},
 	} {
 		s, err := envs.Lookup(c.name)
-		if s.ID != c.id || (err != nil) != (c.text != "") || err != nil && (!errors.Is(err, envs.ErrUnknown) || !strings.HasPrefix(err.Error(), c.text)) {
+		if s.ID != c.id || (err != nil) != (c.text != "") || err != nil && (!errors.Is(err, envs.ErrUnknown) ||
+			!strings.HasPrefix(err.Error(), c.text)) {
 			t.Errorf("%.20s: %q, %v", c.name, s.ID, err)
 		}
 	}

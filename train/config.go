@@ -91,15 +91,18 @@ func (c *Config) declare() {
 	}
 	k.env = p.Text("env", "", "", "environment: a name such as CartPole-v1, gym:ID of Python's Gymnasium, or FILE.py:FUNCTION", "", nil)
 	k.args = p.Text("env_args", "", "JSON", "keyword arguments of an environment in Python, such as {\"size\": 5}", here, jsonObject)
-	k.processes = p.Int("env_processes", 0, "processes", "processes of Python that step a collector's environments; 0: one for each core", here, zero)
+	k.processes = p.Int("env_processes", 0, "processes", "processes of Python that step a collector's environments; 0: one for each core",
+		here, zero)
 	k.timeout = durationKey(p, "env_timeout", time.Minute, "how long an environment in Python may take for a step")
-	k.restart = p.Bool("env_restart", false, "replace an environment in Python that failed, hung or ended, and count its episode as truncated", here)
+	k.restart = p.Bool("env_restart", false,
+		"replace an environment in Python that failed, hung or ended, and count its episode as truncated", here)
 	k.python = p.Text("python", "", "", "program that runs environments in Python; empty: $DITASK_PYTHON, or python3", here, nil)
 	k.limit = p.Int("time_limit", 0, "time steps", "truncates episodes; 0: the environment's own limit alone", here, zero)
 	k.seed = p.Int("seed", 1, "", "of environments, exploration, weights and samples", here)
 	k.steps = p.Int("steps", a.Steps, stepUnit, "length of the run; schedules and parts of the run go by it", a.Source, one)
 	k.duration = durationKey(p, "time", 0, "ends the run after so much wall time; 0: never")
-	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never", here)
+	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never",
+		here)
 	if a.Offline {
 		k.data = textsKey(p, "data", "dataset files, folders of them, or run folders with a recording, that are learned from")
 	} else {
@@ -240,7 +243,8 @@ func (c *Config) Check() error {
 		faults = append(faults, errors.New("env: no environment is given: see ditask env list"))
 	}
 	if c.algorithm.Offline && len(*c.keys.data) == 0 {
-		faults = append(faults, fmt.Errorf("data: %s learns from dataset files: name them, or record some with --set record=true", c.algorithm.Name))
+		faults = append(faults, fmt.Errorf("data: %s learns from dataset files: name them, or record some with --set record=true",
+			c.algorithm.Name))
 	}
 	return errors.Join(faults...)
 }

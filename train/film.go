@@ -74,7 +74,8 @@ func FilmRandom(ctx context.Context, env, args string, f Film, show func(Scene) 
 }
 
 // play plays the episodes.
-func (f Film) play(ctx context.Context, v envs.Vector, show func(Scene) error, act func(obs []float32, first bool) ([]float32, error)) error {
+func (f Film) play(ctx context.Context, v envs.Vector, show func(Scene) error,
+	act func(obs []float32, first bool) ([]float32, error)) error {
 	draws, ok := v.(envs.Framer)
 	if !ok {
 		return fmt.Errorf("%w: %s", envs.ErrNoPictures, v.Name())

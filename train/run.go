@@ -229,7 +229,8 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 		if err != nil {
 			return err
 		}
-		t.Use(r.Evaluate(v, rl.EvalConfig{EverySteps: p.envSteps(every), EveryUpdates: p.updates(every), Episodes: *k.evalEpisodes, StopAt: c.Until()}))
+		t.Use(r.Evaluate(v, rl.EvalConfig{EverySteps: p.envSteps(every), EveryUpdates: p.updates(every), Episodes: *k.evalEpisodes,
+			StopAt: c.Until()}))
 	} else if c.Until() != 0 {
 		return errors.New("until: it goes by evaluations, and eval_every is 0")
 	}

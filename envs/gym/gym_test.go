@@ -208,7 +208,8 @@ func TestFrame(t *testing.T) {
 func TestPartsOfObservations(t *testing.T) {
 	v := open(t, "testdata/dict.py:make_env", Config{Autoreset: envs.SameStep})
 	want := []Part{
-		{"velocity", 0, 2, "Box", []int{2}, nil, 0}, {"gear", 2, 5, "Discrete", nil, []int{3}, -1}, {"more/0", 5, 10, "MultiDiscrete", []int{2}, []int{2, 3}, 0},
+		{"velocity", 0, 2, "Box", []int{2}, nil, 0}, {"gear", 2, 5, "Discrete", nil, []int{3}, -1}, {"more/0", 5, 10, "MultiDiscrete", []int{2},
+			[]int{2, 3}, 0},
 		{"more/1", 10, 12, "MultiBinary", []int{2}, nil, 0}, {"more/2/image", 12, 16, "Box", []int{2, 2}, nil, 0},
 	}
 	layout := v.Layout()

@@ -110,8 +110,10 @@ func (c command) app() *urfave.App {
 func (c command) commands() []*urfave.Command {
 	cmds := []*urfave.Command{
 		job.PlanCommand(c.Call),
-		{Name: "doctor", Usage: "check whether this machine can run jobs, and print advice", Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
-		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
+		{Name: "doctor", Usage: "check whether this machine can run jobs, and print advice",
+			Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
+		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR",
+			Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
 		{Name: "version", Usage: "print the version", Flags: []urfave.Flag{flags.JSON()}, Action: c.version},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
@@ -159,7 +161,8 @@ func (c command) root(ctx *urfave.Context) error {
 // unknownCommand returns the error for a first word that is not a command.
 func unknownCommand(ctx *urfave.Context) error {
 	word := ctx.Args().First()
-	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word, nearest.Hint(word, commandNames(ctx.App)))
+	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word,
+		nearest.Hint(word, commandNames(ctx.App)))
 }
 
 func commandNames(app *urfave.App) []string {

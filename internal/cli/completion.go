@@ -160,7 +160,8 @@ func fish() string {
 			below = append(below, sub.Name)
 		}
 		words := strings.Join(below, " ")
-		fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", cmd.Name, words, words)
+		fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", cmd.Name,
+			words, words)
 		for _, f := range commandFlags(cmd) {
 			fishFlag(&b, " -n '__fish_seen_subcommand_from "+cmd.Name+"'", f)
 		}

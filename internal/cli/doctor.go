@@ -62,10 +62,12 @@ func (c command) doctor(ctx *urfave.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()
-	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.LookupEnv), checkKubernetes(os.LookupEnv)}
+	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(),
+		checkSlurm(os.LookupEnv), checkKubernetes(os.LookupEnv)}
 	files := [3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}
 	if u := flags.URL(ctx, "nats-url"); u != "" {
-		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")}, files))
+		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"),
+			NKeyFile: ctx.Path("nats-nkey")}, files))
 	}
 	if u := flags.URL(ctx, "redis-url"); u != "" {
 		findings = append(findings, checkRedis(limited, u, files))
@@ -162,7 +164,8 @@ func checkPort(ctx context.Context) finding {
 		err = l.Close()
 	}
 	if err != nil {
-		return finding{gradeNote, "port", fmt.Sprintf("port %d: %v", placement.DefaultPort, err), "for a job on several machines choose other --ports, or end the process that uses the port"}
+		return finding{gradeNote, "port", fmt.Sprintf("port %d: %v", placement.DefaultPort, err),
+			"for a job on several machines choose other --ports, or end the process that uses the port"}
 	}
 	return finding{gradeOK, "port", fmt.Sprintf("port %d, the first for jobs on several machines, is free", placement.DefaultPort), ""}
 }
@@ -189,7 +192,8 @@ func checkRedis(ctx context.Context, url string, files [3]string) finding {
 	if err != nil {
 		return fail(err)
 	}
-	return finding{gradeOK, "redis", fmt.Sprintf("%s answers in %v: version %s", redisbus.Public(url), info.RoundTrip.Round(time.Microsecond), info.Version), ""}
+	return finding{gradeOK, "redis", fmt.Sprintf("%s answers in %v: version %s", redisbus.Public(url),
+		info.RoundTrip.Round(time.Microsecond), info.Version), ""}
 }
 
 // checkNATS connects to the given server.
@@ -206,7 +210,8 @@ func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding
 	if err != nil {
 		return fail(err)
 	}
-	return finding{gradeOK, "nats", fmt.Sprintf("%s answers in %v: NATS %s, messages of up to %d bytes", info.URL, info.RoundTrip.Round(time.Microsecond), info.Server, info.MaxPayload), ""}
+	return finding{gradeOK, "nats", fmt.Sprintf("%s answers in %v: NATS %s, messages of up to %d bytes", info.URL,
+		info.RoundTrip.Round(time.Microsecond), info.Server, info.MaxPayload), ""}
 }
 
 func checkCache() finding {
@@ -260,7 +265,8 @@ func checkSlurm(lookup func(string) (string, bool)) finding {
 	if err != nil {
 		return finding{gradeBad, "slurm", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
-	where := fmt.Sprintf("task %d of %d, number %d on host %s; job %s, ", step.ProcID, step.Tasks, step.LocalID, step.Hosts[step.NodeID], step.Job())
+	where := fmt.Sprintf("task %d of %d, number %d on host %s; job %s, ", step.ProcID, step.Tasks, step.LocalID, step.Hosts[step.NodeID],
+		step.Job())
 	switch {
 	case step.Tasks == 1:
 		where += "no other task"
@@ -287,7 +293,8 @@ func checkKubernetes(lookup func(string) (string, bool)) finding {
 	case found == "":
 		return finding{gradeOK, "kubernetes", "not in a pod", ""}
 	case source == kube.Outside && get(kube.VarCompletionIndex) != "":
-		return finding{gradeNote, "kubernetes", found, "a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
+		return finding{gradeNote, "kubernetes", found,
+			"a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
 	case source == kube.Outside:
 		return finding{gradeOK, "kubernetes", "no other pods: the nodes run alone; " + found, ""}
 	}

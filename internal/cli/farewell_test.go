@@ -103,7 +103,8 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 // In a job that fails, the other nodes end because of that, and report it: they are not
 // preempted.
 func TestL11NodesOfAFailedJobAreNotPreempted(t *testing.T) {
-	for _, args := range [][]string{{"--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=early"}} {
+	for _, args := range [][]string{{"--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=die"},
+		{"--auto-recover", "--max-retries", "1", "--", "1=early"}} {
 		j := newJob(t, nodes, append([]string{"-n", "3", "--protocol", "tcp"}, args...)...)
 		if code := code(t, j.Run()); code != 137 && code != 1 {
 			t.Errorf("%v: exit code %d", args, code)

@@ -145,7 +145,8 @@ func TestL11FailureIsWrittenOnceWithItsNode(t *testing.T) {
 	if n := strings.Count(log, "out of luck"); n != 1 {
 		t.Errorf("the error is there %d times:\n%s", n, log)
 	}
-	if strings.Count(log, "ditask: node 1 failed: exit code 1") != 1 || !strings.HasSuffix(log, "ditask: the job failed because of node 1: exit code 1\n") {
+	if strings.Count(log, "ditask: node 1 failed: exit code 1") != 1 || !strings.HasSuffix(log,
+		"ditask: the job failed because of node 1: exit code 1\n") {
 		t.Errorf("no failure of node 1, or more than one, or not the last word:\n%s", log)
 	}
 }

@@ -241,7 +241,8 @@ func TestReplayCrashesAsTheNodeDid(t *testing.T) {
 		cmd := exec.Command(p.ditask, "trace", "replay", rec, "--node", "1", fast, "--package", p.nodes)
 		cmd.Env = j.watch.Environ()
 		out, err := cmd.CombinedOutput()
-		if got := code(t, err); got != 1 || !strings.Contains(string(out), "tripped over 3") || !strings.Contains(string(out), "replay of node 1, attempt 0, of job ") {
+		if got := code(t, err); got != 1 || !strings.Contains(string(out), "tripped over 3") || !strings.Contains(string(out),
+			"replay of node 1, attempt 0, of job ") {
 			t.Errorf("%s: exit code %d:\n%s", fast, got, out)
 		}
 	}

@@ -90,7 +90,8 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range []string{"plan -n 3 --protocol tcp", "plan --json --tls auto", "doctor", "doctor --json", "version", "--help", "plan --help", "completion bash", "-p nowhere", "-p . --grace x", "-n 3 --labels a*"} {
+	for _, args := range []string{"plan -n 3 --protocol tcp", "plan --json --tls auto", "doctor", "doctor --json", "version", "--help",
+		"plan --help", "completion bash", "-p nowhere", "-p . --grace x", "-n 3 --labels a*"} {
 		p, err := build()
 		if err != nil {
 			t.Fatal(err)

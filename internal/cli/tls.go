@@ -61,7 +61,8 @@ func (c command) tls(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	m := made{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"), Expires: end.UTC().Truncate(time.Second)}
+	m := made{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"),
+		Expires: end.UTC().Truncate(time.Second)}
 	m.Flags = []string{"--tls-cert", m.Cert, "--tls-key", m.Key, "--tls-ca", m.CA}
 	if err := writeCerts(dir, map[string]string{m.CA: files.CA, m.Cert: files.Cert, m.Key: files.Key}, ctx.Bool("force")); err != nil {
 		return err

@@ -38,7 +38,8 @@ func (c command) traceCommand() *urfave.Command {
 	}
 	const where = "FOLDER or FILES"
 	cmds := []*urfave.Command{
-		{Name: "show", Usage: "print the recorded messages: time, sender, receiver and event", ArgsUsage: where, Flags: filter, Action: c.traceShow},
+		{Name: "show", Usage: "print the recorded messages: time, sender, receiver and event", ArgsUsage: where, Flags: filter,
+			Action: c.traceShow},
 		{
 			Name: "svg", Usage: "draw the recorded messages as a picture for a browser", ArgsUsage: where, Action: c.traceSVG,
 			Flags: slices.Concat(filter, []urfave.Flag{

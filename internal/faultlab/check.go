@@ -465,7 +465,8 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 			failed++
 		case !must, !first && !c.rules.Exact && !c.founders(f.from, to) && !c.present(f.from, to, m):
 		case m.Number < lastHeard:
-			c.faultf("%v never heard %s/%d number %d of %v, and yet number %d: it was lost in silence", to, f.event, f.stream, m.Number, f.from, lastHeard)
+			c.faultf("%v never heard %s/%d number %d of %v, and yet number %d: it was lost in silence", to, f.event, f.stream, m.Number, f.from,
+				lastHeard)
 			return 0, 0
 		case c.afterLeave(to, m):
 		default:
@@ -595,7 +596,8 @@ func (c *checker) joined(f flow, to Peer, list []*message, heard []*Record) {
 		}
 	}
 	if has < owed {
-		c.faultf("%v was ready with number %d of %s/%d of %v, when number %d had been emitted before it began", to, has, f.event, f.stream, f.from, owed)
+		c.faultf("%v was ready with number %d of %s/%d of %v, when number %d had been emitted before it began", to, has, f.event, f.stream,
+			f.from, owed)
 	}
 }
 

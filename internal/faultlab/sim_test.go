@@ -227,7 +227,8 @@ func (n *simNode) changed(c router.Change) {
 	case router.Failed:
 		n.cancel(c.Err)
 	case router.Lost, router.Left:
-		r := faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: c.Peer.ID, Incarnation: c.Peer.Incarnation}, Err: fmt.Sprint(c.Err)}
+		r := faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: c.Peer.ID, Incarnation: c.Peer.Incarnation},
+			Err: fmt.Sprint(c.Err)}
 		if gone, ok := errors.AsType[*router.PeerError](c.Err); ok {
 			r.Count = uint64(gone.Undelivered)
 		}

@@ -109,7 +109,8 @@ func (c *Caption) Below(img *image.RGBA, text string) *image.RGBA {
 	m := c.face.Metrics()
 	margin := c.height / 3
 	base := fixed.I(h) + (fixed.I(c.height)+m.Ascent-m.Descent)/2
-	d := font.Drawer{Dst: out, Src: image.NewUniform(color.RGBA{232, 232, 236, 255}), Face: c.face, Dot: fixed.Point26_6{X: fixed.I(margin), Y: base}}
+	d := font.Drawer{Dst: out, Src: image.NewUniform(color.RGBA{232, 232, 236, 255}), Face: c.face,
+		Dot: fixed.Point26_6{X: fixed.I(margin), Y: base}}
 	d.DrawString(text)
 	return out
 }

@@ -30,7 +30,8 @@ const none = "–"
 
 // rowOf makes the row of a preset from the records of its seeds.
 func rowOf(p *train.Preset, all records) row {
-	r := row{Preset: p.Name, Settings: p.Settings, Published: cmp.Or(p.Reported(), none), Threshold: strconv.FormatFloat(p.Threshold, 'f', -1, 64)}
+	r := row{Preset: p.Name, Settings: p.Settings, Published: cmp.Or(p.Reported(), none),
+		Threshold: strconv.FormatFloat(p.Threshold, 'f', -1, 64)}
 	mean, deviation := statistics(all)
 	r.Ours = number(mean) + " ± " + number(deviation)
 	var each, steps, took []string
@@ -188,5 +189,6 @@ const tableHead = "| preset | settings | published | mean ± deviation | each se
 // String is the line of a table.
 func (r row) String() string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s: %s (%s) | %s | %s |\n",
-		r.Preset, strings.NewReplacer("|", `\|`, "\n", " ").Replace(r.Settings), r.Published, r.Ours, r.Each, r.Threshold, r.EachSteps, r.Median, r.CPU, r.Verdict)
+		r.Preset, strings.NewReplacer("|", `\|`, "\n",
+			" ").Replace(r.Settings), r.Published, r.Ours, r.Each, r.Threshold, r.EachSteps, r.Median, r.CPU, r.Verdict)
 }

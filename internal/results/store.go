@@ -113,7 +113,8 @@ func openStore(o options) (*store, error) {
 
 // built is what this program was built from, and where it runs.
 func built(date string) build {
-	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(), Date: date}
+	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
+		Date: date}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

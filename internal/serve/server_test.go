@@ -437,7 +437,8 @@ func TestSessions(t *testing.T) {
 	now = now.Add(2 * time.Minute)
 	mu.Unlock()
 	expect("idle", 409, "unknown_session")(say("c", false))
-	expect("too many at once", 429, "busy")(post(t, c, addr, `{"observations":[[1,2,3,4],[1,2,3,4],[1,2,3,4]],"sessions":["x","y","z"],"reset":true}`))
+	expect("too many at once", 429,
+		"busy")(post(t, c, addr, `{"observations":[[1,2,3,4],[1,2,3,4],[1,2,3,4]],"sessions":["x","y","z"],"reset":true}`))
 	expect("room again", 200, "")(say("x", true))
 	if n := sample(s, "ditask_serve_sessions"); n != 1 {
 		t.Errorf("%v sessions", n)
@@ -479,7 +480,8 @@ func TestNewWeights(t *testing.T) {
 	if _, a := post(t, c, addr, fine); a.Version != 99 {
 		t.Errorf("%+v", a)
 	}
-	if n := strings.Count(log.String(), "the old ones stay"); n != 2 || sample(s, "ditask_serve_reloads_total", "ok") != 1 || sample(s, "ditask_serve_reloads_total", "failed") != 2 {
+	if n := strings.Count(log.String(), "the old ones stay"); n != 2 || sample(s, "ditask_serve_reloads_total", "ok") != 1 || sample(s,
+		"ditask_serve_reloads_total", "failed") != 2 {
 		t.Error(n, log.String())
 	}
 }

@@ -194,7 +194,8 @@ MailProg=/bin/true
 	}
 	for i := range cfg.Nodes {
 		c.Nodes = append(c.Nodes, "n"+strconv.Itoa(i+1))
-		_, _ = fmt.Fprintf(&b, "NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.%d Port=%d CPUs=8 RealMemory=1000 State=UNKNOWN\n", i+1, host, 11+i, port+1+i)
+		_, _ = fmt.Fprintf(&b, "NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.%d Port=%d CPUs=8 RealMemory=1000 State=UNKNOWN\n", i+1, host,
+			11+i, port+1+i)
 	}
 	_, _ = fmt.Fprintln(&b, "PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8")
 	return b.String(), nil

@@ -26,7 +26,8 @@ func TestScreen(t *testing.T) {
 	}
 	s := NewScreen(10, 4)
 	_, _ = s.Write([]byte("\x1b[?25l\x1bM\a"))
-	if f := strings.Join(s.Faults(), ", "); !strings.Contains(f, `"\x1b[?"`) || !strings.Contains(f, `"\x1bM"`) || !strings.Contains(f, `'\a'`) {
+	if f := strings.Join(s.Faults(), ", "); !strings.Contains(f, `"\x1b[?"`) || !strings.Contains(f, `"\x1bM"`) || !strings.Contains(f,
+		`'\a'`) {
 		t.Errorf("faults %s", f)
 	}
 }

@@ -108,7 +108,8 @@ func runInit() int {
 
 // newSpaces asks for its own namespaces. Mounts of the new one are not seen outside.
 func newSpaces() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
+	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
+		Unshareflags: syscall.CLONE_NEWNS}
 }
 
 // beInit is the first process of the namespaces: it runs the test, and takes in
@@ -235,7 +236,8 @@ func traces() (found []string) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, c := range commands {
 		line, _ := os.ReadFile(c)
-		if text := string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})); strings.Contains(text, ours) || strings.Contains(text, "containerd-shim") {
+		if text := string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})); strings.Contains(text, ours) || strings.Contains(text,
+			"containerd-shim") {
 			found = append(found, "process "+filepath.Base(filepath.Dir(c))+" "+text)
 		}
 	}

@@ -43,7 +43,8 @@ func (r *report) step(t *testing.T, what string, do func() string) {
 func (r *report) versions(t *testing.T, c *cluster) {
 	nodes, err := c.kubectl("get", "nodes", "-o", "wide", "--no-headers")
 	must(t, err)
-	for _, command := range [][]string{{"containerd", "--version"}, {"runc", "--version"}, {os.Getenv("COREDNS"), "-version"}, {"uname", "-r"}} {
+	for _, command := range [][]string{{"containerd", "--version"}, {"runc", "--version"}, {os.Getenv("COREDNS"), "-version"},
+		{"uname", "-r"}} {
 		out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 		must(t, err)
 		line, _, _ := strings.Cut(string(out), "\n")
@@ -232,7 +233,10 @@ func (w *world) replaced(before *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{}
 	w.wait(before.Name+" is made again, and ready", func() (bool, error) {
 		err := w.client.Get(context.Background(), client.ObjectKeyFromObject(before), p)
-		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == "True" })
+		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady &&
+				c.Status == "True"
+		})
 		return err == nil && p.UID != before.UID && (ready || p.Status.Phase == corev1.PodSucceeded), client.IgnoreNotFound(err)
 	})
 	if rank := "ditask.dev/rank"; p.Labels[rank] != before.Labels[rank] {

@@ -13,7 +13,8 @@ import (
 // summaries of what all have collected, in the order of the ids.
 func (g *group) count(ctx context.Context, c *Online, summary []float64) (all [][]float64, err error) {
 	clear(g.done)
-	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped, Numbers: summary}
+	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped,
+		Numbers: summary}
 	if c.Collected != nil {
 		mine.Episodes = c.Collected.Episodes
 	}

@@ -131,7 +131,8 @@ func (k *collector) validate() error {
 	name, n := k.env.Name(), k.cfg.VectorSteps
 	switch {
 	case n < 0 || k.cfg.RandomSteps < 0 || k.cfg.Episodes < 0:
-		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes, k.cfg.RandomSteps)
+		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes,
+			k.cfg.RandomSteps)
 	case k.cfg.Episodes > 0 && n > 0:
 		return fmt.Errorf("rl: collect config: VectorSteps is %d and Episodes is %d: set one of them", n, k.cfg.Episodes)
 	case k.cfg.Episodes > 0 && !k.transitions:

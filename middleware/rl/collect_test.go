@@ -61,7 +61,8 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 func TestCollectTakesSoManyVectorSteps(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := runOf(tk, tiny(1), "")
-	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}), rl.CollectConfig{VectorSteps: 5}),
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}),
+		rl.CollectConfig{VectorSteps: 5}),
 		task.Step(func(_ context.Context, c *rl.Online) error {
 			if tr := c.Collected; tr.Batch.Len() != 10 || tr.EnvSteps != 10 || tr.Collects != 1 {
 				t.Errorf("%d transitions, %d env steps, %d collects", tr.Batch.Len(), tr.EnvSteps, tr.Collects)
@@ -137,7 +138,8 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 		return float64(envSteps) / 1000
 	}
 	var before string
-	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}), run.Learn(buf, rl.LearnConfig{Rate: rate}),
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}),
+		run.Learn(buf, rl.LearnConfig{Rate: rate}),
 		task.Step(func(_ context.Context, c *rl.Online) error {
 			if c.EnvSteps < 10 {
 				return nil

@@ -97,7 +97,8 @@
 // depends on time, unless they go in lockstep. Then the job computes the same numbers
 // too, and continues with them after an interruption: the learner's checkpoint holds the
 // states of all nodes after the same step. Several learners that collect for themselves, without other
-// collectors, compute the same numbers without lockstep, and continue with them when they are resumed. A node that is restarted in a job that
+// collectors, compute the same numbers without lockstep, and continue with them when they are resumed. A node that is restarted in a job
+// that
 // recovers gets its state from the learner; when the learner is restarted, all nodes go
 // back to its checkpoint.
 //

@@ -390,7 +390,8 @@ func TestLearnersShareTheCollectors(t *testing.T) {
 func inStep(node task.Node, dir string, resume resuming, table string) *member {
 	const nodes, learners, seed = 5, 2, 7
 	m := &member{node: node}
-	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20, Epsilon: policies.Linear(1, 0.1, 1000)})
+	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
+		Epsilon: policies.Linear(1, 0.1, 1000)})
 	m.policy = m.q
 	m.tk = task.New[rl.Online](m.node, rl.LearnerRoles(nodes, learners)...)
 	m.run = rl.New(m.tk, m.q, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})

@@ -34,7 +34,8 @@ type leader struct {
 func newLeader(r *Run, cfg ExchangeConfig) *leader {
 	t := r.t
 	r.lockstep = true
-	return &leader{r: r, t: t, peers: cfg.Synchronous - max(cfg.Learners, 1), inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
+	return &leader{r: r, t: t, peers: cfg.Synchronous - max(cfg.Learners, 1), inbox: newInbox(t), run: rand.Uint64() | 1,
+		asked: map[int]bool{}}
 }
 
 func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {

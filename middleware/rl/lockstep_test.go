@@ -35,7 +35,8 @@ func stepper(t *testing.T, node task.Node, dir string, resume resuming) *member 
 	t.Helper()
 	const seed = 7
 	m := &member{node: node}
-	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20, Epsilon: policies.Linear(1, 0.1, 1000)})
+	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
+		Epsilon: policies.Linear(1, 0.1, 1000)})
 	m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
 	m.run = rl.New(m.tk, m.q, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
 	m.buf = replay(data.UniformConfig{Capacity: 300, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2})

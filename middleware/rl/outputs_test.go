@@ -262,12 +262,14 @@ func TestPythonReadsARun(t *testing.T) {
 	if last["time/total_timesteps"] != 120 || last["eval/mean_reward"] != c.Eval.Mean || len(got.Evaluations) != 8 || sum != c.Eval.Mean {
 		t.Errorf("last row %v; mean of the last evaluation %v, want %v", last, sum, c.Eval.Mean)
 	}
-	if want := map[string]any{"outcome": "success", "reason": "max steps", "env_steps": 120.0, "episodes": float64(c.Episodes), "updates": 51.0}; !maps.Equal(got.Outcome, want) {
+	if want := map[string]any{"outcome": "success", "reason": "max steps", "env_steps": 120.0, "episodes": float64(c.Episodes),
+		"updates": 51.0}; !maps.Equal(got.Outcome, want) {
 		t.Errorf("outcome %v, want %v", got.Outcome, want)
 	}
 	best := got.Safetensors[rl.BestFile]
 	for _, w := range c.Best.Weights.Tensors {
-		if read := best.Tensors["best/"+w.Name]; read.DType != "F32" || !slices.Equal(read.Shape, w.Shape) || float32(read.First.(float64)) != w.Data[0] {
+		if read := best.Tensors["best/"+w.Name]; read.DType != "F32" || !slices.Equal(read.Shape,
+			w.Shape) || float32(read.First.(float64)) != w.Data[0] {
 			t.Errorf("tensor %s: %+v, want shape %v and first value %v", w.Name, read, w.Shape, w.Data[0])
 		}
 	}

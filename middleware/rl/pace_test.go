@@ -221,7 +221,8 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 			m := &member{node: node, q: tiny(1)}
 			m.tk = task.New[rl.Online](node, roles)
 			m.run = runOf(m.tk, m.q, "")
-			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
+			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}),
+				m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 			if i > 0 {
 				rl.Progressed.On(m.tk, func(_ context.Context, p rl.Progress) error {
 					heard[i] = append(heard[i], p)
@@ -288,7 +289,8 @@ func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
 				m := &member{node: node, q: tiny(1)}
 				m.tk = task.New[rl.Online](node, roles)
 				m.run = runOf(m.tk, m.q, "")
-				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
+				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}),
+					m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 				all[i] = m
 			}
 			steps := 100 * collectors

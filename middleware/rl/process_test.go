@@ -74,7 +74,8 @@ func TestProcesses(t *testing.T) {
 		"resuming without a checkpoint is a failure": resumeWithoutACheckpoint,
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), algorithm: "dqn", workers: 4, updates: 600}
+			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), algorithm: "dqn",
+				workers: 4, updates: 600}
 			rounds := 0
 			for began := time.Now(); rounds == 0 || !t.Failed() && time.Since(began) < *lockstepTime; rounds++ {
 				one := l

@@ -23,7 +23,8 @@ type teller struct{ version uint64 }
 func (p *teller) Spec() policies.Spec {
 	return policies.Spec{
 		Obs: envs.NewBox(-1e6, 1e6, 2), Action: envs.Discrete{N: 2}, StateSize: 1, Bootstrap: policies.Value,
-		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs, Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
+		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs,
+			Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
 	}
 }
 

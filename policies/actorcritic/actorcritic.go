@@ -78,7 +78,8 @@ func New(cfg Config) *Model {
 	}
 	m.Actor = nn.New(in, cfg.Seed, m.actor(widths, hidden)...)
 	m.Critic = nn.New(in, cfg.Seed+1, nn.MLP(widths, nn.Tanh, 1, hidden, nn.Orthogonal(1))...)
-	m.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Optimizer, MaxGradNorm: max(cfg.MaxGradNorm, 0), Workers: nn.NewWorkers(cfg.Threads)}, m.nets()...)
+	m.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Optimizer, MaxGradNorm: max(cfg.MaxGradNorm, 0),
+		Workers: nn.NewWorkers(cfg.Threads)}, m.nets()...)
 	for _, name := range cfg.Extra {
 		m.extra = append(m.extra, m.column(name))
 	}

@@ -87,7 +87,8 @@ func TestSequencesRefuse(t *testing.T) {
 	if err := s.Save(&a); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewSequences(SequencesConfig{Length: 3}).Restore(&a); err == nil || !strings.Contains(err.Error(), "4 rows used 0 times, want whole sequences of 3 steps") {
+	if err := NewSequences(SequencesConfig{Length: 3}).Restore(&a); err == nil || !strings.Contains(err.Error(),
+		"4 rows used 0 times, want whole sequences of 3 steps") {
 		t.Error(err)
 	}
 	defer func() {

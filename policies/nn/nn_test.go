@@ -374,7 +374,8 @@ func TestStateIsACopy(t *testing.T) {
 }
 
 func TestArchiveRefuses(t *testing.T) {
-	twice := nn.Archive{Tensors: []nn.Tensor{{Name: "a", Shape: []int{1}, Data: []float32{1}}, {Name: "a", Shape: []int{1}, Data: []float32{1}}}}
+	twice := nn.Archive{Tensors: []nn.Tensor{{Name: "a", Shape: []int{1}, Data: []float32{1}},
+		{Name: "a", Shape: []int{1}, Data: []float32{1}}}}
 	if _, err := twice.AppendBinary(nil); err == nil {
 		t.Error("a name used twice passes")
 	}

@@ -327,7 +327,10 @@ func TestTrainerClipsAllNetworksTogether(t *testing.T) {
 		t.Error("the second network has no optimiser that has made a step")
 	}
 	trainer.SetRate(0)
-	if _, err := trainer.Step(func(t *nn.Tape) nn.Value { return a.Apply(t, t.Scalar(1)).Sum() }); err != nil || math.Abs(float64(a.Weights()[1])+0.6) > 1e-6 {
+	if _, err := trainer.Step(func(t *nn.Tape) nn.Value {
+		return a.Apply(t,
+			t.Scalar(1)).Sum()
+	}); err != nil || math.Abs(float64(a.Weights()[1])+0.6) > 1e-6 {
 		t.Errorf("at a rate of 0 the bias becomes %v, %v", a.Weights()[1], err)
 	}
 }

@@ -16,7 +16,8 @@
 // of a [policies.Exporter], run by its own reader, chooses the actions that the policy chooses greedily.
 //
 // The suite reports every fault that it finds as an error of its subtest, a panic of the policy
-// included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run. Subtests must
+// included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run.
+// Subtests must
 // not run in parallel with others, because allocations are counted in the whole process.
 //
 // Policies should be small: the suite makes a few hundred updates, and restores an archive

@@ -333,7 +333,8 @@ func main() { parallel.Main(library.%s) }
 // sees it below the library's folder, through an overlay; nothing is written there.
 func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string, err error) {
 	if !p.MainModule {
-		return "", "", call.Usage("--package %s: is in another module: give its folder, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
+		return "", "", call.Usage("--package %s: is in another module: give its folder, or write a main package that calls "+
+			"parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
 	}
 	file := filepath.Join(dir, "main.go")
 	virtual := filepath.Join(p.Dir, "ditask_main_"+strings.ToLower(mainFunc))

@@ -184,7 +184,8 @@ func Idle(ctx *urfave.Context) []error {
 		{ctx.Bool("auto-recover"), "--auto-recover", []string{"max-retries"}},
 		{ctx.Path("trace") != "", "--trace", []string{"trace-limit"}},
 		{NATSServer(ctx) != "", "--nats-url", []string{"nats-creds", "nats-nkey"}},
-		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis", []string{"redis-host", "redis-port"}},
+		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis",
+			[]string{"redis-host", "redis-port"}},
 	} {
 		for _, name := range rule.names {
 			if ctx.IsSet(name) && !rule.active {

@@ -187,8 +187,10 @@ func TestOverriddenFlagsAreFaults(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{[]string{"--platform-spec", all, "-n", "1"}, "--parallel-workers: has no effect, as every task of the platform spec has parallel_workers: leave it out"},
-		{[]string{"--platform-spec", all, "--address", "h"}, "--address: has no effect, as every task of the platform spec has address: leave it out"},
+		{[]string{"--platform-spec", all, "-n", "1"},
+			"--parallel-workers: has no effect, as every task of the platform spec has parallel_workers: leave it out"},
+		{[]string{"--platform-spec", all, "--address", "h"},
+			"--address: has no effect, as every task of the platform spec has address: leave it out"},
 		{[]string{"--platform-spec", all}, ""},
 		{[]string{"--platform-spec", some, "-n", "1", "--address", "h"}, ""},
 		{[]string{"-n", "1", "--address", "h"}, ""},

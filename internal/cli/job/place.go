@@ -150,7 +150,8 @@ func slurmPlace(asked bool) (place, error) {
 		}
 		p.step, p.site = &step, step.Site()
 	} else if tasks := os.Getenv("SLURM_NTASKS"); p.slurm == slurm.Allocation && tasks != "" && tasks != "1" {
-		p.hint = fmt.Sprintf("this is job %s of Slurm, outside of its %s tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks", os.Getenv(slurm.VarJobID), tasks)
+		p.hint = fmt.Sprintf("this is job %s of Slurm, outside of its %s tasks, so the nodes run alone on this host: srun ditask ... runs "+
+			"them in the tasks", os.Getenv(slurm.VarJobID), tasks)
 	}
 	return p, nil
 }
@@ -217,7 +218,8 @@ func hostAddress(ctx context.Context, name string) (string, error) {
 	fault := fmt.Errorf("host %s: %w", name, err)
 	out, err := exec.CommandContext(ctx, "scontrol", "--oneliner", "show", "node", name).Output()
 	if err != nil {
-		return "", fmt.Errorf("%w; scontrol show node %s does not print its address either (%w): give the host a name that resolves", fault, name, err)
+		return "", fmt.Errorf("%w; scontrol show node %s does not print its address either (%w): give the host a name that resolves", fault,
+			name, err)
 	}
 	m := regexp.MustCompile(`\bNodeAddr=(\S+)`).FindSubmatch(out)
 	if m == nil {

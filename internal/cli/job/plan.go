@@ -18,7 +18,8 @@ import (
 
 // PlanCommand returns the command "ditask plan".
 func PlanCommand(of *call.Call) *urfave.Command {
-	return &urfave.Command{Name: "plan", Usage: "print where each node would run, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of, nil}.plan}
+	return &urfave.Command{Name: "plan", Usage: "print where each node would run, and start nothing",
+		Flags: append(flags.Job(), flags.JSON()), Action: command{of, nil}.plan}
 }
 
 // plan prints where each node would run.

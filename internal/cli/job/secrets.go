@@ -76,7 +76,8 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 		return call.Usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
 	}
 	if (several || at.launchers() > 1) && ctx.String("tls") == flags.TLSAuto {
-		return call.Usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
+		return call.Usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give " +
+			"--tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }
@@ -113,7 +114,8 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 	case mode == flags.TLSAuto && given > 0:
 		return []error{errors.New("--tls auto makes its own certificates: leave out --tls-cert, --tls-key and --tls-ca")}
 	case mode == flags.TLSAuto && env.Bus != "":
-		return []error{errors.New("--tls auto makes certificates that an external server does not trust: with --nats-url or --redis-url give --tls-ca, " +
+		return []error{errors.New("--tls auto makes certificates that an external server does not trust: with --nats-url or --redis-url give " +
+			"--tls-ca, " +
 			"and --tls-cert and --tls-key if the server requires them")}
 	case mode == flags.TLSAuto:
 		now := time.Now()
@@ -132,7 +134,8 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 		return faults
 	}
 	if strings.HasPrefix(env.Bus, "redis://") {
-		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url rediss://host:port")}
+		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url " +
+			"rediss://host:port")}
 	}
 	if env.Bus != "" {
 		_, err := certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)

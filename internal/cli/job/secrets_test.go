@@ -55,7 +55,8 @@ func TestSecretsOfNodes(t *testing.T) {
 	t.Setenv("HOME", path) // no folder for a key
 	t.Setenv("XDG_CONFIG_HOME", path)
 	at = place{step: &slurm.Step{JobID: 1, Tasks: 2}, hint: "before"}
-	if cfg, err := configOf(args(t), &at); err != nil || len(cfg.Env.Token) != 32 || at.keyed || !strings.HasPrefix(at.hint, "no key for the job's token") {
+	if cfg, err := configOf(args(t), &at); err != nil || len(cfg.Env.Token) != 32 || at.keyed || !strings.HasPrefix(at.hint,
+		"no key for the job's token") {
 		t.Errorf("without a home: %+v, %v", at, err)
 	}
 }
@@ -101,7 +102,8 @@ func TestSecretFaults(t *testing.T) {
 func TestTLSOfTheJob(t *testing.T) {
 	with(t)
 	cfg := config(t, place{}, "--tls auto")
-	if e := cfg.Env; !certs.IsText(e.TLSCert) || !certs.IsText(e.TLSKey) || !certs.IsText(e.TLSCA) || e.TLSCert == config(t, place{}, "--tls auto").Env.TLSCert {
+	if e := cfg.Env; !certs.IsText(e.TLSCert) || !certs.IsText(e.TLSKey) || !certs.IsText(e.TLSCA) || e.TLSCert == config(t, place{},
+		"--tls auto").Env.TLSCert {
 		t.Error("no certificates of the job's own")
 	}
 	f := certtest.New(t)

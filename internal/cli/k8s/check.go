@@ -195,7 +195,8 @@ func tolerations(ctx *urfave.Context) (pairs []pair, err error) {
 			return nil, fmt.Errorf("--tolerate %q: want KEY, KEY=VALUE or KEY=VALUE:EFFECT, %s", word, labelRule)
 		}
 		if said && !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) {
-			return nil, fmt.Errorf("--tolerate %q: want KEY, KEY=VALUE or KEY=VALUE:EFFECT, the effect NoSchedule, PreferNoSchedule or NoExecute", word)
+			return nil, fmt.Errorf("--tolerate %q: want KEY, KEY=VALUE or KEY=VALUE:EFFECT, the effect NoSchedule, PreferNoSchedule or NoExecute",
+				word)
 		}
 		pairs = append(pairs, pair{Key: key, Value: value, Effect: effect})
 	}

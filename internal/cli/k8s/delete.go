@@ -62,7 +62,8 @@ func (c command) delete(ctx *urfave.Context) error {
 	case deleted > 0:
 		return nil
 	case foreign != nil:
-		return fmt.Errorf("%s: %v has no label %s=%s, so it may belong to another user: kubectl delete %v deletes it", doing, foreign, labelPartOf, ours, foreign)
+		return fmt.Errorf("%s: %v has no label %s=%s, so it may belong to another user: kubectl delete %v deletes it", doing, foreign,
+			labelPartOf, ours, foreign)
 	}
 	return fmt.Errorf("%s: %w: no job has this name, and no object was created for it", doing, errNoJob)
 }

@@ -109,7 +109,8 @@ func (f *podFollower) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
-				f.c.Warn("text", fmt.Sprintf("job %s continues: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name, name))
+				f.c.Warn("text", fmt.Sprintf("job %s continues: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name,
+					name))
 				return call.EndedBy(i.signal)
 			}
 			return context.Cause(ctx)

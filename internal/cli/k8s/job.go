@@ -405,7 +405,8 @@ func (k *kubectl) pods(ctx context.Context, doing string, job *kubeJob) ([]kubeP
 		return job.kind() == kindJobSet && uid != "" && uid != job.Metadata.UID
 	})
 	slices.SortFunc(pods, func(a, b kubePod) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Metadata.Created.Compare(b.Metadata.Created), cmp.Compare(a.Metadata.Name, b.Metadata.Name))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Metadata.Created.Compare(b.Metadata.Created),
+			cmp.Compare(a.Metadata.Name, b.Metadata.Name))
 	})
 	return pods, nil
 }

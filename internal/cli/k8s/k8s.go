@@ -48,7 +48,8 @@ func (c command) manifestCommands() []*urfave.Command {
 			Flags: append([]urfave.Flag{
 				namespaceFlag(),
 				&urfave.PathFlag{Category: groupK8s, Name: "kustomize", Usage: "new `FOLDER` to write a kustomization to, instead of printing"},
-				&urfave.PathFlag{Category: groupK8s, Name: "helm", Usage: "new `FOLDER` to write a Helm chart to, whose values are name, image, number of pods and resources"},
+				&urfave.PathFlag{Category: groupK8s, Name: "helm",
+					Usage: "new `FOLDER` to write a Helm chart to, whose values are name, image, number of pods and resources"},
 			}, manifestFlags()...),
 			Action: c.manifest,
 		},
@@ -85,7 +86,8 @@ func (c command) jobCommands() []*urfave.Command {
    ditask k8s logs dqn --rank 2 --previous     # of the previous pod, which failed`,
 			Flags: one(
 				&urfave.IntFlag{Category: groupK8s, Name: "rank", Value: -1, DefaultText: "all", Usage: "only the pod of this `RANK`"},
-				&urfave.BoolFlag{Category: groupK8s, Name: "follow", Aliases: []string{"f"}, Usage: "continue until the job has ended, and end with its exit code"},
+				&urfave.BoolFlag{Category: groupK8s, Name: "follow", Aliases: []string{"f"},
+					Usage: "continue until the job has ended, and end with its exit code"},
 				&urfave.BoolFlag{Category: groupK8s, Name: "previous", Usage: "print the logs of the previous pods, which were replaced"},
 				&urfave.IntFlag{Category: groupK8s, Name: "tail", Value: -1, DefaultText: "all", Usage: "the last `LINES` of each pod"},
 			),
@@ -113,7 +115,8 @@ func kubectlFlags() []urfave.Flag {
 	return []urfave.Flag{
 		namespaceFlag(),
 		flags.Text(groupKubectl, "context", "", "`CONTEXT` of the kubeconfig (default: its current one)"),
-		&urfave.PathFlag{Category: groupKubectl, Name: "kubeconfig", Usage: "`FILE` with the address and credentials of the cluster (default: that of kubectl)"},
+		&urfave.PathFlag{Category: groupKubectl, Name: "kubeconfig",
+			Usage: "`FILE` with the address and credentials of the cluster (default: that of kubectl)"},
 		&urfave.PathFlag{Category: groupKubectl, Name: "kubectl", Value: "kubectl", Usage: "`PROGRAM` to call, found in PATH"},
 		&urfave.DurationFlag{Category: groupKubectl, Name: "timeout", Value: 30 * time.Second, Usage: "how long one call of kubectl may take"},
 	}

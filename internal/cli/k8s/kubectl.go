@@ -110,7 +110,8 @@ func (k *kubectl) runWarned(ctx context.Context, doing, stdin string, args ...st
 	case err == nil:
 		return stdout.Bytes(), spoken(stderr.String()), nil
 	case errors.Is(context.Cause(ctx), errSlow):
-		return nil, nil, &kubectlError{doing, fmt.Sprintf("no answer within %v: check the cluster with kubectl cluster-info, or give a longer --timeout", k.timeout), errSlow}
+		return nil, nil, &kubectlError{doing,
+			fmt.Sprintf("no answer within %v: check the cluster with kubectl cluster-info, or give a longer --timeout", k.timeout), errSlow}
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
 	}

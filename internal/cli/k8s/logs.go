@@ -95,7 +95,8 @@ func chosen(doing string, pods []kubePod, rank int, previous bool) ([]kubePod, e
 		of = fmt.Sprintf(" of rank %d", rank)
 	}
 	if previous {
-		return nil, fmt.Errorf("%s: no pod%s preceded the current ones, or it was deleted: ditask k8s status shows the last line of the pod that failed first", doing, of)
+		return nil, fmt.Errorf("%s: no pod%s preceded the current ones, or it was deleted: ditask k8s status shows the last line of the pod "+
+			"that failed first", doing, of)
 	}
 	return nil, fmt.Errorf("%s: no pod%s has started: ditask k8s status shows the reason", doing, of)
 }

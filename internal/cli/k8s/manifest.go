@@ -31,21 +31,27 @@ const (
 // manifestFlags returns the flags of a manifest, and those of its job.
 func manifestFlags() []urfave.Flag {
 	return append([]urfave.Flag{
-		flags.Text(groupK8s, "kind", kindJob, "kind of object that runs the job: job (an Indexed Job and a Service, which need nothing installed), "+
-			"jobset or dijob (which must be installed)"),
+		flags.Text(groupK8s, "kind", kindJob,
+			"kind of object that runs the job: job (an Indexed Job and a Service, which need nothing installed), "+
+				"jobset or dijob (which must be installed)"),
 		flags.Text(groupK8s, "name", "", "`NAME` of the job and of its objects"),
 		flags.Text(groupK8s, "image", "", "`IMAGE` that contains the program and has ditask as its entry point"),
 		&urfave.IntFlag{Category: groupK8s, Name: "pods", Value: 1, Usage: "number of pods, each of which runs a launcher"},
-		&urfave.StringSliceFlag{Category: groupK8s, Name: "task", Usage: "`NAME:TYPE:PODS` or NAME:TYPE:PODS:GPUS, a group of pods in place of --pods, for jobset and dijob. " +
-			"TYPE is learner, evaluator, collector or none, and becomes a label of the nodes. Ranks continue from group to group; may be given several times"},
-		&urfave.IntFlag{Category: groupK8s, Name: "min-replicas", Usage: "least number of pods of the last group that a dijob can be scaled to", DefaultText: "none"},
-		&urfave.IntFlag{Category: groupK8s, Name: "max-replicas", Usage: "largest number of pods of the last group that a dijob can be scaled to", DefaultText: "none"},
+		&urfave.StringSliceFlag{Category: groupK8s, Name: "task",
+			Usage: "`NAME:TYPE:PODS` or NAME:TYPE:PODS:GPUS, a group of pods in place of --pods, for jobset and dijob. " +
+				"TYPE is learner, evaluator, collector or none, and becomes a label of the nodes. Ranks continue from group to group; may be given several times"},
+		&urfave.IntFlag{Category: groupK8s, Name: "min-replicas", Usage: "least number of pods of the last group that a dijob can be scaled to",
+			DefaultText: "none"},
+		&urfave.IntFlag{Category: groupK8s, Name: "max-replicas",
+			Usage: "largest number of pods of the last group that a dijob can be scaled to", DefaultText: "none"},
 		flags.Text(groupK8s, "cpu", "", "`PROCESSORS` that each pod requests, such as 2 or 500m"),
 		flags.Text(groupK8s, "memory", "", "`MEMORY` of each pod, such as 4Gi: its request and its limit"),
 		&urfave.IntFlag{Category: groupK8s, Name: "gpus", Usage: "number of GPUs of each pod", DefaultText: "none"},
 		flags.Text(groupK8s, "gpu-resource", "nvidia.com/gpu", "`RESOURCE` that stands for a GPU"),
-		&urfave.StringSliceFlag{Category: groupK8s, Name: "node-selector", Usage: "`LABEL=VALUE` of the machines to run on; may be given several times"},
-		&urfave.StringSliceFlag{Category: groupK8s, Name: "tolerate", Usage: "`KEY[=VALUE][:EFFECT]` of a taint that the pods tolerate; may be given several times"},
+		&urfave.StringSliceFlag{Category: groupK8s, Name: "node-selector",
+			Usage: "`LABEL=VALUE` of the machines to run on; may be given several times"},
+		&urfave.StringSliceFlag{Category: groupK8s, Name: "tolerate",
+			Usage: "`KEY[=VALUE][:EFFECT]` of a taint that the pods tolerate; may be given several times"},
 		flags.Text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for the files of the job, which then resumes after a restart (default: the files are deleted with the pod)"),
 		flags.Text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: NAME-token)"),
 		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit", Usage: "failures of pods before the job fails; exit code 75 and evictions do not count", DefaultText: "0, with --auto-recover --max-retries"},

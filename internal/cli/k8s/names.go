@@ -80,7 +80,8 @@ func checkSecrets(ctx *urfave.Context) error {
 	if slices.ContainsFunc(given, func(s string) bool { return !strings.HasPrefix(s, "-") }) {
 		unset = "; or unset the variables"
 	}
-	return fmt.Errorf("%s: a manifest must not contain a secret, and pods do not have the variables of this shell: write each value to a file, "+
+	return fmt.Errorf("%s: a manifest must not contain a secret, and pods do not have the variables of this shell: write each value to a "+
+		"file, "+
 		"kubectl create secret generic %s%s, and give --env-secret %s instead%s",
 		strings.Join(given, ", "), secret, files, secret, unset)
 }

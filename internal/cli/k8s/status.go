@@ -110,7 +110,8 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 // failed records the failure of a pod, if it was the first. A preempted pod has not failed.
 func (s *jobStatus) failed(p *kubePod) {
 	_, c := p.node()
-	end := podEnd{Pod: p.Metadata.Name, Role: p.role(), Rank: p.rank(), ExitCode: -1, Reason: p.Status.Reason, Message: p.Status.Message, Time: p.Metadata.Created}
+	end := podEnd{Pod: p.Metadata.Name, Role: p.role(), Rank: p.rank(), ExitCode: -1, Reason: p.Status.Reason, Message: p.Status.Message,
+		Time: p.Metadata.Created}
 	if t := c.State.Terminated; t != nil {
 		end.ExitCode, end.Reason, end.Message, end.Time = t.ExitCode, t.Reason, t.Message, t.FinishedAt
 	}

@@ -51,7 +51,8 @@ func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob,
 	case err != nil:
 		return nil, err
 	case len(there) > 0:
-		return nil, fmt.Errorf("%s: %v already exists: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name", doing, &there[0], m.Name, m.Name)
+		return nil, fmt.Errorf("%s: %v already exists: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name",
+			doing, &there[0], m.Name, m.Name)
 	case !installed[m.Kind]:
 		what := "JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs"
 		if m.Kind == kindDIJob {
@@ -112,7 +113,8 @@ func (c command) createSecret(ctx context.Context, k *kubectl, doing string, m *
 	}
 	secret, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": s.Name, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
+		"metadata": map[string]any{"name": s.Name, "labels": map[string]string{labelName: m.Name, labelPartOf: ours,
+			"app.kubernetes.io/managed-by": ours}},
 		"stringData": map[string]string{s.Key: token.Random(32)},
 	})
 	if err != nil {

@@ -198,7 +198,8 @@ func (f *follower) forgetPending(states []jobState) {
 
 // accounted returns the states from Slurm's accounting, if it is enabled.
 func (f *follower) accounted(ctx context.Context) []jobState {
-	out, err := exec.CommandContext(ctx, "sacct", "--noheader", "--allocations", "--parsable2", "--jobs", f.job, "--format", "JobID,State,ExitCode").Output()
+	out, err := exec.CommandContext(ctx, "sacct", "--noheader", "--allocations", "--parsable2", "--jobs", f.job, "--format",
+		"JobID,State,ExitCode").Output()
 	if err != nil {
 		return nil
 	}

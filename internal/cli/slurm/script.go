@@ -23,7 +23,8 @@ import (
 // and those of the job.
 func scriptFlags() []urfave.Flag {
 	return append([]urfave.Flag{
-		&urfave.IntFlag{Category: groupSlurm, Name: "nodes", Usage: "number of hosts, which Slurm calls nodes (default: the number that the tasks need)", DefaultText: "none"},
+		&urfave.IntFlag{Category: groupSlurm, Name: "nodes",
+			Usage: "number of hosts, which Slurm calls nodes (default: the number that the tasks need)", DefaultText: "none"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks", Value: 1, Usage: "number of tasks, each of which runs a launcher"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks-per-node", Usage: "number of tasks on each host", DefaultText: "none"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "cpus-per-task", Usage: "number of processors for each task", DefaultText: "none"},
@@ -33,10 +34,13 @@ func scriptFlags() []urfave.Flag {
 		flags.Text(groupSlurm, "gres", "", "`RESOURCES` on each host, such as gpu:2"),
 		flags.Text(groupSlurm, "array", "", "`NUMBERS` of an array of such jobs, such as 1-4"),
 		flags.Text(groupSlurm, "job-name", "", "`NAME` of the job (default: that of the package)"),
-		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue", Usage: "queue the job again after preemption or the failure of a host; it then resumes"},
-		flags.Text(groupSlurm, "signal", "", "`SIGNAL` on which the nodes save and end, and the number of seconds before the time limit (default: USR1@60 with --time)"),
+		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue",
+			Usage: "queue the job again after preemption or the failure of a host; it then resumes"},
+		flags.Text(groupSlurm, "signal", "",
+			"`SIGNAL` on which the nodes save and end, and the number of seconds before the time limit (default: USR1@60 with --time)"),
 		&urfave.PathFlag{Category: groupSlurm, Name: "slurm-logs", Value: "logs", Usage: "`FOLDER` for the output of the job"},
-		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch", Usage: "further `OPTION` of sbatch, such as --sbatch=--exclusive; may be given several times"},
+		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch",
+			Usage: "further `OPTION` of sbatch, such as --sbatch=--exclusive; may be given several times"},
 	}, flags.Job()...)
 }
 
@@ -114,7 +118,8 @@ func checkScript(ctx *urfave.Context) error {
 	}
 	faults = append(faults, checkDirectives(ctx)...)
 	if s := ctx.String("signal"); s != "" && !regexp.MustCompile(`^(B:)?USR[12]@\d+$`).MatchString(s) {
-		faults = append(faults, fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 to signal only the script: USR1 or USR2, and how many seconds before the end", s))
+		faults = append(faults,
+			fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 to signal only the script: USR1 or USR2, and how many seconds before the end", s))
 	}
 	faults = append(faults, flags.Idle(ctx)...)
 	if ctx.IsSet("local_rank") {
@@ -162,7 +167,8 @@ func checkDirectives(ctx *urfave.Context) (faults []error) {
 		}
 	}
 	if name := ctx.String("job-name"); name != "" && !jobName.MatchString(name) {
-		faults = append(faults, fmt.Errorf("--job-name %q: want at most 100 letters, digits, dots, underscores and hyphens, the first a letter or digit", name))
+		faults = append(faults,
+			fmt.Errorf("--job-name %q: want at most 100 letters, digits, dots, underscores and hyphens, the first a letter or digit", name))
 	}
 	for _, v := range ctx.StringSlice("sbatch") {
 		if err := quote.CheckDirective(v); err != nil {

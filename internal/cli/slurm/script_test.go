@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minu
 
 func TestNameOfAPackageIsOneOfAJob(t *testing.T) {
 	for in, want := range map[string]string{
-		"./agents": "agents", "a/-x": "job--x", "a/$(id)": "job--id-", "/": "job--", "a/.git": "job-.git", "a/" + strings.Repeat("x", 200): "job-" + strings.Repeat("x", 96),
+		"./agents": "agents", "a/-x": "job--x", "a/$(id)": "job--id-", "/": "job--", "a/.git": "job-.git", "a/" + strings.Repeat("x",
+			200): "job-" + strings.Repeat("x", 96),
 	} {
 		if got := nameOf(in); got != want || !jobName.MatchString(got) {
 			t.Errorf("%s: %s, want %s", in, got, want)

@@ -29,7 +29,8 @@ func Command(of *call.Call) *urfave.Command {
 		},
 		Subcommands: []*urfave.Command{
 			{Name: "script", Usage: "print a batch script that runs the job in the tasks of a step", Flags: scriptFlags(), Action: c.script},
-			{Name: "submit", Usage: "submit such a script, and follow the job to its end; the exit code is the job's", Flags: submitFlags(), Action: c.submit},
+			{Name: "submit", Usage: "submit such a script, and follow the job to its end; the exit code is the job's", Flags: submitFlags(),
+				Action: c.submit},
 		},
 	}
 }

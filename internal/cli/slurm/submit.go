@@ -32,7 +32,8 @@ func submitFlags() []urfave.Flag {
 	return append([]urfave.Flag{
 		&urfave.PathFlag{Category: groupSlurm, Name: "script", Usage: "batch script `FILE` to submit, instead of a script from the flags"},
 		&urfave.BoolFlag{Category: groupSlurm, Name: "no-follow", Usage: "print the job's number and do not wait for it"},
-		flags.Text(groupSlurm, "on-interrupt", onInterruptAsk, "effect of Ctrl-C: ask (a second Ctrl-C within 3s cancels the job), cancel or leave"),
+		flags.Text(groupSlurm, "on-interrupt", onInterruptAsk,
+			"effect of Ctrl-C: ask (a second Ctrl-C within 3s cancels the job), cancel or leave"),
 	}, scriptFlags()...)
 }
 

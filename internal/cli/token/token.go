@@ -45,7 +45,8 @@ func OfStep(step slurm.Step) (token, warning string, err error) {
 	}
 	if err != nil {
 		key = fmt.Appendf(nil, "uid %d", os.Getuid())
-		warning = fmt.Sprintf("no key for the job's token (%v): the token is derived from the job's id, which is not secret: set %s to a random text before srun", err, control.VarToken)
+		warning = fmt.Sprintf("no key for the job's token (%v): the token is derived from the job's id, which is not secret: set %s to a "+
+			"random text before srun", err, control.VarToken)
 	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "ditask slurm token\x00%s\x00%s", cluster, step.Job()) // to memory

@@ -35,7 +35,8 @@ func EnvCommand(of *call.Call) *urfave.Command {
 			},
 			{
 				Name: "bench", Usage: "measure the steps per second of random actions", ArgsUsage: "NAME",
-				Flags: []urfave.Flag{args, num, &urfave.DurationFlag{Name: "time", Value: 2 * time.Second, Usage: "how long to measure"}}, Action: c.envBench,
+				Flags: []urfave.Flag{args, num, &urfave.DurationFlag{Name: "time", Value: 2 * time.Second,
+					Usage: "how long to measure"}}, Action: c.envBench,
 			},
 		},
 	}

@@ -29,10 +29,12 @@ func PlotCommand(of *call.Call) *urfave.Command {
 		Description: "RUN is the folder of a training, or a folder above several. Runs of one algorithm in one environment form one\n" +
 			"curve: the interquartile mean over seeds, with a 95 % band by the stratified bootstrap (Agarwal et al. 2021).",
 		Flags: []urfave.Flag{
-			&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Value: "curves.png", Usage: "`FILE` to write, as PNG or SVG according to its extension"},
+			&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Value: "curves.png",
+				Usage: "`FILE` to write, as PNG or SVG according to its extension"},
 			flags.Text("", "column", "rollout/ep_rew_mean", "column of progress.csv to draw, such as eval/mean_reward"),
 			flags.Text("", "x", "steps", "horizontal axis: steps (of the environments) or time"),
-			&urfave.Float64SliceFlag{Name: "threshold", Usage: "`RETURN` of a horizontal line (default: the threshold of the environment, if it has one)"},
+			&urfave.Float64SliceFlag{Name: "threshold",
+				Usage: "`RETURN` of a horizontal line (default: the threshold of the environment, if it has one)"},
 			flags.Text("", "title", "", "title of the picture (default: the settings that all runs share)"),
 			&urfave.IntFlag{Name: "width", Value: 1200, Usage: "width in pixels"},
 			&urfave.IntFlag{Name: "height", Value: 675, Usage: "height in pixels"},

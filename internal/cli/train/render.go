@@ -47,7 +47,8 @@ func RenderCommand(of *call.Call) *urfave.Command {
 		Description: "RUN is the folder of a training, whose policy plays. With --env actions are random. All environments of ditask can\n" +
 			"be drawn; an environment in Python needs the render mode rgb_array.",
 		Flags: []urfave.Flag{
-			&urfave.PathFlag{Name: "out", Aliases: []string{"o"}, Usage: "`FILE` to write, with the extension .gif (default: named after run or environment)"},
+			&urfave.PathFlag{Name: "out", Aliases: []string{"o"},
+				Usage: "`FILE` to write, with the extension .gif (default: named after run or environment)"},
 			&urfave.PathFlag{Name: "frames", Usage: "`FOLDER` to also write the pictures to, as PNG files"},
 			&urfave.BoolFlag{Name: "force", Usage: "replace existing files"},
 			flags.Text("", "env", "", "`NAME` of an environment to play with random actions"),
@@ -56,8 +57,10 @@ func RenderCommand(of *call.Call) *urfave.Command {
 			&urfave.BoolFlag{Name: "explore", Usage: "act as in training, rather than greedily"},
 			&urfave.IntFlag{Name: "episodes", Value: 1, Usage: fmt.Sprintf("number of episodes, at most %d", maxFilmEpisodes)},
 			&urfave.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the first episode; the others have the following ones"},
-			&urfave.IntFlag{Name: "max-steps", Value: 1000, Usage: fmt.Sprintf("time steps after which an episode is cut off, at most %d", maxFilmSteps)},
-			&urfave.IntFlag{Name: "size", Usage: fmt.Sprintf("pixels of the longer side, %d to %d (default: the environment's, at most %d)", minSize, maxSize, usualSize)},
+			&urfave.IntFlag{Name: "max-steps", Value: 1000, Usage: fmt.Sprintf("time steps after which an episode is cut off, at most %d",
+				maxFilmSteps)},
+			&urfave.IntFlag{Name: "size", Usage: fmt.Sprintf("pixels of the longer side, %d to %d (default: the environment's, at most %d)",
+				minSize, maxSize, usualSize)},
 			&urfave.IntFlag{Name: "fps", Usage: fmt.Sprintf("pictures per second, 1 to %d (default: the environment's, or %d)", maxRate, usualRate)},
 			&urfave.BoolFlag{Name: "caption", Usage: "write episode, step and return below the pictures"},
 		},
@@ -117,7 +120,8 @@ func checkRender(ctx *urfave.Context) error {
 		fault(ctx.IsSet(name) && (n < low || n > high), "--%s %d: want %d to %d", name, n, low, high)
 	}
 	random := ctx.String("env") != ""
-	fault(ctx.NArg() > 1 || ctx.NArg() == 0 && !random, "ditask render: want the folder of one run, or --env ENV for random actions: see ditask render --help")
+	fault(ctx.NArg() > 1 || ctx.NArg() == 0 && !random,
+		"ditask render: want the folder of one run, or --env ENV for random actions: see ditask render --help")
 	fault(ctx.NArg() == 1 && random, "--env %s: plays random actions, and a run has its own environment: give one of them", ctx.String("env"))
 	fault(ctx.String("args") != "" && !random, "--args: has no effect without --env: a run has its env_args")
 	fault(ctx.IsSet("weights") && random, "--weights: has no effect with --env, where actions are random")
@@ -127,7 +131,8 @@ func checkRender(ctx *urfave.Context) error {
 	within("size", minSize, maxSize)
 	within("fps", 1, maxRate)
 	out := ctx.Path("out")
-	fault(out != "" && strings.ToLower(filepath.Ext(out)) != ".gif", "--out %s: want a file that ends with .gif; --frames FOLDER writes PNG files", out)
+	fault(out != "" && strings.ToLower(filepath.Ext(out)) != ".gif",
+		"--out %s: want a file that ends with .gif; --frames FOLDER writes PNG files", out)
 	if err := errors.Join(faults...); err != nil {
 		return call.UsageError{Err: err}
 	}

@@ -51,12 +51,15 @@ func ownFlags() []urfave.Flag {
 		flags.Text(groupTrain, "config", "", "YAML `FILE` of keys and values"),
 		&urfave.GenericFlag{Category: groupTrain, Name: "set", Value: &texts{}, Usage: "`KEY=VALUE` of the config; may be given several times"},
 		&urfave.BoolFlag{Category: groupTrain, Name: "dry-run", Usage: "print the config with the origin of each value, and do not train"},
-		&urfave.IntFlag{Category: groupRuns, Name: "seeds", Value: 1, Usage: "number of runs, with successive seeds; as many run at once as there are processors"},
-		&urfave.Int64Flag{Category: groupRuns, Name: "seed", Value: 1, Usage: "seed of the run, or of the first", EnvVars: []string{control.VarSeed}},
+		&urfave.IntFlag{Category: groupRuns, Name: "seeds", Value: 1,
+			Usage: "number of runs, with successive seeds; as many run at once as there are processors"},
+		&urfave.Int64Flag{Category: groupRuns, Name: "seed", Value: 1, Usage: "seed of the run, or of the first",
+			EnvVars: []string{control.VarSeed}},
 		flags.Text(groupRuns, "resume", "", "`FOLDER` of a run to continue with its config, which further flags change"),
 		&urfave.PathFlag{Category: groupRuns, Name: "dir", Usage: "`FOLDER` of the run (default: a new one, runs/NAME/ALGO-ENV-SEED-TIME)"},
-		flags.Text(groupRuns, "view", viewAuto, "output: live (a picture of the training on a terminal), lines (a line every few seconds), quiet (only the summary), "+
-			"or auto: live on a terminal, else lines"),
+		flags.Text(groupRuns, "view", viewAuto,
+			"output: live (a picture of the training on a terminal), lines (a line every few seconds), quiet (only the summary), "+
+				"or auto: live on a terminal, else lines"),
 		&urfave.StringFlag{Category: groupRuns, Name: "report", Hidden: true},
 		flags.Text(groupRuns, "name", "train", "`NAME` of the folder below runs that groups runs"),
 	}

@@ -35,7 +35,8 @@ const somebody = -1
 
 // newLines puts lines before the ports of nodes.
 func newLines(t *testing.T, seed uint64, nodes, port int, shape faultlab.Shape) *lines {
-	l := &lines{shape: shape, rnd: rand.New(rand.NewPCG(seed, 5)), open: map[*faultlab.Line][2]int{}, down: map[[2]int]int{}, stalled: map[[2]int]int{}}
+	l := &lines{shape: shape, rnd: rand.New(rand.NewPCG(seed, 5)), open: map[*faultlab.Line][2]int{}, down: map[[2]int]int{},
+		stalled: map[[2]int]int{}}
 	var cancel context.CancelFunc
 	l.ctx, cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); l.close() })
@@ -114,7 +115,8 @@ func (l *lines) gate(line *faultlab.Line, from, to int) {
 	for direction, way := range [][2]int{faultlab.Forth: {from, to}, faultlab.Back: {to, from}} {
 		held := l.stalled[way] > 0
 		for other, n := range l.stalled {
-			held = held || n > 0 && from == somebody && (direction == faultlab.Forth && other[1] == to || direction == faultlab.Back && other[0] == to)
+			held = held || n > 0 && from == somebody && (direction == faultlab.Forth && other[1] == to || direction == faultlab.Back &&
+				other[0] == to)
 		}
 		if held {
 			line.Stall(direction)

@@ -135,7 +135,8 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 	if err != nil {
 		return err
 	}
-	n := &node{who: faultlab.Peer{Node: pn.ID(), Incarnation: env.Incarnation}, number: map[string]uint64{}, rnd: rand.New(rand.NewPCG(pn.Seed(), env.Incarnation)), size: max(pn.Size(), 4)}
+	n := &node{who: faultlab.Peer{Node: pn.ID(), Incarnation: env.Incarnation}, number: map[string]uint64{},
+		rnd: rand.New(rand.NewPCG(pn.Seed(), env.Incarnation)), size: max(pn.Size(), 4)}
 	dir := os.Getenv(varDir)
 	if n.records, err = faultlab.NewWriter(filepath.Join(dir, fmt.Sprintf("%d-%d.records", n.who.Node, n.who.Incarnation))); err != nil {
 		return err
@@ -233,7 +234,8 @@ func (n *node) emit(ctx context.Context) {
 	for i := range data {
 		data[i] = byte(n.order) ^ byte(i*7)
 	}
-	r := faultlab.Record{Kind: faultlab.Emit, Event: e.Name(), Number: n.number[e.Name()], Order: n.order, Bytes: len(data), Sum: faultlab.Sum(data)}
+	r := faultlab.Record{Kind: faultlab.Emit, Event: e.Name(), Number: n.number[e.Name()], Order: n.order, Bytes: len(data),
+		Sum: faultlab.Sum(data)}
 	opts := []task.EmitOption{task.OnlyRemote()}
 	if n.rnd.IntN(8) == 0 && e.Name() != "newest" {
 		to := n.rnd.IntN(n.size)

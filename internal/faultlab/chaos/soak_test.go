@@ -167,8 +167,12 @@ func TestSoak(t *testing.T) {
 		t.Errorf("%d processes were seen, want a launcher and 4 nodes", len(series))
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "| early and late in %v | messages received | resident, MiB | live heap, KiB | goroutines | open files | threads |\n|---|---:|---:|---:|---:|---:|---:|\n", lasts)
-	for _, pid := range slices.SortedFunc(maps.Keys(series), func(a, b int) int { return strings.Compare(series[a][0].Who, series[b][0].Who) }) {
+	fmt.Fprintf(&table, "| early and late in %v | messages received | resident, MiB | live heap, KiB | goroutines | open files | threads "+
+		"|\n|---|---:|---:|---:|---:|---:|---:|\n", lasts)
+	for _, pid := range slices.SortedFunc(maps.Keys(series), func(a,
+		b int) int {
+		return strings.Compare(series[a][0].Who, series[b][0].Who)
+	}) {
 		judge(t, &table, series[pid])
 	}
 	t.Logf("\n%s", table.String())

@@ -29,7 +29,8 @@ func Render(folder, namespace string, values map[string]any) (string, error) {
 	if err := chart.Validate(); err != nil {
 		return "", err
 	}
-	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "test", Namespace: namespace, Revision: 1, IsInstall: true}, nil)
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "test", Namespace: namespace, Revision: 1, IsInstall: true},
+		nil)
 	if err != nil {
 		return "", err
 	}

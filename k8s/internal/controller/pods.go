@@ -64,7 +64,8 @@ func disruption(pod *corev1.Pod) (bool, metav1.Condition) {
 			return true, metav1.Condition{Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}
 		}
 	}
-	if pod.Status.Phase == corev1.PodFailed && slices.Contains([]string{"Evicted", "Preempting", "Shutdown", "Terminated", "NodeShutdown"}, pod.Status.Reason) {
+	if pod.Status.Phase == corev1.PodFailed && slices.Contains([]string{"Evicted", "Preempting", "Shutdown", "Terminated", "NodeShutdown"},
+		pod.Status.Reason) {
 		return true, metav1.Condition{Reason: pod.Status.Reason, Message: pod.Status.Message, LastTransitionTime: pod.CreationTimestamp}
 	}
 	return false, metav1.Condition{}

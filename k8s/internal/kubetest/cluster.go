@@ -247,7 +247,8 @@ func (c *Cluster) StartAPIServer() error { return c.env.ControlPlane.GetAPIServe
 
 // Kubectl runs kubectl, and returns what it prints; the error has it too.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(c.folder, "cache"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {

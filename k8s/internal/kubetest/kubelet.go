@@ -46,7 +46,8 @@ func StartKubelet(t *testing.T, c *Cluster, namespace string, tell func()) *Kube
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{client: mgr.GetClient(), live: mgr.GetAPIReader(), tell: tell, stuck: map[string]corev1.ContainerStateWaiting{}, held: map[string]bool{}, made: map[string][]types.UID{}}
+	k := &Kubelet{client: mgr.GetClient(), live: mgr.GetAPIReader(), tell: tell, stuck: map[string]corev1.ContainerStateWaiting{},
+		held: map[string]bool{}, made: map[string][]types.UID{}}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(k); err != nil {
 		t.Fatal(err)
 	}

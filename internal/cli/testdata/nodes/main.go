@@ -60,7 +60,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 		case "talk":
 			for i := range said {
 				if err := errors.Join(
-					Told.Emit(ctx, t, make([]int64, 1+i%3*10_000), task.OnlyRemote()), Newest.Emit(ctx, t, i, task.OnlyRemote()), Some.Emit(ctx, t, i, task.OnlyRemote()),
+					Told.Emit(ctx, t, make([]int64, 1+i%3*10_000), task.OnlyRemote()), Newest.Emit(ctx, t, i, task.OnlyRemote()), Some.Emit(ctx, t, i,
+						task.OnlyRemote()),
 				); err != nil {
 					return err
 				}

@@ -40,7 +40,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 		return os.WriteFile(file("saved"), []byte(strconv.Itoa(run)), 0o600)
 	})
 	t.Use(func(ctx context.Context, _ *struct{}, next task.Next) error {
-		fmt.Printf("run %d of node %d of %d on %s, %d processors\n", run, node.ID(), node.Size(), os.Getenv("SLURMD_NODENAME"), runtime.GOMAXPROCS(0))
+		fmt.Printf("run %d of node %d of %d on %s, %d processors\n", run, node.ID(), node.Size(), os.Getenv("SLURMD_NODENAME"),
+			runtime.GOMAXPROCS(0))
 		if node.Attempt() == 0 { // the others have passed it when a node is started again
 			if err := node.Barrier(ctx, "all are here"); err != nil {
 				return err
