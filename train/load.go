@@ -19,10 +19,10 @@ import (
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
-// Weights says which of a run's weights are meant.
+// Weights selects weights of a run.
 type Weights string
 
-// The weights that a run folder holds. A number such as "5000" stands for the checkpoint after so many updates, which
+// The weights that a run folder holds. A number such as "5000" stands for the checkpoint after that many updates, which
 // the key checkpoint_keep has kept.
 const (
 	Best Weights = "best" // those of the best evaluation
@@ -88,7 +88,7 @@ func LoadConfig(all []algorithm.Algorithm, dir string) (*Config, error) {
 	path := filepath.Join(dir, ConfigFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no %s, so it is not the folder of a training", dir, ConfigFile)
+		return nil, fmt.Errorf("%s: the folder has no %s: give the folder of a training", dir, ConfigFile)
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (t *Trained) Layout() []gym.Part {
 	return parts
 }
 
-// layoutOf is a space of package envs as the only part, which has so many values for the policy.
+// layoutOf is a space of package envs as the only part, which has that many values for the policy.
 func layoutOf(space envs.Space, dim int) gym.Part {
 	p := gym.Part{To: dim, Kind: "Box", Shape: []int{space.Dim()}}
 	switch s := space.(type) {
@@ -199,7 +199,7 @@ func (t *Trained) Vector(ctx context.Context, n int) (envs.Vector, error) {
 	return v, nil
 }
 
-// Close ends what the environments run.
+// Close ends the processes of the environments.
 func (t *Trained) Close() error { return t.envs.close() }
 
 // Episodes plays n episodes in at most ten environments, of which the first has the seed, the next the seed behind it and so on:

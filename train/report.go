@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Report is how a run is doing, in bounded size. As JSON it is what a learner tells the command that shows it.
+// Report is the progress of a run, in bounded size. A learner sends it as JSON to the command that shows it.
 type Report struct {
 	Algorithm string        `json:"algorithm"`
 	Env       string        `json:"env"`
@@ -109,7 +109,7 @@ func (r *reporter) clock(c *rl.Online) int {
 	return c.EnvSteps
 }
 
-// note takes down what the step brought. It allocates nothing in the steady state.
+// note records what the step brought. It allocates nothing in the steady state.
 func (r *reporter) note(c *rl.Online) {
 	if c.Collected != nil {
 		r.took(c.Collected.Episodes)

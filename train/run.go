@@ -44,7 +44,7 @@ type Node interface {
 	MustResume() bool
 }
 
-// Output says what a run tells while it goes on, besides the files in its folder. The zero value is silent.
+// Output configures the output of a run, in addition to the files in its folder. The zero value prints nothing.
 type Output struct {
 	Program  string    // what runs it, for config.yaml, such as "ditask v1.2.0"
 	Progress io.Writer // a line for people for each row of the log

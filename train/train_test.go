@@ -175,7 +175,8 @@ func TestFaultsOfPresets(t *testing.T) {
 		"a gate":     {good + "  gate: {mean: 5}\n", "gate: want by, mean and env_steps"},
 		"twice":      {good + good, "p.yaml: preset 2, \"ppo/CartPole-v1/x\": there is another one of this name"},
 		"a path":     {strings.Replace(good, "/x", "/..", 1), "name: want ALGORITHM/ENVIRONMENT/SOURCE"},
-		"all":        {"- {}", "name: want ALGORITHM/ENVIRONMENT/SOURCE, each of letters, digits, - and _\nsettings: want where they are from\nthreshold: "},
+		"all": {"- {}",
+			"name: want ALGORITHM/ENVIRONMENT/SOURCE, each of letters, digits, - and _\nsettings: want where they are from\nthreshold: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := train.ReadPresets("p.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -34,7 +34,7 @@
 //
 // # Concurrency
 //
-// A Vector is not safe for concurrent use, except for Close, which ends a call that is under way.
+// A Vector is not safe for concurrent use, except for Close, which ends a call that is in progress.
 // Each process has one goroutine that waits for it, locked to a thread, and one that reads its
 // output. Close waits for all of them.
 //

@@ -315,7 +315,7 @@ func TestFaultBeforeTheFirstEpisode(t *testing.T) {
 	}
 }
 
-// script is a program in place of Python.
+// script is a program instead of Python.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")

@@ -279,8 +279,8 @@ func (v *Vector) Restarts() int {
 	return v.restarts
 }
 
-// Close closes the environments and ends the processes, also those that hang. A call that is under way
-// returns an [envs.ErrClosed]; so does every later one, but for Close. It always returns nil.
+// Close closes the environments and ends the processes, also those that hang. A call that is in progress
+// returns an [envs.ErrClosed]; so does every later one, except for Close. It always returns nil.
 func (v *Vector) Close() error { return v.close(true) }
 
 func (v *Vector) close(politely bool) error {

@@ -50,7 +50,7 @@ const (
 	drainTime = time.Second     // for what is left of its output
 )
 
-// errGone says that a process has ended, or closed its pipe, in the middle of a call.
+// errGone reports that a process has ended, or closed its pipe, in the middle of a call.
 var errGone = errors.New("no answer")
 
 // process is a process of Python and the environments in it. Whoever has called start calls stop.
@@ -246,7 +246,7 @@ func (p *process) failure(name, op string, limit time.Duration, err error) error
 	return &envs.Error{Env: name, Index: index, Op: op, Err: err}
 }
 
-// exited says how the process has ended.
+// exited reports how the process has ended.
 func (p *process) exited(err error) error {
 	if !p.gone() {
 		p.stop(false)

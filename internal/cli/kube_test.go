@@ -35,7 +35,8 @@ func TestL4PodsAreOneJob(t *testing.T) {
 			return []string{"DI_NODES=127.0.0.1,127.0.0.2,127.0.0.3", fmt.Sprint("DI_RANK=", rank)}
 		}},
 		{"torchrun", nil, func(rank int) []string {
-			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", pods), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port)}
+			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", pods), "MASTER_ADDR=127.0.0.1",
+				fmt.Sprint("MASTER_PORT=", port)}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestTrainInPods(t *testing.T) {
 	}
 }
 
-// Of three pods one is told to end, as when a job is scaled down: the others go on,
+// Of three pods one is told to end, as when a job is scaled down: the others continue,
 // and are joined by a fourth, which was told of a fifth that is not there yet.
 func TestL10PodsComeAndGo(t *testing.T) {
 	port := freeport.Get(t, 5)

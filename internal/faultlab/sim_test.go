@@ -54,12 +54,12 @@ type plan struct {
 	window   int
 	chunk    int // 0: the router's own
 	each     int // emits of a node's first stream
-	slow     int // one of so many messages is consumed later; 0: all at once
+	slow     int // one of that many messages is consumed later; 0: all at once
 	barriers int
 	faults   []fault
 	grave    bool // there may be faults that cost a node its part in the job
 	early    bool // nodes finish when they are done, while there are faults
-	leaver   int  // this node leaves, and the others go on; 0: none does
+	leaver   int  // this node leaves, and the others continue; 0: none does
 	stays    time.Duration
 }
 
@@ -227,7 +227,8 @@ func (n *simNode) changed(c router.Change) {
 	case router.Failed:
 		n.cancel(c.Err)
 	case router.Lost, router.Left:
-		r := faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: c.Peer.ID, Incarnation: c.Peer.Incarnation}, Err: fmt.Sprint(c.Err)}
+		r := faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: c.Peer.ID, Incarnation: c.Peer.Incarnation},
+			Err: fmt.Sprint(c.Err)}
 		if gone, ok := errors.AsType[*router.PeerError](c.Err); ok {
 			r.Count = uint64(gone.Undelivered)
 		}
@@ -362,7 +363,7 @@ func (n *simNode) emits() {
 	}
 }
 
-// stops says that the node emits nothing more.
+// stops reports that the node emits nothing more.
 func (n *simNode) stops() bool {
 	select {
 	case <-n.leaves:
@@ -644,7 +645,7 @@ func (p plan) concerned(f fault) []int {
 	return []int{f.a}
 }
 
-// restart kills a node, as kill -9 and its machine would: nobody hears of it. Its
+// restart kills a node, as kill -9 and its machine would: no other node is informed. Its
 // next incarnation begins a while later.
 func (s *sim) restart(f fault) {
 	s.mu.Lock()

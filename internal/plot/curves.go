@@ -34,7 +34,7 @@ const (
 	WallTime             // that the run has taken, without interruptions
 )
 
-// By says which runs are one curve.
+// By determines which runs are one curve.
 type By uint8
 
 // The groupings.

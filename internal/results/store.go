@@ -116,7 +116,8 @@ func openStore(o options) (*store, error) {
 
 // built is what this program was built from, and where it runs.
 func built(date string) build {
-	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(), Date: date}
+	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
+		Date: date}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -184,7 +185,7 @@ func (s *store) find(p *train.Preset, seed uint64, settings string) (*record, er
 	return &f.record, nil
 }
 
-// train makes one run in a process of its own, and keeps its folder.
+// train makes one run in its own process, and keeps its folder.
 func (s *store) train(ctx context.Context, p *train.Preset, seed uint64, settings string) (r record, err error) {
 	dir, err := os.MkdirTemp(s.runs, partial)
 	if err != nil {

@@ -247,7 +247,7 @@ func sample(s *serve.Server, name string, label ...string) float64 {
 // gate is a policy whose calls wait.
 type gate struct {
 	policies.Policy
-	in, out chan int // rows of a call that begins; it goes on
+	in, out chan int // rows of a call that begins; it continues
 }
 
 func (g *gate) Act(a *policies.Act) error {
@@ -437,7 +437,8 @@ func TestSessions(t *testing.T) {
 	now = now.Add(2 * time.Minute)
 	mu.Unlock()
 	expect("idle", 409, "unknown_session")(say("c", false))
-	expect("too many at once", 429, "busy")(post(t, c, addr, `{"observations":[[1,2,3,4],[1,2,3,4],[1,2,3,4]],"sessions":["x","y","z"],"reset":true}`))
+	expect("too many at once", 429,
+		"busy")(post(t, c, addr, `{"observations":[[1,2,3,4],[1,2,3,4],[1,2,3,4]],"sessions":["x","y","z"],"reset":true}`))
 	expect("room again", 200, "")(say("x", true))
 	if n := sample(s, "ditask_serve_sessions"); n != 1 {
 		t.Errorf("%v sessions", n)
@@ -479,7 +480,8 @@ func TestNewWeights(t *testing.T) {
 	if _, a := post(t, c, addr, fine); a.Version != 99 {
 		t.Errorf("%+v", a)
 	}
-	if n := strings.Count(log.String(), "the old ones stay"); n != 2 || sample(s, "ditask_serve_reloads_total", "ok") != 1 || sample(s, "ditask_serve_reloads_total", "failed") != 2 {
+	if n := strings.Count(log.String(), "the old ones stay"); n != 2 || sample(s, "ditask_serve_reloads_total", "ok") != 1 || sample(s,
+		"ditask_serve_reloads_total", "failed") != 2 {
 		t.Error(n, log.String())
 	}
 }
@@ -488,7 +490,7 @@ type versioned struct{ policies.Policy }
 
 func (versioned) Version() uint64 { return 99 }
 
-// TestEnd answers what is under way, refuses the rest, and cuts what does not end.
+// TestEnd answers what is in progress, refuses the rest, and cuts what does not end.
 func TestEnd(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprint(ends), func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // summaries of what all have collected, in the order of the ids.
 func (g *group) count(ctx context.Context, c *Online, summary []float64) (all [][]float64, err error) {
 	clear(g.done)
-	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped, Numbers: summary}
+	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped,
+		Numbers: summary}
 	if c.Collected != nil {
 		mine.Episodes = c.Collected.Episodes
 	}
@@ -83,7 +84,7 @@ func (g *group) allReduce(ctx context.Context, rows int, grads [][]float32, numb
 	return nil
 }
 
-// average makes gradients and numbers the means of g.shares, which have so many rows.
+// average makes gradients and numbers the means of g.shares, which have that many rows.
 func (g *group) average(grads [][]float32, numbers []float64, total int) {
 	for i, dst := range grads {
 		g.sum = slices.Grow(g.sum[:0], len(dst))[:len(dst)]

@@ -38,7 +38,7 @@ type CollectConfig struct {
 	// transitions to a learner at its own pace: see [Run.Collect].
 	VectorSteps int
 	// Episodes, if not 0, is how many episodes one step of the task collects, at least: it takes steps
-	// of the vector until so many have ended. The policy must learn from transitions, and VectorSteps
+	// of the vector until that many have ended. The policy must learn from transitions, and VectorSteps
 	// is 0.
 	Episodes int
 	// RandomSteps is the number of env steps of the job in which all actions are drawn from the
@@ -54,10 +54,10 @@ type CollectConfig struct {
 // Spec.NStep is set, from environments in any autoreset mode. Any other policy gets sequences: step t of
 // environment k is row k*VectorSteps+t, and where an episode is truncated or the sequence ends, the
 // column policies.Bootstrap has the value of the next observation. Sequences need environments in
-// a mode other than [envs.NextStep], whose reset takes a step of its own.
+// a mode other than [envs.NextStep], whose reset takes its own step.
 //
 // A message costs the learner as much time as a small update. Unless VectorSteps is set, a collector that sends
-// transitions at its own pace therefore goes on until it has 64 of them or a millisecond has passed, so that only
+// transitions at its own pace therefore continues until it has 64 of them or a millisecond has passed, so that only
 // the transitions of slow environments are sent after each step.
 func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online] {
 	spec := r.policy.Spec()
@@ -116,11 +116,11 @@ type collector struct {
 	source      rand.PCG
 	done        []bool // of the last step
 	running     []envs.Episode
-	fills       bool // goes on to fullRows where it sends at its own pace
+	fills       bool // continues to fullRows where it sends at its own pace
 	now         func() time.Time
 }
 
-// A message of transitions has at least so many rows, unless they take longer to collect.
+// A message of transitions has at least that many rows, unless they take longer to collect.
 const (
 	fullRows = 64
 	fullTime = time.Millisecond
@@ -131,7 +131,8 @@ func (k *collector) validate() error {
 	name, n := k.env.Name(), k.cfg.VectorSteps
 	switch {
 	case n < 0 || k.cfg.RandomSteps < 0 || k.cfg.Episodes < 0:
-		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes, k.cfg.RandomSteps)
+		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes,
+			k.cfg.RandomSteps)
 	case k.cfg.Episodes > 0 && n > 0:
 		return fmt.Errorf("rl: collect config: VectorSteps is %d and Episodes is %d: set one of them", n, k.cfg.Episodes)
 	case k.cfg.Episodes > 0 && !k.transitions:
@@ -255,7 +256,7 @@ func (k *collector) fresh(c *Online) error {
 	return nil
 }
 
-// collectorState is what a checkpoint holds of a collector.
+// collectorState is the state of a collector.
 type collectorState struct {
 	Env         []byte
 	Random      []byte

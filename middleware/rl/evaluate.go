@@ -131,7 +131,7 @@ func (e *evaluate) whole(ctx context.Context, do func() error) error {
 	return errors.Join(err, e.putBack(before))
 }
 
-// measure evaluates the policy and takes down the result.
+// measure evaluates the policy and records the result.
 func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online) error {
 	e.last = e.r.clock(c)
 	result, err := e.run(ctx, t, c, e.cfg.Episodes)
@@ -167,7 +167,7 @@ func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online)
 	return nil
 }
 
-// evaluateState is what a checkpoint holds of an evaluation.
+// evaluateState is the state of an evaluation.
 type evaluateState struct {
 	Env  []byte // nil before the first
 	Last int
@@ -233,7 +233,7 @@ func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, epi
 	return result, nil
 }
 
-// play fills e.ended with so many episodes.
+// play fills e.ended with that many episodes.
 func (e *evaluate) play(ctx context.Context, episodes int) error {
 	n := e.env.Num()
 	e.quota, e.running = slices.Grow(e.quota[:0], n)[:n], slices.Grow(e.running[:0], n)[:n]

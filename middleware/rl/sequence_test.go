@@ -23,7 +23,8 @@ type teller struct{ version uint64 }
 func (p *teller) Spec() policies.Spec {
 	return policies.Spec{
 		Obs: envs.NewBox(-1e6, 1e6, 2), Action: envs.Discrete{N: 2}, StateSize: 1, Bootstrap: policies.Value,
-		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs, Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
+		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs,
+			Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
 	}
 }
 
@@ -82,7 +83,7 @@ func TestCollectedSequences(t *testing.T) {
 			// An episode of three steps that ends, and the beginning of the next one.
 			"100 00 value 100.00 behind 0.00", "101 00 value 101.01 behind 0.00",
 			"102 10 value 102.02 behind 0.00", "200 00 value 200.00 behind 201.01",
-			// The second sequences go on.
+			// The second sequences continue.
 			"300 00 value 300.00 behind 0.00", "301 01 value 301.01 behind 302.02",
 			"400 00 value 400.00 behind 0.00", "401 01 value 401.01 behind 402.02",
 			"201 00 value 201.01 behind 0.00", "202 10 value 202.02 behind 0.00",
@@ -94,7 +95,7 @@ func TestCollectedSequences(t *testing.T) {
 	}
 }
 
-// TestSequencesNeedTheirEnvironments: those that take a step of their own for a reset leave holes.
+// TestSequencesNeedTheirEnvironments: those that take their own step for a reset leave holes.
 func TestSequencesNeedTheirEnvironments(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := rl.New(tk, new(teller), rl.Config{})
@@ -113,7 +114,7 @@ func TestSequencesNeedTheirEnvironments(t *testing.T) {
 	}
 }
 
-// TestRandomStepsComeFirst: until so many env steps of the job, the policy is not asked.
+// TestRandomStepsComeFirst: until that many env steps of the job, the policy is not asked.
 func TestRandomStepsComeFirst(t *testing.T) {
 	q := tiny(1)
 	tk := task.New[rl.Online](quiet{task.Alone()})

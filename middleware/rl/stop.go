@@ -8,12 +8,12 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// StopConfig says how long a run lasts. The zero value never ends it, and of several limits the first
+// StopConfig determines how long a run lasts. The zero value never ends it, and of several limits the first
 // that is reached does.
 type StopConfig struct {
 	EnvSteps int // of the whole job, those before the run was resumed included
 	Updates  int // of the weights, those before the run was resumed included
-	// After is the wall time since the first step of this process: a run that is resumed has it anew.
+	// After is the wall time since the first step of this process: it starts at 0 again in a resumed run.
 	After time.Duration
 }
 
@@ -50,7 +50,7 @@ func (r *Run) Stop(cfg StopConfig) task.Middleware[Online] {
 	}
 }
 
-// reached says which limit of Stop the counters have reached, or nothing.
+// reached reports which limit of Stop the counters have reached, or nothing.
 func (r *Run) reached(c *Online) string {
 	switch n := r.stop; {
 	case n.EnvSteps > 0 && c.EnvSteps >= n.EnvSteps:
@@ -61,7 +61,7 @@ func (r *Run) reached(c *Online) string {
 	return ""
 }
 
-// over says why a run that was resumed has nothing left to do, or nothing.
+// over returns the reason why a run that was resumed has nothing left to do, or nothing.
 func (r *Run) over(c *Online) string {
 	if best := c.Best; r.stopAt != 0 && best != nil && best.Reached && best.Mean >= r.stopAt {
 		return fmt.Sprintf("mean return %.1f over %d episodes had reached %v before", best.Mean, best.Episodes, r.stopAt)

@@ -29,7 +29,8 @@ func TestStop(t *testing.T) {
 			tk := task.New[rl.Online](quiet{task.Alone()})
 			q := tiny(1)
 			run := runOf(tk, q, "")
-			source := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10, Every: 2, Updates: 2})
+			source := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}),
+				data.ReplayConfig{Batch: 2, StartAt: 10, Every: 2, Updates: 2})
 			tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Stop(c.cfg),
 				run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}), run.Learn(source, rl.LearnConfig{}))
 			if err := tk.Run(t.Context(), task.MaxSteps(100)); err != nil {
@@ -68,7 +69,8 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 		env := func() envs.Vector { return lasting(5) }
 		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(env(), rl.EvalConfig{EverySteps: 20, StopAt: stopAt}), run.Stop(stop),
 			run.Collect(env(), rl.CollectConfig{}),
-			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}), rl.LearnConfig{}),
+			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}),
+				rl.LearnConfig{}),
 			run.Checkpoint(rl.CheckpointConfig{}))
 		if err := tk.Run(t.Context(), task.MaxSteps(100)); err != nil {
 			t.Fatal(err)
@@ -101,7 +103,7 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 	}
 }
 
-// lasting is a CartPole whose episodes have so many steps, or fewer.
+// lasting is a CartPole whose episodes have that many steps, or fewer.
 func lasting(steps int) envs.Vector {
 	return envs.NewSync(1, envs.SameStep, func(int) envs.Env[int] {
 		return envs.NewCartPole(envs.CartPoleConfig{MaxSteps: steps})

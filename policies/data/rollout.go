@@ -87,7 +87,7 @@ func NewRollout(cfg RolloutConfig) *Rollout {
 	return &Rollout{cfg: cfg.ensureDefaults(), source: source, rng: rand.New(source)}
 }
 
-// Add takes the rows of src in place of those before. They are whole sequences: step t of sequence k
+// Add replaces the rows by those of src. They are whole sequences: step t of sequence k
 // is row k*Length+t. Besides what the policy needs, there must be the columns reward, value,
 // bootstrap, terminated and truncated.
 func (r *Rollout) Add(src *policies.Batch) error {

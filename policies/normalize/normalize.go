@@ -12,7 +12,7 @@
 // batches and replay buffers keep raw observations.
 //
 // Only a learner calls [Policy.Observe] and [Policy.Merge], once for all that was collected since the last
-// call, whoever collected it; package rl does so after the updates of a step. So the statistics are those
+// call, whichever node collected it; package rl does so after the updates of a step. So the statistics are those
 // of all nodes together, and data that was collected with the newest weights is learned from at the scale
 // at which it was acted on. Before the first call observations pass as they are, only clipped.
 //
@@ -258,7 +258,7 @@ func (p *Policy) Save(a *nn.Archive) error {
 	return p.parts().Save(a)
 }
 
-// Restore makes p what it was at Save. An error may leave it half restored.
+// Restore restores p to the state at Save. An error may leave it half restored.
 func (p *Policy) Restore(a *nn.Archive) error {
 	if err := p.Policy.Restore(a); err != nil {
 		return err

@@ -57,12 +57,13 @@ func observed(rng *rand.Rand, n int) *policies.Batch {
 	b.Init(policies.Column{Name: policies.Obs, Kind: policies.Float32, Shape: []int{3}})
 	b.Resize(n)
 	for i := range n {
-		copy(b.Floats(policies.Obs)[3*i:], []float32{float32(rng.NormFloat64()), float32(100 + 10*rng.NormFloat64()), float32(1e-3 * rng.NormFloat64())})
+		copy(b.Floats(policies.Obs)[3*i:], []float32{float32(rng.NormFloat64()), float32(100 + 10*rng.NormFloat64()),
+			float32(1e-3 * rng.NormFloat64())})
 	}
 	return &b
 }
 
-// spy is a policy that takes down what it is given.
+// spy is a policy that records what it is given.
 type spy struct {
 	policies.Policy
 	act, obs, next []float32
@@ -135,7 +136,8 @@ func TestScale(t *testing.T) {
 // TestWeightsCarryTheScale to a policy that has observed nothing, which then acts alike.
 func TestWeightsCarryTheScale(t *testing.T) {
 	newPolicy := func(seed uint64) *normalize.Policy {
-		return normalize.New(dqn.New(dqn.Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 5}, Hidden: []int{8}, Seed: seed}), normalize.Config{})
+		return normalize.New(dqn.New(dqn.Config{Obs: envs.NewBox(-1, 1, 3), Action: envs.Discrete{N: 5}, Hidden: []int{8}, Seed: seed}),
+			normalize.Config{})
 	}
 	from, to := newPolicy(1), newPolicy(2)
 	rng := rand.New(rand.NewPCG(3, 3))
