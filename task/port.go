@@ -95,7 +95,6 @@ type port[T any] struct {
 
 // face is what the engine does with a port of any type.
 type face interface {
-	event() *eventCore
 	box() *mailbox
 	off()
 	stats() EventStats
@@ -179,8 +178,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	return p, err
 }
 
-func (p *port[T]) event() *eventCore { return p.core }
-func (p *port[T]) box() *mailbox     { return &p.mailbox }
+func (p *port[T]) box() *mailbox { return &p.mailbox }
 
 // add puts l on the list and tells the other nodes of the first.
 func (p *port[T]) add(l *listener[T]) {
