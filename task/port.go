@@ -437,7 +437,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 	var zero T
 	out.v = zero
 	if err == nil {
-		err = p.hand(ctx, &out.Buffer, match)
+		err = p.hand(ctx, &out.encoded, match)
 	}
 	out.Release()
 	if err != nil && ctx.Err() != nil {
@@ -448,7 +448,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 
 // hand gives a message to the bus. It lets the end of the run know that a listener
 // which takes long in here is not stuck in something else.
-func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bool) error {
+func (p *port[T]) hand(ctx context.Context, payload Buffer, match func(Peer) bool) error {
 	if r := runnerOf(ctx, p.en.d); r != nil {
 		r.sending.Add(1)
 		r.moves.Add(1)
@@ -461,10 +461,28 @@ func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bo
 	return err
 }
 
+// encoded is the [Buffer] of an emit.
+type encoded struct {
+	b    []byte
+	head []byte
+	refs atomic.Int32
+	free func() // called when the last reference is released
+}
+
+func (e *encoded) Bytes() []byte  { return e.b }
+func (e *encoded) Header() []byte { return e.head }
+func (e *encoded) Retain()        { e.refs.Add(1) }
+
+func (e *encoded) Release() {
+	if e.refs.Add(-1) == 0 {
+		e.free()
+	}
+}
+
 // outbox is what one emit to other nodes needs: a place for the value, and the
 // buffer that it is encoded into.
 type outbox[T any] struct {
-	Buffer
+	encoded
 	v T
 }
 
@@ -473,7 +491,7 @@ const keepBytes = 8 << 20
 
 func (p *port[T]) newOutbox() any {
 	out := new(outbox[T])
-	out.free = func(*Buffer) {
+	out.free = func() {
 		out.head = nil
 		if cap(out.b) <= keepBytes {
 			p.outbox.Put(out)
