@@ -238,7 +238,7 @@ func (p *process) run(fn Func) int {
 
 // within waits for the end of a function that was told to end, up to a limit.
 func (p *process) within(o *orders, limit time.Duration, done <-chan error) int {
-	err, missed := o.within(limit, done)
+	missed, err := o.within(limit, done)
 	if missed == "" {
 		return p.ended(err)
 	}

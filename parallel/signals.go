@@ -68,7 +68,7 @@ func (o *orders) await(done <-chan error) (*order, error) {
 // is the reason why there is none. A second signal ends a node without a launcher at once;
 // one with a launcher leaves that to it, as Slurm gives each signal to both, and the
 // launcher hands it on.
-func (o *orders) within(limit time.Duration, done <-chan error) (err error, missed string) { //nolint:staticcheck // the error is the result of another function
+func (o *orders) within(limit time.Duration, done <-chan error) (missed string, err error) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	signals := o.signals
@@ -77,10 +77,10 @@ func (o *orders) within(limit time.Duration, done <-chan error) (err error, miss
 	}
 	select {
 	case err := <-done:
-		return err, ""
+		return "", err
 	case <-signals:
-		return nil, "ended at once, by a second signal"
+		return "ended at once, by a second signal", nil
 	case <-late.C:
-		return nil, fmt.Sprintf("did not end within %v of being told to: ended without saving", limit)
+		return fmt.Sprintf("did not end within %v of being told to: ended without saving", limit), nil
 	}
 }

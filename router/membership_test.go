@@ -109,22 +109,40 @@ func TestRuleOfAnnouncements(t *testing.T) {
 		ahead []int
 		known bool
 	}{
-		"a lower one":          {Config{Node: 4}, nil, Member{3, 5, []string{"a", "b"}}, []call{{3, 5, "a"}}, nil, true},
-		"a higher one":         {Config{Node: 2}, nil, Member{3, 5, []string{"a"}}, nil, nil, true},
-		"this one":             {Config{Node: 3}, nil, Member{3, 5, []string{"a"}}, nil, nil, false},
-		"no id":                {Config{Node: 3}, nil, Member{-1, 5, []string{"a"}}, nil, nil, false},
-		"too high an id":       {Config{Node: 3}, nil, Member{maxNode + 1, 5, nil}, nil, nil, false},
-		"without an address":   {Config{Node: 4}, nil, Member{3, 5, nil}, nil, nil, true},
-		"too long an address":  {Config{Node: 4}, nil, Member{3, 5, []string{strings.Repeat("x", maxAddr+1)}}, nil, nil, true},
-		"of a star":            {Config{Node: 4, Topology: Star}, nil, Member{3, 5, nil}, []call{{3, 5, ""}}, nil, true},
-		"the hub of a star":    {Config{Node: 4, Topology: Star}, nil, Member{0, 5, []string{"a"}}, nil, nil, true},
-		"in an hour":           {Config{Node: 4}, nil, Member{3, soon, []string{"a"}}, []call{{3, soon, "a"}}, nil, true},
-		"from the far future":  {Config{Node: 4, Incarnation: 1}, nil, Member{3, soon + uint64(maxAhead), []string{"a"}}, nil, []int{3}, false},
-		"told of before":       {Config{Node: 4}, func(m *membership, _ presence) { m.known[3] = rumour{incarnation: 5} }, Member{3, 5, []string{"a"}}, nil, nil, true},
-		"newer than told of":   {Config{Node: 4}, func(m *membership, _ presence) { m.known[3] = rumour{incarnation: 4} }, Member{3, 5, []string{"a"}}, []call{{3, 5, "a"}}, nil, true},
-		"connected":            {Config{Node: 4}, func(_ *membership, p presence) { p.add(3) }, Member{3, 5, []string{"a"}}, nil, nil, false},
-		"newer than connected": {Config{Node: 4}, func(_ *membership, p presence) { p.add(3) }, Member{3, 6, []string{"a"}}, []call{{3, 6, "a"}}, nil, true},
-		"gone":                 {Config{Node: 4}, func(m *membership, _ presence) { m.was[3] = former{incarnation: 5} }, Member{3, 5, []string{"a"}}, nil, nil, false},
+		"a lower one":         {Config{Node: 4}, nil, Member{3, 5, []string{"a", "b"}}, []call{{3, 5, "a"}}, nil, true},
+		"a higher one":        {Config{Node: 2}, nil, Member{3, 5, []string{"a"}}, nil, nil, true},
+		"this one":            {Config{Node: 3}, nil, Member{3, 5, []string{"a"}}, nil, nil, false},
+		"no id":               {Config{Node: 3}, nil, Member{-1, 5, []string{"a"}}, nil, nil, false},
+		"too high an id":      {Config{Node: 3}, nil, Member{maxNode + 1, 5, nil}, nil, nil, false},
+		"without an address":  {Config{Node: 4}, nil, Member{3, 5, nil}, nil, nil, true},
+		"too long an address": {Config{Node: 4}, nil, Member{3, 5, []string{strings.Repeat("x", maxAddr+1)}}, nil, nil, true},
+		"of a star":           {Config{Node: 4, Topology: Star}, nil, Member{3, 5, nil}, []call{{3, 5, ""}}, nil, true},
+		"the hub of a star":   {Config{Node: 4, Topology: Star}, nil, Member{0, 5, []string{"a"}}, nil, nil, true},
+		"in an hour":          {Config{Node: 4}, nil, Member{3, soon, []string{"a"}}, []call{{3, soon, "a"}}, nil, true},
+		"from the far future": {
+			Config{Node: 4, Incarnation: 1}, nil,
+			Member{3, soon + uint64(maxAhead), []string{"a"}}, nil, []int{3}, false,
+		},
+		"told of before": {
+			Config{Node: 4}, func(m *membership, _ presence) { m.known[3] = rumour{incarnation: 5} },
+			Member{3, 5, []string{"a"}}, nil, nil, true,
+		},
+		"newer than told of": {
+			Config{Node: 4}, func(m *membership, _ presence) { m.known[3] = rumour{incarnation: 4} },
+			Member{3, 5, []string{"a"}}, []call{{3, 5, "a"}}, nil, true,
+		},
+		"connected": {
+			Config{Node: 4}, func(_ *membership, p presence) { p.add(3) },
+			Member{3, 5, []string{"a"}}, nil, nil, false,
+		},
+		"newer than connected": {
+			Config{Node: 4}, func(_ *membership, p presence) { p.add(3) },
+			Member{3, 6, []string{"a"}}, []call{{3, 6, "a"}}, nil, true,
+		},
+		"gone": {
+			Config{Node: 4}, func(m *membership, _ presence) { m.was[3] = former{incarnation: 5} },
+			Member{3, 5, []string{"a"}}, nil, nil, false,
+		},
 		"too many": {Config{Node: 4}, func(m *membership, _ presence) {
 			for id := range maxPeers {
 				m.known[id+10] = rumour{}
@@ -259,8 +277,8 @@ func TestRuleOfTheFormer(t *testing.T) {
 	if forgotten := m.left(one, Lost, ErrLost, map[string]uint64{"b": 2}, secs(3)); forgotten != nil {
 		t.Errorf("forgotten %v", forgotten)
 	}
-	if f := m.was[1]; f.lostAt != secs(3) || f.sayAt != secs(3)+int64(sayAfter) || !f.ready || f.barriers["b"] != 2 || !errors.Is(f.err, ErrLost) ||
-		f.addrs[0] != "at1" || len(m.formers) != 0 {
+	if f := m.was[1]; f.lostAt != secs(3) || f.sayAt != secs(3)+int64(sayAfter) || !f.ready || f.barriers["b"] != 2 ||
+		!errors.Is(f.err, ErrLost) || f.addrs[0] != "at1" || len(m.formers) != 0 {
 		t.Errorf("%+v, %v", f, m.formers)
 	}
 	if _ = m.left(one, Left, errLeft, nil, secs(3)); m.was[1].lostAt != 0 {
@@ -276,7 +294,8 @@ func TestRuleOfTheFormer(t *testing.T) {
 		t.Errorf("forgotten %v", forgotten)
 	}
 	_, heardOf := m.farewells[6]
-	if forgotten := m.remember(9999); !slices.Equal(forgotten, []int{6}) || !heardOf || len(m.farewells) != 0 || !m.reached[6].over || m.was[6].err != nil {
+	if forgotten := m.remember(9999); !slices.Equal(forgotten, []int{6}) || !heardOf || len(m.farewells) != 0 ||
+		!m.reached[6].over || m.was[6].err != nil {
 		t.Errorf("forgotten %v", forgotten)
 	}
 	m.formers = slices.Insert(m.formers, 0, 5)
