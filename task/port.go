@@ -95,7 +95,6 @@ type port[T any] struct {
 
 // face is what the engine does with a port of any type.
 type face interface {
-	event() *eventCore
 	box() *mailbox
 	off()
 	stats() EventStats
@@ -179,8 +178,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	return p, err
 }
 
-func (p *port[T]) event() *eventCore { return p.core }
-func (p *port[T]) box() *mailbox     { return &p.mailbox }
+func (p *port[T]) box() *mailbox { return &p.mailbox }
 
 // add puts l on the list and tells the other nodes of the first.
 func (p *port[T]) add(l *listener[T]) {
@@ -439,7 +437,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 	var zero T
 	out.v = zero
 	if err == nil {
-		err = p.hand(ctx, &out.Buffer, match)
+		err = p.hand(ctx, &out.encoded, match)
 	}
 	out.Release()
 	if err != nil && ctx.Err() != nil {
@@ -450,7 +448,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 
 // hand gives a message to the bus. It lets the end of the run know that a listener
 // which takes long in here is not stuck in something else.
-func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bool) error {
+func (p *port[T]) hand(ctx context.Context, payload Buffer, match func(Peer) bool) error {
 	if r := runnerOf(ctx, p.en.d); r != nil {
 		r.sending.Add(1)
 		r.moves.Add(1)
@@ -463,10 +461,28 @@ func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bo
 	return err
 }
 
+// encoded is the [Buffer] of an emit.
+type encoded struct {
+	b    []byte
+	head []byte
+	refs atomic.Int32
+	free func() // called when the last reference is released
+}
+
+func (e *encoded) Bytes() []byte  { return e.b }
+func (e *encoded) Header() []byte { return e.head }
+func (e *encoded) Retain()        { e.refs.Add(1) }
+
+func (e *encoded) Release() {
+	if e.refs.Add(-1) == 0 {
+		e.free()
+	}
+}
+
 // outbox is what one emit to other nodes needs: a place for the value, and the
 // buffer that it is encoded into.
 type outbox[T any] struct {
-	Buffer
+	encoded
 	v T
 }
 
@@ -475,7 +491,7 @@ const keepBytes = 8 << 20
 
 func (p *port[T]) newOutbox() any {
 	out := new(outbox[T])
-	out.free = func(*Buffer) {
+	out.free = func() {
 		out.head = nil
 		if cap(out.b) <= keepBytes {
 			p.outbox.Put(out)

@@ -19,6 +19,7 @@ import (
 	"github.com/ditask/ditask/internal/faultlab"
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/routertest"
 )
 
 var (
@@ -507,10 +508,10 @@ func (n *simNode) live() error {
 	if err := n.Drain(n.ctx, !leaver); err != nil {
 		return err
 	}
-	for k, ch := range n.ch {
-		st := ch.Stats()
+	for k := range n.ch {
+		st := routertest.Total(n.Router, simEvents[k].Name)
 		s.record(faultlab.Record{Kind: faultlab.Counted, Who: n.who, Event: simEvents[k].Name, Stats: faultlab.Stats{
-			Consumed: st.Consumed, Dropped: st.Dropped, Lost: st.Lost, Queued: uint64(st.Queued),
+			Consumed: st.Delivered, Dropped: st.Dropped(), Lost: st.Lost + st.Away, Queued: uint64(st.Queued + st.InFlight),
 		}})
 	}
 	return nil

@@ -19,8 +19,11 @@ const module = "github.com/ditask/ditask"
 //	a.b/c    a module from elsewhere, with all its packages
 //	any      whatever there is
 const arrows = `
+# The words of the first two trunks.
+messaging -> std
+
 # Trunk one: the engine.
-task -> std internal/printable
+task -> std internal/printable messaging
 middleware -> std task
 
 # OpenTelemetry, for who imports it.
@@ -28,7 +31,7 @@ middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
 # Trunk two: bytes.
-router -> std internal/printable
+router -> std internal/printable messaging
 router (test) -> router/memory
 router/memory -> std router
 router/mesh -> std router internal/certs
@@ -185,6 +188,7 @@ const apart = `
 task | router payload policies envs parallel middleware
 router payload | task policies envs parallel middleware
 policies policies/nn policies/nn/kernels policies/data envs | task router payload parallel middleware
+messaging | task router payload policies envs parallel middleware
 middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel
