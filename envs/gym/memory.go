@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync/atomic"
+	"unsafe"
 )
 
 // memory is what a vector shares with a process, and where things are in it. The process learns the
@@ -23,7 +25,7 @@ type memory struct {
 	ActionElem string `json:"action_elem"`
 
 	seq uint32 // the number of the last step
-	b   []byte // it begins with two int32: which environment is busy, and in what
+	b   []byte // it begins with headWords
 	dim int
 }
 
@@ -35,12 +37,25 @@ const (
 	flagsAll = 1<<iota - 1
 )
 
+// The int32 with which the memory begins. Python writes those of the first cache line, and this process
+// writes those of the second.
+const (
+	wordBusy         = iota // which environment is in the middle of something
+	wordOp                  // and in what
+	wordAnswered            // the number of the last step that is done
+	wordAsleep              // Python sleeps until it gets a message
+	wordRequested    = 16   // the number of the last step that is to be done
+	wordPoll         = 17   // Python is to look for the next request for a moment, before it sleeps
+	wordReaderAsleep = 18   // this process sleeps until it gets a message
+	headWords        = 32
+)
+
 // headBytes is what is in a row before the observation: int32, four zeros, float64.
 const headBytes = 16
 
 // places returns the memory for num environments, before there is some.
 func places(num, dim, width int, bytewise, discrete bool) *memory {
-	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 64}
+	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 4 * headWords}
 	if bytewise {
 		m.Elem, m.Row = "B", dim
 	}
@@ -129,10 +144,13 @@ func opName(op int) string {
 	return "step"
 }
 
+// word is one of the numbers with which the memory begins.
+func (m *memory) word(k int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&m.b[4*k])) }
+
 // busy returns which environment the process was in last, and its operation.
 func (m *memory) busy(num int) (i int, op string) {
-	i = int(int32(binary.LittleEndian.Uint32(m.b)))
-	what := int(int32(binary.LittleEndian.Uint32(m.b[4:])))
+	i = int(int32(m.word(wordBusy).Load()))
+	what := int(int32(m.word(wordOp).Load()))
 	for k := 0; what == inStep && k < num; k++ {
 		if i = k; binary.LittleEndian.Uint32(m.b[m.Obs+k*m.Row:]) != m.seq {
 			break // it has not finished this one
