@@ -924,7 +924,7 @@ class Bridge(object):
         i = self.number[at]
         self.flags[i] = flags
         if self.mode == SAME_STEP:
-            self.write(self.finals, i, reward, obs)
+            self.finals[i](self.seq, reward, obs)  # as it was written a moment ago
             first = self.reset_obs(i, None)
             self.write(self.puts, i, reward, first)
             self.current[OP] = IN_STEP

@@ -186,18 +186,23 @@ func (m *memory) reward(i int) float64 {
 func (m *memory) row(dst []float32, at, i int) {
 	from := m.b[at+m.Row*i:][headBytes:m.Row]
 	if m.Elem == "B" {
-		for k, x := range from[:len(dst)] {
-			dst[k] = float32(x)
-		}
+		bytesToFloats(dst, from)
 		return
 	}
-	k := 0
-	for ; k+2 <= len(dst); k += 2 { // at once: it is the greater part of a step with large observations
-		both := binary.LittleEndian.Uint64(from[4*k:])
-		dst[k], dst[k+1] = math.Float32frombits(uint32(both)), math.Float32frombits(uint32(both>>32))
+	copy(dst, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(from))), m.dim)) // both sides are little-endian
+}
+
+// bytesToFloats converts as many bytes as dst has values.
+func bytesToFloats(dst []float32, from []byte) {
+	from = from[:len(dst)]
+	for len(dst) >= 8 && len(from) >= 8 {
+		d, x := dst[:8:8], binary.LittleEndian.Uint64(from)
+		d[0], d[1], d[2], d[3] = float32(uint8(x)), float32(uint8(x>>8)), float32(uint8(x>>16)), float32(uint8(x>>24))
+		d[4], d[5], d[6], d[7] = float32(uint8(x>>32)), float32(uint8(x>>40)), float32(uint8(x>>48)), float32(uint8(x>>56))
+		dst, from = dst[8:], from[8:]
 	}
-	if k < len(dst) {
-		dst[k] = math.Float32frombits(binary.LittleEndian.Uint32(from[4*k:]))
+	for k, x := range from {
+		dst[k] = float32(x)
 	}
 }
 
@@ -210,6 +215,11 @@ func (m *memory) notFinite(at, i int) (value float32, place int) {
 	// only, which adding one to it carries into the place of the sign.
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
 	from, sum := m.b[at+m.Row*i:][headBytes:m.Row], uint64(0)
+	for ; len(from) >= 32; from = from[32:] {
+		a, b := binary.LittleEndian.Uint64(from)&exponents+ones, binary.LittleEndian.Uint64(from[8:])&exponents+ones
+		c, d := binary.LittleEndian.Uint64(from[16:])&exponents+ones, binary.LittleEndian.Uint64(from[24:])&exponents+ones
+		sum |= a | b | c | d
+	}
 	for ; len(from) >= 8; from = from[8:] {
 		sum |= binary.LittleEndian.Uint64(from)&exponents + ones
 	}
