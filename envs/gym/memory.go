@@ -40,13 +40,13 @@ const (
 // The int32 with which the memory begins. Python writes those of the first cache line, and this process
 // writes those of the second.
 const (
-	wordBusy         = iota // which environment is in the middle of something
-	wordOp                  // and in what
-	wordAnswered            // the number of the last step that is done
-	wordAsleep              // Python sleeps until it gets a message
-	wordRequested    = 16   // the number of the last step that is to be done
-	wordPoll         = 17   // Python is to look for the next request for a moment, before it sleeps
-	wordReaderAsleep = 18   // this process sleeps until it gets a message
+	wordBusy         = 0  // which environment is in the middle of something
+	wordOp           = 1  // and in what
+	wordAnswered     = 2  // the number of the last step that is done
+	wordAsleep       = 3  // Python sleeps until it gets a message
+	wordRequested    = 16 // the number of the last step that is to be done
+	wordPoll         = 17 // Python is to look for the next request for a moment, before it sleeps
+	wordReaderAsleep = 18 // this process sleeps until it gets a message
 	headWords        = 32
 )
 
