@@ -156,10 +156,10 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 	v.told = v.told[:0]
 	for _, p := range v.procs {
 		p.mem.setActions(actions[p.first*v.width:(p.first+p.num)*v.width], p.num)
-		_ = p.write(opStep, nil, v.cfg.StepTimeout) // an error shows in the answer, with its cause
+		p.request(v.polls)
 	}
 	for k, p := range v.procs {
-		_, err := p.receive(v.cfg.StepTimeout)
+		err := p.answered(v.cfg.StepTimeout)
 		if err != nil {
 			err = p.failure(v.name, "step", v.cfg.StepTimeout, err)
 		} else {
