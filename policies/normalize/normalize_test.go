@@ -166,7 +166,7 @@ func TestRewards(t *testing.T) {
 			want    []float32
 		}{
 			{nil, []float32{-1, 0.5, -5, 10}},
-			{[]float64{3, -4.25 / 3, 6.3125/3 - 4.25*4.25/9, 1, -1.875, 0}, []float32{-2.982936, 1.491468, -10, 10}},
+			{[]float64{3, -4.25 / 3, 6.3125/3 - 4.25*4.25/9, 1, -1.875, 0}, []float32{-2.982942, 1.491471, -10, 10}},
 		} {
 			if err := p.MergeReturns(step.moments); err != nil {
 				t.Fatal(err)
