@@ -50,6 +50,9 @@ func (b build) String() string {
 	return text
 }
 
+// later is a key that is newer than runs on the page. Its default leaves a run as it was before, and so its settings.
+const later = "normalize_reward"
+
 // settingsOf is a sum of what the result of a run depends on besides the program.
 func settingsOf(p *train.Preset, seed uint64) (string, error) {
 	c, err := full(p, seed)
@@ -59,6 +62,9 @@ func settingsOf(p *train.Preset, seed uint64) (string, error) {
 	var b strings.Builder
 	fmt.Fprintln(&b, p.Algorithm(), p.Threshold, p.Greedy)
 	for _, k := range c.Keys() {
+		if k.Name == later && k.String() == k.Default {
+			continue
+		}
 		fmt.Fprintf(&b, "%s=%q\n", k.Name, k.String())
 	}
 	return sum([]byte(b.String())), nil
