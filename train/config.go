@@ -58,6 +58,7 @@ type runKeys struct {
 	learners, threads       *int
 	mode                    *string
 	normalize, record, save *bool
+	normalizeReward         *bool
 }
 
 // New returns the config of an algorithm, with its defaults. The error of an unknown name names the nearest.
@@ -114,6 +115,11 @@ func (c *Config) declare() {
 			"how processes work together: in lockstep, bit for bit, or each at its own pace; auto: sync if the algorithm is on-policy", here)
 	}
 	k.normalize = p.Bool("normalize", false, "standardise observations by their running mean and deviation", here)
+	if !a.Offline {
+		k.normalizeReward = p.Bool("normalize_reward", false,
+			"learn from rewards divided by the running deviation of the discounted return, clipped to 10", "SB3's VecNormalize: true")
+		p.Alias("norm_reward")
+	}
 	k.evalEvery = p.Count("eval_every", "5%", stepUnit, "steps between greedy evaluations; 0: none", here)
 	k.evalEpisodes = p.Int("eval_episodes", 10, "episodes", "episodes of an evaluation", here, one)
 	k.evalMaxSteps = p.Int("eval_max_steps", 27_000, "time steps", "time steps after which an episode of an evaluation is cut; 0: none", "as Atari games, 108,000 frames", zero)

@@ -170,10 +170,26 @@ func (c *Config) make(v envs.Vector, e *environments, seed uint64) (algorithm.Se
 	if s.Goals > 0 {
 		s.Source = her.New(s.Source.(*data.Replay), her.Config{Goal: e.goal, Goals: s.Goals, Seed: seed})
 	}
-	if *c.keys.normalize {
-		s.Policy = normalize.New(s.Policy, normalize.Config{})
+	return c.normalized(s), nil
+}
+
+// normalized puts the policy of s behind normalised observations and rewards, if the config asks for them.
+func (c *Config) normalized(s algorithm.Setup) algorithm.Setup {
+	k := &c.keys
+	rewards := k.normalizeReward != nil && *k.normalizeReward
+	if !*k.normalize && !rewards {
+		return s
 	}
-	return s, nil
+	cfg := normalize.Config{Rewards: rewards, RawObservations: !*k.normalize}
+	if gamma := c.own.Lookup("gamma"); gamma != nil {
+		cfg.Gamma, _ = strconv.ParseFloat(gamma.String(), 64) // the text of a number
+	}
+	p := normalize.New(s.Policy, cfg)
+	if r, ok := s.Source.(*data.Rollout); ok && rewards {
+		r.ScaleRewards(p.ScaleRewards)
+	}
+	s.Policy = p
+	return s
 }
 
 func (c *Config) numEnvs() int {

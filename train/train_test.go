@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/train"
 )
 
@@ -120,6 +123,56 @@ func TestARunFolderIsADataset(t *testing.T) {
 	err := config(t, "bc", "env=CartPole-v1", "data="+dir, "steps=10").Run(t.Context(), lone(t, t.TempDir()), train.Output{})
 	if want := "data: the run " + dir + " has recorded nothing: record with --set record=true"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestRewardsAreNormalised by the returns of all env steps, with the discount of the algorithm. The scores and the replay
+// buffer have rewards as they are: each reward of CartPole is 1, so an episode's return is its length.
+func TestRewardsAreNormalised(t *testing.T) {
+	for _, algo := range []string{"ppo", "dqn", "impala"} {
+		t.Run(algo, func(t *testing.T) {
+			dir := t.TempDir()
+			c := config(t, algo, "env=CartPole-v1", "steps=2000", "gamma=0.5", "norm_reward=true", "normalize=true", "hidden=[8]", "eval_every=0", "record=true")
+			if algo == "dqn" {
+				if err := c.Set("learning_starts", "500", "the test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			steps := 0
+			out := train.Output{Step: func(c *rl.Online) {
+				steps = c.EnvSteps
+				for _, e := range c.Collected.Episodes {
+					if e.Return != float64(e.Length) {
+						t.Fatalf("an episode of %d steps has the return %v", e.Length, e.Return)
+					}
+				}
+				for _, reward := range c.Collected.Batch.Floats(policies.Reward) {
+					if reward != 1 {
+						t.Fatalf("a reward of %v was collected", reward)
+					}
+				}
+			}}
+			if err := c.Run(t.Context(), lone(t, dir), out); err != nil {
+				t.Fatal(err)
+			}
+			trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := trained.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			// Returns are 1, 1.5, 1.75 and so on, nearly 2 in all but the first steps of an episode.
+			p := trained.Policy.(*normalize.Policy)
+			if m := p.Returns(); int(m.Count+0.5) != steps || steps < 2000 || m.Mean[0] < 1.7 || m.Mean[0] > 2 || m.Var[0] > 0.1 {
+				t.Errorf("after %d env steps the returns are %v", steps, *m)
+			}
+			if m := p.Moments(); int(m.Count+0.5) != steps {
+				t.Errorf("after %d env steps the observations are %v", steps, *m)
+			}
+		})
 	}
 }
 

@@ -195,3 +195,23 @@ func FuzzRecords(f *testing.F) {
 		}
 	})
 }
+
+// TestSettingsOfOlderRuns: a key that came later does not count where it has its default.
+func TestSettingsOfOlderRuns(t *testing.T) {
+	settings := func(set string) string {
+		text := "- {name: ppo/CartPole-v1/tiny, settings: a test, threshold: 25, set: {steps: 6000" + set + "}}"
+		all, err := train.ReadPresets("presets.yaml", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := settingsOf(&all[0], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	without := settings("")
+	if settings(", normalize_reward: false") != without || settings(", normalize_reward: true") == without || settings(", normalize: true") == without {
+		t.Error("the sum of the settings has normalize_reward where it is false, or lacks a key that was set")
+	}
+}

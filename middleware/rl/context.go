@@ -68,6 +68,9 @@ type Trajectory struct {
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
 	Explored []policies.Metric
+	// Returns are the count, the mean and the variance of the discounted returns after each env step, for a
+	// policies.RewardScaler; nil: the policy is none.
+	Returns []float64
 
 	Run     uint64     // of the learner that it is for
 	Asks    bool       // the sender asks for its state; nothing else is in it
@@ -103,6 +106,7 @@ func (c *Online) collected(tr *Trajectory) {
 	all.Batch.AppendBatch(&tr.Batch)
 	all.EnvSteps += tr.EnvSteps
 	all.Episodes = append(all.Episodes, tr.Episodes...)
+	all.Returns = append(all.Returns, tr.Returns...)
 }
 
 // Trained sums up the updates of one step.

@@ -51,6 +51,7 @@ type Share struct {
 	EnvSteps int
 	Ended    int            // episodes
 	Episodes []envs.Episode // of those that count in the log
+	Returns  []float64      // as in Trajectory, of all that the sender has collected
 	Stopped  bool
 	// Of ShareGradients.
 	Rows    int

@@ -24,6 +24,7 @@ import (
 	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/policies/impala"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/policies/policytest"
 	"github.com/ditask/ditask/policies/ppo"
 	"github.com/ditask/ditask/policies/qlearning"
@@ -227,7 +228,9 @@ func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 func ddppo(node task.Node, k int, dir string, resume resuming, table string) *member {
 	const seed, length = 7, 16
 	m := &member{node: node}
-	p := ppo.New(ppo.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}})
+	p := normalize.New(ppo.New(ppo.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}}), normalize.Config{Rewards: true})
+	rollout := data.NewRollout(data.RolloutConfig{Length: length, Seed: seed + uint64(node.ID())})
+	rollout.ScaleRewards(p.ScaleRewards)
 	m.tk = task.New[rl.Online](node, rl.LearnerRoles(k, k)...)
 	m.run = rl.New(m.tk, p, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
 	m.policy = p
@@ -235,8 +238,7 @@ func ddppo(node task.Node, k int, dir string, resume resuming, table string) *me
 		m.run.Exchange(rl.ExchangeConfig{Learners: k}),
 		m.run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 300, Episodes: 4}),
 		m.run.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{VectorSteps: length}),
-		m.run.Learn(data.NewRollout(data.RolloutConfig{Length: length, Seed: seed + uint64(node.ID())}),
-			rl.LearnConfig{Rate: policies.Linear(1e-2, 1e-3, 2000)}),
+		m.run.Learn(rollout, rl.LearnConfig{Rate: policies.Linear(1e-2, 1e-3, 2000)}),
 		m.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 50}),
 	)
 	if table != "" {
@@ -259,7 +261,7 @@ func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, tab
 	}
 	for i, m := range all {
 		c := m.tk.Context()
-		got := fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, m.policy.Weights())
+		got := fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, *m.policy.(*normalize.Policy).Returns(), m.policy.Weights())
 		if i > 0 && got != end {
 			t.Errorf("learner %d ends with %.200s\nand learner 0 with %.200s", i, got, end)
 		}

@@ -120,7 +120,10 @@ var algorithms = map[string]func() setup{
 		return onPolicy(ppo.New(onCartPole(func(c *ppo.Config) { c.LSTM, c.Length = 8, length })), true)
 	},
 	"normalised ppo with an adaptive penalty": func() setup {
-		return onPolicy(normalize.New(ppo.New(onCartPole(func(c *ppo.Config) { c.KLCoef = 0.2 })), normalize.Config{}), false)
+		p := normalize.New(ppo.New(onCartPole(func(c *ppo.Config) { c.KLCoef = 0.2 })), normalize.Config{Rewards: true})
+		s := onPolicy(p, false)
+		s.source.(*data.Rollout).ScaleRewards(p.ScaleRewards)
+		return s
 	},
 	"a2c": func() setup {
 		return onPolicy(a2c.New(a2c.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}}),
