@@ -30,6 +30,7 @@ func PlotCommand(of *call.Call) *urfave.Command {
 			"one curve: the interquartile mean over seeds, with a 95 % band by the stratified bootstrap (Agarwal et al. 2021).",
 		Flags: []urfave.Flag{
 			&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Value: "curves.png", Usage: "`FILE` to write; its ending, .png or .svg, is the format"},
+			forceFlag(),
 			flags.Text("", "column", "rollout/ep_rew_mean", "column of progress.csv to draw, such as eval/mean_reward"),
 			flags.Text("", "x", "steps", "what runs from left to right: steps (of the environments) or time"),
 			&urfave.Float64SliceFlag{Name: "threshold", Usage: "`RETURN` of a line across (default: that of the environment, if it has one)"},
@@ -54,6 +55,9 @@ func (c command) plot(ctx *urfave.Context) error {
 	axis, ok := axes[ctx.String("x")]
 	if !ok {
 		return call.Usage("--x %q: want steps or time", ctx.String("x"))
+	}
+	if err := free(ctx, "output", path); err != nil {
+		return err
 	}
 	var all []plot.Run
 	for _, arg := range ctx.Args().Slice() {

@@ -49,7 +49,7 @@ func RenderCommand(of *call.Call) *urfave.Command {
 		Flags: []urfave.Flag{
 			&urfave.PathFlag{Name: "out", Aliases: []string{"o"}, Usage: "`FILE` to write, which ends with .gif (default: named after run or environment)"},
 			&urfave.PathFlag{Name: "frames", Usage: "`FOLDER` for the pictures as PNG files, too"},
-			&urfave.BoolFlag{Name: "force", Usage: "replace files that are there"},
+			forceFlag(),
 			flags.Text("", "env", "", "`NAME` of an environment to play with random actions"),
 			flags.Text("", "args", "", "with --env: `JSON` of the keyword arguments of an environment in Python"),
 			weights,
@@ -70,7 +70,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 		return err
 	}
 	path := renderPath(ctx)
-	if err := free(ctx, path); err != nil {
+	if err := free(ctx, "out", path); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1) // the first one counts
@@ -86,7 +86,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 	if err := call.UntilSignal(ctx.Context, signals, func(stopping context.Context) error { return c.play(stopping, ctx, s) }); err != nil {
 		return err
 	}
-	if err := free(ctx, path); err != nil { // it may have come meanwhile
+	if err := free(ctx, "out", path); err != nil { // it may have come meanwhile
 		return err
 	}
 	if err := export.WriteFile(path, s.video.WriteGIF); err != nil {
@@ -147,14 +147,6 @@ func renderPath(ctx *urfave.Context) string {
 		dir = abs
 	}
 	return fileName(filepath.Base(dir)) + ".gif"
-}
-
-// free reports if a file is there that is not to be replaced.
-func free(ctx *urfave.Context, path string) error {
-	if _, err := os.Lstat(path); err == nil && !ctx.Bool("force") {
-		return call.Usage("%s: it is there already: give --force to replace it, or another --out FILE", path)
-	}
-	return nil
 }
 
 // play plays the episodes.
