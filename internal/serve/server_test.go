@@ -136,6 +136,40 @@ func TestFaultsOfRequests(t *testing.T) {
 	}
 }
 
+// TestPagesOfOtherHosts: without a token, a web page that a browser of this machine shows can neither ask nor read.
+func TestPagesOfOtherHosts(t *testing.T) {
+	leak.Check(t)
+	open := start(t, "tcp", newServer(t, serve.Config{}, ppoPolicy(t, 0)))
+	secret := start(t, "tcp", newServer(t, serve.Config{Token: "s3cret"}, ppoPolicy(t, 0)))
+	for _, c := range []struct {
+		addr, path, headers string
+		status              int
+	}{
+		{open, "/v1/policy", "Host: " + open, 200},
+		{open, "/v1/policy", "Host: localhost", 200},
+		{open, "/v1/policy", "Host: [::1]:8080", 200},
+		{open, "/v1/policy", "Host: localhost\r\nOrigin: http://localhost:3000", 200},
+		{open, "/healthz", "Host: elsewhere.example", 200},
+		{open, "/v1/policy", "Host: elsewhere.example:8080", 403}, // whose name resolves to 127.0.0.1
+		{open, "/v1/policy", "Host: localhost.elsewhere.example", 403},
+		{open, "/v1/policy", "Host: localhost\r\nOrigin: https://elsewhere.example", 403},
+		{open, "/v1/policy", "Host: localhost\r\nOrigin: null", 403},
+		{open, "/metrics", "Host: elsewhere.example", 403},
+		{secret, "/v1/policy", "Host: elsewhere.example\r\nAuthorization: Bearer s3cret", 200},
+		{secret, "/v1/policy", "Host: localhost\r\nOrigin: https://elsewhere.example", 401},
+	} {
+		status, a := raw(t, c.addr, "GET "+c.path+" HTTP/1.1\r\n"+c.headers+"\r\n\r\n")
+		if status != c.status || status == 403 && a.Error.Code != "forbidden" {
+			t.Errorf("%s %q: %d %+v, want %d", c.path, c.headers, status, a, c.status)
+		}
+	}
+	status, a := raw(t, open, fmt.Sprintf("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nOrigin: http://elsewhere.example\r\n"+
+		"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(fine), fine))
+	if status != 403 || a.Action != nil {
+		t.Errorf("a form of another host: %d %+v", status, a)
+	}
+}
+
 // picky is a policy in which large values overflow.
 type picky struct{ policies.Policy }
 
