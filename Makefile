@@ -25,6 +25,8 @@ CUSTOM = examples/custom-algorithm# an example that is a module of its own
 LINT_VERSION := v2.15.0
 LINT = .tools/golangci-lint-$(LINT_VERSION)
 
+ONNXRUNTIME = .tools/onnxruntime# where make onnxruntime has npm put its packages
+
 VULN_VERSION := v1.9.0
 VULN = .tools/govulncheck-$(VULN_VERSION)
 
@@ -104,8 +106,15 @@ test: deps ## all tests, without the race detector and those of k8s on an API se
 	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: onnxruntime
-onnxruntime: ## test exported models in the official runtime: PYTHON must have the packages onnx, onnxruntime and numpy
-	$(GO) test -tags onnxruntime -count=1 -v ./policies/export -run TestOfficialRuntime
+onnxruntime: ## exported models in the official runtime: that of PYTHON, if it has onnx, onnxruntime and numpy, else those of npm, for Node
+	@if $(or $(PYTHON),python3) -c 'import numpy, onnx, onnxruntime' 2>/dev/null; then run='^TestOfficialRuntime$$'; else \
+		run='^TestOfficialRuntimeInNode$$'; mkdir -p $(ONNXRUNTIME) && cp policies/export/testdata/onnxruntime/package*.json $(ONNXRUNTIME) && \
+		npm ci --prefix $(ONNXRUNTIME) --ignore-scripts --no-audit --no-fund; fi && \
+	NODE_PATH=$(abspath $(ONNXRUNTIME))/node_modules $(GO) test -tags onnxruntime -count=1 -v ./policies/export -run "$$run"
+
+.PHONY: onnx-checker
+onnx-checker: ## exported models by the checker and the shape inference of the package onnx of PYTHON: Debian's python3-onnx will do
+	$(GO) test -tags onnxruntime -count=1 -v ./policies/export -run '^TestOfficialChecker$$'
 
 .PHONY: gymnasium
 gymnasium: ## compare the environments of an installed Gymnasium with those of package envs

@@ -81,6 +81,9 @@ func (r *reporter) step(ctx context.Context, c *rl.Online, next task.Next) error
 	if r.report.First < 0 {
 		r.began = r.now()
 		r.report.First = r.clock(c)
+		if dir := r.p.node.Dir(); dir != "" && r.report.First > 0 {
+			r.earlier(dir, c)
+		}
 	}
 	err := next(ctx)
 	r.note(c)

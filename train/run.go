@@ -115,6 +115,7 @@ type prepared struct {
 	envs  *environments
 	setup algorithm.Setup
 	task  *task.Task[rl.Online]
+	run   *rl.Run
 	probe envs.Vector // of the collector, or one environment for its spaces
 	// learners is how many processes learn.
 	learners int
@@ -220,6 +221,7 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 	r := rl.New(t, p.setup.Policy, rl.Config{
 		Seed: uint64(c.Seed()), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume(), //nolint:gosec // any bits will do
 	})
+	p.run = r
 	exchange := rl.ExchangeConfig{Learners: learners}
 	sync := k.mode != nil && (*k.mode == "sync" || *k.mode == "auto" && p.setup.OnPolicy)
 	if sync && node.Size() > learners {
@@ -368,7 +370,11 @@ func (p *prepared) summary(w io.Writer, took time.Duration) error {
 	if p.c.algorithm.Offline {
 		what = fmt.Sprintf("%d updates", c.Updates)
 	}
-	text := fmt.Sprintf("%s on %s: %s in %v\n", p.c.algorithm.Name, p.envs.name, what, took.Round(10*time.Millisecond))
+	text := ""
+	if over := p.run.Over(); over != "" {
+		text = fmt.Sprintf("nothing was left to do: %s: %s\n", over, p.more(c))
+	}
+	text += fmt.Sprintf("%s on %s: %s in %v\n", p.c.algorithm.Name, p.envs.name, what, took.Round(10*time.Millisecond))
 	if e := c.Eval; e.Episodes > 0 {
 		text += fmt.Sprintf("last evaluation: %.1f ± %.1f over %d episodes\n", e.Mean, e.Std, e.Episodes)
 	}

@@ -2,6 +2,8 @@ package train_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,6 +216,116 @@ func TestEachAlgorithmLearns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHindsight: the preset of the environment with goals learns, and settings that hindsight cannot be are refused before a run.
+func TestHindsight(t *testing.T) {
+	p, err := train.FindPreset("dqn/BitFlip-v0/her")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, dir := config(t, "dqn"), t.TempDir()
+	if err := c.Use(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context(), lone(t, dir), train.Output{}); err != nil {
+		t.Fatal(err)
+	}
+	trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Best)
+	if err != nil {
+		t.Fatal(err)
+	}
+	episodes, err := trained.Episodes(t.Context(), 200, 1, true)
+	if err := errors.Join(err, trained.Close()); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, e := range episodes {
+		sum += e.Return
+	}
+	if mean := sum / 200; mean < p.Threshold {
+		t.Errorf("mean return %v, want %v", mean, p.Threshold)
+	}
+	for settings, want := range map[string]string{
+		"env=BitFlip-v0 her_goals=4 n_steps=3": "dqn on BitFlip-v0: her_goals: 4 goals: a transition in hindsight has one reward, and n_steps is 3: set n_steps=1",
+		"env=CartPole-v1 her_goals=4":          "dqn on CartPole-v1: her_goals: the environment has no goals",
+	} {
+		if err := config(t, "dqn", strings.Fields(settings)...).Try(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestLiftUntil: only a return that was reached is lifted, and only where another end is given in its place.
+func TestLiftUntil(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	if err := config(t, "qlearning", "env=FrozenLake-v1", "steps=4000", "eval_every=1000", "until=0.01").Run(t.Context(), lone(t, dir),
+		train.Output{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir, until, given string
+		lifted            bool
+	}{
+		{dir, "0.01", "steps", true}, {dir, "0.01", "seed time", true}, {dir, "0.01", "", false}, {dir, "0.01", "seed", false},
+		{dir, "0.01", "steps until", false}, {dir, "2", "steps", false}, {dir, "0", "steps", false}, {empty, "0.01", "steps", false},
+	} {
+		cfg := config(t, "qlearning", "env=FrozenLake-v1", "until="+c.until)
+		before := cfg.Until()
+		lifted, err := cfg.LiftUntil(c.dir, strings.Fields(c.given))
+		if err != nil || lifted != c.lifted || (cfg.Until() == before) == lifted {
+			t.Errorf("%+v: lifted %v, until %v: %v", c, lifted, cfg.Until(), err)
+		}
+	}
+}
+
+// TestResumedBehindUntilIsAStraightRun: the return that ended a run has changed nothing that is learned.
+func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
+	for _, algo := range []string{"ppo", "dqn"} {
+		t.Run(algo, func(t *testing.T) {
+			settings := []string{"env=CartPole-v1", "steps=6000", "eval_every=1000", "eval_episodes=2"}
+			if algo == "dqn" {
+				settings = append(settings, "learning_starts=200")
+			}
+			straight, stopped := t.TempDir(), t.TempDir()
+			run := func(n train.Node, more ...string) string {
+				t.Helper()
+				var summary bytes.Buffer
+				if err := config(t, algo, append(settings, more...)...).Run(t.Context(), n, train.Output{Summary: &summary}); err != nil {
+					t.Fatal(err)
+				}
+				return summary.String()
+			}
+			run(lone(t, straight))
+			if text := run(lone(t, stopped), "until=5"); strings.Contains(text, "nothing was left") {
+				t.Error(text)
+			}
+			const want = "nothing was left to do: mean return "
+			if text := run(resumed(t, stopped), "until=5"); !strings.HasPrefix(text, want) || !strings.Contains(text, "with --until above ") {
+				t.Errorf("%s, want %s", text, want)
+			}
+			if text := run(resumed(t, stopped)); strings.Contains(text, "nothing was left") {
+				t.Error(text)
+			}
+			if a, b := weights(t, straight), weights(t, stopped); !bytes.Equal(a, b) {
+				t.Error("the weights of the resumed run are not those of one that was not stopped")
+			}
+		})
+	}
+}
+
+// weights are those of the last checkpoint in a folder, as bytes.
+func weights(t *testing.T, dir string) []byte {
+	t.Helper()
+	trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(trained.Policy.Weights())
+	if err := errors.Join(err, trained.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func TestFaultsOfPresets(t *testing.T) {

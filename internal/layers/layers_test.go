@@ -96,7 +96,7 @@ middleware/rl -> std internal/safefile internal/tensorboard task policies polici
 middleware/rl (test) -> policies/dqn policies/her policies/normalize policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # A training as a config says.
-train -> std internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
+train -> std internal/runfolder internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
 train (test) -> task
 
 # Engine meets bytes.

@@ -28,6 +28,7 @@ const (
 	codeOK           = "ok"
 	codeInvalid      = "invalid"
 	codeUnauthorized = "unauthorized"
+	codeForbidden    = "forbidden"
 	codeNotFound     = "not_found"
 	codeMethod       = "method_not_allowed"
 	codeTimeout      = "timeout"
@@ -43,8 +44,8 @@ const (
 // outcomes lists the codes, in the order of the metrics.
 func outcomes() []string {
 	return []string{
-		codeOK, codeInvalid, codeUnauthorized, codeNotFound, codeMethod, codeTimeout, codeSession, codeSessionBusy, codeTooLarge, codeBusy,
-		codeFailed, codeEnding, codeGone,
+		codeOK, codeInvalid, codeUnauthorized, codeForbidden, codeNotFound, codeMethod, codeTimeout, codeSession, codeSessionBusy, codeTooLarge,
+		codeBusy, codeFailed, codeEnding, codeGone,
 	}
 }
 

@@ -128,6 +128,9 @@ func (s *Server) Run(ctx context.Context, listeners ...net.Listener) (cut int, e
 			if c.LocalAddr().Network() == "unix" {
 				return context.WithValue(ctx, local{}, true)
 			}
+			if at, ok := c.LocalAddr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+				return context.WithValue(ctx, loopback{}, true)
+			}
 			return ctx
 		},
 	}

@@ -136,6 +136,36 @@ func TestFaultsOfRequests(t *testing.T) {
 	}
 }
 
+// TestPagesOfOtherHosts: without a token, a web page that a browser of this machine shows can neither ask nor read.
+func TestPagesOfOtherHosts(t *testing.T) {
+	leak.Check(t)
+	open := start(t, "tcp", newServer(t, serve.Config{}, ppoPolicy(t, 0)))
+	secret := start(t, "tcp", newServer(t, serve.Config{Token: "s3cret"}, ppoPolicy(t, 0)))
+	for _, c := range []struct {
+		addr, path, headers string
+		status              int
+	}{
+		{open, "/v1/act", "Host: " + open, 200},
+		{open, "/v1/act", "Host: localhost", 200},
+		{open, "/v1/act", "Host: [::1]:8080", 200},
+		{open, "/v1/act", "Host: localhost\r\nOrigin: http://localhost:3000", 200},
+		{open, "/healthz", "Host: elsewhere.example", 200},
+		{open, "/v1/act", "Host: elsewhere.example:8080", 403}, // whose name resolves to 127.0.0.1
+		{open, "/v1/act", "Host: localhost.elsewhere.example", 403},
+		{open, "/v1/act", "Host: localhost\r\nOrigin: https://elsewhere.example", 403},
+		{open, "/v1/act", "Host: localhost\r\nOrigin: null", 403},
+		{open, "/metrics", "Host: elsewhere.example", 403},
+		{secret, "/v1/act", "Host: elsewhere.example\r\nAuthorization: Bearer s3cret", 200},
+		{secret, "/v1/act", "Host: localhost\r\nOrigin: https://elsewhere.example", 401},
+	} {
+		method := map[bool]string{true: "POST", false: "GET"}[c.path == "/v1/act"]
+		status, a := raw(t, c.addr, fmt.Sprintf("%s %s HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", method, c.path, c.headers, len(fine), fine))
+		if status != c.status || status == 403 && a.Error.Code != "forbidden" {
+			t.Errorf("%s %q: %d %+v, want %d", c.path, c.headers, status, a, c.status)
+		}
+	}
+}
+
 // picky is a policy in which large values overflow.
 type picky struct{ policies.Policy }
 
@@ -151,7 +181,7 @@ func (p picky) Act(a *policies.Act) error {
 func TestSlowClients(t *testing.T) {
 	leak.Check(t)
 	addr := start(t, "tcp", newServer(t, serve.Config{Timeout: 200 * time.Millisecond}, ppoPolicy(t, 0)))
-	status, a := raw(t, addr, "POST /v1/act HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
+	status, a := raw(t, addr, "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 	if status != 408 || a.Error.Code != "timeout" || !strings.Contains(a.Error.Message, "1 bytes had come") {
 		t.Errorf("%d %+v", status, a)
 	}

@@ -116,6 +116,9 @@ func (k *checkpoint) begin(c *Online) error {
 		if k.filed, err = LoadBest(k.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return k.r.onNode(err)
 		}
+		if k.filed != nil && !k.r.done {
+			k.filed.Reached = false // the run goes on: see goOn
+		}
 	}
 	t := k.r.t
 	t.OnFinish(func(ctx context.Context, o task.Outcome) error {

@@ -93,10 +93,11 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 			r.first, r.known = r.clock(c), c.Eval
 			r.due = r.evaluationDue(c)
 			if reason := r.over(c); r.resumed && reason != "" && !r.due {
-				c.Stopped, r.done = true, true
+				c.Stopped, r.done, r.nothing = true, true, reason
 				r.t.Finish(reason)
 				return next(ctx)
 			}
+			r.goOn(c)
 		}
 		return step(ctx, c, next)
 	}

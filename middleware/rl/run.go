@@ -52,6 +52,7 @@ type Run struct {
 	evaluations []*evaluate
 	due         bool
 	done        bool   // the run was resumed, and has nothing left to do
+	nothing     string // why, if it is done
 	offline     bool   // it needs no collector
 	env         string // name of the environments of Collect
 	columns     []policies.Column

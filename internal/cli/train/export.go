@@ -27,7 +27,7 @@ func ExportCommand(of *call.Call) *urfave.Command {
 			&urfave.PathFlag{Name: "go", Usage: "`FILE` to write as Go source without dependencies"},
 			flags.Text("", "package", "", "`NAME` of the package of the Go source (default: that of its folder)"),
 			&urfave.PathFlag{Name: "safetensors", Usage: "`FILE` to write in the safetensors format"},
-			weightsFlag(),
+			forceFlag(), weightsFlag(),
 		},
 		Action: c.export,
 	}
@@ -36,6 +36,15 @@ func ExportCommand(of *call.Call) *urfave.Command {
 func (c command) export(ctx *urfave.Context) (err error) {
 	if ctx.Path("onnx")+ctx.Path("go")+ctx.Path("safetensors") == "" {
 		return call.Usage("ditask export: no output is given: give --onnx FILE, --go FILE or --safetensors FILE")
+	}
+	var faults []error
+	for _, form := range []string{"onnx", "go", "safetensors"} {
+		if path := ctx.Path(form); path != "" {
+			faults = append(faults, free(ctx, form, path))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return call.UsageError{Err: err}
 	}
 	t, _, err := c.load(ctx)
 	if err != nil {

@@ -31,6 +31,7 @@ func PlotCommand(of *call.Call) *urfave.Command {
 		Flags: []urfave.Flag{
 			&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Value: "curves.png",
 				Usage: "`FILE` to write, as PNG or SVG according to its extension"},
+			forceFlag(),
 			flags.Text("", "column", "rollout/ep_rew_mean", "column of progress.csv to draw, such as eval/mean_reward"),
 			flags.Text("", "x", "steps", "horizontal axis: steps (of the environments) or time"),
 			&urfave.Float64SliceFlag{Name: "threshold",
@@ -56,6 +57,9 @@ func (c command) plot(ctx *urfave.Context) error {
 	axis, ok := axes[ctx.String("x")]
 	if !ok {
 		return call.Usage("--x %q: want steps or time", ctx.String("x"))
+	}
+	if err := free(ctx, "output", path); err != nil {
+		return err
 	}
 	var all []plot.Run
 	for _, arg := range ctx.Args().Slice() {

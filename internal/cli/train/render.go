@@ -50,7 +50,7 @@ func RenderCommand(of *call.Call) *urfave.Command {
 			&urfave.PathFlag{Name: "out", Aliases: []string{"o"},
 				Usage: "`FILE` to write, with the extension .gif (default: named after run or environment)"},
 			&urfave.PathFlag{Name: "frames", Usage: "`FOLDER` to also write the pictures to, as PNG files"},
-			&urfave.BoolFlag{Name: "force", Usage: "replace existing files"},
+			forceFlag(),
 			flags.Text("", "env", "", "`NAME` of an environment to play with random actions"),
 			flags.Text("", "args", "", "with --env: `JSON` of the keyword arguments of an environment in Python"),
 			weights,
@@ -73,7 +73,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 		return err
 	}
 	path := renderPath(ctx)
-	if err := free(ctx, path); err != nil {
+	if err := free(ctx, "out", path); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1) // the first one counts
@@ -89,7 +89,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 	if err := call.UntilSignal(ctx.Context, signals, func(stopping context.Context) error { return c.play(stopping, ctx, s) }); err != nil {
 		return err
 	}
-	if err := free(ctx, path); err != nil { // it may have been created in the meantime
+	if err := free(ctx, "out", path); err != nil { // it may have been created in the meantime
 		return err
 	}
 	if err := export.WriteFile(path, s.video.WriteGIF); err != nil {
@@ -152,14 +152,6 @@ func renderPath(ctx *urfave.Context) string {
 		dir = abs
 	}
 	return fileName(filepath.Base(dir)) + ".gif"
-}
-
-// free returns an error if the file exists and must not be replaced.
-func free(ctx *urfave.Context, path string) error {
-	if _, err := os.Lstat(path); err == nil && !ctx.Bool("force") {
-		return call.Usage("%s: file already exists: give --force to replace it, or another --out FILE", path)
-	}
-	return nil
 }
 
 // play plays the episodes.

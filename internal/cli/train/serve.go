@@ -36,6 +36,9 @@ const (
 	groupLimits = "Limits"
 )
 
+// shortToken is the least number of bytes of a token that cannot be guessed.
+const shortToken = 16
+
 // reloadEvery is how often --reload looks at the weights' file.
 const reloadEvery = time.Second
 
@@ -319,6 +322,10 @@ func (c command) listenTCP(ctx *urfave.Context, addr string, cfg *serve.Config, 
 			return nil, errors.Join(call.Usage("--listen %s: other machines can reach this address, and there is no token: give "+
 				"--token-file, or --insecure to serve all of them", addr),
 				l.Close())
+		}
+		if n := len(cfg.Token); n > 0 && n < shortToken {
+			cfg.Log.Warn(fmt.Sprintf("the token has %d bytes: anybody who can reach the server can guess it: give at least %d random ones", n, shortToken),
+				"listen", l.Addr().String())
 		}
 		if !secure {
 			cfg.Log.Warn("there is no TLS: anybody on the network path can read and change requests and answers, and read the token: "+

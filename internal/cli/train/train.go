@@ -160,6 +160,12 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 	if err != nil {
 		return call.UsageError{Err: err}
 	}
+	until, lifted := cfg.Until(), false
+	if dir := ctx.String("resume"); dir != "" {
+		if lifted, err = cfg.LiftUntil(dir, besides(cfg, ctx.String("config"))); err != nil {
+			return call.UsageError{Err: err}
+		}
+	}
 	viewing, err := c.viewOf(ctx)
 	if err != nil {
 		return call.UsageError{Err: err}
@@ -174,6 +180,9 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 	}
 	if err := cfg.Try(ctx.Context); err != nil {
 		return call.UsageError{Err: err}
+	}
+	if lifted {
+		c.Note(ctx.String("log-format"), fmt.Sprintf("the run has reached --until %v: it goes on without a return as its end", until))
 	}
 	if n := ctx.Int("seeds"); n != 1 {
 		return c.seeds(ctx, cfg, n, viewing)
@@ -230,6 +239,16 @@ func (c command) config(ctx *urfave.Context, algo string) (*train.Config, error)
 		return nil, err
 	}
 	return cfg, cfg.Check()
+}
+
+// besides are the keys that flags and the file of --config have set.
+func besides(cfg *train.Config, file string) (keys []string) {
+	for _, k := range cfg.Keys() {
+		if k.Origin == "--"+k.Name || k.Origin == "--set" || file != "" && strings.HasPrefix(k.Origin, file+":") {
+			keys = append(keys, k.Name)
+		}
+	}
+	return keys
 }
 
 // readFiles reads the config of --resume, and that of --config.
