@@ -213,7 +213,7 @@ func (c *conn) receive(h head, body []byte) error {
 		c.failLocked(errors.New(printable.Text(string(body))), "")
 		return nil
 	case !c.answer && h.kind != kindFin:
-		return fmt.Errorf("%w: kind %d before the connection was accepted", ErrMalformed, h.kind)
+		return nil // the answer was lost, and will come again; data are then missing
 	case h.consumed > c.used:
 		return fmt.Errorf("%w: %d bytes consumed of %d", ErrMalformed, h.consumed, c.used)
 	}

@@ -492,10 +492,7 @@ func (h *Hub) gather(batch []*Message) []*Message {
 		for len(h.ready) == 0 && len(h.strays) == 0 && !h.ended {
 			h.wake.Wait()
 		}
-		batch = append(batch, h.strays...)
-		clear(h.strays)
-		h.strays = h.strays[:0]
-		over := len(h.ready) == 0 && len(batch) == 0
+		over := len(h.ready) == 0 && len(h.strays) == 0
 		h.mu.Unlock()
 		if over {
 			return nil
@@ -513,6 +510,11 @@ func (h *Hub) gather(batch []*Message) []*Message {
 			batch, n = c.take(batch)
 			size += n
 		}
+		h.mu.Lock() // a reset of a connection that has been closed comes after its end
+		batch = append(batch, h.strays...)
+		clear(h.strays)
+		h.strays = h.strays[:0]
+		h.mu.Unlock()
 	}
 	return batch
 }
