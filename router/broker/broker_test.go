@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ditask/ditask/internal/deadline"
+	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router/broker"
 	"github.com/ditask/ditask/router/broker/brokertest"
 )
@@ -402,6 +403,35 @@ func TestBreakAll(t *testing.T) {
 			other.Release()
 		})
 	}
+}
+
+// The name that a dialler gives itself is printed escaped and cut, and its faults are counted.
+func TestPrintedNameOfADialler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, broken := brokertest.New(), 0
+		h, other := n.Hub(brokertest.Kind{Broken: func(net.Addr, error) { broken++ }}), n.Hub(brokertest.Kind{Name: logtest.Hostile})
+		l, err := h.Listen(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := other.Dial(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := l.Accept()
+		if name := b.RemoteAddr().String(); logtest.Faults(name) != "" || !strings.HasPrefix(name, "bus://") || strings.Contains(name, "inbox.") {
+			t.Errorf("%q: %s", name, logtest.Faults(name))
+		}
+		n.Edit(only(kindData, func(m *broker.Message) int { m.Bytes[9] = 1; return 1 }))
+		_, _ = a.Write([]byte("x"))
+		synctest.Wait()
+		if broken != 1 {
+			t.Errorf("%d broken connections", broken)
+		}
+		_, _, _ = a.Close(), b.Close(), l.Close()
+		h.Release()
+		other.Release()
+	})
 }
 
 // FuzzDeliver gives a hub messages. Whatever comes, a connection holds no more than its window.

@@ -231,7 +231,7 @@ func (c *conn) receive(h head, body []byte) error {
 		c.readable.Broadcast()
 		c.writable.Broadcast()
 	case h.kind == kindData && end > c.got && !c.ended:
-		c.came += uint64(len(body) + CostBytes)           //nolint:gosec // positive
+		c.came += uint64(len(body) + CostBytes)
 		if c.came-c.consumed > uint64(c.hub.cfg.Window) { //nolint:gosec // positive
 			return fmt.Errorf("%w: %d bytes over the window", ErrMalformed, c.came-c.consumed-uint64(c.hub.cfg.Window)) //nolint:gosec // positive
 		}
@@ -445,8 +445,8 @@ func (c *conn) put(bufs *net.Buffers, left int) (int, error) {
 		c.out = append(c.out, m)
 		c.used += CostBytes
 	}
-	c.sent += uint64(n) //nolint:gosec // positive
-	c.used += uint64(n) //nolint:gosec // positive
+	c.sent += uint64(n)
+	c.used += uint64(n)
 	for left = n; left > 0; {
 		k := min(left, len((*bufs)[0]))
 		m.Bytes = append(m.Bytes, (*bufs)[0][:k]...)

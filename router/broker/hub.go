@@ -348,7 +348,7 @@ func (h *Hub) Deliver(id uint64, b []byte) (known bool, err error) {
 		}
 		return true, err
 	case c == nil:
-		return err != nil || m.kind == kindReset || m.kind == kindFin, nil
+		return err != nil || m.kind == kindReset || m.kind == kindFin, nil //nolint:nilerr // no connection here is concerned
 	}
 	if err == nil {
 		err = c.receive(m, body)

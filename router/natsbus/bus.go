@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,7 +87,7 @@ var resetHead = append([]byte{6}, make([]byte, 16)...)
 func (b *bus) hear(m *nats.Msg) {
 	_, err := b.hub.Deliver(0, m.Data)
 	if _, ok := b.peer(m.Reply); ok && errors.Is(err, broker.ErrVersion) {
-		_ = b.nc.Publish(m.Reply, append(resetHead[:len(resetHead):len(resetHead)], "refused: "+err.Error()...)) // else the dial takes longer
+		_ = b.nc.Publish(m.Reply, append(slices.Clip(resetHead), "refused: "+err.Error()...)) // else the dial takes longer
 	}
 }
 

@@ -59,5 +59,7 @@ func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {
 	if err := <-blocked; err == nil {
 		t.Error("a write to a server that was killed goes well")
 	}
-	<-wrote // before or after Close
+	if err := <-wrote; err == nil {
+		t.Log("the write came before Close")
+	}
 }

@@ -26,6 +26,7 @@ const Window = 64 << 10
 type Kind struct {
 	Direct, Lossy bool // as in broker.Config
 	Window        int  // bytes; 0: Window
+	Name          string
 	Broken        func(with net.Addr, err error)
 }
 
@@ -58,7 +59,7 @@ func (n *Network) Hub(kind Kind) *broker.Hub {
 	e := &end{Network: n, inbox: broker.NewInbox(), kind: kind}
 	e.hub = broker.New(broker.Config{
 		Broker: e, Inbox: e.inbox, Window: kind.Window, MinWindow: 4 << 10, MaxWindow: 1 << 30, BodyBytes: 32 << 10,
-		Direct: kind.Direct, Lossy: kind.Lossy, Loss: "the network is a test", Broken: kind.Broken,
+		Direct: kind.Direct, Lossy: kind.Lossy, Loss: "the network is a test", Broken: kind.Broken, Name: kind.Name,
 	})
 	n.mu.Lock()
 	n.hubs[e.inbox] = e
