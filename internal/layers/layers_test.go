@@ -38,11 +38,14 @@ router/mesh -> std router internal/certs
 router/mesh (test) -> golang.org/x/net internal/certtest
 router/natsbus/internal/proof -> std
 router/natsbus/internal/proof (test) -> internal/certs
-router/natsbus -> std router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
+router/broker -> std internal/printable
+router/broker (test) -> router/broker/brokertest
+router/broker/brokertest -> std router/broker
+router/natsbus -> std router/broker router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std router/natsbus/internal/proof github.com/nats-io/nats-server internal/printable
 router/natsbus/embedded (test) -> router/natsbus/internal/proof github.com/nats-io/nats.go
-router/redisbus -> std github.com/redis/go-redis internal/printable
+router/redisbus -> std router/broker github.com/redis/go-redis internal/printable
 router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
 router/routertest -> std testing router
 
