@@ -16,7 +16,7 @@ func ExampleSpec() {
 // The names of the policies are on the wire, and in records: they do not change.
 func TestNamesOfThePolicies(t *testing.T) {
 	for d, want := range []string{"reliable", "latest", "drop-oldest", "drop-newest", "delivery(4)"} {
-		if got := messaging.Delivery(d).String(); got != want { //nolint:gosec // small
+		if got := messaging.Delivery(d).String(); got != want {
 			t.Errorf("%d: %q, want %q", d, got, want)
 		}
 	}

@@ -188,7 +188,7 @@ func (m *membership) mostPeers() int { return max(maxPeers, m.job.Expect) }
 // plausible reports whether an incarnation is not from the far future, by the clock here or
 // by that on which this node's own incarnation was based.
 func (m *membership) plausible(incarnation uint64, wall time.Time) bool {
-	now := max(uint64(max(wall.UnixNano(), 0)), m.job.Incarnation) //nolint:gosec // not negative
+	now := max(uint64(max(wall.UnixNano(), 0)), m.job.Incarnation)
 	return incarnation <= now || incarnation-now <= uint64(maxAhead)
 }
 

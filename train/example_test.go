@@ -45,7 +45,7 @@ func ExampleConfig_Run() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	c, err := train.New(train.Algorithms(), "qlearning")
 	if err != nil {
 		fmt.Println(err)

@@ -256,16 +256,25 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 			}
 			running[i] = envs.Episode{}
 		}
-		if !slices.Contains(cut, true) {
-			continue
-		}
-		if obs, err = v.ResetSome(cut); err != nil {
+		if err := resetCut(v, &act, cut); err != nil {
 			return nil, err
-		}
-		copy(act.Obs, obs)
-		for i := range cut {
-			act.Reset[i] = act.Reset[i] || cut[i]
 		}
 	}
 	return ended, nil
+}
+
+// resetCut starts an episode in each environment whose episode was cut.
+func resetCut(v envs.Vector, act *policies.Act, cut []bool) error {
+	if !slices.Contains(cut, true) {
+		return nil
+	}
+	obs, err := v.ResetSome(cut)
+	if err != nil {
+		return err
+	}
+	copy(act.Obs, obs)
+	for i := range cut {
+		act.Reset[i] = act.Reset[i] || cut[i]
+	}
+	return nil
 }

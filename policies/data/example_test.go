@@ -84,7 +84,7 @@ func ExampleWriteDataset() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	path := filepath.Join(folder, "random"+data.DatasetExt)
 	if err := data.WriteDataset(path, data.DatasetInfo{Env: "CartPole-v1", Policy: "random", Episodes: 1, Return: 3}, transitions(3)); err != nil {
 		fmt.Println(err)
