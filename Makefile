@@ -25,17 +25,19 @@ CUSTOM = examples/custom-algorithm# an example that is a module of its own
 LINT_VERSION := v2.15.0
 LINT = .tools/golangci-lint-$(LINT_VERSION)
 
+ONNXRUNTIME = .tools/onnxruntime# where make onnxruntime has npm put its packages
+
 VULN_VERSION := v1.9.0
 VULN = .tools/govulncheck-$(VULN_VERSION)
 
-# The lines of go test -v that say something: failures, skips, what tests
-# print, and the closing line of each package. With CI set, a skip is a failure.
+# The relevant lines of go test -v: failures, skips, output of tests, and the
+# last line of each package. With CI set, a skip is a failure.
 FILTER = awk '/^=== / || /^ *--- PASS/ || /no test files/ {next} {print; fflush()} \
 	/^ *--- SKIP/ {skipped++} \
 	END {if (skipped && ENVIRON["CI"] != "") {print "FAIL: " skipped " tests were skipped: on CI everything runs"; exit 1}}'
 
 .PHONY: help
-help: ## list what make can do
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -48,22 +50,22 @@ deps: ## install the servers that tests run, on Debian
 	@.ci/deps
 
 .PHONY: check
-check: deps fmt vet lint generated vulnerabilities cross race test k8s fuzz smoke chaos ## all that CI runs; takes some 20 minutes
+check: deps fmt vet lint generated vulnerabilities cross race test k8s fuzz smoke chaos ## everything that CI runs, including test; takes about 20 minutes
 	@echo "check: ok"
 
 .PHONY: fmt
-fmt: ## say which files gofmt would change
+fmt: ## list the files that gofmt would change
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt -w would change:"; echo "$$files"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet, also of the score runs of minutes, which nothing else compiles
+vet: ## go vet, also of the long score runs, which no other target compiles
 	$(GO) vet ./...
 	$(GO) vet -tags scores ./policies/...
 	$(GO) vet -tags onnxruntime ./policies/export
 	cd $(CUSTOM) && $(GO) vet ./...
 
 .PHONY: lint
-lint: $(LINT) ## golangci-lint, at the version that is pinned here
+lint: $(LINT) ## golangci-lint, at the version pinned here
 	$(LINT) run --allow-parallel-runners ./...
 	cd $(CUSTOM) && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 
@@ -75,13 +77,13 @@ $(LINT):
 KERNELS = policies/nn/kernels
 
 .PHONY: generated
-generated: $(LINT) ## the assembly of policies/nn/kernels is what its generator writes; vet and lint the generator
+generated: $(LINT) ## compare the assembly of policies/nn/kernels with the output of its generator; vet and lint the generator
 	@sums() { cat $(KERNELS)/{kernels_amd64.s,stubs_amd64.go,dispatch_amd64.go,dispatch_other.go} | sha256sum; }; before=$$(sums); \
 		$(GO) generate ./$(KERNELS); [ "$$before" = "$$(sums)" ] || { echo "go generate has changed files of $(KERNELS): commit them"; exit 1; }
 	cd $(KERNELS)/internal/avo && $(GO) vet . && $(CURDIR)/$(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...
 
 .PHONY: vulnerabilities
-vulnerabilities: $(VULN) ## known vulnerabilities that the code can reach, where their database can be reached
+vulnerabilities: $(VULN) ## look for known vulnerabilities that the code can reach, if their database is reachable
 	@GOVULNCHECK=$(CURDIR)/$(VULN) .ci/vulnerabilities . k8s
 
 $(VULN):
@@ -95,20 +97,27 @@ cross: ## build for the other systems
 	@for os in $(SYSTEMS); do echo "GOOS=$$os $(GO) build ./..."; GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; done
 
 .PHONY: race
-race: ## the tests under the race detector, without those that learn for long
+race: ## the tests under the race detector, without long learning tests
 	$(GO) test -race -short -shuffle=on ./...
 
 .PHONY: test
-test: ## all tests, without the race detector
+test: deps ## all tests, without the race detector and those of k8s on an API server
 	$(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 	cd $(CUSTOM) && $(GO) test -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: onnxruntime
-onnxruntime: ## exported models in the official runtime: PYTHON must have the packages onnx, onnxruntime and numpy
-	$(GO) test -tags onnxruntime -count=1 -v ./policies/export -run TestOfficialRuntime
+onnxruntime: ## exported models in the official runtime: that of PYTHON, if it has onnx, onnxruntime and numpy, else those of npm, for Node
+	@if $(or $(PYTHON),python3) -c 'import numpy, onnx, onnxruntime' 2>/dev/null; then run='^TestOfficialRuntime$$'; else \
+		run='^TestOfficialRuntimeInNode$$'; mkdir -p $(ONNXRUNTIME) && cp policies/export/testdata/onnxruntime/package*.json $(ONNXRUNTIME) && \
+		npm ci --prefix $(ONNXRUNTIME) --ignore-scripts --no-audit --no-fund; fi && \
+	NODE_PATH=$(abspath $(ONNXRUNTIME))/node_modules $(GO) test -tags onnxruntime -count=1 -v ./policies/export -run "$$run"
+
+.PHONY: onnx-checker
+onnx-checker: ## exported models by the checker and the shape inference of the package onnx of PYTHON: Debian's python3-onnx will do
+	$(GO) test -tags onnxruntime -count=1 -v ./policies/export -run '^TestOfficialChecker$$'
 
 .PHONY: gymnasium
-gymnasium: ## environments of the installed Gymnasium, if there is one, against those of package envs
+gymnasium: ## compare the environments of an installed Gymnasium with those of package envs
 	$(GO) test -count=1 -v -run '^Test(Gymnasium|Numpy)$$' ./envs/gym -args -gymnasium
 
 .PHONY: fuzz
@@ -122,38 +131,38 @@ fuzz: ## each fuzz test for FUZZTIME
 	done
 
 .PHONY: smoke
-smoke: ## the first command of README.md, word for word
+smoke: ## run the first command of README.md
 	@command=$$(sed -n '/^go run /{p;q;}' README.md); echo "$$command"; timeout 300 $$command
 
 .PHONY: chaos
-chaos: ## harm jobs of real processes for TIME, or replay the round of SEED
+chaos: ## inject faults into jobs of real processes for TIME, or replay the round of SEED
 	@$(GO) run ./internal/faultlab/clock .tools/clock
 	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.carrier='$(CARRIER)' -chaos.hostile='$(HOSTILE)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 .PHONY: chaos-hostile
-chaos-hostile: ## let hostile nodes into jobs of real processes, for TIME; or one kind: HOSTILE=credit
+chaos-hostile: ## add hostile nodes to jobs of real processes for TIME; HOSTILE=credit selects one kind
 	@$(MAKE) --no-print-directory chaos HOSTILE='$(or $(HOSTILE),any)'
 
 .PHONY: chaos-lockstep
-chaos-lockstep: ## kill jobs that train in lockstep, and resume them, each way for TIME
+chaos-lockstep: ## kill and resume jobs that train in lockstep, in each way for TIME
 	$(GO) test -count=1 -timeout 0 -v -run TestProcesses ./middleware/rl -args -lockstep.time=$(TIME) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 .PHONY: soak
-soak: ## a launcher and four busy nodes for TIME: what they hold must not grow
+soak: ## run a launcher and four busy nodes for TIME: their resources must not grow
 	$(GO) test -count=1 -timeout 0 -v -run TestSoak ./internal/faultlab/chaos -args -soak.time=$(TIME) 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 CONTROL_PLANE = $(CURDIR)/.tools/controlplane-$(shell cat k8s/internal/controlplane/{go.sum,main.go} | sha256sum | cut -c 1-12)
 KUBE_VERSION  = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2}' k8s/internal/controlplane/go.mod)
 
 .PHONY: k8s
-k8s: control-plane $(LINT) ## the nested module k8s: generated files, vet, lint, tests on a real API server
+k8s: control-plane $(LINT) ## check the module k8s: generated files, vet, lint, tests on a real API server
 	@sums() { cat k8s/api/v1alpha1/zz_generated.deepcopy.go k8s/config/crd/*.yaml k8s/chart/crds/*.yaml | sha256sum; }; before=$$(sums); \
 		(cd k8s && $(GO) generate ./...); [ "$$before" = "$$(sums)" ] || { echo "go generate has changed files of k8s: commit them"; exit 1; }
 	cd k8s && $(GO) vet -tags e2e ./... && $(CURDIR)/$(LINT) run --allow-parallel-runners --build-tags e2e --config $(CURDIR)/.golangci.yml ./...
 	cd k8s && KUBEBUILDER_ASSETS=$(CONTROL_PLANE) $(GO) test $(RACE) -v -count=1 -shuffle=on ./... 2>&1 | $(FILTER)
 
 .PHONY: control-plane
-control-plane: $(CONTROL_PLANE)/kubectl ## etcd, kube-apiserver and others, built for the tests of k8s; minutes, once
+control-plane: $(CONTROL_PLANE)/kubectl ## build etcd, kube-apiserver and others for the tests of k8s; takes minutes, once
 	@echo "export KUBEBUILDER_ASSETS=$(CONTROL_PLANE)"
 
 KUBE_FLAGS = -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) -X k8s.io/component-base/version.gitMajor=1 \
@@ -163,7 +172,7 @@ COREDNS_VERSION := v1.14.7
 COREDNS = .tools/coredns-$(COREDNS_VERSION)
 
 .PHONY: e2e-kubernetes
-e2e-kubernetes: control-plane $(CONTROL_PLANE)/node $(COREDNS) ## the operator and jobs on a Kubernetes with three kubelets; needs root
+e2e-kubernetes: control-plane $(CONTROL_PLANE)/node $(COREDNS) ## test the operator and jobs on a Kubernetes with three kubelets; needs root
 	@.ci/deps containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins ip:iproute2 iptables:iptables nsenter:util-linux
 	@# The test builds its images where there is no network.
 	@$(GO) list -deps ./ditask ./examples/dqn ./internal/faultlab/steady >/dev/null
@@ -186,7 +195,7 @@ $(CONTROL_PLANE)/kubectl:
 	@for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do ln -sf controlplane $(@D)/$$program; done
 
 .PHONY: bench
-bench: ## what is measured beside the floors of the policies; or BENCH, each for BENCHTIME
+bench: ## measure the policies against their floors; or run BENCH, each for BENCHTIME
 ifeq ($(BENCH),)
 	$(GO) test -count=1 -timeout 0 -v -run '^TestFloors$$' ./internal/bench -args -floors
 else
@@ -194,7 +203,7 @@ else
 endif
 
 .PHONY: reproduce
-reproduce: bin/results ## train with the presets, and write docs/results.md; an hour on two cores; or PRESET, with SEEDS
+reproduce: bin/results ## train with the presets, or PRESET, with SEEDS, and write docs/results.md; takes an hour on two cores
 	bin/results -seeds $(SEEDS) $(RESULTS) $(PRESET)
 
 .PHONY: reproduce-check
@@ -206,12 +215,12 @@ bin/results:
 	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o $@ ./internal/results
 
 .PHONY: tensorboard
-tensorboard: ## show the event files below RUNS in a browser; needs TensorBoard, which no test does
+tensorboard: ## show the event files below RUNS in a browser; needs TensorBoard
 	@command -v tensorboard >/dev/null || { echo "tensorboard: not found: python3 -m pip install tensorboard"; exit 2; }
 	tensorboard --logdir '$(RUNS)'
 
 .PHONY: mutate
-mutate: ## change the code of PACKAGE at random, and print each change that its tests do not notice
+mutate: ## change the code of PACKAGE at random, and print the changes that its tests do not notice
 	@[ -n "$(PACKAGE)" ] || { echo "mutate: no package: make mutate PACKAGE=./task"; exit 2; }
 	@nice $(GO) run ./internal/mutate $(MUTATE) $(PACKAGE)
 
@@ -221,5 +230,5 @@ cover: ## coverage of all tests together, in coverage.out
 	@$(GO) tool cover -func=coverage.out | tail -n 1
 
 .PHONY: clean
-clean: ## remove what make has built
+clean: ## remove the files that make has built
 	rm -rf bin .tools coverage.out

@@ -24,14 +24,14 @@ type AcrobotConfig struct {
 	// TorqueNoise is the largest noise that is added to the torque, in N m,
 	// uniform to both sides.
 	TorqueNoise float64
-	// NIPS takes the equations of Sutton's paper (1996) in place of those of
+	// NIPS takes the equations of Sutton's paper (1996) instead of those of
 	// Sutton's and Barto's book, which have one more term.
 	NIPS bool
 }
 
 // NewAcrobot returns one Acrobot-v1: two links hang from a joint, and the
 // second joint gives a torque of -1, 0 or 1 N m (actions 0, 1, 2). Every step
-// costs 1, but for the one in which the free end is higher than one link above
+// costs 1, except for the one in which the free end is higher than one link above
 // the first joint, which ends the episode. It is truncated after
 // [AcrobotSteps].
 //

@@ -1,6 +1,6 @@
 package envs
 
-// BlackjackRules says what a natural, an ace and a ten in the first two cards,
+// BlackjackRules determines what a natural, an ace and a ten in the first two cards,
 // is worth.
 type BlackjackRules uint8
 

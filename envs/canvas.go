@@ -187,7 +187,7 @@ func (p picture) middle(cell int) (x, y float64) {
 	return (float64(cell%p.cols) + 0.5) * p.side, (float64(cell/p.cols) + 0.5) * p.side
 }
 
-// person draws a figure with a pointed hat in the middle of (x, y), so many pixels high.
+// person draws a figure with a pointed hat in the middle of (x, y), that many pixels high.
 func (c canvas) person(x, y, height float64, coat, hat color.RGBA) {
 	u := height / 10
 	c.line(x-0.9*u, y+2.5*u, x-1.1*u, y+4.4*u, 1.1*u, ink())

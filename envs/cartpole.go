@@ -149,5 +149,6 @@ func newCartPolePositions() Env[int] {
 	cartPole := NewCartPole(CartPoleConfig{})
 	box := cartPole.ObservationSpace().(Box)
 	seen := Box{Low: []float32{box.Low[0], box.Low[2]}, High: []float32{box.High[0], box.High[2]}}
-	return &renamed[int]{wrapped[int]{TransformObservation(cartPole, seen, func(dst, obs []float32) { dst[0], dst[1] = obs[0], obs[2] })}, "CartPolePositions-v1"}
+	return &renamed[int]{wrapped[int]{TransformObservation(cartPole, seen, func(dst, obs []float32) { dst[0], dst[1] = obs[0], obs[2] })},
+		"CartPolePositions-v1"}
 }

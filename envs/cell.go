@@ -11,7 +11,7 @@ type cell interface {
 	snapshotter() (Snapshotter, error)
 	renderer() (Renderer, bool)
 	spaces() (obs, action Space)
-	// clips says whether actions outside of a box are the environment's affair.
+	// clips reports whether actions outside of a box are the environment's affair.
 	clips() bool
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // core is what each environment of this package has: its name, its random
-// numbers, and whether an episode is under way.
+// numbers, and whether an episode is in progress.
 type core struct {
 	name          string
 	rng           *nprand.PCG64 // nil until the first reset
@@ -33,7 +33,7 @@ func (c *core) begin(seed []uint64) error {
 	return nil
 }
 
-// ready says whether a step may follow.
+// ready reports whether a step may follow.
 func (c *core) ready() error {
 	switch {
 	case !c.started:

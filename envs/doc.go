@@ -51,7 +51,7 @@
 // # Errors
 //
 // A wrong action, a step before the first reset or after the end of an episode
-// are errors that say so. A vector turns a panic inside an environment, and an
+// are errors that report it. A vector turns a panic inside an environment, and an
 // observation of the wrong length, into an [*Error] that names the environment
 // and its index. [Watchdog] makes an error of an environment that hangs, and
 // [ReplaceFaulty] puts another in its place.

@@ -22,7 +22,7 @@ type Env[A Action] interface {
 	// ActionSpace is the space of the actions.
 	ActionSpace() Space
 	// Reset starts an episode and returns its first observation. A seed
-	// restarts the environment's random numbers; without one they go on.
+	// restarts the environment's random numbers; without one they continue.
 	// More than one seed is an error.
 	Reset(seed ...uint64) (obs []float32, info Info, err error)
 	// Step runs one time step. After Terminated or Truncated the next call
@@ -106,7 +106,7 @@ var (
 	ErrClosed      = errors.New("vector is closed")
 )
 
-// actionError says which action was refused, and by which space.
+// actionError reports which action was refused, and by which space.
 func actionError(name string, action any, space Space) error {
 	return fmt.Errorf("%s: %w: %v is not in %v", name, ErrAction, action, space)
 }

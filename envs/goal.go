@@ -8,7 +8,7 @@ import "fmt"
 //
 // Source: M. Andrychowicz et al., "Hindsight Experience Replay" (2017).
 type Goal interface {
-	// GoalParts says where the parts are in an observation.
+	// GoalParts determines where the parts are in an observation.
 	GoalParts() GoalParts
 	// GoalReward returns the reward of a step that achieved something, and
 	// whether it ends the episode, if desired were the goal. It changes nothing.
@@ -37,9 +37,9 @@ type BitFlipConfig struct {
 }
 
 // NewBitFlip returns one BitFlip-v0: flip one bit in each step (the action is
-// its number) until all bits equal those of a goal. A step costs 1, but for the
+// its number) until all bits equal those of a goal. A step costs 1, except for the
 // one that reaches the goal, which ends the episode. The first bits and the goal
-// are drawn anew for each episode, and are never equal. It is a [Goal]. It panics
+// are drawn again for each episode, and are never equal. It is a [Goal]. It panics
 // if Bits is negative.
 //
 // The observation has three parts of Bits values each: the bits, the achieved

@@ -28,7 +28,7 @@ type Spec struct {
 	Sync func(n int, mode AutoresetMode) *Sync
 	// Async is Sync with several goroutines.
 	Async func(n, workers int, mode AutoresetMode) *Async
-	// Renders says that one of the environments is a Renderer.
+	// Renders reports that one of the environments is a Renderer.
 	Renders bool
 	// Goal is that of the environments, or nil.
 	Goal Goal
@@ -36,7 +36,7 @@ type Spec struct {
 	limited func(steps int) Spec
 }
 
-// Limited returns the Spec with a time limit of so many time steps.
+// Limited returns the Spec with a time limit of that many time steps.
 func (s Spec) Limited(steps int) Spec {
 	limited := s.limited(steps)
 	limited.Threshold, limited.HasThreshold = s.Threshold, s.HasThreshold

@@ -73,7 +73,7 @@ func (m *Moments) Merge(o *Moments) {
 	m.Count = total
 }
 
-// Set makes m equal to o, with memory of its own.
+// Set makes m equal to o, with its own memory.
 func (m *Moments) Set(o *Moments) {
 	m.Count, m.Mean, m.Var = o.Count, slices.Clone(o.Mean), slices.Clone(o.Var)
 }

@@ -54,7 +54,7 @@ func (c *NormalizeConfig) see(v []float32) {
 // NormalizeObservation returns env with observations that are shifted and
 // scaled to mean 0 and variance 1 over all that were seen, first ones and last
 // ones included. It equals Gymnasium's wrapper of the same name, whose moments are
-// in float32, for the first 65,536 observations. After that the moments go on in
+// in float32, for the first 65,536 observations. After that the moments continue in
 // float64, for in float32 a variance grows without end when the count no longer
 // does. It panics if the moments have another dimension.
 func NormalizeObservation[A Action](env Env[A], cfg NormalizeConfig) Env[A] {
@@ -118,7 +118,7 @@ func (n *normalizeObservation[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 // NormalizeReward returns env with rewards divided by the standard deviation of
 // the discounted sum of the rewards so far, so that returns have a scale that
 // does not depend on the task. It equals Gymnasium's wrapper of the same name: a
-// sum goes on after an episode was truncated, and begins anew with the last
+// sum continues after an episode was truncated, and begins again with the last
 // reward of one that terminated. It panics if the moments have not one value.
 //
 // The returns of a [RecordEpisodeStatistics] inside are those of env.

@@ -67,7 +67,8 @@ func (c *cliffWalking) Render() *image.RGBA {
 		switch {
 		case isCliff(cell): // a dark depth below an edge
 			p.rect(x-25, y-10, x+25, y+25, color.RGBA{46, 34, 32, 255})
-			p.polygon(color.RGBA{88, 66, 56, 255}, point{x - 25, y - 12}, point{x + 25, y - 12}, point{x + 14, y - 3}, point{x + 3, y - 9}, point{x - 12, y + 1})
+			p.polygon(color.RGBA{88, 66, 56, 255}, point{x - 25, y - 12}, point{x + 25, y - 12}, point{x + 14, y - 3}, point{x + 3, y - 9},
+				point{x - 12, y + 1})
 			p.rect(x-25, y-25, x+25, y-21, color.RGBA{128, 158, 104, 255})
 		case cell == cliffGoal:
 			p.rect(x-9, y-18, x-6.5, y+18, ink())

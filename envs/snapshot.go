@@ -8,7 +8,7 @@ import (
 )
 
 // Snapshotter is an environment, or a vector of them, whose whole state can be
-// taken and put back: what follows is then the same to the bit. The
+// taken and put back: what follows is then the same bit for bit. The
 // environments, wrappers and vectors of this package are, if what they are
 // around is.
 type Snapshotter interface {

@@ -119,7 +119,7 @@ type Box struct {
 	// {frames, height, width}. The product of Shape is the dimension. Nil
 	// means a plain vector.
 	Shape []int
-	// Pixels says that every value is a whole number in 0..255, so that a
+	// Pixels reports that every value is a whole number in 0..255, so that a
 	// replay buffer can store it in one byte.
 	Pixels bool
 }

@@ -65,7 +65,7 @@ func TestEveryEnvironment(t *testing.T) {
 	}
 }
 
-// restored puts the state of v into others, which must go on as v does.
+// restored puts the state of v into others, which must continue as v does.
 func restored(t *testing.T, spec envs.Spec, v *envs.Sync, async *envs.Async) {
 	state, err := v.AppendSnapshot([]byte("x"))
 	if err != nil {
@@ -180,7 +180,8 @@ func TestLookup(t *testing.T) {
 		{strings.Repeat("x", 1<<20), "", `unknown environment "` + strings.Repeat("x", 64) + `...": the nearest is`},
 	} {
 		s, err := envs.Lookup(c.name)
-		if s.ID != c.id || (err != nil) != (c.text != "") || err != nil && (!errors.Is(err, envs.ErrUnknown) || !strings.HasPrefix(err.Error(), c.text)) {
+		if s.ID != c.id || (err != nil) != (c.text != "") || err != nil && (!errors.Is(err, envs.ErrUnknown) ||
+			!strings.HasPrefix(err.Error(), c.text)) {
 			t.Errorf("%.20s: %q, %v", c.name, s.ID, err)
 		}
 	}

@@ -213,13 +213,13 @@ func (v *Sync) stepAll(actions []float32) error {
 	return nil
 }
 
-// noTransition says that what happens to environment i in this step is a reset.
+// noTransition reports that what happens to environment i in this step is a reset.
 func (v *Sync) noTransition(i int) {
 	v.res.Rewards[i], v.res.Terminated[i], v.res.Truncated[i] = 0, false, false
 	v.res.Reset[i] = true
 }
 
-// ReplaceFaulty makes v, a [*Sync] or an [*Async], go on when an environment
+// ReplaceFaulty makes v, a [*Sync] or an [*Async], continue when an environment
 // panics, hangs (see [Watchdog]) or returns an observation of the wrong length
 // in a Step: what build returns takes its place and begins an episode, and the
 // step is reported as a reset, so that the broken episode is dropped. If build
@@ -244,8 +244,8 @@ func ReplaceFaulty[A Action, V interface{ *Sync | *Async }](v V, build func(i in
 	return v
 }
 
-// Replace puts env in the place of environment i of v, a [*Sync] or an
-// [*Async], and resets it without a seed: a way to go on after an [*Error]. It
+// Replace replaces environment i of v, a [*Sync] or an [*Async], by env,
+// and resets it without a seed: a way to continue after an [*Error]. It
 // panics if A is another type than that of the vector's actions.
 func Replace[A Action, V interface{ *Sync | *Async }](v V, i int, env Env[A]) error {
 	for _, part := range parts(v) {
@@ -299,7 +299,7 @@ func (v *Sync) fault(i int, err error) error {
 	return v.put(i, env)
 }
 
-// put puts an environment in the place of environment i.
+// put replaces environment i.
 func (v *Sync) put(i int, env cell) error {
 	v.cells[i] = env
 	return v.reset(i)

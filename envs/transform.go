@@ -92,8 +92,8 @@ func (r *rescaleAction) Step(action []float32) (Step, error) {
 	return r.Env.Step(r.action)
 }
 
-// TransformObservation returns env with the observations that transform makes of its own: it writes
-// one of space to dst, whose length is space.Dim(), and keeps neither dst nor obs. The same obs must
+// TransformObservation returns env with its observations transformed by transform, which writes
+// an observation of space to dst, whose length is space.Dim(), and keeps neither dst nor obs. The same obs must
 // always give the same result. Gymnasium's wrapper of the same name is its model.
 func TransformObservation[A Action](env Env[A], space Space, transform func(dst, obs []float32)) Env[A] {
 	return &transformObservation[A]{wrapped[A]{env}, space, transform, make([]float32, space.Dim())}
@@ -402,7 +402,7 @@ func (o *oneHot[A]) Step(action A) (Step, error) {
 	return s, err
 }
 
-// renamed is an environment under a name of its own.
+// renamed is an environment under its own name.
 type renamed[A Action] struct {
 	wrapped[A]
 	name string

@@ -231,11 +231,14 @@ func TestWrapperSpacesAndPanics(t *testing.T) {
 	pole, pendulum := envs.NewCartPole(envs.CartPoleConfig{}), envs.NewPendulum(envs.PendulumConfig{})
 	for text, do := range map[string]func(){
 		"envs: OneHot of Pendulum-v1: Box([-1 -1 -8], [1 1 8]) has no numbers to choose from": func() { envs.OneHot(pendulum) },
-		"envs: FrameStack of 1":                                                 func() { envs.FrameStack(pole, 1) },
-		"envs: StickyActions with probability 1":                                func() { envs.StickyActions(pole, 1) },
-		"envs: ClipReward to [1, -1]":                                           func() { envs.ClipReward(pole, 1, -1) },
-		"envs: RescaleAction to [1, 1]":                                         func() { envs.RescaleAction(pendulum, 1, 1) },
-		"envs: moments of 2 values to normalise 4":                              func() { envs.NormalizeObservation(pole, envs.NormalizeConfig{Moments: envs.NewMoments(2)}) },
+		"envs: FrameStack of 1":                  func() { envs.FrameStack(pole, 1) },
+		"envs: StickyActions with probability 1": func() { envs.StickyActions(pole, 1) },
+		"envs: ClipReward to [1, -1]":            func() { envs.ClipReward(pole, 1, -1) },
+		"envs: RescaleAction to [1, 1]":          func() { envs.RescaleAction(pendulum, 1, 1) },
+		"envs: moments of 2 values to normalise 4": func() {
+			envs.NormalizeObservation(pole,
+				envs.NormalizeConfig{Moments: envs.NewMoments(2)})
+		},
 		"envs: time limit of 0 steps":                                           func() { envs.TimeLimit(pole, 0) },
 		"envs: -1 bits to flip":                                                 func() { envs.NewBitFlip(envs.BitFlipConfig{Bits: -1}) },
 		"envs: a taxi with a probability of 2":                                  func() { envs.NewTaxi(envs.TaxiConfig{FickleProbability: 2}) },

@@ -2,7 +2,7 @@ package envs
 
 import "fmt"
 
-// AutoresetMode says when a vector resets an environment whose episode ended.
+// AutoresetMode determines when a vector resets an environment whose episode ended.
 // The modes are Gymnasium's.
 type AutoresetMode uint8
 
@@ -70,7 +70,7 @@ type Result struct {
 	// step, copied; the rows of other environments mean nothing. In NextStep
 	// and Disabled mode it equals the row of Obs.
 	FinalObs []float32
-	// Reset says that this step was the reset of that environment (NextStep
+	// Reset reports that this step was the reset of that environment (NextStep
 	// only): there is no transition.
 	Reset []bool
 	Infos []Info

@@ -68,7 +68,8 @@ func (r vectorRun) follow(t *testing.T, v Vector) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if far(res.Obs, w.Obs) > 1e-6 || !slices.Equal(res.Rewards, w.R) || !slices.Equal(res.Terminated, w.Term) || !slices.Equal(res.Truncated, w.Trunc) {
+		if far(res.Obs, w.Obs) > 1e-6 || !slices.Equal(res.Rewards, w.R) || !slices.Equal(res.Terminated,
+			w.Term) || !slices.Equal(res.Truncated, w.Trunc) {
 			t.Fatalf("step %d: %+v, want %+v", i, res, w)
 		}
 		for k, final := range w.FinalObs {

@@ -11,7 +11,7 @@ import (
 // environment is still busy with the first. What hangs cannot be stopped: its
 // goroutine stays until the call returns, if ever. A panic becomes an [*Error].
 //
-// Each call runs in a goroutine of its own, which costs about a microsecond.
+// Each call runs in its own goroutine, which costs about a microsecond.
 func Watchdog[A Action](env Env[A], limit time.Duration) Env[A] {
 	if limit <= 0 {
 		panic(fmt.Sprintf("envs: watchdog of %v", limit))

@@ -39,7 +39,7 @@ func TestTimeLimitCountsEachEpisode(t *testing.T) {
 			t.Errorf("a step after the limit: %v", err)
 		}
 	}
-	// A new episode in the middle of one counts anew.
+	// A new episode in the middle of one counts again.
 	for range 2 {
 		if _, _, err := e.Reset(); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // Recover turns a panic of the rest of the step into an error and hands it to
-// handle, with the stack. What handle returns is the step's error: nil goes on
+// handle, with the stack. What handle returns is the step's error: nil continues
 // with the next step. Without it a panic ends the run with a *task.PanicError.
 // A panic in a group is a *task.PanicError already, and is handed over too.
 func Recover[C any](handle func(value any, stack []byte) error) task.Middleware[C] {
@@ -33,7 +33,7 @@ func Recover[C any](handle func(value any, stack []byte) error) task.Middleware[
 }
 
 // Timeout ends the context of the rest of the step after d. A rest that then
-// returns an error returns one that says so, and wraps context.DeadlineExceeded;
+// returns an error returns one that reports the timeout, and wraps context.DeadlineExceeded;
 // one that does not look at its context is not stopped.
 func Timeout[C any](d time.Duration) task.Middleware[C] {
 	if d <= 0 {
@@ -52,7 +52,7 @@ func Timeout[C any](d time.Duration) task.Middleware[C] {
 }
 
 // Every runs m in every n-th step, beginning with the n-th; in the others the
-// step goes on without it.
+// step continues without it.
 func Every[C any](n int, m task.Middleware[C]) task.Middleware[C] {
 	if n < 1 || m == nil {
 		panic("middleware: Every needs a positive number and a middleware")

@@ -61,7 +61,8 @@ func TestTimeoutEndsTheContextOfTheRest(t *testing.T) {
 		wait := step(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		begin := time.Now()
 		err := run(t, 1, middleware.Timeout[state](time.Minute), wait)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "step timeout of 1m0s") || time.Since(begin) != time.Minute {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(),
+			"step timeout of 1m0s") || time.Since(begin) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		err = run(t, 3, middleware.Timeout[state](time.Minute), step(func(ctx context.Context) error { return ctx.Err() }))
@@ -83,12 +84,15 @@ func TestRetry(t *testing.T) {
 		took    time.Duration
 		err     string
 	}{
-		"at once":      {fails: 0, calls: 1},
-		"defaults":     {fails: 2, calls: 3, took: 300 * time.Millisecond},
-		"too often":    {backoff: middleware.Backoff{Tries: 2, First: time.Second}, fails: 2, calls: 2, took: time.Second, err: "tried 2 times: boom\nboom"},
-		"bounded":      {backoff: middleware.Backoff{Tries: 9, First: time.Second, Most: 3 * time.Second}, fails: 4, calls: 5, took: 9 * time.Second},
-		"by default":   {fails: 9, calls: 3, took: 300 * time.Millisecond, err: "tried 3 times: boom\nboom\nboom"},
-		"worth it":     {backoff: middleware.Backoff{If: func(err error) bool { return errors.Is(err, errBoom) }}, fails: 1, calls: 2, took: 100 * time.Millisecond},
+		"at once":  {fails: 0, calls: 1},
+		"defaults": {fails: 2, calls: 3, took: 300 * time.Millisecond},
+		"too often": {backoff: middleware.Backoff{Tries: 2, First: time.Second}, fails: 2, calls: 2, took: time.Second,
+			err: "tried 2 times: boom\nboom"},
+		"bounded": {backoff: middleware.Backoff{Tries: 9, First: time.Second, Most: 3 * time.Second}, fails: 4, calls: 5,
+			took: 9 * time.Second},
+		"by default": {fails: 9, calls: 3, took: 300 * time.Millisecond, err: "tried 3 times: boom\nboom\nboom"},
+		"worth it": {backoff: middleware.Backoff{If: func(err error) bool { return errors.Is(err, errBoom) }}, fails: 1, calls: 2,
+			took: 100 * time.Millisecond},
 		"not worth it": {backoff: middleware.Backoff{If: func(error) bool { return false }}, fails: 2, calls: 1, err: "boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +128,8 @@ func TestRetryLeavesTheRestOfTheStepAlone(t *testing.T) {
 func TestRetryEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := task.New[state](task.Alone())
-		tk.Use(middleware.Retry(middleware.Backoff{Tries: 100, First: time.Hour, Most: time.Hour}, step(func(context.Context) error { return errBoom })))
+		tk.Use(middleware.Retry(middleware.Backoff{Tries: 100, First: time.Hour, Most: time.Hour},
+			step(func(context.Context) error { return errBoom })))
 		cause := errors.New("walltime")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 90*time.Minute, cause)
 		defer cancel()
@@ -188,7 +193,8 @@ func TestBarrierMeetsInEveryStep(t *testing.T) {
 		t.Errorf("%v, %v", err, m.names)
 	}
 	m.err = errBoom
-	if err := run(t, 2, middleware.Barrier[state](&m, "epoch")); !errors.Is(err, errBoom) || !strings.Contains(err.Error(), `barrier "epoch"`) {
+	if err := run(t, 2, middleware.Barrier[state](&m, "epoch")); !errors.Is(err, errBoom) || !strings.Contains(err.Error(),
+		`barrier "epoch"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -209,7 +215,8 @@ func TestStepTimerMeasuresEachByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []middleware.Timing{
-			{Name: "middleware_test.TestStepTimerMeasuresEachByItself", Calls: 2, Last: 3 * time.Second, Max: 3 * time.Second, Total: 6 * time.Second},
+			{Name: "middleware_test.TestStepTimerMeasuresEachByItself", Calls: 2, Last: 3 * time.Second, Max: 3 * time.Second,
+				Total: 6 * time.Second},
 			{Name: "slow", Calls: 2, Last: time.Minute, Max: time.Minute, Total: 2 * time.Minute},
 		}
 		if got := timer.Stats(); !slices.Equal(got, want) {

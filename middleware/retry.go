@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Backoff says how often something is tried, and how long to wait in between.
+// Backoff determines how often something is tried, and how long to wait in between.
 type Backoff struct {
 	// Tries is how often it is tried in all. Zero means 3.
 	Tries int
@@ -18,7 +18,7 @@ type Backoff struct {
 	First time.Duration
 	// Most bounds the wait. Zero means 10 s, or First if that is more.
 	Most time.Duration
-	// If says whether an error is worth another try. Nil means every error is. A
+	// If reports whether an error is worth another try. Nil means every error is. A
 	// context that has ended is never tried again.
 	If func(error) bool
 }
@@ -79,7 +79,7 @@ func Retry[C any](b Backoff, m task.Middleware[C]) task.Middleware[C] {
 	}
 }
 
-// tried says how often something was tried, if more than once.
+// tried reports how often something was tried, if more than once.
 func tried(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
@@ -87,7 +87,7 @@ func tried(errs []error) error {
 	return fmt.Errorf("tried %d times: %w", len(errs), errors.Join(errs...))
 }
 
-// pause waits for d, or until ctx ends, and reports whether ctx goes on.
+// pause waits for d, or until ctx ends, and reports whether ctx continues.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

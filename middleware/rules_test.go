@@ -94,7 +94,8 @@ func TestLogOfAFailureHasTheTimeOfItsStep(t *testing.T) {
 func TestRetryOfOneTryIsItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := step(func(context.Context) error { return errBoom })
-		if err := run(t, 1, middleware.Retry(middleware.Backoff{Tries: 1}, bad)); !errors.Is(err, errBoom) || strings.Contains(err.Error(), "tried") {
+		if err := run(t, 1, middleware.Retry(middleware.Backoff{Tries: 1}, bad)); !errors.Is(err, errBoom) || strings.Contains(err.Error(),
+			"tried") {
 			t.Errorf("error %v", err)
 		}
 		begin := time.Now()

@@ -30,11 +30,8 @@ func (b *bus) Channel(spec task.ChannelSpec, deliver func(*task.Inbound) error) 
 	if b.rec != nil {
 		b.rec.declare(spec)
 	}
-	ch, err := b.r.Channel(router.Spec{
-		Name: spec.Name, Delivery: router.Delivery(spec.Delivery), Queue: spec.Queue,
-		Fingerprint: spec.Fingerprint, Schema: spec.Schema, Headers: spec.Headers,
-	}, func(m *router.Message) error {
-		err := deliver((*task.Inbound)(m))
+	ch, err := b.r.Channel(spec, func(m *task.Inbound) error {
+		err := deliver(m)
 		if err == nil {
 			return nil
 		}
@@ -61,21 +58,14 @@ func (b *bus) Start(ctx context.Context, labels []string) error {
 	return err
 }
 
-func (b *bus) Peers() []task.Peer {
-	peers := b.r.Peers()
-	out := make([]task.Peer, len(peers))
-	for i, p := range peers {
-		out[i] = task.Peer(p)
-	}
-	return out
-}
+func (b *bus) Peers() []task.Peer { return b.r.Peers() }
 
 func (b *bus) Watch(fn func(task.PeerChange)) {
 	kinds := map[router.ChangeKind]task.PeerEvent{
 		router.Joined: task.PeerJoined, router.Left: task.PeerLeft, router.Lost: task.PeerLost, router.Failed: task.BusFailed,
 	}
 	b.r.Watch(func(c router.Change) {
-		ch := task.PeerChange{Peer: task.Peer(c.Peer), Event: kinds[c.Kind], Err: c.Err, Fatal: c.Kind == router.Lost && !b.n.env.AutoRecover}
+		ch := task.PeerChange{Peer: c.Peer, Event: kinds[c.Kind], Err: c.Err, Fatal: c.Kind == router.Lost && !b.n.env.AutoRecover}
 		if failed, ok := errors.AsType[*router.FailedError](c.Err); ok && c.Kind == router.Lost {
 			ch.Err, ch.Fatal = &task.RemoteError{Node: c.Peer.ID, Reason: failed.Reason}, true
 		}
@@ -161,23 +151,10 @@ func (n *Node) peerGone(l control.Lost) {
 }
 
 // channel gives package task one event of the router.
-type channel struct{ c *router.Channel }
+type channel struct{ *router.Channel }
 
-func (c channel) Listen(on bool) { c.c.Listen(on) }
-func (c channel) Listened() bool { return c.c.Listened() }
-
-// Lend and Borrow make it a task.Lender.
-func (c channel) Lend(n int) task.Memory { return c.c.Lend(n) }
-func (c channel) Borrow(on bool)         { c.c.Borrow(on) }
-
-func (c channel) EverListened() bool { return c.c.EverListened() }
-
-func (c channel) Send(ctx context.Context, payload *task.Buffer, match func(task.Peer) bool) (int, error) {
-	var accept func(router.Peer) bool
-	if match != nil {
-		accept = func(p router.Peer) bool { return match(task.Peer(p)) }
-	}
-	n, err := c.c.Send(ctx, payload, accept)
+func (c channel) Send(ctx context.Context, payload task.Buffer, match func(task.Peer) bool) (int, error) {
+	n, err := c.Channel.Send(ctx, payload, match)
 	if errors.Is(err, router.ErrClosed) { // a listener that emits while the node drains: for the task no failure
 		err = fmt.Errorf("%w: %w", task.ErrClosed, err)
 	}

@@ -155,7 +155,7 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 				}
 			})
 			for want, match := range map[int]func(task.Peer) bool{1: func(p task.Peer) bool { return p.ID == 1 }, 0: func(p task.Peer) bool { return p.ID != 1 }} {
-				if n, err := sender.Send(t.Context(), &task.Buffer{}, match); n != want || err != nil {
+				if n, err := sender.Send(t.Context(), router.Bytes{}, match); n != want || err != nil {
 					t.Errorf("sent to %d, want %d: %v", n, want, err)
 				}
 			}

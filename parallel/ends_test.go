@@ -20,8 +20,7 @@ import (
 
 func TestANodeEndsALittleBeforeItsLauncherKillsIt(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{0: 9 * time.Second, 5 * time.Second: 4500 * time.Millisecond, time.Minute: 59 * time.Second} {
-		p := &process{node: newNode(control.Env{Grace: grace}, nil, slog.New(slog.DiscardHandler))}
-		if got := p.grace(); got != want {
+		if got := graceOf(control.Env{Grace: grace}); got != want {
 			t.Errorf("grace %v: %v, want %v", grace, got, want)
 		}
 	}
@@ -48,7 +47,7 @@ func TestWithinTheGracePeriod(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr strings.Builder
-				p := &process{node: newNode(control.Env{NodeID: 7, ControlFD: c.fd}, nil, slog.New(slog.DiscardHandler)), client: &control.Client{}, stderr: &stderr}
+				p := newProcess(newNode(control.Env{NodeID: 7, ControlFD: c.fd}, nil, slog.New(slog.DiscardHandler)), &control.Client{}, &stderr)
 				signals, done := make(chan os.Signal, 1), make(chan error, 1)
 				if c.signal > 0 {
 					time.AfterFunc(c.signal, func() { signals <- syscall.SIGTERM })
@@ -57,7 +56,7 @@ func TestWithinTheGracePeriod(t *testing.T) {
 					time.AfterFunc(c.returns, func() { done <- nil })
 				}
 				began := time.Now()
-				if code := p.within(5*time.Second, signals, done); code != c.code {
+				if code := p.within(&orders{signals: signals, launched: c.fd != 0}, 5*time.Second, done); code != c.code {
 					t.Errorf("exit code %d, want %d", code, c.code)
 				}
 				if took := time.Since(began); took != c.after || stderr.String() != c.stderr {
@@ -70,7 +69,7 @@ func TestWithinTheGracePeriod(t *testing.T) {
 
 func TestANodeThatDoesNotEndInTimeReportsIt(t *testing.T) {
 	p := launch(t, control.Env{NodeID: 7})
-	if code := p.within(time.Millisecond, nil, nil); code != ExitFailure {
+	if code := p.within(&orders{}, time.Millisecond, nil); code != ExitFailure {
 		t.Errorf("exit code %d", code)
 	}
 	if o := p.outcome(t); o.Kind != control.Failure || o.Node != 7 || o.Error != "did not end within the grace period" {
@@ -114,12 +113,10 @@ func TestTheContextEndsWithTheFunction(t *testing.T) {
 // what it counts when it asks.
 func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
 	p := launch(t, control.Env{})
-	var steps atomic.Int64 // the status and the metrics are made concurrently
+	var steps atomic.Int64
 	p.node.Observe(func() task.Snapshot { return task.Snapshot{Role: "learner", Steps: steps.Add(1000)} })
 	p.tellInterval(t, time.Millisecond)
-	stopStatus, stopMetrics := p.reportStatus(), p.tellMetrics()
-	defer stopMetrics()
-	defer stopStatus()
+	defer during((&reporter{node: p.node, client: p.client}).run)()
 	var types []string
 	for rate := 0.0; rate == 0; {
 		m, err := p.said.Next()
@@ -155,7 +152,7 @@ func TestTheRateOfANodeThatDoesNoSteps(t *testing.T) {
 	p := launch(t, control.Env{})
 	p.node.Observe(func() task.Snapshot { return task.Snapshot{Steps: 1000} })
 	p.tellInterval(t, time.Millisecond)
-	defer p.reportStatus()()
+	defer during((&reporter{node: p.node, client: p.client}).run)()
 	for status := 0; status < 3; {
 		m, err := p.said.Next()
 		if err != nil {

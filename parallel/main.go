@@ -7,11 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"reflect"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ditask/ditask/internal/printable"
@@ -28,9 +26,6 @@ const (
 	ExitUsage     = 2  // the environment makes no sense
 	ExitPreempted = 75 // told to end: drained, and what saves on finish has saved; may be run again
 )
-
-// graceDefault is how long a node that was told to end may take.
-const graceDefault = 10 * time.Second
 
 // Main runs one of fns as this process's node and exits. The environment says
 // which node it is; without one it runs alone. DITASK_MAIN names the function;
@@ -60,7 +55,7 @@ func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) i
 		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
-	p := &process{node: n, client: client, stderr: stderr}
+	p := newProcess(n, client, stderr)
 	defer p.close()
 	return p.run(fn)
 }
@@ -91,7 +86,7 @@ func (n *Node) End(err error) (code int) {
 		client = &control.Client{}
 	}
 	defer n.releaseFolder()
-	p := &process{node: n, client: client, stderr: os.Stderr}
+	p := newProcess(n, client, os.Stderr)
 	defer p.close()
 	return p.ended(err)
 }
@@ -189,9 +184,13 @@ type process struct {
 	node   *Node
 	client *control.Client
 	stderr io.Writer
+	losses losses
 
-	preempted error         // how it ended, if it was preempted; it is written by close
-	failed    *control.Lost // the node whose failure ends the job, as far as the launcher has told; hearLosses sets it
+	preempted error // how it ended, if it was preempted and that is not written yet
+}
+
+func newProcess(n *Node, client *control.Client, stderr io.Writer) *process {
+	return &process{node: n, client: client, stderr: stderr, losses: losses{node: n, client: client}}
 }
 
 // close ends the conversation with the launcher, which has been told the outcome. What it
@@ -203,95 +202,47 @@ func (p *process) close() {
 
 // sayPreempted writes once why a preempted node has ended.
 func (p *process) sayPreempted() {
-	select {
-	case lost := <-p.client.Lost():
-		p.hear(lost)
-	default:
-	}
-	switch {
+	p.losses.rest()
+	switch failed := p.losses.failed; {
 	case p.preempted == nil:
-	case p.failed != nil:
-		sayf(p.stderr, "%s: ended, because node %d failed", p.node.name(), p.failed.Node)
+	case failed != nil:
+		sayf(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
 	default:
 		sayf(p.stderr, "%v", p.preempted)
 	}
 	p.preempted = nil
 }
 
-// hear takes note of processes that have ended.
-func (p *process) hear(lost []control.Lost) {
-	for _, l := range lost {
-		p.node.peerGone(l)
-		if l.Final && p.failed == nil {
-			p.failed = &l
-		}
-	}
-}
-
 func (p *process) run(fn Func) int {
-	signals := make(chan os.Signal, 2) // one to end in order, one to end at once
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
-	// They stay caught to the very end: a signal that comes while the process
-	// exits must not change its exit code.
-	signal.Ignore(syscall.SIGPIPE) // a launcher that was killed is no reason to die in the middle
+	orders := newOrders(p.node.env, p.client)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	done := make(chan error, 1) // one result
 	go func() { done <- call(ctx, p.node, fn) }()
-	stopStatus := p.reportStatus()
-	defer stopStatus()
-	stopMetrics := p.tellMetrics()
-	defer stopMetrics()
-	stopLosses := p.hearLosses()
-	defer stopLosses()
-	for {
-		select {
-		case err := <-done:
-			return p.ended(err)
-		case s := <-signals:
-			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "signal: " + s.String()})
-			return p.within(p.grace(), signals, done)
-		case <-p.client.Gone(): // the client has removed the socket
-			cancel(&task.PreemptError{Node: p.node.ID(), Reason: "the launcher is gone"})
-			code := p.within(min(p.grace(), goneGrace), signals, done)
-			if p.preempted != nil {
-				sayf(p.stderr, "%v", p.preempted)
-			}
-			control.KillGroup()
-			return code
-		}
-	}
-}
-
-// goneGrace is how long a node outlives its launcher.
-const goneGrace = 3 * time.Second
-
-// grace leaves the launcher's own a little time.
-func (p *process) grace() time.Duration {
-	g := p.node.env.Grace
-	if g == 0 {
-		g = graceDefault
-	}
-	return g - min(g/10, time.Second)
-}
-
-// within waits for the function to end, but not for ever. A second signal ends a
-// node without a launcher at once; one with a launcher leaves that to it, as
-// Slurm gives each signal to both, and the launcher hands it on.
-func (p *process) within(grace time.Duration, signals <-chan os.Signal, done <-chan error) int {
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	if p.node.env.ControlFD != 0 {
-		signals = nil
-	}
-	select {
-	case err := <-done:
+	defer during((&reporter{node: p.node, client: p.client}).run)()
+	defer during(p.losses.run)()
+	o, err := orders.await(done)
+	if o == nil {
 		return p.ended(err)
-	case <-signals:
-		sayf(p.stderr, "%s: ended at once, by a second signal", p.node.name())
-	case <-t.C:
-		sayf(p.stderr, "%s: did not end within %v of being told to: ended without saving", p.node.name(), grace)
 	}
+	cancel(&task.PreemptError{Node: p.node.ID(), Reason: o.reason})
+	code := p.within(orders, o.limit, done)
+	if o.gone { // the client has removed the socket
+		if p.preempted != nil {
+			sayf(p.stderr, "%v", p.preempted)
+		}
+		control.KillGroup()
+	}
+	return code
+}
+
+// within waits for the end of a function that was told to end, up to a limit.
+func (p *process) within(o *orders, limit time.Duration, done <-chan error) int {
+	missed, err := o.within(limit, done)
+	if missed == "" {
+		return p.ended(err)
+	}
+	sayf(p.stderr, "%s: %s", p.node.name(), missed)
 	_ = p.client.Outcome(control.Outcome{Kind: control.Failure, Node: p.node.ID(), Error: "did not end within the grace period"})
 	return ExitFailure
 }
@@ -344,77 +295,4 @@ func cause(err error, own int) int {
 		return lost.Node
 	}
 	return own
-}
-
-// reportStatus tells the launcher when the node is ready, and from then on how it
-// is doing, as often as the launcher asks.
-func (p *process) reportStatus() (stop func()) {
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-p.node.ready:
-			_ = p.client.Ready()
-		case <-quit:
-			return
-		}
-		var last control.Status
-		var lastAt time.Time
-		for {
-			every := p.client.Interval()
-			if every > 0 {
-				now := time.Now()
-				s := p.node.status()
-				if !lastAt.IsZero() {
-					s.Rate = float64(s.Step-last.Step) / now.Sub(lastAt).Seconds()
-				}
-				last, lastAt = s, now
-				_ = p.client.Status(s)
-			} else {
-				every = time.Second // it may ask later
-			}
-			t := time.NewTimer(every)
-			select {
-			case <-t.C:
-			case <-quit:
-				t.Stop()
-				return
-			}
-		}
-	}()
-	return func() { close(quit); <-ended }
-}
-
-// tellMetrics tells the launcher what the node counts, whenever it asks.
-func (p *process) tellMetrics() (stop func()) {
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case seq := <-p.client.Asked():
-				_ = p.client.Metrics(seq, p.node.Metrics())
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() { close(quit); <-ended }
-}
-
-// hearLosses gives up the peers whose processes have ended, as the launcher reports.
-func (p *process) hearLosses() (stop func()) {
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case lost := <-p.client.Lost():
-				p.hear(lost)
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() { close(quit); <-ended }
 }

@@ -136,9 +136,9 @@ func TestLogLineFollowsFromTheLauncher(t *testing.T) {
 func TestANodeWithoutALauncherReportsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		p := &process{node: newNode(control.Env{}, nil, nil), client: &control.Client{}}
-		p.node.Observe(func() task.Snapshot { asked++; return task.Snapshot{} })
-		stop := p.reportStatus()
+		n := newNode(control.Env{}, nil, nil)
+		n.Observe(func() task.Snapshot { asked++; return task.Snapshot{} })
+		stop := during((&reporter{node: n, client: &control.Client{}}).run)
 		<-time.After(time.Minute)
 		stop()
 		if asked != 0 {
@@ -151,10 +151,8 @@ func TestANodeWithoutALauncherReportsNothing(t *testing.T) {
 func TestReportsEndBeforeTheNodeIsReady(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		n := &Node{ready: make(chan struct{})}
-		p := &process{node: n, client: &control.Client{}}
-		for _, stop := range []func(){p.reportStatus(), p.tellMetrics(), p.hearLosses()} {
-			stop()
-		}
+		during((&reporter{node: n, client: &control.Client{}}).run)()
+		during((&losses{node: n, client: &control.Client{}}).run)()
 	})
 }
 

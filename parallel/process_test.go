@@ -39,7 +39,7 @@ func launch(t *testing.T, env control.Env) *launched {
 	env.ControlFD = 3
 	stderr := &bytes.Buffer{}
 	p := &launched{launcher: launcher, said: control.NewReader(launcher), stderr: stderr}
-	p.process = process{node: newNode(env, nil, slog.New(slog.DiscardHandler)), client: control.NewClient(node, ""), stderr: stderr}
+	p.process = *newProcess(newNode(env, nil, slog.New(slog.DiscardHandler)), control.NewClient(node, ""), stderr)
 	t.Cleanup(func() { _ = launcher.Close(); _ = p.client.Close() })
 	return p
 }
@@ -114,7 +114,7 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		p := launch(t, control.Env{NodeID: 7})
-		p.hear([]control.Lost{{Node: 3, Final: final}, {Node: 4, Final: final}})
+		p.losses.hear([]control.Lost{{Node: 3, Final: final}, {Node: 4, Final: final}})
 		p.ended(&task.PreemptError{Node: 7, Reason: "SIGTERM"})
 		p.sayPreempted()
 		p.sayPreempted()
@@ -188,7 +188,8 @@ func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
 
 	p := launch(t, control.Env{Nodes: 2})
 	p.node = newNode(control.Env{Nodes: 2}, nodes[0], slog.New(slog.DiscardHandler))
-	defer p.hearLosses()()
+	p.losses.node = p.node
+	defer during(p.losses.run)()
 	_ = nodes[1].Abandon() // nothing was sent
 	p.tell(t, control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: 1, Incarnation: 5, Reason: "killed by signal: killed"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

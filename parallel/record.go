@@ -53,7 +53,7 @@ func (r *recorder) Received(event string, m *router.Message) {
 
 func (r *recorder) declare(spec task.ChannelSpec) {
 	r.Declare(trace.Event{
-		Name: spec.Name, Delivery: router.Delivery(spec.Delivery).String(), Queue: spec.Queue,
+		Name: spec.Name, Delivery: spec.Delivery.String(), Queue: spec.Queue,
 		Fingerprint: spec.Fingerprint, Schema: spec.Schema,
 	})
 }

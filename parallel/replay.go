@@ -300,7 +300,7 @@ func (c *replayChannel) Listened() bool { return true }
 func (c *replayChannel) EverListened() bool { return true }
 
 // Send counts the peers that the message would go to.
-func (c *replayChannel) Send(ctx context.Context, _ *task.Buffer, match func(task.Peer) bool) (int, error) {
+func (c *replayChannel) Send(ctx context.Context, _ task.Buffer, match func(task.Peer) bool) (int, error) {
 	n := 0
 	for _, p := range c.r.Peers() {
 		if match == nil || match(p) {

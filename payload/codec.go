@@ -169,7 +169,7 @@ func (p *Plan) Decode(src []byte, v any, owned bool) error {
 	return nil
 }
 
-// target is the address of the value in v, or what is wrong with v.
+// target returns the address of the value in v, or the fault of v.
 func (p *Plan) target(v any) (unsafe.Pointer, string) {
 	if reflect.TypeOf(v) != p.pointer {
 		return nil, "called with a " + typeName(reflect.TypeOf(v)) + " where a " + p.pointer.String() + " belongs"
@@ -189,7 +189,7 @@ func typeName(t reflect.Type) string {
 }
 
 // Fingerprint is the FNV-1a hash, in 64 bits, of the name of the format and
-// [Plan.Schema]. It is equal for two types if and only if (but for a collision
+// [Plan.Schema]. It is equal for two types if and only if (except for a collision
 // of the hash) their schemas are. It is the same in every process and build.
 func (p *Plan) Fingerprint() uint64 { return p.fingerprint }
 

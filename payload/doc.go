@@ -28,7 +28,7 @@
 // Of a struct, exported fields travel, in their order, and fields tagged
 // payload:"-" do not. The fields of embedded structs travel as if they were
 // written in the struct itself. A struct that has fields but none that travels
-// is refused, since sending nothing is rarely what was meant.
+// is refused, since sending nothing is rarely intended.
 //
 // A type with [encoding.BinaryAppender] or [encoding.BinaryMarshaler], and
 // [encoding.BinaryUnmarshaler], travels as the bytes that it writes itself.
@@ -38,7 +38,7 @@
 // uint64 beyond its range), float32, float64, string, [time.Time], a slice of
 // the tensor's number type ([]int arrives as []int64), []any, and
 // map[string]any or map[int64]any. Structs do not travel in an any, for they
-// could not arrive as what they were.
+// could not arrive unchanged.
 //
 // Other interfaces, channels, functions, complex numbers, uintptr and
 // [unsafe.Pointer] cannot travel.

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// EncodeError says that a type, or one value of it, cannot travel.
+// EncodeError reports that a type, or one value of it, cannot travel.
 type EncodeError struct {
 	Type string // the Go type that was to travel
 	Path string // where inside it, such as "Layers[3].Hook"; empty for the whole
-	What string // what is wrong there
+	What string // the fault there
 	Err  error  // the error of a type that writes its own bytes, or nil
 }
 
@@ -21,12 +21,12 @@ func (e *EncodeError) Error() string {
 // Unwrap returns the error of the type that writes its own bytes, if any.
 func (e *EncodeError) Unwrap() error { return e.Err }
 
-// DecodeError says that bytes are not a value of the type that was asked for.
+// DecodeError reports that bytes are not a value of the type that was asked for.
 type DecodeError struct {
 	Type   string // the Go type that was wanted
 	Path   string // where inside it, such as "Layers[3].Data"; empty for the whole
 	Offset int    // byte of the payload at which the faulty item starts
-	What   string // what is wrong there
+	What   string // the fault there
 	Err    error  // the error of a type that parses its own bytes, or nil
 }
 
@@ -81,7 +81,7 @@ func invalid(pos int, format string, args ...any) error {
 	return &DecodeError{Offset: pos, What: fmt.Sprintf(format, args...)}
 }
 
-// unexpected says which item was found in the place of another.
+// unexpected reports which item was found instead of another.
 func unexpected(pos int, initial byte, want string) error {
 	return invalid(pos, "%s where %s belongs", describe(initial), want)
 }

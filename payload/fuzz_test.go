@@ -29,7 +29,7 @@ func decodedTypes() []reflect.Type {
 }
 
 // memoryOnce is what decoding may allocate besides the value: the plans, the error and what
-// the runtime does meanwhile.
+// the runtime does in the meantime.
 const memoryOnce = 64 << 10
 
 // mayTake is what decoding n bytes may allocate: the budget, of which the allocator rounds
@@ -47,7 +47,8 @@ func hostileInputs() [][]byte {
 	for _, length := range []uint64{1 << 16, 1 << 24, 1<<30 - 1, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		for major := byte(majorBytes); major <= majorMap; major++ {
 			head := binary.BigEndian.AppendUint64([]byte{major<<5 | 27}, length)
-			for _, before := range [][]byte{nil, {0x81}, {0x82, 0x80}, {0x82, 0x07}, {0xa1, 0x61, 0x61}, {0xa1, 0x01}, {0xd8, 0x55}, {0xd8, 0x4f}, {0xc0}, {0xd9, 0xd9, 0xf7}} {
+			for _, before := range [][]byte{nil, {0x81}, {0x82, 0x80}, {0x82, 0x07}, {0xa1, 0x61, 0x61}, {0xa1, 0x01}, {0xd8, 0x55}, {0xd8, 0x4f},
+				{0xc0}, {0xd9, 0xd9, 0xf7}} {
 				in := append(append([]byte{}, before...), head...)
 				inputs = append(inputs, in, append(slices.Clip(in), make([]byte, 100)...))
 			}

@@ -101,7 +101,8 @@ func (g *generator) fillMap(v reflect.Value) {
 }
 
 func (g *generator) fillAny(v reflect.Value) {
-	kinds := []any{true, int64(0), 0.0, float32(0), "", []byte{}, []float32{}, []float64{}, []int64{}, []uint16{}, time.Time{}, []any{}, map[string]any{}}
+	kinds := []any{true, int64(0), 0.0, float32(0), "", []byte{}, []float32{}, []float64{}, []int64{}, []uint16{}, time.Time{}, []any{},
+		map[string]any{}}
 	if k := g.IntN(len(kinds) + 1); k < len(kinds) {
 		inner := reflect.New(reflect.TypeOf(kinds[k])).Elem()
 		inner.Set(reflect.ValueOf(kinds[k]))

@@ -105,7 +105,8 @@ func exampleWide() wide {
 		Addr: netip.MustParseAddr("10.0.0.1"), Addrs: []netip.Addr{{}, netip.MustParseAddr("fe80::1%eth0")},
 		Rand: *rand.NewPCG(1, 2),
 		Any:  uint64(math.MaxUint64),
-		Anys: []any{nil, true, int64(-5), float32(1.5), 2.5, "s", []byte{1}, []float32{1, 2}, []int64{}, []any{}, map[string]any{}, time.Unix(5, 0).UTC()},
+		Anys: []any{nil, true, int64(-5), float32(1.5), 2.5, "s", []byte{1}, []float32{1, 2}, []int64{}, []any{}, map[string]any{},
+			time.Unix(5, 0).UTC()},
 		Info: map[string]any{"loss": 0.5, "nested": map[int64]any{-1: []uint16{7}, 2: []any{"x"}}},
 	}
 }

@@ -106,7 +106,7 @@ func (t *numbers) appendWidened(dst []byte, data unsafe.Pointer, count int) []by
 	return dst
 }
 
-// found is what stands in the place of a tensor: null, a block of raw numbers,
+// found is what stands instead of a tensor: null, a block of raw numbers,
 // or a plain array of count items that starts at next.
 type found struct {
 	null  bool

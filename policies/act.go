@@ -35,6 +35,17 @@ type Observer interface {
 	Merge(summary []float64) error
 }
 
+// RewardScaler is implemented by policies that learn from rewards divided by the standard deviation of discounted
+// returns: the sums of an environment's rewards since the episode began, each discounted by the steps since then.
+type RewardScaler interface {
+	// ReturnDiscount is the discount of one step in these returns, or 0 if the policy learns from rewards as they are.
+	ReturnDiscount() float64
+	// MergeReturns takes returns into account, of which moments has the count, the mean and the variance: three numbers
+	// for each collector. A learner calls it once for all that was collected, before it learns from it. Several learners
+	// merge the same moments in the same order.
+	MergeReturns(moments []float64) error
+}
+
 // Spec describes a policy.
 type Spec struct {
 	Obs, Action envs.Space

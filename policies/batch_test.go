@@ -105,7 +105,7 @@ func TestNStepTakesOneTo255Steps(t *testing.T) {
 	}
 }
 
-// What is pending has fewer steps than a joiner that goes on with it joins.
+// What is pending has fewer steps than a joiner that continues with it joins.
 func TestPendingTransitionsAreOfTheSameJoiner(t *testing.T) {
 	from := policies.NewNStep(4, 1, 2)
 	dst := wideBatch(0, -1)
@@ -128,7 +128,8 @@ func TestPendingTransitionsAreOfTheSameJoiner(t *testing.T) {
 			t.Errorf("%d steps, %d environments: %v", c.n, c.envs, err)
 		}
 	}
-	if err := json.Unmarshal([]byte(`[{"N":1,"Columns":[{"Name":"reward","Kind":1,"Floats":[]}]},{}]`), policies.NewNStep(4, 1, 2)); err == nil {
+	if err := json.Unmarshal([]byte(`[{"N":1,"Columns":[{"Name":"reward","Kind":1,"Floats":[]}]},{}]`),
+		policies.NewNStep(4, 1, 2)); err == nil {
 		t.Error("arrays of other lengths are accepted")
 	}
 	if err := json.Unmarshal([]byte(`{}`), policies.NewNStep(4, 1, 2)); err == nil {

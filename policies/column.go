@@ -85,7 +85,7 @@ const (
 	TDError    = "td_error"    // of a row, which the policy writes when it learns: the new priority
 )
 
-// TransitionColumns are the columns of transitions whose observations and actions have so many
+// TransitionColumns are the columns of transitions whose observations and actions have that many
 // values: obs, action, reward, next_obs, terminated, truncated, steps and version.
 func TransitionColumns(obs, action int) []Column {
 	return []Column{

@@ -16,7 +16,8 @@ import (
 
 // mixed has a column of each kind.
 var mixed = []policies.Column{
-	{Name: "image", Kind: policies.Uint8, Shape: []int{2, 3}}, {Name: "mask", Kind: policies.Bool}, {Name: "token", Kind: policies.Int32, Shape: []int{2}},
+	{Name: "image", Kind: policies.Uint8, Shape: []int{2, 3}}, {Name: "mask", Kind: policies.Bool}, {Name: "token", Kind: policies.Int32,
+		Shape: []int{2}},
 	{Name: "return", Kind: policies.Float32}, {Name: "clock", Kind: policies.Uint64, Shape: []int{1}},
 }
 
@@ -97,7 +98,8 @@ func TestColumnsHaveAPrice(t *testing.T) {
 	if got := policies.RowBytes(mixed); got != 6+1+8+4+8 {
 		t.Errorf("a row of %d bytes", got)
 	}
-	if got := fmt.Sprint(mixed[0], ", ", mixed[1], ", ", policies.Kind(9), ", ", policies.Kind(0)); got != "image uint8 [2 3], mask bool, Kind(9), Kind(0)" {
+	if got := fmt.Sprint(mixed[0], ", ", mixed[1], ", ", policies.Kind(9), ", ",
+		policies.Kind(0)); got != "image uint8 [2 3], mask bool, Kind(9), Kind(0)" {
 		t.Error(got)
 	}
 	if policies.Kind(0).Bytes() != 0 || policies.Kind(77).Bytes() != 0 {

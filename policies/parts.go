@@ -11,11 +11,11 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// UpdateError says which update of which algorithm found something wrong.
+// UpdateError reports which update of which algorithm found something wrong.
 type UpdateError struct {
 	Algorithm string // such as "ppo"
 	Update    uint64 // updates made before
-	Err       error  // a *nn.NonFiniteError, or what is wrong with the batch
+	Err       error  // a *nn.NonFiniteError, or the faults of the batch
 }
 
 // Error names algorithm, update and cause.

@@ -28,7 +28,8 @@ func TestPartsTravelTogether(t *testing.T) {
 	s := parts.State(*version)
 	to, got, other := two()
 	to[0].Weights()[0], to[1].Weights()[0] = 1, 2
-	if err := other.Load(s); err != nil || *got != 7 || !slices.Equal(to[0].Weights(), from[0].Weights()) || !slices.Equal(to[1].Weights(), from[1].Weights()) {
+	if err := other.Load(s); err != nil || *got != 7 || !slices.Equal(to[0].Weights(), from[0].Weights()) || !slices.Equal(to[1].Weights(),
+		from[1].Weights()) {
 		t.Errorf("version %d, %v", *got, err)
 	}
 	to, got, other = two()
@@ -36,7 +37,8 @@ func TestPartsTravelTogether(t *testing.T) {
 	from[0].Weights()[0]++
 	s = parts.State(8)
 	s.Tensors[len(s.Tensors)-1].Data[0] = float32(math.Inf(1))
-	if err := other.Load(s); err == nil || !strings.HasPrefix(err.Error(), "load x.b: ") || *got != 0 || !slices.Equal(to[0].Weights(), before) {
+	if err := other.Load(s); err == nil || !strings.HasPrefix(err.Error(), "load x.b: ") || *got != 0 || !slices.Equal(to[0].Weights(),
+		before) {
 		t.Errorf("version %d, weights %v: %v", *got, to[0].Weights(), err)
 	}
 	from[1].Weights()[0] = float32(math.NaN())
@@ -109,7 +111,8 @@ func TestNeedsNamesWhatIsMissing(t *testing.T) {
 		t.Error("an empty batch passes")
 	}
 	cause := errors.New("cause")
-	if err := error(&policies.UpdateError{Algorithm: "x", Update: 3, Err: cause}); err.Error() != "x update 3: cause" || !errors.Is(err, cause) {
+	if err := error(&policies.UpdateError{Algorithm: "x", Update: 3, Err: cause}); err.Error() != "x update 3: cause" || !errors.Is(err,
+		cause) {
 		t.Error(err)
 	}
 }

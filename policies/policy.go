@@ -19,7 +19,7 @@ type Model interface {
 }
 
 // Saver writes all of its state to an archive and reads it back, so that what
-// follows is the same to the bit.
+// follows is the same bit for bit.
 type Saver interface {
 	Save(a *nn.Archive) error
 	Restore(a *nn.Archive) error
@@ -42,7 +42,7 @@ type Schedule func(count int) float64
 // Constant is the same value always.
 func Constant(v float64) Schedule { return func(int) float64 { return v } }
 
-// Linear goes from first to last in a straight line over so many counts and
+// Linear goes from first to last in a straight line over that many counts and
 // stays there.
 func Linear(first, last float64, over int) Schedule {
 	return func(count int) float64 {

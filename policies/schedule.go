@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Cosine goes from first to last over so many counts along half a wave of a cosine, slowly at both
+// Cosine goes from first to last over that many counts along half a wave of a cosine, slowly at both
 // ends, and stays there: last + (first-last)/2 * (1 + cos(pi*count/over)). I. Loshchilov and
 // F. Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts" (2017), equation 5, without
 // the restarts.

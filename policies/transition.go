@@ -12,7 +12,7 @@ type Transition struct {
 	Action  []float32 // a discrete action is one value, its number
 	Reward  float32
 	NextObs []float32 // observation after it; at the end of an episode its final one
-	// Terminated says that NextObs has no future; Truncated that the episode
+	// Terminated reports that NextObs has no future; Truncated that the episode
 	// was cut there, which changes nothing about its value.
 	Terminated, Truncated bool
 	Steps                 int    // rewards in Reward, at least 1 and at most 255

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/routertest"
 )
 
 // streamTo is what a node has counted of one event for one peer.
@@ -89,7 +90,7 @@ func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 		if st.Sent != 10+2*(5+7+3+4) || st.Sent != st.Delivered+st.Lost || st.Delivered != 18 || heard != 18 {
 			t.Errorf("heard %d: %+v", heard, st)
 		}
-		if st := out[0].Stats(); st.Lost != 30 {
+		if st := routertest.Total(j.nodes[0], "e"); st.Lost != 30 {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -209,7 +209,7 @@ func TestCloseWithAListenerThatCannotAccept(t *testing.T) {
 // The names of addresses that cannot be reached are listed up to a bound.
 func TestTroubleIsBounded(t *testing.T) {
 	r := openRouter(t, Config{})
-	if got := r.troubleLocked(); got != "" {
+	if got := r.membership.troubles(); got != "" {
 		t.Error(got)
 	}
 	var all []string
@@ -221,7 +221,7 @@ func TestTroubleIsBounded(t *testing.T) {
 		if i > maxTrouble {
 			want = " (" + strings.Join(all[:maxTrouble], ", ") + ", and 2 more)"
 		}
-		if got := r.troubleLocked(); got != want {
+		if got := r.membership.troubles(); got != want {
 			t.Errorf("%d: %s, want %s", i+1, got, want)
 		}
 	}

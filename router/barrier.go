@@ -88,23 +88,6 @@ func (r *Router) inVain(name string, id int, err error) error {
 
 var errDone = errors.New("it is done with its own part of the job")
 
-// entered reports whether the node has entered the round or need not, and why it will
-// not. The mutex is held.
-func (r *Router) entered(id int, name string, round uint64) (bool, error) {
-	s, was := r.peers[id], r.was[id]
-	switch {
-	case was.barriers[name] >= round, s != nil && s.barriers[name] >= round:
-		return true, nil
-	case s == nil && was.withdrawn, s != nil && s.withdrawn:
-		return true, nil
-	case s == nil:
-		return false, was.err
-	case s.done:
-		return false, errDone
-	}
-	return false, nil
-}
-
 // pass takes note that all nodes have entered a round, and tells the peers but from,
 // which has said it. So a message that a node sends after the barrier never overtakes the
 // word that the barrier is passed. The mutex is held.
@@ -228,29 +211,4 @@ func (r *Router) unfinished(s *session) map[string]uint64 {
 		}
 	}
 	return out
-}
-
-// members are the nodes that a barrier waits for, and without which the job is not
-// done. A node that has joined a running job counts those that it has met there and that
-// have not left. The mutex is held.
-func (r *Router) members() []int {
-	if r.cfg.Expect > 0 && r.cfg.Topology != Alone && !r.running {
-		ids, _ := r.expected()
-		return ids
-	}
-	var ids []int
-	for id, s := range r.peers {
-		if s.ready {
-			ids = append(ids, id)
-		}
-	}
-	if r.cfg.Topology != Alone {
-		for id, f := range r.was {
-			if f.lostAt != 0 && r.peers[id] == nil {
-				ids = append(ids, id)
-			}
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -114,13 +114,15 @@ func TestWhetherTheNodeAtAnAddressHasLeft(t *testing.T) {
 		"lost":    {former{err: ErrLost, addrs: []string{"a"}}, false, false},
 		"another": {former{err: errWentAway, addrs: []string{"x"}}, false, false},
 	} {
-		r := &Router{was: map[int]former{3: c.was}, peers: map[int]*session{}}
+		r := openRouter(t, Config{})
+		r.was[3] = c.was
 		if c.back {
 			r.peers[3] = &session{}
 		}
 		if got := r.hasLeft("a"); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+		clear(r.peers)
 	}
 }
 

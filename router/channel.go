@@ -20,7 +20,6 @@ type channel struct {
 
 	version atomic.Uint64 // of the newest message: taken under the mutexes of all sessions that it goes to
 	targets atomic.Pointer[audience]
-	unfed   atomic.Uint64 // messages that came while this node did not listen
 
 	listens  atomic.Bool // this node listens
 	borrows  atomic.Bool // deliver gives back what it takes

@@ -172,8 +172,8 @@ func TestPeerJoinsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, before := range []bool{true, false} {
-		if r.peerReady(s, before); !r.runs() || !s.ready || !s.seenDue {
-			t.Errorf("running %v, ready %v, answer due %v", r.runs(), s.ready, s.seenDue)
+		if r.peerReady(s, before); !r.runs(r.clock()) || !s.ready || !s.seenDue {
+			t.Errorf("running %v, ready %v, answer due %v", r.runs(r.clock()), s.ready, s.seenDue)
 		}
 	}
 	if !slices.Equal(kinds, []ChangeKind{Joined}) {

@@ -714,7 +714,7 @@ func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 			r.learn([]Member{{ID: c.id, Incarnation: 1}}, 0)
 			r.wg.Go(r.tick)
 			began := time.Now()
-			err := r.await(t.Context(), func() (bool, error) { return len(r.missingLocked()) == 0, nil })
+			err := r.await(t.Context(), func() (bool, error) { return len(r.lacks(r.clock())) == 0, nil })
 			if took := time.Since(began); err != nil || took <= c.want || took > c.want+time.Second {
 				t.Errorf("node.%d: waited %v, want %v: %v", c.id, took, c.want, err)
 			}
@@ -753,7 +753,7 @@ func TestR7OneMemberAloneDoesNotStartANewcomer(t *testing.T) {
 				}
 				r.wg.Go(r.tick)
 				began := time.Now()
-				err := r.await(t.Context(), func() (bool, error) { return len(r.missingLocked()) == 0, nil })
+				err := r.await(t.Context(), func() (bool, error) { return len(r.lacks(r.clock())) == 0, nil })
 				if took := time.Since(began); err != nil || took < c.wait || took > c.wait+time.Second {
 					t.Errorf("waited %v, want %v; %v", took, c.wait, err)
 				}

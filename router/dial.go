@@ -33,7 +33,7 @@ const mostPatience = 8
 func (r *Router) patience(b *backoff) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.joining() {
+	if !r.joining(r.clock()) {
 		return r.cfg.HandshakeTimeout
 	}
 	return r.cfg.HandshakeTimeout * time.Duration(min(1<<min(2*b.slow, 16), mostPatience))
@@ -88,11 +88,9 @@ type reaching struct {
 
 // reach sees to the connection with a node that another one told of, by one goroutine
 // for each node. The mutex is held.
-func (r *Router) reach(id int, incarnation uint64, addr string) {
-	_, runs := r.reached[id]
-	r.reached[id] = reaching{incarnation: incarnation, addr: addr}
-	if !runs {
-		r.wg.Go(func() { r.keepReaching(id) })
+func (r *Router) reach(c call) {
+	if r.membership.reach(c) {
+		r.wg.Go(func() { r.keepReaching(c.id) })
 	}
 }
 
@@ -121,49 +119,20 @@ func (r *Router) keepReaching(id int) {
 func (r *Router) whereIs(id int, wait *backoff) (addr string, relayTo int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, was := r.reached[id], r.was[id]
-	wait.left = was.incarnation >= m.incarnation && errors.Is(was.err, errLeft)
+	addr, relayTo, wait.left, ok = r.goal(id, r.callsAgain())
 	wait.calls = r.calledInVain()
-	if r.closed || r.failure != nil || m.over || wait.left && !r.takesBack() {
+	if r.closed || r.failure != nil || !ok {
 		delete(r.reached, id)
 		return "", 0, false
 	}
-	if r.cfg.Topology == Star {
-		return r.hubAddr(), id, true
-	}
-	return m.addr, -1, true
-}
-
-// calledInVain is how many nodes are called that are not connected. The mutex is held.
-func (r *Router) calledInVain() int {
-	n := len(r.reached)
-	for id := range r.peers {
-		if _, ok := r.reached[id]; ok {
-			n--
-		}
-	}
-	return n
-}
-
-// takesBack reports whether this node calls nodes that are gone, by the addresses that they
-// had. A leaf of a star comes back to the hub by itself.
-func (r *Router) takesBack() bool {
-	return r.callsAgain() && r.cfg.Topology == Mesh
+	return addr, relayTo, true
 }
 
 // takeBack calls a peer that is gone until it is back, if its attach address is not called
 // anyway. The mutex is held.
 func (r *Router) takeBack(s *session) {
-	if !r.takesBack() || len(s.addrs) == 0 {
-		return
-	}
-	for _, id := range r.attached {
-		if id == s.peer.ID {
-			return
-		}
-	}
-	if r.reached[s.peer.ID].incarnation <= s.peer.Incarnation {
-		r.reach(s.peer.ID, s.peer.Incarnation, s.addrs[0])
+	if c, ok := r.awaited(&s.member); ok && r.callsAgain() {
+		r.reach(c)
 	}
 }
 

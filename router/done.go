@@ -53,21 +53,6 @@ func (s *session) sayDone() {
 	}
 }
 
-// undone names the members that are not done and have not left. The mutex is held.
-func (r *Router) undone() []string {
-	var out []string
-	for _, id := range r.members() {
-		s, was := r.peers[id], r.was[id]
-		switch {
-		case s != nil && (s.done || s.withdrawn):
-		case s == nil && (was.withdrawn || errors.Is(was.err, errLeft)):
-		default:
-			out = append(out, fmt.Sprintf("node.%d", id))
-		}
-	}
-	return out
-}
-
 // meanwhile calls say after sayAfter, and each time after twice as long, until the
 // function that it returns is called.
 func (r *Router) meanwhile(say func(waited time.Duration)) (stop func()) {

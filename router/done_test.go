@@ -21,8 +21,8 @@ func TestNodesThatAreNotDone(t *testing.T) {
 		want bool
 	}{
 		"connected":         {&session{}, former{}, true},
-		"done":              {&session{done: true}, former{}, false},
-		"leaves":            {&session{withdrawn: true}, former{}, false},
+		"done":              {&session{member: member{done: true}}, former{}, false},
+		"leaves":            {&session{member: member{withdrawn: true}}, former{}, false},
 		"back":              {&session{}, former{withdrawn: true, err: errWentAway}, true},
 		"never met":         {nil, former{}, true},
 		"lost":              {nil, former{err: ErrLost}, true},

@@ -106,7 +106,7 @@ func (h *hearers) count() int {
 func (r *Router) troubles() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.troubleLocked()
+	return r.membership.troubles()
 }
 
 // keepTelling says the farewell to the node at addr, until that has heard it.
@@ -173,31 +173,21 @@ func (r *Router) hearFarewell(f Farewell, from int) {
 	if r.closed {
 		return
 	}
-	if f.Node == r.cfg.Node || f.Node < 0 || f.Node > maxNode {
-		return
-	}
-	last := r.farewells[f.Node]
-	doubtful := last.disbelieved != 0
-	if doubtful && r.clock()-last.disbelieved <= int64(goneWithin) || !doubtful && last.incarnation >= f.Incarnation {
-		return
-	}
-	_, busy := r.hearsay[f.Node]
-	if !r.plausible(f.Incarnation) || !r.news.allows(r, f.Node) || !busy && len(r.hearsay) >= r.mostPeers() {
+	said, what := r.hear(f, from, r.clock(), time.Now())
+	if what == ignored {
 		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
 			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
+	}
+	if said == nil {
 		return
 	}
-	r.farewells[f.Node] = heard{incarnation: f.Incarnation}
 	r.remember(f.Node)
-	said := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
-	if !doubtful {
+	if !said.doubtful {
 		r.passOn(said)
 	}
-	if busy {
-		r.hearsay[f.Node] = said // newer than the one that waited
+	if what == followed {
 		return
 	}
-	r.hearsay[f.Node] = nil
 	r.wg.Go(func() {
 		for next := said; next != nil; next = r.nextReport(f.Node) {
 			if r.giveUp(*next) && next.doubtful {
@@ -228,13 +218,7 @@ func (r *Router) passOn(f *report) {
 func (r *Router) nextReport(id int) *report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := r.hearsay[id]
-	if next == nil {
-		delete(r.hearsay, id)
-	} else {
-		r.hearsay[id] = nil
-	}
-	return next
+	return r.next(id)
 }
 
 // answerFarewell is the listening side's end of the handshake for a farewell. It answers first: the

@@ -1,7 +1,5 @@
 package router
 
-import "slices"
-
 // Forgotten is the node id, in [Stats] and in a [PeerError], of all nodes that this one
 // does not remember one by one any more.
 const Forgotten = -1
@@ -31,51 +29,31 @@ type former struct {
 	sayAt       int64 // clock at which the log says that it is still away
 }
 
-// remember takes note that something is kept of a node after its session, and forgets the
-// oldest one that is not expected, if there are too many. The mutex is held.
-func (r *Router) remember(id int) {
-	if id < r.cfg.Expect {
-		return // these are as many as the job has nodes
-	}
-	if i := slices.Index(r.formers, id); i >= 0 {
-		r.formers = slices.Delete(r.formers, i, i+1)
-	}
-	r.formers = append(r.formers, id)
-	for len(r.formers) > maxFormer {
-		oldest := r.formers[0]
-		r.formers = slices.Delete(r.formers, 0, 1)
-		if r.peers[oldest] == nil { // else it is remembered anew when it is gone
-			r.forgetAll(oldest)
-		}
-	}
-}
+// remember takes note that something is kept of a node after its session. The mutex is held.
+func (r *Router) remember(id int) { r.forgetAll(r.membership.remember(id)) }
 
-// forgetAll forgets a node that is no peer. What was counted with it is added to the sums of
+// forgetAll forgets what was counted with nodes that are no peers, and adds it to the sums of
 // [Forgotten]. The mutex is held.
-func (r *Router) forgetAll(id int) {
-	delete(r.was, id)
-	delete(r.farewells, id)
-	if p := r.past[id]; p != nil {
-		sum := *p
-		if all := r.past[Forgotten]; all != nil {
-			sum.add(*all)
+func (r *Router) forgetAll(ids []int) {
+	for _, id := range ids {
+		if p := r.past[id]; p != nil {
+			sum := *p
+			if all := r.past[Forgotten]; all != nil {
+				sum.add(*all)
+			}
+			sum.Node, sum.State = Forgotten, LinkLost
+			r.past[Forgotten] = &sum
+			delete(r.past, id)
 		}
-		sum.Node, sum.State = Forgotten, LinkLost
-		r.past[Forgotten] = &sum
-		delete(r.past, id)
-	}
-	for _, c := range r.channels {
-		if a := c.absences[id]; a != nil {
-			r.fold(c, a)
-			delete(c.absences, id)
-			r.retarget(c)
+		for _, c := range r.channels {
+			if a := c.absences[id]; a != nil {
+				r.fold(c, a)
+				delete(c.absences, id)
+				r.retarget(c)
+			}
+			r.forgetStream(c.spec.Name, id)
 		}
-		r.forgetStream(c.spec.Name, id)
-	}
-	r.forgetStream(undeclared, id)
-	if m, ok := r.reached[id]; ok {
-		m.over = true
-		r.reached[id] = m
+		r.forgetStream(undeclared, id)
 	}
 }
 

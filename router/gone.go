@@ -1,7 +1,6 @@
 package router
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -110,16 +109,8 @@ func (r *Router) disbelieve(f report) {
 func (r *Router) forget(f report, err error) *session {
 	r.mu.Lock()
 	s := r.peers[f.Node]
-	was := r.was[f.Node]
-	if _, kept := r.farewells[f.Node]; s == nil && was.incarnation < f.Incarnation && (kept || !f.hearsay) {
-		was.incarnation, was.hearsay, was.err = f.Incarnation, f.hearsay, err
-		r.was[f.Node] = was
-		if !kept { // else it is remembered already
-			r.remember(f.Node)
-		}
-		if r.known[f.Node].incarnation <= f.Incarnation {
-			delete(r.known, f.Node)
-		}
+	if r.bury(f, err) {
+		r.remember(f.Node)
 	}
 	r.mu.Unlock()
 	if s == nil {
@@ -137,8 +128,7 @@ func (r *Router) forget(f report, err error) *session {
 // reported, and as the failure of a Start that waits.
 func (r *Router) hasFailed(f Farewell, unmet bool, err error) {
 	r.mu.Lock()
-	was, s := r.was[f.Node], r.peers[f.Node]
-	if s == nil && was.incarnation <= f.Incarnation && !errors.Is(was.err, errLeft) {
+	if r.overFor(f) {
 		perr := &PeerError{Node: f.Node, Incarnation: f.Incarnation, Err: err}
 		if unmet {
 			r.changes = append(r.changes, Change{Kind: Lost, Peer: Peer{ID: f.Node, Incarnation: f.Incarnation}, Err: perr})

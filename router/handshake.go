@@ -328,7 +328,7 @@ func (r *Router) acceptable(h hello) *refusal {
 		return &refusal{RefuseID, fmt.Sprintf("%d is not a node id", h.Node)}
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
-	case !r.plausible(h.Incarnation):
+	case !r.plausible(h.Incarnation, time.Now()):
 		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts",
 			h.Node, maxAhead, r.cfg.Node)}
 	case h.Limits != r.limits():

@@ -11,10 +11,11 @@ import (
 // A node that was called twice may leave in order between the two calls: the
 // second one is too late, which is no fault. A node that was given up is one.
 func TestCallToANodeThatLeftIsNoFault(t *testing.T) {
-	r := &Router{cfg: Config{Node: 3}, was: map[int]former{
+	r := openRouter(t, Config{Node: 3})
+	r.was = map[int]former{
 		0: {incarnation: 7, ready: true, err: fmt.Errorf("%w: the node has ended", errLeft)},
 		1: {incarnation: 7, ready: true, err: errors.New("silent")},
-	}}
+	}
 	for node, code := range map[int]string{0: RefuseClosed, 1: RefuseLost} {
 		if s, no := r.find(hello{Node: node, Incarnation: 7}); s != nil || no == nil || no.Code != code {
 			t.Errorf("node.%d: %v, %+v, want %s", node, s, no, code)

@@ -75,22 +75,15 @@ func (r *Router) find(h hello) (*session, *refusal) {
 		return nil, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)}
 	}
 	s := r.peers[h.Node]
-	gone, wasHere := r.was[h.Node]
+	same, replaces, no := r.judge(h.Node, h.Incarnation)
 	r.mu.Unlock()
-	switch {
-	case s != nil && h.Incarnation == s.peer.Incarnation:
-		return s, nil
-	case s != nil && h.Incarnation < s.peer.Incarnation, h.Incarnation < gone.incarnation && !gone.hearsay:
-		return nil, &refusal{RefuseStale, fmt.Sprintf("a newer node.%d has joined", h.Node)}
-	case s != nil:
+	if replaces {
 		r.lose(s, ErrReplaced)
-	case wasHere && h.Incarnation == gone.incarnation && errors.Is(gone.err, errLeft):
-		// A second call to it was under way when it left in order: no fault of the job.
-		return nil, &refusal{RefuseClosed, fmt.Sprintf("node.%d has ended", h.Node)}
-	case wasHere && h.Incarnation == gone.incarnation:
-		return nil, &refusal{RefuseLost, fmt.Sprintf("node.%d has given up node.%d: %v", r.cfg.Node, h.Node, gone.err)}
 	}
-	return nil, nil
+	if !same {
+		s = nil
+	}
+	return s, no
 }
 
 // admit makes the node that says h a peer.
@@ -108,7 +101,10 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.lastHeard.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.admissible(h); err != nil {
+	if r.closed {
+		return nil, ErrClosed
+	}
+	if err := r.admits(h.Node, r.clock()); err != nil {
 		return nil, err
 	}
 	for _, c := range r.channels {
@@ -135,37 +131,8 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s
-	r.met(s)
+	r.met(&s.member)
 	return s, nil
-}
-
-// admissible reports why a node is not let in just now. The mutex is held.
-func (r *Router) admissible(h hello) error {
-	if r.closed {
-		return ErrClosed
-	}
-	if most := r.mostPeers(); len(r.peers) >= most {
-		return fmt.Errorf("node.%d has %d peers, and takes no more", r.cfg.Node, most)
-	}
-	if !r.joins.allows(r, h.Node) {
-		return fmt.Errorf("node.%d joins too often", h.Node)
-	}
-	return nil
-}
-
-// met takes note that a node of which others may have told has come. The mutex is held.
-func (r *Router) met(s *session) {
-	peer := s.peer
-	if r.known[peer.ID].incarnation <= peer.Incarnation {
-		delete(r.known, peer.ID)
-	}
-	if m, ok := r.reached[peer.ID]; ok && m.incarnation < peer.Incarnation {
-		m.incarnation = peer.Incarnation
-		if len(s.addrs) > 0 {
-			m.addr = s.addrs[0]
-		}
-		r.reached[peer.ID] = m
-	}
 }
 
 // introduce tells the newcomer of the others and the others of the newcomer. The
@@ -181,40 +148,20 @@ func (r *Router) introduce(s *session) {
 	}
 }
 
-// learn takes note of nodes that another one knows, and calls those with a lower
-// id; the others call this node.
+// learn takes note of nodes that another one knows, and calls some of them.
 func (r *Router) learn(members []Member, from int) {
-	if r.cfg.Topology == Alone {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, m := range members {
-		if r.closed || m.ID == r.cfg.Node || m.ID < 0 || m.ID > maxNode || r.known[m.ID].incarnation >= m.Incarnation ||
-			r.was[m.ID].incarnation >= m.Incarnation {
-			continue
-		}
-		if s := r.peers[m.ID]; s != nil && s.peer.Incarnation >= m.Incarnation {
-			continue
-		}
-		if !r.plausible(m.Incarnation) {
-			r.log.Warn("a node is not called, as it is said to come from the future",
-				"peer", fmt.Sprintf("node.%d", m.ID), "by", fmt.Sprintf("node.%d", from))
-			continue
-		}
-		if _, ok := r.known[m.ID]; !ok && len(r.known) >= r.mostPeers() {
-			return
-		}
-		r.known[m.ID] = rumour{m.Incarnation, r.clock()}
-		if m.ID > r.cfg.Node {
-			continue
-		}
-		switch {
-		case r.cfg.Topology == Mesh && len(m.Addrs) > 0 && len(m.Addrs[0]) <= maxAddr:
-			r.reach(m.ID, m.Incarnation, m.Addrs[0])
-		case r.cfg.Topology == Star && r.cfg.Node != 0 && m.ID != 0:
-			r.reach(m.ID, m.Incarnation, "")
-		}
+	if r.closed || r.cfg.Topology == Alone {
+		return
+	}
+	calls, ahead := r.membership.learn(members, r.clock(), time.Now())
+	for _, id := range ahead {
+		r.log.Warn("a node is not called, as it is said to come from the future",
+			"peer", fmt.Sprintf("node.%d", id), "by", fmt.Sprintf("node.%d", from))
+	}
+	for _, c := range calls {
+		r.reach(c)
 	}
 }
 
@@ -227,64 +174,19 @@ type rumour struct {
 // maxAddr bounds the address of a node that others tell of, in bytes.
 const maxAddr = 1 << 10
 
-// believedFor is how long a node that others tell of is called and waited for: twice the
-// time in which it has to meet this node itself if it joins.
-func (r *Router) believedFor() time.Duration { return 2 * r.cfg.JoinTimeout }
-
-// waitsFor is how long a newcomer waits for a member that others have told of. An expected one
-// that is dead is rarely told of, as its peers know of its death or lose it within PeerTimeout;
-// but one that lives can take much longer than that to connect where the machines are busy, and
-// what this node emits before is lost to it.
-func (r *Router) waitsFor(id int) time.Duration {
-	if id < r.cfg.Expect {
-		return max(r.cfg.PeerTimeout, r.cfg.JoinTimeout/2)
-	}
-	return r.cfg.PeerTimeout
-}
-
-// doubt forgets the nodes that others have told of and that have not been met in time.
-// Whoever tells of them again is believed again.
+// doubt forgets nodes that have not been met in time, and lets a Start that waits look again.
 func (r *Router) doubt(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.beenReady && (len(r.known) > 0 || r.runningAt != 0) {
-		r.changed.broadcast() // Start waits for a limited time, see runs and missingLocked
-	}
-	for id, m := range r.known {
-		if now-m.at <= int64(r.believedFor()) {
-			continue
-		}
-		delete(r.known, id)
-		if c, ok := r.reached[id]; ok && c.incarnation == m.incarnation && r.peers[id] == nil {
-			c.over = true
-			r.reached[id] = c
-		}
+	if r.membership.doubt(now) {
+		r.changed.broadcast()
 	}
 }
-
-// mostPeers is how many other nodes this one has as peers, and of how many others that it
-// has not met it is told.
-func (r *Router) mostPeers() int { return max(maxPeers, r.cfg.Expect) }
 
 // maxAhead is how far an incarnation, which is the time of the node's start, may lie in the
 // future: the clocks of hosts differ, and are set. Incarnations only grow, so that one
 // from the far future would keep the node out for as long.
 const maxAhead = 24 * time.Hour
-
-// plausible reports whether an incarnation is not from the far future, by the clock here or
-// by that on which this node's own incarnation was based.
-func (r *Router) plausible(incarnation uint64) bool {
-	now := max(uint64(max(time.Now().UnixNano(), 0)), r.cfg.Incarnation)
-	return incarnation <= now || incarnation-now <= uint64(maxAhead)
-}
-
-// hubAddr is where the hub of a star is.
-func (r *Router) hubAddr() string {
-	if len(r.cfg.Attach) > 0 {
-		return r.cfg.Attach[0]
-	}
-	return ""
-}
 
 // linkEnded takes note of a connection that has ended.
 func (r *Router) linkEnded(s *session, err error) {
@@ -324,13 +226,8 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	if r.peers[s.peer.ID] == s {
 		delete(r.peers, s.peer.ID)
 	}
-	f := former{incarnation: s.peer.Incarnation, ready: s.ready, withdrawn: s.withdrawn, barriers: r.unfinished(s), addrs: s.addrs, err: reason}
-	if kind == Lost {
-		f.lostAt = r.clock()
-		f.sayAt = f.lostAt + int64(sayAfter)
-	}
-	r.was[s.peer.ID] = f
-	r.remember(s.peer.ID)
+	forgotten := r.left(&s.member, kind, reason, r.unfinished(s), r.clock())
+	r.forgetAll(forgotten)
 	r.keepCounts(s, kind)
 	r.setOff(s, kind == Left || s.withdrawn)
 	r.takeBack(s)
@@ -372,50 +269,9 @@ func (r *Router) peerReady(s *session, before bool) {
 		if before && !s.ready && !r.beenReady {
 			r.offer(s)
 		}
-		if before && !r.beenReady {
-			s.running = true
-			if r.runningAt == 0 {
-				r.runningAt = max(r.clock(), 1)
-			}
-		}
-		if !s.ready {
-			s.ready = true
+		if r.isReady(&s.member, before, r.clock()) {
 			r.changes = append(r.changes, Change{Kind: Joined, Peer: s.peer})
 		}
 	})
 	r.tell()
-}
-
-// runs reports whether this newcomer believes that the job runs already: it then waits for
-// the nodes that are there, and not for all that are expected. One peer alone can be wrong
-// or lie, so the newcomer believes it when more than half of the other expected nodes agree;
-// or, without a number of expected nodes, when each attach address has answered or failed
-// once. Otherwise it looks for the others as long as a peer may be silent: those that live
-// meet it in this time. The mutex is held.
-func (r *Router) runs() bool {
-	switch {
-	case r.beenReady || r.running:
-		return r.running
-	case r.runningAt == 0:
-		return false
-	case r.clock()-r.runningAt >= int64(r.cfg.PeerTimeout):
-		return true
-	case r.cfg.Expect == 0 || r.cfg.Topology == Alone:
-		for _, addr := range r.cfg.Attach {
-			if _, ok := r.attached[addr]; !ok && r.trouble[addr] == "" {
-				return false
-			}
-		}
-		return true
-	}
-	others, agree := r.cfg.Expect, 0
-	if r.cfg.Node < r.cfg.Expect {
-		others--
-	}
-	for id, s := range r.peers {
-		if s.running && (id < r.cfg.Expect || r.cfg.Node >= r.cfg.Expect) {
-			agree++
-		}
-	}
-	return 2*agree > others
 }

@@ -266,7 +266,7 @@ func TestWhetherAnyPeerListens(t *testing.T) {
 	}
 	listens(t, s, true)
 	r.depart(s, Lost, ErrLost)
-	if !ch.Listened() || ch.Stats().Listeners != 0 {
+	if !ch.Listened() || len(ch.c.targets.Load().out) != 0 {
 		t.Error("the peer is not awaited")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/routertest"
 )
 
 // After Off and On, a node hears all messages of a sender from the first one on that it
@@ -48,10 +49,10 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 					t.Errorf("heard %q, want 1 4 7", got)
 				}
 				<-time.After(5 * time.Second) // the sender is told once a second what was consumed
-				if st := out[1].Stats(); st.Unfed != 2 {
-					t.Errorf("the listener has dropped %d messages, want 2", st.Unfed)
+				if st := routertest.Total(j.nodes[1], "e"); st.Unheard != 2 {
+					t.Errorf("the listener has dropped %d messages, want 2", st.Unheard)
 				}
-				if st := out[0].Stats(); st.Sent != 7 || st.Consumed != 5 || st.Queued != 0 {
+				if st := routertest.Total(j.nodes[0], "e"); st.Sent != 5 || st.Delivered != 5 || st.Queued+st.InFlight != 0 {
 					t.Errorf("%+v", st)
 				}
 			})

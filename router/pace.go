@@ -29,17 +29,16 @@ const (
 	othersPerSecond = 16 // of all other ids together; mostPeers of them at once
 )
 
-// paces bounds news of one kind. The router's mutex guards it.
+// paces bounds news of one kind.
 type paces struct {
 	each   map[int]*pace // by node id below Config.Expect
 	others pace
 }
 
-// allows reports whether there may be news of a node now. The mutex is held.
-func (p *paces) allows(r *Router, id int) bool {
-	now := r.clock()
-	if id >= r.cfg.Expect {
-		return p.others.take(now, float64(r.mostPeers()), othersPerSecond)
+// allows reports whether there may be news of a node now.
+func (p *paces) allows(m *membership, id int, now int64) bool {
+	if id >= m.job.Expect {
+		return p.others.take(now, float64(m.mostPeers()), othersPerSecond)
 	}
 	if p.each == nil {
 		p.each = map[int]*pace{}

@@ -234,9 +234,6 @@ func (in *inStream) hearer(version uint64) *channel {
 // unhear drops a message of n bytes that this node does not listen to.
 func (in *inStream) unhear(n int) {
 	in.header = in.header[:0]
-	if ch := in.ch.Load(); ch != nil {
-		ch.unfed.Add(1)
-	}
 	in.unheard.Add(1)
 	in.Return(1, n)
 }

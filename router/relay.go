@@ -83,13 +83,6 @@ func (r *Router) openPipe(h hello, ticket string, back chan net.Conn) (*pipe, *s
 	return p, to, ""
 }
 
-// isHub reports whether a node is the hub of the star in which this one is a leaf. The mutex is
-// held.
-func (r *Router) isHub(id int) bool {
-	hub, ok := r.attached[r.hubAddr()]
-	return ok && hub == id
-}
-
 // endedPipe removes a pipe that has ended.
 func (r *Router) endedPipe(p *pipe) {
 	p.end()

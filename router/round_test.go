@@ -19,27 +19,29 @@ func TestWhoHasEnteredARound(t *testing.T) {
 		want bool
 		err  error
 	}{
-		"not yet":                 {&session{barriers: at(round - 1)}, former{}, false, nil},
-		"entered":                 {&session{barriers: at(round)}, former{}, true, nil},
-		"further":                 {&session{barriers: at(round + 1)}, former{}, true, nil},
+		"not yet":                 {&session{member: member{barriers: at(round - 1)}}, former{}, false, nil},
+		"entered":                 {&session{member: member{barriers: at(round)}}, former{}, true, nil},
+		"further":                 {&session{member: member{barriers: at(round + 1)}}, former{}, true, nil},
 		"before it was restarted": {&session{}, former{barriers: at(round), err: ErrLost}, true, nil},
 		"too early":               {&session{}, former{barriers: at(round - 1), err: ErrLost}, false, nil},
-		"leaves":                  {&session{withdrawn: true}, former{}, true, nil},
+		"leaves":                  {&session{member: member{withdrawn: true}}, former{}, true, nil},
 		"has left":                {nil, former{withdrawn: true, err: errWentAway}, true, nil},
 		"is back":                 {&session{}, former{withdrawn: true, err: errWentAway}, false, nil},
 		"gone":                    {nil, former{err: ErrLost}, false, ErrLost},
 		"gone after it":           {nil, former{barriers: at(round), err: ErrLost}, true, nil},
-		"done":                    {&session{done: true}, former{}, false, errDone},
-		"done after it":           {&session{done: true, barriers: at(round)}, former{}, true, nil},
+		"done":                    {&session{member: member{done: true}}, former{}, false, errDone},
+		"done after it":           {&session{member: member{done: true, barriers: at(round)}}, former{}, true, nil},
 		"never met":               {nil, former{}, false, nil},
 	} {
-		r := &Router{peers: map[int]*session{}, was: map[int]former{7: c.was}}
+		r := openRouter(t, Config{})
+		r.was[7] = c.was
 		if c.peer != nil {
 			r.peers[7] = c.peer
 		}
 		if got, err := r.entered(7, "b", round); got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+		clear(r.peers)
 	}
 }
 

@@ -49,41 +49,26 @@ type Router struct {
 
 	ahead, spareBytes atomic.Int64 // of all sessions: see nodeAhead and nodeSpares
 
-	mu        sync.Mutex
-	closed    bool
-	channels  []*channel
-	byName    map[string]*channel
-	peers     map[int]*session
-	was       map[int]former            // peers that are gone, by node id
-	formers   []int                     // nodes of which something is kept that are not expected: see remember
-	past      map[int]*PeerStats        // what peers had counted that are gone, by node id
-	gone      map[streamKey]StreamStats // the same of their streams
-	rounds    map[string]uint64         // rounds of barriers that this node has entered
-	offers    map[int]map[string]uint64 // those that members had entered when they met this node, a newcomer; nil after Start
-	passed    map[string]uint64         // rounds of them that all nodes have entered
-	tickets   map[string]chan net.Conn
-	pipes     map[pipeKey]*pipe
-	known     map[int]rumour    // nodes that others told of and that this one has not met
-	reached   map[int]reaching  // those that keepReaching calls
-	farewells map[int]heard     // the newest farewell of each node, by node id
-	hearsay   map[int]*report   // farewells that others have said and that are looked into: the next one of each node
-	attached  map[string]int    // attach address -> node id that answered there
-	trouble   map[string]string // address -> why it cannot be reached
-	noted     map[string]int    // refusals by reason
-	failure   error
-	beenReady bool  // Start has returned
-	readyAt   int64 // clock of that
-	running   bool  // the job ran when this node joined; set when Start returns, see runs
-	runningAt int64 // clock at which a peer first said that the job runs; 0: none has
-	joins     paces // of new sessions
-	news      paces // of farewells
-	aloneAt   int64 // clock at which no peer was there any more; 0: one is
-	sayAlone  int64 // clock at which the log says that none is there
-	leaving   bool  // Leave was called
-	done      bool  // Done was called
-	watchers  []func(Change)
-	changes   []Change
-	lost      []error // losses to be reported by Close, maxLosses of them
+	mu         sync.Mutex
+	membership // mu guards it
+	closed     bool
+	channels   []*channel
+	byName     map[string]*channel
+	peers      sessions
+	past       map[int]*PeerStats        // what peers had counted that are gone, by node id
+	gone       map[streamKey]StreamStats // the same of their streams
+	rounds     map[string]uint64         // rounds of barriers that this node has entered
+	offers     map[int]map[string]uint64 // those that members had entered when they met this node, a newcomer; nil after Start
+	passed     map[string]uint64         // rounds of them that all nodes have entered
+	tickets    map[string]chan net.Conn
+	pipes      map[pipeKey]*pipe
+	noted      map[string]int // refusals by reason
+	failure    error
+	leaving    bool // Leave was called
+	done       bool // Done was called
+	watchers   []func(Change)
+	changes    []Change
+	lost       []error // losses to be reported by Close, maxLosses of them
 
 	furtherLosses *PeerError // the sum of those beyond maxLosses; nil: there are none
 
@@ -101,13 +86,13 @@ func New(cfg Config) (*Router, error) {
 	lines := newSparse(cfg.Logger.Handler())
 	r := &Router{
 		cfg: cfg, log: slog.New(lines), lines: lines, began: time.Now(), draining: make(chan struct{}),
-		byName: map[string]*channel{}, peers: map[int]*session{}, was: map[int]former{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
+		byName: map[string]*channel{}, peers: sessions{}, past: map[int]*PeerStats{}, gone: map[streamKey]StreamStats{},
 		features: []string{featureHeader, featureLeave, featureDone, featureListening, featureFarewell},
 		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, pipes: map[pipeKey]*pipe{},
-		known: map[int]rumour{}, farewells: map[int]heard{}, hearsay: map[int]*report{}, reached: map[int]reaching{}, attached: map[string]int{},
-		trouble: map[string]string{}, noted: map[string]int{}, locks: map[int]*peerLock{},
+		noted: map[string]int{}, locks: map[int]*peerLock{},
 		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
+	r.membership = newMembership(&r.cfg, r.peers)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -396,10 +381,10 @@ func (r *Router) awaitReady(ctx context.Context) error {
 		if r.failure != nil {
 			return false, r.failure
 		}
-		ok := len(r.missingLocked()) == 0
+		ok := len(r.lacks(r.clock())) == 0
 		if ok && !r.beenReady {
 			r.takeOver()
-			r.running, r.beenReady, r.readyAt = r.runs(), true, r.clock()
+			r.start(r.clock())
 		}
 		return ok, nil
 	})
@@ -414,104 +399,7 @@ var errJoinTimeout = errors.New("the join timeout has passed")
 func (r *Router) missing() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.missingLocked()
-}
-
-// missingLocked says whom Start waits for, and why. The mutex is held.
-func (r *Router) missingLocked() []string {
-	var out []string
-	say := func(id int) {
-		if s := r.peers[id]; s != nil {
-			if !s.ready || !s.seen {
-				out = append(out, fmt.Sprintf("node.%d (connected, not ready)", id))
-			}
-			return
-		}
-		if f, ok := r.was[id]; ok && f.ready {
-			return
-		}
-		out = append(out, fmt.Sprintf("node.%d", id))
-	}
-	runs := r.runs()
-	if r.cfg.Expect > 0 && r.cfg.Topology != Alone && !runs {
-		ids, unknown := r.expected()
-		for _, id := range ids {
-			say(id)
-		}
-		if unknown > 0 {
-			out = append(out, fmt.Sprintf("%d more", unknown))
-		}
-		if len(out) > 0 { // which address is whose is not known before it answers
-			out[len(out)-1] += r.troubleLocked()
-		}
-		return out
-	}
-	for _, addr := range r.cfg.Attach {
-		if id, ok := r.attached[addr]; ok {
-			say(id)
-		} else if !runs {
-			out = append(out, addr+reason(r.trouble[addr]))
-		}
-	}
-	for id := range r.peers {
-		say(id)
-	}
-	for id, m := range r.known {
-		if r.clock()-m.at <= int64(r.waitsFor(id)) {
-			say(id)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// expected are the other nodes of the job: 0..Expect-1, unless the ids are others;
-// then those that this node has met, and how many it has not. The mutex is held.
-func (r *Router) expected() (ids []int, unknown int) {
-	known := map[int]bool{}
-	for id := range r.peers {
-		known[id] = true
-	}
-	for id, f := range r.was {
-		if f.ready {
-			known[id] = true
-		}
-	}
-	ids = slices.Sorted(maps.Keys(known))
-	others := r.runningAt == 0 && len(ids) > 0 && ids[len(ids)-1] >= r.cfg.Expect // in a running job it may be one more
-	if r.cfg.Node >= r.cfg.Expect || others {
-		return ids, max(r.cfg.Expect-1-len(ids), 0)
-	}
-	ids = nil
-	for id := range r.cfg.Expect {
-		if id != r.cfg.Node {
-			ids = append(ids, id)
-		}
-	}
-	return ids, 0
-}
-
-func reason(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + s + ")"
-}
-
-// maxTrouble is how many addresses that cannot be reached are named.
-const maxTrouble = 8
-
-// troubleLocked joins why addresses cannot be reached. The mutex is held.
-func (r *Router) troubleLocked() string {
-	var out []string
-	for _, addr := range slices.Sorted(maps.Keys(r.trouble)) {
-		if len(out) == maxTrouble && len(r.trouble) > maxTrouble+1 {
-			out = append(out, fmt.Sprintf("and %d more", len(r.trouble)-maxTrouble))
-			break
-		}
-		out = append(out, addr+": "+r.trouble[addr])
-	}
-	return reason(strings.Join(out, ", "))
+	return r.lacks(r.clock())
 }
 
 // controlJSON appends a control frame with a JSON body.

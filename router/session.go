@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,9 +16,7 @@ import (
 // at the moment. It has no goroutine, clock or socket of its own: a link's
 // reader calls receive, its writer calls gather.
 type session struct {
-	r     *Router
-	peer  Peer
-	addrs []string // where the peer can be dialled
+	r *Router
 
 	headers   bool // the peer understands frameMsgHeader
 	leaves    bool // the peer understands frameLeave
@@ -72,18 +71,34 @@ type session struct {
 	rtt       atomic.Int64  // ns, of the last ping
 
 	// The router's mutex guards these.
-	remote           map[string]*inStream // the peer's events by name
-	ready, seen, fin bool                 // what the peer has said
-	running          bool                 // the peer had been ready before it met this node, a newcomer
-	withdrawn        bool                 // the peer leaves: it is sent no more messages
-	done             bool                 // the peer has done its part of the job
-	quiet            bool                 // the peer has sent all that it will, as this node leaves
-	late             bool                 // the peer has come when this node had sent everything
-	barriers         map[string]uint64    // rounds at which the peer has arrived
+	remote map[string]*inStream // the peer's events by name
+	member
 }
 
+// sessions are the present peers, by node id.
+type sessions map[int]*session
+
+func (all sessions) of(id int) *member {
+	if s := all[id]; s != nil {
+		return &s.member
+	}
+	return nil
+}
+
+func (all sessions) all() iter.Seq2[int, *member] {
+	return func(yield func(int, *member) bool) {
+		for id, s := range all {
+			if !yield(id, &s.member) {
+				return
+			}
+		}
+	}
+}
+
+func (all sessions) count() int { return len(all) }
+
 func newSession(r *Router, peer Peer, addrs []string) *session {
-	s := &session{r: r, peer: peer, addrs: addrs, remote: map[string]*inStream{}, barriers: map[string]uint64{}}
+	s := &session{r: r, remote: map[string]*inStream{}, member: member{peer: peer, addrs: addrs, barriers: map[string]uint64{}}}
 	s.wake.L = &s.mu
 	s.spares.r = r
 	return s

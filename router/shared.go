@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/ditask/ditask/messaging"
 	"github.com/ditask/ditask/router/sharedmem"
 )
 
@@ -31,13 +32,8 @@ const (
 	maxRelease = maxFrameBody / 8
 )
 
-// Memory is a place for a payload, from [Channel.Lend]. It is an alias, so that package task can have
-// an equal one.
-type Memory = interface {
-	Bytes() []byte // the place; its first bytes are the payload
-	Fit(n int)     // gives back what is beyond the first n bytes
-	Release()      // gives all of it back
-}
+// Memory is a place for a payload, from [Channel.Lend].
+type Memory = messaging.Memory
 
 // passer is what a carrier's connection may offer to pass descriptors to the other end.
 type passer interface {

@@ -266,30 +266,3 @@ func (s *StreamStats) Add(t StreamStats) {
 	s.Unheard += t.Unheard
 	s.Stale += t.Stale
 }
-
-// ChannelStats counts one event's messages. With one peer, which listens all the
-// time, Sent = Consumed + Dropped + Lost + Queued. [Router.Stats] has them by peer.
-type ChannelStats struct {
-	Sent      uint64 // versions handed to Send
-	Consumed  uint64 // by peers' listeners, summed over peers
-	Dropped   uint64 // given up here under a policy that may, summed over peers
-	Lost      uint64 // sent, and not known to be consumed, when the peer left or was lost; or sent while it was gone
-	Queued    int    // waiting or on their way now, summed over peers
-	Unfed     uint64 // received while this node did not listen
-	Listeners int    // peers that listen now
-}
-
-// Stats returns the counters of the event.
-func (c *Channel) Stats() ChannelStats {
-	ch := c.c
-	st := ChannelStats{Sent: ch.version.Load(), Unfed: ch.unfed.Load(), Listeners: len(ch.targets.Load().out)}
-	for _, s := range ch.r.Stats().Streams {
-		if s.Event == ch.spec.Name {
-			st.Consumed += s.Delivered
-			st.Dropped += s.Dropped()
-			st.Lost += s.Lost + s.Away
-			st.Queued += s.Queued + s.InFlight
-		}
-	}
-	return st
-}

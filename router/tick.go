@@ -19,7 +19,7 @@ func (r *Router) tick() {
 			return
 		}
 		r.mu.Lock()
-		joins := r.joining()
+		joins := r.joining(r.clock())
 		sessions := make([]*session, 0, len(r.peers))
 		for _, s := range r.peers {
 			sessions = append(sessions, s)
@@ -45,30 +45,11 @@ func (r *Router) remind(now int64) {
 	if r.inDrain.Load() {
 		return
 	}
-	away := map[int]time.Duration{}
 	r.mu.Lock()
-	alone := r.beenReady && r.cfg.Expect > 1 && len(r.peers) == 0
-	switch {
-	case !alone:
-		r.aloneAt = 0
-	case r.aloneAt == 0:
-		r.aloneAt, r.sayAlone = now, now+int64(sayAfter)
-	}
-	alone = alone && now >= r.sayAlone
-	if alone {
-		r.sayAlone = now + (now - r.aloneAt)
-	}
-	for id, f := range r.was {
-		if f.lostAt != 0 && r.peers[id] == nil && now >= f.sayAt {
-			away[id] = time.Duration(now - f.lostAt)
-			f.sayAt = now + (now - f.lostAt)
-			r.was[id] = f
-		}
-	}
+	alone, away := r.reminders(now)
 	r.mu.Unlock()
-	if alone {
-		r.log.Warn("no other node of the job is connected",
-			"expected", r.cfg.Expect-1, "for", time.Duration(now-r.aloneAt).Round(time.Second))
+	if alone > 0 {
+		r.log.Warn("no other node of the job is connected", "expected", r.cfg.Expect-1, "for", alone.Round(time.Second))
 	}
 	for id, long := range away {
 		r.log.Warn("still without a node that was lost", "peer", fmt.Sprintf("node.%d", id), "for", long.Round(time.Second))
@@ -78,13 +59,6 @@ func (r *Router) remind(now int64) {
 // joinPatience is how many times PeerTimeout a peer may be silent while this node joins the
 // job: nodes that start all at once on few processors have little time for each other.
 const joinPatience = 4
-
-// joining reports whether this node joins the job. It goes on joining as long again as it has taken,
-// but not for longer than its patience: peers for which there was no time may still be busy with
-// each other. The mutex is held.
-func (r *Router) joining() bool {
-	return !r.beenReady || r.clock()-r.readyAt < min(r.readyAt, int64(joinPatience*r.cfg.PeerTimeout))
-}
 
 // check tests a quiet link, cuts a silent one, and gives up a peer that stays away. A node
 // that joins is patient.

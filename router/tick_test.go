@@ -114,14 +114,14 @@ func TestJoiningLastsAsLongAgain(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{})
-			if !r.joining() {
+			if !r.joining(r.clock()) {
 				t.Error("a node that is not ready does not join")
 			}
 			<-time.After(c.took)
 			r.beenReady, r.readyAt = true, r.clock()
 			<-time.After(c.since)
-			if r.joining() != c.want {
-				t.Errorf("%v after %v: %v", c.since, c.took, r.joining())
+			if r.joining(r.clock()) != c.want {
+				t.Errorf("%v after %v: %v", c.since, c.took, r.joining(r.clock()))
 			}
 		})
 	}

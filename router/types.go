@@ -7,56 +7,37 @@ import (
 	"net"
 
 	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/messaging"
 )
 
-// Delivery says what happens to a message that its receiver is too slow for.
-type Delivery uint8
+// Delivery is what happens to a message that its receiver is too slow for.
+type Delivery = messaging.Delivery
 
 // The delivery policies.
 const (
-	Reliable   Delivery = iota // the sender blocks, nothing is lost
-	Latest                     // only the newest is kept; who joins late receives it
-	DropOldest                 // the newest Queue messages are kept, the others counted
-	DropNewest                 // the oldest Queue messages are kept, the others counted
+	Reliable   = messaging.Reliable   // the sender blocks, nothing is lost
+	Latest     = messaging.Latest     // only the newest is kept; a node that joins late receives it
+	DropOldest = messaging.DropOldest // the newest Queue messages are kept, the others counted
+	DropNewest = messaging.DropNewest // the oldest Queue messages are kept, the others counted
 )
-
-// String is the policy's name on the wire and in messages.
-func (d Delivery) String() string {
-	switch d {
-	case Reliable:
-		return "reliable"
-	case Latest:
-		return "latest"
-	case DropOldest:
-		return "drop-oldest"
-	case DropNewest:
-		return "drop-newest"
-	}
-	return fmt.Sprintf("delivery(%d)", uint8(d))
-}
 
 // Spec declares an event: nodes that declare one name with different
 // fingerprints or policies refuse each other.
-type Spec struct {
-	Name        string
-	Delivery    Delivery
-	Queue       int    // messages kept for a slow peer under the drop policies; 0 means 1024
-	Fingerprint uint64 // identifies the payload's type
-	Schema      string // the payload's type in words
-	Headers     bool   // messages that this node sends may have a Buffer.Header
-}
+type Spec = messaging.Spec
 
-// Buffer is a payload that a session may keep until it is acknowledged. It is
-// reference-counted: whoever keeps it calls Retain, and Release when done.
-type Buffer interface {
-	Bytes() []byte
-	// Header is what travels beside the payload, such as the context of a trace:
-	// at most MaxHeaderBytes, nil for nothing. It must not change, and is asked for
-	// only if Spec.Headers says that there may be one.
-	Header() []byte
-	Retain()
-	Release()
-}
+// Buffer is a payload that a session may keep until it is acknowledged. A Header of more
+// than MaxHeaderBytes is left out.
+type Buffer = messaging.Buffer
+
+// Credit gives a sender its room back.
+type Credit = messaging.Credit
+
+// Message is one message from another node. It is valid during the call of
+// deliver, and so is Payload, unless deliver takes it.
+type Message = messaging.Inbound
+
+// Peer is another node of the job.
+type Peer = messaging.Peer
 
 // Bytes is a Buffer that the garbage collector owns.
 type Bytes []byte
@@ -73,32 +54,6 @@ func (b Bytes) Retain() {}
 // Release does nothing.
 func (b Bytes) Release() {}
 
-// Credit gives a sender its room back. It is an alias, so that a Message can be
-// converted to an equal type elsewhere.
-type Credit = interface {
-	// Return says that so many messages, of so many payload bytes together,
-	// have been consumed or dropped here.
-	Return(messages, bytes int)
-	// Recycle gives back a payload that was taken and that nothing refers to any
-	// more.
-	Recycle(payload []byte)
-}
-
-// Message is one message from another node. It is valid during the call of
-// deliver, and so is Payload, unless deliver takes it.
-type Message struct {
-	From    int    // node id of the sender
-	Version uint64 // its number among the sender's messages of this event, from 1
-	Payload []byte
-	// Takable says that deliver may keep Payload; it then sets Taken.
-	Takable, Taken bool
-	// Lent says that Payload is memory of the sender's process: deliver does not write to it, and gives
-	// it to Credit.Recycle before the message is consumed, if it has taken it. That happens under [Channel.Borrow] only.
-	Lent   bool
-	Credit Credit // to be returned when the message has been consumed
-	Header []byte // what the sender's Buffer had beside the payload; valid during the call
-}
-
 // Tap is told of every message as it passes, for a record of it. Its methods are
 // called by senders and readers, at once for different events and peers, and may take their
 // time at the price of the messages' own. The arguments are valid during the call.
@@ -109,13 +64,6 @@ type Tap interface {
 	// Received is called for a message that this node listens to, before it is
 	// delivered.
 	Received(event string, m *Message)
-}
-
-// Peer is another node of the job.
-type Peer struct {
-	ID          int
-	Incarnation uint64 // grows when the node is restarted
-	Labels      []string
 }
 
 // ChangeKind is what can happen to a peer.

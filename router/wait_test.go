@@ -29,10 +29,10 @@ func TestWhomStartWaitsFor(t *testing.T) {
 		"ids that were others":   {3, Mesh, func(r *Router) { r.was[9] = former{ready: true} }, []string{"1 more"}},
 		"ids that were heard of": {3, Mesh, func(r *Router) { r.known[9] = rumour{incarnation: 1} }, []string{"node.1", "node.2"}},
 		"connected": {3, Mesh, func(r *Router) {
-			r.peers[1], r.peers[2] = &session{ready: true, seen: true}, &session{ready: true}
+			r.peers[1], r.peers[2] = &session{member: member{ready: true, seen: true}}, &session{member: member{ready: true}}
 		}, []string{"node.2 (connected, not ready)"}},
 		"had been ready": {3, Mesh, func(r *Router) {
-			r.was[1], r.was[2], r.peers[2] = former{ready: true}, former{ready: true}, &session{seen: true}
+			r.was[1], r.was[2], r.peers[2] = former{ready: true}, former{ready: true}, &session{member: member{seen: true}}
 		}, []string{"node.2 (connected, not ready)"}},
 		"unknown":             {0, Mesh, func(r *Router) { r.trouble["a"] = "why" }, []string{"a (why)", "b"}},
 		"unknown, they run":   {0, Mesh, func(r *Router) { r.running = true }, nil},

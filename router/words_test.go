@@ -245,24 +245,3 @@ func TestWhoMakesWay(t *testing.T) {
 		}
 	}
 }
-
-// The counts of an event are those of its streams to all peers, and no others.
-func TestCountsOfAnEvent(t *testing.T) {
-	r := openRouter(t, Config{})
-	ch := event(t, r, Spec{Name: "e"})
-	for _, k := range []streamKey{{"e", 1}, {"e", 2}, {"f", 1}} {
-		r.gone[k] = StreamStats{
-			Event: k.event, Peer: k.peer,
-			Sent: 100, Delivered: 1, Replaced: 2, Oldest: 3, Newest: 4, Abandoned: 5, Lost: 6, Away: 7, Queued: 8, InFlight: 9,
-		}
-	}
-	r.gone[streamKey{"e", 3}] = StreamStats{Event: "e", Peer: 3}
-	ch.c.version.Store(50)
-	ch.c.unfed.Store(60)
-	if got, want := ch.Stats(), (ChannelStats{Sent: 50, Consumed: 2, Dropped: 28, Lost: 26, Queued: 34, Unfed: 60}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	if n := len(r.Stats().Streams); n != 3 {
-		t.Errorf("%d streams have carried something", n)
-	}
-}

@@ -108,7 +108,7 @@ type sink struct{ n int }
 func (s *sink) Listen(bool)        {}
 func (s *sink) Listened() bool     { return true }
 func (s *sink) EverListened() bool { return true }
-func (s *sink) Send(context.Context, *Buffer, func(Peer) bool) (int, error) {
+func (s *sink) Send(context.Context, Buffer, func(Peer) bool) (int, error) {
 	s.n++
 	return 1, nil
 }

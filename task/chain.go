@@ -91,40 +91,14 @@ func newFrame[C any](links []link[C]) *frame[C] {
 	f := &frame[C]{links: append([]link[C](nil), links...), origin: -1}
 	for i := range f.links {
 		l := &f.links[i]
-		if i == len(f.links)-1 {
-			l.next = func(ctx context.Context) error {
-				l.called = true
-				err := f.run(ctx, i+1)
-				f.at = i
-				return err
-			}
-			continue
-		}
-		n := &f.links[i+1]
-		l.next = func(ctx context.Context) error { // what run does, for the common case
-			l.called, n.called = true, false
-			f.at = i + 1
-			err := n.m(ctx, f.c, n.next)
-			if err == nil && n.called {
-				f.at = i
-				return nil
-			}
-			return f.after(ctx, i, err)
+		l.next = func(ctx context.Context) error {
+			l.called = true
+			err := f.run(ctx, i+1)
+			f.at = i
+			return err
 		}
 	}
 	return f
-}
-
-// after goes on when the middleware that follows the i-th has returned err, or
-// was a plain step.
-func (f *frame[C]) after(ctx context.Context, i int, err error) error {
-	if err == nil {
-		err = f.run(ctx, i+2)
-	} else {
-		f.failed(i+1, err)
-	}
-	f.at = i
-	return err
 }
 
 // run runs the middleware from the i-th on, then the rest.

@@ -64,9 +64,8 @@ type Host interface{ engine() *engine }
 
 // EmitOption says whom an emit reaches.
 type EmitOption struct {
-	where  emitWhere
-	to     []string
-	traced *traced // not the user's: the tracer has seen the emit
+	where emitWhere
+	to    []string
 }
 
 type emitWhere uint8
@@ -101,28 +100,29 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if err != nil {
 		return err
 	}
+	if p.traces {
+		return p.emitTraced(ctx, v, opts)
+	}
+	return p.emit(ctx, v, nil, opts)
+}
+
+// emit is [Event.Emit] with what travels for the tracer; nil for nothing.
+func (p *port[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool
-	var head *traced
-	if p.traces {
-		if !isTraced(opts) {
-			return e.emitTraced(ctx, h, v, opts)
-		}
-		head, opts = untraced(opts)
-	}
 	if len(opts) > 0 {
-		local, remote, match = route(en, remote, opts)
+		local, remote, match = route(p.en, remote, opts)
 	}
 	if local && p.listened.Load() {
-		if err := p.emitLocal(ctx, slot[T]{v: v, from: en.id, head: head}); err != nil {
-			return fmt.Errorf("emit %q: %w", e.core.name, err)
+		if err := p.emitLocal(ctx, slot[T]{v: v, from: p.en.id, head: head}); err != nil {
+			return fmt.Errorf("emit %q: %w", p.core.name, err)
 		}
 	} else {
 		p.emitted.Add(1)
 	}
 	if remote && p.channel.Listened() {
 		if err := p.send(ctx, &v, head, match); err != nil {
-			return fmt.Errorf("emit %q: %w", e.core.name, err)
+			return fmt.Errorf("emit %q: %w", p.core.name, err)
 		}
 	} else if len(opts) == 0 {
 		p.reportUnheard()

@@ -287,7 +287,7 @@ func (c *fakeChannel) EverListened() bool {
 	return false
 }
 
-func (c *fakeChannel) Send(ctx context.Context, buf *Buffer, match func(Peer) bool) (int, error) {
+func (c *fakeChannel) Send(ctx context.Context, buf Buffer, match func(Peer) bool) (int, error) {
 	payload := buf.Bytes()
 	j := c.node.job
 	j.mu.Lock()

@@ -4,8 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
-	"sync/atomic"
 	"time"
+
+	"github.com/ditask/ditask/messaging"
 )
 
 // Node is what a task needs of the process that it runs in. parallel.Node
@@ -147,22 +148,22 @@ type Channel interface {
 	// payload beyond the call retains it. On a Reliable channel Send blocks
 	// while a peer's window is full; the error joins what went wrong for each
 	// peer, and wraps [ErrClosed] if the bus takes nothing more, from Drain on.
-	Send(ctx context.Context, payload *Buffer, match func(Peer) bool) (int, error)
+	Send(ctx context.Context, payload Buffer, match func(Peer) bool) (int, error)
 }
 
-// Delivery says what happens to a message that its listener is too slow for.
-type Delivery uint8
+// Delivery is what happens to a message that its listener is too slow for.
+type Delivery = messaging.Delivery
 
 // The delivery policies of an event.
 const (
 	// DeliverReliable blocks the emitter; nothing is lost.
-	DeliverReliable Delivery = iota
-	// DeliverLatest keeps only the newest value; who joins late receives it.
-	DeliverLatest
+	DeliverReliable = messaging.Reliable
+	// DeliverLatest keeps only the newest value; a node that joins late receives it.
+	DeliverLatest = messaging.Latest
 	// DeliverDropOldest keeps the newest Queue messages and counts the others.
-	DeliverDropOldest
+	DeliverDropOldest = messaging.DropOldest
 	// DeliverDropNewest keeps the oldest Queue messages and counts the others.
-	DeliverDropNewest
+	DeliverDropNewest = messaging.DropNewest
 )
 
 // Lender is what a Channel may be besides: payloads can be encoded into memory that other processes of the
@@ -176,88 +177,25 @@ type Lender interface {
 	Borrow(on bool)
 }
 
-// Memory is a place for a payload. It is an alias, as a bus has an equal one of its own.
-type Memory = interface {
-	Bytes() []byte // the place; its first bytes are the payload
-	Fit(n int)     // gives back what is beyond the first n bytes
-	Release()      // gives all of it back
-}
+// Memory is a place for a payload.
+type Memory = messaging.Memory
 
 // ChannelSpec declares an event to a Bus.
-type ChannelSpec struct {
-	Name     string   // unique in the task
-	Delivery Delivery // must be equal on every node
-	Queue    int      // messages kept under DropOldest and DropNewest
-	// Fingerprint and Schema identify the payload's type: nodes that declare
-	// one name with different fingerprints refuse each other.
-	Fingerprint uint64
-	Schema      string
-	Headers     bool // this task's messages may have a Buffer.Header
-}
+type ChannelSpec = messaging.Spec
 
 // Buffer is an encoded payload. It is reference-counted, so that a bus can keep it
 // until the other nodes have it, and its memory can be used again afterwards.
-type Buffer struct {
-	b    []byte
-	head []byte
-	mem  Memory // where b is, if a bus has lent that; else nil
-	refs atomic.Int32
-	free func(*Buffer) // called when the last reference is released
-}
-
-// Bytes returns the payload. It must not be changed.
-func (b *Buffer) Bytes() []byte { return b.b }
-
-// Header returns what travels beside the payload, for [Inbound.Header]; nil for
-// nothing. It must not be changed.
-func (b *Buffer) Header() []byte { return b.head }
-
-// Memory returns the memory of the bus that the payload is in; nil if it is in none.
-func (b *Buffer) Memory() Memory { return b.mem }
-
-// Retain adds a reference.
-func (b *Buffer) Retain() { b.refs.Add(1) }
-
-// Release gives a reference back.
-func (b *Buffer) Release() {
-	if b.refs.Add(-1) == 0 && b.free != nil {
-		b.free(b)
-	}
-}
+type Buffer = messaging.Buffer
 
 // Inbound is one message from another node. It is valid during the call of
 // deliver, and so is its payload, unless deliver takes it.
-type Inbound struct {
-	From    int    // id of the node that sent it
-	Version uint64 // number of the message among those of its sender and event, from 1
-	Payload []byte
-	// Takable says that deliver may keep Payload, and alias it; it then sets
-	// Taken.
-	Takable, Taken bool
-	// Lent says that Payload is memory of the sender's process: nobody writes to it here, and deliver gives it
-	// to Credit.Recycle before the message is consumed, if it has taken it.
-	Lent   bool
-	Credit Credit // to be returned once the listeners have had the message
-	Header []byte // what the sender's Buffer had beside the payload; valid during the call
-}
+type Inbound = messaging.Inbound
 
-// Credit gives a sender its room back. It is an alias, as a bus has an equal one
-// of its own and must not pay for a conversion at each message.
-type Credit = interface {
-	// Return says that so many messages, of so many payload bytes together,
-	// have been consumed (or dropped) here.
-	Return(messages, bytes int)
-	// Recycle gives back a payload that was taken and that nothing refers to any
-	// more.
-	Recycle(payload []byte)
-}
+// Credit gives a sender its room back.
+type Credit = messaging.Credit
 
 // Peer is another node of the job.
-type Peer struct {
-	ID          int
-	Incarnation uint64 // grows when the node is restarted
-	Labels      []string
-}
+type Peer = messaging.Peer
 
 // PeerEvent is what can happen to a peer.
 type PeerEvent uint8

@@ -98,7 +98,6 @@ type port[T any] struct {
 
 // face is what the engine does with a port of any type.
 type face interface {
-	event() *eventCore
 	box() *mailbox
 	off()
 	stats() EventStats
@@ -183,8 +182,7 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	return p, err
 }
 
-func (p *port[T]) event() *eventCore { return p.core }
-func (p *port[T]) box() *mailbox     { return &p.mailbox }
+func (p *port[T]) box() *mailbox { return &p.mailbox }
 
 // add puts l on the list and tells the other nodes of the first.
 func (p *port[T]) add(l *listener[T]) {
@@ -483,7 +481,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 	var zero T
 	out.v = zero
 	if err == nil {
-		err = p.hand(ctx, &out.Buffer, match)
+		err = p.hand(ctx, &out.encoded, match)
 	}
 	out.Release()
 	if err != nil && ctx.Err() != nil {
@@ -494,7 +492,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 
 // hand gives a message to the bus. It lets the end of the run know that a listener
 // which takes long in here is not stuck in something else.
-func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bool) error {
+func (p *port[T]) hand(ctx context.Context, payload Buffer, match func(Peer) bool) error {
 	if r := runnerOf(ctx, p.en.d); r != nil {
 		r.sending.Add(1)
 		r.moves.Add(1)
@@ -507,10 +505,30 @@ func (p *port[T]) hand(ctx context.Context, payload *Buffer, match func(Peer) bo
 	return err
 }
 
+// encoded is the [Buffer] of an emit.
+type encoded struct {
+	b    []byte
+	head []byte
+	mem  Memory // where b is, if the bus has lent that; else nil
+	refs atomic.Int32
+	free func() // called when the last reference is released
+}
+
+func (e *encoded) Bytes() []byte  { return e.b }
+func (e *encoded) Header() []byte { return e.head }
+func (e *encoded) Memory() Memory { return e.mem }
+func (e *encoded) Retain()        { e.refs.Add(1) }
+
+func (e *encoded) Release() {
+	if e.refs.Add(-1) == 0 {
+		e.free()
+	}
+}
+
 // outbox is what one emit to other nodes needs: a place for the value, and the
 // buffer that it is encoded into.
 type outbox[T any] struct {
-	Buffer
+	encoded
 	v    T
 	heap []byte // the buffer, where no memory is lent
 }
@@ -558,7 +576,7 @@ const keepBytes = 8 << 20
 
 func (p *port[T]) newOutbox() any {
 	out := new(outbox[T])
-	out.free = func(*Buffer) {
+	out.free = func() {
 		if out.mem != nil {
 			out.mem.Release()
 		}

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"slices"
 )
 
 // Tracer follows events from the emit to the listeners, in this process and in
@@ -35,26 +34,18 @@ func Trace(tr Tracer) Option {
 // traced is the header that a message came with.
 type traced struct{ header []byte }
 
-// emitTraced is Emit between the two calls of the tracer. What travels goes with
-// the options, as the last one.
-func (e *Event[T]) emitTraced(ctx context.Context, h Host, v T, opts []EmitOption) error {
-	header, end := h.engine().cfg.tracer.Emit(ctx, e.core.name)
-	err := e.Emit(ctx, h, v, append(slices.Clip(opts), EmitOption{traced: &traced{header}})...)
+// emitTraced is emit between the two calls of the tracer.
+func (p *port[T]) emitTraced(ctx context.Context, v T, opts []EmitOption) error {
+	var head *traced
+	header, end := p.en.cfg.tracer.Emit(ctx, p.core.name)
+	if len(header) > 0 {
+		head = &traced{header}
+	}
+	err := p.emit(ctx, v, head, opts)
 	if end != nil {
 		end(err)
 	}
 	return err
-}
-
-func isTraced(opts []EmitOption) bool { return len(opts) > 0 && opts[len(opts)-1].traced != nil }
-
-// untraced takes off what emitTraced has added. head is nil if nothing travels.
-func untraced(opts []EmitOption) (head *traced, rest []EmitOption) {
-	last := len(opts) - 1
-	if head = opts[last].traced; len(head.header) == 0 {
-		head = nil
-	}
-	return head, opts[:last]
 }
 
 var errListenerPanic = errors.New("the listener panicked")

@@ -28,7 +28,7 @@ import (
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
-// Config is what a run trains, and how.
+// Config is the configuration of a training run.
 type Config struct {
 	algorithm algorithm.Algorithm
 	build     algorithm.Build
@@ -50,6 +50,7 @@ type runKeys struct {
 	until                   *float64
 	evalEvery, logEvery     *algorithm.Count
 	evalEpisodes, keep      *int
+	evalMaxSteps            *int
 	histograms              *int
 	tensorboard             *bool
 	checkpointUpdates       *int
@@ -57,6 +58,7 @@ type runKeys struct {
 	learners, threads       *int
 	mode                    *string
 	normalize, record, save *bool
+	normalizeReward         *bool
 }
 
 // New returns the config of an algorithm, with its defaults. The error of an unknown name names the nearest.
@@ -91,15 +93,18 @@ func (c *Config) declare() {
 	}
 	k.env = p.Text("env", "", "", "environment: a name such as CartPole-v1, gym:ID of Python's Gymnasium, or FILE.py:FUNCTION", "", nil)
 	k.args = p.Text("env_args", "", "JSON", "keyword arguments of an environment in Python, such as {\"size\": 5}", here, jsonObject)
-	k.processes = p.Int("env_processes", 0, "processes", "processes of Python that step a collector's environments; 0: one for each core", here, zero)
+	k.processes = p.Int("env_processes", 0, "processes", "processes of Python that step a collector's environments; 0: one for each core",
+		here, zero)
 	k.timeout = durationKey(p, "env_timeout", time.Minute, "how long an environment in Python may take for a step")
-	k.restart = p.Bool("env_restart", false, "replace an environment in Python that failed, hung or ended, and count its episode as truncated", here)
+	k.restart = p.Bool("env_restart", false,
+		"replace an environment in Python that failed, hung or ended, and count its episode as truncated", here)
 	k.python = p.Text("python", "", "", "program that runs environments in Python; empty: $DITASK_PYTHON, or python3", here, nil)
 	k.limit = p.Int("time_limit", 0, "time steps", "truncates episodes; 0: the environment's own limit alone", here, zero)
 	k.seed = p.Int("seed", 1, "", "of environments, exploration, weights and samples", here)
 	k.steps = p.Int("steps", a.Steps, stepUnit, "length of the run; schedules and parts of the run go by it", a.Source, one)
 	k.duration = durationKey(p, "time", 0, "ends the run after so much wall time; 0: never")
-	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never", here)
+	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never",
+		here)
 	if a.Offline {
 		k.data = textsKey(p, "data", "dataset files, folders of them, or run folders with a recording, that are learned from")
 	} else {
@@ -110,8 +115,14 @@ func (c *Config) declare() {
 			"how processes work together: in lockstep, bit for bit, or each at its own pace; auto: sync if the algorithm is on-policy", here)
 	}
 	k.normalize = p.Bool("normalize", false, "standardise observations by their running mean and deviation", here)
+	if !a.Offline {
+		k.normalizeReward = p.Bool("normalize_reward", false,
+			"learn from rewards divided by the running deviation of the discounted return, clipped to 10", "SB3's VecNormalize: true")
+		p.Alias("norm_reward")
+	}
 	k.evalEvery = p.Count("eval_every", "5%", stepUnit, "steps between greedy evaluations; 0: none", here)
 	k.evalEpisodes = p.Int("eval_episodes", 10, "episodes", "episodes of an evaluation", here, one)
+	k.evalMaxSteps = p.Int("eval_max_steps", 27_000, "time steps", "time steps after which an episode of an evaluation is cut; 0: none", "as Atari games, 108,000 frames", zero)
 	k.logEvery = p.Count("log_every", "1%", stepUnit, "steps between rows of the log", here)
 	k.tensorboard = p.Bool("tensorboard", true, "write event files for TensorBoard into the run folder", here)
 	k.histograms = p.Int("histograms", 0, "rows", "rows of the log between histograms of the weights in the event files; 0: none", here, zero)
@@ -155,7 +166,7 @@ func textsKey(p *algorithm.Params, name, about string) *[]string {
 	return v
 }
 
-// Algorithm is what the config is of.
+// Algorithm returns the algorithm of the config.
 func (c *Config) Algorithm() algorithm.Algorithm { return c.algorithm }
 
 // Env is the environment's name; empty: none is set.
@@ -167,7 +178,7 @@ func (c *Config) Seed() int { return *c.keys.seed }
 // Steps is the length of the run: env steps, or updates of an offline run.
 func (c *Config) Steps() int { return *c.keys.steps }
 
-// Extend lets the run go on for so many steps behind its length, with the last values of its schedules.
+// Extend makes the run continue for that many steps after its length, with the last values of its schedules.
 func (c *Config) Extend(steps int) { c.extra = steps }
 
 // Duration is the wall time that ends the run; 0: none does.
@@ -220,7 +231,7 @@ func (c *Config) param(key string) (*algorithm.Param, error) {
 	return nil, fmt.Errorf("unknown key %q%s: see ditask train %s --help", cut(key), nearest.Hint(key, names), c.algorithm.Name)
 }
 
-// Set gives a key a value, and remembers what it is from.
+// Set gives a key a value, and records its origin.
 func (c *Config) Set(key, value, origin string) error {
 	p, err := c.param(key)
 	if err != nil {
@@ -233,14 +244,15 @@ func (c *Config) Set(key, value, origin string) error {
 	return nil
 }
 
-// Check reports what is missing, or does not go together, before anything is opened.
+// Check reports missing and contradictory settings, before anything is opened.
 func (c *Config) Check() error {
 	var faults []error
 	if c.Env() == "" {
 		faults = append(faults, errors.New("env: no environment is given: see ditask env list"))
 	}
 	if c.algorithm.Offline && len(*c.keys.data) == 0 {
-		faults = append(faults, fmt.Errorf("data: %s learns from dataset files: name them, or record some with --set record=true", c.algorithm.Name))
+		faults = append(faults, fmt.Errorf("data: %s learns from dataset files: name them, or record some with --set record=true",
+			c.algorithm.Name))
 	}
 	return errors.Join(faults...)
 }

@@ -20,7 +20,7 @@ type environments struct {
 	closers []func() error
 }
 
-// opening says what a vector is for.
+// opening determines what a vector is for.
 type opening struct {
 	mode  envs.AutoresetMode
 	draws bool // pictures are made of it
@@ -71,7 +71,8 @@ func (c *Config) python(name string) (*environments, error) {
 	}
 	return &environments{name: name, open: func(ctx context.Context, n int, o opening) (envs.Vector, error) {
 		cfg := gym.Config{
-			Num: n, Processes: min(*k.processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout, Restart: *k.restart,
+			Num: n, Processes: min(*k.processes,
+				n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout, Restart: *k.restart,
 		}
 		if _, chosen := kwargs["render_mode"]; o.draws && !chosen {
 			cfg.RenderMode = "rgb_array"
@@ -115,7 +116,7 @@ func (e *environments) close() error {
 	return errors.Join(faults...)
 }
 
-// suits says what is wrong with an algorithm for the spaces of an environment.
+// suits returns the reason why an algorithm does not fit the spaces of an environment.
 func suits(a algorithm.Algorithm, env string, action envs.Space) error {
 	_, box := action.(envs.Box)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
-// Film says which episodes are drawn. The zero value is one greedy episode with seed 0.
+// Film selects the episodes to draw. The zero value is one greedy episode with seed 0.
 type Film struct {
 	Episodes int    // 0 means 1
 	Seed     uint64 // of the first episode; the next has the one behind it, and so on
@@ -74,7 +74,8 @@ func FilmRandom(ctx context.Context, env, args string, f Film, show func(Scene) 
 }
 
 // play plays the episodes.
-func (f Film) play(ctx context.Context, v envs.Vector, show func(Scene) error, act func(obs []float32, first bool) ([]float32, error)) error {
+func (f Film) play(ctx context.Context, v envs.Vector, show func(Scene) error,
+	act func(obs []float32, first bool) ([]float32, error)) error {
 	draws, ok := v.(envs.Framer)
 	if !ok {
 		return fmt.Errorf("%w: %s", envs.ErrNoPictures, v.Name())

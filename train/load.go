@@ -19,10 +19,10 @@ import (
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
-// Weights says which of a run's weights are meant.
+// Weights selects weights of a run.
 type Weights string
 
-// The weights that a run folder holds. A number such as "5000" stands for the checkpoint after so many updates, which
+// The weights that a run folder holds. A number such as "5000" stands for the checkpoint after that many updates, which
 // the key checkpoint_keep has kept.
 const (
 	Best Weights = "best" // those of the best evaluation
@@ -88,7 +88,7 @@ func LoadConfig(all []algorithm.Algorithm, dir string) (*Config, error) {
 	path := filepath.Join(dir, ConfigFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no %s, so it is not the folder of a training", dir, ConfigFile)
+		return nil, fmt.Errorf("%s: the folder has no %s: give the folder of a training", dir, ConfigFile)
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (t *Trained) Layout() []gym.Part {
 	return parts
 }
 
-// layoutOf is a space of package envs as the only part, which has so many values for the policy.
+// layoutOf is a space of package envs as the only part, which has that many values for the policy.
 func layoutOf(space envs.Space, dim int) gym.Part {
 	p := gym.Part{To: dim, Kind: "Box", Shape: []int{space.Dim()}}
 	switch s := space.(type) {
@@ -199,11 +199,12 @@ func (t *Trained) Vector(ctx context.Context, n int) (envs.Vector, error) {
 	return v, nil
 }
 
-// Close ends what the environments run.
+// Close ends the processes of the environments.
 func (t *Trained) Close() error { return t.envs.close() }
 
 // Episodes plays n episodes in at most ten environments, of which the first has the seed, the next the seed behind it and so on:
-// greedy, or as the policy explores. Each environment plays its share, so that short episodes do not count more often.
+// greedy, or as the policy explores. Each environment plays its share, so that short episodes do not count more often. An episode is
+// cut after the time steps of the key eval_max_steps.
 func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool) ([]envs.Episode, error) {
 	v, err := t.Vector(ctx, min(n, 10))
 	if err != nil {
@@ -219,6 +220,7 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 		Action: make([]float32, num*spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
 	}
 	share, running := make([]int, num), make([]envs.Episode, num)
+	limit, cut := *t.Config.keys.evalMaxSteps, make([]bool, num)
 	for i := range share {
 		share[i] = n / num
 		if i < n%num {
@@ -244,7 +246,8 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 			running[i].Return += res.Rewards[i]
 			running[i].Length++
 			act.Reset[i] = res.Terminated[i] || res.Truncated[i]
-			if !act.Reset[i] {
+			cut[i] = !act.Reset[i] && running[i].Length == limit
+			if !act.Reset[i] && !cut[i] {
 				continue
 			}
 			if share[i] > 0 {
@@ -253,6 +256,25 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 			}
 			running[i] = envs.Episode{}
 		}
+		if err := resetCut(v, &act, cut); err != nil {
+			return nil, err
+		}
 	}
 	return ended, nil
+}
+
+// resetCut starts an episode in each environment whose episode was cut.
+func resetCut(v envs.Vector, act *policies.Act, cut []bool) error {
+	if !slices.Contains(cut, true) {
+		return nil
+	}
+	obs, err := v.ResetSome(cut)
+	if err != nil {
+		return err
+	}
+	copy(act.Obs, obs)
+	for i := range cut {
+		act.Reset[i] = act.Reset[i] || cut[i]
+	}
+	return nil
 }

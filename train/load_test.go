@@ -12,7 +12,8 @@ import (
 
 func TestFileOfWeights(t *testing.T) {
 	for w, want := range map[train.Weights]string{
-		train.Best: filepath.Join("run", rl.BestFile), train.Last: filepath.Join("run", rl.CheckpointFile), "17": filepath.Join("run", "checkpoint-000000017.safetensors"),
+		train.Best: filepath.Join("run", rl.BestFile), train.Last: filepath.Join("run", rl.CheckpointFile), "17": filepath.Join("run",
+			"checkpoint-000000017.safetensors"),
 	} {
 		if got, err := w.File("run"); err != nil || got != want {
 			t.Errorf("%s: %s, %v", w, got, err)

@@ -24,3 +24,14 @@ func lone(t *testing.T, dir string) train.Node {
 	t.Helper()
 	return node{task.Alone(), dir}
 }
+
+// resuming is a node that goes on from the checkpoint in its folder.
+type resuming struct{ node }
+
+func (resuming) Resume() bool     { return true }
+func (resuming) MustResume() bool { return true }
+
+func resumed(t *testing.T, dir string) train.Node {
+	t.Helper()
+	return resuming{node{task.Alone(), dir}}
+}

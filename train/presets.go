@@ -24,12 +24,12 @@ type Preset struct {
 	Settings  string    `yaml:"settings"`  // where the settings are from
 	Published Published `yaml:"published"` // what was reached with them there
 	Gate      Gate      `yaml:"gate"`      // what a regression test of others demands
-	// Greedy says that the published returns are of greedy episodes after training, rather than of the last
+	// Greedy reports that the published returns are of greedy episodes after training, rather than of the last
 	// episodes while training.
 	Greedy bool `yaml:"greedy"`
 	// Threshold is the mean return from which the task counts as solved, or that of a gate.
 	Threshold float64 `yaml:"threshold"`
-	// Unsolved says that the published runs do not reach the threshold, and that ours need not.
+	// Unsolved reports that the published runs do not reach the threshold, and that ours need not.
 	Unsolved bool      `yaml:"unsolved"`
 	Set      yaml.Node `yaml:"set"` // keys and values of a config
 }
@@ -41,7 +41,7 @@ type Published struct {
 	Runs      int     `yaml:"runs"`
 }
 
-// Gate is a mean return that a regression test demands within so many env steps. The zero value is none.
+// Gate is a mean return that a regression test demands within that many env steps. The zero value is none.
 type Gate struct {
 	By       string  `yaml:"by"` // the project
 	Mean     float64 `yaml:"mean"`

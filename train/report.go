@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Report is how a run is doing, in bounded size. As JSON it is what a learner tells the command that shows it.
+// Report is the progress of a run, in bounded size. A learner sends it as JSON to the command that shows it.
 type Report struct {
 	Algorithm string        `json:"algorithm"`
 	Env       string        `json:"env"`
@@ -81,6 +81,9 @@ func (r *reporter) step(ctx context.Context, c *rl.Online, next task.Next) error
 	if r.report.First < 0 {
 		r.began = r.now()
 		r.report.First = r.clock(c)
+		if dir := r.p.node.Dir(); dir != "" && r.report.First > 0 {
+			r.earlier(dir, c)
+		}
 	}
 	err := next(ctx)
 	r.note(c)
@@ -109,7 +112,7 @@ func (r *reporter) clock(c *rl.Online) int {
 	return c.EnvSteps
 }
 
-// note takes down what the step brought. It allocates nothing in the steady state.
+// note records what the step brought. It allocates nothing in the steady state.
 func (r *reporter) note(c *rl.Online) {
 	if c.Collected != nil {
 		r.took(c.Collected.Episodes)

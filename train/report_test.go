@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/ditask/ditask/train"
@@ -54,6 +55,38 @@ func TestReports(t *testing.T) {
 	}
 	if scores[false] != scores[true] {
 		t.Errorf("a run that is reported learns something else: %v", scores)
+	}
+}
+
+// The curves of a resumed run begin with those of the run that it goes on with.
+func TestReportsOfAResumedRun(t *testing.T) {
+	dir := t.TempDir()
+	reports := func(n train.Node, settings ...string) (all []train.Report) {
+		t.Helper()
+		c := config(t, "dqn", append([]string{"env=CartPole-v1", "eval_every=1000", "log_every=500", "learning_starts=200"}, settings...)...)
+		err := c.Run(t.Context(), n, train.Output{ReportEvery: 1, Report: func(r *train.Report) {
+			next := *r
+			next.Scores, next.Returns = slices.Clone(r.Scores), slices.Clone(r.Returns)
+			all = append(all, next)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := reports(lone(t, dir), "steps=4000")
+	whole := before[len(before)-1]
+	after := reports(resumed(t, dir), "steps=6000")
+	first, last := after[0], after[len(after)-1]
+	if len(whole.Scores) != 4 || !slices.Equal(first.Scores, whole.Scores) || len(last.Scores) != 6 || !slices.Equal(last.Scores[:4], whole.Scores) {
+		t.Errorf("scores %v, resumed %v, and at the end %v", whole.Scores, first.Scores, last.Scores)
+	}
+	n := 4000 / (6000 / train.MaxCurve) // notes of a run of 6,000 steps
+	if len(first.Returns) < n-1 || len(first.Returns) > n+1 || len(last.Returns) <= len(first.Returns) {
+		t.Errorf("%d returns when resumed, and %d at the end; want some %d, and more", len(first.Returns), len(last.Returns), n)
+	}
+	if got, want := first.Returns[n-1], whole.Return; math.Abs(got-want) > 1e-3 {
+		t.Errorf("the curve of the returns goes on from %v, want %v", got, want)
 	}
 }
 

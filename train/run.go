@@ -44,7 +44,7 @@ type Node interface {
 	MustResume() bool
 }
 
-// Output says what a run tells while it goes on, besides the files in its folder. The zero value is silent.
+// Output configures the output of a run, in addition to the files in its folder. The zero value prints nothing.
 type Output struct {
 	Program  string    // what runs it, for config.yaml, such as "ditask v1.2.0"
 	Progress io.Writer // a line for people for each row of the log
@@ -115,6 +115,7 @@ type prepared struct {
 	envs  *environments
 	setup algorithm.Setup
 	task  *task.Task[rl.Online]
+	run   *rl.Run
 	probe envs.Vector // of the collector, or one environment for its spaces
 	// learners is how many processes learn.
 	learners int
@@ -170,10 +171,26 @@ func (c *Config) make(v envs.Vector, e *environments, seed uint64) (algorithm.Se
 	if s.Goals > 0 {
 		s.Source = her.New(s.Source.(*data.Replay), her.Config{Goal: e.goal, Goals: s.Goals, Seed: seed})
 	}
-	if *c.keys.normalize {
-		s.Policy = normalize.New(s.Policy, normalize.Config{})
+	return c.normalized(s), nil
+}
+
+// normalized puts the policy of s behind normalised observations and rewards, if the config asks for them.
+func (c *Config) normalized(s algorithm.Setup) algorithm.Setup {
+	k := &c.keys
+	rewards := k.normalizeReward != nil && *k.normalizeReward
+	if !*k.normalize && !rewards {
+		return s
 	}
-	return s, nil
+	cfg := normalize.Config{Rewards: rewards, RawObservations: !*k.normalize}
+	if gamma := c.own.Lookup("gamma"); gamma != nil {
+		cfg.Gamma, _ = strconv.ParseFloat(gamma.String(), 64) // the text of a number
+	}
+	p := normalize.New(s.Policy, cfg)
+	if r, ok := s.Source.(*data.Rollout); ok && rewards {
+		r.ScaleRewards(p.ScaleRewards)
+	}
+	s.Policy = p
+	return s
 }
 
 func (c *Config) numEnvs() int {
@@ -204,6 +221,7 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 	r := rl.New(t, p.setup.Policy, rl.Config{
 		Seed: uint64(c.Seed()), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume(), //nolint:gosec // any bits will do
 	})
+	p.run = r
 	exchange := rl.ExchangeConfig{Learners: learners}
 	sync := k.mode != nil && (*k.mode == "sync" || *k.mode == "auto" && p.setup.OnPolicy)
 	if sync && node.Size() > learners {
@@ -229,7 +247,9 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 		if err != nil {
 			return err
 		}
-		t.Use(r.Evaluate(v, rl.EvalConfig{EverySteps: p.envSteps(every), EveryUpdates: p.updates(every), Episodes: *k.evalEpisodes, StopAt: c.Until()}))
+		t.Use(r.Evaluate(v, rl.EvalConfig{
+			EverySteps: p.envSteps(every), EveryUpdates: p.updates(every), Episodes: *k.evalEpisodes, StopAt: c.Until(), MaxSteps: *k.evalMaxSteps,
+		}))
 	} else if c.Until() != 0 {
 		return errors.New("until: it goes by evaluations, and eval_every is 0")
 	}
@@ -350,7 +370,11 @@ func (p *prepared) summary(w io.Writer, took time.Duration) error {
 	if p.c.algorithm.Offline {
 		what = fmt.Sprintf("%d updates", c.Updates)
 	}
-	text := fmt.Sprintf("%s on %s: %s in %v\n", p.c.algorithm.Name, p.envs.name, what, took.Round(10*time.Millisecond))
+	text := ""
+	if over := p.run.Over(); over != "" {
+		text = fmt.Sprintf("nothing was left to do: %s: %s\n", over, p.more(c))
+	}
+	text += fmt.Sprintf("%s on %s: %s in %v\n", p.c.algorithm.Name, p.envs.name, what, took.Round(10*time.Millisecond))
 	if e := c.Eval; e.Episodes > 0 {
 		text += fmt.Sprintf("last evaluation: %.1f ± %.1f over %d episodes\n", e.Mean, e.Std, e.Episodes)
 	}

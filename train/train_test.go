@@ -2,11 +2,16 @@ package train_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ditask/ditask/middleware/rl"
+	"github.com/ditask/ditask/policies"
+	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/train"
 )
 
@@ -123,6 +128,56 @@ func TestARunFolderIsADataset(t *testing.T) {
 	}
 }
 
+// TestRewardsAreNormalised by the returns of all env steps, with the discount of the algorithm. The scores and the replay
+// buffer have rewards as they are: each reward of CartPole is 1, so an episode's return is its length.
+func TestRewardsAreNormalised(t *testing.T) {
+	for _, algo := range []string{"ppo", "dqn", "impala"} {
+		t.Run(algo, func(t *testing.T) {
+			dir := t.TempDir()
+			c := config(t, algo, "env=CartPole-v1", "steps=2000", "gamma=0.5", "norm_reward=true", "normalize=true", "hidden=[8]", "eval_every=0", "record=true")
+			if algo == "dqn" {
+				if err := c.Set("learning_starts", "500", "the test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			steps := 0
+			out := train.Output{Step: func(c *rl.Online) {
+				steps = c.EnvSteps
+				for _, e := range c.Collected.Episodes {
+					if e.Return != float64(e.Length) {
+						t.Fatalf("an episode of %d steps has the return %v", e.Length, e.Return)
+					}
+				}
+				for _, reward := range c.Collected.Batch.Floats(policies.Reward) {
+					if reward != 1 {
+						t.Fatalf("a reward of %v was collected", reward)
+					}
+				}
+			}}
+			if err := c.Run(t.Context(), lone(t, dir), out); err != nil {
+				t.Fatal(err)
+			}
+			trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := trained.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			// Returns are 1, 1.5, 1.75 and so on, nearly 2 in all but the first steps of an episode.
+			p := trained.Policy.(*normalize.Policy)
+			if m := p.Returns(); int(m.Count+0.5) != steps || steps < 2000 || m.Mean[0] < 1.7 || m.Mean[0] > 2 || m.Var[0] > 0.1 {
+				t.Errorf("after %d env steps the returns are %v", steps, *m)
+			}
+			if m := p.Moments(); int(m.Count+0.5) != steps {
+				t.Errorf("after %d env steps the observations are %v", steps, *m)
+			}
+		})
+	}
+}
+
 func TestEachAlgorithmLearns(t *testing.T) {
 	envs := map[string]string{"td3": "Pendulum-v1", "ddpg": "Pendulum-v1", "qlearning": "FrozenLake-v1"}
 	dir := t.TempDir()
@@ -163,6 +218,116 @@ func TestEachAlgorithmLearns(t *testing.T) {
 	}
 }
 
+// TestHindsight: the preset of the environment with goals learns, and settings that hindsight cannot be are refused before a run.
+func TestHindsight(t *testing.T) {
+	p, err := train.FindPreset("dqn/BitFlip-v0/her")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, dir := config(t, "dqn"), t.TempDir()
+	if err := c.Use(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context(), lone(t, dir), train.Output{}); err != nil {
+		t.Fatal(err)
+	}
+	trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Best)
+	if err != nil {
+		t.Fatal(err)
+	}
+	episodes, err := trained.Episodes(t.Context(), 200, 1, true)
+	if err := errors.Join(err, trained.Close()); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, e := range episodes {
+		sum += e.Return
+	}
+	if mean := sum / 200; mean < p.Threshold {
+		t.Errorf("mean return %v, want %v", mean, p.Threshold)
+	}
+	for settings, want := range map[string]string{
+		"env=BitFlip-v0 her_goals=4 n_steps=3": "dqn on BitFlip-v0: her_goals: 4 goals: a transition in hindsight has one reward, and n_steps is 3: set n_steps=1",
+		"env=CartPole-v1 her_goals=4":          "dqn on CartPole-v1: her_goals: the environment has no goals",
+	} {
+		if err := config(t, "dqn", strings.Fields(settings)...).Try(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestLiftUntil: only a return that was reached is lifted, and only where another end is given in its place.
+func TestLiftUntil(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	if err := config(t, "qlearning", "env=FrozenLake-v1", "steps=4000", "eval_every=1000", "until=0.01").Run(t.Context(), lone(t, dir),
+		train.Output{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir, until, given string
+		lifted            bool
+	}{
+		{dir, "0.01", "steps", true}, {dir, "0.01", "seed time", true}, {dir, "0.01", "", false}, {dir, "0.01", "seed", false},
+		{dir, "0.01", "steps until", false}, {dir, "2", "steps", false}, {dir, "0", "steps", false}, {empty, "0.01", "steps", false},
+	} {
+		cfg := config(t, "qlearning", "env=FrozenLake-v1", "until="+c.until)
+		before := cfg.Until()
+		lifted, err := cfg.LiftUntil(c.dir, strings.Fields(c.given))
+		if err != nil || lifted != c.lifted || (cfg.Until() == before) == lifted {
+			t.Errorf("%+v: lifted %v, until %v: %v", c, lifted, cfg.Until(), err)
+		}
+	}
+}
+
+// TestResumedBehindUntilIsAStraightRun: the return that ended a run has changed nothing that is learned.
+func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
+	for _, algo := range []string{"ppo", "dqn"} {
+		t.Run(algo, func(t *testing.T) {
+			settings := []string{"env=CartPole-v1", "steps=6000", "eval_every=1000", "eval_episodes=2"}
+			if algo == "dqn" {
+				settings = append(settings, "learning_starts=200")
+			}
+			straight, stopped := t.TempDir(), t.TempDir()
+			run := func(n train.Node, more ...string) string {
+				t.Helper()
+				var summary bytes.Buffer
+				if err := config(t, algo, append(settings, more...)...).Run(t.Context(), n, train.Output{Summary: &summary}); err != nil {
+					t.Fatal(err)
+				}
+				return summary.String()
+			}
+			run(lone(t, straight))
+			if text := run(lone(t, stopped), "until=5"); strings.Contains(text, "nothing was left") {
+				t.Error(text)
+			}
+			const want = "nothing was left to do: mean return "
+			if text := run(resumed(t, stopped), "until=5"); !strings.HasPrefix(text, want) || !strings.Contains(text, "with --until above ") {
+				t.Errorf("%s, want %s", text, want)
+			}
+			if text := run(resumed(t, stopped)); strings.Contains(text, "nothing was left") {
+				t.Error(text)
+			}
+			if a, b := weights(t, straight), weights(t, stopped); !bytes.Equal(a, b) {
+				t.Error("the weights of the resumed run are not those of one that was not stopped")
+			}
+		})
+	}
+}
+
+// weights are those of the last checkpoint in a folder, as bytes.
+func weights(t *testing.T, dir string) []byte {
+	t.Helper()
+	trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(trained.Policy.Weights())
+	if err := errors.Join(err, trained.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func TestFaultsOfPresets(t *testing.T) {
 	const good = "- name: ppo/CartPole-v1/x\n  settings: ours\n  threshold: 1\n  set: {}\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -175,7 +340,8 @@ func TestFaultsOfPresets(t *testing.T) {
 		"a gate":     {good + "  gate: {mean: 5}\n", "gate: want by, mean and env_steps"},
 		"twice":      {good + good, "p.yaml: preset 2, \"ppo/CartPole-v1/x\": there is another one of this name"},
 		"a path":     {strings.Replace(good, "/x", "/..", 1), "name: want ALGORITHM/ENVIRONMENT/SOURCE"},
-		"all":        {"- {}", "name: want ALGORITHM/ENVIRONMENT/SOURCE, each of letters, digits, - and _\nsettings: want where they are from\nthreshold: "},
+		"all": {"- {}",
+			"name: want ALGORITHM/ENVIRONMENT/SOURCE, each of letters, digits, - and _\nsettings: want where they are from\nthreshold: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := train.ReadPresets("p.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

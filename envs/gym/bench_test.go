@@ -1,14 +1,13 @@
 package gym
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"math"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,30 +37,39 @@ func TestFloors(t *testing.T) {
 		file string
 		num  int
 	}{{"cartpole.py:make_env", 1}, {"cartpole.py:make_env", 16}, {"cartpole.py:make_env", 64}, {"cartpole.py:make_env", 256},
+		{"cartpole.py:make_busy", 1}, {"cartpole.py:make_busy", 4}, {"cartpole.py:make_busy", 16}, {"cartpole.py:make_busy", 64},
 		{"dict.py:make_env", 64}, {"large.py:make_env", 8}, {"large.py:make_bytes", 8}}
 	if !*floors {
 		rows = rows[:1]
 	}
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector\tof them Python\tshare\tfloor\t")
+	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector\tof them Python\tshare\tquartiles\tfloor\t")
 	for _, row := range rows {
-		before := plainLoop(t, row.file, row.num)
-		all, python := vectorLoop(t, row.file, row.num)
-		plain := min(before, plainLoop(t, row.file, row.num))
-		if !(plain > 0 && all > 0) {
-			t.Errorf("%s: %v ns in a plain loop, %v ns in a vector", row.file, plain, all)
+		plain, all, python := measure(t, row.file, row.num)
+		shares := make([]float64, len(all))
+		for k := range all {
+			shares[k] = plain[k] / all[k]
 		}
-		fmt.Fprintf(w, "%d of %s\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t\n", row.num, row.file, plain, all, python, plain/all, leastShare)
+		for _, batches := range [][]float64{plain, all, python, shares} {
+			slices.Sort(batches)
+		}
+		if !(plain[0] > 0 && all[0] > 0) {
+			t.Fatalf("%s: %v ns in a plain loop, %v ns in a vector", row.file, plain, all)
+		}
+		n := len(all)
+		fmt.Fprintf(w, "%d of %s\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f..%.2f\t%.2f\t\n",
+			row.num, row.file, plain[n/2], all[n/2], python[n/2], shares[n/2], shares[n/4], shares[3*n/4], leastShare)
 	}
 	_ = w.Flush()
 	load, _ := os.ReadFile("/proc/loadavg")
 	t.Logf("load %s\n%s", strings.TrimSpace(string(load)), out.String())
 }
 
-// vectorLoop is the processor time of a step of an environment in a vector, in nanoseconds, and the part
-// of it that Python takes: the least of some batches.
-func vectorLoop(tb testing.TB, file string, num int) (all, python float64) {
+// measure returns the processor time of a step of an environment in nanoseconds, in a plain loop, in a vector, and
+// in the Python of the vector, for some batches. A batch of the loop and one of the vector take turns, so that
+// other work on the machine meets both.
+func measure(tb testing.TB, file string, num int) (plain, all, python []float64) {
 	tb.Helper()
 	v, err := Open(tb.Context(), "testdata/"+file, Config{Num: num, Processes: 1, Autoreset: envs.SameStep})
 	if err != nil {
@@ -73,7 +81,7 @@ func vectorLoop(tb testing.TB, file string, num int) (all, python float64) {
 	}
 	batches, span := 1, time.Millisecond
 	if *floors {
-		batches, span = 30, 20*time.Millisecond
+		batches, span = 40, 4*time.Millisecond
 	}
 	actions := make([]float32, num)
 	run := func(steps int) (all, python time.Duration) {
@@ -93,12 +101,14 @@ func vectorLoop(tb testing.TB, file string, num int) (all, python float64) {
 	for took := time.Duration(0); took < span; took, _ = run(n) {
 		n *= 2
 	}
-	all, python = math.Inf(1), math.Inf(1)
+	batch, end := plainLoop(tb, file, num)
+	defer end()
 	for range batches {
+		plain = append(plain, batch())
 		a, p := run(n)
-		all, python = min(all, float64(a)/float64(n*num)), min(python, float64(p)/float64(n*num))
+		all, python = append(all, float64(a)/float64(n*num)), append(python, float64(p)/float64(n*num))
 	}
-	return all, python
+	return plain, all, python
 }
 
 // both is the processor time of this process and of those of v together, and that of v alone.
@@ -129,12 +139,12 @@ func cpu(tb testing.TB, pid int) (sum time.Duration) {
 	return sum
 }
 
-// plainLoop is the processor time of a step of an environment in a loop of Python, in nanoseconds: the least
-// of some rounds.
-func plainLoop(tb testing.TB, file string, num int) float64 {
+// plainLoop starts a loop of Python over environments. batch runs it for some milliseconds and returns the
+// processor time of a step in nanoseconds.
+func plainLoop(tb testing.TB, file string, num int) (batch func() float64, end func()) {
 	tb.Helper()
 	const program = `
-import importlib.util, json, sys, time
+import importlib.util, sys, time
 path, attr = sys.argv[1].split(":")
 spec = importlib.util.spec_from_file_location("environment", path)
 module = importlib.util.module_from_spec(spec)
@@ -152,20 +162,33 @@ def run(rounds):
                 obs, info = env.reset()
     return (time.process_time() - began) / rounds / len(envs)
 rounds, took = 1, 0.0
-while took < 0.02:
+while took < 0.004:
     rounds *= 2
     took = run(rounds) * rounds * len(envs)
-print(json.dumps(min(run(rounds) for _ in range(20)) * 1e9))
+for _ in sys.stdin:
+    print(run(rounds) * 1e9, flush=True)
 `
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), pythonForTests(tb), "-", "testdata/"+file, strconv.Itoa(num))
-	cmd.Stdin, cmd.Stderr = strings.NewReader(program), os.Stderr
-	out, err := cmd.Output()
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), pythonForTests(tb), "-c", program, "testdata/"+file, strconv.Itoa(num))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var ns float64
-	if err := json.Unmarshal(bytes.TrimSpace(out), &ns); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		tb.Fatal(err)
 	}
-	return ns
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	batch = func() (ns float64) {
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := fmt.Fscan(out, &ns); err != nil {
+			tb.Fatal(err)
+		}
+		return ns
+	}
+	return batch, func() { _, _ = in.Close(), cmd.Wait() }
 }

@@ -1,8 +1,9 @@
 """Steps Gymnasium environments for ditask's package envs/gym, in batches.
 
-Requests arrive on file descriptor 3 and are answered on 4. What the answers of
-resets and steps are about, the observations, rewards, flags and actions, is in
-memory that both processes share. The text below runs, and says what is wrong,
+Requests arrive on file descriptor 3 and are answered on 4. Observations, rewards,
+flags and actions are in memory that both processes share, and so are the numbers
+of the steps that were requested and answered: between two steps that follow each
+other quickly, neither process sleeps. The text below runs, and says what is wrong,
 in Python 2.7 too, but everything else needs MIN_VERSION.
 """
 import base64
@@ -11,16 +12,22 @@ import os
 import struct
 import sys
 
-PROTOCOL = 1
+PROTOCOL = 2
 MIN_VERSION = (3, 8)
 REQUESTS, ANSWERS = 3, 4
 HERE = "ditask-bridge"  # begins the name under which this text is compiled
 
 HELLO, MAP, RESET, STEP, RENDER = 1, 2, 3, 4, 5
-OK, FAULT = 0, 1
+OK, FAULT, WAKE = 0, 1, 2
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 TERMINATED, TRUNCATED, WAS_RESET = 1, 2, 4
+
+# The int32 at the beginning of the memory: the first four are written here, the others by the reader.
+BUSY, OP, ANSWERED, ASLEEP = 0, 1, 2, 3
+REQUESTED, POLL, READER_ASLEEP = 16, 17, 18
+
+POLLS = 120  # looks for the next request before the process sleeps, if POLL is set: some microseconds
 
 # What an environment is in the middle of, beside its number.
 IN_STEP, IN_RESET, IN_RENDER, IN_MAKE = 0, 1, 2, 3
@@ -33,8 +40,12 @@ ROWS = 16        # of a part with several dimensions that are packed in one call
 HEAD = "=i4xd"   # what is before the observation in a row: the number of the step, and the reward
 
 HEADER = struct.Struct("<B3xI")
-DONE = HEADER.pack(OK, 0)
+STEP_REQUEST = HEADER.pack(STEP, 0)
+WAKE_ANSWER = HEADER.pack(WAKE, 0)
 KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
+
+
+forked = []  # not empty in a child that an environment has forked
 
 
 class Fault(Exception):
@@ -43,6 +54,10 @@ class Fault(Exception):
     def __init__(self, code, text):
         Exception.__init__(self, text)
         self.code, self.text = code, text
+
+
+class Unheard(Exception):
+    """An answer could not be written."""
 
 
 # Messages.
@@ -58,13 +73,18 @@ def read(n):
     return data
 
 
+def tell(data):
+    """Writes to the answers, and returns how many bytes there was room for."""
+    try:
+        return os.write(ANSWERS, data)
+    except OSError as e:
+        raise Unheard(str(e))
+
+
 def answer(status, payload=b""):
-    if status == OK and not payload:  # to a step
-        os.write(ANSWERS, DONE)
-        return
     data = HEADER.pack(status, len(payload)) + payload
     while data:
-        data = data[os.write(ANSWERS, data):]
+        data = data[tell(data):]
 
 
 def answer_json(status, value):
@@ -400,18 +420,13 @@ class Packing(object):
         plain = elem == "f" and not space.uses_numpy()
         if space.kind == "Discrete":
             self.values, self.form = ["obs"], "f"
-        elif plain and space.kind == "Box" and len(space.shape) == 1 and space.size <= UNPACKED:
-            self.values = ["v%d" % k for k in range(space.size)]
-            self.lines, self.form = ["%s, = obs" % ", ".join(self.values)], "%df" % space.size
-        elif plain and space.kind == "Box" and len(space.shape) == 1 and space.size <= CODED:
-            self.values, self.form = ["*obs"], "%df" % space.size
-        elif plain and space.items and space.size <= CODED:
+        elif plain and (space.items or space.kind == "Box" and len(space.shape) == 1) and space.size <= CODED:
             self.walk(space, "obs")
-            self.form = "%df" % space.size
-            self.lines.append("if %s: raise ValueError" % " or ".join(self.checks))
+            if self.checks:
+                self.lines.append("if %s: raise ValueError" % " or ".join(self.checks))
         else:
-            self.lines = ["write(obs)"]
-        self.written = self.lines == ["write(obs)"]
+            self.copy(space, elem)
+        self.written = any("write(obs)" in line for line in self.lines)
         self.pack = struct.Struct(HEAD + self.form).pack_into
 
     def const(self, value):
@@ -419,46 +434,90 @@ class Packing(object):
         self.names[name] = value
         return name
 
+    def copy(self, space, elem):
+        """An observation that is in memory as the row has it is copied at once, any other is written by
+        a function."""
+        from array import array
+        head, np = struct.calcsize(HEAD), space.numpy
+        to = "memory[at + %d:at + %d]" % (head, head + space.size * (1 if elem == "B" else 4))
+        if np is not None and not space.items:
+            self.names.update(ndarray=np.ndarray, dtype=np.dtype("uint8" if elem == "B" else "float32"), shape=space.shape)
+            same = "type(obs) is ndarray and obs.dtype is dtype and obs.shape == shape"
+        elif elem == "B":
+            same = "type(obs) is bytes"
+        elif space.kind == "Box" and len(space.shape) == 1 and not space.uses_numpy():
+            self.names["array"] = array
+            same = "type(obs) is array and obs.typecode == 'f'"
+        else:
+            self.lines = ["write(obs)"]
+            return
+        self.lines = ["if %s:" % same, "    try:", "        %s = obs" % to,
+                      "    except ValueError:", "        write(obs)",  # an array with gaps
+                      "else:", "    write(obs)"]
+
     def walk(self, s, at):
-        x = "x%d" % len(self.lines)
-        self.lines.append("%s = %s" % (x, at))
-        if s.kind in ("Dict", "Tuple"):
+        if s.kind == "Dict":
+            x = self.variable(at)
             self.checks.append("len(%s) != %d" % (x, len(s.items)))
             for key, inner in s.items:
-                self.walk(inner, "%s[%s]" % (x, self.const(key)))
+                self.walk(inner, "%s[%s]" % (x, repr(key) if type(key) in (str, int) else self.const(key)))
+        elif s.kind == "Tuple":
+            for x, (_, inner) in zip(self.unpack(len(s.items), at), s.items):
+                self.walk(inner, x)
         elif s.kind == "Discrete":
-            self.values.append("*%s[%s]" % (self.const(hot_rows(s.start, s.n)), x))
+            self.hot(s.start, s.n, at)
         elif len(s.shape) > 1 and s.kind != "MultiDiscrete" and s.size // s.shape[-1] <= ROWS:
-            self.walk_rows(s.shape, x)
+            self.walk_rows(s.shape, at)
         elif len(s.shape) > 1:
             def flat(value):
                 out = []
                 s.add(value, out, True)
                 return out
-            self.values.append("*%s(%s)" % (self.const(flat), x))
+            self.values.append("*%s(%s)" % (self.const(flat), at))
+            self.form += "%df" % s.size
         elif s.kind == "MultiDiscrete":
-            self.checks.append("len(%s) != %d" % (x, len(s.nvec)))
-            for k, (start, n) in enumerate(zip(s.starts, s.nvec)):
-                self.values.append("*%s[%s[%d]]" % (self.const(hot_rows(start, n)), x, k))
+            for x, start, n in zip(self.unpack(len(s.nvec), at), s.starts, s.nvec):
+                self.hot(start, n, x)
         elif s.shape:
-            self.checks.append("len(%s) != %d" % (x, s.size))
-            self.values.append("*" + x)
+            self.walk_rows(s.shape, at)
         else:
-            self.values.append(x)
+            self.values.append(at)
+            self.form += "f"
 
-    def walk_rows(self, shape, x):
-        self.checks.append("len(%s) != %d" % (x, shape[0]))
-        if len(shape) == 1:
-            self.values.append("*" + x)
+    def walk_rows(self, shape, at):
+        if len(shape) > 1:
+            for x in self.unpack(shape[0], at):
+                self.walk_rows(shape[1:], x)
             return
-        for k in range(shape[0]):
-            self.walk_rows(shape[1:], "%s[%d]" % (x, k))
+        self.form += "%df" % shape[0]
+        if shape[0] <= UNPACKED:
+            self.values.extend(self.unpack(shape[0], at))
+        else:
+            x = self.variable(at)
+            self.values.append("*" + x)
+            self.checks.append("len(%s) != %d" % (x, shape[0]))
 
-    def function(self, text, memory):
+    def hot(self, start, n, at):
+        """A number becomes a row of zeros with a single 1, which is looked up as bytes."""
+        self.values.append("%s[%s]" % (self.const(hot_rows(start, n)), at))
+        self.form += "%ds" % (4 * n)
+
+    def variable(self, value):
+        x = "x%d" % len(self.lines)
+        self.lines.append("%s = %s" % (x, value))
+        return x
+
+    def unpack(self, n, value):
+        """Returns variables for the n values in a sequence. One of another length raises ValueError."""
+        names = ["v%d_%d" % (len(self.lines), k) for k in range(n)]
+        self.lines.append("%s, = %s" % (", ".join(names), value) if names else "() = %s" % value)
+        return names
+
+    def function(self, text, names):
         """Runs a text that defines a function f, with the packing in the place of its line PACK."""
         indent = text[:text.index("PACK")].split("\n")[-1]
         lines = self.lines + ["pack(%s)" % ", ".join(["memory", "at", "seq", "reward"] + self.values)]
-        names = dict(self.names, pack=self.pack, memory=memory)
+        names = dict(self.names, pack=self.pack, **names)
         exec(compile(text.replace(indent + "PACK", "\n".join(indent + line for line in lines)), HERE + "-space", "exec"), names)
         return names["f"]
 
@@ -466,34 +525,80 @@ class Packing(object):
         """Returns a function for each row, which is given the number of the step, the reward and
         the observation."""
         text = "def f(at, write):\n    def row(seq, reward, obs):\n        PACK\n    return row\n"
-        f = self.function(text, memory)
+        f = self.function(text, {"memory": memory})
         return [f(at, write) for at, write in zip(ats, writes)]
 
-    def loop(self, memory):
-        """Returns the method that steps all environments: what must be quick. The number of the step in
-        each row shows how far it came if the process ends in it."""
-        text = LOOP if self.written else LOOP.replace(", write in", " in").replace(", self.writes)", ")")
-        return self.function(text, memory)
+    def server(self, memory):
+        """Returns the function that answers requests of steps: what must be quick. The number of the step
+        in each row shows how far it came if the process ends in it."""
+        text = SERVE if self.written else SERVE.replace(", write in", " in").replace(", writes)", ")")
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:  # its False is one object too
+            text = text.replace("terminated is not False", "terminated is not False and terminated is not FALSE")
+            text = text.replace("or truncated is not False", "or truncated is not False and truncated is not FALSE")
+        import _thread
+        names = {name: globals()[name] for name in (
+            "ANSWERED", "ASLEEP", "REQUESTED", "POLL", "READER_ASLEEP", "REQUESTS", "STEP_REQUEST", "WAKE_ANSWER", "tell", "forked")}
+        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), polls=range(POLLS),
+                                        fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
 
 
-LOOP = """
+# The function returns a message that is not the request of a step, or b"" at the end of the requests. A
+# process that is about to sleep notes that before it looks for work a last time, and a process that has
+# work for the other one looks at that note after it has shown the work. With a fence between the two,
+# at least one of them sees the other; a lock is such a fence. READER_ASLEEP is set before the request if
+# POLL is not set.
+SERVE = """
 def f(self):
-    seq, i, result = self.seq, 0, None
-    try:
-        for i, step, action, at, write in zip(self.numbers, self.steps, self.read_actions(), self.ats, self.writes):
-            result = step(action)
-            obs, reward, terminated, truncated, _ = result
-            PACK
-            if terminated is not False or truncated is not False:
-                self.ended(i, obs, reward, terminated, truncated)
-    except BaseException as e:
-        raise self.explain(e, i, result)
+    steps, ats, writes, actions, ended, words = self.steps, self.ats, self.writes, self.read_actions, self.ended, self.words
+    seq, awake = self.seq, 0
+    while True:
+        if words[REQUESTED] != seq:
+            seq = self.seq = words[REQUESTED]
+            at = result = None
+            try:
+                for step, action, at, write in zip(steps, actions(), ats, writes):
+                    result = step(action)
+                    obs, reward, terminated, truncated, info = result
+                    PACK
+                    if terminated is not False or truncated is not False:
+                        ended(at, obs, reward, terminated, truncated)
+            except BaseException as e:
+                words[ASLEEP] = 1
+                raise self.explain(e, at, result)
+            if forked:
+                exit(70)  # a child that an environment has forked and let go on
+            poll = words[POLL]
+            if poll != awake:
+                words[ASLEEP], awake = 1 - poll, poll
+            words[ANSWERED] = seq
+            told = words[READER_ASLEEP]
+            if told:
+                tell(WAKE_ANSWER)
+            if awake or not told:
+                if awake:
+                    for _ in polls:
+                        if words[REQUESTED] != seq:
+                            break
+                    if words[REQUESTED] != seq:
+                        continue
+                    words[ASLEEP], awake = 1, 0
+                with fence:
+                    late = words[READER_ASLEEP]
+                if late and not told:
+                    tell(WAKE_ANSWER)
+                if words[REQUESTED] != seq:
+                    continue
+        message = read(REQUESTS, 8)
+        if message != STEP_REQUEST:
+            return message
 """
 
 
 def hot_rows(start, n):
-    """Returns the rows of zeros with a single 1, by the number that each stands for."""
-    return {start + k: (0.0,) * k + (1.0,) + (0.0,) * (n - k - 1) for k in range(n)}
+    """Returns the rows of zeros with a single 1, as bytes, by the number that each stands for."""
+    one = struct.pack("=f", 1)
+    return {start + k: bytes(4 * k) + one + bytes(4 * (n - k - 1)) for k in range(n)}
 
 
 def writer(space, elem, memory, at):
@@ -685,7 +790,7 @@ class Bridge(object):
         make = make_function(hello)
         self.envs, self.spaces = [], []
         for i in range(hello["num"]):
-            self.current[0] = i
+            self.current[BUSY] = i
             env = make()
             check_interface(env)
             self.envs.append(env)
@@ -711,8 +816,8 @@ class Bridge(object):
         finally:
             os.close(fd)
         whole = memoryview(self.memory)
-        self.current = whole[0:8].cast("i")
-        self.current[1] = IN_MAKE
+        self.current = self.words = whole[0:m["flags"]].cast("i")
+        self.words[OP], self.words[ASLEEP] = IN_MAKE, 1
         self.seq = 0
         self.flags = whole[m["flags"]:m["flags"] + n]
         width = self.action.flat()
@@ -728,12 +833,11 @@ class Bridge(object):
             final_writes = [writer(self.obs, m["elem"], self.memory, at + head) for at in finals]
         self.puts = packing.rows(self.memory, self.ats, self.writes)
         self.finals = packing.rows(self.memory, finals, final_writes)
-        self.numbers = list(range(n))
+        self.number = {at: i for i, at in enumerate(self.ats)}
         self.steps = [env.step for env in self.envs]
         self.resetters = [self.resetter(i) for i in range(n)]
         self.read_actions = self.actions_reader(n, width)
-        loop = packing.loop(self.memory)
-        self.step = lambda: loop(self)
+        self.server = packing.server(self.memory)
         gc.collect()
         gc.freeze()  # what is there now stays: it need not be looked at again
 
@@ -743,7 +847,7 @@ class Bridge(object):
             self.steps[i] = self.envs[i].step
             obs = self.reset_obs(i, None)
             self.obs.check(obs)  # here, where it is known to be of a reset
-            self.current[1] = IN_STEP
+            self.current[OP] = IN_STEP
             self.flags[i] = WAS_RESET
             return obs, 0.0, False, False, None
         return reset
@@ -765,10 +869,10 @@ class Bridge(object):
             return [build(flat[at:at + width]) for at in ats]
         return read_all
 
-    def explain(self, e, i, result):
-        """Returns the Fault of a step that ended with e, or e, if environment i has raised it."""
-        self.current[0] = i
-        if self.current[1] != IN_STEP or isinstance(e, Fault) or result is None:
+    def explain(self, e, at, result):
+        """Returns the Fault of a step that ended with e, or e, if the environment of a row has raised it."""
+        self.current[BUSY] = self.number.get(at, 0)
+        if self.current[OP] != IN_STEP or isinstance(e, Fault) or result is None:
             return e
         try:
             self.check_result(result)
@@ -809,35 +913,41 @@ class Bridge(object):
                 self.obs.check(obs)
             raise
 
-    def ended(self, i, obs, reward, terminated, truncated):
+    def ended(self, at, obs, reward, terminated, truncated):
         """Does what follows a step whose flags are not both False."""
-        self.check_flag("terminated", terminated)
-        self.check_flag("truncated", truncated)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            self.check_flag("terminated", terminated)
+            self.check_flag("truncated", truncated)
         flags = (TERMINATED if terminated else 0) | (TRUNCATED if truncated else 0)
         if not flags:
             return  # numpy's False
+        i = self.number[at]
         self.flags[i] = flags
         if self.mode == SAME_STEP:
-            self.write(self.finals, i, reward, obs)
+            self.finals[i](self.seq, reward, obs)  # as it was written a moment ago
             first = self.reset_obs(i, None)
             self.write(self.puts, i, reward, first)
-            self.current[1] = IN_STEP
+            self.current[OP] = IN_STEP
         elif self.mode == NEXT_STEP:
             self.steps[i] = self.resetters[i]
 
     def reset_obs(self, i, seed):
         """Resets environment i and returns the first observation."""
         current, env = self.current, self.envs[i]
-        current[0], current[1] = i, IN_RESET
+        current[BUSY], current[OP] = i, IN_RESET
         result = env.reset(seed=seed, options=self.options)
-        if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[1], "keys"):
-            said = "%d values" % len(result) if isinstance(result, tuple) else "a %s" % type(result).__name__
-            raise Fault("result", "reset returned %s, not obs, info with a dict as info; "
-                        "old versions of Gym returned only the observation" % said)
+        if type(result) is not tuple or len(result) != 2 or type(result[1]) is not dict:
+            self.check_reset(result)
         spaces = self.spaces[i]
         if env.observation_space is not spaces[0] or env.action_space is not spaces[1]:
             self.check_spaces(i)
         return result[0]
+
+    def check_reset(self, result):
+        if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[1], "keys"):
+            said = "%d values" % len(result) if isinstance(result, tuple) else "a %s" % type(result).__name__
+            raise Fault("result", "reset returned %s, not obs, info with a dict as info; "
+                        "old versions of Gym returned only the observation" % said)
 
     def check_spaces(self, i):
         env = self.envs[i]
@@ -851,17 +961,18 @@ class Bridge(object):
     def reset(self, m):
         index = m["index"] or []
         for i, seed in zip(index, m["seeds"] or [None] * len(index)):
-            self.current[0], self.current[1] = i, IN_RESET
+            self.current[BUSY], self.current[OP] = i, IN_RESET
             self.check_spaces(i)
             self.steps[i] = self.envs[i].step
             self.write(self.puts, i, 0.0, self.reset_obs(i, seed))
         for i in m["pending"] or []:
             self.steps[i] = self.resetters[i]
+        self.current[OP] = IN_STEP
 
     # render returns a picture: width, height, and three bytes for each pixel.
     def render(self, m):
         i = m["index"]
-        self.current[0], self.current[1] = i, IN_RENDER
+        self.current[BUSY], self.current[OP] = i, IN_RENDER
         env = self.envs[i]
         if not hasattr(env, "render"):
             raise Fault("render", "it has no render")
@@ -877,12 +988,10 @@ class Bridge(object):
         return struct.pack("<II", shape[1], shape[0]) + data
 
     def serve(self, op, payload):
-        if op == STEP:
-            self.seq, self.current[1] = self.seq % 0x7fffffff + 1, IN_STEP
-            self.step()
-            return b""
         if op == RENDER:
-            return self.render(json.loads(payload.decode("utf-8")))
+            data = self.render(json.loads(payload.decode("utf-8")))
+            self.current[OP] = IN_STEP
+            return data
         value = {HELLO: self.hello, MAP: self.map, RESET: self.reset}[op](json.loads(payload.decode("utf-8")))
         return json.dumps(value).encode("utf-8") if value else b""
 
@@ -898,7 +1007,7 @@ class Bridge(object):
 
 def fault_of(e, current):
     """Returns what is sent of an exception."""
-    out = {"index": current[0], "op": OPS[current[1]], "code": "exception", "text": ""}
+    out = {"index": current[BUSY], "op": OPS[current[OP]], "code": "exception", "text": ""}
     if isinstance(e, Fault):
         out["code"], out["text"] = e.code, cut(e.text, True)
     elif isinstance(e, SystemExit):
@@ -916,6 +1025,7 @@ def prepare():
         os.set_inheritable(fd, False)
 
     def in_child():
+        forked.append(True)
         for fd in (REQUESTS, ANSWERS):
             try:
                 os.close(fd)
@@ -952,26 +1062,33 @@ def main():
         raise SystemExit("numbers are shared in little-endian order, which this machine has not")
     prepare()
     bridge, pid = Bridge(), os.getpid()
-    while True:
-        header = read(HEADER.size)
-        if header is None:
-            break
-        op, length = HEADER.unpack(header)
-        payload = read(length) if length else b""
-        if payload is None:
-            break
+    header = read(HEADER.size)
+    while header:
         try:
-            status, data = OK, bridge.serve(op, payload)
-        except BaseException as e:
-            status, data = FAULT, json.dumps(fault_of(e, bridge.current)).encode("utf-8")
-        if os.getpid() != pid:
-            os._exit(70)  # a child that an environment has forked and let go on
-        try:
+            status, data = OK, None
+            try:
+                if header == STEP_REQUEST:
+                    header = bridge.server(bridge)
+                    if header and len(header) < HEADER.size:
+                        header += read(HEADER.size - len(header)) or b""
+                    continue
+                op, length = HEADER.unpack(header)
+                payload = read(length) if length else b""
+                if payload is None:
+                    break
+                data = bridge.serve(op, payload)
+            except Unheard:
+                raise
+            except BaseException as e:
+                status, data = FAULT, json.dumps(fault_of(e, bridge.current)).encode("utf-8")
+            if os.getpid() != pid:
+                os._exit(70)  # a child that an environment has forked and let go on
             answer(status, data)
-        except OSError as e:
+        except Unheard as e:
             sys.stderr.write("the answer cannot be sent: %s: an environment has closed file descriptor %d, "
                              "or its reader is gone\n" % (e, ANSWERS))
             break
+        header = read(HEADER.size)
     bridge.close()
 
 

@@ -31,7 +31,8 @@ type Config struct {
 	Options map[string]any
 	// Autoreset is the vector's mode.
 	Autoreset envs.AutoresetMode
-	// StepTimeout bounds a step, or a reset, of all environments of a process together. 0 means 60 s.
+	// StepTimeout bounds a step, or a reset, of all environments of a process together. The bound may be
+	// exceeded by a sixteenth. 0 means 60 s.
 	StepTimeout time.Duration
 	// StartTimeout bounds the start of the processes: importing modules and making
 	// environments. 0 means 2 min.

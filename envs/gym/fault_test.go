@@ -98,7 +98,7 @@ func TestFaultNamesTheEnvironment(t *testing.T) {
 				t.Errorf("it does not wrap %q: %v", f.is, err)
 			}
 			if p := (*PythonError)(nil); f.is == nil && (!errors.As(err, &p) || strings.Count(err.Error(), "Traceback") != 1 ||
-				!strings.Contains(p.Traceback, "faults.py") || strings.Contains(p.Traceback, "bridge")) {
+				!strings.Contains(p.Traceback, "faults.py") || strings.Contains(p.Traceback, "ditask-bridge")) {
 				t.Errorf("no exception with its traceback: %v", err)
 			}
 			if !strings.Contains(err.Error(), f.text) {
@@ -315,7 +315,7 @@ func TestFaultBeforeTheFirstEpisode(t *testing.T) {
 	}
 }
 
-// script is a program in place of Python.
+// script is a program instead of Python.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")

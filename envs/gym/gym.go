@@ -38,6 +38,7 @@ type Vector struct {
 	started bool
 	failed  error // of the call that has ended the vector
 	streak  []int // the faults of each process since it took a step
+	polls   bool  // processes may poll
 
 	busy sync.Mutex // held by a call; Close releases the memory under it
 
@@ -89,7 +90,7 @@ func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
 	v := &Vector{
 		name: printable.Text(name), cfg: cfg, out: &lockedWriter{w: cfg.Stderr},
 		first: helloMessage{protocol, t.module, t.id, t.path, t.attr, 0, cfg.Kwargs, cfg.Options, cfg.RenderMode, int(cfg.Autoreset)},
-		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes),
+		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes), polls: canPoll(),
 	}
 	if err := v.open(ctx); err != nil {
 		_ = v.close(ctx.Err() == nil && answered(err))
@@ -279,8 +280,8 @@ func (v *Vector) Restarts() int {
 	return v.restarts
 }
 
-// Close closes the environments and ends the processes, also those that hang. A call that is under way
-// returns an [envs.ErrClosed]; so does every later one, but for Close. It always returns nil.
+// Close closes the environments and ends the processes, also those that hang. A call that is in progress
+// returns an [envs.ErrClosed]; so does every later one, except for Close. It always returns nil.
 func (v *Vector) Close() error { return v.close(true) }
 
 func (v *Vector) close(politely bool) error {

@@ -208,7 +208,8 @@ func TestFrame(t *testing.T) {
 func TestPartsOfObservations(t *testing.T) {
 	v := open(t, "testdata/dict.py:make_env", Config{Autoreset: envs.SameStep})
 	want := []Part{
-		{"velocity", 0, 2, "Box", []int{2}, nil, 0}, {"gear", 2, 5, "Discrete", nil, []int{3}, -1}, {"more/0", 5, 10, "MultiDiscrete", []int{2}, []int{2, 3}, 0},
+		{"velocity", 0, 2, "Box", []int{2}, nil, 0}, {"gear", 2, 5, "Discrete", nil, []int{3}, -1}, {"more/0", 5, 10, "MultiDiscrete", []int{2},
+			[]int{2, 3}, 0},
 		{"more/1", 10, 12, "MultiBinary", []int{2}, nil, 0}, {"more/2/image", 12, 16, "Box", []int{2, 2}, nil, 0},
 	}
 	layout := v.Layout()
@@ -407,7 +408,7 @@ func stop(t *testing.T, p *os.Process) {
 func TestCloseEndsACall(t *testing.T) {
 	hangs := make(chan struct{})
 	v := open(t, "testdata/faults.py:make_env", Config{
-		Num: 3, Processes: 1, Restart: true, Kwargs: map[string]any{"fault": "hang"}, Stderr: onceWritten(hangs), // it says so
+		Num: 3, Processes: 1, Restart: true, Kwargs: map[string]any{"fault": "hang"}, Stderr: onceWritten(hangs), // it reports the restart
 	})
 	result := make(chan error)
 	go func() { result <- play(v, 10) }()

@@ -54,7 +54,7 @@ func open(t *testing.T, name string, cfg Config) *Vector {
 	return v
 }
 
-// tryOpen is open, but for a vector that may be faulty.
+// tryOpen is open, except for a vector that may be faulty.
 func tryOpen(t *testing.T, name string, cfg Config) (*Vector, error) {
 	t.Helper()
 	cfg.Python = cmp.Or(cfg.Python, pythonForTests(t))

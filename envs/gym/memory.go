@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync/atomic"
+	"unsafe"
 )
 
 // memory is what a vector shares with a process, and where things are in it. The process learns the
@@ -23,7 +25,7 @@ type memory struct {
 	ActionElem string `json:"action_elem"`
 
 	seq uint32 // the number of the last step
-	b   []byte // it begins with two int32: which environment is busy, and in what
+	b   []byte // it begins with headWords
 	dim int
 }
 
@@ -35,12 +37,25 @@ const (
 	flagsAll = 1<<iota - 1
 )
 
+// The int32 with which the memory begins. Python writes those of the first cache line, and this process
+// writes those of the second.
+const (
+	wordBusy         = 0  // which environment is in the middle of something
+	wordOp           = 1  // and in what
+	wordAnswered     = 2  // the number of the last step that is done
+	wordAsleep       = 3  // Python sleeps until it gets a message
+	wordRequested    = 16 // the number of the last step that is to be done
+	wordPoll         = 17 // Python is to look for the next request for a moment, before it sleeps
+	wordReaderAsleep = 18 // this process sleeps until it gets a message
+	headWords        = 32
+)
+
 // headBytes is what is in a row before the observation: int32, four zeros, float64.
 const headBytes = 16
 
 // places returns the memory for num environments, before there is some.
 func places(num, dim, width int, bytewise, discrete bool) *memory {
-	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 64}
+	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 4 * headWords}
 	if bytewise {
 		m.Elem, m.Row = "B", dim
 	}
@@ -129,10 +144,13 @@ func opName(op int) string {
 	return "step"
 }
 
+// word is one of the numbers with which the memory begins.
+func (m *memory) word(k int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&m.b[4*k])) }
+
 // busy returns which environment the process was in last, and its operation.
 func (m *memory) busy(num int) (i int, op string) {
-	i = int(int32(binary.LittleEndian.Uint32(m.b)))
-	what := int(int32(binary.LittleEndian.Uint32(m.b[4:])))
+	i = int(int32(m.word(wordBusy).Load()))
+	what := int(int32(m.word(wordOp).Load()))
 	for k := 0; what == inStep && k < num; k++ {
 		if i = k; binary.LittleEndian.Uint32(m.b[m.Obs+k*m.Row:]) != m.seq {
 			break // it has not finished this one
@@ -168,18 +186,23 @@ func (m *memory) reward(i int) float64 {
 func (m *memory) row(dst []float32, at, i int) {
 	from := m.b[at+m.Row*i:][headBytes:m.Row]
 	if m.Elem == "B" {
-		for k, x := range from[:len(dst)] {
-			dst[k] = float32(x)
-		}
+		bytesToFloats(dst, from)
 		return
 	}
-	k := 0
-	for ; k+2 <= len(dst); k += 2 { // at once: it is the greater part of a step with large observations
-		both := binary.LittleEndian.Uint64(from[4*k:])
-		dst[k], dst[k+1] = math.Float32frombits(uint32(both)), math.Float32frombits(uint32(both>>32))
+	copy(dst, unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(from))), m.dim)) // both sides are little-endian
+}
+
+// bytesToFloats converts as many bytes as dst has values.
+func bytesToFloats(dst []float32, from []byte) {
+	from = from[:len(dst)]
+	for len(dst) >= 8 && len(from) >= 8 {
+		d, x := dst[:8:8], binary.LittleEndian.Uint64(from)
+		d[0], d[1], d[2], d[3] = float32(uint8(x)), float32(uint8(x>>8)), float32(uint8(x>>16)), float32(uint8(x>>24))
+		d[4], d[5], d[6], d[7] = float32(uint8(x>>32)), float32(uint8(x>>40)), float32(uint8(x>>48)), float32(uint8(x>>56))
+		dst, from = dst[8:], from[8:]
 	}
-	if k < len(dst) {
-		dst[k] = math.Float32frombits(binary.LittleEndian.Uint32(from[4*k:]))
+	for k, x := range from {
+		dst[k] = float32(x)
 	}
 }
 
@@ -192,6 +215,11 @@ func (m *memory) notFinite(at, i int) (value float32, place int) {
 	// only, which adding one to it carries into the place of the sign.
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
 	from, sum := m.b[at+m.Row*i:][headBytes:m.Row], uint64(0)
+	for ; len(from) >= 32; from = from[32:] {
+		a, b := binary.LittleEndian.Uint64(from)&exponents+ones, binary.LittleEndian.Uint64(from[8:])&exponents+ones
+		c, d := binary.LittleEndian.Uint64(from[16:])&exponents+ones, binary.LittleEndian.Uint64(from[24:])&exponents+ones
+		sum |= a | b | c | d
+	}
 	for ; len(from) >= 8; from = from[8:] {
 		sum |= binary.LittleEndian.Uint64(from)&exponents + ones
 	}

@@ -31,7 +31,7 @@ type lockedWriter struct {
 	w  io.Writer
 }
 
-// Write never fails: an environment is not to fail because nobody can read what it prints.
+// Write never fails: an environment must not fail because its output cannot be written.
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 var bridge []byte
 
 // protocol is the version of the messages.
-const protocol = 1
+const protocol = 2
 
 // The operations of a message.
 const (
@@ -37,6 +37,7 @@ const (
 const (
 	statusOK = iota
 	statusFault
+	statusWake // the step is done, as the shared memory says
 )
 
 // maxMessage bounds a message of a process.
@@ -50,7 +51,7 @@ const (
 	drainTime = time.Second     // for what is left of its output
 )
 
-// errGone says that a process has ended, or closed its pipe, in the middle of a call.
+// errGone reports that a process has ended, or closed its pipe, in the middle of a call.
 var errGone = errors.New("no answer")
 
 // process is a process of Python and the environments in it. Whoever has called start calls stop.
@@ -60,6 +61,9 @@ type process struct {
 	out              *lines
 	mem              *memory // nil before it is mapped
 	head             [8]byte
+	polling          polling
+	limit            time.Duration // of the last receive
+	armed            time.Time     // when the deadline of answer was set
 
 	proc  *os.Process
 	ended chan struct{} // closed when the process has been reaped and its output read
@@ -180,13 +184,18 @@ func (p *process) write(op byte, payload []byte, limit time.Duration) error {
 // receive returns the payload of the answer. The error wraps a *fault that the process has sent,
 // os.ErrDeadlineExceeded or errGone.
 func (p *process) receive(limit time.Duration) ([]byte, error) {
-	if err := p.answer.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return nil, errGone
-	}
-	if p.gone() { // it may have reset the deadline that its end has set
-		return nil, errGone
+	if err := p.arm(limit); err != nil {
+		return nil, err
 	}
 	payload, status, err := p.read()
+	for err == nil && status == statusWake { // of a step that was seen to be done without it
+		payload, status, err = p.read()
+	}
+	return p.result(payload, status, err)
+}
+
+// result returns what receive does.
+func (p *process) result(payload []byte, status byte, err error) ([]byte, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && !p.gone():
 		return nil, err
@@ -210,7 +219,7 @@ func (p *process) read() (payload []byte, status byte, err error) {
 		return nil, 0, err
 	}
 	status, n := p.head[0], binary.LittleEndian.Uint32(p.head[4:])
-	if n > maxMessage || status > statusFault {
+	if n > maxMessage || status > statusWake {
 		return nil, 0, fmt.Errorf("a message of %d bytes with the status %d: an environment writes to file descriptor 4", n, status)
 	}
 	if n > 0 {
@@ -246,7 +255,7 @@ func (p *process) failure(name, op string, limit time.Duration, err error) error
 	return &envs.Error{Env: name, Index: index, Op: op, Err: err}
 }
 
-// exited says how the process has ended.
+// exited reports how the process has ended.
 func (p *process) exited(err error) error {
 	if !p.gone() {
 		p.stop(false)

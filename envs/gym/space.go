@@ -117,7 +117,7 @@ func (s *space) leaves(dst []leaf, name string, depth int) ([]leaf, error) {
 	return dst, nil
 }
 
-// check reports what is wrong with a space without parts.
+// check reports the faults of a space without parts.
 func (s *space) check() error {
 	size := 1
 	for _, n := range s.Shape {

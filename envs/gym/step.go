@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/envs"
 )
 
-// resetMessage asks a process to reset some of its environments, and to reset others in place of
+// resetMessage asks a process to reset some of its environments, and to reset others instead of
 // their next step.
 type resetMessage struct {
 	Index   []int    `json:"index"`
@@ -114,7 +114,7 @@ func (v *Vector) fault(p *process, i int, op string, err error) error {
 	return &envs.Error{Env: v.name, Index: p.first + i, Op: op, Err: err}
 }
 
-// verifyRow reports what is wrong with an observation in the memory.
+// verifyRow reports the faults of an observation in the memory.
 func (v *Vector) verifyRow(p *process, at, i int) error {
 	if value, k := p.mem.notFinite(at, i); k >= 0 {
 		part := ""
@@ -156,10 +156,10 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 	v.told = v.told[:0]
 	for _, p := range v.procs {
 		p.mem.setActions(actions[p.first*v.width:(p.first+p.num)*v.width], p.num)
-		_ = p.write(opStep, nil, v.cfg.StepTimeout) // an error shows in the answer, with its cause
+		p.request(v.polls)
 	}
 	for k, p := range v.procs {
-		_, err := p.receive(v.cfg.StepTimeout)
+		err := p.answered(v.cfg.StepTimeout)
 		if err != nil {
 			err = p.failure(v.name, "step", v.cfg.StepTimeout, err)
 		} else {
@@ -206,7 +206,7 @@ func (v *Vector) check(actions []float32) error {
 	return nil
 }
 
-// verify reports what is wrong with a step of a process, before anything of it is taken over.
+// verify reports the faults of a step of a process, before anything of it is taken over.
 func (v *Vector) verify(p *process) error {
 	m := p.mem
 	for i := range p.num {
@@ -276,7 +276,7 @@ func (v *Vector) commit(p *process) {
 	}
 }
 
-// noTransition says that what happened to environment n in this step was a reset.
+// noTransition reports that what happened to environment n in this step was a reset.
 func (v *Vector) noTransition(n int) {
 	r := &v.res
 	r.Rewards[n], r.Terminated[n], r.Truncated[n], r.Reset[n] = 0, false, false, true
@@ -295,7 +295,7 @@ func (v *Vector) count(n int, over bool) {
 	}
 }
 
-// cutRow says that the episode of environment n was cut, with the observation that is in its row. The
+// cutRow reports that the episode of environment n was cut, with the observation that is in its row. The
 // row of the next one is to be written behind it.
 func (v *Vector) cutRow(n int, why string) {
 	r := &v.res

@@ -13,7 +13,7 @@ const supported = true
 // killGroup kills the process group that a process leads, which was not reaped, or a moment ago.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// mapFile maps a file of so many bytes for reading and writing.
+// mapFile maps a file of that many bytes for reading and writing.
 func mapFile(f *os.File, size int) ([]byte, error) {
 	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }

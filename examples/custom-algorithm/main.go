@@ -1,4 +1,4 @@
-// Custom-algorithm trains an algorithm of its own module, REINFORCE with a baseline, on CartPole-v1: alone,
+// Custom-algorithm trains the algorithm of this module, REINFORCE with a baseline, on CartPole-v1: alone,
 // or with a learner, an evaluator and collectors. It stops by itself when 100 greedy episodes have a mean
 // return of at least 475.
 package main

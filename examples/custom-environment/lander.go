@@ -61,7 +61,7 @@ func (l *lander) Step(action int) (envs.Step, error) {
 	return s, nil
 }
 
-// AppendSnapshot and RestoreSnapshot let a run that is resumed go on in the middle of an episode. Without
+// AppendSnapshot and RestoreSnapshot let a run that is resumed continue in the middle of an episode. Without
 // them it begins new ones.
 func (l *lander) AppendSnapshot(dst []byte) ([]byte, error) {
 	dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(l.height))

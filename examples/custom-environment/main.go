@@ -1,4 +1,4 @@
-// Custom-environment learns to land in an environment of its own, lander.go, with PPO: alone, or with a
+// Custom-environment learns to land in its own environment, lander.go, with PPO: alone, or with a
 // learner, an evaluator and collectors. It stops by itself when 100 greedy episodes have a mean return of
 // at least 8.
 package main

@@ -1,5 +1,5 @@
 // Hello is the greeting of nodes: each says hello to all others and prints what
-// it hears.
+// it receives.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Three nodes in this process: each hears the two others.
+// Three nodes in this process: each receives the greetings of the two others.
 func Example() {
 	if err := parallel.Run(context.Background(), parallel.Config{Nodes: 3}, greet); err != nil {
 		fmt.Println(err)

@@ -22,7 +22,10 @@ func TestReaches475(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			cfg := parallel.Config{Nodes: c.nodes, Seed: 1, Dir: dir, Logger: slog.New(slog.DiscardHandler)}
-			if err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error { return play(ctx, node, c.learners) }); err != nil {
+			if err := parallel.Run(t.Context(), cfg, func(ctx context.Context,
+				node *parallel.Node) error {
+				return play(ctx, node, c.learners)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			best, err := rl.LoadBest(dir)

@@ -75,7 +75,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// peer hears everything and answers once for each burst, or for each ping.
+// peer receives everything and answers once for each burst, or for each ping.
 func peer(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	samples.On(t, func(context.Context, Sample) error { return nil })
@@ -209,7 +209,7 @@ func BenchmarkEmitTo3(b *testing.B) {
 	}
 }
 
-// BenchmarkEmitFrom is an event of 64 bytes that so many goroutines of one process, which
+// BenchmarkEmitFrom is an event of 64 bytes that a number of goroutines of one process, which
 // has all processors, emit at once to a listener in another one.
 func BenchmarkEmitFrom(b *testing.B) {
 	const messages = 100_000
@@ -232,7 +232,7 @@ func BenchmarkEmitFrom(b *testing.B) {
 	}
 }
 
-// emitFrom emits a burst of messages from so many goroutines.
+// emitFrom emits a burst of messages from that many goroutines.
 func emitFrom(ctx context.Context, b *testing.B, t *task.Task[struct{}], goroutines, messages int) {
 	var all sync.WaitGroup
 	for range goroutines {
@@ -275,7 +275,7 @@ func benchEmitOf(b *testing.B, t *task.Task[struct{}], nodes, bytes, messages in
 	})
 }
 
-// bursts measures bursts of so many messages of so many bytes: send sends one of
+// bursts measures bursts of that many messages of that many bytes: send sends one of
 // them, and end asks whether all have come, and waits for the answers.
 func bursts(b *testing.B, bytes, messages int, send, end func() error) {
 	b.SetBytes(int64(bytes * messages))

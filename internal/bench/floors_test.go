@@ -263,7 +263,7 @@ type silent struct{ task.Node }
 
 func (silent) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// whole trains for so many env steps and returns how long it took, in seconds.
+// whole trains for that many env steps and returns how long it took, in seconds.
 func whole(tb testing.TB, now func() time.Duration, steps int, p policies.Policy, env envs.Vector, collect rl.CollectConfig,
 	source data.Source, cfg rl.LearnConfig,
 ) float64 {
@@ -289,7 +289,8 @@ func wholeDQN(tb testing.TB) float64 {
 		Obs: env.ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: 1, Hidden: []int{120, 84}, Loss: dqn.MSE,
 		Adam: nn.AdamConfig{Rate: 2.5e-4}, MaxGradNorm: -1, TargetEvery: 50, // 500 env steps, with an update for each 10
 	})
-	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 10_000, Seed: 1}), data.ReplayConfig{Batch: 128, Every: 10, StartAt: 10_000})
+	replay := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 10_000, Seed: 1}),
+		data.ReplayConfig{Batch: 128, Every: 10, StartAt: 10_000})
 	return whole(tb, cpu, 500_000, q, env, rl.CollectConfig{}, replay, rl.LearnConfig{})
 }
 
@@ -298,7 +299,8 @@ func wholePPO(tb testing.TB) float64 {
 	env := envs.CartPole(4, envs.SameStep)
 	p := ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1})
 	rollout := data.NewRollout(data.RolloutConfig{Length: 128, Seed: 1})
-	return whole(tb, cpu, 500_000, p, env, rl.CollectConfig{VectorSteps: 128}, rollout, rl.LearnConfig{Rate: policies.Linear(2.5e-4, 0, 500_000)})
+	return whole(tb, cpu, 500_000, p, env, rl.CollectConfig{VectorSteps: 128}, rollout,
+		rl.LearnConfig{Rate: policies.Linear(2.5e-4, 0, 500_000)})
 }
 
 // pongs is PPO with PufferLib's numbers: 1024 games of Pong, batches of 128 steps of each, minibatches

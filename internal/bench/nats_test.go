@@ -28,7 +28,7 @@ const (
 // varServer makes this program the server, until the benchmark asks it to end.
 const varServer = "DITASK_BENCH_SERVER"
 
-// natsServer starts a server in a process of its own, and returns its URL.
+// natsServer starts a server in its own process, and returns its URL.
 func natsServer(b *testing.B) string {
 	b.Helper()
 	port := strconv.Itoa(freeport.Get(b, 1))

@@ -23,13 +23,15 @@ const (
 
 // redisNode is one of two nodes that are connected through a server. Its second
 // result closes it.
-func redisNode(ctx context.Context, url string, id int, hear func(n *router.Router, ask *router.Channel, m *router.Message) error) (*router.Router, []*router.Channel, error) {
+func redisNode(ctx context.Context, url string, id int, hear func(n *router.Router, ask *router.Channel,
+	m *router.Message) error) (*router.Router, []*router.Channel, error) {
 	log := slog.New(slog.DiscardHandler)
 	c, err := redisbus.New(redisbus.Config{URL: url, Job: "bench", Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := router.Config{Job: "bench", Token: []byte("bench"), Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("bus://node.", id), Logger: log}
+	cfg := router.Config{Job: "bench", Token: []byte("bench"), Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("bus://node.", id),
+		Logger: log}
 	if id > 0 {
 		cfg.Attach = []string{"bus://node.0"}
 	}
@@ -52,7 +54,7 @@ func redisNode(ctx context.Context, url string, id int, hear func(n *router.Rout
 	return r, chs, r.Start(ctx, nil)
 }
 
-// redisPeer hears messages and answers those whose first byte is not 0.
+// redisPeer receives messages and answers those whose first byte is not 0.
 func redisPeer(url string) error {
 	ctx := context.Background()
 	done := make(chan struct{})

@@ -165,7 +165,7 @@ func Mutual(cert, key, ca string) (*tls.Config, error) {
 			}
 			return nil
 		},
-		SessionTicketsDisabled: true, // each connection proves it anew
+		SessionTicketsDisabled: true, // each connection proves it again
 	}, nil
 }
 

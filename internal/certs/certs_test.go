@@ -361,7 +361,8 @@ func TestServerAsksForCertificatesOfAnAuthority(t *testing.T) {
 	if cfg, err := certs.Server(made.Cert, made.Key, ""); err != nil || cfg.ClientAuth != tls.NoClientCert || len(cfg.Certificates) != 1 {
 		t.Errorf("%+v, %v", cfg, err)
 	}
-	if cfg, err := certs.Server(made.Cert, made.Key, made.CA); err != nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert || cfg.ClientCAs == nil {
+	if cfg, err := certs.Server(made.Cert, made.Key,
+		made.CA); err != nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert || cfg.ClientCAs == nil {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 	for want, f := range map[string][3]string{

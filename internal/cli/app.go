@@ -39,7 +39,7 @@ folder or in ./main; or a program that is already built. The arguments after
 Exit codes:
    0    success
    1    failure; or the exit code of the node that failed first, if it has one
-   2    wrong usage
+   2    usage error
    75   preempted by SIGTERM, or in Slurm SIGUSR1: drained and checkpointed, run again with --resume
    130  interrupted: the same after SIGINT (Ctrl-C); a second one kills at once`
 
@@ -68,7 +68,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return c.Exit(err)
 }
 
-// forgetEmpty removes the variables of ditask that are empty: to the flags they would be set.
+// forgetEmpty unsets the empty variables of ditask, which the flags would count as set.
 func forgetEmpty() error {
 	var faults []error
 	for _, kv := range os.Environ() {
@@ -110,8 +110,10 @@ func (c command) app() *urfave.App {
 func (c command) commands() []*urfave.Command {
 	cmds := []*urfave.Command{
 		job.PlanCommand(c.Call),
-		{Name: "doctor", Usage: "check whether this machine can run jobs, and say what to do", Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
-		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR", Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
+		{Name: "doctor", Usage: "check whether this machine can run jobs, and print advice",
+			Flags: slices.Concat(flags.Certs(), flags.Servers(), []urfave.Flag{flags.JSON()}), Action: c.doctor},
+		{Name: "tls", Usage: "make an authority and a certificate for a job's connections", ArgsUsage: "DIR",
+			Flags: append(tlsFlags(), flags.JSON()), Action: c.tls},
 		{Name: "version", Usage: "print the version", Flags: []urfave.Flag{flags.JSON()}, Action: c.version},
 		{Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: strings.Join(shells(), "|"), Action: c.completion},
 		c.traceCommand(),
@@ -156,10 +158,11 @@ func (c command) root(ctx *urfave.Context) error {
 	return job.Run(c.Call, ctx)
 }
 
-// unknownCommand is the fault of a first word that is no command.
+// unknownCommand returns the error for a first word that is not a command.
 func unknownCommand(ctx *urfave.Context) error {
 	word := ctx.Args().First()
-	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word, nearest.Hint(word, commandNames(ctx.App)))
+	return call.Usage("unknown command %q%s: see ditask --help; arguments of the program come after --", word,
+		nearest.Hint(word, commandNames(ctx.App)))
 }
 
 func commandNames(app *urfave.App) []string {
@@ -170,8 +173,8 @@ func commandNames(app *urfave.App) []string {
 	return names
 }
 
-// flagsFirst puts the arguments of a command behind its flags, where the parser
-// wants them: ditask trace show FOLDER --node 2. Help is that of the command, whatever its arguments.
+// flagsFirst moves the arguments of a command behind its flags, where the parser
+// expects them: ditask trace show FOLDER --node 2. A help flag prints the help of the command, with any arguments.
 func flagsFirst(cmds []*urfave.Command, args []string) []string {
 	at := 0
 	single := map[string]bool{"help": true, "h": true} // flags without a value
@@ -202,7 +205,7 @@ func flagsFirst(cmds []*urfave.Command, args []string) []string {
 		}
 		if name == "help" || name == "h" {
 			if len(words) > 0 && len(cmds) > 0 {
-				continue // the word is no command, and there is no help for it
+				continue // the word is not a command and has no help
 			}
 			return append(slices.Clone(args[:at]), "--help")
 		}

@@ -11,11 +11,10 @@ import (
 	"github.com/ditask/ditask/internal/cli/flags"
 )
 
-// shells are those that completion knows.
+// shells returns the shells that have a completion script.
 func shells() []string { return []string{"bash", "zsh", "fish"} }
 
-// choices are the values of the flags that have few, and "files" for those
-// that are paths.
+// choices returns the values of a flag that has few, or "files" for a path.
 func choices(flag string) string {
 	switch flag {
 	case "topology":
@@ -43,8 +42,7 @@ func choices(flag string) string {
 	return ""
 }
 
-// completion prints the script of a shell, which needs nothing of ditask at
-// run time.
+// completion prints the script of a shell. The script does not call ditask.
 func (c command) completion(ctx *urfave.Context) error {
 	if ctx.NArg() != 1 {
 		return call.Usage("ditask completion: want one of %s", strings.Join(shells(), ", "))
@@ -64,8 +62,8 @@ func (c command) completion(ctx *urfave.Context) error {
 	return err
 }
 
-// commandFlags are the flags of a command and of those below it, each once, but for
-// those that a job has too.
+// commandFlags returns the flags of a command and its subcommands, each once, without
+// the flags of a job.
 func commandFlags(cmd *urfave.Command) []urfave.Flag {
 	var out []urfave.Flag
 	known := map[string]bool{}
@@ -83,8 +81,8 @@ func commandFlags(cmd *urfave.Command) []urfave.Flag {
 	return out
 }
 
-// bash is the script for bash: values after a flag that has choices, else
-// flags and commands.
+// bash returns the script for bash. It completes values after a flag that has choices,
+// and flags and commands elsewhere.
 func bash() string {
 	var values, commands strings.Builder
 	var ofJob, top []string
@@ -142,7 +140,7 @@ complete -o default -F _ditask ditask
 `, values.String(), strings.Join(shells(), " "), strings.Join(ofJob, " "), strings.Join(top, " "), commands.String())
 }
 
-// fish is the script for fish.
+// fish returns the script for fish.
 func fish() string {
 	var b strings.Builder
 	b.WriteString("complete -c ditask -f\n")
@@ -162,7 +160,8 @@ func fish() string {
 			below = append(below, sub.Name)
 		}
 		words := strings.Join(below, " ")
-		fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", cmd.Name, words, words)
+		fmt.Fprintf(&b, "complete -c ditask -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", cmd.Name,
+			words, words)
 		for _, f := range commandFlags(cmd) {
 			fishFlag(&b, " -n '__fish_seen_subcommand_from "+cmd.Name+"'", f)
 		}
@@ -170,7 +169,7 @@ func fish() string {
 	return b.String()
 }
 
-// fishFlag declares a flag, offered under a condition.
+// fishFlag declares a flag that is offered under a condition.
 func fishFlag(b *strings.Builder, condition string, f urfave.Flag) {
 	b.WriteString("complete -c ditask" + condition)
 	for _, name := range f.Names() {

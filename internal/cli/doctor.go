@@ -34,11 +34,11 @@ import (
 // The grades of a finding.
 const (
 	gradeOK   = "ok"
-	gradeNote = "note" // something that some jobs need
-	gradeBad  = "bad"  // jobs will not run
+	gradeNote = "note" // some jobs will not run
+	gradeBad  = "bad"  // no job will run
 )
 
-// finding is what one check of doctor has found.
+// finding is the result of one check of doctor.
 type finding struct {
 	Grade  string `json:"grade"`
 	Check  string `json:"check"`
@@ -62,10 +62,12 @@ func (c command) doctor(ctx *urfave.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx.Context, 30*time.Second)
 	defer cancel()
-	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(), checkSlurm(os.LookupEnv), checkKubernetes(os.LookupEnv)}
+	findings := []finding{checkGo(limited), checkSockets(limited), checkLoopback(limited), checkPort(limited), checkCache(), checkFiles(),
+		checkSlurm(os.LookupEnv), checkKubernetes(os.LookupEnv)}
 	files := [3]string{ctx.String("tls-cert"), ctx.String("tls-key"), ctx.String("tls-ca")}
 	if u := flags.URL(ctx, "nats-url"); u != "" {
-		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"), NKeyFile: ctx.Path("nats-nkey")}, files))
+		findings = append(findings, checkNATS(limited, natsbus.Config{URL: u, CredsFile: ctx.Path("nats-creds"),
+			NKeyFile: ctx.Path("nats-nkey")}, files))
 	}
 	if u := flags.URL(ctx, "redis-url"); u != "" {
 		findings = append(findings, checkRedis(limited, u, files))
@@ -85,7 +87,7 @@ func (c command) doctor(ctx *urfave.Context) error {
 	return nil
 }
 
-// maxFound bounds in bytes what a finding says: it may quote the go command or a server.
+// maxFound bounds the text of a finding in bytes: it may quote the go command or a server.
 const maxFound = 2 << 10
 
 func writeFindings(w io.Writer, findings []finding) error {
@@ -111,7 +113,7 @@ func checkGo(ctx context.Context) finding {
 	out, err := build.Go(ctx, "", "env", "GOVERSION")
 	f.Found = strings.TrimSpace(out) + fmt.Sprintf(", %d processors", runtime.NumCPU())
 	if err != nil {
-		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and see what it says"
+		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and correct the fault that it prints"
 	}
 	return f
 }
@@ -137,7 +139,7 @@ func checkSockets(ctx context.Context) finding {
 		return fail(err, "set XDG_RUNTIME_DIR or TMPDIR to a folder on a local disk, or use --protocol tcp")
 	}
 	if err := l.Close(); err != nil {
-		return fail(err, "see what the system says of this folder")
+		return fail(err, "check the permissions and the file system of this folder")
 	}
 	return f
 }
@@ -154,7 +156,7 @@ func checkLoopback(ctx context.Context) finding {
 	return finding{gradeOK, "loopback", "tcp works on 127.0.0.1", ""}
 }
 
-// checkPort looks at the port on which jobs of several machines listen.
+// checkPort checks the port on which jobs of several machines listen.
 func checkPort(ctx context.Context) finding {
 	var cfg net.ListenConfig
 	l, err := cfg.Listen(ctx, "tcp", fmt.Sprintf(":%d", placement.DefaultPort))
@@ -162,13 +164,14 @@ func checkPort(ctx context.Context) finding {
 		err = l.Close()
 	}
 	if err != nil {
-		return finding{gradeNote, "port", fmt.Sprintf("port %d: %v", placement.DefaultPort, err), "for a job on several machines choose other --ports, or end the process that has it"}
+		return finding{gradeNote, "port", fmt.Sprintf("port %d: %v", placement.DefaultPort, err),
+			"for a job on several machines choose other --ports, or end the process that uses the port"}
 	}
 	return finding{gradeOK, "port", fmt.Sprintf("port %d, the first for jobs on several machines, is free", placement.DefaultPort), ""}
 }
 
-// clientTLS is the TLS of the files of a certificate, its key and an authority; nil
-// without any.
+// clientTLS returns the TLS config for the files of a certificate, its key and an authority,
+// or nil if no file is given.
 func clientTLS(files [3]string) (*tls.Config, error) {
 	if files == [3]string{} {
 		return nil, nil
@@ -176,7 +179,7 @@ func clientTLS(files [3]string) (*tls.Config, error) {
 	return certs.Client(files[0], files[1], files[2])
 }
 
-// checkRedis connects with the server that was given.
+// checkRedis connects to the given server.
 func checkRedis(ctx context.Context, url string, files [3]string) finding {
 	fail := func(err error) finding {
 		return finding{gradeBad, "redis", err.Error(), "jobs with this --redis-url will not run"}
@@ -189,10 +192,11 @@ func checkRedis(ctx context.Context, url string, files [3]string) finding {
 	if err != nil {
 		return fail(err)
 	}
-	return finding{gradeOK, "redis", fmt.Sprintf("%s answers in %v: version %s", redisbus.Public(url), info.RoundTrip.Round(time.Microsecond), info.Version), ""}
+	return finding{gradeOK, "redis", fmt.Sprintf("%s answers in %v: version %s", redisbus.Public(url),
+		info.RoundTrip.Round(time.Microsecond), info.Version), ""}
 }
 
-// checkNATS connects with the server that was given.
+// checkNATS connects to the given server.
 func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding {
 	fail := func(err error) finding {
 		return finding{gradeBad, "nats", err.Error(), "jobs with this --nats-url will not run"}
@@ -206,7 +210,8 @@ func checkNATS(ctx context.Context, cfg natsbus.Config, files [3]string) finding
 	if err != nil {
 		return fail(err)
 	}
-	return finding{gradeOK, "nats", fmt.Sprintf("%s answers in %v: NATS %s, messages of up to %d bytes", info.URL, info.RoundTrip.Round(time.Microsecond), info.Server, info.MaxPayload), ""}
+	return finding{gradeOK, "nats", fmt.Sprintf("%s answers in %v: NATS %s, messages of up to %d bytes", info.URL,
+		info.RoundTrip.Round(time.Microsecond), info.Server, info.MaxPayload), ""}
 }
 
 func checkCache() finding {
@@ -226,8 +231,8 @@ func checkCache() finding {
 	return finding{gradeOK, "cache", "programs are built into " + cache, ""}
 }
 
-// enoughFiles is what a node of a mesh of some hundred nodes needs, and a
-// launcher of some hundred nodes.
+// enoughFiles is the number of files that a node in a mesh of some hundred nodes needs,
+// or a launcher of some hundred nodes.
 const enoughFiles = 1024
 
 func checkFiles() finding {
@@ -237,12 +242,12 @@ func checkFiles() finding {
 		return finding{gradeNote, "files", err.Error(), ""}
 	case limit < enoughFiles:
 		return finding{gradeNote, "files", fmt.Sprintf("a process may open %d files", limit),
-			fmt.Sprintf("a launcher needs 5 for each of its nodes, and a node in a mesh 1 for each other: ulimit -n %d", enoughFiles)}
+			fmt.Sprintf("a launcher needs 5 for each of its nodes, and a node in a mesh 1 for each other node: ulimit -n %d", enoughFiles)}
 	}
 	return finding{gradeOK, "files", fmt.Sprintf("a process may open %d files", limit), ""}
 }
 
-// checkSlurm says what Slurm's variables mean for this process.
+// checkSlurm reports how this process reads Slurm's variables.
 func checkSlurm(lookup func(string) (string, bool)) finding {
 	get := func(name string) string {
 		value, _ := lookup(name)
@@ -253,17 +258,18 @@ func checkSlurm(lookup func(string) (string, bool)) finding {
 	case slurm.Outside:
 		return finding{gradeOK, "slurm", "not in a Slurm job", ""}
 	case slurm.Allocation:
-		return finding{gradeNote, "slurm", found, "inside of a Slurm job, but not in a step: start ditask with srun"}
+		return finding{gradeNote, "slurm", found, "in a Slurm job, but not in a step: start ditask with srun"}
 	case slurm.Task:
 	}
 	step, err := slurm.Parse(lookup)
 	if err != nil {
 		return finding{gradeBad, "slurm", found, strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
-	where := fmt.Sprintf("task %d of %d, number %d on host %s; job %s, ", step.ProcID, step.Tasks, step.LocalID, step.Hosts[step.NodeID], step.Job())
+	where := fmt.Sprintf("task %d of %d, number %d on host %s; job %s, ", step.ProcID, step.Tasks, step.LocalID, step.Hosts[step.NodeID],
+		step.Job())
 	switch {
 	case step.Tasks == 1:
-		where += "nobody to meet"
+		where += "no other task"
 	case len(step.Hosts) == 1:
 		where += fmt.Sprintf("meets on port %d of this host", step.Port())
 	default:
@@ -275,7 +281,7 @@ func checkSlurm(lookup func(string) (string, bool)) finding {
 	return finding{gradeOK, "slurm", where + "; " + found, ""}
 }
 
-// checkKubernetes says what the variables of a pod mean for this process.
+// checkKubernetes reports how this process reads the variables of a pod.
 func checkKubernetes(lookup func(string) (string, bool)) finding {
 	get := func(name string) string {
 		value, _ := lookup(name)
@@ -287,9 +293,10 @@ func checkKubernetes(lookup func(string) (string, bool)) finding {
 	case found == "":
 		return finding{gradeOK, "kubernetes", "not in a pod", ""}
 	case source == kube.Outside && get(kube.VarCompletionIndex) != "":
-		return finding{gradeNote, "kubernetes", found, "a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
+		return finding{gradeNote, "kubernetes", found,
+			"a pod of an Indexed Job, whose nodes run alone: set DI_NODES in its template to all pods, such as dqn-[0-3].dqn"}
 	case source == kube.Outside:
-		return finding{gradeOK, "kubernetes", "no other pods: nodes run alone; " + found, ""}
+		return finding{gradeOK, "kubernetes", "no other pods: the nodes run alone; " + found, ""}
 	}
 	pod, err := kube.Parse(lookup)
 	if err != nil {
@@ -298,7 +305,7 @@ func checkKubernetes(lookup func(string) (string, bool)) finding {
 	where := fmt.Sprintf("pod %d of %d, by %s; job %s, ", pod.Rank, pod.Size, pod.Source, pod.Job())
 	switch {
 	case pod.Size == 1:
-		where += "nobody to meet"
+		where += "no other task"
 	case pod.Hosts == nil:
 		where += "meets at " + pod.Leader
 	default:
@@ -307,7 +314,7 @@ func checkKubernetes(lookup func(string) (string, bool)) finding {
 	return finding{gradeOK, "kubernetes", where + "; " + found, ""}
 }
 
-// present are those of the variables that are set, with their values.
+// present returns the variables that are set, with their values.
 func present(getenv func(string) string, names ...string) string {
 	var out []string
 	for _, name := range names {

@@ -92,7 +92,7 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 			a, b, out := launchers(t, ofA, ofB, append(both, "--auto-recover"), "0=lead", "2=kill")
 			b.expect(t, b.Wait(), 0)
 			a.expect(t, a.Wait(), 0)
-			first := regexp.MustCompile("node.2: (restarted|lost: killed by signal: killed, and will be restarted)") // what was heard first
+			first := regexp.MustCompile("node.2: (restarted|lost: killed by signal: killed, and will be restarted)") // what was received first
 			if log := a.log.String(); !strings.Contains(out.String(), "node 2 is back\n") || !first.MatchString(log) {
 				t.Errorf("the first launcher says:\n%s%s", out.String(), log)
 			}
@@ -100,10 +100,11 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 	}
 }
 
-// In a job that fails, the other nodes end because of that, and say so: they are not
+// In a job that fails, the other nodes end because of that, and report it: they are not
 // preempted.
 func TestL11NodesOfAFailedJobAreNotPreempted(t *testing.T) {
-	for _, args := range [][]string{{"--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=early"}} {
+	for _, args := range [][]string{{"--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=die"},
+		{"--auto-recover", "--max-retries", "1", "--", "1=early"}} {
 		j := newJob(t, nodes, append([]string{"-n", "3", "--protocol", "tcp"}, args...)...)
 		if code := code(t, j.Run()); code != 137 && code != 1 {
 			t.Errorf("%v: exit code %d", args, code)

@@ -16,7 +16,7 @@ const (
 	noValue     = "flag needs an argument: -"
 )
 
-// flagFault says what is wrong with a flag in our words.
+// flagFault translates an error of package flag into a usage error.
 func (c command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 	flags, help := ctx.App.Flags, "ditask --help"
 	if sub {
@@ -41,7 +41,7 @@ func (c command) flagFault(ctx *urfave.Context, err error, sub bool) error {
 	return call.Usage("%s %q: want %s", dashed(m[2:])[0], m[1], wanted(flags, m[2]))
 }
 
-// wanted says what the values of a flag look like.
+// wanted describes the values of a flag.
 func wanted(flags []urfave.Flag, name string) string {
 	for _, f := range flags {
 		for _, n := range f.Names() {

@@ -145,7 +145,8 @@ func TestL11FailureIsWrittenOnceWithItsNode(t *testing.T) {
 	if n := strings.Count(log, "out of luck"); n != 1 {
 		t.Errorf("the error is there %d times:\n%s", n, log)
 	}
-	if strings.Count(log, "ditask: node 1 failed: exit code 1") != 1 || !strings.HasSuffix(log, "ditask: the job failed because of node 1: exit code 1\n") {
+	if strings.Count(log, "ditask: node 1 failed: exit code 1") != 1 || !strings.HasSuffix(log,
+		"ditask: the job failed because of node 1: exit code 1\n") {
 		t.Errorf("no failure of node 1, or more than one, or not the last word:\n%s", log)
 	}
 }
@@ -214,7 +215,7 @@ func TestTheOthersNameACrash(t *testing.T) {
 	}
 }
 
-// TestL12FailedNodeComesBack: the others go on meanwhile, however it has failed.
+// TestL12FailedNodeComesBack: the others continue in the meantime, however it has failed.
 func TestL12FailedNodeComesBack(t *testing.T) {
 	for _, script := range [][]string{{"0=lead", "3=kill"}, {"0=lead", "3=stumble"}, {"0=lead", "3=fall"}, {"2=lead", "0=fall"}} {
 		j := newJob(t, nodes, append([]string{"-n", "4", "--auto-recover", "--"}, script...)...)

@@ -4,6 +4,8 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +35,8 @@ func TestL4PodsAreOneJob(t *testing.T) {
 			return []string{"DI_NODES=127.0.0.1,127.0.0.2,127.0.0.3", fmt.Sprint("DI_RANK=", rank)}
 		}},
 		{"torchrun", nil, func(rank int) []string {
-			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", pods), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port)}
+			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", pods), "MASTER_ADDR=127.0.0.1",
+				fmt.Sprint("MASTER_PORT=", port)}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,7 +102,36 @@ func (o *output) await(t *testing.T, want string) {
 	}
 }
 
-// Of three pods one is told to end, as when a job is scaled down: the others go on,
+// Three pods train with the command alone, which is the program of its nodes.
+func TestTrainInPods(t *testing.T) {
+	const pods = 3
+	port := freeport.Get(t, pods)
+	var launchers []*job
+	var outs []*strings.Builder
+	for rank := range pods {
+		j := newJob(t, hello)
+		j.Args = []string{j.Args[0], "train", "ppo", "--env", "CartPole-v1", "--until", "475", "--seed", "1", "--dir", "run", "--ports", fmt.Sprint(port)}
+		j.Env = append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef", "DI_NODES=127.0.0.1,127.0.0.1,127.0.0.1", fmt.Sprint("DI_RANK=", rank))
+		out := &strings.Builder{}
+		j.Stdout = out
+		launchers, outs = append(launchers, j), append(outs, out)
+		if err := j.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rank, j := range launchers {
+		j.expect(t, j.Wait(), 0)
+		if got := strings.Contains(outs[rank].String(), "best evaluation: "); got != (rank == 0) {
+			t.Errorf("pod %d: printed the summary of the run: %t, want it of pod 0 only:\n%s", rank, got, outs[rank])
+		}
+	}
+	outcome, err := os.ReadFile(filepath.Join(launchers[0].Dir, "run", "outcome.json"))
+	if err != nil || !strings.Contains(string(outcome), "mean return") {
+		t.Errorf("outcome.json of pod 0: %s, %v; want the mean return that was reached", outcome, err)
+	}
+}
+
+// Of three pods one is told to end, as when a job is scaled down: the others continue,
 // and are joined by a fourth, which was told of a fifth that is not there yet.
 func TestL10PodsComeAndGo(t *testing.T) {
 	port := freeport.Get(t, 5)

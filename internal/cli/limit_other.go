@@ -7,5 +7,5 @@ import (
 	"math"
 )
 
-// fileLimit knows of no limit here.
+// fileLimit returns no limit: this system does not report one.
 func fileLimit() (uint64, error) { return math.MaxUint64, errors.ErrUnsupported }

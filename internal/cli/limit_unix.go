@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// fileLimit is how many files a process may have open.
+// fileLimit returns how many files a process may have open.
 func fileLimit() (uint64, error) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

@@ -86,7 +86,8 @@ func TestL12FirstNodeComesBackToTheNATSServer(t *testing.T) {
 	var out bytes.Buffer
 	j.Stdout = &out
 	j.expect(t, j.Run(), 0)
-	if log := j.log.String(); !strings.Contains(out.String(), "node 0 is back\n") || strings.Count(log, "; restart ") != 1 || strings.Contains(log, "NATS") {
+	if log := j.log.String(); !strings.Contains(out.String(), "node 0 is back\n") || strings.Count(log,
+		"; restart ") != 1 || strings.Contains(log, "NATS") {
 		t.Errorf("out:\n%s\nlog:\n%s", out.String(), log)
 	}
 }
@@ -94,7 +95,8 @@ func TestL12FirstNodeComesBackToTheNATSServer(t *testing.T) {
 func TestL11FailureOverNATSIsTheNodes(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--mq-type", "nats", "--", "0=fail")
 	j.expect(t, j.Run(), 1)
-	if log := j.log.String(); !strings.Contains(log, "ditask: node 0 failed: exit code 1") || strings.Count(log, "] node.0: step 1: main.play: out of luck\n") != 1 {
+	if log := j.log.String(); !strings.Contains(log, "ditask: node 0 failed: exit code 1") || strings.Count(log,
+		"] node.0: step 1: main.play: out of luck\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }
@@ -157,7 +159,8 @@ func halves(t *testing.T, args ...string) [2]half {
 	var both [2]half
 	steps := make(chan half, 2)
 	for rank := range both {
-		j := newJob(t, nodes, append([]string{"--local_rank", fmt.Sprint(rank), "--job-id", "two", "--token", "0123456789abcdef", "--ports", port, "--mq-type", "nats"}, args...)...)
+		j := newJob(t, nodes, append([]string{"--local_rank", fmt.Sprint(rank), "--job-id", "two", "--token", "0123456789abcdef", "--ports",
+			port, "--mq-type", "nats"}, args...)...)
 		out, err := j.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -241,7 +244,7 @@ func TestNATSLossIsReportedInTime(t *testing.T) {
 }
 
 // TestNATSLauncherComesBack: the launcher that has the server is killed, with its node,
-// and started again, as a pod that is made again. The job goes on.
+// and started again, as a pod that is made again. The job continues.
 func TestNATSLauncherComesBack(t *testing.T) {
 	both := halves(t, "--auto-recover", "--peer-timeout", "2s", "--", "1=lead")
 	within(t, 40*time.Second, both[1].job)
@@ -278,7 +281,7 @@ func TestNATSLaunchersEndTogether(t *testing.T) {
 }
 
 // TestNATSServerDoesNotWaitForever: the other launcher and its node are stopped, and
-// stay connected. The first launcher ends all the same.
+// stay connected. The first launcher ends nevertheless.
 func TestNATSServerDoesNotWaitForever(t *testing.T) {
 	both := halves(t, "--grace", "3s")
 	within(t, 30*time.Second, both[0].job)

@@ -225,7 +225,7 @@ func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 }
 
 // TestReplayCrashesAsTheNodeDid records a job in which node 1 panics over what it
-// hears, and gives it the same again.
+// receives, and gives it the same again.
 func TestReplayCrashesAsTheNodeDid(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--trace", "rec", "--", "0=count", "1=trip", "2=wait")
 	j.expect(t, j.Run(), 1)
@@ -241,7 +241,8 @@ func TestReplayCrashesAsTheNodeDid(t *testing.T) {
 		cmd := exec.Command(p.ditask, "trace", "replay", rec, "--node", "1", fast, "--package", p.nodes)
 		cmd.Env = j.watch.Environ()
 		out, err := cmd.CombinedOutput()
-		if got := code(t, err); got != 1 || !strings.Contains(string(out), "tripped over 3") || !strings.Contains(string(out), "replay of node 1, attempt 0, of job ") {
+		if got := code(t, err); got != 1 || !strings.Contains(string(out), "tripped over 3") || !strings.Contains(string(out),
+			"replay of node 1, attempt 0, of job ") {
 			t.Errorf("%s: exit code %d:\n%s", fast, got, out)
 		}
 	}

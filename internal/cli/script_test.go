@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 			code := cli.Main(os.Args[1:], os.Stdout, os.Stderr)
 			if p, err := os.FindProcess(os.Getpid()); err == nil && len(os.Args) > 2 { // it is no helper of the launcher
 				_ = p.Signal(os.Interrupt)
-				<-time.After(200 * time.Millisecond) // the signal comes to a thread of its own
+				<-time.After(200 * time.Millisecond) // the signal comes to its own thread
 			}
 			os.Exit(code)
 		},

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestAutoTLSIsSpokenOnTheWire meets a node of a whole job as a stranger.
+// TestAutoTLSIsSpokenOnTheWire meets a node of a whole job as an unauthenticated client.
 func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--protocol", "tcp", "--tls", "auto")
 	pids := j.start(t)
@@ -90,7 +90,8 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range []string{"plan -n 3 --protocol tcp", "plan --json --tls auto", "doctor", "doctor --json", "version", "--help", "plan --help", "completion bash", "-p nowhere", "-p . --grace x", "-n 3 --labels a*"} {
+	for _, args := range []string{"plan -n 3 --protocol tcp", "plan --json --tls auto", "doctor", "doctor --json", "version", "--help",
+		"plan --help", "completion bash", "-p nowhere", "-p . --grace x", "-n 3 --labels a*"} {
 		p, err := build()
 		if err != nil {
 			t.Fatal(err)

@@ -24,12 +24,12 @@ const maxDays = 3650
 func tlsFlags() []urfave.Flag {
 	return []urfave.Flag{
 		&urfave.StringFlag{Name: "hosts", Usage: "`LIST` of host names and addresses to put into the certificate; nodes do not check them"},
-		&urfave.IntFlag{Name: "days", Value: 30, Usage: "how long the certificate holds"},
-		&urfave.BoolFlag{Name: "force", Usage: "replace what is there"},
+		&urfave.IntFlag{Name: "days", Value: 30, Usage: "days for which the certificate is valid"},
+		&urfave.BoolFlag{Name: "force", Usage: "replace existing files"},
 	}
 }
 
-// made is what ditask tls has made.
+// made is the output of ditask tls.
 type made struct {
 	CA      string    `json:"ca"`
 	Cert    string    `json:"cert"`
@@ -61,7 +61,8 @@ func (c command) tls(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	m := made{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"), Expires: end.UTC().Truncate(time.Second)}
+	m := made{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "node.pem"), Key: filepath.Join(dir, "node.key"),
+		Expires: end.UTC().Truncate(time.Second)}
 	m.Flags = []string{"--tls-cert", m.Cert, "--tls-key", m.Key, "--tls-ca", m.CA}
 	if err := writeCerts(dir, map[string]string{m.CA: files.CA, m.Cert: files.Cert, m.Key: files.Key}, ctx.Bool("force")); err != nil {
 		return err
@@ -69,11 +70,11 @@ func (c command) tls(ctx *urfave.Context) error {
 	if ctx.Bool("json") {
 		return c.WriteJSON(m)
 	}
-	_, err = fmt.Fprintf(c.Stdout, `%s   the authority that all nodes trust; its own key is not kept
-%s the certificate of all nodes, until %s
-%s its key: whoever has it can pretend to be a node's end of a connection
+	_, err = fmt.Fprintf(c.Stdout, `%s   the authority that all nodes trust; its private key is not stored
+%s the certificate of all nodes, valid until %s
+%s its key: anybody with this key can pretend to be a node in TLS
 
-Give them to every launcher of the job, besides --job-id and --token-file:
+Give them to every launcher of the job, in addition to --job-id and --token-file:
    %s
 `, m.CA, m.Cert, m.Expires.Format(time.RFC3339), m.Key, strings.Join(m.Flags, " "))
 	return err
@@ -95,15 +96,15 @@ func hostList(list string) ([]string, error) {
 	return hosts, nil
 }
 
-// writeCerts writes files that only this user can read, and replaces none unless
-// it is forced to.
+// writeCerts writes files that only this user can read. It replaces existing files only
+// with force.
 func writeCerts(dir string, files map[string]string, force bool) error {
 	if err := safefile.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("%w: give a folder in which you can write", err)
 	}
 	for path := range files {
 		if _, err := os.Lstat(path); err == nil && !force {
-			return fmt.Errorf("%s is there already: choose another folder, or give --force to replace it", path)
+			return fmt.Errorf("%s already exists: choose another folder, or give --force to replace it", path)
 		}
 	}
 	for path, text := range files {

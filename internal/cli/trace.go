@@ -25,10 +25,10 @@ import (
 	"github.com/ditask/ditask/parallel/trace"
 )
 
-// pictured is how many messages a picture has by default.
+// pictured is the default number of messages in a picture.
 const pictured = 400
 
-// traceCommand has the commands for what --trace has recorded.
+// traceCommand returns the commands for records of --trace.
 func (c command) traceCommand() *urfave.Command {
 	filter := []urfave.Flag{
 		&urfave.StringFlag{Name: "event", Usage: "only events whose name matches `GLOB`"},
@@ -38,7 +38,8 @@ func (c command) traceCommand() *urfave.Command {
 	}
 	const where = "FOLDER or FILES"
 	cmds := []*urfave.Command{
-		{Name: "show", Usage: "print the recorded messages: time, sender, receiver and event", ArgsUsage: where, Flags: filter, Action: c.traceShow},
+		{Name: "show", Usage: "print the recorded messages: time, sender, receiver and event", ArgsUsage: where, Flags: filter,
+			Action: c.traceShow},
 		{
 			Name: "svg", Usage: "draw the recorded messages as a picture for a browser", ArgsUsage: where, Action: c.traceSVG,
 			Flags: slices.Concat(filter, []urfave.Flag{
@@ -47,13 +48,15 @@ func (c command) traceCommand() *urfave.Command {
 			}),
 		},
 		{
-			Name: "replay", Usage: "run one node alone, with what it had received", ArgsUsage: where, Action: c.traceReplay,
-			Description: "The node hears what its record has, in that order and with its pauses. What it emits goes\nnowhere. Not reproduced are time, random numbers that are not seeded, what a checkpoint held, and\nhow steps and events interleave. Arguments after -- are the program's; without any, those recorded.",
+			Name: "replay", Usage: "run one node alone, with the messages that it had received", ArgsUsage: where, Action: c.traceReplay,
+			Description: "The node receives the messages of its record, in the same order and with the same pauses. Its own\n" +
+				"events are discarded. The replay does not reproduce the time, unseeded random numbers, checkpoints, and the\n" +
+				"interleaving of steps and events. Arguments after -- are those of the program (default: the recorded ones).",
 			Flags: []urfave.Flag{
 				flags.Text("", "package", "", "`PACKAGE` to run: the program that was recorded", "p"),
 				flags.Text("", "main", "", "`FUNC` to run (default: the one recorded)", "m"),
 				&urfave.IntFlag{Name: "node", Value: -1, DefaultText: "the only one", Usage: "id of the node"},
-				&urfave.IntFlag{Name: "attempt", Value: -1, DefaultText: "the last", Usage: "which start of the node: 0 for the first"},
+				&urfave.IntFlag{Name: "attempt", Value: -1, DefaultText: "the last", Usage: "start of the node: 0 is the first"},
 				&urfave.BoolFlag{Name: "fast", Usage: "without the pauses of the record"},
 				&urfave.PathFlag{Name: "dir", Usage: "`FOLDER` for what the node writes (default: one that is removed)"},
 				&urfave.BoolFlag{Name: "print-env", Usage: "print the environment for a debugger, and run nothing"},
@@ -61,16 +64,16 @@ func (c command) traceCommand() *urfave.Command {
 		},
 	}
 	return &urfave.Command{
-		Name: "trace", Usage: "show, draw or replay what a job with --trace has recorded", Subcommands: cmds, Action: func(ctx *urfave.Context) error {
+		Name: "trace", Usage: "show, draw or replay the records of a job with --trace", Subcommands: cmds, Action: func(ctx *urfave.Context) error {
 			return call.Usage("%s: want show, svg or replay: see ditask trace --help", strings.TrimSpace("ditask trace "+ctx.Args().First()))
 		},
 	}
 }
 
-// traceFiles are the files that the arguments name.
+// traceFiles returns the files that the arguments name.
 func traceFiles(ctx *urfave.Context) ([]string, error) {
 	if ctx.NArg() == 0 {
-		return nil, call.Usage("ditask trace %s: say which trace: the folder that --trace was given, or files of it", ctx.Command.Name)
+		return nil, call.Usage("ditask trace %s: no trace is given: give the folder of --trace, or files in it", ctx.Command.Name)
 	}
 	files, err := traceview.Files(ctx.Args().Slice())
 	if err != nil {
@@ -118,7 +121,7 @@ func (c command) traceSVG(ctx *urfave.Context) error {
 	return errors.Join(v.SVG(file, ctx.Int("limit")), file.Close())
 }
 
-// recorded finds the file of the node that the flags ask for.
+// recorded finds the file of the node that the flags select.
 func recorded(ctx *urfave.Context) (string, trace.Head, error) {
 	files, err := traceFiles(ctx)
 	if err != nil {
@@ -140,7 +143,7 @@ func recorded(ctx *urfave.Context) (string, trace.Head, error) {
 			continue
 		}
 		if found != "" && head.Node != h.Node {
-			return "", head, call.Usage("--node: say which node to replay; the trace has %s", strings.Join(have, "; "))
+			return "", head, call.Usage("--node is missing: give the node to replay; the trace has %s", strings.Join(have, "; "))
 		}
 		if found == "" || h.Attempt > head.Attempt {
 			found, head = name, h
@@ -183,10 +186,10 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	if ctx.Bool("print-env") {
 		for _, kv := range env.Encode() {
 			k, v, _ := strings.Cut(kv, "=")
-			if !printable.Is(v) { // it would rule the terminal
+			if !printable.Is(v) { // it could control the terminal
 				return fmt.Errorf("--print-env: %s=%q of the trace is not printable", k, printable.Text(v))
 			}
-			_, _ = fmt.Fprintf(c.Stdout, "export %s='%s'\n", k, strings.ReplaceAll(v, "'", `'\''`)) // nobody is left to tell
+			_, _ = fmt.Fprintf(c.Stdout, "export %s='%s'\n", k, strings.ReplaceAll(v, "'", `'\''`)) // there is no other place to report to
 		}
 		return nil
 	}
@@ -212,7 +215,7 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	if len(args) == 0 {
 		args = head.Args
 	}
-	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", // nobody is left to tell
+	_, _ = fmt.Fprintf(c.Stderr, "ditask: replay of node %d, attempt %d, of job %s\n", // there is no other place to report to
 		head.Node, head.Attempt, printable.Text(head.Job))
 	cmd := exec.Command(prog.Path, args...) //nolint:noctx // it ends by itself, or by signals
 	cmd.Env = slices.Concat(control.Strip(os.Environ()), env.Encode())
@@ -220,8 +223,8 @@ func (c command) traceReplay(ctx *urfave.Context) error {
 	return runAlone(cmd, signals)
 }
 
-// runAlone runs cmd to its end and takes over its exit code. A terminal interrupts
-// both by itself; other signals are passed on.
+// runAlone runs cmd to its end and returns its exit code. A terminal interrupts both
+// processes; runAlone forwards other signals.
 func runAlone(cmd *exec.Cmd, signals <-chan os.Signal) error {
 	if err := cmd.Start(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/call"
 )
 
-// binary is what this binary was built from.
+// binary describes the sources of this binary.
 type binary struct {
 	Version  string `json:"version"`            // of the module, or (devel)
 	Revision string `json:"revision,omitempty"` // the commit
@@ -21,7 +21,7 @@ type binary struct {
 	Arch     string `json:"arch"`
 }
 
-// version prints what this binary was built from.
+// version prints the version and the sources of this binary.
 func (c command) version(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
@@ -51,7 +51,7 @@ func binaryOf(info *debug.BuildInfo, ok bool) binary {
 	return b
 }
 
-// String is the line that people read.
+// String returns the version as one line.
 func (b binary) String() string {
 	text := "ditask " + b.Version
 	if b.Revision != "" {

@@ -89,7 +89,8 @@ func TestLiveViewAtSeveralWidths(t *testing.T) {
 					t.Errorf("a row of %d columns: %q", len([]rune(row)), row)
 				}
 			}
-			if !strings.Contains(before, "3 ready after") || !strings.Contains(before, "msg=finished") || strings.Contains(before, "msg=checkpoi\n") {
+			if !strings.Contains(before, "3 ready after") || !strings.Contains(before, "msg=finished") || strings.Contains(before,
+				"msg=checkpoi\n") {
 				t.Errorf("lines of the log are torn:\n%s", before)
 			}
 			if !strings.Contains(behind, "best evaluation: ") || !strings.Contains(behind, "run folder: ") {
@@ -102,7 +103,7 @@ func TestLiveViewAtSeveralWidths(t *testing.T) {
 	}
 }
 
-// started reports whether a picture of a run that goes on is on a screen.
+// started reports whether a picture of a run that continues is on a screen.
 func started(text string) bool {
 	return strings.Contains(text, "\nspeed ") && strings.Contains(text, "\ntime ") && strings.HasSuffix(text, " left\n")
 }
@@ -163,7 +164,7 @@ func TestLiveViewEndsWithCtrlC(t *testing.T) {
 	}
 }
 
-// A process that was stopped and goes on leaves alone what the shell has written meanwhile.
+// A process that was stopped and continues leaves alone what the shell has written in the meantime.
 func TestLiveViewThatWasSuspended(t *testing.T) {
 	term := terminaltest.Open(t, 80, 40)
 	cmd := seen(t, term, nil, "train", "ppo", "--env", "CartPole-v1", "--steps", "100M", "--dir", "first")
@@ -214,14 +215,16 @@ func TestLiveViewInTheBackground(t *testing.T) {
 		t.Fatal(err)
 	}
 	term.Hangup()
-	if text := term.Text(); strings.Contains(text, ", seed 1") || !strings.Contains(text, "last evaluation") || !strings.HasSuffix(text, "\nover\n") {
+	if text := term.Text(); strings.Contains(text, ", seed 1") || !strings.Contains(text, "last evaluation") || !strings.HasSuffix(text,
+		"\nover\n") {
 		t.Errorf("%s", text)
 	}
 }
 
 func TestLiveViewOfSeeds(t *testing.T) {
 	term := terminaltest.Open(t, 100, 30)
-	cmd := seen(t, term, []string{"LC_ALL=C", "NO_COLOR=1"}, "train", "ppo", "--env", "CartPole-v1", "--steps", "20k", "--seeds", "3", "--dir", "all")
+	cmd := seen(t, term, []string{"LC_ALL=C", "NO_COLOR=1"}, "train", "ppo", "--env", "CartPole-v1", "--steps", "20k", "--seeds", "3",
+		"--dir", "all")
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v:\n%s", err, term.Text())
 	}

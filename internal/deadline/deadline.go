@@ -110,7 +110,7 @@ func tests(stacks []byte) map[string]string {
 			continue
 		}
 		// A stack begins with "goroutine 7 [state]:", and has two lines for each call: the function
-		// and the place. tRunner itself waits, in a function of its own, for subtests in parallel.
+		// and the place. tRunner itself waits, in its own function, for subtests in parallel.
 		lines := strings.Split(before, "\n")
 		if len(lines) < 2 || strings.HasPrefix(lines[1], "testing.tRunner.") {
 			continue

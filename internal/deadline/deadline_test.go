@@ -53,7 +53,8 @@ func TestTestThatHangsEndsTheProcessWithAllStacks(t *testing.T) {
 	defer cancel()
 	const place = "panic: deadline: github.com/ditask/ditask/internal/deadline."
 	for part, function := range map[string]string{
-		"hangs": "TestPart", "subtest hangs": "init.func", "parallel hangs": "init.func", "hangs in cleanup": "hang", "hangs in a bubble": "", // a goroutine on either side of the bubble
+		// a goroutine on either side of the bubble
+		"hangs": "TestPart", "subtest hangs": "init.func", "parallel hangs": "init.func", "hangs in cleanup": "hang", "hangs in a bubble": "",
 	} {
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestPart$", "-test.timeout", "1m")
 		cmd.Env = append(os.Environ(), asPackage+"="+part)
@@ -130,7 +131,7 @@ func TestWaitForSubtestsDoesNotCount(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		check("in a subtest", self+".func2")
 		t.Run("parallel", func(t *testing.T) {
-			t.Parallel() // goes on when the group has ended
+			t.Parallel() // continues when the group has ended
 			check("in a parallel subtest", self+".func2.1")
 		})
 		check("while another waits to run in parallel", self+".func2")

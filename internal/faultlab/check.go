@@ -27,7 +27,7 @@ func Policies() []Policy { return []Policy{Reliable, Latest, DropOldest, DropNew
 // Rules say what is promised in one laboratory.
 type Rules struct {
 	Events map[string]Policy
-	// Exact says that the records come from the delivery layer itself: each Sent
+	// Exact reports that the records come from the delivery layer itself: each Sent
 	// names its peers, each delivery is recorded before it is acknowledged, and
 	// each lost message is reported. From tasks, a node that is killed takes along
 	// what waited for its listeners.
@@ -254,7 +254,7 @@ func (c *checker) returned(r *Record) {
 	}
 }
 
-// addressed says whether the emit was for the peer, and whether that is sure.
+// addressed reports whether the emit was for the peer, and whether that is sure.
 func (c *checker) addressed(m *message, p Peer) (may, must bool) {
 	if m.Who.Node == p.Node {
 		return false, false
@@ -289,7 +289,7 @@ func (c *checker) ends() {
 // named finds the nodes that an error names.
 var named = regexp.MustCompile(`node[. ](\d+)`)
 
-// fits says that a failure has a cause: something grave was done to the node, or
+// fits reports that a failure has a cause: something grave was done to the node, or
 // to one that its error names.
 func (c *checker) fits(p Peer, text string) bool {
 	if c.touched(p.Node) {
@@ -303,14 +303,14 @@ func (c *checker) fits(p Peer, text string) bool {
 	return false
 }
 
-// touched says that a grave fault was meant for the node, or that its loss may cost others
+// touched reports that a grave fault was meant for the node, or that its loss may cost others
 // their part in the job.
 func (c *checker) touched(node int) bool {
 	_, ok := c.grave[node]
 	return ok || c.all || c.isHostile(node) && c.hostile.Grave
 }
 
-// isHostile says that the node is no part of the job that is judged: what it sends need not
+// isHostile reports that the node is no part of the job that is judged: what it sends need not
 // fit, and what is sent to it may be lost.
 func (c *checker) isHostile(node int) bool { return c.hostile != nil && node >= c.hostile.Who.Node }
 
@@ -324,20 +324,20 @@ func (c *checker) losses() {
 	}
 }
 
-// leaves says that the peer has asked to be sent nothing more: what is emitted for it
+// leaves reports that the peer has asked to be sent nothing more: what is emitted for it
 // afterwards is counted and no fault.
 func (c *checker) leaves(p Peer) bool {
 	l := c.lives[p]
 	return l != nil && l.leaving != nil
 }
 
-// clean says that the peer has ended in order.
+// clean reports that the peer has ended in order.
 func (c *checker) clean(p Peer) bool {
 	l := c.lives[p]
 	return l != nil && l.end != nil && l.end.Out == Success
 }
 
-// unclean says that the peer, in any incarnation if that is not known, has ended
+// unclean reports that the peer, in any incarnation if that is not known, has ended
 // otherwise.
 func (c *checker) unclean(p Peer) bool {
 	for q := range c.lives {
@@ -465,7 +465,8 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 			failed++
 		case !must, !first && !c.rules.Exact && !c.founders(f.from, to) && !c.present(f.from, to, m):
 		case m.Number < lastHeard:
-			c.faultf("%v never heard %s/%d number %d of %v, and yet number %d: it was lost in silence", to, f.event, f.stream, m.Number, f.from, lastHeard)
+			c.faultf("%v never heard %s/%d number %d of %v, and yet number %d: it was lost in silence", to, f.event, f.stream, m.Number, f.from,
+				lastHeard)
 			return 0, 0
 		case c.afterLeave(to, m):
 		default:
@@ -475,25 +476,25 @@ func (c *checker) reliable(f flow, to Peer, list []*message, heard []*Record) (t
 	return tail, failed
 }
 
-// founders says that both were there from the start.
+// founders reports that both were there from the start.
 func (c *checker) founders(a, b Peer) bool {
 	return c.lives[a].begin != nil && c.lives[a].begin.Founder && c.lives[b].begin != nil && c.lives[b].begin.Founder
 }
 
-// present says that the emit began when the peer, a newcomer, was ready, and that no
+// present reports that the emit began when the peer, a newcomer, was ready, and that no
 // grave fault kept the two apart.
 func (c *checker) present(from, to Peer, m *message) bool {
 	l := c.lives[to]
 	return l.ready != nil && m.At >= l.ready.At && !c.all && !c.between(from, to)
 }
 
-// dismissed says that the peer was told to leave, and did.
+// dismissed reports that the peer was told to leave, and did.
 func (c *checker) dismissed(p Peer) bool {
 	l := c.lives[p]
 	return !c.all && c.asked[p.Node] && l.end != nil && l.end.Out == Preempted
 }
 
-// afterLeave says that the emit had not returned when the peer, which was told to
+// afterLeave reports that the emit had not returned when the peer, which was told to
 // leave, was about to: it need not be addressed any more.
 func (c *checker) afterLeave(to Peer, m *message) bool {
 	l := c.lives[to]
@@ -520,7 +521,7 @@ func (c *checker) tails(from, to Peer, missing int) {
 	}
 }
 
-// parted says that a grave fault came between two tasks that both lived, and that
+// parted reports that a grave fault came between two tasks that both lived, and that
 // the sender has reported the loss of the other.
 func (c *checker) parted(from, to Peer) bool {
 	_, lost := c.lost[[2]Peer{from, {Node: to.Node}}]
@@ -553,7 +554,7 @@ func (c *checker) newest(f flow, to Peer, list []*message, heard []*Record) {
 	}
 }
 
-// severed says that the two were not there at the same time, or that one may have
+// severed reports that the two were not there at the same time, or that one may have
 // given the other up without having anything to report.
 func (c *checker) severed(from, to Peer) bool {
 	a, b := c.lives[from], c.lives[to]
@@ -563,7 +564,7 @@ func (c *checker) severed(from, to Peer) bool {
 	return c.between(from, to)
 }
 
-// between says that a grave fault was meant for one of the two after both had
+// between reports that a grave fault was meant for one of the two after both had
 // begun.
 func (c *checker) between(from, to Peer) bool {
 	a, b := c.lives[from].begin, c.lives[to].begin
@@ -595,11 +596,12 @@ func (c *checker) joined(f flow, to Peer, list []*message, heard []*Record) {
 		}
 	}
 	if has < owed {
-		c.faultf("%v was ready with number %d of %s/%d of %v, when number %d had been emitted before it began", to, has, f.event, f.stream, f.from, owed)
+		c.faultf("%v was ready with number %d of %s/%d of %v, when number %d had been emitted before it began", to, has, f.event, f.stream,
+			f.from, owed)
 	}
 }
 
-// apart says that one of the two had given the other up before the time.
+// apart reports that one of the two had given the other up before the time.
 func (c *checker) apart(a, b Peer, before int64) bool {
 	for _, key := range [][2]Peer{{a, b}, {b, a}, {a, {Node: b.Node}}, {b, {Node: a.Node}}} {
 		if at, ok := c.lostAt[key]; ok && at <= before {
@@ -686,7 +688,7 @@ func (c *checker) heardOf(from Peer, event string) (n uint64) {
 	return n
 }
 
-// strangers: nobody hears what nobody has emitted.
+// strangers reports deliveries that no node has emitted.
 func (c *checker) strangers() {
 	for to, by := range c.heard {
 		for f, list := range by {

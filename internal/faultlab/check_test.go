@@ -21,7 +21,7 @@ var forged = faultlab.Rules{Exact: true, SmallBytes: 100, Events: map[string]fau
 }}
 
 // story is a job of two nodes without a fault: node.0 emits three messages of each
-// event, and node.1 hears them.
+// event, and node.1 receives them.
 func story() []faultlab.Record {
 	var out []faultlab.Record
 	add := func(r faultlab.Record) {
@@ -100,7 +100,7 @@ func TestEachViolationIsFound(t *testing.T) {
 		r[len(r)-1].Out = faultlab.Preempted
 		return r
 	}
-	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // in place of node.1, which it never heard
+	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // instead of node.1, which it never heard
 		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.Hear || r.Who == b1 })
 		r = without(r, func(r faultlab.Record) bool {
 			return r.Kind == faultlab.BarrierIn || r.Kind == faultlab.BarrierOut || r.Event != "" && r.Event != "r"
@@ -136,11 +136,16 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[i], r[j] = r[j], r[i]
 			return r
 		}, false, "node.1/1 heard emit 6 of node.0/1, of event r, after emit 7"},
-		{"a gap", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 2)) }, false, "never heard r/0 number 2 of node.0/1, and yet number 3: it was lost in silence"},
-		{"a gap at the start", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 1)) }, true, "never heard r/0 number 1"},
-		{"no end", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 3)) }, false, "never heard the last 1 reliable messages of node.0/1, which reported 0"},
-		{"no end, of a task", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 3)) }, true, "never heard the last 1 reliable"},
-		{"nothing at all", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("q", 1, 2, 3)) }, false, "never heard the last 3 reliable"},
+		{"a gap", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 2)) }, false,
+			"never heard r/0 number 2 of node.0/1, and yet number 3: it was lost in silence"},
+		{"a gap at the start", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 1)) }, true,
+			"never heard r/0 number 1"},
+		{"no end", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 3)) }, false,
+			"never heard the last 1 reliable messages of node.0/1, which reported 0"},
+		{"no end, of a task", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("r", 3)) }, true,
+			"never heard the last 1 reliable"},
+		{"nothing at all", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("q", 1, 2, 3)) }, false,
+			"never heard the last 3 reliable"},
 		{"fewer reported than lost", func(r []faultlab.Record) []faultlab.Record {
 			return append(without(r, heard("r", 2, 3)), grave, faultlab.Record{Kind: faultlab.Lost, At: 1e6, Who: a1, Peer: b1, Count: 1})
 		}, false, "never heard the last 2 reliable messages of node.0/1, which reported 1"},
@@ -188,9 +193,11 @@ func TestEachViolationIsFound(t *testing.T) {
 			fake.Who = a1
 			return append(r, fake)
 		}, false, "node.0/1 heard itself"},
-		{"not the newest value", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("l", 3)) }, false, "heard number 2 of l/0 of node.0/1 last, and not the newest, number 3"},
+		{"not the newest value", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("l", 3)) }, false,
+			"heard number 2 of l/0 of node.0/1 last, and not the newest, number 3"},
 		{"values skipped", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("l", 1, 2)) }, false, ""},
-		{"not the newest kept", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("o", 3)) }, false, "not the newest, number 3"},
+		{"not the newest kept", func(r []faultlab.Record) []faultlab.Record { return without(r, heard("o", 3)) }, false,
+			"not the newest, number 3"},
 		{"drops not counted", func(r []faultlab.Record) []faultlab.Record {
 			r[where(r, faultlab.Counted, "n", 0)].Stats = faultlab.Stats{Consumed: 1, Dropped: 1}
 			return without(r, heard("n", 2, 3))
@@ -274,7 +281,8 @@ func TestOnlyTheFirstViolationsAreTold(t *testing.T) {
 			r[i].Sum++
 		}
 	}
-	if _, err := faultlab.Check(forged, r); err == nil || strings.Count(err.Error(), "\n") != 8 || !strings.Contains(err.Error(), "\nand 7 more") {
+	if _, err := faultlab.Check(forged, r); err == nil || strings.Count(err.Error(), "\n") != 8 || !strings.Contains(err.Error(),
+		"\nand 7 more") {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,7 @@
 // silence, none comes twice, and nothing hangs.
 //
 // Every node of a job writes down what it does: each emit, each delivery, each
-// loss that it is told of, and how it ends. [Check] judges these records against
+// loss that it learns of, and how it ends. [Check] judges these records against
 // the promises of docs/ARCHITECTURE.md; it knows nothing of how they came about.
 // Two laboratories make them:
 //

@@ -30,7 +30,7 @@ type Line struct {
 
 	mu    sync.Mutex
 	rnd   *rand.Rand
-	gates [2]chan struct{} // closed when the direction may go on; nil: it may
+	gates [2]chan struct{} // closed when the direction may continue; nil: it may
 }
 
 // The directions of a line.
@@ -44,7 +44,7 @@ type How int
 
 // The ways to cut a line.
 const (
-	Break How = iota // both ends at once; what is under way is lost, if the connections can lose it
+	Break How = iota // both ends at once; what is in progress is lost, if the connections can lose it
 	Close            // both ends at once; what has been handed on can still be read
 	Half             // one direction ends in order, the other is left to its owner
 )
@@ -67,7 +67,7 @@ func (l *Line) Stall(direction int) {
 	}
 }
 
-// Resume lets the bytes of one direction go on.
+// Resume lets the bytes of one direction continue.
 func (l *Line) Resume(direction int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *Line) Cut(how How) {
 	l.once.Do(func() { close(l.done) })
 }
 
-// breakConn makes what c has under way be lost.
+// breakConn makes what c has in progress be lost.
 func breakConn(c net.Conn) {
 	switch c := c.(type) {
 	case interface{ Break() }:
@@ -139,10 +139,10 @@ func (l *Line) carry(direction int) {
 }
 
 // maxPieces bounds the pieces that are made of what is read at once; the rest
-// goes on whole.
+// continues whole.
 const maxPieces = 64
 
-// next is how many of n bytes go on next, and how much later.
+// next is how many of n bytes continue next, and how much later.
 func (l *Line) next(n, pieces int) (piece int, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +158,7 @@ func (l *Line) next(n, pieces int) (piece int, delay time.Duration) {
 	return n, delay
 }
 
-// pass waits until a piece may go on. It reports false when the line was cut.
+// pass waits until a piece may continue. It reports false when the line was cut.
 func (l *Line) pass(direction int, delay time.Duration) bool {
 	l.mu.Lock()
 	gate := l.gates[direction]

@@ -19,7 +19,7 @@ type cable struct {
 	hosts *memory.Network // where the nodes listen
 	pipes *memory.Network // the near halves of the lines
 	shape faultlab.Shape
-	torn  int // one of so many writes without waiting takes only a part; 0: none
+	torn  int // one of that many writes without waiting takes only a part; 0: none
 
 	mu      sync.Mutex
 	rnd     *rand.Rand

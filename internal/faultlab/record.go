@@ -21,7 +21,7 @@ type Peer struct {
 // String is the peer in messages: node.2/1.
 func (p Peer) String() string { return fmt.Sprintf("node.%d/%d", p.Node, p.Incarnation) }
 
-// Kind says what a Record tells.
+// Kind determines what a Record tells.
 type Kind string
 
 // The kinds of records.

@@ -19,6 +19,7 @@ import (
 	"github.com/ditask/ditask/internal/faultlab"
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/router"
+	"github.com/ditask/ditask/router/routertest"
 )
 
 var (
@@ -54,12 +55,12 @@ type plan struct {
 	window   int
 	chunk    int // 0: the router's own
 	each     int // emits of a node's first stream
-	slow     int // one of so many messages is consumed later; 0: all at once
+	slow     int // one of that many messages is consumed later; 0: all at once
 	barriers int
 	faults   []fault
 	grave    bool // there may be faults that cost a node its part in the job
 	early    bool // nodes finish when they are done, while there are faults
-	leaver   int  // this node leaves, and the others go on; 0: none does
+	leaver   int  // this node leaves, and the others continue; 0: none does
 	stays    time.Duration
 }
 
@@ -227,7 +228,8 @@ func (n *simNode) changed(c router.Change) {
 	case router.Failed:
 		n.cancel(c.Err)
 	case router.Lost, router.Left:
-		r := faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: c.Peer.ID, Incarnation: c.Peer.Incarnation}, Err: fmt.Sprint(c.Err)}
+		r := faultlab.Record{Kind: faultlab.Lost, Who: n.who, Peer: faultlab.Peer{Node: c.Peer.ID, Incarnation: c.Peer.Incarnation},
+			Err: fmt.Sprint(c.Err)}
 		if gone, ok := errors.AsType[*router.PeerError](c.Err); ok {
 			r.Count = uint64(gone.Undelivered)
 		}
@@ -362,7 +364,7 @@ func (n *simNode) emits() {
 	}
 }
 
-// stops says that the node emits nothing more.
+// stops reports that the node emits nothing more.
 func (n *simNode) stops() bool {
 	select {
 	case <-n.leaves:
@@ -506,10 +508,10 @@ func (n *simNode) live() error {
 	if err := n.Drain(n.ctx, !leaver); err != nil {
 		return err
 	}
-	for k, ch := range n.ch {
-		st := ch.Stats()
+	for k := range n.ch {
+		st := routertest.Total(n.Router, simEvents[k].Name)
 		s.record(faultlab.Record{Kind: faultlab.Counted, Who: n.who, Event: simEvents[k].Name, Stats: faultlab.Stats{
-			Consumed: st.Consumed, Dropped: st.Dropped, Lost: st.Lost, Queued: uint64(st.Queued),
+			Consumed: st.Delivered, Dropped: st.Dropped(), Lost: st.Lost + st.Away, Queued: uint64(st.Queued + st.InFlight),
 		}})
 	}
 	return nil
@@ -644,7 +646,7 @@ func (p plan) concerned(f fault) []int {
 	return []int{f.a}
 }
 
-// restart kills a node, as kill -9 and its machine would: nobody hears of it. Its
+// restart kills a node, as kill -9 and its machine would: no other node is informed. Its
 // next incarnation begins a while later.
 func (s *sim) restart(f fault) {
 	s.mu.Lock()

@@ -87,7 +87,8 @@ func (s *jobSim) chance(n int) int { return int(s.upTo(time.Duration(n - 1))) }
 
 func newJobSim(seed uint64) *jobSim {
 	r := rand.New(rand.NewPCG(seed, 21))
-	s := &jobSim{seed: seed, nodes: 2 + r.IntN(4), rnd: rand.New(rand.NewPCG(seed, 22)), slow: []time.Duration{0, 5 * time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond}[r.IntN(4)]}
+	s := &jobSim{seed: seed, nodes: 2 + r.IntN(4), rnd: rand.New(rand.NewPCG(seed, 22)),
+		slow: []time.Duration{0, 5 * time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond}[r.IntN(4)]}
 	s.cfg = parallel.Config{Nodes: s.nodes, Topology: []string{"mesh", "star"}[r.IntN(2)], Logger: slog.New(slog.NewTextHandler(s, nil))}
 	hows := []string{"finish", "finish", "finish", "fail", "panic", "listener", "preempt", "cancel"}
 	for range 1 + r.IntN(2) {
@@ -208,7 +209,8 @@ func (n *jobNode) emit(ctx context.Context) {
 	for i := range data {
 		data[i] = byte(n.order) + byte(i)
 	}
-	r := faultlab.Record{Kind: faultlab.Emit, Who: n.who, Event: e.Name(), Number: n.number[e.Name()], Order: n.order, Bytes: len(data), Sum: faultlab.Sum(data)}
+	r := faultlab.Record{Kind: faultlab.Emit, Who: n.who, Event: e.Name(), Number: n.number[e.Name()], Order: n.order, Bytes: len(data),
+		Sum: faultlab.Sum(data)}
 	opts := []task.EmitOption{task.OnlyRemote()}
 	if n.s.chance(8) == 0 && e.Name() != "newest" {
 		r.To = []int{n.s.chance(n.s.nodes)}
@@ -234,7 +236,7 @@ func (n *jobNode) hear(ctx context.Context, e *task.Event[letter], l letter) err
 	return nil
 }
 
-// run runs the job, and returns what is wrong with it.
+// run runs the job, and returns the faults of it.
 func (s *jobSim) run(t *testing.T) (faultlab.Report, error) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -288,7 +290,8 @@ func TestL14SimulatedEnds(t *testing.T) {
 			s.began = time.Now()
 			var err error
 			if report, err = s.run(t); err != nil {
-				t.Errorf("seed %d: go test ./internal/faultlab -run SimulatedEnds -faultlab.seed=%d\n%v\nnodes %d, %s, slow %v, %+v\n%s", seed, seed, err, s.nodes, s.cfg.Topology, s.slow, s.endings, s.logs.String())
+				t.Errorf("seed %d: go test ./internal/faultlab -run SimulatedEnds -faultlab.seed=%d\n%v\nnodes %d, %s, slow %v, %+v\n%s", seed, seed,
+					err, s.nodes, s.cfg.Topology, s.slow, s.endings, s.logs.String())
 			}
 		})
 		return report

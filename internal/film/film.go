@@ -20,7 +20,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// Resize returns a picture whose longer side has so many pixels: each the mean of the area that it covers. A picture
+// Resize returns a picture whose longer side has that many pixels: each the mean of the area that it covers. A picture
 // that has that size is returned as it is.
 func Resize(img *image.RGBA, longer int) *image.RGBA {
 	w, h := img.Rect.Dx(), img.Rect.Dy()
@@ -56,7 +56,7 @@ type share struct {
 	part  []float64
 }
 
-// shares are those of n new pixels in the place of old ones, in one direction.
+// shares returns the shares of the old pixels in each of n new ones, in one direction.
 func shares(old, n int) []share {
 	all := make([]share, n)
 	step := float64(old) / float64(n)
@@ -109,7 +109,8 @@ func (c *Caption) Below(img *image.RGBA, text string) *image.RGBA {
 	m := c.face.Metrics()
 	margin := c.height / 3
 	base := fixed.I(h) + (fixed.I(c.height)+m.Ascent-m.Descent)/2
-	d := font.Drawer{Dst: out, Src: image.NewUniform(color.RGBA{232, 232, 236, 255}), Face: c.face, Dot: fixed.Point26_6{X: fixed.I(margin), Y: base}}
+	d := font.Drawer{Dst: out, Src: image.NewUniform(color.RGBA{232, 232, 236, 255}), Face: c.face,
+		Dot: fixed.Point26_6{X: fixed.I(margin), Y: base}}
 	d.DrawString(text)
 	return out
 }

@@ -1,4 +1,4 @@
-// Package freeport gives tests tcp ports that nobody else takes meanwhile.
+// Package freeport gives tests tcp ports that nobody else takes in the meantime.
 //
 //	port := freeport.Get(t, 1)
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/freeport"
 )
 
-// varChild makes this program take so many ports, print the first and wait for the
+// varChild makes this program take that many ports, print the first and wait for the
 // end of its input.
 const varChild = "FREEPORT_TAKE"
 

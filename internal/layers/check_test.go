@@ -109,7 +109,7 @@ func read(tree fs.FS) ([]edge, error) {
 	return edges, err
 }
 
-// check says which imports no arrow allows, and which packages have no line.
+// check reports which imports no arrow allows, and which packages have no line.
 func check(rules map[string]*rule, edges []edge) []string {
 	faults := map[string]bool{}
 	for _, e := range edges {
@@ -142,7 +142,7 @@ func testsOf(rules map[string]*rule, pkg string) []string {
 	return out
 }
 
-// allows says whether one word behind an arrow stands for an import.
+// allows reports whether one word behind an arrow stands for an import.
 func allows(word, to string) bool {
 	inner, ours := strings.CutPrefix(to, module+"/")
 	first, _, _ := strings.Cut(to, "/")
@@ -164,7 +164,7 @@ func allows(word, to string) bool {
 	}
 }
 
-// reaches says which packages may reach what they are to be kept apart from, over
+// reaches reports which packages may reach what they are to be kept apart from, over
 // any number of arrows.
 func reaches(rules map[string]*rule, apart string) []string {
 	var faults []string

@@ -6,5 +6,5 @@
 //
 // A new package adds its line to the block. A line that is there is not relaxed
 // to make a build pass: either the import is wrong, or the design has changed,
-// and then docs/ARCHITECTURE.md says so in the same commit.
+// and then docs/ARCHITECTURE.md changes in the same commit.
 package layers

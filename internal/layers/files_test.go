@@ -19,7 +19,7 @@ import (
 // not among them: they make what was not there.
 var byName = []string{"Create", "OpenFile", "WriteFile", "MkdirAll", "Mkdir"}
 
-// opensItself are the packages that use them all the same: the one that is for it, and tools
+// opensItself are the packages that use them nevertheless: the one that is for it, and tools
 // of tests, whose folders are their own.
 var opensItself = []string{"internal/safefile", "internal/certtest", "internal/faultlab", "internal/faultlab/clock",
 	"internal/mutate", "internal/slurmtest"}

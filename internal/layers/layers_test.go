@@ -19,8 +19,11 @@ const module = "github.com/ditask/ditask"
 //	a.b/c    a module from elsewhere, with all its packages
 //	any      whatever there is
 const arrows = `
+# The words of the first two trunks.
+messaging -> std
+
 # Trunk one: the engine.
-task -> std internal/printable
+task -> std internal/printable messaging
 middleware -> std task
 
 # OpenTelemetry, for who imports it.
@@ -28,7 +31,7 @@ middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
 # Trunk two: bytes.
-router -> std internal/printable router/sharedmem
+router -> std internal/printable messaging router/sharedmem
 router/sharedmem -> std
 router (test) -> router/memory
 router/memory -> std router
@@ -36,11 +39,14 @@ router/mesh -> std router internal/certs
 router/mesh (test) -> golang.org/x/net internal/certtest
 router/natsbus/internal/proof -> std
 router/natsbus/internal/proof (test) -> internal/certs
-router/natsbus -> std router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
+router/broker -> std internal/printable
+router/broker (test) -> router/broker/brokertest
+router/broker/brokertest -> std router/broker
+router/natsbus -> std router/broker router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
 router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std router/natsbus/internal/proof github.com/nats-io/nats-server internal/printable
 router/natsbus/embedded (test) -> router/natsbus/internal/proof github.com/nats-io/nats.go
-router/redisbus -> std github.com/redis/go-redis internal/printable
+router/redisbus -> std router/broker github.com/redis/go-redis internal/printable
 router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
 router/routertest -> std testing router
 
@@ -91,10 +97,10 @@ envs/gym (test) -> envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile internal/tensorboard task policies policies/nn policies/data envs
-middleware/rl (test) -> policies/dqn policies/her policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
+middleware/rl (test) -> policies/dqn policies/her policies/normalize policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
 
 # A training as a config says.
-train -> std internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
+train -> std internal/runfolder internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
 train (test) -> task
 
 # Engine meets bytes.
@@ -186,6 +192,7 @@ const apart = `
 task | router payload policies envs parallel middleware
 router payload | task policies envs parallel middleware
 policies policies/nn policies/nn/kernels policies/data envs | task router payload parallel middleware
+messaging | task router payload policies envs parallel middleware
 middleware | router payload policies envs parallel
 middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel

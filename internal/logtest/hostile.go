@@ -12,12 +12,12 @@ import (
 // Forged is a line that [Hostile] tries to add to a log.
 const Forged = "job finished OK"
 
-// Hostile is what a stranger says who wants to rule the terminal of its reader: it clears
-// the screen, begins a line of its own by each means that there is, and turns the rest.
+// Hostile is a text that tries to control the terminal of its reader: it clears the screen,
+// begins a new line in each possible way, and reverses the rest.
 const Hostile = "\x1b[2J\x1b[1;1H" + Forged + "\r\n" + Forged + "\n" + Forged + "\u0085" + Forged + "\u2028" + Forged + "\u2029" +
 	Forged + "\u009b2J\x7f\x00\x07\u202e\u202a\u2066\u2069\u200e\u200f\u061c\v\f\b"
 
-// Faults says where text, which is to be printed, has what [Hostile] consists of: raw
+// Faults reports where text, which is to be printed, has what [Hostile] consists of: raw
 // control characters, marks of direction, or a line that begins with [Forged]. It is empty
 // if text is safe.
 func Faults(text string) string {

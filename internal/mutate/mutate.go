@@ -40,7 +40,7 @@ func (m mutation) mutant() []byte {
 	return slices.Concat(m.source[:m.start], []byte(m.text), m.source[m.end:])
 }
 
-// swaps are the operators that a mutation puts in the place of others.
+// swaps are the operators that a mutation puts instead of others.
 var swaps = map[token.Token]string{
 	token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">", token.EQL: "!=", token.NEQ: "==",
 	token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*",

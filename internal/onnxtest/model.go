@@ -26,7 +26,7 @@ func elements(shape []int) (int, bool) {
 	return n, true
 }
 
-// Check reports what is wrong with a model: versions, names that are not defined before they are used or
+// Check reports the faults of a model: versions, names that are not defined before they are used or
 // defined twice, operators and attributes that are not known, and types and shapes that are not as they
 // are declared, in runs of one row and of three rows of zeros, or of the first number of discrete observations.
 func (m *Model) Check() error {
@@ -72,7 +72,7 @@ func (m *Model) first() float32 {
 	return space.Start
 }
 
-// shape is the declared shape for so many rows.
+// shape is the declared shape for that many rows.
 func (i Info) shape(rows int) []int {
 	shape := slices.Clone(i.Dims)
 	if len(shape) > 0 && shape[0] == -1 {

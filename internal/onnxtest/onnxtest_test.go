@@ -41,7 +41,7 @@ func quantiles(t testing.TB) []byte {
 	return out.Bytes()
 }
 
-// stride is from one tried byte to the next: all are tried, but for a few in short mode.
+// stride is from one tried byte to the next: all are tried, except for a few in short mode.
 func stride() int {
 	if testing.Short() {
 		return 7
@@ -91,7 +91,7 @@ func TestChangedByteIsSeen(t *testing.T) {
 	}
 }
 
-// same reports whether two models are equal, to the bit.
+// same reports whether two models are equal, bit for bit.
 func same(a, b *onnxtest.Model) bool {
 	text := func(m *onnxtest.Model) string {
 		c := *m

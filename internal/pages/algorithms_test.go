@@ -71,7 +71,7 @@ func presets(name string) string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, p.Settings, cmp.Or(p.Reported(), "–"), strings.Join(set, " "))
 	}
 	if b.Len() == 0 {
-		return "There is none: the defaults above hold for every environment.\n"
+		return "There are no presets: the defaults above apply to every environment.\n"
 	}
 	return "| preset | settings from | published there | keys that differ from the defaults |\n|---|---|---|---|\n" + b.String()
 }

@@ -73,7 +73,7 @@ func broken(tree fs.FS) (faults []string, count int, err error) {
 	return faults, count, err
 }
 
-// follow returns what is wrong with a relative link.
+// follow returns the faults of a relative link.
 func follow(tree fs.FS, page, link string) string {
 	file, anchor, _ := strings.Cut(link, "#")
 	target := path.Join(path.Dir(page), file)

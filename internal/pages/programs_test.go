@@ -25,7 +25,7 @@ func programs(page string) []string {
 	return out
 }
 
-// TestEveryProgramRuns: those on the pages below docs, each in a folder of its own, alone.
+// TestEveryProgramRuns: those on the pages below docs, each in its own folder, alone.
 func TestEveryProgramRuns(t *testing.T) {
 	tree, count := os.DirFS("../.."), 0
 	err := fs.WalkDir(tree, "docs", func(name string, d fs.DirEntry, err error) error {

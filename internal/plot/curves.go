@@ -34,7 +34,7 @@ const (
 	WallTime             // that the run has taken, without interruptions
 )
 
-// By says which runs are one curve.
+// By determines which runs are one curve.
 type By uint8
 
 // The groupings.
@@ -239,8 +239,20 @@ func (p *picture) axes(yTicks []tick) {
 	for _, v := range p.cfg.Threshold {
 		y := p.py(v)
 		p.line(pen{0.9, muted, []float64{1.2, 2.2}}, []float64{p.x0, p.x1}, []float64{y, y})
-		p.text(p.regular, 7.5, p.x0+4, y-9, left, muted, "threshold "+short(v, niceStep(max(math.Abs(v), 1e-9)/1000)))
+		p.text(p.regular, 7.5, p.x0+4, y+p.labelAt(v), left, muted, "threshold "+short(v, niceStep(max(math.Abs(v), 1e-9)/1000)))
 	}
+}
+
+// labelAt is the distance from the line of a threshold to its label, in points: below the line, or above it if another
+// threshold is too near below.
+func (p *picture) labelAt(v float64) float64 {
+	const below, above, height = -9, 3, 12
+	for _, other := range p.cfg.Threshold {
+		if gap := p.py(v) - p.py(other); gap > 0 && gap < height {
+			return above
+		}
+	}
+	return below
 }
 
 // band draws what lies below the curve.

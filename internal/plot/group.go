@@ -18,7 +18,7 @@ type group struct {
 
 	x []float64 // the grid
 	estimate
-	tails []series // of the runs that go on behind it
+	tails []series // of the runs that continue behind it
 }
 
 // label names the group by what differs between groups.

@@ -18,7 +18,7 @@ import (
 	"github.com/ditask/ditask/internal/runfolder"
 )
 
-// near reports whether two numbers are equal but for rounding.
+// near reports whether two numbers are equal except for rounding.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }
 
 // TestInterquartileMean against values worked out by hand, with scipy.stats.trim_mean's rule: a quarter of the number, rounded
@@ -28,7 +28,8 @@ func TestInterquartileMean(t *testing.T) {
 		scores []float64
 		want   float64
 	}{
-		{[]float64{7}, 7}, {[]float64{1, 4}, 2.5}, {[]float64{9, 0, 3}, 4}, {[]float64{100, 2, 3, -50}, 2.5}, {[]float64{5, 1, 1000, 2, 3}, 10. / 3},
+		{[]float64{7}, 7}, {[]float64{1, 4}, 2.5}, {[]float64{9, 0, 3}, 4}, {[]float64{100, 2, 3, -50}, 2.5}, {[]float64{5, 1, 1000, 2, 3},
+			10. / 3},
 		{[]float64{8, 7, 6, 5, 4, 3, 2, 1}, 4.5}, {[]float64{10, 20, 30, 40, 50, 60, 70, 80, 1000}, 50},
 	} {
 		if got := iqm(slices.Clone(c.scores)); !near(got, c.want) {
@@ -97,9 +98,11 @@ func TestTicks(t *testing.T) {
 		want string
 	}{
 		{ticks(0, 500_000, 5), "0 100k 200k 300k 400k 500k"}, {ticks(0, 1e6, 4), "0 250k 500k 750k 1M"}, {ticks(0, 2e6, 4), "0 500k 1M 1.5M 2M"},
-		{ticks(-200, -80, 4), "\u2212200 \u2212150 \u2212100"}, {ticks(0, 500, 5), "0 100 200 300 400 500"}, {ticks(-0.1, 0.1, 4), "\u22120.1 \u22120.05 0 0.05 0.1"},
+		{ticks(-200, -80, 4), "\u2212200 \u2212150 \u2212100"}, {ticks(0, 500, 5), "0 100 200 300 400 500"}, {ticks(-0.1, 0.1, 4),
+			"\u22120.1 \u22120.05 0 0.05 0.1"},
 		{ticks(0, 10_000, 4), "0 2.5k 5k 7.5k 10k"}, {ticks(900, 1100, 4), "900 950 1000 1050 1100"},
-		{timeTicks(0, 100, 5), "0 s 30 s 60 s 90 s"}, {timeTicks(0, 4000, 5), "0 min 15 min 30 min 45 min 60 min"}, {timeTicks(0, 9*3600, 4), "0 h 3 h 6 h 9 h"},
+		{timeTicks(0, 100, 5), "0 s 30 s 60 s 90 s"}, {timeTicks(0, 4000, 5), "0 min 15 min 30 min 45 min 60 min"}, {timeTicks(0, 9*3600, 4),
+			"0 h 3 h 6 h 9 h"},
 		{timeTicks(0, 2, 4), "0 s 0.5 s 1 s 1.5 s 2 s"}, {timeTicks(0, 10*86400, 5), "0 d 2 d 4 d 6 d 8 d 10 d"},
 	} {
 		if got := strings.Join(labels(c.got), " "); got != c.want {
@@ -146,7 +149,7 @@ func made(algo, env string, seed uint64, envSteps int, half, top float64) Run {
 	return Run{Name: fmt.Sprintf("%s-%s-%d", algo, env, seed), Algo: algo, Env: env, Seed: fmt.Sprint(seed), Progress: table}
 }
 
-// several are five runs each of so many algorithms.
+// several are five runs each of that many algorithms.
 func several(algos int) (all []Run) {
 	names := []string{"ppo", "dqn", "a2c", "rainbow", "impala", "sac"}
 	for i := range algos {
@@ -177,7 +180,8 @@ func pictures() map[string]func(w io.Writer, f Format) error {
 		"single": draw(several(1)[:1], Config{Threshold: []float64{475}}),
 		"time":   draw(several(2), Config{X: WallTime}),
 		"short":  draw(short, Config{}),
-		"envs": draw(append(several(1), made("ppo", "Acrobot-v1", 1, 400_000, 100_000, -80), made("ppo", "A-very-long-name-of-an-environment-of-somebody-v3", 1, 200_000, 100_000, 80)),
+		"envs": draw(append(several(1), made("ppo", "Acrobot-v1", 1, 400_000, 100_000, -80),
+			made("ppo", "A-very-long-name-of-an-environment-of-somebody-v3", 1, 200_000, 100_000, 80)),
 			Config{Title: "PPO in three environments"}),
 	}
 }
@@ -234,7 +238,7 @@ func checkSVG(t *testing.T, name string, text []byte) {
 	}
 }
 
-// TestShortRunsDoNotBendTheBand: the curve ends where the shortest run does, and the others go on as lines.
+// TestShortRunsDoNotBendTheBand: the curve ends where the shortest run does, and the others continue as lines.
 func TestShortRunsDoNotBendTheBand(t *testing.T) {
 	table := func(text string) *runfolder.Table {
 		p, err := runfolder.ParseTable([]byte(runfolder.Steps + "," + runfolder.Return + "\n" + text))
@@ -245,7 +249,8 @@ func TestShortRunsDoNotBendTheBand(t *testing.T) {
 	}
 	cfg := Config{Points: 3}
 	cfg.EnsureDefaults()
-	all, left, err := groups([]Run{{Algo: "a", Progress: table("0,1\n10,3\n")}, {Algo: "a", Progress: table("0,5\n5,5\n20,20\n20,35\n30,Inf\n")}}, &cfg)
+	all, left, err := groups([]Run{{Algo: "a", Progress: table("0,1\n10,3\n")},
+		{Algo: "a", Progress: table("0,5\n5,5\n20,20\n20,35\n30,Inf\n")}}, &cfg)
 	if err != nil || len(all) != 1 || left != 1 {
 		t.Fatalf("%d groups, %d left out: %v", len(all), left, err)
 	}
@@ -304,11 +309,29 @@ func TestRead(t *testing.T) {
 			t.Errorf("%v, want %s; %d bytes are written", err, want, b.Len())
 		}
 	}
-	if err := Curves(io.Discard, ".pdf", nil, Config{}); err == nil || !strings.Contains(err.Error(), "no run is given\nplot: the format is \".pdf\"") {
+	if err := Curves(io.Discard, ".pdf", nil, Config{}); err == nil || !strings.Contains(err.Error(),
+		"no run is given\nplot: the format is \".pdf\"") {
 		t.Errorf("%v", err)
 	}
 	write("progress.csv", runfolder.Steps+"\nx\n")
 	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), `progress.csv:2: column 1 (time/total_timesteps): "x" is no number`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLabelsOfNearThresholds do not cover each other.
+func TestLabelsOfNearThresholds(t *testing.T) {
+	for _, c := range []struct {
+		thresholds []float64
+		apart      bool // far enough for both labels below their lines
+	}{{[]float64{-250, -300}, false}, {[]float64{-300, -250}, false}, {[]float64{-250, -1200}, true}} {
+		p := &picture{cfg: &Config{Threshold: c.thresholds}, y0: 0, y1: 300, fromY: -1500, toY: 0}
+		upper := max(c.thresholds[0], c.thresholds[1])
+		if above := p.labelAt(upper) > 0; above == c.apart {
+			t.Errorf("%v: label of %v above its line: %t", c.thresholds, upper, above)
+		}
+		if lower := min(c.thresholds[0], c.thresholds[1]); p.labelAt(lower) > 0 {
+			t.Errorf("%v: the label of %v is above its line", c.thresholds, lower)
+		}
 	}
 }

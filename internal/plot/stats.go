@@ -47,7 +47,7 @@ func percentile(sorted []float64, p float64) float64 {
 // estimate are the interquartile means of runs at each point of a grid, with their confidence bands.
 type estimate struct{ mean, low, high []float64 }
 
-// bootstrap estimates them. strata[i][j][k] is the score of run j of environment i at point k. Each of so many resamples draws whole
+// bootstrap estimates them. strata[i][j][k] is the score of run j of environment i at point k. Each of that many resamples draws whole
 // runs, as many as there are of each environment.
 func bootstrap(strata [][][]float64, resamples int, seed uint64) (e estimate) {
 	points := len(strata[0][0])

@@ -1,4 +1,4 @@
-// Package printable makes text from outside safe to print: what a stranger, a peer, a
+// Package printable makes text from outside safe to print: what an unauthenticated client, a peer, a
 // server, another program or a file has said.
 //
 //	no.Reason = printable.Cut(no.Reason, maxReason) // where it comes in
@@ -8,7 +8,7 @@
 // everything behind it can print the text. [Lines], [Writer] and [JSON] are the second net,
 // where lines go out.
 //
-// A character is printable if [unicode.IsPrint] says so: letters, marks, numbers,
+// A character is printable if [unicode.IsPrint] reports it: letters, marks, numbers,
 // punctuation, symbols and the space. All others are written as [strconv.Quote] writes
 // them, such as \x1b: the control characters C0, DEL and C1, bidirectional marks,
 // embeddings, overrides and isolates, line and paragraph separators, other invisible

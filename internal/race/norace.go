@@ -2,5 +2,5 @@
 
 package race
 
-// Enabled says that it does.
+// Enabled reports whether the race detector is on.
 const Enabled = false

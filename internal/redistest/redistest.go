@@ -30,7 +30,7 @@ import (
 // Binary is what the package redis-server of Debian installs.
 const Binary = "redis-server"
 
-// Servers are the installed server programs: redis-server, and, but for short tests,
+// Servers are the installed server programs: redis-server, and, except for short tests,
 // valkey-server if there is one. Without the first the test is skipped, or fails on
 // CI.
 func Servers(t testing.TB) []string {
@@ -74,7 +74,8 @@ func StartBinary(t testing.TB, binary string, args ...string) *Server {
 	t.Helper()
 	port := strconv.Itoa(freeport.Get(t, 1))
 	s := &Server{t: t, binary: binary, addr: net.JoinHostPort("127.0.0.1", port)}
-	s.args = append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--enable-debug-command", "local"}, args...)
+	s.args = append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--enable-debug-command",
+		"local"}, args...)
 	for i, a := range s.args {
 		if a == "--tls-port" {
 			s.args[i+1], s.tls = port, true

@@ -31,9 +31,11 @@ func covered(old records, chosen []train.Preset, seeds uint64) error {
 			case err != nil:
 				faults = append(faults, err)
 			case r == nil:
-				faults = append(faults, fmt.Errorf("%s, seed %d: the page does not have it: make it with make reproduce PRESET=%s", p.Name, seed, p.Name))
+				faults = append(faults, fmt.Errorf("%s, seed %d: the page does not have it: make it with make reproduce PRESET=%s", p.Name, seed,
+					p.Name))
 			case r.Settings != settings:
-				faults = append(faults, fmt.Errorf("%s, seed %d: the settings are not those of the page: make reproduce PRESET=%s takes them over", p.Name, seed, p.Name))
+				faults = append(faults, fmt.Errorf("%s, seed %d: the settings are not those of the page: make reproduce PRESET=%s takes them over",
+					p.Name, seed, p.Name))
 			}
 		}
 	}
@@ -52,7 +54,8 @@ func compare(old, fresh records, stdout io.Writer) error {
 		}
 		differences = append(differences, fmt.Sprintf("%s, seed %d: %s, on the page %s", r.Preset, r.Seed, outcome(&r), outcome(was)))
 		if was.Processor != r.Processor {
-			other = fmt.Sprintf("\nthe page's are of %s, and this is %s: processors of another kind may round differently", was.Processor, r.Processor)
+			other = fmt.Sprintf("\nthe page's are of %s, and this is %s: processors of another kind may round differently", was.Processor,
+				r.Processor)
 		}
 	}
 	if differences != nil {

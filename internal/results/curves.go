@@ -40,7 +40,8 @@ func (s *store) draw(env string, all records, presets []train.Preset, stdout io.
 			if f, err := s.finished(p.Name, r.Seed); err != nil {
 				return err
 			} else if f == nil || f.record != r {
-				_, err := fmt.Fprintf(stdout, "%s stays as it is: %s does not have the run of %s with seed %d\n", picture(s.docs, env), s.runs, p.Name, r.Seed)
+				_, err := fmt.Fprintf(stdout, "%s stays as it is: %s does not have the run of %s with seed %d\n", picture(s.docs, env), s.runs,
+					p.Name, r.Seed)
 				return err
 			}
 			run, err := plot.Read(s.dir(p.Name, r.Seed))

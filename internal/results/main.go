@@ -13,8 +13,8 @@
 //
 // # Files
 //
-// A run is a process of its own, whose folder is .reproduce/ALGORITHM/ENVIRONMENT/SOURCE/seed-N once it has ended. A
-// program that is killed or interrupted goes on with the runs that are missing when it is started again. Runs of another
+// A run is its own process, whose folder is .reproduce/ALGORITHM/ENVIRONMENT/SOURCE/seed-N once it has ended. A
+// program that is killed or interrupted continues with the runs that are missing when it is started again. Runs of another
 // build of the program, or with other settings, are made again; -reuse keeps those of another build. docs/results/results.json
 // has what each run has reached, one line a run; docs/results.md is made of it, the presets, and results.md.tmpl
 // beside this file, which has the text. docs/results has a picture for each environment.

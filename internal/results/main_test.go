@@ -116,7 +116,8 @@ func want(t *testing.T, text string, parts ...string) {
 
 func TestReproduce(t *testing.T) {
 	p := newPlace(t, walk+cart)
-	want(t, p.ok("results", "-seeds", "2", "-date", "2026-04-30"), "4 runs: 0 have ended before, 4 are to be made", "4 of 4: ", "results.md is written")
+	want(t, p.ok("results", "-seeds", "2", "-date", "2026-04-30"), "4 runs: 0 have ended before, 4 are to be made", "4 of 4: ",
+		"results.md is written")
 	page := p.read("docs/results.md")
 	want(t, page, "2026-04-30, ditask", ": 4 runs\n", "## CartPole-v1\n", "![Learning curves on CartPole-v1](results/CartPole-v1.svg)",
 		"| `qlearning/CliffWalking-v1/tiny` | a test | – | -13.0 ± 0 | -13.0, -13.0 | -13: –, – (–) |", "nothing published; 2 of 2 seeds reach the threshold |",
@@ -171,7 +172,8 @@ func TestCheckListsDifferences(t *testing.T) {
 	}
 	p.write(path, changed)
 	out := p.fails("-check", "-seeds", "2")
-	want(t, out, "1 of 4 runs differ from the page:\nppo/CartPole-v1/tiny, seed 2: ", ", on the page 8.5 without the threshold", "the page's are of an abacus, and this is ")
+	want(t, out, "1 of 4 runs differ from the page:\nppo/CartPole-v1/tiny, seed 2: ", ", on the page 8.5 without the threshold",
+		"the page's are of an abacus, and this is ")
 	if strings.Contains(out, "seed 1: 3") && strings.Contains(out, "seed 1: 31.2, on the page") {
 		t.Errorf("an equal run is listed:\n%s", out)
 	}
@@ -267,21 +269,27 @@ func TestRunsThatFail(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	for name, c := range map[string]struct{ files, args, want string }{
-		"a flag":         {"", "-seed 5", "flag provided but not defined: -seed"},
-		"flags":          {"", "-seeds 0 -at-once 0 -nodes 0 -date today", "-seeds 0: want 1 to 1000\n-at-once 0: want at least 1\n-nodes 0: want at least 1\n-date \"today\": want a date"},
-		"two modes":      {"", "-check -render", "-check and -render: want one of them"},
-		"a preset":       {"", "ppo/CartPol-v1", "unknown preset \"ppo/CartPol-v1\" (did you mean ppo/CartPole-v1/tiny?)"},
-		"no file":        {"", "-presets none.yaml", "open none.yaml: "},
-		"a setting":      {"presets.yaml " + strings.Replace(cart, "steps", "stepz", 1), "", "preset ppo/CartPole-v1/tiny: unknown key \"stepz\" (did you mean steps?)"},
-		"an algorithm":   {"presets.yaml " + strings.Replace(cart, "ppo", "popo", 1), "", "preset popo/CartPole-v1/tiny: unknown algorithm \"popo\""},
+		"a flag": {"", "-seed 5", "flag provided but not defined: -seed"},
+		"flags": {"", "-seeds 0 -at-once 0 -nodes 0 -date today",
+			"-seeds 0: want 1 to 1000\n-at-once 0: want at least 1\n-nodes 0: want at least 1\n-date \"today\": want a date"},
+		"two modes": {"", "-check -render", "-check and -render: want one of them"},
+		"a preset":  {"", "ppo/CartPol-v1", "unknown preset \"ppo/CartPol-v1\" (did you mean ppo/CartPole-v1/tiny?)"},
+		"no file":   {"", "-presets none.yaml", "open none.yaml: "},
+		"a setting": {"presets.yaml " + strings.Replace(cart, "steps", "stepz", 1), "",
+			"preset ppo/CartPole-v1/tiny: unknown key \"stepz\" (did you mean steps?)"},
+		"an algorithm": {"presets.yaml " + strings.Replace(cart, "ppo", "popo", 1), "",
+			"preset popo/CartPole-v1/tiny: unknown algorithm \"popo\""},
 		"no page":        {"", "-check -seeds 1", "ppo/CartPole-v1/tiny, seed 1: the page does not have it"},
 		"nothing to say": {"", "-render", "results.json has no runs: make some first, with make reproduce"},
-		"a result":       {".reproduce/ppo/CartPole-v1/tiny/seed-1/result.json {", "-seeds 1", "result.json: unexpected end of JSON input: remove the folder, and the run is made again"},
+		"a result": {".reproduce/ppo/CartPole-v1/tiny/seed-1/result.json {", "-seeds 1",
+			"result.json: unexpected end of JSON input: remove the folder, and the run is made again"},
 		"another's": {".reproduce/ppo/CartPole-v1/tiny/seed-1/result.json {\"preset\": \"x\", \"seed\": 7}", "-seeds 1",
 			"it is of \"x\", seed 7: remove the folder"},
-		"a record":    {"docs/results/results.json [{\"preset\": \"\", \"seed\": 1}]", "-seeds 1", "results.json: record 1, preset \"\", seed 1: it is not whole, or there twice"},
-		"a list":      {"docs/results/results.json [] []", "-seeds 1", "results.json: something follows the list"},
-		"other runs":  {"docs/results/results.json [{\"preset\": \"x\", \"seed\": 1}]", "-seeds 1", "has runs of x, which is not in presets.yaml: choose another folder with -docs"},
+		"a record": {"docs/results/results.json [{\"preset\": \"\", \"seed\": 1}]", "-seeds 1",
+			"results.json: record 1, preset \"\", seed 1: it is not whole, or there twice"},
+		"a list": {"docs/results/results.json [] []", "-seeds 1", "results.json: something follows the list"},
+		"other runs": {"docs/results/results.json [{\"preset\": \"x\", \"seed\": 1}]", "-seeds 1",
+			"has runs of x, which is not in presets.yaml: choose another folder with -docs"},
 		"two to make": {"", "-one 1", "-one: want the name of one preset, not 0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func one(ctx context.Context, all []train.Preset, o options, stdin io.Reader, st
 	return err
 }
 
-// watch takes down the returns of the newest episodes.
+// watch records the returns of the newest episodes.
 type watch struct {
 	threshold float64
 	returns   []float64

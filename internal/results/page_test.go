@@ -38,16 +38,20 @@ func TestVerdict(t *testing.T) {
 		"one run, within": {train.Preset{Published: single}, runsOf(-90, -70), "below by 3.4, within our deviation; 1 of 2 seeds reach it"},
 		"one run, below":  {train.Preset{Published: single}, runsOf(-90, -88), "**below** by 12.4; 0 of 2 seeds reach it"},
 		"one run, above":  {train.Preset{Published: single}, runsOf(-70, -71), "above by 6.1"},
-		"negative": {train.Preset{Published: train.Published{Mean: -195, Deviation: 8.5, Runs: 3}, Unsolved: true, Threshold: -110}, runsOf(-200, -198),
+		"negative": {train.Preset{Published: train.Published{Mean: -195, Deviation: 8.5, Runs: 3}, Unsolved: true, Threshold: -110},
+			runsOf(-200, -198),
 			"known negative reproduced: within the published deviation, and not solved"},
-		"better than a negative": {train.Preset{Published: train.Published{Mean: -195, Deviation: 8.5, Runs: 3}, Unsolved: true, Threshold: -110}, runsOf(-120),
+		"better than a negative": {train.Preset{Published: train.Published{Mean: -195, Deviation: 8.5, Runs: 3}, Unsolved: true,
+			Threshold: -110}, runsOf(-120),
 			"above by 75.0"},
-		"gate passed":        {train.Preset{Gate: gate, Threshold: 450}, quick, "gate passed by 2 of 2 seeds"},
-		"gate missed":        {train.Preset{Gate: gate, Threshold: 450}, slow, "gate passed by 0 of 2 seeds"},
-		"threshold too low":  {train.Preset{Gate: gate, Threshold: 400}, quick, "gate passed by 0 of 2 seeds"},
-		"greedy gate":        {train.Preset{Name: "ppo/CartPole-v1/x", Greedy: true, Gate: gate, Threshold: 475}, runsOf(460, 440), "gate passed by 1 of 2 seeds"},
-		"nothing published":  {train.Preset{Threshold: -13}, runsOf(-13, -14), "nothing published; 1 of 2 seeds reach the threshold"},
-		"published and gate": {train.Preset{Published: several, Gate: gate, Threshold: 450}, quick, "**below** by 38.7; gate passed by 2 of 2 seeds"},
+		"gate passed":       {train.Preset{Gate: gate, Threshold: 450}, quick, "gate passed by 2 of 2 seeds"},
+		"gate missed":       {train.Preset{Gate: gate, Threshold: 450}, slow, "gate passed by 0 of 2 seeds"},
+		"threshold too low": {train.Preset{Gate: gate, Threshold: 400}, quick, "gate passed by 0 of 2 seeds"},
+		"greedy gate": {train.Preset{Name: "ppo/CartPole-v1/x", Greedy: true, Gate: gate, Threshold: 475}, runsOf(460, 440),
+			"gate passed by 1 of 2 seeds"},
+		"nothing published": {train.Preset{Threshold: -13}, runsOf(-13, -14), "nothing published; 1 of 2 seeds reach the threshold"},
+		"published and gate": {train.Preset{Published: several, Gate: gate, Threshold: 450}, quick,
+			"**below** by 38.7; gate passed by 2 of 2 seeds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := verdict(&c.p, c.runs); got != c.want {
@@ -115,6 +119,31 @@ func TestPageIsOfItsRuns(t *testing.T) {
 	}
 }
 
+// TestSettingsAreThoseThatCount: a hyperparameter, the seed and what a preset sets change the sum; how a run is logged does not.
+func TestSettingsAreThoseThatCount(t *testing.T) {
+	read := func(text string) string {
+		t.Helper()
+		all, err := train.ReadPresets("presets.yaml", strings.NewReader("- name: ppo/CartPole-v1/x\n  settings: ours\n  threshold: 475\n  set: {steps: 1000, "+text+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := settingsOf(&all[0], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	plain := read("gamma: 0.99")
+	if got := read(""); got != plain {
+		t.Errorf("gamma of its default: sum %s, and %s if it is not set", plain, got)
+	}
+	for _, text := range []string{"gamma: 0.98", "envs: 3", "time_limit: 100", "eval_max_steps: 10"} {
+		if got := read(text); got == plain {
+			t.Errorf("%s does not change the sum", text)
+		}
+	}
+}
+
 func TestLongRunsComeFirst(t *testing.T) {
 	presets := []train.Preset{{Name: "short"}, {Name: "long"}, {Name: "unknown"}, {Name: "middle"}}
 	known := costs{"short": {1, 2}, "long": {50}, "middle": {1, 8}}
@@ -147,7 +176,8 @@ func TestLongRunsComeFirst(t *testing.T) {
 }
 
 func FuzzRecords(f *testing.F) {
-	for _, text := range []string{"[]", "[{\"preset\": \"x\", \"seed\": 1}]", "null", "[{}]", "[] 1", "[{\"preset\":\"x\",\"seed\":1,\"return\":1e308,\"env_steps\":3,\"go\":\"\\u0000\"}]"} {
+	for _, text := range []string{"[]", "[{\"preset\": \"x\", \"seed\": 1}]", "null", "[{}]", "[] 1",
+		"[{\"preset\":\"x\",\"seed\":1,\"return\":1e308,\"env_steps\":3,\"go\":\"\\u0000\"}]"} {
 		f.Add([]byte(text))
 	}
 	dir := f.TempDir()
@@ -164,4 +194,24 @@ func FuzzRecords(f *testing.F) {
 			t.Errorf("%v: %v was written, %v read", err, all, again)
 		}
 	})
+}
+
+// TestSettingsOfOlderRuns: a key that came later does not count where it has its default.
+func TestSettingsOfOlderRuns(t *testing.T) {
+	settings := func(set string) string {
+		text := "- {name: ppo/CartPole-v1/tiny, settings: a test, threshold: 25, set: {steps: 6000" + set + "}}"
+		all, err := train.ReadPresets("presets.yaml", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := settingsOf(&all[0], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	without := settings("")
+	if settings(", normalize_reward: false") != without || settings(", normalize_reward: true") == without || settings(", normalize: true") == without {
+		t.Error("the sum of the settings has normalize_reward where it is false, or lacks a key that was set")
+	}
 }

@@ -30,7 +30,8 @@ func withProcesses(ctx context.Context, presets []train.Preset, seeds uint64, no
 			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
 	}
-	fmt.Fprint(stdout, "| preset | mean ± deviation of the returns that ended the runs | each seed | threshold: env steps behind these weights | "+
+	fmt.Fprint(stdout, "| preset | mean ± deviation of the returns that ended the runs | each seed | threshold: env steps behind these "+
+		"weights | "+
 		"CPU seconds of a run |\n|---|---|---|---|---|\n")
 	for i := range presets {
 		p := &presets[i]
@@ -40,7 +41,8 @@ func withProcesses(ctx context.Context, presets []train.Preset, seeds uint64, no
 		var all []record
 		for seed := uint64(1); seed <= seeds; seed++ {
 			cmd := exec.CommandContext(ctx, filepath.Join(dir, "ditask"), "--package", filepath.Join(dir, "results"),
-				"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir, "run"), "--overwrite", "--", p.Name)
+				"--parallel-workers", strconv.Itoa(nodes), "--seed", strconv.FormatUint(seed, 10), "--dir", filepath.Join(dir,
+					"run"), "--overwrite", "--", p.Name)
 			r, err := resultOf(cmd)
 			if err != nil {
 				return fmt.Errorf("%s, seed %d: %w", p.Name, seed, err)

@@ -30,7 +30,8 @@ const none = "–"
 
 // rowOf makes the row of a preset from the records of its seeds.
 func rowOf(p *train.Preset, all records) row {
-	r := row{Preset: p.Name, Settings: p.Settings, Published: cmp.Or(p.Reported(), none), Threshold: strconv.FormatFloat(p.Threshold, 'f', -1, 64)}
+	r := row{Preset: p.Name, Settings: p.Settings, Published: cmp.Or(p.Reported(), none),
+		Threshold: strconv.FormatFloat(p.Threshold, 'f', -1, 64)}
 	mean, deviation := statistics(all)
 	r.Ours = number(mean) + " ± " + number(deviation)
 	var each, steps, took []string
@@ -131,7 +132,7 @@ func besideOne(published, mean, deviation float64, all records) string {
 	return "**below** by " + number(-difference) + "; " + all.reach(published) + " it"
 }
 
-// reach says how many runs reach a return.
+// reach reports how many runs reach a return.
 func (all records) reach(want float64) string {
 	n := 0
 	for _, r := range all {
@@ -188,5 +189,6 @@ const tableHead = "| preset | settings | published | mean ± deviation | each se
 // String is the line of a table.
 func (r row) String() string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s: %s (%s) | %s | %s |\n",
-		r.Preset, strings.NewReplacer("|", `\|`, "\n", " ").Replace(r.Settings), r.Published, r.Ours, r.Each, r.Threshold, r.EachSteps, r.Median, r.CPU, r.Verdict)
+		r.Preset, strings.NewReplacer("|", `\|`, "\n",
+			" ").Replace(r.Settings), r.Published, r.Ours, r.Each, r.Threshold, r.EachSteps, r.Median, r.CPU, r.Verdict)
 }

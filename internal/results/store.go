@@ -29,7 +29,7 @@ type record struct {
 	Return     float64 `json:"return"`    // mean of the episodes that count
 	EnvSteps   int     `json:"env_steps"` // until the threshold; 0: it was not reached
 	CPUSeconds float64 `json:"cpu_seconds"`
-	Settings   string  `json:"settings"` // sum of all keys of the config
+	Settings   string  `json:"settings"` // see settingsOf
 	build
 }
 
@@ -50,7 +50,8 @@ func (b build) String() string {
 	return text
 }
 
-// settingsOf is a sum of what the result of a run depends on besides the program.
+// settingsOf is a sum of what the result of a run depends on besides the program: the algorithm's hyperparameters, the number of environments and
+// the length of the run, and of the other keys those that are set. So a new key changes no sum as long as its default leaves everything as it was.
 func settingsOf(p *train.Preset, seed uint64) (string, error) {
 	c, err := full(p, seed)
 	if err != nil {
@@ -59,7 +60,9 @@ func settingsOf(p *train.Preset, seed uint64) (string, error) {
 	var b strings.Builder
 	fmt.Fprintln(&b, p.Algorithm(), p.Threshold, p.Greedy)
 	for _, k := range c.Keys() {
-		fmt.Fprintf(&b, "%s=%q\n", k.Name, k.String())
+		if k.Own || k.Name == "envs" || k.Name == "steps" || !strings.HasPrefix(k.Origin, "default") {
+			fmt.Fprintf(&b, "%s=%q\n", k.Name, k.String())
+		}
 	}
 	return sum([]byte(b.String())), nil
 }
@@ -113,7 +116,8 @@ func openStore(o options) (*store, error) {
 
 // built is what this program was built from, and where it runs.
 func built(date string) build {
-	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(), Date: date}
+	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
+		Date: date}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
@@ -181,7 +185,7 @@ func (s *store) find(p *train.Preset, seed uint64, settings string) (*record, er
 	return &f.record, nil
 }
 
-// train makes one run in a process of its own, and keeps its folder.
+// train makes one run in its own process, and keeps its folder.
 func (s *store) train(ctx context.Context, p *train.Preset, seed uint64, settings string) (r record, err error) {
 	dir, err := os.MkdirTemp(s.runs, partial)
 	if err != nil {

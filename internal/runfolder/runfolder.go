@@ -202,7 +202,7 @@ func flatten(out map[string]string, prefix string, all yaml.MapSlice) error {
 	return nil
 }
 
-// read reads a file of at most so many bytes.
+// read reads a file of at most that many bytes.
 func read(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

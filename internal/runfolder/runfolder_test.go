@@ -47,8 +47,10 @@ func TestFaultsOfATableNameTheirPlace(t *testing.T) {
 }
 
 func TestConfigIsFlat(t *testing.T) {
-	got, err := runfolder.ParseConfig([]byte("algo: ppo # a preset\nseed: 18446744073709551615\npolicy:\n  rate: 3e-4\n  hidden: [64, 64]\nnote:\nenv: 'a: b'\n"))
-	want := map[string]string{"algo": "ppo", "seed": "18446744073709551615", "policy.rate": "0.0003", "policy.hidden": "[64 64]", "note": "", "env": "a: b"}
+	got, err := runfolder.ParseConfig([]byte("algo: ppo # a preset\nseed: 18446744073709551615\npolicy:\n  rate: 3e-4\n  hidden: [64, " +
+		"64]\nnote:\nenv: 'a: b'\n"))
+	want := map[string]string{"algo": "ppo", "seed": "18446744073709551615", "policy.rate": "0.0003", "policy.hidden": "[64 64]", "note": "",
+		"env": "a: b"}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
@@ -57,7 +59,8 @@ func TestConfigIsFlat(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := runfolder.ReadConfig(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) {
+		if _, err := runfolder.ReadConfig(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%q: %v, want the file and %s", text, err, want)
 		}
 	}

@@ -181,7 +181,7 @@ func readJSON(path string, into any) error {
 	return err
 }
 
-// Filter says which runs are wanted; a field that is empty wants all.
+// Filter determines which runs are wanted; a field that is empty wants all.
 type Filter struct {
 	Algo, Env string
 	State     State

@@ -42,11 +42,13 @@ func world(t *testing.T) string {
 	folder(t, filepath.Join(root, "ppo", "a"), "run.json", mark, "progress.csv", progress, "outcome.json", success,
 		"config.yaml", "algo: ppo\nenv: CartPole-v1\nseed: 1\nrate: 1e-3\n")
 	folder(t, filepath.Join(root, "ppo", "a", "inside"), "run.json", mark) // not a run by itself
-	folder(t, filepath.Join(root, "ppo", "b"), "run.json", strings.Replace(mark, "2026", "2027", 1), "progress.csv", "time/total_timesteps,eval/mean_reward\n5000,12\n",
+	folder(t, filepath.Join(root, "ppo", "b"), "run.json", strings.Replace(mark, "2026", "2027", 1), "progress.csv",
+		"time/total_timesteps,eval/mean_reward\n5000,12\n",
 		"outcome.json", `{"outcome":"failure","reason":"broken\u001b[31m"}`, "config.yaml", "algo: ppo\nenv: CartPole-v1\nseed: 2\nrate: 1e-3\nclip: 0.1\n")
 	folder(t, filepath.Join(root, "sac", "held"), "config.yaml", "algo: sac\n", "progress.csv", "time/total_timesteps\n")
 	folder(t, filepath.Join(root, "sac", "killed"), "run.json", mark)
-	folder(t, filepath.Join(root, "sac", "bad"), "run.json", "{", "config.yaml", "a: [", "progress.csv", "time/total_timesteps\nx\n", "outcome.json", "}")
+	folder(t, filepath.Join(root, "sac", "bad"), "run.json", "{", "config.yaml", "a: [", "progress.csv", "time/total_timesteps\nx\n",
+		"outcome.json", "}")
 	folder(t, filepath.Join(root, "none"), "progress.csv", progress)
 	lock, err := rundir.Take(filepath.Join(root, "sac", "held"), rundir.Self("j"))
 	if err != nil {
@@ -83,7 +85,8 @@ func TestFindListsEveryRun(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for i, want := range []string{"config.yaml: yaml: line", "run.json: ", `progress.csv:2: column 1 (time/total_timesteps): "x"`, "outcome.json: "} {
+	for i, want := range []string{"config.yaml: yaml: line", "run.json: ", `progress.csv:2: column 1 (time/total_timesteps): "x"`,
+		"outcome.json: "} {
 		if !strings.Contains(all[2].Faults[i], want) {
 			t.Errorf("fault %q, want %s", all[2].Faults[i], want)
 		}
@@ -157,7 +160,10 @@ func TestTextFitsTheTerminal(t *testing.T) {
 				t.Errorf("%d: %q has %d letters", width, l, utf8.RuneCountInString(l))
 			}
 		}
-		if !slices.ContainsFunc(lines[:2+len(all)], func(l string) bool { return strings.Contains(l, "030405-abcd") }) || !strings.Contains(lines[1+len(all)], "is no number") {
+		if !slices.ContainsFunc(lines[:2+len(all)], func(l string) bool {
+			return strings.Contains(l,
+				"030405-abcd")
+		}) || !strings.Contains(lines[1+len(all)], "is no number") {
 			t.Errorf("%d:\n%s", width, b.String())
 		}
 	}

@@ -49,7 +49,7 @@ var columns = []column{
 // minName is how much of a name is shown at least.
 const minName = 16
 
-// WriteText writes runs as a table whose lines have at most so many letters, and below it what is wrong with some of them.
+// WriteText writes runs as a table whose lines have at most that many letters, and below it the faults of some of them.
 // A name is cut at its beginning, and columns at the end of the table are left out, where it is too wide; 0 means
 // that it cannot be.
 func WriteText(w io.Writer, all []Run, width int) error {

@@ -4,7 +4,7 @@ package safefile
 
 import "io/fs"
 
-// hasOwners says whether files have owners.
+// hasOwners reports whether files have owners.
 const hasOwners = false
 
 // owner knows nobody: files have no owners here.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// hasOwners says whether files have owners.
+// hasOwners reports whether files have owners.
 const hasOwners = true
 
 // owner is the user to whom a file belongs.

@@ -9,7 +9,7 @@
 // to root, as with "runs -> /scratch/alice/runs". Any other link is an error that names the
 // link and its owner, also where it leads to the same file. A file that is no regular file,
 // such as a named pipe, must belong to them as well. The folder that was found is the one
-// that is written to, and no link in it leads out of it, also if it is replaced meanwhile.
+// that is written to, and no link in it leads out of it, also if it is replaced in the meantime.
 //
 // Where the system has no owners, as on Windows, links are followed. Functions are safe for
 // concurrent use. Errors are those of package os, and [*LinkError].
@@ -28,7 +28,7 @@ import (
 // maxLinks bounds the links on the way to one file: as many as Linux follows.
 const maxLinks = 40
 
-// LinkError says that a file is not opened since something on its way belongs to another
+// LinkError reports that a file is not opened since something on its way belongs to another
 // user.
 type LinkError struct {
 	Path   string // of the link, or of the file that is no regular file
@@ -45,8 +45,8 @@ func (e *LinkError) Error() string {
 		"give the path that it leads to if you trust it, or choose another folder", e.Path, e.Target, e.UID)
 }
 
-// Create makes a file anew for writing. A file or a link that has the name is removed: a file
-// that another user has made beforehand gets nothing of what is written. A folder, a pipe or
+// Create makes a new file for writing. It removes an existing file or link of that name: a file
+// that another user has made beforehand gets none of the written data. A folder, a pipe or
 // a device is an error.
 func Create(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().create(path, perm) })
@@ -57,7 +57,7 @@ func Append(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, perm) })
 }
 
-// Truncate opens a file for writing in the place of what is in it, and makes it if it is
+// Truncate opens a file for writing, removes its content, and makes it if it is
 // missing. It may be a device or a pipe, such as /dev/stdout.
 func Truncate(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().open(path, os.O_TRUNC|os.O_CREATE|os.O_WRONLY, perm) })
@@ -73,7 +73,7 @@ func New(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm) })
 }
 
-// Write makes a file anew that holds data.
+// Write makes a new file with data.
 func Write(path string, data []byte, perm fs.FileMode) error {
 	f, err := Create(path, perm)
 	if err != nil {
@@ -187,7 +187,7 @@ func parts(path string) []string {
 	return slices.DeleteFunc(split, func(name string) bool { return name == "." })
 }
 
-// within calls open in the folder of a place, unless that has been replaced meanwhile. The
+// within calls open in the folder of a place, unless that has been replaced in the meantime. The
 // path in an error is that of the place.
 func within(p place, open func(root *os.Root, name string) (*os.File, error)) (*os.File, error) {
 	dir, name := filepath.Split(p.path)

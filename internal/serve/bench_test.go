@@ -30,7 +30,8 @@ func newAsker(b testing.TB, network, addr, body string) *asker {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = conn.Close() })
-	return &asker{conn, bufio.NewReader(conn), fmt.Appendf(nil, "POST /v1/act HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)}
+	return &asker{conn, bufio.NewReader(conn), fmt.Appendf(nil,
+		"POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)}
 }
 
 // ask asks once, and returns how long the answer took.

@@ -30,7 +30,7 @@ type Config struct {
 	MaxSessions int           // sessions of a policy with memory; 0 means 10,000
 	SessionIdle time.Duration // after which a session ends; 0 means 10 min
 	Timeout     time.Duration // to read a request, to wait for the policy, and to write the answer; 0 means 10 s
-	Grace       time.Duration // for requests under way when the server ends; 0 means 10 s
+	Grace       time.Duration // for requests in progress when the server ends; 0 means 10 s
 
 	Log *slog.Logger     // nil: none
 	Now func() time.Time // nil: time.Now
@@ -115,7 +115,7 @@ func (c *Config) Validate() error {
 	return errors.Join(append(faults, c.checkParts())...)
 }
 
-// checkParts reports what is wrong with the parts: they follow each other, and have the values that their shape says.
+// checkParts reports the faults of the parts: they follow each other, and have the values that their shape says.
 func (c *Config) checkParts() error {
 	if len(c.Parts) == 0 {
 		return errors.New("parts: want at least one")

@@ -15,14 +15,14 @@
 // # Concurrency
 //
 // A policy is for one goroutine. The goroutine of a request that finds the policy idle acts itself: a lone request
-// waits for nothing and changes no goroutine. Requests that come meanwhile wait; when it is done, the first of them
+// waits for nothing and changes no goroutine. Requests that come in the meantime wait; when it is done, the first of them
 // acts for all, in one call, up to Config.MaxBatch observations. Requests that sample, or that want extra values,
 // act in a call each, so that a seed gives the same actions whatever else comes in. [Server.Swap] exchanges the
 // policy between two calls. All methods of a Server are safe for concurrent use.
 //
 // # Ends, waits, bounds
 //
-// Ends: when the context of [Server.Run] ends, /readyz is 503, no connection is accepted, requests under way are
+// Ends: when the context of [Server.Run] ends, /readyz is 503, no connection is accepted, requests in progress are
 // answered for Config.Grace, and then what is left is cut. Waits: a request waits for its body (Config.Timeout, then
 // 408) and for the policy (Config.Timeout, then 503). A client that goes away while it waits is forgotten; its
 // session does not change. Bounds: Config.MaxBody bytes of a body, of which the memory is taken as they come;

@@ -7,7 +7,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// fault is what is wrong with a request, as its answer says it.
+// fault is a fault in a request, in the form of its answer.
 type fault struct {
 	status  int
 	code    string
@@ -28,6 +28,7 @@ const (
 	codeOK           = "ok"
 	codeInvalid      = "invalid"
 	codeUnauthorized = "unauthorized"
+	codeForbidden    = "forbidden"
 	codeNotFound     = "not_found"
 	codeMethod       = "method_not_allowed"
 	codeTimeout      = "timeout"
@@ -43,8 +44,8 @@ const (
 // outcomes lists the codes, in the order of the metrics.
 func outcomes() []string {
 	return []string{
-		codeOK, codeInvalid, codeUnauthorized, codeNotFound, codeMethod, codeTimeout, codeSession, codeSessionBusy, codeTooLarge, codeBusy,
-		codeFailed, codeEnding, codeGone,
+		codeOK, codeInvalid, codeUnauthorized, codeForbidden, codeNotFound, codeMethod, codeTimeout, codeSession, codeSessionBusy, codeTooLarge,
+		codeBusy, codeFailed, codeEnding, codeGone,
 	}
 }
 
@@ -53,7 +54,7 @@ func invalid(where, format string, args ...any) *fault {
 	return &fault{http.StatusBadRequest, codeInvalid, where, fmt.Sprintf(format, args...)}
 }
 
-// within says that a fault is inside of something.
+// within reports that a fault is inside of something.
 func (f *fault) within(outer string) *fault {
 	if f.where != "" && f.where[0] != '[' && outer != "" {
 		outer += "."

@@ -33,13 +33,15 @@ func TestDecodeDict(t *testing.T) {
 	if f != nil {
 		t.Fatal(f)
 	}
-	if diff := cmp.Diff([]float32{1, 2.5, -30, 4, 1, 0, 0, 0, 1, 0, 0, 1, 1}, r.obs); diff != "" || r.rows != 1 || !r.batch || !r.sample || r.seed != 7 {
+	if diff := cmp.Diff([]float32{1, 2.5, -30, 4, 1, 0, 0, 0, 1, 0, 0, 1, 1},
+		r.obs); diff != "" || r.rows != 1 || !r.batch || !r.sample || r.seed != 7 {
 		t.Errorf("%+v\n%s", r, diff)
 	}
 }
 
 func TestDecodeTupleAsAList(t *testing.T) {
-	c := &Config{Action: envs.Discrete{N: 2}, Parts: []Part{{Name: "0", Kind: "Box", Shape: []int{2}, To: 2}, {Name: "1", Kind: "Discrete", From: 2, To: 4, N: []int{2}, OneHot: true}}}
+	c := &Config{Action: envs.Discrete{N: 2}, Parts: []Part{{Name: "0", Kind: "Box", Shape: []int{2}, To: 2},
+		{Name: "1", Kind: "Discrete", From: 2, To: 4, N: []int{2}, OneHot: true}}}
 	c.EnsureDefaults()
 	for _, body := range []string{`{"observation":[[1,2],1]}`, `{"observation":{"1":1,"0":[1,2]}}`} {
 		var r request

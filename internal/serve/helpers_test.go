@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/policies/ppo"
 )
 
-// ppoPolicy is a fresh policy for CartPole, with an LSTM of so many units or none.
+// ppoPolicy is a fresh policy for CartPole, with an LSTM of that many units or none.
 func ppoPolicy(t testing.TB, lstm int) policies.Policy {
 	t.Helper()
 	return ppo.New(ppo.Config{Obs: envs.NewBox(-5, 5, 4), Action: envs.Discrete{N: 2}, Hidden: []int{64, 64}, LSTM: lstm, Seed: 1})

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -52,8 +53,42 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, &fault{http.StatusUnauthorized, codeUnauthorized, "", "the token is missing or wrong: send the header " +
 			"Authorization: Bearer TOKEN"})
 		return
+	} else if !open && s.fromAPage(r) {
+		s.refuse(w, &fault{http.StatusForbidden, codeForbidden, "", "the request is for the host " + quoted(r.Host) + ", or from a web page " +
+			"of another host: ask 127.0.0.1 or localhost without Origin, or start the server with --token-file"})
+		return
 	}
 	serve(w, r)
+}
+
+// loopback is in the context of requests that came to a loopback address.
+type loopback struct{}
+
+// fromAPage reports whether a web page of another host may be behind a request that needs no token: browsers let every page send
+// requests to this machine, and one whose host name resolves to this machine may read the answers.
+func (s *Server) fromAPage(r *http.Request) bool {
+	if s.cfg.Token != "" || r.Context().Value(loopback{}) == nil {
+		return false
+	}
+	if !loopbackHost(r.Host) {
+		return true
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || !loopbackHost(u.Host) {
+			return true
+		}
+	}
+	return false
+}
+
+// loopbackHost reports whether a host, with or without a port, is this machine by every resolver. HTTP/1.0 may name none.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "" || strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // get answers what only reads.

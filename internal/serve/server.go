@@ -116,17 +116,20 @@ func (s *Server) Follow(ctx context.Context, src Source, stamp string, tick <-ch
 	}
 }
 
-// Run serves on listeners, and closes them. When ctx ends it accepts no more, answers what is under way for
+// Run serves on listeners, and closes them. When ctx ends it accepts no more, answers what is in progress for
 // Config.Grace, and returns nil: the error is that of a listener that failed before. cut is the number of connections
 // that were closed at the end of the grace.
 func (s *Server) Run(ctx context.Context, listeners ...net.Listener) (cut int, err error) {
 	server := &http.Server{
 		Handler: s, ReadTimeout: s.cfg.Timeout, ReadHeaderTimeout: s.cfg.Timeout, WriteTimeout: 3 * s.cfg.Timeout,
 		IdleTimeout:    max(2*time.Minute, s.cfg.Timeout),
-		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // what a stranger does wrong is no line of the log
+		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // what an unauthenticated client does wrong is no line of the log
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if c.LocalAddr().Network() == "unix" {
 				return context.WithValue(ctx, local{}, true)
+			}
+			if at, ok := c.LocalAddr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+				return context.WithValue(ctx, loopback{}, true)
 			}
 			return ctx
 		},

@@ -136,6 +136,36 @@ func TestFaultsOfRequests(t *testing.T) {
 	}
 }
 
+// TestPagesOfOtherHosts: without a token, a web page that a browser of this machine shows can neither ask nor read.
+func TestPagesOfOtherHosts(t *testing.T) {
+	leak.Check(t)
+	open := start(t, "tcp", newServer(t, serve.Config{}, ppoPolicy(t, 0)))
+	secret := start(t, "tcp", newServer(t, serve.Config{Token: "s3cret"}, ppoPolicy(t, 0)))
+	for _, c := range []struct {
+		addr, path, headers string
+		status              int
+	}{
+		{open, "/v1/act", "Host: " + open, 200},
+		{open, "/v1/act", "Host: localhost", 200},
+		{open, "/v1/act", "Host: [::1]:8080", 200},
+		{open, "/v1/act", "Host: localhost\r\nOrigin: http://localhost:3000", 200},
+		{open, "/healthz", "Host: elsewhere.example", 200},
+		{open, "/v1/act", "Host: elsewhere.example:8080", 403}, // whose name resolves to 127.0.0.1
+		{open, "/v1/act", "Host: localhost.elsewhere.example", 403},
+		{open, "/v1/act", "Host: localhost\r\nOrigin: https://elsewhere.example", 403},
+		{open, "/v1/act", "Host: localhost\r\nOrigin: null", 403},
+		{open, "/metrics", "Host: elsewhere.example", 403},
+		{secret, "/v1/act", "Host: elsewhere.example\r\nAuthorization: Bearer s3cret", 200},
+		{secret, "/v1/act", "Host: localhost\r\nOrigin: https://elsewhere.example", 401},
+	} {
+		method := map[bool]string{true: "POST", false: "GET"}[c.path == "/v1/act"]
+		status, a := raw(t, c.addr, fmt.Sprintf("%s %s HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", method, c.path, c.headers, len(fine), fine))
+		if status != c.status || status == 403 && a.Error.Code != "forbidden" {
+			t.Errorf("%s %q: %d %+v, want %d", c.path, c.headers, status, a, c.status)
+		}
+	}
+}
+
 // picky is a policy in which large values overflow.
 type picky struct{ policies.Policy }
 
@@ -151,7 +181,7 @@ func (p picky) Act(a *policies.Act) error {
 func TestSlowClients(t *testing.T) {
 	leak.Check(t)
 	addr := start(t, "tcp", newServer(t, serve.Config{Timeout: 200 * time.Millisecond}, ppoPolicy(t, 0)))
-	status, a := raw(t, addr, "POST /v1/act HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
+	status, a := raw(t, addr, "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 	if status != 408 || a.Error.Code != "timeout" || !strings.Contains(a.Error.Message, "1 bytes had come") {
 		t.Errorf("%d %+v", status, a)
 	}
@@ -247,7 +277,7 @@ func sample(s *serve.Server, name string, label ...string) float64 {
 // gate is a policy whose calls wait.
 type gate struct {
 	policies.Policy
-	in, out chan int // rows of a call that begins; it goes on
+	in, out chan int // rows of a call that begins; it continues
 }
 
 func (g *gate) Act(a *policies.Act) error {
@@ -437,7 +467,8 @@ func TestSessions(t *testing.T) {
 	now = now.Add(2 * time.Minute)
 	mu.Unlock()
 	expect("idle", 409, "unknown_session")(say("c", false))
-	expect("too many at once", 429, "busy")(post(t, c, addr, `{"observations":[[1,2,3,4],[1,2,3,4],[1,2,3,4]],"sessions":["x","y","z"],"reset":true}`))
+	expect("too many at once", 429,
+		"busy")(post(t, c, addr, `{"observations":[[1,2,3,4],[1,2,3,4],[1,2,3,4]],"sessions":["x","y","z"],"reset":true}`))
 	expect("room again", 200, "")(say("x", true))
 	if n := sample(s, "ditask_serve_sessions"); n != 1 {
 		t.Errorf("%v sessions", n)
@@ -479,7 +510,8 @@ func TestNewWeights(t *testing.T) {
 	if _, a := post(t, c, addr, fine); a.Version != 99 {
 		t.Errorf("%+v", a)
 	}
-	if n := strings.Count(log.String(), "the old ones stay"); n != 2 || sample(s, "ditask_serve_reloads_total", "ok") != 1 || sample(s, "ditask_serve_reloads_total", "failed") != 2 {
+	if n := strings.Count(log.String(), "the old ones stay"); n != 2 || sample(s, "ditask_serve_reloads_total", "ok") != 1 || sample(s,
+		"ditask_serve_reloads_total", "failed") != 2 {
 		t.Error(n, log.String())
 	}
 }
@@ -488,7 +520,7 @@ type versioned struct{ policies.Policy }
 
 func (versioned) Version() uint64 { return 99 }
 
-// TestEnd answers what is under way, refuses the rest, and cuts what does not end.
+// TestEnd answers what is in progress, refuses the rest, and cuts what does not end.
 func TestEnd(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprint(ends), func(t *testing.T) {

@@ -40,7 +40,8 @@ var open = sync.OnceValues(func() (*lab, error) {
 		return nil, err
 	}
 	opened = &lab{dir: dir}
-	for name, pkg := range map[string]string{"ditask": "../../ditask", "hello": "../../examples/hello", "program": "./testdata/program", "dqn": "../../examples/dqn"} {
+	for name, pkg := range map[string]string{"ditask": "../../ditask", "hello": "../../examples/hello", "program": "./testdata/program",
+		"dqn": "../../examples/dqn"} {
 		if out, err := exec.Command("go", "build", "-o", opened.path(name), pkg).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build %s: %w: %s", pkg, err, out)
 		}
@@ -89,7 +90,8 @@ func newJob(t *testing.T) *job {
 // srun runs ditask in the tasks of a step to its end.
 func (j *job) srun(step, flags string, args ...string) (string, int) {
 	j.t.Helper()
-	return j.Run(j.t, j.watch.Environ(), "srun", append(append(strings.Fields(step), j.path("ditask")), append(strings.Fields(flags), args...)...)...)
+	return j.Run(j.t, j.watch.Environ(), "srun", append(append(strings.Fields(step), j.path("ditask")),
+		append(strings.Fields(flags), args...)...)...)
 }
 
 // start starts a step of the program whose nodes say that they are here, and
@@ -98,7 +100,8 @@ func (j *job) start(nodes int, step string) *exec.Cmd {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slurmtest.Limit)
 	j.t.Cleanup(cancel)
-	cmd := j.Command(ctx, j.watch.Environ(), "srun", append(strings.Fields(step), j.path("ditask"), "--package", j.path("program"), "--dir", j.runs)...)
+	cmd := j.Command(ctx, j.watch.Environ(), "srun", append(strings.Fields(step), j.path("ditask"), "--package", j.path("program"), "--dir",
+		j.runs)...)
 	cmd.Stdout, cmd.Stderr = &j.out, &j.out
 	if err := cmd.Start(); err != nil {
 		j.t.Fatal(err)
@@ -107,7 +110,7 @@ func (j *job) start(nodes int, step string) *exec.Cmd {
 	return cmd
 }
 
-// here waits until so many nodes are in their first step.
+// here waits until that many nodes are in their first step.
 func (j *job) here(nodes int) {
 	j.t.Helper()
 	slurmtest.Await(j.t, func() string { return fmt.Sprintf("not all of %d nodes are here", nodes) }, func() bool {
@@ -187,7 +190,8 @@ func (j *job) sbatch(script string, args ...string) string {
 	if err := os.WriteFile(path, []byte("#!/bin/bash\n"+script), 0o700); err != nil {
 		j.t.Fatal(err)
 	}
-	out, code := j.Run(j.t, j.watch.Environ(), "sbatch", append(append([]string{"--parsable", "--output", filepath.Join(j.runs, "%a-%j.out")}, args...), path)...)
+	out, code := j.Run(j.t, j.watch.Environ(), "sbatch", append(append([]string{"--parsable", "--output",
+		filepath.Join(j.runs, "%a-%j.out")}, args...), path)...)
 	if code != 0 {
 		j.t.Fatalf("sbatch: %s", out)
 	}
@@ -341,7 +345,7 @@ func TestL8BatchScriptRunsAlone(t *testing.T) {
 		t.Errorf("the job is %s", state)
 	}
 	greetings(t, j.output(), 2)
-	if want := "this is job " + id + " of Slurm but none of its 4 tasks, so the nodes run here alone: srun ditask ... runs them in the tasks"; !strings.Contains(j.output(), want) {
+	if want := "this is job " + id + " of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks"; !strings.Contains(j.output(), want) {
 		t.Errorf("no hint:\n%s", j.output())
 	}
 }
@@ -379,7 +383,8 @@ func TestL8PortsThatSlurmHasReserved(t *testing.T) {
 	// On the one host of this cluster, so that its tasks do not share a machine's
 	// ports with those of another host.
 	c := slurmtest.Start(t, slurmtest.Config{Nodes: 1, Conf: []string{fmt.Sprintf("MpiParams=ports=%d-%d", begin, begin+99)}})
-	out, code := c.Run(t, watch.Environ(), "srun", "-n", "3", "--resv-ports=3", "sh", "-c", "echo from $SLURM_STEP_RESV_PORTS; exec "+l.path("ditask")+" plan --json")
+	out, code := c.Run(t, watch.Environ(), "srun", "-n", "3", "--resv-ports=3", "sh", "-c",
+		"echo from $SLURM_STEP_RESV_PORTS; exec "+l.path("ditask")+" plan --json")
 	var first, last int
 	if i := strings.Index(out, "from "); i >= 0 {
 		_, _ = fmt.Sscanf(out[i:], "from %d-%d", &first, &last)
@@ -423,7 +428,8 @@ func TestL13KilledNodeEndsTheStep(t *testing.T) {
 	cmd := j.start(4, "-N 4 -n 4")
 	_ = syscall.Kill(j.pid(1), syscall.SIGKILL)
 	j.end(cmd, 137)
-	if out := j.out.String(); !strings.Contains(out, "node 1 failed: killed;") || strings.Count(out, "node 1 failed: killed by signal: killed") < 3 {
+	if out := j.out.String(); !strings.Contains(out, "node 1 failed: killed;") || strings.Count(out,
+		"node 1 failed: killed by signal: killed") < 3 {
 		t.Errorf("the first failure is not named:\n%s", out)
 	}
 }
@@ -490,7 +496,8 @@ func TestL13SignalBeforeTheEndSaves(t *testing.T) {
 
 func TestRequeuedJobResumes(t *testing.T) {
 	j := newJob(t)
-	script, code := j.Run(t, j.watch.Environ(), j.path("ditask"), "slurm", "script", "--nodes", "2", "--ntasks", "4", "--requeue", "--time", "10",
+	script, code := j.Run(t, j.watch.Environ(), j.path("ditask"), "slurm", "script", "--nodes", "2", "--ntasks", "4", "--requeue", "--time",
+		"10",
 		"--package", j.path("program"), "--dir", j.runs, "--", "all=again")
 	if code != 0 {
 		t.Fatal(script)
@@ -525,7 +532,8 @@ func TestRequeuedJobResumes(t *testing.T) {
 
 func TestWarningOfTheScriptAloneReachesTheTasks(t *testing.T) {
 	j := newJob(t)
-	script, code := j.Run(t, j.watch.Environ(), j.path("ditask"), "slurm", "script", "--ntasks", "2", "--nodes", "2", "--time", "10", "--signal", "B:USR1@30",
+	script, code := j.Run(t, j.watch.Environ(), j.path("ditask"), "slurm", "script", "--ntasks", "2", "--nodes", "2", "--time", "10",
+		"--signal", "B:USR1@30",
 		"--package", j.path("program"), "--dir", j.runs)
 	if code != 0 {
 		t.Fatal(script)
@@ -546,7 +554,8 @@ func TestWarningOfTheScriptAloneReachesTheTasks(t *testing.T) {
 func TestSubmitFollowsTheJob(t *testing.T) {
 	j := newJob(t)
 	logs := filepath.Join(j.runs, "logs")
-	submit := []string{"slurm", "submit", "--slurm-logs", logs, "--nodes", "2", "--ntasks", "2", "--time", "10", "--package", j.path("program"), "--dir", j.runs}
+	submit := []string{"slurm", "submit", "--slurm-logs", logs, "--nodes", "2", "--ntasks", "2", "--time", "10", "--package",
+		j.path("program"), "--dir", j.runs}
 	out, code := j.Run(t, j.watch.Environ(), j.path("ditask"), append(submit, "--", "all=go")...)
 	if code != 0 || strings.Count(out, "run 1 of node") != 2 || !strings.Contains(out, ": completed") {
 		t.Errorf("exit code %d:\n%s", code, out)
@@ -620,7 +629,8 @@ func TestStrangersOfAnotherUserDoNotShareAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.Chmod(key, 0o600) }()
-	if out, code := j.srun("-n 2", "--package "+j.path("hello")); code != 2 || !strings.Contains(out, "slurm.key: others can read it: chmod 600 it") {
+	if out, code := j.srun("-n 2", "--package "+j.path("hello")); code != 2 || !strings.Contains(out,
+		"slurm.key: others can read it: chmod 600 it") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	// A token of one's own needs no key.
@@ -634,7 +644,8 @@ func TestHostsWithDifferentKeysSaySo(t *testing.T) {
 	j := newJob(t)
 	out, code := j.Run(t, j.watch.Environ(), "srun", "-N", "2", "-n", "2", "-K1", "sh", "-c",
 		"XDG_CONFIG_HOME="+t.TempDir()+"/$SLURM_PROCID exec "+j.path("ditask")+" -p "+j.path("hello"))
-	if code == 0 || !strings.Contains(out, "the hosts do not have the same key for the job's token: is the home folder not shared between them? Set DITASK_TOKEN") {
+	if code == 0 || !strings.Contains(out,
+		"the hosts have different keys for the job's token, as without a shared home folder: set DITASK_TOKEN") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

@@ -9,7 +9,7 @@
 // The daemons run as the user of the test, without munge and without systemd, on
 // free ports of the loopback; the host names n1, n2 ... resolve nowhere, and Slurm
 // knows their addresses, 127.0.0.11 and following. Every command has a time limit, as
-// srun waits for ever for a node that does not come. A cluster is gone when it
+// srun waits forever for a node that does not come. A cluster is gone when it
 // is closed, with all that runs in it, and also when the test's process ends in any
 // other way.
 package slurmtest
@@ -194,7 +194,8 @@ MailProg=/bin/true
 	}
 	for i := range cfg.Nodes {
 		c.Nodes = append(c.Nodes, "n"+strconv.Itoa(i+1))
-		_, _ = fmt.Fprintf(&b, "NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.%d Port=%d CPUs=8 RealMemory=1000 State=UNKNOWN\n", i+1, host, 11+i, port+1+i)
+		_, _ = fmt.Fprintf(&b, "NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.%d Port=%d CPUs=8 RealMemory=1000 State=UNKNOWN\n", i+1, host,
+			11+i, port+1+i)
 	}
 	_, _ = fmt.Fprintln(&b, "PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8")
 	return b.String(), nil
@@ -289,7 +290,7 @@ func (c *Cluster) Close() error {
 }
 
 // Environ is an environment for commands of this cluster: base, without what
-// belongs to another one, and with a folder of its own for the user's configuration.
+// belongs to another one, and with its own folder for the user's configuration.
 func (c *Cluster) Environ(base []string) []string {
 	var out []string
 	for _, kv := range base {

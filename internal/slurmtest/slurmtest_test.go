@@ -30,7 +30,8 @@ func TestClusterComesAndGoes(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	// What runs in the cluster goes with it.
-	if out, code := c.Run(t, watch.Environ(), "sbatch", "--output", "/dev/null", "--wrap", "srun sh -c 'touch "+begun+"; exec sleep 1000'"); code != 0 {
+	if out, code := c.Run(t, watch.Environ(), "sbatch", "--output", "/dev/null", "--wrap",
+		"srun sh -c 'touch "+begun+"; exec sleep 1000'"); code != 0 {
 		t.Fatalf("sbatch: %s", out)
 	}
 	slurmtest.Await(t, func() string { return "the job did not begin" }, func() bool {

@@ -32,7 +32,7 @@ type Config struct {
 	Step   int64 // the first step that this file can have
 	// Clock gives the time; nil means time.Now.
 	Clock func() time.Time
-	// Untimed writes 0 in place of every time, so that the same values give the same bytes.
+	// Untimed writes 0 instead of every time, so that the same values give the same bytes.
 	Untimed bool
 }
 
@@ -161,7 +161,7 @@ func (w *Writer) Start(s Session) error {
 	return w.write(event(w.now(), 0, summary(values)))
 }
 
-// End writes how the run ended. A reader takes the first end of a run, so it is not for a run that goes on later.
+// End writes how the run ended. A reader takes the first end of a run, so it is not for a run that continues later.
 func (w *Writer) End(s Status) error {
 	return w.write(event(w.now(), 0, summary(sessionEnd(s, w.now()))))
 }

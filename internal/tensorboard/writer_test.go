@@ -227,7 +227,8 @@ func TestPythonReadsAllThatIsWritten(t *testing.T) {
 			"time_created_secs": now, "hparam_infos": []any{info("dueling", 2), info("env", 1), info("n", 3), info("rate", 3)},
 			"metric_infos": []any{object{"name": object{"tag": "a/b"}}},
 		}), plugin("_hparams_/session_start_info", "session_start_info", object{
-			"hparams":    []any{param("dueling", "bool", 1.0), param("env", "string", "Ünïcode"), param("n", "number", 3.0), param("rate", "number", 0.5)},
+			"hparams": []any{param("dueling", "bool", 1.0), param("env", "string", "Ünïcode"), param("n", "number", 3.0),
+				param("rate", "number", 0.5)},
 			"group_name": "g", "start_time_secs": now,
 		})),
 		of(301, object{"tag": "weights/w", "histo": object{
@@ -285,7 +286,7 @@ func TestAResumedRunDoublesNoStep(t *testing.T) {
 	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(100, false, 7) // anew
+	write(100, false, 7) // again
 	got = nil
 	python(t, dir, &got)
 	if want := [][2]float64{{7, 100}}; !slices.Equal(got["x"], want) {

@@ -9,7 +9,7 @@
 //
 // The model knows what a program may write that claims to work anywhere: characters, CR, LF, cursor up, erase to the end of
 // the line and of the screen, and colours. Anything else is a fault of the test. Lines that are longer than the screen is wide
-// wrap, and wrap anew when that changes, as most terminals do.
+// wrap, and wrap again when that changes, as most terminals do.
 //
 // A Screen and a Terminal are safe for concurrent use. It is for tests only: what is wrong fails the test.
 package terminaltest
@@ -34,7 +34,7 @@ type Screen struct {
 	faults         []string
 }
 
-// row is one line of the screen. One that goes on in the next row has wrapped.
+// row is one line of the screen. One that continues in the next row has wrapped.
 type row struct {
 	cells   []rune
 	wrapped bool
@@ -148,7 +148,7 @@ func (s *Screen) put(r rune) {
 	s.x++
 }
 
-// Resize changes the size, and breaks lines anew.
+// Resize changes the size, and breaks lines again.
 func (s *Screen) Resize(columns, lines int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

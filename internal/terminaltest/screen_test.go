@@ -26,12 +26,13 @@ func TestScreen(t *testing.T) {
 	}
 	s := NewScreen(10, 4)
 	_, _ = s.Write([]byte("\x1b[?25l\x1bM\a"))
-	if f := strings.Join(s.Faults(), ", "); !strings.Contains(f, `"\x1b[?"`) || !strings.Contains(f, `"\x1bM"`) || !strings.Contains(f, `'\a'`) {
+	if f := strings.Join(s.Faults(), ", "); !strings.Contains(f, `"\x1b[?"`) || !strings.Contains(f, `"\x1bM"`) || !strings.Contains(f,
+		`'\a'`) {
 		t.Errorf("faults %s", f)
 	}
 }
 
-// Lines break anew in a terminal of another width, and the cursor goes with its text.
+// Lines break again in a terminal of another width, and the cursor goes with its text.
 func TestScreenOfAnotherSize(t *testing.T) {
 	s := NewScreen(10, 5)
 	_, _ = s.Write([]byte("log\r\n012345678\r\nabcdefghi\r\n"))

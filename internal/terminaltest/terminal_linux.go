@@ -41,7 +41,8 @@ func Open(t testing.TB, columns, lines int) *Terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := &Terminal{Screen: NewScreen(columns, lines), Slave: os.NewFile(uintptr(slave), name), master: master, t: t, wake: make(chan struct{}, 1)}
+	term := &Terminal{Screen: NewScreen(columns, lines), Slave: os.NewFile(uintptr(slave), name), master: master, t: t,
+		wake: make(chan struct{}, 1)}
 	term.size(columns, lines)
 	term.wait.Go(func() {
 		buf := make([]byte, 32<<10)

@@ -22,14 +22,14 @@ import (
 	"github.com/ditask/ditask/parallel/trace"
 )
 
-// Filter says what of a trace to show. The zero value shows everything.
+// Filter determines what of a trace to show. The zero value shows everything.
 type Filter struct {
 	Event        string        // glob of the event's name; empty: all
 	Nodes        []int         // only what one of these sends or receives; nil: all
 	Since, Until time.Duration // from the beginning of the trace; Until 0: to the end
 }
 
-// View is a trace of several nodes. Its texts are safe to print, whoever has written the
+// View is a trace of several nodes. Its texts are safe to print, whatever program has written the
 // files.
 type View struct {
 	Job      string

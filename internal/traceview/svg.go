@@ -150,7 +150,8 @@ func (d *diagram) times(w io.Writer) {
 	for _, p := range d.points {
 		if y := d.y[p]; y >= last+12 {
 			last = y
-			fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" fill=\"#607d8b\">%s</text>\n", left-8, y+4, ms(time.Duration(p-d.v.Began.UnixNano())))
+			fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" fill=\"#607d8b\">%s</text>\n", left-8, y+4,
+				ms(time.Duration(p-d.v.Began.UnixNano())))
 		}
 	}
 }
@@ -198,7 +199,8 @@ func (d *diagram) messages(w io.Writer) {
 			anchor = "end"
 		}
 		slope := float64(y2-y1) / math.Max(math.Abs(float64(x2-x1)), 1)
-		fmt.Fprintf(w, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"%s\" fill=\"%s\" font-size=\"10\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\">%s %d</text>\n",
+		fmt.Fprintf(w, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"%s\" fill=\"%s\" font-size=\"10\" stroke=\"#fff\" stroke-width=\"3\" "+
+			"paint-order=\"stroke\">%s %d</text>\n",
 			x1+dir*8, float64(y1)-3+slope*8, anchor, colour, text(short(m.Event)), m.Version)
 	}
 }

@@ -16,7 +16,8 @@ func (v *View) Text(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "job %s from %s\n", v.Job, v.Began.UTC().Format("2006-01-02 15:04:05.000000 MST"))
 	for _, n := range v.Nodes {
-		fmt.Fprintf(b, "node %d  %s: %d sent, %d received, to %s%s\n", n.Head.Node, filepath.Base(n.File), n.Sent, n.Came, v.time(n.Last), n.note())
+		fmt.Fprintf(b, "node %d  %s: %d sent, %d received, to %s%s\n", n.Head.Node, filepath.Base(n.File), n.Sent, n.Came, v.time(n.Last),
+			n.note())
 	}
 	width := len("EVENT")
 	for _, m := range v.Messages {

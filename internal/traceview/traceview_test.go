@@ -22,7 +22,8 @@ func record(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	open := func(node, attempt int, incarnation uint64) *trace.Recorder {
-		r, err := trace.Create(trace.Path(dir, node, attempt), trace.Head{Job: "j<1>", Node: node, Nodes: 3, Attempt: attempt, Incarnation: incarnation}, 0)
+		r, err := trace.Create(trace.Path(dir, node, attempt), trace.Head{Job: "j<1>", Node: node, Nodes: 3, Attempt: attempt,
+			Incarnation: incarnation}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

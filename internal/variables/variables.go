@@ -21,7 +21,7 @@ func (r *Reader) Err() error { return errors.Join(r.faults...) }
 // Faults is the number of faults so far.
 func (r *Reader) Faults() int { return len(r.faults) }
 
-// Faultf says what is wrong with a variable.
+// Faultf records a fault of a variable.
 func (r *Reader) Faultf(name, format string, args ...any) {
 	r.faults = append(r.faults, fmt.Errorf("%s=%q: %s", name, r.Value(name), fmt.Sprintf(format, args...)))
 }

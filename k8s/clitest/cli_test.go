@@ -72,16 +72,17 @@ func TestCommandsOfAManifestMakeItsSecrets(t *testing.T) {
 	}
 }
 
-// A Job from its submission to its failure: what the commands say of it meanwhile,
+// A Job from its submission to its failure: what the commands say of it in the meantime,
 // and the exit code of the node that failed first.
 func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u := newUser(t)
 	u.controllers("job-controller,replicaset-controller,deployment-controller")
 	l := u.startLogs()
-	u.expect(u.run("status"), 0, "no job: ditask k8s submit starts one")
+	u.expect(u.run("status"), 0, "no job found: ditask k8s submit starts one")
 	u.expect(u.run("status", "dqn"), 1, "ditask: status of dqn: not found: no Job, JobSet or DIJob has this name")
 
-	follow := u.start(u.Changed, "submit", "--name", "dqn", "--image", "dqn:1", "--pods", "2", "--bus", "redis", "--backoff-limit", "1", "--", "--lr", "1e-3")
+	follow := u.start(u.Changed, "submit", "--name", "dqn", "--image", "dqn:1", "--pods", "2", "--bus", "redis", "--backoff-limit", "1",
+		"--", "--lr", "1e-3")
 	u.says(follow, "job dqn: running, 2 of 2 pods ready")
 	u.says(follow, "secret/dqn-token created, with a new token")
 	u.says(follow, "secret/dqn-bus created, with a new password")
@@ -90,9 +91,10 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	if text, _ := follow.output(); strings.Contains(text, token) || strings.Contains(text, password) || token == password {
 		t.Errorf("the token or the password is told, or they are one:\n%s", text)
 	}
-	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1, "ditask: submit dqn: job/dqn is there already: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
+	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1,
+		"ditask: submit dqn: job/dqn already exists: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
 
-	// The copy of a log breaks off, and goes on where it was.
+	// The copy of a log breaks off, and continues where it was.
 	l.breaks = 1
 	first, second := u.podOf("dqn", "0"), u.podOf("dqn", "1")
 	l.write(first, false, "zero one", "zero two")
@@ -107,14 +109,15 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.expect(u.run("scale", "dqn", "4"), 1, "ditask: scale dqn: job/dqn has a fixed number of pods", "--kind dijob")
 	u.expect(u.run("logs", "dqn", "--rank", "1"), 0, "one one")
 	u.expect(u.run("logs", "dqn", "--tail", "1"), 0, "dqn-0: zero two", "dqn-1: one one")
-	u.expect(u.run("logs", "dqn", "--rank", "7"), 1, "ditask: logs of dqn: no pod of rank 7 has started: status says why")
-	u.expect(u.run("logs", "dqn", "--previous"), 1, "ditask: logs of dqn: no pod was there before those of now")
+	u.expect(u.run("logs", "dqn", "--rank", "7"), 1, "ditask: logs of dqn: no pod of rank 7 has started: ditask k8s status shows the reason")
+	u.expect(u.run("logs", "dqn", "--previous"), 1, "ditask: logs of dqn: no pod preceded the current ones")
 
 	// One failure is allowed: the pod is made again, and its restart is counted.
 	l.write(second, false, "panic: out of luck")
 	u.Must(u.Exit(u.Ctx, u.Namespace, second, 3, "panic: out of luck"))
 	third := u.podOf("dqn", "1")
-	u.expect(u.run("status", "dqn"), 0, "1 restart", "failed first: "+second+" (rank 1): exit code 3 (Error): panic: out of luck", "\n1     "+third)
+	u.expect(u.run("status", "dqn"), 0, "1 restart", "failed first: "+second+" (rank 1): exit code 3 (Error): panic: out of luck",
+		"\n1     "+third)
 	u.expect(u.run("logs", "dqn", "--previous"), 0, "panic: out of luck")
 	l.write(first, true)
 	l.write(second, true)
@@ -123,14 +126,16 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.says(follow, "job dqn: failed; failed first: "+second+" (rank 1): exit code 3 (Error): panic: out of luck")
 	u.ends(follow, 3)
 	text, _ := follow.output()
-	for _, line := range []string{"dqn-0: zero one\n", "dqn-0: zero two\n", "dqn-1: one one\n", "dqn-1: panic: out of luck\n", "dqn-1: last words\n"} {
+	for _, line := range []string{"dqn-0: zero one\n", "dqn-0: zero two\n", "dqn-1: one one\n", "dqn-1: panic: out of luck\n",
+		"dqn-1: last words\n"} {
 		if n := strings.Count(text, line); n != 1 {
 			t.Errorf("%d times %q in:\n%s", n, line, text)
 		}
 	}
 	u.expect(u.run("status", "dqn"), 0, "Failed", "why: Job has reached the specified backoff limit")
 
-	u.expect(u.run("delete", "dqn"), 0, "deleted job.batch/dqn", "deleted service/dqn\n", "deleted service/dqn-bus", "deleted deployment.apps/dqn-bus", "deleted secret/dqn-token", "deleted secret/dqn-bus")
+	u.expect(u.run("delete", "dqn"), 0, "deleted job.batch/dqn", "deleted service/dqn\n", "deleted service/dqn-bus",
+		"deleted deployment.apps/dqn-bus", "deleted secret/dqn-token", "deleted secret/dqn-bus")
 	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: not found: there is no job of this name")
 	u.Until("the pods are gone", func() (bool, any) { return len(u.Pods()) == 0, u.Pods() })
 	if left := u.names("jobs,services,deployments,replicasets,secrets"); left != "" {
@@ -143,23 +148,25 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u := newUser(t)
 	u.operate()
 	u.Stick("dqn-collector-1", "ImagePullBackOff", `Back-off pulling image "dqn:1"`)
-	follow := u.start(u.Changed, "submit", "--kind", "dijob", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task", "collector:collector:2", "--max-replicas", "4")
+	follow := u.start(u.Changed, "submit", "--kind", "dijob", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task",
+		"collector:collector:2", "--max-replicas", "4")
 	u.says(follow, `dqn-collector-1: ImagePullBackOff: Back-off pulling image "dqn:1"`)
-	u.expect(u.run("status", "dqn"), 0, "DIJob dqn in "+u.Namespace+": Pending, 2 of 3 pods ready", "why: 2 of 3 nodes run; dqn-collector-1 (collector, rank 2)",
+	u.expect(u.run("status", "dqn"), 0, "DIJob dqn in "+u.Namespace+": Pending, 2 of 3 pods ready",
+		"why: 2 of 3 nodes run; dqn-collector-1 (collector, rank 2)",
 		"\n2     dqn-collector-1  collector  Pending  no     0         test-node", `ImagePullBackOff: Back-off pulling image "dqn:1"`)
 	u.Must(u.Unstick(u.Ctx, u.Namespace, "dqn-collector-1"))
 	u.says(follow, "job dqn: running, 3 of 3 pods ready")
 
-	// An interrupt leaves the job alone, and says how to go on.
+	// An interrupt leaves the job alone, and says how to continue.
 	u.Must(follow.Process.Signal(syscall.SIGINT))
 	u.ends(follow, 130)
-	u.says(follow, "job dqn goes on: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
+	u.says(follow, "job dqn continues: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
 
 	u.expect(u.run("scale", "dqn", "4"), 0, "dijob/dqn: the last task has 4 pods from now on")
 	u.Until("five pods", func() (bool, any) { return len(u.Pods()) == 5, len(u.Pods()) })
 	u.expect(u.run("scale", "dqn", "5"), 1, "ditask: scale dqn: kubectl: ", "must be at most maxReplicas")
 	u.expect(u.run("scale", "nobody", "5"), 1, "ditask: scale nobody: not found")
-	// There is no kubelet that has logs: kubectl says so.
+	// There is no kubelet that has logs: kubectl reports it.
 	u.expect(u.run("logs", "dqn", "--rank", "0"), 1, "ditask: logs of dqn: kubectl: ")
 
 	var status struct {
@@ -190,7 +197,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.expect(u.run("status", "dqn"), 2, "ditask: status of dqn: dijob/dqn and job/dqn have this name: give --kind")
 	u.expect(u.run("status", "dqn", "--kind", "job"), 0, "Job dqn in ")
-	u.expect(u.run("submit", "--name", "dqn", "--image", "i"), 1, "dijob/dqn is there already")
+	u.expect(u.run("submit", "--name", "dqn", "--image", "i"), 1, "dijob/dqn already exists")
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
 	if left := u.names("jobs"); left != "job.batch/dqn\n" {
 		t.Errorf("there is: %s", left)
@@ -227,7 +234,7 @@ func TestJobSet(t *testing.T) {
 	u := newUser(t)
 	args := []string{"--kind", "jobset", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task", "collector:collector:2"}
 	submit := append([]string{"submit"}, args...)
-	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job needs nothing")
+	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
 	if left := u.names("secrets,services"); left != "" {
 		t.Errorf("made for nothing: %s", left)
 	}
@@ -247,7 +254,8 @@ func TestJobSet(t *testing.T) {
 		job := &batchv1.Job{}
 		name := j.(map[string]any)["name"].(string)
 		u.Must(kruntime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(j.(map[string]any)["template"].(map[string]any), job, true))
-		job.ObjectMeta = metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn-" + name + "-0", Labels: map[string]string{"jobset.sigs.k8s.io/jobset-name": "dqn"}}
+		job.ObjectMeta = metav1.ObjectMeta{Namespace: u.Namespace, Name: "dqn-" + name + "-0",
+			Labels: map[string]string{"jobset.sigs.k8s.io/jobset-name": "dqn"}}
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/jobset-name"] = "dqn"
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/jobset-uid"] = string(set.GetUID())
 		job.Spec.Template.Labels["jobset.sigs.k8s.io/replicatedjob-name"] = name
@@ -257,7 +265,8 @@ func TestJobSet(t *testing.T) {
 	l := u.startLogs()
 	u.controllers("job-controller")
 	learner, last := u.podOf("dqn-learner-0", "0"), u.podOf("dqn-collector-0", "1")
-	u.expect(u.run("status", "dqn"), 0, "JobSet dqn in "+u.Namespace+": ", " of 3 pods ready", "\n0     "+learner+"    learner  ", "\n2     "+last+"  collector  ")
+	u.expect(u.run("status", "dqn"), 0, "JobSet dqn in "+u.Namespace+": ", " of 3 pods ready", "\n0     "+learner+"    learner  ",
+		"\n2     "+last+"  collector  ")
 	if r := u.run("status"); strings.Count(r.stdout, "\n") != 2 {
 		t.Errorf("want the JobSet and nothing else:\n%s", r.stdout)
 	}
@@ -286,45 +295,51 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u.expect(u.run("status", "dqn", "--kubectl", "/nowhere/kubectl"), 2, "ditask: --kubectl: ", "install kubectl")
 	nobody, err := u.WriteKubeconfig("nobody", unprivileged())
 	u.Must(err)
-	u.expect(u.run(append([]string{"submit", "--kubeconfig", nobody}, job...)...), 1, "ditask: submit dqn: kubectl: Error from server (Forbidden): ")
+	u.expect(u.run(append([]string{"submit", "--kubeconfig", nobody}, job...)...), 1,
+		"ditask: submit dqn: kubectl: Error from server (Forbidden): ")
 	gone := filepath.Join(t.TempDir(), "gone.kubeconfig")
 	text, err := os.ReadFile(u.Kubeconfig)
 	u.Must(err)
 	u.Must(os.WriteFile(gone, []byte(strings.ReplaceAll(string(text), u.Config.Host, "https://127.0.0.1:1")), 0o600))
-	u.expect(u.run("status", "dqn", "--kubeconfig", gone), 1, "ditask: status of dqn: kubectl: The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?\n")
+	u.expect(u.run("status", "dqn", "--kubeconfig", gone), 1,
+		"ditask: status of dqn: kubectl: The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?\n")
 
 	// Somebody else's Job is looked at, and not deleted. A quota keeps its pod away.
 	if _, err := u.Kubectl(u.Ctx, "create", "quota", "none", "--hard=count/jobs.batch=1,pods=0", "--namespace", u.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.Kubectl(u.Ctx, "wait", "resourcequota/none", `--for=jsonpath={.status.hard.count/jobs\.batch}=1`, "--timeout=120s", "--namespace", u.Namespace); err != nil {
+	if _, err := u.Kubectl(u.Ctx, "wait", "resourcequota/none", `--for=jsonpath={.status.hard.count/jobs\.batch}=1`, "--timeout=120s",
+		"--namespace", u.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	foreign := foreignJob(u.Namespace)
 	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.UntilEvent("dqn", "FailedCreate")
-	u.expect(u.run("status", "dqn"), 0, "Job dqn in "+u.Namespace+": Pending, 0 of 1 pods ready", "\nwhy: Error creating: pods \"dqn-", "exceeded quota: none")
-	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: job/dqn has no label app.kubernetes.io/part-of=ditask, so it may be somebody else's: kubectl delete job/dqn")
-	u.expect(u.run(append([]string{"submit"}, job...)...), 1, "job/dqn is there already")
+	u.expect(u.run("status", "dqn"), 0, "Job dqn in "+u.Namespace+": Pending, 0 of 1 pods ready", "\nwhy: Error creating: pods \"dqn-",
+		"exceeded quota: none")
+	u.expect(u.run("delete", "dqn"), 1,
+		"ditask: delete dqn: job/dqn has no label app.kubernetes.io/part-of=ditask, so it may belong to another user: kubectl delete job/dqn")
+	u.expect(u.run(append([]string{"submit"}, job...)...), 1, "job/dqn already exists")
 	if left := u.names("jobs,secrets,services"); left != "job.batch/dqn\n" {
 		t.Errorf("there is: %s", left)
 	}
-	u.expect(u.run("logs", "dqn"), 1, "ditask: logs of dqn: no pod has started: status says why")
+	u.expect(u.run("logs", "dqn"), 1, "ditask: logs of dqn: no pod has started: ditask k8s status shows the reason")
 
 	waiting := u.start(u.Changed, "logs", "dqn", "--follow", "--kind", "job")
 	u.says(waiting, "job dqn: Error creating: pods \"dqn-")
 	// A job that somebody deletes is no success.
 	background := metav1.DeletePropagationBackground
 	u.Must(u.Client.Delete(u.Ctx, foreign, &client.DeleteOptions{PropagationPolicy: &background}))
-	u.says(waiting, "ditask: logs of dqn: not found: somebody has deleted job/dqn")
+	u.says(waiting, "ditask: logs of dqn: not found: job/dqn was deleted")
 	u.ends(waiting, 1)
-	if _, err := u.Kubectl(u.Ctx, "patch", "resourcequota/none", "--namespace", u.Namespace, `--patch={"spec":{"hard":{"count/jobs.batch":"0"}}}`); err != nil {
+	if _, err := u.Kubectl(u.Ctx, "patch", "resourcequota/none", "--namespace", u.Namespace,
+		`--patch={"spec":{"hard":{"count/jobs.batch":"0"}}}`); err != nil {
 		t.Fatal(err)
 	}
 
 	// What was made before the API server refused the Job is deleted.
 	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
-		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes what there is of the job")
+		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes the objects of the job")
 	u.expect(u.run("delete", "more"), 0, "deleted service/more", "deleted secret/more-token")
 	if left := u.names("jobs,secrets,services"); left != "" {
 		t.Errorf("there is: %s", left)
@@ -388,14 +403,17 @@ func TestPackagesAreTheManifest(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "other.yaml")
 			u.Must(os.WriteFile(file, []byte(text), 0o600))
-			if out, err := u.Kubectl(u.Ctx, "apply", "--dry-run=server", "--validate=strict", "--namespace", u.Namespace, "--filename", file); err != nil {
+			if out, err := u.Kubectl(u.Ctx, "apply", "--dry-run=server", "--validate=strict", "--namespace", u.Namespace, "--filename",
+				file); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
 	folder := filepath.Join(t.TempDir(), "values")
-	u.expect(u.run("manifest", "--name", "dqn", "--image", "i", "--kind", "dijob", "--task", "collect-all:collector:3", "--memory", "1Gi", "--helm", folder), 0)
-	text, err := charttest.Render(folder, u.Namespace, map[string]any{"tasks": map[string]any{"collect-all": map[string]any{"replicas": 5, "resources": map[string]any{"limits": map[string]any{"cpu": "3"}}}}})
+	u.expect(u.run("manifest", "--name", "dqn", "--image", "i", "--kind", "dijob", "--task", "collect-all:collector:3", "--memory", "1Gi",
+		"--helm", folder), 0)
+	text, err := charttest.Render(folder, u.Namespace, map[string]any{"tasks": map[string]any{"collect-all": map[string]any{"replicas": 5,
+		"resources": map[string]any{"limits": map[string]any{"cpu": "3"}}}}})
 	u.Must(err)
 	for _, want := range []string{"replicas: 5\n", `"limits":{"cpu":"3","memory":"1Gi"}`} {
 		if !strings.Contains(text, want) {

@@ -46,8 +46,10 @@ type cluster struct {
 func newCluster(logs string, machines int) (*cluster, error) {
 	c := &cluster{logs: logs, kubeconfig: filepath.Join(folder, "admin")}
 	certs := filepath.Join(folder, "certs")
-	if err := errors.Join(os.MkdirAll(certs, 0o700), os.MkdirAll(filepath.Join(folder, "shared"), 0o700), os.Chmod(filepath.Join(folder, "shared"), 0o777),
-		run("ip", "link", "add", "hub", "type", "bridge"), run("ip", "addr", "add", hub+"/24", "dev", "hub"), run("ip", "link", "set", "hub", "up"),
+	if err := errors.Join(os.MkdirAll(certs, 0o700), os.MkdirAll(filepath.Join(folder, "shared"), 0o700),
+		os.Chmod(filepath.Join(folder, "shared"), 0o777),
+		run("ip", "link", "add", "hub", "type", "bridge"), run("ip", "addr", "add", hub+"/24", "dev", "hub"), run("ip", "link", "set", "hub",
+			"up"),
 		os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)); err != nil {
 		return nil, err
 	}
@@ -71,7 +73,10 @@ func newCluster(logs string, machines int) (*cluster, error) {
 		err := c.client.List(context.Background(), &nodes)
 		ready := 0
 		for _, n := range nodes.Items {
-			if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady && c.Status == "True" }) {
+			if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady &&
+					c.Status == "True"
+			}) {
 				ready++
 			}
 		}
@@ -92,7 +97,8 @@ func (c *cluster) startControlPlane(certs string) error {
 	}
 	file := func(name string) string { return filepath.Join(certs, name) }
 	log, err := os.Create(filepath.Join(c.logs, "kube-apiserver.log"))
-	if err := errors.Join(err, os.WriteFile(file("apiserver.crt"), crt, 0o600), os.WriteFile(file("apiserver.key"), key, 0o600), os.WriteFile(file("signer.key"), signer, 0o600)); err != nil {
+	if err := errors.Join(err, os.WriteFile(file("apiserver.crt"), crt, 0o600), os.WriteFile(file("apiserver.key"), key, 0o600),
+		os.WriteFile(file("signer.key"), signer, 0o600)); err != nil {
 		return err
 	}
 	c.env = &envtest.Environment{ControlPlaneStartTimeout: patience}
@@ -189,7 +195,8 @@ func (c *cluster) kubectlWith(input string, args ...string) (string, error) {
 
 // until waits for a state, looking again several times a second.
 func (c *cluster) until(what string, is func() (bool, error)) error {
-	err := wait.PollUntilContextTimeout(context.Background(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) { return is() })
+	err := wait.PollUntilContextTimeout(context.Background(), 200*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return is() })
 	if err != nil {
 		return fmt.Errorf("wait until %s: %w", what, err)
 	}

@@ -47,7 +47,8 @@ func buildImages() error {
 		return cmd.Run()
 	}
 	err := errors.Join(
-		build(module, "operator", "./operator"), build(module, "pause", "./e2e/pause"), build(controllers, "jobset", "sigs.k8s.io/jobset"), build(controllers, "lws", "sigs.k8s.io/lws/cmd"),
+		build(module, "operator", "./operator"), build(module, "pause", "./e2e/pause"), build(controllers, "jobset",
+			"sigs.k8s.io/jobset"), build(controllers, "lws", "sigs.k8s.io/lws/cmd"),
 		build(root, "ditask", "./ditask"), build(root, "dqn", "./examples/dqn"), build(root, "steady", "./internal/faultlab/steady"),
 	)
 	if err != nil {
@@ -66,7 +67,8 @@ func buildImages() error {
 		return err
 	}
 	err = errors.Join(
-		add(operatorImage, "operator", "operator"), add(jobSetImage, "manager", "jobset"), add(lwsImage, "manager", "lws"), add(pauseImage, "pause", "pause"),
+		add(operatorImage, "operator", "operator"), add(jobSetImage, "manager", "jobset"), add(lwsImage, "manager", "lws"), add(pauseImage,
+			"pause", "pause"),
 		add(dqnImage, "ditask", "ditask", "program", "dqn"), add(steadyImage, "ditask", "ditask", "program", "steady"),
 	)
 	if err != nil {

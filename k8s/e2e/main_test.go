@@ -30,7 +30,7 @@ const (
 	folder = "/var/tmp/" + ours
 	// cgroup is where containerd puts the pods, below each of the mounted hierarchies.
 	cgroups, cgroup = "/sys/fs/cgroup", "k8s.io"
-	// stage says which of the three processes this is: one that looks after all, the
+	// stage determines which of the three processes this is: one that looks after all, the
 	// first process of the namespaces, and the test.
 	stage = "DITASK_E2E_STAGE"
 	// unavailable is the exit code of a machine that cannot run the test.
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// supervise runs the test in namespaces of its own, and cleans up before and after.
+// supervise runs the test in its own namespaces, and cleans up before and after.
 func supervise() int {
 	if missing := missingParts(); len(missing) > 0 {
 		fmt.Fprintf(os.Stderr, "e2e: this machine cannot run it:\n  %s\n", strings.Join(missing, "\n  "))
@@ -106,9 +106,10 @@ func runInit() int {
 	return 0
 }
 
-// newSpaces asks for namespaces of its own. Mounts of the new one are not seen outside.
+// newSpaces asks for its own namespaces. Mounts of the new one are not seen outside.
 func newSpaces() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
+	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
+		Unshareflags: syscall.CLONE_NEWNS}
 }
 
 // beInit is the first process of the namespaces: it runs the test, and takes in
@@ -235,7 +236,8 @@ func traces() (found []string) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, c := range commands {
 		line, _ := os.ReadFile(c)
-		if text := string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})); strings.Contains(text, ours) || strings.Contains(text, "containerd-shim") {
+		if text := string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})); strings.Contains(text, ours) || strings.Contains(text,
+			"containerd-shim") {
 			found = append(found, "process "+filepath.Base(filepath.Dir(c))+" "+text)
 		}
 	}

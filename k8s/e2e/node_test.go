@@ -14,7 +14,7 @@ import (
 )
 
 // The networks: machines on a bridge, the control plane at its first address, pods
-// of machine n in a network of their own, and Services.
+// of machine n in their own network, and Services.
 const (
 	hub        = "10.87.0.1"
 	machineNet = "10.87.0.%d"
@@ -52,7 +52,7 @@ func newMachine(number, of int) (*machine, error) {
 		run("ip", "route", "add", fmt.Sprintf(podNet, number), "via", m.addr),
 	)
 	// The kubelet sets some switches of the whole machine's kernel, unless they are
-	// set: it is shown files that say so.
+	// set: it is shown files that report it.
 	script := []string{
 		"set -e", "hostname " + m.name, "mount -t tmpfs tmpfs /run", "mount -t tmpfs tmpfs /var/lib", "mount -t tmpfs tmpfs /var/log",
 		"ip link set lo up", "ip addr add " + m.addr + "/24 dev eth0", "ip link set eth0 up", "ip route add default via " + hub,
@@ -73,7 +73,7 @@ func (m *machine) inside(args ...string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(m.holder.Process.Pid), "--mount", "--net", "--uts"}, args...)
 }
 
-// start starts what runs on the machine, but for what needs images.
+// start starts what runs on the machine, except for what needs images.
 func (m *machine) start(c *cluster) error {
 	files := map[string]string{
 		"containerd.toml": m.containerdConfig(),

@@ -44,7 +44,8 @@ func TestKubernetes(t *testing.T) {
 		test func(*world)
 	}{
 		{"operator", installOperator}, {"dqn", learn}, {"steady", disturb}, {"learner", killLearner},
-		{"manifest", withoutOperator}, {"commands", commands}, {"jobset", jobSet}, {"lws", leaderWorkerSet}, {"twins", twoNamespaces}, {"image", noImage},
+		{"manifest", withoutOperator}, {"commands", commands}, {"jobset", jobSet}, {"lws", leaderWorkerSet}, {"twins", twoNamespaces}, {"image",
+			noImage},
 	} {
 		done := t.Run(s.name, func(t *testing.T) {
 			w := &world{T: t, cluster: c, report: r, ns: "ditask-system"}
@@ -330,7 +331,7 @@ func withoutOperator(w *world) {
 	})
 }
 
-// commands uses those of ditask in place of kubectl; submit ends with the job's exit
+// commands uses those of ditask instead of kubectl; submit ends with the job's exit
 // code.
 func commands(w *world) {
 	w.step("an Indexed Job by ditask k8s submit: 4 pods, until it ends", func() string {
@@ -348,7 +349,8 @@ func commands(w *world) {
 
 // jobSet runs a job under JobSet's own controller.
 func jobSet(w *world) {
-	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/jobset"), "config"), filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
+	config := withImage(w, filepath.Join(kubetest.Source(w, "sigs.k8s.io/jobset"), "config"),
+		filepath.Join("components", "manager", "kustomization.yaml"), jobSetImage)
 	w.step("JobSet: kubectl apply -k, until it is ready", func() string {
 		w.install(filepath.Join(config, "default"), "jobset-system", "jobset-controller-manager")
 		w.answers("{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: none}, spec: {}}")
@@ -470,7 +472,8 @@ func twoNamespaces(w *world) {
 // noImage runs a job of an image that no registry has.
 func noImage(w *world) {
 	w.step("an image that cannot be pulled is named", func() string {
-		w.apply(strings.Replace(strings.ReplaceAll(steadyJob, steadyImage, registry+"/absent:1"), "volumeMounts: [{name: runs, mountPath: /runs}]", "", 1))
+		w.apply(strings.Replace(strings.ReplaceAll(steadyJob, steadyImage, registry+"/absent:1"),
+			"volumeMounts: [{name: runs, mountPath: /runs}]", "", 1))
 		w.volume()
 		j := w.job("steady", "says ImageNotPulled", func(j *v1alpha1.DIJob) bool {
 			running := meta.FindStatusCondition(j.Status.Conditions, v1alpha1.Running)

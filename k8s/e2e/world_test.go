@@ -43,7 +43,8 @@ func (r *report) step(t *testing.T, what string, do func() string) {
 func (r *report) versions(t *testing.T, c *cluster) {
 	nodes, err := c.kubectl("get", "nodes", "-o", "wide", "--no-headers")
 	must(t, err)
-	for _, command := range [][]string{{"containerd", "--version"}, {"runc", "--version"}, {os.Getenv("COREDNS"), "-version"}, {"uname", "-r"}} {
+	for _, command := range [][]string{{"containerd", "--version"}, {"runc", "--version"}, {os.Getenv("COREDNS"), "-version"},
+		{"uname", "-r"}} {
 		out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 		must(t, err)
 		line, _, _ := strings.Cut(string(out), "\n")
@@ -226,13 +227,16 @@ func (w *world) machineOf(p *corev1.Pod) *machine {
 	return w.machines[i]
 }
 
-// replaced waits for a pod in the place of another: same name, same rank, and ready.
+// replaced waits for a pod that replaces another: same name, same rank, and ready.
 func (w *world) replaced(before *corev1.Pod) *corev1.Pod {
 	w.Helper()
 	p := &corev1.Pod{}
 	w.wait(before.Name+" is made again, and ready", func() (bool, error) {
 		err := w.client.Get(context.Background(), client.ObjectKeyFromObject(before), p)
-		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == "True" })
+		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady &&
+				c.Status == "True"
+		})
 		return err == nil && p.UID != before.UID && (ready || p.Status.Phase == corev1.PodSucceeded), client.IgnoreNotFound(err)
 	})
 	if rank := "ditask.dev/rank"; p.Labels[rank] != before.Labels[rank] {
@@ -347,7 +351,7 @@ func (w *world) exchange(nodes int) string {
 	return fmt.Sprintf("%d events between those that live, none lost or repeated", heard)
 }
 
-// undisturbed checks that nodes of the job live on as before, of so many first ones
+// undisturbed checks that nodes of the job live on as before, of that many first ones
 // by rank those that are in before.
 func (w *world) undisturbed(before map[string]string, nodes int) {
 	w.Helper()

@@ -229,7 +229,8 @@ func TestKubectlShowsScalesAndDescribesAJob(t *testing.T) {
 		w.Must(err)
 		return out
 	}
-	if out := kubectl("get", "dijob", "dqn"); !regexp.MustCompile(`(?m)^NAME +STATE +READY +DESIRED +RESTARTS +AGE\ndqn +Running +4 +4 +0 +\S+$`).MatchString(out) {
+	if out := kubectl("get", "dijob",
+		"dqn"); !regexp.MustCompile(`(?m)^NAME +STATE +READY +DESIRED +RESTARTS +AGE\ndqn +Running +4 +4 +0 +\S+$`).MatchString(out) {
 		t.Errorf("kubectl get:\n%s", out)
 	}
 	kubectl("scale", "dijob/dqn", "--replicas=5")
@@ -240,7 +241,8 @@ func TestKubectlShowsScalesAndDescribesAJob(t *testing.T) {
 		t.Errorf("desired: %s", out)
 	}
 	w.UntilEvent("dqn", "Scaled")
-	if out := kubectl("describe", "dijob", "dqn"); !strings.Contains(out, "from 4 to 7 nodes") || !strings.Contains(out, "Reason:                all 7 nodes run") && !strings.Contains(out, "all 7 nodes run") {
+	if out := kubectl("describe", "dijob", "dqn"); !strings.Contains(out, "from 4 to 7 nodes") || !strings.Contains(out,
+		"Reason:                all 7 nodes run") && !strings.Contains(out, "all 7 nodes run") {
 		t.Errorf("kubectl describe:\n%s", out)
 	}
 	if out := kubectl("explain", "dijob.spec.backoffLimit"); !strings.Contains(out, "One more ends the job.") {
@@ -264,13 +266,15 @@ func TestViewersReadAndEditorsWriteJobs(t *testing.T) {
 		{"ditask-operator", "update", "deployments.apps", "", "no"},
 	} {
 		user := "user-of-" + tt.role
-		if _, err := w.Kubectl(w.Ctx, "create", "rolebinding", tt.role, "--clusterrole", tt.role, "--user", user, "--namespace", w.Namespace); err != nil && !strings.Contains(err.Error(), "already exists") {
+		if _, err := w.Kubectl(w.Ctx, "create", "rolebinding", tt.role, "--clusterrole", tt.role, "--user", user, "--namespace",
+			w.Namespace); err != nil && !strings.Contains(err.Error(), "already exists") {
 			t.Fatal(err)
 		}
 		// The API server learns of the binding a moment later.
 		retry := time.NewTicker(100 * time.Millisecond)
 		for limit := time.After(time.Minute); ; {
-			out, err := w.Kubectl(w.Ctx, "auth", "can-i", tt.verb, tt.resource, "--subresource", tt.subresource, "--namespace", w.Namespace, "--as", user)
+			out, err := w.Kubectl(w.Ctx, "auth", "can-i", tt.verb, tt.resource, "--subresource", tt.subresource, "--namespace", w.Namespace,
+				"--as", user)
 			if strings.TrimSpace(out) == tt.want {
 				break
 			}
@@ -329,7 +333,8 @@ func TestChartIsAccepted(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "chart.yaml")
 	w.Must(os.WriteFile(file, []byte(text), 0o600))
-	if out, err := w.Kubectl(w.Ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file, "-f", filepath.Join(folder, "crds")); err != nil {
+	if out, err := w.Kubectl(w.Ctx, "apply", "--dry-run=server", "--validate=strict", "-f", file, "-f",
+		filepath.Join(folder, "crds")); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -364,7 +369,8 @@ func TestOperatorOfOneNamespaceHasRightsThere(t *testing.T) {
 	w.UntilState("dqn", v1alpha1.Running)
 	w.UntilEvent("dqn", "Running")
 	for _, what := range []string{"secrets", "pods"} {
-		out, err := w.Kubectl(w.Ctx, "auth", "can-i", "create", what, "--namespace", "default", "--as", "system:serviceaccount:"+w.Namespace+":ditask-operator")
+		out, err := w.Kubectl(w.Ctx, "auth", "can-i", "create", what, "--namespace", "default", "--as",
+			"system:serviceaccount:"+w.Namespace+":ditask-operator")
 		if err == nil || !strings.Contains(out, "no") {
 			t.Errorf("it may create %s in another namespace: %s", what, out)
 		}
@@ -404,7 +410,8 @@ func TestTableOfFieldsInDocsIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []reflect.Type{reflect.TypeFor[v1alpha1.DIJobSpec](), reflect.TypeFor[v1alpha1.Task](), reflect.TypeFor[v1alpha1.DIJobStatus]()} {
+	for _, kind := range []reflect.Type{reflect.TypeFor[v1alpha1.DIJobSpec](), reflect.TypeFor[v1alpha1.Task](),
+		reflect.TypeFor[v1alpha1.DIJobStatus]()} {
 		prefix := map[string]string{"Task": "tasks[].", "DIJobStatus": "status."}[kind.Name()]
 		for field := range kind.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

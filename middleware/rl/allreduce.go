@@ -10,28 +10,29 @@ import (
 )
 
 // count makes the counters of all learners the same, before the first update of a step. It returns the
-// summaries of what all have collected, in the order of the ids.
-func (g *group) count(ctx context.Context, c *Online, summary []float64) (all [][]float64, err error) {
+// summaries of what all have collected, and the moments of its discounted returns, both in the order of the ids.
+func (g *group) count(ctx context.Context, c *Online, summary []float64) (all [][]float64, returns []float64, err error) {
 	clear(g.done)
-	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped, Numbers: summary}
+	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped,
+		Numbers: summary}
 	if c.Collected != nil {
-		mine.Episodes = c.Collected.Episodes
+		mine.Episodes, mine.Returns = c.Collected.Episodes, c.Collected.Returns
 	}
 	if err := g.send(ctx, &mine); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	steps, ended := mine.EnvSteps, mine.Ended
 	var episodes []envs.Episode
 	for _, id := range g.ids {
 		if id == g.t.NodeID() {
-			all = append(all, summary)
+			all, returns = append(all, summary), append(returns, mine.Returns...)
 			continue
 		}
 		s, err := g.next(ctx, id, ShareCount)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, s.Numbers)
+		all, returns = append(all, s.Numbers), append(returns, s.Returns...)
 		steps += s.EnvSteps
 		ended += s.Ended
 		episodes = append(episodes, s.Episodes...)
@@ -47,7 +48,7 @@ func (g *group) count(ctx context.Context, c *Online, summary []float64) (all []
 		}
 		c.Collected.Episodes = append(slices.Clone(c.Collected.Episodes), episodes...)
 	}
-	return all, nil
+	return all, returns, nil
 }
 
 // allReduce averages over the learners that make this update. All add up in the order of the ids.
@@ -83,7 +84,7 @@ func (g *group) allReduce(ctx context.Context, rows int, grads [][]float32, numb
 	return nil
 }
 
-// average makes gradients and numbers the means of g.shares, which have so many rows.
+// average makes gradients and numbers the means of g.shares, which have that many rows.
 func (g *group) average(grads [][]float32, numbers []float64, total int) {
 	for i, dst := range grads {
 		g.sum = slices.Grow(g.sum[:0], len(dst))[:len(dst)]

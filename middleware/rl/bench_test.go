@@ -65,7 +65,7 @@ func (s *endless) Next(dst *policies.Batch) bool {
 	return true
 }
 
-// BenchmarkLearners is an update of a DQN with a net of 256-256 from so many rows by one learner, and by two
+// BenchmarkLearners is an update of a DQN with a net of 256-256 from that many rows by one learner, and by two
 // that have half of the rows each, in one process and over unix sockets: in turn in the same run, so that ratio
 // compares what the machine does at the same time.
 func BenchmarkLearners(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 
 // The files of a checkpoint folder, in the safetensors format.
 const (
-	// CheckpointFile has everything that learning goes on from.
+	// CheckpointFile has everything that learning continues from.
 	CheckpointFile = "checkpoint.safetensors"
 	// BestFile has the weights of the best evaluation, under the name "best".
 	BestFile = "best.safetensors"
@@ -32,10 +32,10 @@ type CheckpointConfig struct {
 	// 0 means 30 s. Negative: updates alone count.
 	Every time.Duration
 	// WithoutData leaves out what is learned from, such as a large replay buffer. A run that is
-	// resumed then collects anew, and does not go on to the bit.
+	// resumed then collects again, and does not continue bit for bit.
 	WithoutData bool
-	// Keep is how many of the newest checkpoints stay beside CheckpointFile, each under a name with its
-	// updates, such as checkpoint-000005000.safetensors; 0: none, negative: all. A run that goes on
+	// Keep is how many of the newest checkpoints stay next to CheckpointFile, each under a name with its
+	// updates, such as checkpoint-000005000.safetensors; 0: none, negative: all. A run that continues
 	// from such a file finds it renamed to CheckpointFile.
 	Keep int
 }
@@ -47,7 +47,7 @@ type CheckpointConfig struct {
 // learners the first one writes the files, with what all of them learn from.
 // Without a folder it does nothing.
 //
-// It comes last in the chain. A file is written beside the old one, synced and
+// It comes last in the chain. A file is written next to the old one, synced and
 // renamed, so that one of both is whole whatever happens. The folder is made if
 // it is missing.
 func (r *Run) Checkpoint(cfg CheckpointConfig) task.Middleware[Online] {
@@ -116,6 +116,9 @@ func (k *checkpoint) begin(c *Online) error {
 		if k.filed, err = LoadBest(k.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return k.r.onNode(err)
 		}
+		if k.filed != nil && !k.r.done {
+			k.filed.Reached = false // the run goes on: see goOn
+		}
 	}
 	t := k.r.t
 	t.OnFinish(func(ctx context.Context, o task.Outcome) error {
@@ -148,7 +151,7 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// archive puts all that this node goes on from into a, but the policy.
+// archive puts all that this node continues from into a, but the policy.
 func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
 	var err error
 	if r.source != nil && !withoutData {
@@ -227,7 +230,7 @@ func (k *checkpoint) saveBest(c *Online) error {
 	}
 	k.best = c.Best
 	if k.filed.better(c.Best) {
-		return nil // it was found after the checkpoint that this run goes on from
+		return nil // it was found after the checkpoint that this run continues from
 	}
 	k.filed = c.Best
 	var a nn.Archive
@@ -272,8 +275,8 @@ func putBest(a *nn.Archive, b *Best) error {
 	return err
 }
 
-// writeArchive puts a file in the place of path: written beside it, synced, and
-// renamed. What a process that was killed has left beside it is written over.
+// writeArchive replaces the file at path: it writes a temporary file next to it, syncs
+// and renames it. It overwrites a temporary file that a killed process has left.
 func writeArchive(path string, a *nn.Archive) (err error) {
 	defer func() {
 		if err != nil {

@@ -38,7 +38,7 @@ type CollectConfig struct {
 	// transitions to a learner at its own pace: see [Run.Collect].
 	VectorSteps int
 	// Episodes, if not 0, is how many episodes one step of the task collects, at least: it takes steps
-	// of the vector until so many have ended. The policy must learn from transitions, and VectorSteps
+	// of the vector until that many have ended. The policy must learn from transitions, and VectorSteps
 	// is 0.
 	Episodes int
 	// RandomSteps is the number of env steps of the job in which all actions are drawn from the
@@ -54,10 +54,10 @@ type CollectConfig struct {
 // Spec.NStep is set, from environments in any autoreset mode. Any other policy gets sequences: step t of
 // environment k is row k*VectorSteps+t, and where an episode is truncated or the sequence ends, the
 // column policies.Bootstrap has the value of the next observation. Sequences need environments in
-// a mode other than [envs.NextStep], whose reset takes a step of its own.
+// a mode other than [envs.NextStep], whose reset takes its own step.
 //
 // A message costs the learner as much time as a small update. Unless VectorSteps is set, a collector that sends
-// transitions at its own pace therefore goes on until it has 64 of them or a millisecond has passed, so that only
+// transitions at its own pace therefore continues until it has 64 of them or a millisecond has passed, so that only
 // the transitions of slow environments are sent after each step.
 func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online] {
 	spec := r.policy.Spec()
@@ -68,6 +68,13 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 	}
 	if err := k.validate(); err != nil {
 		panic(err.Error())
+	}
+	if s, ok := r.policy.(policies.RewardScaler); ok {
+		k.discount = s.ReturnDiscount()
+	}
+	if k.discount > 0 {
+		k.sums, k.moments = make([]float64, env.Num()), envs.NewDelta(1)
+		k.last = envs.Moments{Count: 1, Mean: make([]float64, 1), Var: make([]float64, 1)}
 	}
 	if k.cfg.VectorSteps == 0 && k.cfg.Episodes == 0 {
 		k.cfg.VectorSteps, k.fills = 1, k.transitions
@@ -116,11 +123,15 @@ type collector struct {
 	source      rand.PCG
 	done        []bool // of the last step
 	running     []envs.Episode
-	fills       bool // goes on to fullRows where it sends at its own pace
+	discount    float64       // of sums; 0: there are none
+	sums        []float64     // discounted returns of the running episodes
+	moments     *envs.Moments // of sums after each env step of this step of the task
+	last        envs.Moments  // of the last one
+	fills       bool          // continues to fullRows where it sends at its own pace
 	now         func() time.Time
 }
 
-// A message of transitions has at least so many rows, unless they take longer to collect.
+// A message of transitions has at least that many rows, unless they take longer to collect.
 const (
 	fullRows = 64
 	fullTime = time.Millisecond
@@ -131,7 +142,8 @@ func (k *collector) validate() error {
 	name, n := k.env.Name(), k.cfg.VectorSteps
 	switch {
 	case n < 0 || k.cfg.RandomSteps < 0 || k.cfg.Episodes < 0:
-		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes, k.cfg.RandomSteps)
+		return fmt.Errorf("rl: collect config: VectorSteps %d, Episodes %d and RandomSteps %d must not be negative", n, k.cfg.Episodes,
+			k.cfg.RandomSteps)
 	case k.cfg.Episodes > 0 && n > 0:
 		return fmt.Errorf("rl: collect config: VectorSteps is %d and Episodes is %d: set one of them", n, k.cfg.Episodes)
 	case k.cfg.Episodes > 0 && !k.transitions:
@@ -190,6 +202,9 @@ func (k *collector) step(ctx context.Context, c *Online) error {
 	if err := k.steps(ctx, c); err != nil {
 		return err
 	}
+	if k.discount > 0 {
+		k.out.Returns = []float64{k.moments.Count, k.moments.Mean[0], k.moments.Var[0]}
+	}
 	c.EnvSteps += k.out.EnvSteps
 	c.Episodes += len(k.out.Episodes)
 	c.Explored = k.out.Explored
@@ -210,6 +225,9 @@ func (k *collector) steps(ctx context.Context, c *Online) error {
 		if err != nil && !errors.Is(err, envs.ErrNoSnapshot) {
 			return k.r.onNode(err)
 		}
+	}
+	if k.discount > 0 {
+		k.moments.Count, k.moments.Mean[0], k.moments.Var[0] = 0, 0, 0
 	}
 	began := k.now()
 	for t := 0; t < k.cfg.VectorSteps || len(k.out.Episodes) < k.cfg.Episodes || k.few(began); t++ {
@@ -246,6 +264,7 @@ func (k *collector) fresh(c *Online) error {
 	clear(k.act.State)
 	clear(k.done)
 	clear(k.running)
+	clear(k.sums)
 	for i := range k.running {
 		k.act.Reset[i] = true
 		if k.nstep != nil {
@@ -255,13 +274,14 @@ func (k *collector) fresh(c *Online) error {
 	return nil
 }
 
-// collectorState is what a checkpoint holds of a collector.
+// collectorState is the state of a collector.
 type collectorState struct {
 	Env         []byte
 	Random      []byte
 	Obs, State  []float32
 	Done, Reset []bool
 	Running     []envs.Episode
+	Sums        []float64       `json:",omitempty"`
 	NStep       *policies.NStep `json:",omitempty"`
 }
 
@@ -271,7 +291,7 @@ func (k *collector) state() (any, error) {
 		return nil, err
 	}
 	random, err := k.source.MarshalBinary()
-	return collectorState{env, random, k.act.Obs, k.act.State, k.done, k.act.Reset, k.running, k.nstep}, err
+	return collectorState{env, random, k.act.Obs, k.act.State, k.done, k.act.Reset, k.running, k.sums, k.nstep}, err
 }
 
 func (k *collector) resume(text []byte) error {
@@ -280,7 +300,7 @@ func (k *collector) resume(text []byte) error {
 		return err
 	}
 	if len(s.Obs) != len(k.act.Obs) || len(s.State) != len(k.act.State) || len(s.Done) != len(k.done) || len(s.Reset) != len(k.done) ||
-		len(s.Running) != len(k.running) || s.NStep != k.nstep {
+		len(s.Running) != len(k.running) || len(s.Sums) != len(k.sums) || s.NStep != k.nstep {
 		return fmt.Errorf("the state is of other environments than %d %s", k.env.Num(), k.env.Name())
 	}
 	if k.nstep != nil {
@@ -296,6 +316,7 @@ func (k *collector) resume(text []byte) error {
 	copy(k.act.Reset, s.Reset)
 	copy(k.done, s.Done)
 	copy(k.running, s.Running)
+	copy(k.sums, s.Sums)
 	return putBack(k.env, s.Env)
 }
 
@@ -448,6 +469,14 @@ func bit(v bool) uint8 {
 func (k *collector) count(i int, reward float64) {
 	k.running[i].Return += reward
 	k.running[i].Length++
+	if k.discount > 0 {
+		k.sums[i] = float64(k.sums[i]*k.discount) + reward
+		k.last.Mean[0] = k.sums[i]
+		k.moments.Merge(&k.last)
+		if k.done[i] {
+			k.sums[i] = 0
+		}
+	}
 	if k.done[i] {
 		k.out.Episodes = append(k.out.Episodes, k.running[i])
 		k.running[i] = envs.Episode{}

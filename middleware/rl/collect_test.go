@@ -52,7 +52,7 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 	if len(episodes) != 1 || episodes[0] != (envs.Episode{Return: 5, Length: 5}) {
 		t.Errorf("episodes %v, want one of 5", episodes)
 	}
-	if c := tk.Context(); c.EnvSteps != 8 { // nine, but for the one that broke
+	if c := tk.Context(); c.EnvSteps != 8 { // nine, except for the one that broke
 		t.Errorf("%d env steps, want 8", c.EnvSteps)
 	}
 }
@@ -61,7 +61,8 @@ func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 func TestCollectTakesSoManyVectorSteps(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := runOf(tk, tiny(1), "")
-	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}), rl.CollectConfig{VectorSteps: 5}),
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}, &walk{length: 4}),
+		rl.CollectConfig{VectorSteps: 5}),
 		task.Step(func(_ context.Context, c *rl.Online) error {
 			if tr := c.Collected; tr.Batch.Len() != 10 || tr.EnvSteps != 10 || tr.Collects != 1 {
 				t.Errorf("%d transitions, %d env steps, %d collects", tr.Batch.Len(), tr.EnvSteps, tr.Collects)
@@ -137,7 +138,8 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 		return float64(envSteps) / 1000
 	}
 	var before string
-	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}), run.Learn(buf, rl.LearnConfig{Rate: rate}),
+	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 4}), rl.CollectConfig{}),
+		run.Learn(buf, rl.LearnConfig{Rate: rate}),
 		task.Step(func(_ context.Context, c *rl.Online) error {
 			if c.EnvSteps < 10 {
 				return nil
@@ -157,7 +159,7 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 	}
 }
 
-// TestResumedRunWithoutStatesDoesNotRepeatItself: what a node begins anew depends on how
+// TestResumedRunWithoutStatesDoesNotRepeatItself: what a node begins again depends on how
 // far the job is.
 func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
 	collect := func(envSteps int, epsilon float64) (text string) {

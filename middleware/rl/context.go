@@ -21,7 +21,7 @@ const (
 	Collector = "collector" // acts in environments
 )
 
-// Roles is the usual division of work in a job of so many nodes: node 0 learns,
+// Roles is the usual division of work in a job of that many nodes: node 0 learns,
 // node 1 evaluates, the rest collect. Of two nodes the second does both, and a
 // lone node does everything. 0 means that the number is not known, but at least 3.
 func Roles(nodes int) []task.Option {
@@ -32,14 +32,14 @@ func Roles(nodes int) []task.Option {
 }
 
 // Online is the context of a task that learns from what it collects. Counters
-// are of the whole job, as far as this node has heard.
+// are of the whole job, as far as this node has received them.
 type Online struct {
 	EnvSteps int `task:"keep"` // steps of single environments
 	Episodes int `task:"keep"` // episodes that ended
 	Updates  int `task:"keep"` // changes of the weights
 	// PolicyVersion is the version of the weights that this node acts with.
 	PolicyVersion uint64 `task:"keep"`
-	// Explored is what the exploration told about itself in the newest step heard of, such as
+	// Explored has the metrics of the exploration in the newest received step, such as
 	// rollout/exploration_rate.
 	Explored []policies.Metric `task:"keep"`
 	// Eval is the newest evaluation; its EnvSteps is 0 before the first.
@@ -47,14 +47,14 @@ type Online struct {
 	// Best is the best evaluation so far with its weights, or nil.
 	Best *Best `task:"keep"`
 
-	// Collected is what this step has to learn from, or nil.
+	// Collected is the data that this step learns from, or nil.
 	Collected *Trajectory
 	// Trained sums up the updates of this step.
 	Trained Trained
 	// Lag is how many updates the weights that chose the actions of Collected
 	// were behind the learner's when it took them.
 	Lag Lag
-	// Stopped says that this step ends the run, and that the weights are to
+	// Stopped reports that this step ends the run, and that the weights are to
 	// stay as they were evaluated.
 	Stopped bool
 }
@@ -68,6 +68,9 @@ type Trajectory struct {
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
 	Explored []policies.Metric
+	// Returns are the count, the mean and the variance of the discounted returns after each env step, for a
+	// policies.RewardScaler; nil: the policy is none.
+	Returns []float64
 
 	Run     uint64     // of the learner that it is for
 	Asks    bool       // the sender asks for its state; nothing else is in it
@@ -103,6 +106,7 @@ func (c *Online) collected(tr *Trajectory) {
 	all.Batch.AppendBatch(&tr.Batch)
 	all.EnvSteps += tr.EnvSteps
 	all.Episodes = append(all.Episodes, tr.Episodes...)
+	all.Returns = append(all.Returns, tr.Returns...)
 }
 
 // Trained sums up the updates of one step.
@@ -141,7 +145,7 @@ type Progress struct {
 	EnvSteps int
 	Episodes int
 	Updates  int
-	Nodes    []int    // collectors heard from
+	Nodes    []int    // collectors whose data was received
 	Taken    []uint64 // the newest Trajectory.Seq taken from each of Nodes
 	Learners []int    // to which trajectories go in turn; nil: to the only one
 }
@@ -160,12 +164,12 @@ type Evaluation struct {
 type Best struct {
 	Evaluation
 	Weights nn.State
-	// Reached says that the return reached EvalConfig.StopAt and was confirmed: the
+	// Reached reports that the return reached EvalConfig.StopAt and was confirmed: the
 	// run ends with these weights.
 	Reached bool
 }
 
-// better reports whether b is to be kept in place of other, which is not nil.
+// better reports whether b is to be kept instead of other, which is not nil.
 func (b *Best) better(other *Best) bool {
 	switch {
 	case b == nil || other.Reached:
@@ -186,7 +190,7 @@ var (
 	Turns       = task.NewEvent[Turn]("rl.turn", task.Latest())
 )
 
-// alone says that no other node takes part.
+// alone reports that no other node takes part.
 func alone(t *task.Task[Online]) bool { return t.Match("standalone") }
 
 // emit sends v to the other nodes. That a peer was not reached is logged, not

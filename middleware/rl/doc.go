@@ -52,21 +52,21 @@
 //
 // Each of its steps makes one update; Evaluate stands behind Learn, so that the last one is evaluated.
 // As the run takes no env steps, Online.EnvSteps stays 0, and what goes by env steps in other runs goes by
-// updates: evaluations and rows of the log (EveryUpdates in place of EverySteps), the learning rate
-// (LearnConfig.Rate), and in the log time/total_timesteps and time/fps. It is resumed to the bit, if the
+// updates: evaluations and rows of the log (EveryUpdates instead of EverySteps), the learning rate
+// (LearnConfig.Rate), and in the log time/total_timesteps and time/fps. It is resumed bit for bit, if the
 // files are still the same.
 //
 // # Several learners
 //
-// With [ExchangeConfig.Learners] several nodes learn, each from batches of its own. They make each update
+// With [ExchangeConfig.Learners] several nodes learn, each from its own batches. They make each update
 // together: the gradients are averaged over all of them, weighted by rows, before they are clipped. So all
-// learners have the same weights and optimiser, to the bit if their processors use the same kernels.
+// learners have the same weights and optimiser, bit for bit if their processors use the same kernels.
 //
 //	t := task.New[rl.Online](node, rl.LearnerRoles(node.Size(), 2)...)
 //	t.Use(r.Exchange(rl.ExchangeConfig{Learners: 2}), ...)
 //
 // Each collector sends its trajectories to the learners in turn. A learner that has the role collector too
-// learns from environments of its own. All learners begin with the state of the first one, that with the
+// learns from its own environments. All learners begin with the state of the first one, that with the
 // lowest id. The first learner publishes, logs and saves; its log counts the env steps and episodes of all, and
 // losses in it are averages too. The seeds of the learners' sources should differ, as those of parallel.Node do.
 //
@@ -92,12 +92,13 @@
 //
 // # Determinism
 //
-// A lone node computes the same numbers with the same seeds, and goes on with
+// A lone node computes the same numbers with the same seeds, and continues with
 // them when it is resumed, see [Config]. With several nodes the order in which transitions arrive
 // depends on time, unless they go in lockstep. Then the job computes the same numbers
-// too, and goes on with them after an interruption: the learner's checkpoint holds the
+// too, and continues with them after an interruption: the learner's checkpoint holds the
 // states of all nodes after the same step. Several learners that collect for themselves, without other
-// collectors, compute the same numbers without lockstep, and go on with them when they are resumed. A node that is restarted in a job that
+// collectors, compute the same numbers without lockstep, and continue with them when they are resumed. A node that is restarted in a job
+// that
 // recovers gets its state from the learner; when the learner is restarted, all nodes go
 // back to its checkpoint.
 //

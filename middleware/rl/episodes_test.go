@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestCollectEpisodes takes steps until so many episodes have ended.
+// TestCollectEpisodes takes steps until that many episodes have ended.
 func TestCollectEpisodes(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := runOf(tk, tiny(1), "")

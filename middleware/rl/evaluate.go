@@ -24,6 +24,9 @@ type EvalConfig struct {
 	// least this, and a second evaluation of Confirm episodes agrees.
 	StopAt  float64
 	Confirm int // episodes; 0 means 100
+	// MaxSteps, if not 0, ends an episode of an evaluation after so many time steps, with the return up to there: a policy
+	// may never end an episode of an environment without a time limit. A warning counts such episodes.
+	MaxSteps int
 }
 
 func (c EvalConfig) defaults() (EvalConfig, error) {
@@ -35,9 +38,9 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 	or(&c.Episodes, 10)
 	or(&c.Confirm, 100)
 	var faults []error
-	if c.EverySteps < 0 || c.EveryUpdates < 0 || c.Episodes < 0 || c.Confirm < 0 {
-		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, EveryUpdates %d, Episodes %d and Confirm %d must not be negative",
-			c.EverySteps, c.EveryUpdates, c.Episodes, c.Confirm))
+	if c.EverySteps < 0 || c.EveryUpdates < 0 || c.Episodes < 0 || c.Confirm < 0 || c.MaxSteps < 0 {
+		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, EveryUpdates %d, Episodes %d, Confirm %d and MaxSteps %d must not be negative",
+			c.EverySteps, c.EveryUpdates, c.Episodes, c.Confirm, c.MaxSteps))
 	}
 	if math.IsNaN(c.StopAt) {
 		faults = append(faults, errors.New("eval config: StopAt is NaN"))
@@ -86,6 +89,8 @@ type evaluate struct {
 	quota   []int
 	running []envs.Episode
 	done    []bool
+	cut     []bool // whose episodes MaxSteps has ended in this step
+	cuts    int    // such episodes of this evaluation
 	ended   []envs.Episode
 	from    []int32 // for each of those, the environment
 }
@@ -126,7 +131,7 @@ func (e *evaluate) whole(ctx context.Context, do func() error) error {
 	return errors.Join(err, e.putBack(before))
 }
 
-// measure evaluates the policy and takes down the result.
+// measure evaluates the policy and records the result.
 func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online) error {
 	e.last = e.r.clock(c)
 	result, err := e.run(ctx, t, c, e.cfg.Episodes)
@@ -162,7 +167,7 @@ func (e *evaluate) measure(ctx context.Context, t *task.Task[Online], c *Online)
 	return nil
 }
 
-// evaluateState is what a checkpoint holds of an evaluation.
+// evaluateState is the state of an evaluation.
 type evaluateState struct {
 	Env  []byte // nil before the first
 	Last int
@@ -228,11 +233,12 @@ func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, epi
 	return result, nil
 }
 
-// play fills e.ended with so many episodes.
+// play fills e.ended with that many episodes.
 func (e *evaluate) play(ctx context.Context, episodes int) error {
 	n := e.env.Num()
 	e.quota, e.running = slices.Grow(e.quota[:0], n)[:n], slices.Grow(e.running[:0], n)[:n]
 	e.done, e.ended, e.from = slices.Grow(e.done[:0], n)[:n], e.ended[:0], e.from[:0]
+	e.cut, e.cuts = slices.Grow(e.cut[:0], n)[:n], 0
 	for i := range n {
 		e.quota[i] = episodes / n
 		if i < episodes%n {
@@ -260,6 +266,10 @@ func (e *evaluate) play(ctx context.Context, episodes int) error {
 			return err
 		}
 	}
+	if e.cuts > 0 {
+		e.r.t.Logger().Warn("the policy did not end episodes of an evaluation: they were cut", slog.String("env", e.env.Name()),
+			slog.Int("episodes", e.cuts), slog.Int("of", episodes), slog.Int("after_steps", e.cfg.MaxSteps))
+	}
 	return nil
 }
 
@@ -280,15 +290,19 @@ func (e *evaluate) once() error {
 		return err
 	}
 	for i := range e.done {
-		e.done[i] = res.Terminated[i] || res.Truncated[i]
+		e.done[i], e.cut[i] = res.Terminated[i] || res.Truncated[i], false
 		if res.Reset[i] {
 			e.running[i] = envs.Episode{}
 			continue
 		}
 		e.running[i].Return += res.Rewards[i]
 		e.running[i].Length++
-		if e.done[i] {
+		e.cut[i] = !e.done[i] && e.running[i].Length == e.cfg.MaxSteps
+		if e.done[i] || e.cut[i] {
 			if e.quota[i] > 0 {
+				if e.cut[i] {
+					e.cuts++
+				}
 				e.quota[i]--
 				e.ended, e.from = append(e.ended, e.running[i]), append(e.from, int32(i))
 			}
@@ -297,5 +311,16 @@ func (e *evaluate) once() error {
 	}
 	copy(e.act.Obs, res.Obs)
 	copy(e.act.Reset, e.done)
+	if !slices.Contains(e.cut, true) {
+		return nil
+	}
+	obs, err := e.env.ResetSome(e.cut)
+	if err != nil {
+		return err
+	}
+	copy(e.act.Obs, obs)
+	for i, cut := range e.cut {
+		e.act.Reset[i] = e.act.Reset[i] || cut
+	}
 	return nil
 }

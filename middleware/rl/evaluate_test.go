@@ -140,3 +140,27 @@ func TestEpisodeThatDoesNotEndIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// TestEpisodesAreCutAtMaxSteps: a policy that never ends an episode does not hold up the run.
+func TestEpisodesAreCutAtMaxSteps(t *testing.T) {
+	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
+		node, log := logging()
+		tk := task.New[rl.Online](node)
+		run := runOf(tk, tiny(1), "")
+		endless, five := &walk{length: 1 << 30}, &walk{length: 5}
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), task.Step(func(_ context.Context, c *rl.Online) error {
+			c.EnvSteps += 10
+			return nil
+		}), run.Evaluate(walks(mode, endless, five), rl.EvalConfig{EverySteps: 10, Episodes: 6, MaxSteps: 7}))
+		if err := tk.Run(t.Context(), task.MaxSteps(2)); err != nil {
+			t.Fatal(err)
+		}
+		if e := tk.Context().Eval; e.Episodes != 6 || e.Mean != 6 || e.Length != 6 || e.EnvSteps != 20 {
+			t.Errorf("mode %v: %+v, want 6 episodes, of 7 and 5 steps in turn", mode, e)
+		}
+		const want = "the policy did not end episodes of an evaluation: they were cut\" env=Walk episodes=3 of=6 after_steps=7"
+		if got := strings.Count(log.String(), want); got != 2 {
+			t.Errorf("mode %v: %d of 2 lines %q in\n%s", mode, got, want, log)
+		}
+	}
+}

@@ -43,7 +43,7 @@ type ExchangeConfig struct {
 // collector to the learner, the learner's progress and weights and the evaluator's
 // results to all. It must be the first middleware of a task. On a lone node it only
 // notes the policy's version. Where several nodes learn, "the learner" below is the first one of them,
-// but for what waits for trajectories.
+// except for what waits for trajectories.
 //
 // The learner publishes its counters and weights before it waits for anything, then
 // every EveryUpdates updates, and at its end; a collector receives the counters more often. A step of a learner
@@ -54,7 +54,7 @@ type ExchangeConfig struct {
 //
 // Weights that are not finite end the run and are not published. The lag that a node
 // reports is that of the weights which it acts with or evaluates, in updates behind
-// the newest heard of.
+// the newest received ones.
 func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	step := r.alone
 	if cfg.Learners > 1 && !alone(r.t) && r.t.Has(Learner) {
@@ -93,10 +93,11 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 			r.first, r.known = r.clock(c), c.Eval
 			r.due = r.evaluationDue(c)
 			if reason := r.over(c); r.resumed && reason != "" && !r.due {
-				c.Stopped, r.done = true, true
+				c.Stopped, r.done, r.nothing = true, true, reason
 				r.t.Finish(reason)
 				return next(ctx)
 			}
+			r.goOn(c)
 		}
 		return step(ctx, c, next)
 	}
@@ -133,7 +134,7 @@ func (r *Run) weights() (nn.State, error) {
 	return s, nil
 }
 
-// install makes the policy act with weights that were heard.
+// install makes the policy act with weights that were received.
 func (r *Run) install(s nn.State) error {
 	if err := r.policy.Load(s); err != nil {
 		return r.onNode(fmt.Errorf("install weights of update %d: %w", s.Version, err))

@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestRestartedCollectorSendsAgain: the first that it hears is that the learner has
+// TestRestartedCollectorSendsAgain: the first that it receives is that the learner has
 // taken more from its earlier run than it has sent.
 func TestRestartedCollectorSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,18 +17,18 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// errTorn says that a checkpoint would not hold the states of all nodes after the same step.
+// errTorn reports that a checkpoint would not hold the states of all nodes after the same step.
 var errTorn = errors.New("the states of the learners are not those after one step")
 
-// errRegroup says that a learner was started again: what this one waits for does not come.
+// errRegroup reports that a learner was restarted, so that the awaited message will not arrive.
 var errRegroup = errors.New("another learner was started again")
 
-// group is what one of several learners knows of the others.
+// group is the state of one of several learners about the others.
 //
-// The learners of a group are those of which each has heard a [Join]; its key follows from their ids
+// The learners of a group have received a [Join] of each other; the key of the group depends on their ids
 // and runs, so that a restart of one of them makes another group. They enter a group together: one
-// gives its state to all others. Then each step of theirs is: count, gradients as often as updates
-// average something, done, and end. Each kind but the last waits for that of all other learners.
+// gives its state to all others. Then each of their steps is: count, gradients as often as updates
+// average something, done, and end. Each kind except the last waits for that of all other learners.
 type group struct {
 	r      *Run
 	t      *task.Task[Online]
@@ -53,7 +53,7 @@ type group struct {
 	sum    []float32
 	sums   []float64
 
-	changed chan struct{} // 1: something was heard
+	changed chan struct{} // 1: something was received
 
 	mu     sync.Mutex
 	heard  map[int]Join
@@ -112,7 +112,7 @@ func (g *group) stale() bool {
 	return g.key != 0 && g.key != g.keyNow()
 }
 
-// keyNow is the key of the learners that were heard of, or 0 if they are too few. The caller holds mu.
+// keyNow returns the key of the known learners, or 0 if they are too few. The caller holds mu.
 func (g *group) keyNow() uint64 {
 	if len(g.heard) < g.size-1 {
 		return 0
@@ -128,7 +128,7 @@ func (g *group) keyNow() uint64 {
 	return h.Sum64() | 1
 }
 
-// known are the ids of the learners that were heard of, and of this one. The caller holds mu.
+// known returns the ids of the learners whose Join was received, and of this one. The caller holds mu.
 func (g *group) known() []int {
 	return slices.Sorted(func(yield func(int) bool) {
 		if yield(g.t.NodeID()) {
@@ -137,7 +137,7 @@ func (g *group) known() []int {
 	})
 }
 
-// assemble waits until all learners were heard of, and has them be the group.
+// assemble waits for the Join of all learners, which then form the group.
 func (g *group) assemble(ctx context.Context) error {
 	tensors, err := tensorsOf(g.r.policy)
 	if err != nil {
@@ -277,8 +277,8 @@ func (g *group) send(ctx context.Context, s *Share, to ...int) error {
 }
 
 // enter makes the learners a group in which all have the same state: that of the first one at the
-// beginning of a run, and else that of one which goes on, the one with most updates. It enters again when a
-// learner is started again meanwhile.
+// beginning of a run, and else that of one which continues, the one with most updates. It enters again when a
+// learner is started again in the meantime.
 func (g *group) enter(ctx context.Context, c *Online) error {
 	for {
 		if err := g.tryEnter(ctx, c); !errors.Is(err, errRegroup) {
@@ -350,7 +350,7 @@ func (g *group) equalize(ctx context.Context, c *Online, source int, others []in
 	return nil
 }
 
-// state is what another learner goes on from.
+// state returns the state from which another learner continues.
 func (g *group) state(c *Online) (Share, error) {
 	s := Share{Kind: ShareState}
 	var a nn.Archive
@@ -390,7 +390,7 @@ func (g *group) adopt(c *Online, s *Share) error {
 	return nil
 }
 
-// reenter has this learner enter the group of a learner that was started again, if err says so.
+// reenter makes this learner enter the group of a restarted learner, if err reports a restart.
 // The step then has no more updates.
 func (g *group) reenter(ctx context.Context, c *Online, err error) error {
 	if !errors.Is(err, errRegroup) {

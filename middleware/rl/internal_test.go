@@ -49,7 +49,8 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	}
 	for _, a := range []arrival{
 		{2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {2, of(5, 5, 1000, "no turn")},
-		{2, of(5, 4, 1, "first")}, {2, of(5, 4, 10, "second")}, {2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {1, of(5, 4, 100, "one")},
+		{2, of(5, 4, 1, "first")}, {2, of(5, 4, 10, "second")}, {2, of(4, 4, 1000, "old run")}, {2, of(5, 3, 1000, "old turn")}, {1,
+			of(5, 4, 100, "one")},
 	} {
 		x.inbox.ch <- a
 	}
@@ -63,7 +64,7 @@ func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 }
 
 // TestLeaderWaitsForANodeThatAsks: a node that was restarted after it had sent its trajectory
-// takes the turn again. If the leader went on without it, the node might never see the
+// takes the turn again. If the leader continued without it, the node might never see the
 // turn that has its state.
 func TestLeaderWaitsForANodeThatAsks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -151,7 +152,8 @@ func TestPartsGoBack(t *testing.T) {
 	first, second := new(recorder), new(recorder)
 	err := errors.Join(r.join(c, "part", first), r.join(c, "part", second), r.goBack(c, `{"part":"1","part.2":"2"}`),
 		r.goBack(c, `{"part":"3"}`), r.goBack(c, ""))
-	if err != nil || !slices.Equal(first.begun, []string{"fresh", "1", "3", "fresh"}) || !slices.Equal(second.begun, []string{"fresh", "2", "fresh", "fresh"}) {
+	if err != nil || !slices.Equal(first.begun, []string{"fresh", "1", "3", "fresh"}) || !slices.Equal(second.begun,
+		[]string{"fresh", "2", "fresh", "fresh"}) {
 		t.Errorf("%v, %v: %v", first.begun, second.begun, err)
 	}
 	if states, err := r.states(); err != nil || states != `{"part":"4","part.2":"4"}` {

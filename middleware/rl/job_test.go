@@ -96,7 +96,8 @@ func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
 				m.run.Exchange(rl.ExchangeConfig{Synchronous: nodes}),
 				m.run.Evaluate(envs.CartPole(2), rl.EvalConfig{EverySteps: 200, Episodes: 2, StopAt: stopAt, Confirm: 3}),
 				m.run.Collect(envs.CartPole(2), rl.CollectConfig{VectorSteps: 1}),
-				m.run.Learn(replay(data.UniformConfig{Capacity: 500, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2}), rl.LearnConfig{}),
+				m.run.Learn(replay(data.UniformConfig{Capacity: 500, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2}),
+					rl.LearnConfig{}),
 				m.run.Log(rl.LogConfig{EverySteps: 100, CSV: table, Untimed: true}),
 			)
 			all[i] = m

@@ -78,6 +78,9 @@ func (l *learn) step(ctx context.Context, c *Online) error {
 		if err := l.add(c); err != nil {
 			return l.r.onNode(err)
 		}
+		if err := l.mergeReturns(c.Collected.Returns); err != nil {
+			return err
+		}
 	}
 	if err := l.updates(c); err != nil {
 		return err
@@ -116,6 +119,18 @@ func (l *learn) merge(summaries ...[]float64) error {
 	return nil
 }
 
+// mergeReturns has the policy take the moments of discounted returns into account.
+func (l *learn) mergeReturns(moments []float64) error {
+	s, ok := l.r.policy.(policies.RewardScaler)
+	if !ok || len(moments) == 0 {
+		return nil
+	}
+	if err := s.MergeReturns(moments); err != nil {
+		return l.r.onNode(err)
+	}
+	return nil
+}
+
 // together is the step of one of several learners.
 func (l *learn) together(ctx context.Context, c *Online, g *group) error {
 	if c.Collected != nil && !c.Stopped {
@@ -127,8 +142,11 @@ func (l *learn) together(ctx context.Context, c *Online, g *group) error {
 	if err != nil {
 		return err
 	}
-	all, err := g.count(ctx, c, summary)
+	all, returns, err := g.count(ctx, c, summary)
 	if err != nil || c.Stopped {
+		return err
+	}
+	if err := l.mergeReturns(returns); err != nil {
 		return err
 	}
 	g.policy.SetAllReduce(func(grads [][]float32, numbers []float64) error {

@@ -10,7 +10,7 @@ import (
 )
 
 // end ends a step of the learners: that of the first one ends first, unless it has finished: then it waits until
-// the others have come to the end of theirs, and begin no other. They answer meanwhile if it makes a checkpoint.
+// the others have come to the end of theirs, and begin no other. They answer in the meantime if it makes a checkpoint.
 func (g *group) end(ctx context.Context, c *Online) error {
 	if g.broken {
 		return nil
@@ -58,7 +58,7 @@ func (g *group) endFirst(ctx context.Context, finished bool) error {
 }
 
 // answerLast answers the first learner when that has finished and makes its last checkpoint: this one may not have
-// heard of it yet, and wait for something else. In the middle of its updates it goes on, unless the first one
+// heard of it yet, and wait for something else. In the middle of its updates it continues, unless the first one
 // was there too.
 func (g *group) answerLast(ctx context.Context) error {
 	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished && (s.Torn || !g.torn) })
@@ -68,7 +68,7 @@ func (g *group) answerLast(ctx context.Context) error {
 	return g.saved(ctx, g.t.Context(), s.WithoutData)
 }
 
-// saved sends the first learner what this one needs to go on.
+// saved sends the first learner what this one needs to continue.
 func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	var a nn.Archive
 	err := g.r.archive(&a, c, withoutData)

@@ -8,9 +8,9 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// LearnerRoles is the division of work in a job of so many nodes of which several learn: the first
+// LearnerRoles is the division of work in a job of that many nodes of which several learn: the first
 // ones learn, the next one evaluates, and the rest collect. If only one is left it does both. If none is
-// left, each learner collects in environments of its own, and node 0 evaluates as well. A lone
+// left, each learner collects in its own environments, and node 0 evaluates as well. A lone
 // node does everything. nodes may be 0 as for [Roles]. See [ExchangeConfig.Learners].
 func LearnerRoles(nodes, learners int) []task.Option {
 	if learners <= 1 {
@@ -45,12 +45,13 @@ type Share struct {
 	Kind  ShareKind
 
 	// Of ShareEnter.
-	Member bool // the sender was in a group before, and goes on
+	Member bool // the sender was in a group before, and continues
 	Saves  bool // it makes checkpoints
 	// Of ShareCount: what the step has brought to the sender.
 	EnvSteps int
 	Ended    int            // episodes
 	Episodes []envs.Episode // of those that count in the log
+	Returns  []float64      // as in Trajectory, of all that the sender has collected
 	Stopped  bool
 	// Of ShareGradients.
 	Rows    int
@@ -70,13 +71,13 @@ type Share struct {
 	Collected *Trajectory
 }
 
-// ShareKind says what a [Share] is.
+// ShareKind determines what a [Share] is.
 type ShareKind uint8
 
 // The kinds of a Share.
 const (
 	ShareEnter     ShareKind = iota + 1 // the first of a group
-	ShareState                          // what another learner goes on from
+	ShareState                          // what another learner continues from
 	ShareCount                          // the step's counters, before its first update
 	ShareGradients                      // one of an update
 	ShareDone                           // no more updates in this step

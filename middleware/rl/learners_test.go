@@ -24,6 +24,7 @@ import (
 	"github.com/ditask/ditask/policies/dqn"
 	"github.com/ditask/ditask/policies/impala"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/policies/policytest"
 	"github.com/ditask/ditask/policies/ppo"
 	"github.com/ditask/ditask/policies/qlearning"
@@ -60,7 +61,7 @@ func (*script) Learned(*policies.Batch) error { return nil }
 func (*script) Save(*nn.Archive) error        { return nil }
 func (*script) Restore(*nn.Archive) error     { return nil }
 
-// scripted runs learners that learn from known batches, each so many steps, and returns their
+// scripted runs learners that learn from known batches, each that many steps, and returns their
 // policies.
 func scripted(t *testing.T, newPolicy func(seed uint64) policies.Policy, sources []steps, n int) []policies.Policy {
 	t.Helper()
@@ -222,12 +223,14 @@ func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 	}
 }
 
-// ddppo assembles a learner of k, each of which collects in environments of its own, and the first of
+// ddppo assembles a learner of k, each of which collects in its own environments, and the first of
 // which evaluates.
 func ddppo(node task.Node, k int, dir string, resume resuming, table string) *member {
 	const seed, length = 7, 16
 	m := &member{node: node}
-	p := ppo.New(ppo.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}})
+	p := normalize.New(ppo.New(ppo.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}}), normalize.Config{Rewards: true})
+	rollout := data.NewRollout(data.RolloutConfig{Length: length, Seed: seed + uint64(node.ID())})
+	rollout.ScaleRewards(p.ScaleRewards)
 	m.tk = task.New[rl.Online](node, rl.LearnerRoles(k, k)...)
 	m.run = rl.New(m.tk, p, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
 	m.policy = p
@@ -235,8 +238,7 @@ func ddppo(node task.Node, k int, dir string, resume resuming, table string) *me
 		m.run.Exchange(rl.ExchangeConfig{Learners: k}),
 		m.run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 300, Episodes: 4}),
 		m.run.Collect(envs.CartPole(2, envs.SameStep), rl.CollectConfig{VectorSteps: length}),
-		m.run.Learn(data.NewRollout(data.RolloutConfig{Length: length, Seed: seed + uint64(node.ID())}),
-			rl.LearnConfig{Rate: policies.Linear(1e-2, 1e-3, 2000)}),
+		m.run.Learn(rollout, rl.LearnConfig{Rate: policies.Linear(1e-2, 1e-3, 2000)}),
 		m.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 50}),
 	)
 	if table != "" {
@@ -245,7 +247,7 @@ func ddppo(node task.Node, k int, dir string, resume resuming, table string) *me
 	return m
 }
 
-// ddppoJob runs k such learners for so many steps, and returns what they end with and the log.
+// ddppoJob runs k such learners for that many steps, and returns what they end with and the log.
 func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(k)
@@ -259,7 +261,7 @@ func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, tab
 	}
 	for i, m := range all {
 		c := m.tk.Context()
-		got := fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, m.policy.Weights())
+		got := fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, *m.policy.(*normalize.Policy).Returns(), m.policy.Weights())
 		if i > 0 && got != end {
 			t.Errorf("learner %d ends with %.200s\nand learner 0 with %.200s", i, got, end)
 		}
@@ -390,7 +392,8 @@ func TestLearnersShareTheCollectors(t *testing.T) {
 func inStep(node task.Node, dir string, resume resuming, table string) *member {
 	const nodes, learners, seed = 5, 2, 7
 	m := &member{node: node}
-	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20, Epsilon: policies.Linear(1, 0.1, 1000)})
+	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
+		Epsilon: policies.Linear(1, 0.1, 1000)})
 	m.policy = m.q
 	m.tk = task.New[rl.Online](m.node, rl.LearnerRoles(nodes, learners)...)
 	m.run = rl.New(m.tk, m.q, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
@@ -405,7 +408,7 @@ func inStep(node task.Node, dir string, resume resuming, table string) *member {
 	return m
 }
 
-// inStepJob runs such a job to so many updates, and returns what the learners end with and the log.
+// inStepJob runs such a job to that many updates, and returns what the learners end with and the log.
 func inStepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(5)

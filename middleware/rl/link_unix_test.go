@@ -11,7 +11,7 @@ import (
 )
 
 // TestCheckpointDoesNotFollowALink saves where somebody has laid links to another file in the
-// places of the checkpoint and of the file that is written beside it.
+// places of the checkpoint and of the file that is written next to it.
 func TestCheckpointDoesNotFollowALink(t *testing.T) {
 	dir := t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, CheckpointFile)

@@ -34,7 +34,8 @@ type leader struct {
 func newLeader(r *Run, cfg ExchangeConfig) *leader {
 	t := r.t
 	r.lockstep = true
-	return &leader{r: r, t: t, peers: cfg.Synchronous - max(cfg.Learners, 1), inbox: newInbox(t), run: rand.Uint64() | 1, asked: map[int]bool{}}
+	return &leader{r: r, t: t, peers: cfg.Synchronous - max(cfg.Learners, 1), inbox: newInbox(t), run: rand.Uint64() | 1,
+		asked: map[int]bool{}}
 }
 
 func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
@@ -142,7 +143,7 @@ type follower struct {
 	asked  uint64 // the run that it asked for its state
 	best   *Best  // the newest that was sent
 	warned bool
-	fresh  chan struct{} // 1: a turn was heard
+	fresh  chan struct{} // 1: a turn was received
 
 	mu     sync.Mutex
 	heard  *Turn

@@ -35,7 +35,8 @@ func stepper(t *testing.T, node task.Node, dir string, resume resuming) *member 
 	t.Helper()
 	const seed = 7
 	m := &member{node: node}
-	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20, Epsilon: policies.Linear(1, 0.1, 1000)})
+	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
+		Epsilon: policies.Linear(1, 0.1, 1000)})
 	m.tk = task.New[rl.Online](m.node, task.ByID(rl.Learner, rl.Evaluator, rl.Collector))
 	m.run = rl.New(m.tk, m.q, rl.Config{Seed: seed, Dir: dir, Resume: resume != no, MustResume: resume == must})
 	m.buf = replay(data.UniformConfig{Capacity: 300, Seed: seed}, data.ReplayConfig{Batch: 16, StartAt: 100, Every: 2})
@@ -55,7 +56,7 @@ func stepper(t *testing.T, node task.Node, dir string, resume resuming) *member 
 	return m
 }
 
-// Whether a stepper goes on from a checkpoint.
+// Whether a stepper continues from a checkpoint.
 type resuming int
 
 const (
@@ -64,7 +65,7 @@ const (
 	must
 )
 
-// until ends the learner's run after so many updates.
+// until ends the learner's run after that many updates.
 func (m *member) until(updates int) {
 	m.tk.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		if c.Updates >= updates {
@@ -103,7 +104,7 @@ func (m *member) result() result {
 	return result{fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, best, m.q.Weights()), m.episodes}
 }
 
-// lockstepJob runs a job in lockstep to so many updates.
+// lockstepJob runs a job in lockstep to that many updates.
 func lockstepJob(t *testing.T, dir string, resume resuming, updates int) result {
 	t.Helper()
 	const nodes = steppers
@@ -142,7 +143,7 @@ func TestP4LockstepRecoversExactly(t *testing.T) {
 }
 
 // recovered is the result of a job in lockstep of which one node crashes in the middle
-// of the learner's step after so many updates, and is started again.
+// of the learner's step after that many updates, and is started again.
 func recovered(t *testing.T, victim, at, updates int) result {
 	t.Helper()
 	const nodes = steppers

@@ -20,8 +20,8 @@ type LogConfig struct {
 	EveryUpdates int       // in their place, for an offline run; 0 means 1,000
 	Terminal     io.Writer // a line for people, or nil
 	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that
-	// appear late are empty in the rows before. A file that is there is written anew; a run that is
-	// resumed goes on with it, without the rows of steps that it makes again.
+	// appear late are empty in the rows before. A new run replaces an existing file; a resumed run
+	// continues it, without the rows of steps that it repeats.
 	CSV string
 	// JSON is a file with one object a line, without what is not known yet, such as
 	// metrics.jsonl; "" writes none. A file that is there is treated as for CSV.
@@ -41,7 +41,7 @@ type LogConfig struct {
 	// nil: the run is not in that tab.
 	HParams map[string]any
 	// Outcome is a file that says in JSON how the run ended, such as outcome.json; "" writes none. It is missing
-	// while a run goes on, and after one that was killed.
+	// while a run continues, and after one that was killed.
 	Outcome string
 	// Clock gives the time; nil means time.Now.
 	Clock func() time.Time
@@ -151,7 +151,7 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	return l.write(c)
 }
 
-// note takes down what the step brought.
+// note records what the step brought.
 func (l *logger) note(c *Online) {
 	if c.Collected != nil {
 		l.episodes = append(l.episodes, c.Collected.Episodes...)

@@ -19,7 +19,7 @@ import (
 // scoreColumns are those of LogConfig.Evaluations.
 var scoreColumns = []string{stepsColumn, "evaluation", "episode", "env", "reward", "length", "version"}
 
-// logFiles are what a log writes, but for the terminal.
+// logFiles are what a log writes, except for the terminal.
 type logFiles struct {
 	r      *Run
 	cfg    LogConfig
@@ -45,7 +45,7 @@ func (c *LogConfig) check() error {
 	return errors.Join(faults...)
 }
 
-// open begins the files, or goes on with those that are there.
+// open begins the files, or continues with those that are there.
 func (f *logFiles) open(columns []string) error {
 	upTo, first := -1, 0
 	if f.r.resumed {

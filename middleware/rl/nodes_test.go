@@ -33,7 +33,7 @@ func nodesOf(n int) (nodes []*parallel.Node, release func() error) {
 	return nodes, func() error { close(over); return <-ended }
 }
 
-// crash makes a node vanish: nothing that its task says from now on is heard.
+// crash makes a node vanish: nothing that its task says from now on is received.
 func crash(t *testing.T, node task.Node) {
 	t.Helper()
 	if err := node.Bus().Close(); err != nil {
@@ -69,7 +69,7 @@ func restartable(t testing.TB, dir string, n, id int, incarnation uint64) *paral
 	return node
 }
 
-// logged is a node with a log of its own.
+// logged is a node with its own log.
 type logged struct {
 	task.Node
 	log *slog.Logger

@@ -29,7 +29,8 @@ func offline(dir string, paths []string, cfg rl.Config, learn rl.LearnConfig, up
 	}
 	cfg.Dir, cfg.Seed = dir, 3
 	r := rl.New(tk, q, cfg)
-	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Learn(d, learn), r.Stop(rl.StopConfig{Updates: updates}), r.Evaluate(envs.CartPole(2), rl.EvalConfig{EveryUpdates: 20, Episodes: 4}))
+	tk.Use(r.Exchange(rl.ExchangeConfig{}), r.Learn(d, learn), r.Stop(rl.StopConfig{Updates: updates}),
+		r.Evaluate(envs.CartPole(2), rl.EvalConfig{EveryUpdates: 20, Episodes: 4}))
 	tk.Use(more...)
 	tk.Use(r.Checkpoint(rl.CheckpointConfig{EveryUpdates: 29, Every: -1}), // at 30, where a row of the log ends
 		r.Log(rl.LogConfig{EveryUpdates: 10, CSV: filepath.Join(dir, "progress.csv"), JSON: filepath.Join(dir, "metrics.jsonl"), Untimed: true}))
@@ -46,7 +47,7 @@ func recorded(t *testing.T) []string {
 	return []string{filepath.Join(dir, "data")}
 }
 
-// TestOfflineRunGoesByUpdates: it makes one in each step, evaluates and logs by them, and ends after so many.
+// TestOfflineRunGoesByUpdates: it makes one in each step, evaluates and logs by them, and ends after that many.
 func TestOfflineRunGoesByUpdates(t *testing.T) {
 	dir, evaluated := t.TempDir(), []uint64{}
 	rates := []int{}

@@ -103,7 +103,7 @@ func learner(dir string, resume bool, more func(*rl.Run) []task.Middleware[rl.On
 }
 
 // TestP4ResumedRunDoublesNoRow kills a run, as it were, after each of some checkpoints but a while later: what it
-// has written after the checkpoint is in the files, which the run that goes on makes again.
+// has written after the checkpoint is in the files, which the run that continues makes again.
 func TestP4ResumedRunDoublesNoRow(t *testing.T) {
 	const steps, first = 90, 10 // the first update is in step 10
 	straight := t.TempDir()
@@ -262,12 +262,14 @@ func TestPythonReadsARun(t *testing.T) {
 	if last["time/total_timesteps"] != 120 || last["eval/mean_reward"] != c.Eval.Mean || len(got.Evaluations) != 8 || sum != c.Eval.Mean {
 		t.Errorf("last row %v; mean of the last evaluation %v, want %v", last, sum, c.Eval.Mean)
 	}
-	if want := map[string]any{"outcome": "success", "reason": "max steps", "env_steps": 120.0, "episodes": float64(c.Episodes), "updates": 51.0}; !maps.Equal(got.Outcome, want) {
+	if want := map[string]any{"outcome": "success", "reason": "max steps", "env_steps": 120.0, "episodes": float64(c.Episodes),
+		"updates": 51.0}; !maps.Equal(got.Outcome, want) {
 		t.Errorf("outcome %v, want %v", got.Outcome, want)
 	}
 	best := got.Safetensors[rl.BestFile]
 	for _, w := range c.Best.Weights.Tensors {
-		if read := best.Tensors["best/"+w.Name]; read.DType != "F32" || !slices.Equal(read.Shape, w.Shape) || float32(read.First.(float64)) != w.Data[0] {
+		if read := best.Tensors["best/"+w.Name]; read.DType != "F32" || !slices.Equal(read.Shape,
+			w.Shape) || float32(read.First.(float64)) != w.Data[0] {
 			t.Errorf("tensor %s: %+v, want shape %v and first value %v", w.Name, read, w.Shape, w.Data[0])
 		}
 	}
@@ -288,7 +290,7 @@ func TestLogConfigsThatContradictThemselvesPanic(t *testing.T) {
 	runOf(task.New[rl.Online](quiet{task.Alone()}), tiny(1), "").Log(rl.LogConfig{EverySteps: -1, HistogramEvery: 5})
 }
 
-// TestAFailedRunSaysSo: in the outcome, which is missing while a run goes on.
+// TestAFailedRunSaysSo: in the outcome, which is missing while a run continues.
 func TestAFailedRunSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "outcome.json")

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// paced is the exchange of nodes that go on at their own pace.
+// paced is the exchange of nodes that continue at their own pace.
 type paced struct {
 	r                *Run
 	t                *task.Task[Online]
@@ -23,13 +23,13 @@ type paced struct {
 	inbox            inbox
 	run              uint64
 	taken            map[int]uint64 // of each collector, the newest sequence number
-	untold           map[int]int    // of each collector, how many were taken since it was told
+	untold           map[int]int    // of each collector, how many were taken since the last message to it
 	published        uint64         // version of the newest weights that were published
-	told             uint64         // key of the newest counters that all nodes were sent; 0: none
+	told             uint64         // key of the newest counters that were sent to all nodes; 0: none
 	reported         Evaluation     // the newest that was sent
 	praised          *Best          // the newest best that was sent
 	warned           bool           // that there is no learner
-	changed, renewed chan struct{}  // 1: progress was heard; weights were heard
+	changed, renewed chan struct{}  // 1: progress was received; weights were received
 
 	mu      sync.Mutex
 	sent    uint64 // trajectories
@@ -137,8 +137,8 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 	return x.group.reenter(ctx, c, x.group.end(ctx, c))
 }
 
-// begin publishes what the learner, or a new group of learners, begins with. The others send nothing before
-// they have heard of it: what they sent to a learner that has died does not count.
+// begin publishes the first weights of the learner, or of a new group of learners. The others send nothing before
+// they have received them: data that they sent to a learner that has ended does not count.
 func (x *paced) begin(ctx context.Context, c *Online) error {
 	if !x.known() {
 		return x.publish(ctx, c)
@@ -146,7 +146,7 @@ func (x *paced) begin(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// known reports whether the other nodes have heard of this learner, or of its group. It is true for a node that does
+// known reports whether this learner, or its group, has been announced to the other nodes. It is true for a node that does
 // not lead.
 func (x *paced) known() bool { return !x.r.leads() || x.told == x.key() }
 
@@ -167,10 +167,10 @@ func (x *paced) publish(ctx context.Context, c *Online) error {
 }
 
 // tell sends counters to the collectors that may wait for them: to each after every Ahead/2 trajectories, so that
-// one that waits for room hears of it before the learner has taken all that it has sent. Each message wakes a
-// process, and the credit that it returns wakes this one: what nobody waits for goes with the next weights.
+// a waiting collector continues before the learner has taken all that it has sent. Each message wakes a
+// process, and the credit that it returns wakes this one: counters for which no node waits are sent with the next weights.
 //
-// Where several learn, a collector is told of each trajectory. A step takes one for every learner, and after a
+// With several learners, a collector gets a message for each trajectory. A step takes one for every learner, and after a
 // restart the learners have unequal numbers of them, so that one may have none while others have many.
 func (x *paced) tell(ctx context.Context, c *Online) error {
 	every := Ahead / 2
@@ -189,7 +189,7 @@ func (x *paced) tell(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// hear takes over what has been heard since the last step.
+// hear takes over the messages received since the last step.
 func (x *paced) hear(c *Online) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -213,7 +213,7 @@ func (x *paced) hear(c *Online) {
 	x.newBest = nil
 }
 
-// receive waits for what this node needs before it can do its step.
+// receive waits for the messages that this node needs for its step.
 func (x *paced) receive(ctx context.Context, c *Online) error {
 	if !x.learns {
 		x.warnWithoutLearner()
@@ -243,7 +243,7 @@ func (x *paced) receive(ctx context.Context, c *Online) error {
 		return cmp.Or(waitFor(ctx, x.t, what, x.inbox.ch, got), fault)
 	}
 	for fault == nil && c.Collected == nil {
-		if x.group.stale() { // nobody collects before the learners have entered a group
+		if x.group.stale() { // no node collects before the learners have entered a group
 			if err := x.group.enter(ctx, c); err != nil {
 				return err
 			}
@@ -296,7 +296,7 @@ func (x *paced) room() bool {
 	return x.sent-taken < Ahead*uint64(max(1, len(x.heard.Learners)))
 }
 
-// install makes the policy act with the newest weights heard, if there are new
+// install makes the policy act with the newest received weights, if there are new
 // ones. A node that only evaluates waits for them.
 func (x *paced) install(ctx context.Context) error {
 	if x.learns {
@@ -322,7 +322,7 @@ func (x *paced) install(ctx context.Context) error {
 	return x.r.install(*s)
 }
 
-// send tells the others what happened in this step.
+// send sends the results of this step to the others.
 func (x *paced) send(ctx context.Context, c *Online) error {
 	if x.sends && c.Collected != nil {
 		if err := x.deliver(ctx, c.Collected); err != nil {
@@ -366,7 +366,7 @@ func (x *paced) learners() []int {
 	return x.group.ids
 }
 
-// deliver sends what was collected to the learner.
+// deliver sends the collected data to the learner.
 func (x *paced) deliver(ctx context.Context, tr *Trajectory) error {
 	x.mu.Lock()
 	x.sent++
@@ -379,8 +379,8 @@ func (x *paced) deliver(ctx context.Context, tr *Trajectory) error {
 	return Transitions.Emit(ctx, x.t, *tr, task.OnlyRemote(), task.To(Learner))
 }
 
-// key differs between starts of the learner, or of any of several: what was sent to a learner of another group
-// counts no more.
+// key differs between starts of the learner, or of any of several: data that was sent to a learner of another group
+// no longer counts.
 func (x *paced) key() uint64 {
 	if x.group != nil {
 		return x.group.key

@@ -125,7 +125,7 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 	})
 }
 
-// A collector fills its messages, unless its environments are slow or it must take so many steps.
+// A collector fills its messages, unless its environments are slow or it must take that many steps.
 func TestCollectorSendsFullMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		collect rl.CollectConfig
@@ -209,8 +209,8 @@ func TestCollectorRefusesMalformedProgress(t *testing.T) {
 	})
 }
 
-// TestLearnerTellsOnlyNodesThatNeedIt: a message to a node wakes its process. A collector is told of every second
-// trajectory of its own, and all nodes when weights are published and at the end.
+// TestLearnerTellsOnlyNodesThatNeedIt: a message to a node wakes its process. A collector learns of every second
+// its own trajectory, and all nodes when weights are published and at the end.
 func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, release := nodesOf(4)
@@ -221,7 +221,8 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 			m := &member{node: node, q: tiny(1)}
 			m.tk = task.New[rl.Online](node, roles)
 			m.run = runOf(m.tk, m.q, "")
-			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
+			m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 10}),
+				m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 			if i > 0 {
 				rl.Progressed.On(m.tk, func(_ context.Context, p rl.Progress) error {
 					heard[i] = append(heard[i], p)
@@ -277,7 +278,7 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 	})
 }
 
-// TestCollectorsGoOnWithoutNewWeights: they are told of what was taken though nothing is published.
+// TestCollectorsGoOnWithoutNewWeights: they learn of what was taken though nothing is published.
 func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
 	for _, collectors := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(collectors), func(t *testing.T) {
@@ -288,7 +289,8 @@ func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
 				m := &member{node: node, q: tiny(1)}
 				m.tk = task.New[rl.Online](node, roles)
 				m.run = runOf(m.tk, m.q, "")
-				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}), m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
+				m.tk.Use(m.run.Exchange(rl.ExchangeConfig{EveryUpdates: 1 << 30}),
+					m.run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{VectorSteps: 1}))
 				all[i] = m
 			}
 			steps := 100 * collectors

@@ -74,7 +74,8 @@ func TestProcesses(t *testing.T) {
 		"resuming without a checkpoint is a failure": resumeWithoutACheckpoint,
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), algorithm: "dqn", workers: 4, updates: 600}
+			l := launcher{watch: leak.Check(t), ditask: filepath.Join(bin, "ditask"), program: filepath.Join(bin, "lockstep"), algorithm: "dqn",
+				workers: 4, updates: 600}
 			rounds := 0
 			for began := time.Now(); rounds == 0 || !t.Failed() && time.Since(began) < *lockstepTime; rounds++ {
 				one := l
@@ -109,7 +110,7 @@ func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *ru
 	return r
 }
 
-// until reads what the job prints until the learner has made so many updates, and
+// until reads what the job prints until the learner has made that many updates, and
 // reports whether it has. All nodes have begun then.
 func (r *running) until(updates int) bool {
 	for (len(r.pids) < r.all || r.at < updates) && r.out.Scan() {

@@ -21,7 +21,7 @@ type RecordConfig struct {
 	// Rows is the number of rows of a file; 0 means 100,000, or fewer where that would be more than
 	// 256 MiB. Twice a file's size more is in memory while it is written.
 	Rows int
-	// Policy says what chose the actions, for data.DatasetInfo; "" means the type of the policy, such
+	// Policy determines what chose the actions, for data.DatasetInfo; "" means the type of the policy, such
 	// as dqn.DQN.
 	Policy string
 }
@@ -40,7 +40,7 @@ const (
 //
 // A file is written when it has all its rows, at each checkpoint, and at the end of the run however that
 // comes: a run that is killed loses the rows since then, and no file is ever half there. A run that is
-// resumed goes on where its checkpoint was, and takes out the rows behind that, which it collects again: so
+// resumed continues where its checkpoint was, and takes out the rows behind that, which it collects again: so
 // a lone run that was interrupted leaves the same files as one that was not. Files of another run in the folder
 // are an error.
 func (r *Run) Record(cfg RecordConfig) task.Middleware[Online] {
@@ -87,7 +87,7 @@ type record struct {
 	at      recordState
 }
 
-// recordState is what a checkpoint holds of a record.
+// recordState is the state of a record.
 type recordState struct {
 	File     int // number of the present file, from 1
 	Rows     int // in it
@@ -223,7 +223,7 @@ func (k *record) state() (any, error) {
 	return k.at, k.flush()
 }
 
-// resume goes on with the files as they were at state.
+// resume continues with the files as they were at state.
 func (k *record) resume(text []byte) error {
 	var s recordState
 	if err := json.Unmarshal(text, &s); err != nil { //nolint:musttag // written and read back by the fields' own names

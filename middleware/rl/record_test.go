@@ -38,7 +38,7 @@ func (s *spy) Save(*nn.Archive) error              { return nil }
 func (s *spy) Restore(*nn.Archive) error           { return nil }
 func column(b *policies.Batch, name string) string { return fmt.Sprint(b.Floats(name)) }
 
-// TestRecordWritesWhatIsCollected, in files of so many rows, the last of which has the rest.
+// TestRecordWritesWhatIsCollected, in files of that many rows, the last of which has the rest.
 func TestRecordWritesWhatIsCollected(t *testing.T) {
 	dir := t.TempDir()
 	tk, all := task.New[rl.Online](quiet{task.Alone()}), new(spy)

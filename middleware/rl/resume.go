@@ -19,9 +19,9 @@ var ErrNoCheckpoint = errors.New("there is no checkpoint")
 
 // takeUp takes over what Checkpoint has saved, if the run is to be resumed: the counters, the best
 // weights, the policy, what it learns from and, when their middleware takes its first step,
-// environments and random numbers. It logs what the run goes on from, or that there is nothing.
+// environments and random numbers. It logs what the run continues from, or that there is nothing.
 //
-// A lone node then goes on to the bit as if it had not been interrupted, if what it learns from was
+// A lone node then continues bit for bit as if it had not been interrupted, if what it learns from was
 // saved too and the environments are envs.Snapshotter; those that are not begin new episodes. In
 // lockstep it is the same for all nodes of a job of as many: they get their states from the
 // learner. At their own pace, collectors and the evaluator begin new episodes.
@@ -136,12 +136,12 @@ func LoadPolicy(dir string, policy policies.Policy) error {
 	return loadPolicy(filepath.Join(dir, CheckpointFile), policy)
 }
 
-// KeptFile is the path of the checkpoint after so many updates that CheckpointConfig.Keep keeps in dir.
+// KeptFile is the path of the checkpoint after that many updates that CheckpointConfig.Keep keeps in dir.
 func KeptFile(dir string, updates int) string {
 	return filepath.Join(dir, strings.Replace(keptPattern, "*", fmt.Sprintf("%09d", updates), 1))
 }
 
-// LoadKept is LoadPolicy for the checkpoint after so many updates that CheckpointConfig.Keep has kept.
+// LoadKept is LoadPolicy for the checkpoint after that many updates that CheckpointConfig.Keep has kept.
 func LoadKept(dir string, updates int, policy policies.Policy) error {
 	return loadPolicy(KeptFile(dir, updates), policy)
 }

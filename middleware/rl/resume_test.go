@@ -54,7 +54,8 @@ func TestResumeLogsWhatItGoesOnFrom(t *testing.T) {
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
 		t.Fatal(err)
 	}
-	if text := log.String(); strings.Count(text, "begin at 0: this run ended before its first checkpoint") != 1 || !strings.Contains(text, dir) {
+	if text := log.String(); strings.Count(text, "begin at 0: this run ended before its first checkpoint") != 1 || !strings.Contains(text,
+		dir) {
 		t.Errorf("log %s", text)
 	}
 	version := r.q.Version()
@@ -62,7 +63,8 @@ func TestResumeLogsWhatItGoesOnFrom(t *testing.T) {
 	if err := r.tk.Run(t.Context(), task.MaxSteps(1)); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("level=INFO msg=resume file=%s updates=%d env_steps=30 version=%d\n", filepath.Join(dir, rl.CheckpointFile), version, version)
+	want := fmt.Sprintf("level=INFO msg=resume file=%s updates=%d env_steps=30 version=%d\n", filepath.Join(dir, rl.CheckpointFile), version,
+		version)
 	if version == 0 || !strings.Contains(log.String(), want) {
 		t.Errorf("log %s\nwant %s", log, want)
 	}
@@ -121,7 +123,7 @@ func TestCheckpointEverySoMuchTime(t *testing.T) {
 	}
 }
 
-// TestCheckpointKeepsOlderOnes under names of their own, from which a run can go on too.
+// TestCheckpointKeepsOlderOnes under their own names, from which a run can continue too.
 func TestCheckpointKeepsOlderOnes(t *testing.T) {
 	for keep, want := range map[int][]string{
 		0: nil, 2: {"checkpoint-000000020.safetensors", "checkpoint-000000028.safetensors"},
@@ -349,7 +351,8 @@ func TestCheckpointReportsWhatItCouldNotSave(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := rl.New(tk, unsaved{q}, rl.Config{Dir: dir})
 	tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Collect(walks(envs.SameStep, &walk{length: 5}), rl.CollectConfig{}),
-		run.Learn(replay(data.UniformConfig{}, data.ReplayConfig{Batch: 2, StartAt: 2}), rl.LearnConfig{}), run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 2}))
+		run.Learn(replay(data.UniformConfig{}, data.ReplayConfig{Batch: 2, StartAt: 2}),
+			rl.LearnConfig{}), run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 2}))
 	err := tk.Run(t.Context(), task.MaxSteps(100))
 	if err == nil || !strings.Contains(err.Error(), "node 0: checkpoint: out of ink") || q.Version() != 2 {
 		t.Errorf("after %d updates: %v", q.Version(), err)

@@ -258,7 +258,8 @@ func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
 	tk.Use(run.Exchange(rl.ExchangeConfig{}),
 		run.Evaluate(walks(envs.SameStep, eval), rl.EvalConfig{EverySteps: 20, Episodes: 2, StopAt: 25, Confirm: 7}),
 		run.Collect(walks(envs.NextStep, &walk{length: 5}), rl.CollectConfig{}),
-		run.Learn(replay(data.UniformConfig{Capacity: 200}, data.ReplayConfig{Batch: 4, StartAt: 4}), rl.LearnConfig{}), run.Checkpoint(rl.CheckpointConfig{}))
+		run.Learn(replay(data.UniformConfig{Capacity: 200}, data.ReplayConfig{Batch: 4, StartAt: 4}),
+			rl.LearnConfig{}), run.Checkpoint(rl.CheckpointConfig{}))
 	if err := tk.Run(t.Context(), task.MaxSteps(1000)); err != nil {
 		t.Fatal(err)
 	}
@@ -290,12 +291,13 @@ func TestP7NonFiniteEndsTheRun(t *testing.T) {
 			w := &walk{length: 5}
 			dir := t.TempDir()
 			var r *trainer
-			r = newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1, Dir: dir}, walks(envs.SameStep, w), func(ctx context.Context, _ *rl.Online, next task.Next) error {
-				if r.tk.Steps() == 40 {
-					w.fault = c.fault
-				}
-				return next(ctx)
-			})
+			r = newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1, Dir: dir}, walks(envs.SameStep, w),
+				func(ctx context.Context, _ *rl.Online, next task.Next) error {
+					if r.tk.Steps() == 40 {
+						w.fault = c.fault
+					}
+					return next(ctx)
+				})
 			r.tk.Use(r.run.Checkpoint(rl.CheckpointConfig{EveryUpdates: 10}))
 			err := r.tk.Run(t.Context(), task.MaxSteps(100))
 			var e *nn.NonFiniteError
@@ -323,7 +325,8 @@ func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
 	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, bad))
 	err := r.tk.Run(t.Context(), task.MaxSteps(100))
 	var e *envs.Error
-	if !errors.As(err, &e) || e.Index != 1 || !strings.Contains(err.Error(), "node 0: collect at env step 10: step env Walk[1]: panic: broken\ngoroutine ") {
+	if !errors.As(err, &e) || e.Index != 1 || !strings.Contains(err.Error(),
+		"node 0: collect at env step 10: step env Walk[1]: panic: broken\ngoroutine ") {
 		t.Errorf("error %v", err)
 	} else if !strings.Contains(err.Error(), "rl_test.go:") {
 		t.Errorf("the stack does not say where: %v", err)
@@ -347,7 +350,8 @@ func TestLearnDropsWhatIsTooOld(t *testing.T) {
 			c.Collected = new(rl.Trajectory)
 			c.Collected.Batch.Init(policies.TransitionColumns(2, 1)...)
 			for _, v := range []uint64{1, 50, 95, 100} {
-				c.Collected.Batch.Append(policies.Transition{Obs: []float32{0, 0}, NextObs: []float32{0, 0}, Action: []float32{0}, Steps: 1, Version: v})
+				c.Collected.Batch.Append(policies.Transition{Obs: []float32{0, 0}, NextObs: []float32{0, 0}, Action: []float32{0}, Steps: 1,
+					Version: v})
 			}
 			err := next(ctx)
 			seen = c.Lag
@@ -390,15 +394,30 @@ func TestWrongConfigsPanic(t *testing.T) {
 	run := func(q *dqn.DQN) *rl.Run { return runOf(task.New[rl.Online](quiet{task.Alone()}), q, "") }
 	walk := walks(envs.NextStep, &walk{length: 5})
 	for name, f := range map[string]func(){
-		"eval config: EverySteps -1":                                            func() { run(tiny(1)).Evaluate(walk, rl.EvalConfig{EverySteps: -1}) },
-		"rl: CartPole-v1 has 4 observed values, the policy 2":                   func() { run(tiny(1)).Collect(envs.CartPole(1), rl.CollectConfig{}) },
-		"rl: CartPole-v1 has actions in Discrete(2), the policy in Discrete(3)": func() { run(three).Evaluate(envs.CartPole(1), rl.EvalConfig{}) },
+		"eval config: EverySteps -1": func() {
+			run(tiny(1)).Evaluate(walk,
+				rl.EvalConfig{EverySteps: -1})
+		},
+		"rl: CartPole-v1 has 4 observed values, the policy 2": func() {
+			run(tiny(1)).Collect(envs.CartPole(1),
+				rl.CollectConfig{})
+		},
+		"rl: CartPole-v1 has actions in Discrete(2), the policy in Discrete(3)": func() {
+			run(three).Evaluate(envs.CartPole(1),
+				rl.EvalConfig{})
+		},
 		"rl: Pendulum-v1 has actions in Box([-2], [2]), the policy in Discrete(2)": func() {
 			run(tiny(1, func(c *dqn.Config) { c.Obs = box(3) })).Collect(continuous, rl.CollectConfig{})
 		},
-		"rl: collect config: VectorSteps -1, Episodes 0 and RandomSteps 0 must not be negative": func() { run(tiny(1)).Collect(walk, rl.CollectConfig{VectorSteps: -1}) },
-		"rl: collect config: VectorSteps is 2 and Episodes is 3: set one":                       func() { run(tiny(1)).Collect(walk, rl.CollectConfig{VectorSteps: 2, Episodes: 3}) },
-		"rl: checkpoint config: EveryUpdates -2 must not be negative":                           func() { run(tiny(1)).Checkpoint(rl.CheckpointConfig{EveryUpdates: -2}) },
+		"rl: collect config: VectorSteps -1, Episodes 0 and RandomSteps 0 must not be negative": func() {
+			run(tiny(1)).Collect(walk,
+				rl.CollectConfig{VectorSteps: -1})
+		},
+		"rl: collect config: VectorSteps is 2 and Episodes is 3: set one": func() {
+			run(tiny(1)).Collect(walk,
+				rl.CollectConfig{VectorSteps: 2, Episodes: 3})
+		},
+		"rl: checkpoint config: EveryUpdates -2 must not be negative": func() { run(tiny(1)).Checkpoint(rl.CheckpointConfig{EveryUpdates: -2}) },
 	} {
 		func() {
 			defer func() {
@@ -489,7 +508,8 @@ func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
 			t.Errorf("%s is %v; header %v", name, last[name], rows[0])
 		}
 	}
-	if text := strings.Split(terminal.String(), "\n"); !strings.HasPrefix(text[2], "steps       70  reward     5.0  epsilon 0.39  updates      52  loss") {
+	if text := strings.Split(terminal.String(), "\n"); !strings.HasPrefix(text[2],
+		"steps       70  reward     5.0  epsilon 0.39  updates      52  loss") {
 		t.Errorf("terminal %q", text)
 	}
 }
@@ -506,7 +526,8 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 			tk.Use(r.Exchange(rl.ExchangeConfig{}),
 				r.Evaluate(envs.CartPole(3, mode), rl.EvalConfig{EverySteps: 200, Episodes: 4}),
 				r.Collect(envs.CartPole(4, mode), rl.CollectConfig{RandomSteps: 50}),
-				r.Learn(replay(data.UniformConfig{Capacity: 500, Seed: 1}, data.ReplayConfig{Batch: 32, StartAt: 100, Every: 7, Updates: 2}), rl.LearnConfig{}),
+				r.Learn(replay(data.UniformConfig{Capacity: 500, Seed: 1}, data.ReplayConfig{Batch: 32, StartAt: 100, Every: 7, Updates: 2}),
+					rl.LearnConfig{}),
 				r.Checkpoint(rl.CheckpointConfig{}))
 			if err := tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
 				t.Fatal(err)
@@ -535,7 +556,8 @@ func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
 	dir := filepath.Join(file, "run")
 	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{})
 	err := r.tk.Run(t.Context(), task.MaxSteps(100))
-	if err == nil || !strings.Contains(err.Error(), ": rl.Checkpoint: node 0: checkpoint folder "+dir+": ") || !strings.Contains(err.Error(), "--dir") || r.tk.Context().Updates != 0 {
+	if err == nil || !strings.Contains(err.Error(), ": rl.Checkpoint: node 0: checkpoint folder "+dir+": ") || !strings.Contains(err.Error(),
+		"--dir") || r.tk.Context().Updates != 0 {
 		t.Errorf("%d updates, %v", r.tk.Context().Updates, err)
 	}
 }

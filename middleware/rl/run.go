@@ -37,7 +37,7 @@ type Run struct {
 	known    Evaluation // the newest before that
 	lockstep bool
 	sends    bool // this node collects for a learner on another one, at its own pace
-	// torn says that what this node holds is between two steps: in lockstep it must
+	// torn reports that what this node holds is between two steps: in lockstep it must
 	// not be saved.
 	torn bool
 
@@ -52,6 +52,7 @@ type Run struct {
 	evaluations []*evaluate
 	due         bool
 	done        bool   // the run was resumed, and has nothing left to do
+	nothing     string // why, if it is done
 	offline     bool   // it needs no collector
 	env         string // name of the environments of Collect
 	columns     []policies.Column
@@ -100,7 +101,7 @@ type namedPart struct {
 // part is a middleware with a state, such as random numbers, that a checkpoint must
 // hold.
 type part interface {
-	// fresh begins anew, at the counters of c.
+	// fresh begins again, at the counters of c.
 	fresh(c *Online) error
 	// state returns a value that JSON can hold.
 	state() (any, error)
@@ -110,8 +111,8 @@ type part interface {
 
 var errNoExchange = errors.New("rl: Exchange must come first in the chain")
 
-// join makes p a part of the run's checkpoints, and has it go on from its state in the
-// checkpoint or begin anew.
+// join makes p a part of the run's checkpoints, and has it continue from its state in the
+// checkpoint or begin again.
 func (r *Run) join(c *Online, name string, p part) error {
 	if !r.began {
 		return errNoExchange
@@ -134,7 +135,7 @@ func numbered(name string, n int) string {
 	return fmt.Sprintf("%s.%d", name, n)
 }
 
-// start has p go on from the state that the run begins with, or begin anew if that
+// start has p continue from the state that the run begins with, or begin again if that
 // has none of p.
 func (r *Run) start(c *Online, p namedPart) error {
 	text, ok := r.begin[p.name]

@@ -40,7 +40,7 @@ func (s *Scores) whole() bool {
 	return len(s.Lengths) == n && len(s.Envs) == n && n <= MaxScores && s.First >= 0 && s.First <= n
 }
 
-// evaluated takes down an evaluation that this node has made.
+// evaluated records an evaluation that this node has made.
 func (r *Run) evaluated(s *Scores) {
 	r.heard(*s)
 	if !alone(r.t) {
@@ -69,7 +69,7 @@ func (r *Run) keepNewest(all []Scores) []Scores {
 	return all
 }
 
-// takeScores returns what the log has not had.
+// takeScores returns the evaluations that are not logged yet.
 func (r *Run) takeScores() []Scores {
 	all := r.scores
 	r.scores = nil

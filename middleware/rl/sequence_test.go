@@ -12,6 +12,7 @@ import (
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/normalize"
 	"github.com/ditask/ditask/policies/ppo"
 	"github.com/ditask/ditask/task"
 )
@@ -23,7 +24,8 @@ type teller struct{ version uint64 }
 func (p *teller) Spec() policies.Spec {
 	return policies.Spec{
 		Obs: envs.NewBox(-1e6, 1e6, 2), Action: envs.Discrete{N: 2}, StateSize: 1, Bootstrap: policies.Value,
-		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs, Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
+		Extra: []policies.Column{{Name: policies.Value, Kind: policies.Float32}}, Learns: []policies.Column{{Name: policies.Obs,
+			Kind: policies.Float32, Shape: []int{2}}, {Name: policies.NextObs, Kind: policies.Float32, Shape: []int{2}}},
 	}
 }
 
@@ -82,7 +84,7 @@ func TestCollectedSequences(t *testing.T) {
 			// An episode of three steps that ends, and the beginning of the next one.
 			"100 00 value 100.00 behind 0.00", "101 00 value 101.01 behind 0.00",
 			"102 10 value 102.02 behind 0.00", "200 00 value 200.00 behind 201.01",
-			// The second sequences go on.
+			// The second sequences continue.
 			"300 00 value 300.00 behind 0.00", "301 01 value 301.01 behind 302.02",
 			"400 00 value 400.00 behind 0.00", "401 01 value 401.01 behind 402.02",
 			"201 00 value 201.01 behind 0.00", "202 10 value 202.02 behind 0.00",
@@ -92,6 +94,61 @@ func TestCollectedSequences(t *testing.T) {
 			t.Errorf("%v:\n%s\nwant\n%s", mode, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
+}
+
+// scaler is a teller that takes down the moments of discounted returns, and when it learns.
+type scaler struct {
+	teller
+
+	log []string
+}
+
+func (*scaler) ReturnDiscount() float64 { return 0.5 }
+
+func (p *scaler) MergeReturns(m []float64) error {
+	p.log = append(p.log, fmt.Sprintf("%.6f", m))
+	return nil
+}
+
+func (p *scaler) Learn(b *policies.Batch) ([]policies.Metric, error) {
+	p.log = append(p.log, fmt.Sprintf("learns from %v", b.Floats(policies.Reward)[:2]))
+	return p.teller.Learn(b)
+}
+
+// TestReturnsOfSequences: with a discount of 0.5 the rewards 1 of the first environment have the returns 1 and 1.5 in each of its
+// episodes of two steps, which are cut, and those of the second one 1, 1.5 and 1.75; an episode's begin anew, and go on
+// in the next sequence. The policy is given their moments before it learns, and rewards as they are.
+func TestReturnsOfSequences(t *testing.T) {
+	for _, mode := range []envs.AutoresetMode{envs.SameStep, envs.Disabled} {
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		p := new(scaler)
+		run := rl.New(tk, p, rl.Config{})
+		tk.Use(run.Exchange(rl.ExchangeConfig{}),
+			run.Collect(walks(mode, &walk{length: 2, cut: true}, &walk{length: 3}), rl.CollectConfig{VectorSteps: 4}),
+			run.Learn(data.NewSequences(data.SequencesConfig{Length: 4, Batch: 2}), rl.LearnConfig{}))
+		if err := tk.Run(t.Context(), task.MaxSteps(2)); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			momentsOf(1, 1.5, 1, 1.5, 1, 1.5, 1.75, 1), "learns from [1 1]",
+			momentsOf(1, 1.5, 1, 1.5, 1.5, 1.75, 1, 1.5), "learns from [1 1]",
+		}
+		if strings.Join(p.log, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%v:\n%s\nwant\n%s", mode, strings.Join(p.log, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// momentsOf are the number of values, their mean and their variance.
+func momentsOf(values ...float64) string {
+	n, mean, variance := float64(len(values)), 0.0, 0.0
+	for _, v := range values {
+		mean += v / n
+	}
+	for _, v := range values {
+		variance += (v - mean) * (v - mean) / n
+	}
+	return fmt.Sprintf("%.6f", []float64{n, mean, variance})
 }
 
 // TestSequencesNeedTheirEnvironments: those that take a step of their own for a reset leave holes.
@@ -113,7 +170,7 @@ func TestSequencesNeedTheirEnvironments(t *testing.T) {
 	}
 }
 
-// TestRandomStepsComeFirst: until so many env steps of the job, the policy is not asked.
+// TestRandomStepsComeFirst: until that many env steps of the job, the policy is not asked.
 func TestRandomStepsComeFirst(t *testing.T) {
 	q := tiny(1)
 	tk := task.New[rl.Online](quiet{task.Alone()})
@@ -137,30 +194,45 @@ func TestRandomStepsComeFirst(t *testing.T) {
 	}
 }
 
-// onPolicy is a lone run of PPO on CartPole.
-func onPolicy(dir string, resume bool) (*ppo.PPO, *task.Task[rl.Online]) {
+// onPolicy is a lone run of PPO on CartPole, as it is or normalised.
+func onPolicy(dir string, resume bool, cfg *normalize.Config) (policies.Policy, *task.Task[rl.Online]) {
 	env := envs.CartPole(4, envs.SameStep)
-	p := ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1, Hidden: []int{16}})
+	var p policies.Policy = ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1, Hidden: []int{16}})
+	rollout := data.NewRollout(data.RolloutConfig{Length: 32, Seed: 1})
+	if cfg != nil {
+		n := normalize.New(p, *cfg)
+		rollout.ScaleRewards(n.ScaleRewards)
+		p = n
+	}
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := rl.New(tk, p, rl.Config{Seed: 1, Dir: dir, MustResume: resume})
 	tk.Use(run.Exchange(rl.ExchangeConfig{}),
 		run.Collect(env, rl.CollectConfig{VectorSteps: 32}),
-		run.Learn(data.NewRollout(data.RolloutConfig{Length: 32, Seed: 1}), rl.LearnConfig{Rate: policies.Linear(1e-3, 0, 10_000)}),
+		run.Learn(rollout, rl.LearnConfig{Rate: policies.Linear(1e-3, 0, 10_000)}),
 		run.Evaluate(envs.CartPole(2), rl.EvalConfig{EverySteps: 1000, Episodes: 3}),
 		run.Checkpoint(rl.CheckpointConfig{}))
 	return p, tk
 }
 
-// TestP4OnPolicyRunGoesOnExactly: unfinished episodes, the order of the minibatches and the
-// exploration are in the checkpoint.
+// TestP4OnPolicyRunGoesOnExactly: unfinished episodes, the order of the minibatches, the exploration, and what
+// observations and rewards are normalised by are in the checkpoint.
 func TestP4OnPolicyRunGoesOnExactly(t *testing.T) {
+	t.Run("raw", func(t *testing.T) { goesOnExactly(t, nil) })
+	t.Run("normalised", func(t *testing.T) { goesOnExactly(t, &normalize.Config{Rewards: true}) })
+}
+
+func goesOnExactly(t *testing.T, cfg *normalize.Config) {
 	result := func(dir string, resume bool, steps int) string {
-		p, tk := onPolicy(dir, resume)
+		p, tk := onPolicy(dir, resume, cfg)
 		if err := tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
 			t.Fatal(err)
 		}
 		c := tk.Context()
-		return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Eval, p.Weights())
+		end := fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Eval, p.Weights())
+		if n, ok := p.(*normalize.Policy); ok {
+			end = fmt.Sprint(*n.Returns(), end)
+		}
+		return end
 	}
 	want := result(t.TempDir(), false, 20)
 	for _, cut := range []int{1, 7, 19} {
@@ -179,9 +251,11 @@ func TestOnPolicyJobInLockstep(t *testing.T) {
 	made, release := nodesOf(nodes)
 	errs := make(chan error, nodes)
 	var updates []int
+	var learner *normalize.Policy
 	for _, node := range made {
 		env := envs.CartPole(2, envs.SameStep)
-		p := ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1, Hidden: []int{16}})
+		p := normalize.New(ppo.New(ppo.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: 1, Hidden: []int{16}}),
+			normalize.Config{Rewards: true})
 		tk := task.New[rl.Online](node, rl.Roles(nodes)...)
 		run := rl.New(tk, p, rl.Config{Seed: 1})
 		tk.Use(run.Exchange(rl.ExchangeConfig{Synchronous: nodes}),
@@ -189,6 +263,7 @@ func TestOnPolicyJobInLockstep(t *testing.T) {
 			run.Learn(data.NewRollout(data.RolloutConfig{Length: 16, Epochs: 2, Minibatches: 2}), rl.LearnConfig{}),
 			task.Step(func(_ context.Context, c *rl.Online) error {
 				if tk.Has(rl.Learner) {
+					learner = p
 					updates = append(updates, c.Trained.Updates)
 					if c.Collected.Batch.N != 2*2*16 || c.Lag.Max != 0 {
 						t.Errorf("%d rows, lag %v; want %d and 0", c.Collected.Batch.N, c.Lag, 2*2*16)
@@ -207,6 +282,11 @@ func TestOnPolicyJobInLockstep(t *testing.T) {
 	}
 	if fmt.Sprint(updates) != "[4 4 4 4 4]" {
 		t.Errorf("updates %v", updates)
+	}
+	for what, m := range map[string]*envs.Moments{"observations": learner.Moments(), "returns": learner.Returns()} {
+		if n := 5 * 2 * 2 * 16; int(m.Count+0.5) != n || m.Var[0] == 0 {
+			t.Errorf("%s: the moments %v, want those of %d", what, *m, n)
+		}
 	}
 }
 

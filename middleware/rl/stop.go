@@ -8,12 +8,12 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// StopConfig says how long a run lasts. The zero value never ends it, and of several limits the first
+// StopConfig determines how long a run lasts. The zero value never ends it, and of several limits the first
 // that is reached does.
 type StopConfig struct {
 	EnvSteps int // of the whole job, those before the run was resumed included
 	Updates  int // of the weights, those before the run was resumed included
-	// After is the wall time since the first step of this process: a run that is resumed has it anew.
+	// After is the wall time since the first step of this process: it starts at 0 again in a resumed run.
 	After time.Duration
 }
 
@@ -50,7 +50,7 @@ func (r *Run) Stop(cfg StopConfig) task.Middleware[Online] {
 	}
 }
 
-// reached says which limit of Stop the counters have reached, or nothing.
+// reached reports which limit of Stop the counters have reached, or nothing.
 func (r *Run) reached(c *Online) string {
 	switch n := r.stop; {
 	case n.EnvSteps > 0 && c.EnvSteps >= n.EnvSteps:
@@ -61,10 +61,24 @@ func (r *Run) reached(c *Online) string {
 	return ""
 }
 
-// over says why a run that was resumed has nothing left to do, or nothing.
+// over returns the reason why a run that was resumed has nothing left to do, or nothing.
 func (r *Run) over(c *Online) string {
 	if best := c.Best; r.stopAt != 0 && best != nil && best.Reached && best.Mean >= r.stopAt {
 		return fmt.Sprintf("mean return %.1f over %d episodes had reached %v before", best.Mean, best.Episodes, r.stopAt)
 	}
 	return r.reached(c)
+}
+
+// Over says why this node, which learns, resumed a run that had nothing left to do, such as "4000 env steps reached 4000"; it is
+// empty if the run went on, began at 0, or has not begun. It may be called when the task's Run has returned.
+func (r *Run) Over() string { return r.nothing }
+
+// goOn makes the best weights of a run that was resumed ones like any other: a limit that they have reached is none any more, and
+// better ones may take their place.
+func (r *Run) goOn(c *Online) {
+	if r.resumed && c.Best != nil && c.Best.Reached {
+		best := *c.Best
+		best.Reached = false
+		c.Best = &best
+	}
 }

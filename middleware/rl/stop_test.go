@@ -29,7 +29,8 @@ func TestStop(t *testing.T) {
 			tk := task.New[rl.Online](quiet{task.Alone()})
 			q := tiny(1)
 			run := runOf(tk, q, "")
-			source := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10, Every: 2, Updates: 2})
+			source := data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}),
+				data.ReplayConfig{Batch: 2, StartAt: 10, Every: 2, Updates: 2})
 			tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Stop(c.cfg),
 				run.Collect(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}), rl.CollectConfig{}), run.Learn(source, rl.LearnConfig{}))
 			if err := tk.Run(t.Context(), task.MaxSteps(100)); err != nil {
@@ -68,7 +69,8 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 		env := func() envs.Vector { return lasting(5) }
 		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(env(), rl.EvalConfig{EverySteps: 20, StopAt: stopAt}), run.Stop(stop),
 			run.Collect(env(), rl.CollectConfig{}),
-			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}), rl.LearnConfig{}),
+			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}),
+				rl.LearnConfig{}),
 			run.Checkpoint(rl.CheckpointConfig{}))
 		if err := tk.Run(t.Context(), task.MaxSteps(100)); err != nil {
 			t.Fatal(err)
@@ -98,6 +100,47 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 				t.Errorf("with other limits it ends after %d env steps, want 70", longer.EnvSteps)
 			}
 		})
+	}
+}
+
+// TestResumeBehindAReachedReturn: a run that goes on with another limit, or none, keeps the best weights that it finds from then on,
+// and a run that has nothing left to do says why.
+func TestResumeBehindAReachedReturn(t *testing.T) {
+	dir := t.TempDir()
+	train := func(steps int, stopAt float64, length int) (*rl.Run, *rl.Online) {
+		tk := task.New[rl.Online](quiet{task.Alone()})
+		run := rl.New(tk, tiny(1, func(c *dqn.Config) { c.Obs = box(4) }), rl.Config{Seed: 1, Dir: dir, Resume: true})
+		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(lasting(length), rl.EvalConfig{EverySteps: 20, StopAt: stopAt, Confirm: 3}),
+			run.Stop(rl.StopConfig{EnvSteps: steps}), run.Collect(lasting(5), rl.CollectConfig{}),
+			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}), rl.LearnConfig{}),
+			run.Checkpoint(rl.CheckpointConfig{}))
+		if err := tk.Run(t.Context(), task.MaxSteps(200)); err != nil {
+			t.Fatal(err)
+		}
+		return run, tk.Context()
+	}
+	filed := func() *rl.Best {
+		b, err := rl.LoadBest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	run, c := train(90, 5, 5)
+	if over := run.Over(); over != "" || !c.Best.Reached || !filed().Reached {
+		t.Fatalf("over %q, best %+v", over, c.Best.Evaluation)
+	}
+	first := c.EnvSteps
+	run, c = train(90, 4, 5)
+	if over, want := run.Over(), "mean return 5.0 over 3 episodes had reached 4 before"; over != want || c.EnvSteps != first || !filed().Reached {
+		t.Errorf("over %q after %d env steps, want %q after %d", over, c.EnvSteps, want, first)
+	}
+	run, c = train(90, 0, 7)
+	if b := filed(); run.Over() != "" || c.EnvSteps != 90 || c.Best.Mean != 7 || c.Best.Reached || b.Mean != 7 || b.Reached {
+		t.Errorf("over %q after %d env steps, best %+v, its file %+v, reached %v", run.Over(), c.EnvSteps, c.Best.Evaluation, b.Evaluation, b.Reached)
+	}
+	if run, _ = train(90, 0, 7); run.Over() != "90 env steps reached 90" {
+		t.Errorf("over %q", run.Over())
 	}
 }
 

@@ -29,8 +29,8 @@ type table struct {
 	csv     *csv.Writer
 }
 
-// openTable begins a file or, if upTo is not negative, goes on with the one that is there: with its rows
-// of at most so many steps.
+// openTable begins a file or, if upTo is not negative, continues with the one that is there: with its rows
+// of at most that many steps.
 func openTable(path string, columns []string, upTo int) (*table, error) {
 	t := &table{path: path, columns: slices.Clone(columns)}
 	var rows [][]string
@@ -65,7 +65,7 @@ func readTable(path string) ([][]string, error) {
 	return all, nil
 }
 
-// adopt takes over the columns of a table, and returns its whole rows of at most so many steps.
+// adopt takes over the columns of a table, and returns its whole rows of at most that many steps.
 func (t *table) adopt(old [][]string, upTo int) [][]string {
 	header := old[0]
 	for _, c := range t.columns {
@@ -108,7 +108,7 @@ func (t *table) rewrite(rows [][]string) error {
 	return nil
 }
 
-// replace writes a file beside path and puts it in its place. It returns the file, open at its end.
+// replace writes a file next to path and puts it in its place. It returns the file, open at its end.
 func replace(path string, write func(io.Writer) error) (*os.File, error) {
 	if err := safefile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

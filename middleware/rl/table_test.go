@@ -19,7 +19,7 @@ func content(t *testing.T, path string) string {
 // TestTableKeepsLateColumns: rows before have none of it, and the file that is there is replaced.
 func TestTableKeepsLateColumns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "progress.csv")
-	for range 2 { // the second one begins anew
+	for range 2 { // the second one begins again
 		table, err := openTable(path, []string{stepsColumn, "a"}, -1)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +50,8 @@ func TestResumedFilesGoOn(t *testing.T) {
 	if err := os.WriteFile(table, []byte("late,"+stepsColumn+"\n1,10\n2,20\n3,30\n4,1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(lines, []byte(`{"time/total_timesteps":10,"late":1}`+"\n"+`{"time/total_timesteps":30}`+"\n"+`{"time/tot`), 0o600); err != nil {
+	if err := os.WriteFile(lines, []byte(`{"time/total_timesteps":10,"late":1}`+"\n"+`{"time/total_timesteps":30}`+"\n"+`{"time/tot`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	csv, err := openTable(table, []string{stepsColumn, "a"}, 20)

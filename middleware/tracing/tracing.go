@@ -5,8 +5,8 @@
 //	t := task.New[State](node, task.Trace(tr))
 //	t.Use(tracing.Step[State](tr, "train")) // a span for each step, first in the chain
 //
-// An emit under a span becomes a span of its own, and each listener that it reaches
-// one more, its child, on whatever node: a trace goes on from node to node, through
+// An emit under a span becomes its own span, and each listener that it reaches
+// one more, its child, on whatever node: a trace continues from node to node, through
 // listeners that emit in turn. An emit under no span is not followed.
 //
 // # What travels
@@ -19,7 +19,7 @@
 // # Concurrency
 //
 // A [Tracer] is safe for concurrent use, and serves all tasks of a process. Only
-// who imports this package depends on OpenTelemetry; the SDK is the program's own
+// programs that import this package depend on OpenTelemetry; the SDK is the program's own
 // choice.
 package tracing
 
@@ -40,7 +40,7 @@ import (
 // scope names this package to OpenTelemetry.
 const scope = "github.com/ditask/ditask/middleware/tracing"
 
-// Config says where spans go.
+// Config determines where spans go.
 type Config struct {
 	Provider trace.TracerProvider // nil: the global one
 }
@@ -130,7 +130,7 @@ const (
 	keyState  = "tracestate"
 )
 
-// maxHeader is what a message takes along (router.MaxHeaderBytes).
+// maxHeader is the largest header of a message (router.MaxHeaderBytes).
 const maxHeader = 1 << 10
 
 func appendHeader(dst []byte, ctx context.Context) []byte { //nolint:revive // the destination comes first, as in append

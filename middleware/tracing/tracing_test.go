@@ -22,45 +22,46 @@ var (
 	answers   = task.NewEvent[[]float32]("answer")
 )
 
-// job runs a step on node 0 that asks node 1, which answers with so many numbers;
+// job runs a step on node 0 that asks node 1, which answers with that many numbers;
 // it returns the spans of both nodes by name.
 func job(t *testing.T, numbers int, traced [2]bool, parent trace.SpanContext) map[string]tracetest.SpanStub {
 	t.Helper()
 	exporters := [2]*tracetest.InMemoryExporter{tracetest.NewInMemoryExporter(), tracetest.NewInMemoryExporter()}
-	err := parallel.Run(t.Context(), parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
-		var opts []task.Option
-		tr := tracing.New(tracing.Config{Provider: sdk.NewTracerProvider(sdk.WithSyncer(exporters[node.ID()]))})
-		if traced[node.ID()] {
-			opts = append(opts, task.Trace(tr))
-		}
-		tk := task.New[struct{}](node, opts...)
-		got := make(chan int, 1)
-		switch node.ID() {
-		case 0:
-			answers.On(tk, func(_ context.Context, v []float32) error { got <- len(v); return nil })
-			if parent.IsValid() {
-				ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	err := parallel.Run(t.Context(), parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)},
+		func(ctx context.Context, node *parallel.Node) error {
+			var opts []task.Option
+			tr := tracing.New(tracing.Config{Provider: sdk.NewTracerProvider(sdk.WithSyncer(exporters[node.ID()]))})
+			if traced[node.ID()] {
+				opts = append(opts, task.Trace(tr))
 			}
-			tk.Use(tracing.Step[struct{}](tr, "step"), task.Step(func(ctx context.Context, _ *struct{}) error {
-				if err := questions.Emit(ctx, tk, numbers); err != nil {
-					return err
+			tk := task.New[struct{}](node, opts...)
+			got := make(chan int, 1)
+			switch node.ID() {
+			case 0:
+				answers.On(tk, func(_ context.Context, v []float32) error { got <- len(v); return nil })
+				if parent.IsValid() {
+					ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 				}
-				select {
-				case n := <-got:
-					if n != numbers {
-						t.Errorf("%d numbers came of %d", n, numbers)
+				tk.Use(tracing.Step[struct{}](tr, "step"), task.Step(func(ctx context.Context, _ *struct{}) error {
+					if err := questions.Emit(ctx, tk, numbers); err != nil {
+						return err
 					}
-					return nil
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}))
-		case 1:
-			questions.On(tk, func(ctx context.Context, n int) error { return answers.Emit(ctx, tk, make([]float32, n)) }, task.Named("answerer"))
-			tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { <-ctx.Done(); return context.Cause(ctx) }))
-		}
-		return tk.Run(ctx, task.MaxSteps(1))
-	})
+					select {
+					case n := <-got:
+						if n != numbers {
+							t.Errorf("%d numbers came of %d", n, numbers)
+						}
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}))
+			case 1:
+				questions.On(tk, func(ctx context.Context, n int) error { return answers.Emit(ctx, tk, make([]float32, n)) }, task.Named("answerer"))
+				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { <-ctx.Done(); return context.Cause(ctx) }))
+			}
+			return tk.Run(ctx, task.MaxSteps(1))
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

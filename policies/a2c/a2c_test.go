@@ -211,7 +211,7 @@ func TestActAndLearnAllocateNothing(t *testing.T) {
 	}
 }
 
-// train learns for so many env steps, or until the mean return of 100 episodes is enough.
+// train learns for that many env steps, or until the mean return of 100 episodes is enough.
 func train(t *testing.T, env envs.Vector, seed uint64, envSteps int, enough float64) *collecting.Collector {
 	t.Helper()
 	p := New(Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: seed})

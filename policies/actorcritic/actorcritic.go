@@ -1,5 +1,5 @@
 // Package actorcritic has what on-policy algorithms share: an actor and a critic, how they act, and
-// what a checkpoint holds of them. An algorithm embeds a [Model] and adds its loss:
+// the state of them in a checkpoint. An algorithm embeds a [Model] and adds its loss:
 //
 //	type A2C struct {
 //		*actorcritic.Model
@@ -13,7 +13,7 @@
 //		...
 //	})
 //
-// Without an LSTM, actor and critic are two networks with hidden layers of their own. With one, they
+// Without an LSTM, actor and critic are two networks with separate hidden layers. With one, they
 // are single layers on the output of a recurrent network, the core, and the state of the core is a
 // column of the data: each row has the state before its step. Learning begins with the state of a
 // sequence's first row and makes it zero wherever an episode begins.
@@ -78,7 +78,8 @@ func New(cfg Config) *Model {
 	}
 	m.Actor = nn.New(in, cfg.Seed, m.actor(widths, hidden)...)
 	m.Critic = nn.New(in, cfg.Seed+1, nn.MLP(widths, nn.Tanh, 1, hidden, nn.Orthogonal(1))...)
-	m.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Optimizer, MaxGradNorm: max(cfg.MaxGradNorm, 0), Workers: nn.NewWorkers(cfg.Threads)}, m.nets()...)
+	m.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Optimizer, MaxGradNorm: max(cfg.MaxGradNorm, 0),
+		Workers: nn.NewWorkers(cfg.Threads)}, m.nets()...)
 	for _, name := range cfg.Extra {
 		m.extra = append(m.extra, m.column(name))
 	}
@@ -393,6 +394,6 @@ func (m *Model) Load(s nn.State) error { return m.weights().Load(s) }
 // Save writes networks, optimiser and counter to a.
 func (m *Model) Save(a *nn.Archive) error { return m.Parts().Save(a) }
 
-// Restore makes the model what it was at Save. The networks must have the same shape; the rest of the
+// Restore restores the model to its state at Save. The networks must have the same shape; the rest of the
 // config is the model's own. An error may leave it half restored.
 func (m *Model) Restore(a *nn.Archive) error { return m.Parts().Restore(a) }

@@ -96,7 +96,10 @@ func TestActRefuses(t *testing.T) {
 		"tensor obs is not finite":                                func(_ *Model, a *policies.Act) { a.Obs[3] = float32(math.Inf(1)) },
 		"tensor state is not finite":                              func(_ *Model, a *policies.Act) { a.State[3] = float32(math.NaN()) },
 		"tensor dense0.weight is not finite":                      func(m *Model, _ *policies.Act) { m.Actor.Weights()[0] = float32(math.NaN()) },
-		"tensor lstm2.weight_input is not finite: value 1":        func(m *Model, _ *policies.Act) { m.Core.Params()[2].Value[1] = float32(math.NaN()) },
+		"tensor lstm2.weight_input is not finite: value 1": func(m *Model,
+			_ *policies.Act) {
+			m.Core.Params()[2].Value[1] = float32(math.NaN())
+		},
 	} {
 		m := model(envs.Discrete{N: 3}, 4)
 		a := act(m, 2)

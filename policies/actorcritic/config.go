@@ -33,7 +33,7 @@ type Config struct {
 	Threads       int     // that compute a large product; 0 means 1
 }
 
-// Faults reports what is wrong with the spaces and the widths of hidden layers in the config of an
+// Faults reports the faults of the spaces and the widths of hidden layers in the config of an
 // algorithm.
 func Faults(algorithm string, obs, action envs.Space, hidden []int) []error {
 	var faults []error

@@ -36,9 +36,9 @@ type Algorithm struct {
 	Envs, Steps int
 	// Discrete and Continuous say which actions it learns.
 	Discrete, Continuous bool
-	// Tabular says that observations are states of a table, and not encoded.
+	// Tabular reports that observations are states of a table, and not encoded.
 	Tabular bool
-	// Offline says that it learns from dataset files, and collects nothing.
+	// Offline reports that it learns from dataset files, and collects nothing.
 	Offline bool
 	// Declare adds the hyperparameters to p, and returns what builds from their values.
 	Declare func(p *Params) Build
@@ -89,8 +89,8 @@ type Setup struct {
 	VectorSteps, Episodes, RandomSteps int
 	// Rate and Clip, if not nil, are the learning rate and the clip range by env steps: see rl.LearnConfig.
 	Rate, Clip policies.Schedule
-	// OnPolicy says that data of other than the newest weights is of no use: processes go in lockstep.
+	// OnPolicy reports that it learns only from data of the newest weights: processes run in lockstep.
 	OnPolicy bool
-	// ClipActions says that the policy's actions may leave the bounds of a Box.
+	// ClipActions reports that the policy's actions may leave the bounds of a Box.
 	ClipActions bool
 }

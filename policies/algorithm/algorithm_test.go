@@ -116,7 +116,8 @@ func TestValuesAreReadBack(t *testing.T) {
 	if len(*widths) != 1 || every.Of(1000) != 25 || every.Of(1) != 1 {
 		t.Errorf("%v, %d, %d", *widths, every.Of(1000), every.Of(1))
 	}
-	for _, s := range []struct{ name, value string }{{"hidden", "[64, 0]"}, {"hidden", "a"}, {"double", "maybe"}, {"loss", "l1"}, {"every", "x%"}, {"every", "-1"}} {
+	for _, s := range []struct{ name, value string }{{"hidden", "[64, 0]"}, {"hidden", "a"}, {"double", "maybe"}, {"loss", "l1"},
+		{"every", "x%"}, {"every", "-1"}} {
 		if err := p.Lookup(s.name).Set(s.value); err == nil || !strings.HasPrefix(err.Error(), s.name+": ") {
 			t.Errorf("%s=%s: %v", s.name, s.value, err)
 		}

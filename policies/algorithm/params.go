@@ -103,7 +103,7 @@ func AtMost(x float64) Bound {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// within returns what is wrong with a number.
+// within returns the fault of a number.
 func within(v float64, bounds []Bound) error {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return fmt.Errorf("%v is not a finite number", v)
@@ -202,7 +202,7 @@ func (p *Params) Bool(name string, def bool, about, source string) *bool {
 	return v
 }
 
-// Text declares a free text; check, if not nil, returns what is wrong with a value.
+// Text declares a free text; check, if not nil, returns the fault of a value.
 func (p *Params) Text(name, def, unit, about, source string, check func(text string) error) *string {
 	v := new(string)
 	p.add(&Param{

@@ -38,16 +38,19 @@ func (p *Params) Replay(def ReplayDefaults) *Replay {
 		every:    p.Int("train_freq", def.Every, "env steps", "env steps between updates", def.Source, one),
 		updates:  p.Int("gradient_steps", def.Updates, "updates", "updates that follow those env steps", def.Source, one),
 	}
-	r.prioritised = p.Bool("prioritized", def.Prioritised, "sample in proportion to the temporal-difference error (Schaul et al. 2016)", def.Source)
+	r.prioritised = p.Bool("prioritized", def.Prioritised, "sample in proportion to the temporal-difference error (Schaul et al. 2016)",
+		def.Source)
 	r.alpha = p.Float("priority_alpha", 0.6, "", "how much priorities count; 0: not at all", "Schaul et al. 2016", AtLeast(0))
-	r.beta = p.Schedule("priority_beta", "linear(0.4, 1)", "", "correction of the bias by priorities, over the run", "Schaul et al. 2016", AtLeast(0), AtMost(1))
-	r.goals = p.Int("her_goals", 0, "goals", "goals in hindsight for each transition, with strategy future; 0: none", "Andrychowicz et al. 2017: 4", AtLeast(0))
+	r.beta = p.Schedule("priority_beta", "linear(0.4, 1)", "", "correction of the bias by priorities, over the run", "Schaul et al. 2016",
+		AtLeast(0), AtMost(1))
+	r.goals = p.Int("her_goals", 0, "goals", "goals in hindsight for each transition, with strategy future; 0: none",
+		"Andrychowicz et al. 2017: 4", AtLeast(0))
 	r.maxUses = p.Int("max_uses", 0, "samples", "how often a row may be sampled; 0: always", "ditask", AtLeast(0))
 	r.maxAge = p.Int("max_age", 0, "updates", "how old the weights behind a row may be; 0: any age", "ditask", AtLeast(0))
 	return r
 }
 
-// TargetEvery is the number of updates in so many env steps.
+// TargetEvery is the number of updates in that many env steps.
 func (r *Replay) TargetEvery(envSteps int) int {
 	return max(envSteps**r.updates / *r.every, *r.updates, 1)
 }
@@ -74,7 +77,7 @@ func (r *Replay) source(t Task) (data.Source, error) {
 		batches := t.Steps * *r.updates / *r.every // beta goes by the batches that were drawn
 		cfg.Beta = r.beta.Over(max(batches, 1))
 	}
-	cfg.Every *= *r.goals + 1 // each env step is so many rows
+	cfg.Every *= *r.goals + 1 // each env step is that many rows
 	return data.NewReplay(buf, cfg), nil
 }
 
@@ -85,6 +88,9 @@ func (r *Replay) Setup(t Task, policy func() policies.Policy) (Setup, error) {
 		return Setup{}, err
 	}
 	s := Setup{Policy: policy(), Source: source, Goals: *r.goals}
+	if n := s.Policy.Spec().NStep; s.Goals > 0 && n > 1 {
+		return s, fmt.Errorf("her_goals: %d goals: a transition in hindsight has one reward, and n_steps is %d: set n_steps=1", s.Goals, n)
+	}
 	if n := *r.every / max(1, t.Envs); n > 1 {
 		s.VectorSteps = n
 	}
@@ -139,7 +145,7 @@ func OrNone(v float64) float64 {
 	return v
 }
 
-// Following is the schedule in a run of so many steps, or nil if it is constant.
+// Following is the schedule in a run of that many steps, or nil if it is constant.
 func (s *Schedule) Following(total int) policies.Schedule {
 	if s.Constant() {
 		return nil

@@ -36,7 +36,7 @@ func (s *Schedule) Constant() bool {
 	return err == nil
 }
 
-// Over is the schedule of a run of so many steps.
+// Over is the schedule of a run of that many steps.
 func (s *Schedule) Over(total int) policies.Schedule { return s.make(total) }
 
 // Schedule declares a number that may change with the env steps. The bounds hold for each value in it.
@@ -206,7 +206,7 @@ type Count struct {
 	steps steps
 }
 
-// Of is the number in a run of so many steps, at least 1 unless the count is 0.
+// Of is the number in a run of that many steps, at least 1 unless the count is 0.
 func (c *Count) Of(total int) int {
 	if c.steps == (steps{}) {
 		return 0

@@ -138,6 +138,6 @@ func (p *APPO) parts() policies.Parts {
 // Save writes networks, optimiser and counters to a.
 func (p *APPO) Save(a *nn.Archive) error { return p.parts().Save(a) }
 
-// Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
+// Restore restores p to the state at Save. The networks must have the same shape; the rest of the config
 // is p's own. An error may leave p half restored.
 func (p *APPO) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

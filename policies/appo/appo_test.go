@@ -335,7 +335,7 @@ func TestActAndLearnAllocateNothing(t *testing.T) {
 	}
 }
 
-// train learns for so many env steps, or until the mean return of 100 episodes is enough, from sequences
+// train learns for that many env steps, or until the mean return of 100 episodes is enough, from sequences
 // that a policy lag updates older than the present one has collected.
 func train(t *testing.T, cfg Config, env envs.Vector, lag, envSteps int, enough float64) *collecting.Collector {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // Config describes an APPO. Obs and Action must be set; every other zero value has the default of
-// RLlib's APPOConfig, unless its comment says otherwise.
+// RLlib's APPOConfig, unless its comment gives another source.
 type Config struct {
 	Obs    envs.Space
 	Action envs.Space // Discrete, MultiDiscrete or Box

@@ -217,7 +217,7 @@ func (p *BC) SetRate(rate float64) {
 // Version counts the updates behind the weights, those before a Load included.
 func (p *BC) Version() uint64 { return p.updates }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (p *BC) parts() policies.Parts {
 	return policies.Parts{policies.NetPart("bc.actor", p.actor, &p.updates), policies.OptimizerPart("bc.adam", p.trainer.Optimizers()[0])}
 }
@@ -231,6 +231,6 @@ func (p *BC) Load(s nn.State) error { return p.parts()[:1].Load(s) }
 // Save writes network, optimiser and counter to a.
 func (p *BC) Save(a *nn.Archive) error { return p.parts().Save(a) }
 
-// Restore makes p what it was at Save. The network must have the same shape; the rest of the config is
+// Restore restores p to the state at Save. The network must have the same shape; the rest of the config is
 // p's own. An error may leave p half restored.
 func (p *BC) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

@@ -25,8 +25,10 @@ func declare(p *algorithm.Params) algorithm.Build {
 	grad := p.MaxGradNorm(0, cleanRL)
 	gamma := p.Gamma(0.99, cleanRL)
 	replay := p.Replay(algorithm.ReplayDefaults{Source: cleanRL, Capacity: 10_000, Batch: 128, StartAt: 10_000, Every: 10, Updates: 1})
-	target := p.Int("target_update_interval", 500, "env steps", "env steps between copies to the target network", cleanRL, algorithm.AtLeast(1))
-	epsilon := p.Schedule("epsilon", "linear(1, 0.05, 50%)", "", "probability of a random action", cleanRL, algorithm.AtLeast(0), algorithm.AtMost(1))
+	target := p.Int("target_update_interval", 500, "env steps", "env steps between copies to the target network", cleanRL,
+		algorithm.AtLeast(1))
+	epsilon := p.Schedule("epsilon", "linear(1, 0.05, 50%)", "", "probability of a random action", cleanRL, algorithm.AtLeast(0),
+		algorithm.AtMost(1))
 	atoms := p.Int("n_atoms", 101, "atoms", "returns that the distributions are made of", cleanRL, algorithm.AtLeast(2))
 	low := p.Float("v_min", -100, "return", "the least of the atoms", cleanRL)
 	high := p.Float("v_max", 100, "return", "the greatest of the atoms", cleanRL)

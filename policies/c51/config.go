@@ -27,7 +27,7 @@ type Config struct {
 
 	Double  bool // choose the next action by the online network (van Hasselt et al.)
 	Dueling bool // value and advantage streams of each atom (Wang et al.)
-	// Noisy gives all layers noisy weights, which explore in place of random actions (Fortunato et al.).
+	// Noisy gives all layers noisy weights, which explore instead of random actions (Fortunato et al.).
 	Noisy bool
 	NStep int // rewards in a return; 0 means 1, at most 255
 

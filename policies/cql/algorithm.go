@@ -26,9 +26,11 @@ func declare(p *algorithm.Params) algorithm.Build {
 	gamma := p.Gamma(0.99, paper)
 	tau := p.Float("tau", 0.005, "", "part of the way that the target critics go at each update, with continuous actions", paper+"'s code",
 		positive, algorithm.AtMost(1))
-	target := p.Int("target_update_interval", 8000, "updates", "updates between copies to the target network, with discrete actions", paper+"'s code", algorithm.AtLeast(1))
+	target := p.Int("target_update_interval", 8000, "updates", "updates between copies to the target network, with discrete actions",
+		paper+"'s code", algorithm.AtLeast(1))
 	weight := p.Float("conservative_weight", 1, "", "weight of the conservative term", paper+": 1 discrete, 5 or 10 continuous", zero)
-	samples := p.Int("n_actions", 10, "actions", "actions from each of three distributions that the term is estimated by", paper+"'s code", algorithm.AtLeast(1))
+	samples := p.Int("n_actions", 10, "actions", "actions from each of three distributions that the term is estimated by", paper+"'s code",
+		algorithm.AtLeast(1))
 	alpha := p.Float("ent_coef", 0, "", "weight of the entropy, with continuous actions; 0: it is learned", paper+"'s code", zero)
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		if d, ok := t.Action.(envs.Discrete); ok {

@@ -55,7 +55,7 @@ func def[T int | float64](v *T, d T) {
 	}
 }
 
-// faults collects what is wrong with a config.
+// faults collects the faults of a config.
 type faults []error
 
 func (f *faults) checkf(ok bool, format string, args ...any) {

@@ -1,5 +1,5 @@
 // Package cql is conservative Q-learning: offline learning whose values of actions that are not in the data
-// stay below those that are, so that the policy does not choose what only looks good because nobody tried it.
+// stay below those that are, so that the policy does not choose actions that only seem good because they were never tried.
 //
 //	c := cql.New(cql.Config{Obs: env.ObservationSpace(), Action: box, Seed: 7})                  // a Box
 //	q := cql.NewDiscrete(cql.DiscreteConfig{Obs: env.ObservationSpace(), Action: actions})       // a Discrete
@@ -284,7 +284,7 @@ func (c *CQL) Version() uint64 { return c.updates }
 // Alpha is the weight of the entropy now.
 func (c *CQL) Alpha() float64 { return math.Exp(float64(c.logAlpha[0])) }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (c *CQL) parts() policies.Parts {
 	net, opt := policies.NetPart, policies.OptimizerPart
 	return policies.Parts{
@@ -306,6 +306,6 @@ func (c *CQL) Load(s nn.State) error { return c.parts()[:1].Load(s) }
 // Save writes networks, optimisers, alpha and the state of the noise to a.
 func (c *CQL) Save(a *nn.Archive) error { return c.parts().Save(a) }
 
-// Restore makes c what it was at Save. The networks must have the same shape; the rest of the config is
+// Restore restores c to the state at Save. The networks must have the same shape; the rest of the config is
 // c's own. An error may leave c half restored.
 func (c *CQL) Restore(a *nn.Archive) error { return c.parts().Restore(a) }

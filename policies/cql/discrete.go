@@ -181,7 +181,7 @@ func (q *Discrete) SetRate(rate float64) {
 // Version counts the updates behind the weights, those before a Load included.
 func (q *Discrete) Version() uint64 { return q.updates }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (q *Discrete) parts() policies.Parts {
 	return policies.Parts{
 		policies.NetPart("cql", q.online, &q.updates), policies.NetPart("cql.target", q.target, &q.updates),
@@ -199,6 +199,6 @@ func (q *Discrete) Load(s nn.State) error { return q.parts()[:1].Load(s) }
 // Save writes networks, optimiser and counter to a.
 func (q *Discrete) Save(a *nn.Archive) error { return q.parts().Save(a) }
 
-// Restore makes q what it was at Save. The networks must have the same shape; the rest of the config is
+// Restore restores q to the state at Save. The networks must have the same shape; the rest of the config is
 // q's own. An error may leave q half restored.
 func (q *Discrete) Restore(a *nn.Archive) error { return q.parts().Restore(a) }

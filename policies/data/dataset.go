@@ -219,7 +219,7 @@ func (d *Dataset) Save(a *nn.Archive) error {
 	return nil
 }
 
-// Restore makes d what it was at Save. Other files than then are an error.
+// Restore restores d to the state at Save. Other files than then are an error.
 func (d *Dataset) Restore(a *nn.Archive) error {
 	random, err1 := hex.DecodeString(a.Meta["dataset/random"])
 	given, err2 := strconv.ParseBool(a.Meta["dataset/given"])

@@ -59,7 +59,7 @@ func written(t *testing.T, dir, name string, from, n int, edit ...func(*DatasetI
 	return path
 }
 
-// sameRows reports whether two batches have equal columns, to the bit.
+// sameRows reports whether two batches have equal columns, bit for bit.
 func sameRows(a, b *policies.Batch) bool {
 	return a.CheckLike(b) == nil && a.N == b.N && slices.EqualFunc(a.Columns, b.Columns, func(x, y policies.Block) bool {
 		bits := func(p, q float32) bool { return math.Float32bits(p) == math.Float32bits(q) }

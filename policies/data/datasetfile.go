@@ -39,10 +39,10 @@ const (
 // DatasetExt is how the names of dataset files end.
 const DatasetExt = ".safetensors"
 
-// WriteDataset writes rows to a dataset file, in place of one that has the name. It is written beside
-// path, synced and renamed, so that a file is never half there; a process that is killed meanwhile leaves
+// WriteDataset writes rows to a dataset file, and replaces an existing one. It writes a temporary file next to
+// path, syncs and renames it, so that a file is always complete; a process that is killed in between leaves
 // a file whose name begins with a dot. The folder must exist. A value that is not finite is an error that
-// names column and row; no rows are one, too.
+// names column and row; no rows are an error, too.
 //
 // The file is an archive in the safetensors format: a tensor "dataset/" and the column's name for each
 // column, and as metadata the info, the types of the columns and a SHA-256 checksum. Python's
@@ -104,7 +104,7 @@ func finiteRows(b *policies.Batch) error {
 	return nil
 }
 
-// replaceFile puts a file in the place of path.
+// replaceFile replaces the file at path.
 func replaceFile(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.new")
 	if err != nil {

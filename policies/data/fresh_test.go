@@ -16,7 +16,8 @@ func versioned(first, n int, version uint64) *policies.Batch {
 	var b policies.Batch
 	b.Init(policies.TransitionColumns(1, 1)...)
 	for i := range n {
-		b.Append(policies.Transition{Obs: []float32{0}, Action: []float32{0}, NextObs: []float32{0}, Reward: float32(first + i), Steps: 1, Version: version})
+		b.Append(policies.Transition{Obs: []float32{0}, Action: []float32{0}, NextObs: []float32{0}, Reward: float32(first + i), Steps: 1,
+			Version: version})
 	}
 	return &b
 }
@@ -132,7 +133,7 @@ func noOldRowIsDrawn(t *testing.T, build func(cfg UniformConfig) Buffer) {
 	}
 }
 
-// TestLimitsAreRestored to the bit, and damage is refused.
+// TestLimitsAreRestored bit for bit, and damage is refused.
 func TestLimitsAreRestored(t *testing.T) { forEachBuffer(t, limitsAreRestored) }
 
 func limitsAreRestored(t *testing.T, buffer func(cfg UniformConfig) Buffer) {
@@ -170,7 +171,8 @@ func limitsAreRestored(t *testing.T, buffer func(cfg UniformConfig) Buffer) {
 	words := archive.Tensors[at].Words
 	for name, damaged := range map[string][]uint64{
 		"as many uses as are allowed": append([]uint64{0}, slices.Repeat([]uint64{2}, len(words)-1)...),
-		"none":                        {}, "a row beyond": {0, 40 << 32}, "twice": {0, 1 << 32, 1 << 32}, "too many": append(slices.Clone(words), make([]uint64, 50)...),
+		"none":                        {}, "a row beyond": {0, 40 << 32}, "twice": {0, 1 << 32,
+			1 << 32}, "too many": append(slices.Clone(words), make([]uint64, 50)...),
 	} {
 		archive.Tensors[at].Words = damaged
 		if err := build().Restore(&archive); err == nil {
@@ -213,7 +215,8 @@ func TestLimitsCostNoAllocation(t *testing.T) {
 // TestLimitsKeepTheShares: of rows within the limits, one with twice the priority is drawn twice as often, and has
 // the paper's weight, also in the sample that ends it.
 func TestLimitsKeepTheShares(t *testing.T) {
-	b := NewPrioritised(PrioritisedConfig{UniformConfig: UniformConfig{Capacity: 8, Seed: 3, MaxUses: 100_000, MaxAge: 5}, Alpha: 1, Epsilon: 1e-9})
+	b := NewPrioritised(PrioritisedConfig{UniformConfig: UniformConfig{Capacity: 8, Seed: 3, MaxUses: 100_000, MaxAge: 5}, Alpha: 1,
+		Epsilon: 1e-9})
 	for version, n := range []int{1, 0, 0, 0, 0, 0, 0, 3} { // the first row is too old
 		if err := b.Add(versioned(version, n, uint64(version))); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// memoryLimit is the most memory that this process may use, and who says so:
+// memoryLimit returns the most memory that this process may use, and the source of the limit:
 // the least of its control group (version 2 or 1, with all parents), GOMEMLIMIT
 // and the machine. root is the file system. What cannot be read does not limit.
 func memoryLimit(root fs.FS) (limit uint64, from string) {

@@ -259,7 +259,7 @@ func (b *Prioritised) Save(a *nn.Archive) error {
 	return nil
 }
 
-// Restore makes the buffer what it was at Save. The capacity must be the same.
+// Restore restores the buffer to its state at Save. The capacity must be the same.
 func (b *Prioritised) Restore(a *nn.Archive) error {
 	if err := b.ring.Restore(a); err != nil {
 		return err

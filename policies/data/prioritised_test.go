@@ -50,7 +50,8 @@ func TestRowsAreDrawnByTheirPriorities(t *testing.T) {
 					t.Fatalf("row %d is %v", row, got.At(i))
 				}
 				top = max(top, weights[i])
-				want := math.Pow(math.Pow(float64(priorities[rows[slices.Index(weights, slices.Max(weights))]]), alpha)/math.Pow(float64(priorities[row]), alpha), beta)
+				want := math.Pow(math.Pow(float64(priorities[rows[slices.Index(weights, slices.Max(weights))]]),
+					alpha)/math.Pow(float64(priorities[row]), alpha), beta)
 				if math.Abs(float64(weights[i])-want) > 1e-5 {
 					t.Fatalf("weight %v of row %d, want %v", weights[i], row, want)
 				}
@@ -73,7 +74,7 @@ func TestNewRowsHaveTheGreatestPriority(t *testing.T) {
 	if err := b.Update([]uint64{0, 1, 2, 3}, []float32{0, 0, 50, 0}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Add(numbered(10, 1)); err != nil { // in the place of row 0
+	if err := b.Add(numbered(10, 1)); err != nil { // instead of row 0
 		t.Fatal(err)
 	}
 	seen := map[uint64]int{}
@@ -114,10 +115,12 @@ func TestP4RestoredPrioritiesDrawTheSame(t *testing.T) {
 		}
 		var x, y policies.Batch
 		for range 20 {
-			if err := errors.Join(straight.Add(numbered(50, 2)), resumed.Add(numbered(50, 2)), straight.Sample(&x, 2, 0.5), resumed.Sample(&y, 2, 0.5)); err != nil {
+			if err := errors.Join(straight.Add(numbered(50, 2)), resumed.Add(numbered(50, 2)), straight.Sample(&x, 2, 0.5),
+				resumed.Sample(&y, 2, 0.5)); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(x.Words(policies.Index), y.Words(policies.Index)) || !slices.Equal(x.Floats(policies.Weight), y.Floats(policies.Weight)) {
+			if !slices.Equal(x.Words(policies.Index), y.Words(policies.Index)) || !slices.Equal(x.Floats(policies.Weight),
+				y.Floats(policies.Weight)) {
 				t.Fatalf("%d rows: samples %v and %v", n, x.Words(policies.Index), y.Words(policies.Index))
 			}
 		}
@@ -194,7 +197,8 @@ func TestReserveCountsTheTree(t *testing.T) {
 	}
 	for _, limit := range []uint64{rows, all - 1} {
 		err := NewPrioritised(cfg(limit)).Reserve(columns...)
-		if want := fmt.Sprintf("1000 rows take %d bytes, LimitBytes allows %d", all, limit); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("1000 rows take %d bytes, LimitBytes allows %d", all, limit); !errors.Is(err,
+			ErrMemory) || !strings.Contains(err.Error(), want) {
 			t.Errorf("a limit of %d: %v, want %s", limit, err, want)
 		}
 	}

@@ -32,12 +32,18 @@ func TestP1AdvantagesEqualHandComputedNumbers(t *testing.T) {
 		edit    func(u *Unroll)
 		a, want []float32
 	}{
-		"terminated":            {func(u *Unroll) { u.Terminated[2], u.Bootstrap[2] = 1, 9 }, []float32{2.387329, 1.37515, 0.3}, []float32{2.887329, 1.97515, 1}},
-		"truncated":             {func(u *Unroll) { u.Truncated[2], u.Bootstrap[2] = 1, 0.8 }, []float32{3.087884, 2.120026, 1.092}, []float32{3.587884, 2.720026, 1.792}},
-		"the sequence ends":     {func(u *Unroll) { u.Bootstrap[2] = 0.8 }, []float32{3.087884, 2.120026, 1.092}, []float32{3.587884, 2.720026, 1.792}},
-		"terminated and cut":    {func(u *Unroll) { u.Terminated[2], u.Truncated[2], u.Bootstrap[2] = 1, 1, 9 }, []float32{2.387329, 1.37515, 0.3}, []float32{2.887329, 1.97515, 1}},
-		"terminated in between": {func(u *Unroll) { u.Terminated[1], u.Bootstrap[2] = 1, 0.8 }, []float32{1.094 + 0.9405*0.4, 0.4, 1.092}, []float32{1.594 + 0.9405*0.4, 1, 1.792}},
-		"truncated in between":  {func(u *Unroll) { u.Truncated[0], u.Bootstrap[0], u.Terminated[2] = 1, 2, 1 }, []float32{2.48, 1.37515, 0.3}, []float32{2.98, 1.97515, 1}},
+		"terminated": {func(u *Unroll) { u.Terminated[2], u.Bootstrap[2] = 1, 9 }, []float32{2.387329, 1.37515, 0.3},
+			[]float32{2.887329, 1.97515, 1}},
+		"truncated": {func(u *Unroll) { u.Truncated[2], u.Bootstrap[2] = 1, 0.8 }, []float32{3.087884, 2.120026, 1.092},
+			[]float32{3.587884, 2.720026, 1.792}},
+		"the sequence ends": {func(u *Unroll) { u.Bootstrap[2] = 0.8 }, []float32{3.087884, 2.120026, 1.092},
+			[]float32{3.587884, 2.720026, 1.792}},
+		"terminated and cut": {func(u *Unroll) { u.Terminated[2], u.Truncated[2], u.Bootstrap[2] = 1, 1, 9 },
+			[]float32{2.387329, 1.37515, 0.3}, []float32{2.887329, 1.97515, 1}},
+		"terminated in between": {func(u *Unroll) { u.Terminated[1], u.Bootstrap[2] = 1, 0.8 }, []float32{1.094 + 0.9405*0.4, 0.4, 1.092},
+			[]float32{1.594 + 0.9405*0.4, 1, 1.792}},
+		"truncated in between": {func(u *Unroll) { u.Truncated[0], u.Bootstrap[0], u.Terminated[2] = 1, 2, 1 }, []float32{2.48, 1.37515, 0.3},
+			[]float32{2.98, 1.97515, 1}},
 	} {
 		u, a, targets := three(), make([]float32, 3), make([]float32, 3)
 		c.edit(u)
@@ -73,7 +79,7 @@ func TestP1VTraceEqualsHandComputedNumbers(t *testing.T) {
 	if !near(targets, []float32{1.5, 1, 1.4}) || !near(a, []float32{1, 0.4, 0.7}) {
 		t.Errorf("on-policy: targets %v and advantages %v", targets, a)
 	}
-	// Limits of their own.
+	// their own Limits.
 	u = three()
 	VTrace(targets, a, u, []float32{3, 3, 3}, VTraceConfig{Gamma: 1, MaxRho: 2, MaxC: 0.5})
 	if want := []float32{0.5 + 2*1.1 + 0.5*(0.6+2*1.1+0.5*(0.7+2*0.3-0.7)-0.6), 0.6 + 2*1.1 + 0.5*0.6, 1.3}; !near(targets, want) {

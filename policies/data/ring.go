@@ -113,7 +113,7 @@ func (r *ring) Save(a *nn.Archive) error {
 	return PutRows(a, "replay", &r.rows, r.size)
 }
 
-// Restore makes the buffer what it was at Save. The capacity must be the same.
+// Restore restores the buffer to its state at Save. The capacity must be the same.
 func (r *ring) Restore(a *nn.Archive) error {
 	if err := r.restore(a); err != nil {
 		return fmt.Errorf("restore replay buffer: %w", err)

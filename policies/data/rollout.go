@@ -57,8 +57,8 @@ func (c RolloutConfig) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Rollout turns what was collected with one version of a policy into minibatches: Add computes
-// advantages and returns, and Next hands out all rows in a random order, some times over.
+// Rollout turns what was collected with one version of a policy into minibatches: Next computes
+// advantages and returns, and hands out all rows in a random order, some times over.
 //
 //	err := r.Add(&batch)          // sequences of Length steps, with values and bootstraps
 //	for r.Next(&mini) {
@@ -75,7 +75,9 @@ type Rollout struct {
 	order   []int // of rows, or with Sequences of their first rows
 	picked  []int // rows of a minibatch of sequences
 	epoch   int
-	mini    int // the next minibatch of the epoch
+	mini    int                     // the next minibatch of the epoch
+	scale   func(rewards []float32) // nil: none
+	raw     bool                    // the rows have no advantages yet
 }
 
 // NewRollout returns an empty rollout. It panics with all faults of the config.
@@ -87,15 +89,15 @@ func NewRollout(cfg RolloutConfig) *Rollout {
 	return &Rollout{cfg: cfg.ensureDefaults(), source: source, rng: rand.New(source)}
 }
 
-// Add takes the rows of src in place of those before. They are whole sequences: step t of sequence k
+// ScaleRewards has scale change the rewards that advantages and returns are computed from, in place: see
+// policies.RewardScaler. It is called once for the rows of an Add, by the first Next.
+func (r *Rollout) ScaleRewards(scale func(rewards []float32)) { r.scale = scale }
+
+// Add replaces the rows by those of src. They are whole sequences: step t of sequence k
 // is row k*Length+t. Besides what the policy needs, there must be the columns reward, value,
 // bootstrap, terminated and truncated.
 func (r *Rollout) Add(src *policies.Batch) error {
-	u := Unroll{
-		Length: r.cfg.Length, Rewards: src.Floats(policies.Reward), Values: src.Floats(policies.Value),
-		Bootstrap: src.Floats(policies.Bootstrap), Terminated: src.Bytes(policies.Terminated), Truncated: src.Bytes(policies.Truncated),
-	}
-	n := src.N
+	u, n := r.unroll(src), src.N
 	if err := src.CheckLike(src); err != nil {
 		return fmt.Errorf("add to rollout: %w", err)
 	}
@@ -114,10 +116,27 @@ func (r *Rollout) Add(src *policies.Batch) error {
 		return fmt.Errorf("add to rollout: %d rows are fewer than %d minibatches", n, r.cfg.Minibatches)
 	}
 	r.take(src)
-	GAE(r.rows.Floats(policies.Advantage), r.rows.Floats(policies.Return), &u, r.cfg.Gamma, r.cfg.Lambda)
-	r.epoch, r.mini = 0, 0
+	r.epoch, r.mini, r.raw = 0, 0, true
 	r.shuffle()
 	return nil
+}
+
+// unroll are the columns of b that advantages are computed from.
+func (r *Rollout) unroll(b *policies.Batch) Unroll {
+	return Unroll{
+		Length: r.cfg.Length, Rewards: b.Floats(policies.Reward), Values: b.Floats(policies.Value),
+		Bootstrap: b.Floats(policies.Bootstrap), Terminated: b.Bytes(policies.Terminated), Truncated: b.Bytes(policies.Truncated),
+	}
+}
+
+// estimate computes the advantages and returns of the rows.
+func (r *Rollout) estimate() {
+	r.raw = false
+	u := r.unroll(&r.rows)
+	if r.scale != nil {
+		r.scale(u.Rewards)
+	}
+	GAE(r.rows.Floats(policies.Advantage), r.rows.Floats(policies.Return), &u, r.cfg.Gamma, r.cfg.Lambda)
 }
 
 // take copies src and makes room for advantages and returns.
@@ -154,6 +173,9 @@ func (r *Rollout) shuffle() {
 func (r *Rollout) Next(dst *policies.Batch) bool {
 	if r.epoch >= r.cfg.Epochs || len(r.order) == 0 {
 		return false
+	}
+	if r.raw {
+		r.estimate()
 	}
 	n, k := len(r.order), r.cfg.Minibatches
 	rows := r.order[r.mini*n/k : (r.mini+1)*n/k] // numbers that differ by one at most
@@ -205,6 +227,6 @@ func (r *Rollout) Restore(a *nn.Archive) error {
 		return fmt.Errorf("restore rollout: %w", err)
 	}
 	r.rows.Resize(0)
-	r.order, r.mini, r.epoch = r.order[:0], 0, r.cfg.Epochs
+	r.order, r.mini, r.epoch, r.raw = r.order[:0], 0, r.cfg.Epochs, false
 	return nil
 }

@@ -119,6 +119,40 @@ func TestRolloutComputesAdvantages(t *testing.T) {
 	}
 }
 
+// TestRolloutScalesRewards once, with the scale at the first minibatch, and not those of the caller.
+func TestRolloutScalesRewards(t *testing.T) {
+	r := NewRollout(RolloutConfig{Length: 3, Gamma: 0.99, Lambda: 0.95, Epochs: 2, Minibatches: 1})
+	scale, calls := float32(1), 0
+	r.ScaleRewards(func(rewards []float32) {
+		calls++
+		for i := range rewards {
+			rewards[i] *= scale
+		}
+	})
+	b := collected(3)
+	copy(b.Floats(policies.Reward), []float32{4, 4, 4})
+	copy(b.Floats(policies.Value), []float32{0.5, 0.6, 0.7})
+	b.Bytes(policies.Terminated)[2] = 1
+	for round := 1; round <= 2; round++ {
+		if err := r.Add(b); err != nil {
+			t.Fatal(err)
+		}
+		scale = 0.25 // as what the rows told of has changed it
+		var mini policies.Batch
+		for r.Next(&mini) {
+			for i, k := range mini.Floats(policies.Obs) {
+				want := []float32{[]float32{2.387329, 1.37515, 0.3}[int(k)], []float32{2.887329, 1.97515, 1}[int(k)]}
+				if got := []float32{mini.Floats(policies.Advantage)[i], mini.Floats(policies.Return)[i]}; !near(got, want) {
+					t.Errorf("step %v: %v, want %v", k, got, want)
+				}
+			}
+		}
+		if calls != round || b.Floats(policies.Reward)[0] != 4 {
+			t.Errorf("%d calls after %d additions; the caller's reward is %v", calls, round, b.Floats(policies.Reward)[0])
+		}
+	}
+}
+
 func TestP4RestoredRolloutGivesTheSameOrders(t *testing.T) {
 	cfg := RolloutConfig{Length: 4, Seed: 3}
 	straight, resumed := NewRollout(cfg), NewRollout(RolloutConfig{Length: 4, Seed: 9})

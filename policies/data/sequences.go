@@ -92,7 +92,7 @@ func (s *Sequences) Save(a *nn.Archive) error {
 	return PutRows(a, "sequences", &s.rows, s.rows.N)
 }
 
-// Restore makes s what it was at Save.
+// Restore restores s to the state at Save.
 func (s *Sequences) Restore(a *nn.Archive) error {
 	uses, err1 := a.Number("sequences/uses")
 	rows, err2 := RowsOf(a, "sequences")

@@ -46,11 +46,11 @@ type Buffer interface {
 	learned(b *policies.Batch) error
 }
 
-// ReplayConfig says how often a replay buffer is learned from. The zero value is the most common one:
+// ReplayConfig determines how often a replay buffer is learned from. The zero value is the most common one:
 // a batch of 64 for each row.
 //
 // Batch * Updates / Every is what Reverb calls samples per insert. It holds with any number of collectors,
-// and nothing can wait for ever: a learner takes what was collected before it makes the updates that are due
+// and nothing can wait forever: a learner takes what was collected before it makes the updates that are due
 // for it, and then waits for more; a collector waits when it is some trajectories ahead (see package
 // middleware/rl), and those are taken whether an update is due or not.
 type ReplayConfig struct {
@@ -96,8 +96,8 @@ func (c ReplayConfig) validate(capacity int) error {
 	return errors.Join(faults...)
 }
 
-// Replay is the source of a policy that learns from samples of a buffer, so many times for so many
-// new rows. It is not safe for concurrent use.
+// Replay is the source of a policy that learns from samples of a buffer, a number of times for a number
+// of new rows. It is not safe for concurrent use.
 type Replay struct {
 	buf   Buffer
 	cfg   ReplayConfig
@@ -164,7 +164,7 @@ func (r *Replay) Save(a *nn.Archive) error {
 	return r.buf.Save(a)
 }
 
-// Restore makes r what it was at Save.
+// Restore restores r to the state at Save.
 func (r *Replay) Restore(a *nn.Archive) error {
 	rows, err1 := a.Number("replay/rows")
 	due, err2 := a.Number("replay/due")

@@ -20,7 +20,7 @@ func rewarded(from, n int) *policies.Batch {
 	return b
 }
 
-// TestSequencesComeInOrder, each so often, and the queue goes on where it was saved.
+// TestSequencesComeInOrder, each so often, and the queue continues where it was saved.
 func TestSequencesComeInOrder(t *testing.T) {
 	run := func(restored bool) string {
 		s := NewSequences(SequencesConfig{Length: 2, Batch: 2, Uses: 2})
@@ -87,7 +87,8 @@ func TestSequencesRefuse(t *testing.T) {
 	if err := s.Save(&a); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewSequences(SequencesConfig{Length: 3}).Restore(&a); err == nil || !strings.Contains(err.Error(), "4 rows used 0 times, want whole sequences of 3 steps") {
+	if err := NewSequences(SequencesConfig{Length: 3}).Restore(&a); err == nil || !strings.Contains(err.Error(),
+		"4 rows used 0 times, want whole sequences of 3 steps") {
 		t.Error(err)
 	}
 	defer func() {
@@ -98,7 +99,7 @@ func TestSequencesRefuse(t *testing.T) {
 	NewSequences(SequencesConfig{Batch: -1})
 }
 
-// TestReplayUpdatesSoOften: so many for so many new rows, and none before there are enough of them;
+// TestReplayUpdatesSoOften: that many for that many new rows, and none before there are enough of them;
 // also across a checkpoint.
 func TestReplayUpdatesSoOften(t *testing.T) {
 	for _, restored := range []bool{false, true} {

@@ -30,7 +30,7 @@ type UniformConfig struct {
 	// process may use.
 	LimitBytes uint64
 	// MaxUses, if not 0, is how many times a row may be in a sample; then it is drawn no more. MaxAge, if
-	// not 0, does so with rows whose actions were chosen by weights that are more than so many
+	// not 0, does so with rows whose actions were chosen by weights that are more than that many
 	// updates older than those of the newest row; the rows need the column policies.Version.
 	MaxUses int
 	MaxAge  uint64

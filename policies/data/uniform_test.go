@@ -74,7 +74,8 @@ func TestSampleOfTooFewIsAnError(t *testing.T) {
 			t.Errorf("with %d: %v", n, err)
 		}
 	}
-	if err := b.Add(&policies.Batch{N: 1, Columns: []policies.Block{{Column: policies.Column{Name: "reward", Kind: policies.Float32}}}}); err == nil {
+	if err := b.Add(&policies.Batch{N: 1, Columns: []policies.Block{{Column: policies.Column{Name: "reward",
+		Kind: policies.Float32}}}}); err == nil {
 		t.Error("an inconsistent batch passes")
 	}
 	var other policies.Batch
@@ -140,9 +141,11 @@ func TestP6LimitIsTheLeastOfGroupAndMachine(t *testing.T) {
 			5000, "the control group (sys/fs/cgroup/a/memory.max)"},
 		{"v1", files("proc/self/cgroup", "7:memory:/x\n3:cpu:/y\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes", "777\n"),
 			777, "the control group (sys/fs/cgroup/memory/x/memory.limit_in_bytes)"},
-		{"other units", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1 MB\nMemTotal: 2\nSwapTotal: 3 kB\nMemTotal: 4 kB\n")}}, 4 << 10, "the machine"},
+		{"other units", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1 MB\nMemTotal: 2\nSwapTotal: 3 kB\nMemTotal: 4 kB\n")}}, 4 << 10,
+			"the machine"},
 		{"no number", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: x kB\n")}}, math.MaxUint64, "nothing"},
-		{"a number that is too large", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 18014398509481984 kB\n")}}, math.MaxUint64, "nothing"},
+		{"a number that is too large", fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 18014398509481984 kB\n")}}, math.MaxUint64,
+			"nothing"},
 		{"garbage", files("proc/self/cgroup", "what\n", "sys/fs/cgroup/memory.max", "-3"), 4 << 20, "the machine"},
 	} {
 		if got, from := memoryLimit(c.root); got != c.want || from != c.from {
@@ -198,7 +201,8 @@ func TestP4RestoredBufferSamplesTheSame(t *testing.T) {
 			_ = straight.Add(numbered(100+i, 1))
 			_ = resumed.Add(numbered(100+i, 1))
 			_, _ = straight.Sample(&x, min(5, straight.Len())), resumed.Sample(&y, min(5, resumed.Len()))
-			if straight.Len() != resumed.Len() || !slices.Equal(x.Floats("reward"), y.Floats("reward")) || !slices.Equal(x.Words("version"), y.Words("version")) || !slices.Equal(x.Bytes("steps"), y.Bytes("steps")) {
+			if straight.Len() != resumed.Len() || !slices.Equal(x.Floats("reward"), y.Floats("reward")) || !slices.Equal(x.Words("version"),
+				y.Words("version")) || !slices.Equal(x.Bytes("steps"), y.Bytes("steps")) {
 				t.Fatalf("%d added: samples %v and %v", added, x.Floats("reward"), y.Floats("reward"))
 			}
 		}
@@ -312,7 +316,8 @@ func TestP6PriceAtTheLimitIsAllowed(t *testing.T) {
 	if err := NewUniform(UniformConfig{Capacity: 10, LimitBytes: price}).Reserve(policies.TransitionColumns(2, 1)...); err != nil {
 		t.Error(err)
 	}
-	if err := NewUniform(UniformConfig{Capacity: 10, LimitBytes: price - 1}).Reserve(policies.TransitionColumns(2, 1)...); !errors.Is(err, ErrMemory) {
+	if err := NewUniform(UniformConfig{Capacity: 10, LimitBytes: price - 1}).Reserve(policies.TransitionColumns(2, 1)...); !errors.Is(err,
+		ErrMemory) {
 		t.Errorf("a byte less: %v", err)
 	}
 }

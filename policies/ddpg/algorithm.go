@@ -25,7 +25,8 @@ func declare(p *algorithm.Params) algorithm.Build {
 	replay := p.Replay(algorithm.ReplayDefaults{Source: cleanRL, Capacity: 1_000_000, Batch: 256, StartAt: 25_000, Every: 1, Updates: 1})
 	random := p.Int("random_steps", 25_000, "env steps", "env steps with actions at random, before the policy chooses them", cleanRL, zero)
 	tau := p.Float("tau", 0.005, "", "part of the way that the targets go at each of their updates", cleanRL, positive, algorithm.AtMost(1))
-	delay := p.Int("policy_delay", 2, "updates", "updates of the critics for each one of the actor and the targets", cleanRL, algorithm.AtLeast(1))
+	delay := p.Int("policy_delay", 2, "updates", "updates of the critics for each one of the actor and the targets", cleanRL,
+		algorithm.AtLeast(1))
 	exploration := p.Float("exploration_noise", 0.1, "half the action's interval", "standard deviation of the noise on actions", cleanRL, zero)
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		box, err := t.Box()

@@ -172,7 +172,7 @@ func (p *DDPG) blame(err error) error {
 	return &policies.UpdateError{Algorithm: "ddpg", Update: p.updates, Err: err}
 }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (p *DDPG) parts() policies.Parts {
 	net, opt := policies.NetPart, policies.OptimizerPart
 	return policies.Parts{
@@ -193,6 +193,6 @@ func (p *DDPG) Load(s nn.State) error { return p.parts()[:1].Load(s) }
 // Save writes networks and optimisers to a.
 func (p *DDPG) Save(a *nn.Archive) error { return p.parts().Save(a) }
 
-// Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
+// Restore restores p to the state at Save. The networks must have the same shape; the rest of the config
 // is p's own. An error may leave p half restored.
 func (p *DDPG) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

@@ -23,12 +23,15 @@ func declare(p *algorithm.Params) algorithm.Build {
 	grad := p.MaxGradNorm(0, cleanRL)
 	gamma := p.Gamma(0.99, cleanRL)
 	replay := p.Replay(algorithm.ReplayDefaults{Source: cleanRL, Capacity: 10_000, Batch: 128, StartAt: 10_000, Every: 10, Updates: 1})
-	target := p.Int("target_update_interval", 500, "env steps", "env steps between copies to the target network", cleanRL, algorithm.AtLeast(1))
+	target := p.Int("target_update_interval", 500, "env steps", "env steps between copies to the target network", cleanRL,
+		algorithm.AtLeast(1))
 	tau := p.Float("tau", 1, "", "part of the way that the target network goes at each copy; below 1 it follows every update", cleanRL,
 		algorithm.Above(0), algorithm.AtMost(1))
-	epsilon := p.Schedule("epsilon", "linear(1, 0.05, 50%)", "", "probability of a random action", cleanRL, algorithm.AtLeast(0), algorithm.AtMost(1))
+	epsilon := p.Schedule("epsilon", "linear(1, 0.05, 50%)", "", "probability of a random action", cleanRL, algorithm.AtLeast(0),
+		algorithm.AtMost(1))
 	loss := p.OneOf("loss", "mse", []string{"mse", "huber"}, "how a temporal-difference error counts", cleanRL)
-	initial := p.OneOf("init", "pytorch", []string{"pytorch", "kaiming"}, "initial weights: PyTorch's of a linear layer, or He et al.", cleanRL)
+	initial := p.OneOf("init", "pytorch", []string{"pytorch", "kaiming"}, "initial weights: PyTorch's of a linear layer, or He et al.",
+		cleanRL)
 	double := p.Bool("double", false, "choose the next action by the online network (van Hasselt et al. 2016)", cleanRL)
 	dueling := p.Bool("dueling", false, "streams of value and advantage (Wang et al. 2016)", cleanRL)
 	noisy := p.Bool("noisy", false, "noisy weights explore in place of epsilon (Fortunato et al. 2018)", cleanRL)

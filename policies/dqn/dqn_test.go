@@ -17,7 +17,7 @@ import (
 
 var two = envs.Discrete{N: 2}
 
-// box is the space of so many values.
+// box is the space of that many values.
 func box(n int) envs.Space { return envs.NewBox(-1e30, 1e30, n) }
 
 // greedy writes the greedy actions.
@@ -173,7 +173,8 @@ func TestP4ResumeIsExact(t *testing.T) {
 		t.Error("40 updates and 20 + 20 updates differ")
 	}
 	cfg.Hidden = []int{8}
-	if err := New(cfg).Restore(&read); err == nil || !strings.Contains(err.Error(), "restore dqn: load weights: tensor dense0.weight is [4 32]") {
+	if err := New(cfg).Restore(&read); err == nil || !strings.Contains(err.Error(),
+		"restore dqn: load weights: tensor dense0.weight is [4 32]") {
 		t.Errorf("another shape: %v", err)
 	}
 	if err := New(cfg).Restore(&nn.Archive{}); err == nil {
@@ -215,7 +216,8 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 		})
 	}
 	q := New(full)
-	if err := greedy(q, make([]int, 1), []float32{0, nan, 0, 0}); err == nil || err.Error() != "dqn: tensor obs is not finite: value 1 is NaN" {
+	if err := greedy(q, make([]int, 1),
+		[]float32{0, nan, 0, 0}); err == nil || err.Error() != "dqn: tensor obs is not finite: value 1 is NaN" {
 		t.Errorf("greedy of NaN: %v", err)
 	}
 	q.Online.Params()[0].Value[0] = nan
@@ -287,14 +289,16 @@ func TestUpdateRefuses(t *testing.T) {
 			t.Errorf("error %v, want %q", err, c.text)
 		}
 	}
-	if err := greedy(q, make([]int, 2), make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed and 2 action values, want 4 and 1 for each row" {
+	if err := greedy(q, make([]int, 2),
+		make([]float32, 4)); err == nil || err.Error() != "dqn: 4 observed and 2 action values, want 4 and 1 for each row" {
 		t.Errorf("too few observations: %v", err)
 	}
 }
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{Hidden: []int{8, 0}, NStep: 300, Gamma: 2, Loss: 7, Adam: nn.AdamConfig{Rate: -1}, Tau: 2, TargetEvery: -1}.Validate()
-	for _, word := range []string{"Obs", "Action", "Hidden[1]", "NStep", "Gamma", "Loss", "Adam.Rate", "Tau is 2, want", "TargetEvery is -1, want"} {
+	for _, word := range []string{"Obs", "Action", "Hidden[1]", "NStep", "Gamma", "Loss", "Adam.Rate", "Tau is 2, want",
+		"TargetEvery is -1, want"} {
 		if err == nil || !strings.Contains(err.Error(), "dqn config: "+word) {
 			t.Errorf("%s is not in %v", word, err)
 		}
@@ -448,7 +452,8 @@ func TestSetRateReachesTheOptimiser(t *testing.T) {
 	}
 	want, _ := update(0.25, 0.25)
 	got, m := update(1e-3, 0.25)
-	if !slices.Equal(got.Online.Weights(), want.Online.Weights()) || metric(m, "train/learning_rate") != 0.25 || got.Config().Adam.Rate != 0.25 {
+	if !slices.Equal(got.Online.Weights(), want.Online.Weights()) || metric(m,
+		"train/learning_rate") != 0.25 || got.Config().Adam.Rate != 0.25 {
 		t.Errorf("weights %v and rate %v, want %v and 0.25", got.Online.Weights(), metric(m, "train/learning_rate"), want.Online.Weights())
 	}
 	if still, _ := update(1e-3, 0); !slices.Equal(still.Online.Weights()[:2], []float32{1, 2}) {
@@ -522,7 +527,8 @@ func TestConfigBoundsAndDefaults(t *testing.T) {
 		}
 	}
 	got := New(Config{Obs: box(1), Action: two}).Config()
-	want := Config{Obs: box(1), Action: two, Hidden: []int{128, 128}, NStep: 1, Gamma: 0.99, Adam: nn.AdamConfig{Rate: 1e-3}, MaxGradNorm: 10, TargetEvery: 500}
+	want := Config{Obs: box(1), Action: two, Hidden: []int{128, 128}, NStep: 1, Gamma: 0.99, Adam: nn.AdamConfig{Rate: 1e-3},
+		MaxGradNorm: 10, TargetEvery: 500}
 	if got.Epsilon(0) != 1 || got.Epsilon(250_000) != 0.05 {
 		t.Errorf("epsilon from %v to %v", got.Epsilon(0), got.Epsilon(250_000))
 	}
@@ -549,7 +555,8 @@ func TestExplorationGoesByTheEnvStepsOfTheJob(t *testing.T) {
 				others++
 			}
 		}
-		if others < want[0] || others > want[1] || len(a.Metrics) != 1 || a.Metrics[0] != (policies.Metric{Name: "rollout/exploration_rate", Value: 1 - float64(steps)/100}) {
+		if others < want[0] || others > want[1] || len(a.Metrics) != 1 || a.Metrics[0] != (policies.Metric{Name: "rollout/exploration_rate",
+			Value: 1 - float64(steps)/100}) {
 			t.Errorf("after %d env steps %d of 1000 actions are not the best: %v", steps, others, a.Metrics)
 		}
 		a.Greedy, a.Metrics = true, nil
@@ -560,7 +567,7 @@ func TestExplorationGoesByTheEnvStepsOfTheJob(t *testing.T) {
 }
 
 // TestNoiseExplores: noisy weights act differently each time, and alike when the action is to be
-// greedy; the noise of the updates goes on where it was saved.
+// greedy; the noise of the updates continues where it was saved.
 func TestNoiseExplores(t *testing.T) {
 	cfg := Config{Obs: box(4), Action: two, Noisy: true, Hidden: []int{8}, Seed: 1}
 	q := New(cfg)
@@ -597,7 +604,8 @@ func TestRowsCountByTheirWeight(t *testing.T) {
 	q := tiny(Config{Loss: MSE}, [2]float32{}, [2]float32{})
 	rows := one([2]float32{1, 3}, [2]float32{1, -2})
 	var b policies.Batch
-	b.Init(append(rows.Schema(), policies.Column{Name: policies.Weight, Kind: policies.Float32}, policies.Column{Name: policies.TDError, Kind: policies.Float32})...)
+	b.Init(append(rows.Schema(), policies.Column{Name: policies.Weight, Kind: policies.Float32},
+		policies.Column{Name: policies.TDError, Kind: policies.Float32})...)
 	b.Resize(2)
 	b.CopyRows(0, rows, 0, 1)
 	copy(b.Floats(policies.Weight), []float32{0.5, 1})

@@ -75,7 +75,8 @@ func TestBatchesOfAllSizes(t *testing.T) {
 		b := batch(rand.New(rand.NewPCG(2, uint64(i))), n, 4)
 		got, err1 := used.Learn(b)
 		want, err2 := fresh.Learn(b)
-		if err := errors.Join(err1, err2); err != nil || !slices.Equal(got, want) || !slices.Equal(used.Online.Weights(), fresh.Online.Weights()) {
+		if err := errors.Join(err1, err2); err != nil || !slices.Equal(got, want) || !slices.Equal(used.Online.Weights(),
+			fresh.Online.Weights()) {
 			t.Errorf("%d transitions: %+v, want %+v: %v", n, got, want, err)
 		}
 	}

@@ -130,7 +130,7 @@ func acting(t *testing.T) map[string]policies.Policy {
 	return all
 }
 
-// steps are so many steps of some environments: observations, actions by Act with Greedy, and states between.
+// steps are that many steps of some environments: observations, actions by Act with Greedy, and states between.
 type steps struct {
 	rows               int
 	obs, action, state [][]float32 // state i is before step i, and one more behind the last

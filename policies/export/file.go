@@ -11,9 +11,9 @@ import (
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// WriteFile puts what write writes into a file in the place of path. It is written beside, synced and renamed:
-// until then, and after an error, a file that has the name stays as it is, and nothing is left beside it. Its
-// folder must exist. A folder or a device in the place of the file is an error.
+// WriteFile replaces the file at path by the output of write. It writes a temporary file in the same folder, syncs and
+// renames it: until then, and after an error, an existing file is unchanged, and no temporary file is left. The
+// folder must exist. A folder or a device with the name of the file is an error.
 func WriteFile(path string, write func(w io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {

@@ -28,7 +28,7 @@ func (c GoConfig) EnsureDefaults() GoConfig {
 	return c
 }
 
-// Validate reports what is wrong with c.
+// Validate reports the faults of c.
 func (c GoConfig) Validate() error {
 	if c.Package != "" && (!token.IsIdentifier(c.Package) || c.Package == "_") {
 		return fmt.Errorf("export Go: Package is %q, want the name of a package", c.Package)

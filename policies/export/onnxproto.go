@@ -47,7 +47,7 @@ const (
 	typeInt64 = 7
 )
 
-// tensorProto is a TensorProto of so many elements, whose bytes are raw.
+// tensorProto is a TensorProto of that many elements, whose bytes are raw.
 func tensorProto(name string, elements int, shape []int, raw []byte) message {
 	var m message
 	for _, d := range shape {

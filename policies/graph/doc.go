@@ -17,7 +17,7 @@
 // # Values
 //
 // A [Value] is a batch of rows. Its [Node.Shape] is that of one row: the first dimension of the batch, N, is
-// left out and is any number. A constant has no batch. Values are float32, in row-major order, but for the
+// left out and is any number. A constant has no batch. Values are float32, in row-major order, except for the
 // int64 numbers of [Value.ArgMax]. An operation of two values goes element by element; the second operand
 // is repeated if it has fewer elements, as a bias is for each row.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/ditask/ditask/envs"
 )
 
-// Strategy says which goals a transition is given in hindsight. The names are the paper's.
+// Strategy determines which goals a transition is given in hindsight. The names are the paper's.
 type Strategy uint8
 
 // The strategies. The paper's fourth, random, which takes goals of all training so far, is not here.
@@ -27,7 +27,7 @@ func (s Strategy) String() string {
 
 // Config describes the relabelling. Goal must be set; every other zero value has the paper's default.
 type Config struct {
-	// Goal says where the achieved and the desired goal stand in an observation, and which reward a
+	// Goal determines where the achieved and the desired goal stand in an observation, and which reward a
 	// transition earns. Environments with goals implement it: see envs.As.
 	Goal     envs.Goal
 	Strategy Strategy // 0 means Future

@@ -1,4 +1,4 @@
-// Package her is hindsight experience replay: what was tried for one goal is learned from as if another one,
+// Package her is hindsight experience replay: a policy learns from attempts at one goal as if another one,
 // which was reached, had been the goal. With it an off-policy algorithm learns from rewards that it would
 // hardly ever see.
 //
@@ -9,7 +9,7 @@
 //
 // M. Andrychowicz et al., "Hindsight Experience Replay" (2017), algorithm 1: a transition goes to the replay
 // buffer when it comes, and once more for each of some goals when its episode ends. The reward and the end of
-// such a copy are computed anew by [envs.Goal].
+// such a copy are computed again by [envs.Goal].
 //
 // A Replay is not safe for concurrent use. The same seed and additions give the same batches, also after Save
 // and Restore.
@@ -33,9 +33,9 @@ import (
 // achieved in its episode. ReplayConfig.Every counts all of these: with 4 goals, an Every of 5 is an update
 // for each env step.
 //
-// A transition follows from that whose next observation is equal to its observation, to the bit, so that
+// A transition follows from that whose next observation is equal to its observation, bit for bit, so that
 // it does not matter how many environments and nodes the transitions come from, and in which order. Where
-// two episodes meet in one observation, they may go on in each other's place, which changes nothing: the
+// two episodes meet in one observation, they may continue in each other's place, which changes nothing: the
 // observation has all that the rest of an episode depends on, its goal included. Transitions that have not
 // arrived, such as those that LearnConfig.MaxLag drops, divide an episode into two.
 type Replay struct {
@@ -131,7 +131,7 @@ func (r *Replay) check(src *policies.Batch) error {
 	return nil
 }
 
-// slot is where row i of src belongs: the episode from whose end it goes on, or a free one.
+// slot is where row i of src belongs: the episode from whose end it continues, or a free one.
 func (r *Replay) slot(src *policies.Batch, i int) int {
 	obs := src.Floats(policies.Obs)
 	d, n := len(obs)/src.N, len(r.open)
@@ -248,7 +248,7 @@ func (r *Replay) Save(a *nn.Archive) error {
 	return r.Replay.Save(a)
 }
 
-// Restore makes r what it was at Save.
+// Restore restores r to the state at Save.
 func (r *Replay) Restore(a *nn.Archive) error {
 	var s saved
 	random, err1 := hex.DecodeString(a.Meta[randomKey])

@@ -95,7 +95,7 @@ func TestFinalIsTheEndOfTheEpisode(t *testing.T) {
 	}
 }
 
-// TestGoalsOfEachStrategy: each transition gets so many, each of them one that the strategy allows, and
+// TestGoalsOfEachStrategy: each transition gets that many, each of them one that the strategy allows, and
 // with enough draws all of these.
 func TestGoalsOfEachStrategy(t *testing.T) {
 	for _, s := range []Strategy{Future, Episode} {

@@ -14,7 +14,7 @@ func bitFlips(n, bits int) envs.Vector {
 	return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] { return envs.NewBitFlip(envs.BitFlipConfig{Bits: bits}) })
 }
 
-// flip trains double DQN to flip so many bits, with hindsight or without, for so many env steps. It returns the
+// flip trains double DQN to flip that many bits, with hindsight or without, for that many env steps. It returns the
 // part of 200 greedy episodes that reach their goals.
 func flip(t *testing.T, bits, envSteps int, seed uint64, hindsight bool) float64 {
 	t.Helper()
@@ -22,7 +22,7 @@ func flip(t *testing.T, bits, envSteps int, seed uint64, hindsight bool) float64
 		Obs: envs.MultiBinary{N: 3 * bits}, Action: envs.Discrete{N: bits}, Seed: seed, Hidden: []int{256}, Double: true, Gamma: 0.98, Tau: 0.01,
 		Epsilon: policies.Linear(1, 0.1, envSteps/4),
 	})
-	every := 4 // an update for so many env steps
+	every := 4 // an update for that many env steps
 	var source data.Source
 	replay := func(rows int) *data.Replay {
 		return data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: rows * 50_000, Seed: seed}), data.ReplayConfig{Batch: 128,

@@ -10,7 +10,7 @@ import (
 )
 
 // Config describes an IMPALA. Obs and Action must be set; every other zero value has the default of
-// RLlib's IMPALAConfig, unless its comment says otherwise. The settings of the code that the paper's
+// RLlib's IMPALAConfig, unless its comment gives another source. The settings of the code that the paper's
 // authors have published (github.com/deepmind/scalable_agent) are
 //
 //	impala.Config{
@@ -38,7 +38,7 @@ type Config struct {
 	// mean. Clipping and the epsilon of the optimiser depend on it.
 	SumLoss bool
 	Adam    nn.AdamConfig // the optimiser; a rate of 0 means 5e-4
-	// RMSprop is the optimiser in place of Adam if its Rate is not 0.
+	// RMSprop is the optimiser instead of Adam if its Rate is not 0.
 	RMSprop nn.RMSpropConfig
 	// MaxGradNorm clips the norm of all gradients together; 0 means 40, negative: no clipping.
 	MaxGradNorm float64

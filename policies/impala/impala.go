@@ -8,7 +8,7 @@
 //
 // Rows of a batch are the steps of sequences: step t of sequence k is row k*Length+t. V-trace corrects
 // for the difference between the policy that has collected a sequence, whose log-probabilities are the
-// column log_prob, and the present one. A sequence may go on over the end of an episode.
+// column log_prob, and the present one. A sequence may continue over the end of an episode.
 //
 // L. Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
 // Architectures" (2018), section 4.

@@ -93,7 +93,7 @@ const convRows = 512
 func (c *conv) places() int { return c.to.height * c.to.width }
 func (c *conv) images() int { return max(1, convRows/c.places()) }
 
-// windows is memory for the windows of so many images.
+// windows is memory for the windows of that many images.
 func (c *conv) windows(t *Tape, images int) Matrix {
 	m := Matrix{Rows: images * c.places(), Cols: c.kernel * c.kernel * c.from.channels}
 	m.Data = t.memory.take(m.Rows * m.Cols)

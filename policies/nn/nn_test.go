@@ -374,7 +374,8 @@ func TestStateIsACopy(t *testing.T) {
 }
 
 func TestArchiveRefuses(t *testing.T) {
-	twice := nn.Archive{Tensors: []nn.Tensor{{Name: "a", Shape: []int{1}, Data: []float32{1}}, {Name: "a", Shape: []int{1}, Data: []float32{1}}}}
+	twice := nn.Archive{Tensors: []nn.Tensor{{Name: "a", Shape: []int{1}, Data: []float32{1}},
+		{Name: "a", Shape: []int{1}, Data: []float32{1}}}}
 	if _, err := twice.AppendBinary(nil); err == nil {
 		t.Error("a name used twice passes")
 	}
@@ -568,7 +569,7 @@ func TestSeedChoosesTheWeights(t *testing.T) {
 	}
 }
 
-// TestHuberIsClippedFromOne: its gradient is, and its value goes on in a straight line.
+// TestHuberIsClippedFromOne: its gradient is, and its value continues in a straight line.
 func TestHuberIsClippedFromOne(t *testing.T) {
 	for _, c := range []struct{ d, loss, grad float32 }{{0.5, 0.125, 0.5}, {1, 0.5, 1}, {1.5, 1, 1}, {-1.5, 1, -1}, {4, 3.5, 1}} {
 		var tape nn.Tape

@@ -46,7 +46,7 @@ func (l *noisy) Build(b *Builder, in int) int {
 func (l *noisy) Apply(t *Tape, x Value) Value {
 	weight, bias := l.weight.On(t), l.bias.On(t)
 	if l.on {
-		// The tape has a noise of its own: a redraw must not change what is recorded.
+		// The tape has its own noise: a redraw must not change what is recorded.
 		left, right := t.Zeros(len(l.left), 1), t.Zeros(1, len(l.right))
 		copy(left.Data(), l.left)
 		copy(right.Data(), l.right)

@@ -108,7 +108,7 @@ type recurrent struct {
 type rule interface {
 	exporter
 
-	// sizes are the columns of gates, state and saved for a hidden layer of so many units.
+	// sizes are the columns of gates, state and saved for a hidden layer of that many units.
 	sizes(hidden int) (gates, state, saved int)
 	// forward writes the state after the step, given the one before.
 	forward(next, saved, x, h, before []float32)

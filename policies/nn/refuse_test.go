@@ -71,8 +71,10 @@ func TestOptimizersRefuseAStateOfOthers(t *testing.T) {
 	}{
 		{"no v", "load adam: tensor m or v is missing", nn.NewAdam(nn.AdamConfig{}, 2), []nn.Tensor{tensor("m", 2)}},
 		{"no m", "load adam: tensor m or v is missing", nn.NewAdam(nn.AdamConfig{}, 2), []nn.Tensor{tensor("v", 2)}},
-		{"long m", "load adam: tensor m is [3] with 3 values, want [2]", nn.NewAdam(nn.AdamConfig{}, 2), []nn.Tensor{tensor("m", 3), tensor("v", 2)}},
-		{"short v", "load adam: tensor v is [1] with 1 values, want [2]", nn.NewAdam(nn.AdamConfig{}, 2), []nn.Tensor{tensor("m", 2), tensor("v", 1)}},
+		{"long m", "load adam: tensor m is [3] with 3 values, want [2]", nn.NewAdam(nn.AdamConfig{}, 2),
+			[]nn.Tensor{tensor("m", 3), tensor("v", 2)}},
+		{"short v", "load adam: tensor v is [1] with 1 values, want [2]", nn.NewAdam(nn.AdamConfig{}, 2),
+			[]nn.Tensor{tensor("m", 2), tensor("v", 1)}},
 		{"no b", "load sgd: tensor b is missing", nn.NewSGD(0.1, 0, 2), nil},
 		{"long b", "load sgd: tensor b is [3] with 3 values, want [2]", nn.NewSGD(0.1, 0, 2), []nn.Tensor{tensor("b", 3)}},
 	} {
@@ -113,7 +115,8 @@ func TestP7OptimizersRefuseAStateThatIsNotFinite(t *testing.T) {
 // TestRectifierKeepsWhatIsPositive, and lets the gradient through only there.
 func TestRectifierKeepsWhatIsPositive(t *testing.T) {
 	net := nn.New(4, 1, nn.ReLU())
-	if y := net.Forward(nn.Matrix{Rows: 1, Cols: 4, Data: []float32{-2, 0, 3, float32(math.Inf(-1))}}); !slices.Equal(y.Data, []float32{0, 0, 3, 0}) {
+	if y := net.Forward(nn.Matrix{Rows: 1, Cols: 4, Data: []float32{-2, 0, 3, float32(math.Inf(-1))}}); !slices.Equal(y.Data,
+		[]float32{0, 0, 3, 0}) {
 		t.Errorf("%v", y.Data)
 	}
 }

@@ -65,7 +65,7 @@ func (t Tensor) checkWeights(shape []int) error {
 	return t.CheckFinite()
 }
 
-// NonFiniteError says where a NaN or an infinity stands.
+// NonFiniteError reports where a NaN or an infinity stands.
 type NonFiniteError struct {
 	Tensor string // its name: of a weight, or "obs", "reward", "loss"
 	Index  int    // place in the tensor's data

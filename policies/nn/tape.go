@@ -231,7 +231,7 @@ type arena struct {
 	total int // taken since the last reset, in other blocks too
 }
 
-// arenaLine is the granularity in values: results begin at a cache line of their own.
+// arenaLine is the granularity in values: each result begins at its own cache line.
 const arenaLine = 16
 
 func (a *arena) take(n int) []float32 {

@@ -66,7 +66,7 @@ var operations = map[string]func(v, column, row, one nn.Value) nn.Value{
 }
 
 // TestP2GradientsOfOperationsEqualCentralDifferences: those of all elements of all operands,
-// where every element of the result counts with a weight of its own.
+// where every element of the result counts with its own weight.
 func TestP2GradientsOfOperationsEqualCentralDifferences(t *testing.T) {
 	for name, op := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestP7TrainerNamesWhatIsNotFinite(t *testing.T) {
 	}
 }
 
-// TestTrainerClipsAllNetworksTogether and steps each with an optimiser of its own.
+// TestTrainerClipsAllNetworksTogether and steps each with its own optimiser.
 func TestTrainerClipsAllNetworksTogether(t *testing.T) {
 	a, b := nn.New(1, 1, nn.Dense(1, nn.Zeros)), nn.New(1, 1, nn.Dense(1, nn.Zeros))
 	trainer := nn.NewTrainer(nn.TrainerConfig{MaxGradNorm: 1, Optimizer: func(n int) nn.Optimizer { return nn.NewSGD(1, 0, n) }}, a, b)
@@ -327,7 +327,10 @@ func TestTrainerClipsAllNetworksTogether(t *testing.T) {
 		t.Error("the second network has no optimiser that has made a step")
 	}
 	trainer.SetRate(0)
-	if _, err := trainer.Step(func(t *nn.Tape) nn.Value { return a.Apply(t, t.Scalar(1)).Sum() }); err != nil || math.Abs(float64(a.Weights()[1])+0.6) > 1e-6 {
+	if _, err := trainer.Step(func(t *nn.Tape) nn.Value {
+		return a.Apply(t,
+			t.Scalar(1)).Sum()
+	}); err != nil || math.Abs(float64(a.Weights()[1])+0.6) > 1e-6 {
 		t.Errorf("at a rate of 0 the bias becomes %v, %v", a.Weights()[1], err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // TrainerConfig describes how networks are trained.
 type TrainerConfig struct {
-	// Optimizer returns the optimiser for so many weights; nil means Adam with its paper's
+	// Optimizer returns the optimiser for that many weights; nil means Adam with its paper's
 	// settings.
 	Optimizer func(size int) Optimizer
 	// MaxGradNorm clips the norm of all gradients together; 0 does not clip.
@@ -22,7 +22,7 @@ type TrainerConfig struct {
 // Workers are goroutines that take part in large products. See [kernels.Workers].
 type Workers = kernels.Workers
 
-// NewWorkers returns workers that make, with the caller, so many threads.
+// NewWorkers returns workers that make, with the caller, that many threads.
 func NewWorkers(threads int) *Workers { return kernels.NewWorkers(threads) }
 
 // Trainer trains networks by a loss that is written on a tape:

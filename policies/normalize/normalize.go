@@ -1,4 +1,4 @@
-// Package normalize gives a policy observations of mean 0 and variance 1.
+// Package normalize gives a policy observations of mean 0 and variance 1, and rewards on the scale of its returns.
 //
 //	p := normalize.New(ppo.New(cfg), normalize.Config{})
 //	err := p.Act(&act)               // the observations are normalised before ppo sees them
@@ -12,13 +12,22 @@
 // batches and replay buffers keep raw observations.
 //
 // Only a learner calls [Policy.Observe] and [Policy.Merge], once for all that was collected since the last
-// call, whoever collected it; package rl does so after the updates of a step. So the statistics are those
+// call, whichever node collected it; package rl does so after the updates of a step. So the statistics are those
 // of all nodes together, and data that was collected with the newest weights is learned from at the scale
 // at which it was acted on. Before the first call observations pass as they are, only clipped.
 //
+// With Config.Rewards the policy learns from rewards that are divided by the standard deviation of the
+// discounted returns of all that was collected, and clipped. Replay buffers, datasets and the returns that a run
+// reports have raw rewards: Learn divides those of each batch by the present deviation. An algorithm whose
+// advantages are computed before Learn has them divided there:
+//
+//	rollout.ScaleRewards(p.ScaleRewards) // rollout is a *data.Rollout
+//
+// The deviation includes the rewards that are about to be learned from ([Policy.MergeReturns]). It is part of
+// checkpoints, and not of the weights, because acting does not need it.
+//
 // Source of the method: as VecNormalize of Stable-Baselines3 and Gymnasium's NormalizeObservation,
-// clipped to 10 deviations; the moments are merged as by T. F. Chan et al. (1979). Rewards are normalised
-// by [envs.NormalizeReward].
+// clipped to 10 deviations; the moments are merged as by T. F. Chan et al. (1979).
 //
 // A Policy is not safe for concurrent use.
 package normalize
@@ -40,6 +49,14 @@ type Config struct {
 	Clip float64
 	// Epsilon is added to the variance; 0 means 1e-8, as in Stable-Baselines3 and Gymnasium.
 	Epsilon float64
+	// Rewards has the policy learn from rewards that are divided by the standard deviation of the discounted
+	// returns, and clipped to +-Clip.
+	Rewards bool
+	// Gamma is the discount of one step in these returns, more than 0 and at most 1; 0 means 0.99, as in
+	// Stable-Baselines3.
+	Gamma float64
+	// RawObservations leaves observations as they are.
+	RawObservations bool
 }
 
 // Policy is a policy behind normalised observations.
@@ -48,6 +65,9 @@ type Policy struct {
 	cfg     Config
 	moments *envs.Moments
 	delta   *envs.Moments
+	returns *envs.Moments // discounted, with the weight of 1/10,000 of a variance of 1 at first
+	scales  bool          // Learn scales rewards
+	rewards []float32
 	mean    []float32
 	scale   []float32 // 1 over the deviation
 	obs     []float32
@@ -57,15 +77,23 @@ type Policy struct {
 }
 
 var (
-	_ policies.Exporter = (*Policy)(nil)
-	_ policies.Observer = (*Policy)(nil)
-	_ policies.Parallel = (*Policy)(nil)
+	_ policies.Exporter     = (*Policy)(nil)
+	_ policies.Observer     = (*Policy)(nil)
+	_ policies.RewardScaler = (*Policy)(nil)
+	_ policies.Parallel     = (*Policy)(nil)
 )
 
-// New returns p behind normalised observations. It panics if a field of cfg is negative or not finite.
+// New returns p behind normalised observations. It panics if a field of cfg is negative or not finite, or Gamma more
+// than 1.
 func New(p policies.Policy, cfg Config) *Policy {
 	if !(cfg.Clip >= 0) || !(cfg.Epsilon >= 0) || math.IsInf(cfg.Clip, 0) || math.IsInf(cfg.Epsilon, 0) {
 		panic(fmt.Sprintf("normalize: Clip %v and Epsilon %v must be finite and not negative", cfg.Clip, cfg.Epsilon))
+	}
+	if !(cfg.Gamma >= 0 && cfg.Gamma <= 1) {
+		panic(fmt.Sprintf("normalize: Gamma %v must be at least 0 and at most 1", cfg.Gamma))
+	}
+	if cfg.Gamma == 0 {
+		cfg.Gamma = 0.99
 	}
 	if cfg.Clip == 0 {
 		cfg.Clip = 10
@@ -73,8 +101,12 @@ func New(p policies.Policy, cfg Config) *Policy {
 	if cfg.Epsilon == 0 {
 		cfg.Epsilon = 1e-8
 	}
-	d := p.Spec().Obs.Dim()
-	n := &Policy{Policy: p, cfg: cfg, moments: envs.NewDelta(d), delta: envs.NewDelta(d), mean: make([]float32, d), scale: make([]float32, d)}
+	spec := p.Spec()
+	d := spec.Obs.Dim()
+	n := &Policy{
+		Policy: p, cfg: cfg, moments: envs.NewDelta(d), delta: envs.NewDelta(d), mean: make([]float32, d), scale: make([]float32, d),
+		returns: envs.NewMoments(1), scales: cfg.Rewards && spec.LearnsFrom(policies.Reward),
+	}
 	n.rescale()
 	return n
 }
@@ -83,6 +115,13 @@ func New(p policies.Policy, cfg Config) *Policy {
 func (p *Policy) SetRate(rate float64) {
 	if s, ok := p.Policy.(interface{ SetRate(rate float64) }); ok {
 		s.SetRate(rate)
+	}
+}
+
+// SetClip changes the clip range of the policy's objective, if it has one.
+func (p *Policy) SetClip(epsilon float64) {
+	if s, ok := p.Policy.(interface{ SetClip(epsilon float64) }); ok {
+		s.SetClip(epsilon)
 	}
 }
 
@@ -98,8 +137,14 @@ func (p *Policy) SetAllReduce(f nn.AllReduce) {
 // Moments are what was observed. They are valid until the next Merge.
 func (p *Policy) Moments() *envs.Moments { return p.moments }
 
+// Returns are the moments of the discounted returns. They are valid until the next MergeReturns.
+func (p *Policy) Returns() *envs.Moments { return p.returns }
+
 // Act chooses an action for each row of a.Obs.
 func (p *Policy) Act(a *policies.Act) error {
+	if p.cfg.RawObservations {
+		return p.Policy.Act(a)
+	}
 	raw := a.Obs
 	p.obs = p.normalized(p.obs, raw)
 	a.Obs = p.obs
@@ -108,18 +153,57 @@ func (p *Policy) Act(a *policies.Act) error {
 	return err
 }
 
-// Learn makes one update from a batch of raw observations.
+// Learn makes one update from a batch of raw observations and rewards.
 func (p *Policy) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	p.batch.N = b.N
 	p.batch.Columns = append(p.batch.Columns[:0], b.Columns...)
 	for i, name := range [...]string{policies.Obs, policies.NextObs} {
-		if c := p.batch.Column(name); c != nil {
+		if c := p.batch.Column(name); c != nil && !p.cfg.RawObservations {
 			p.blocks[i] = p.normalized(p.blocks[i], c.Floats)
 			c.Floats = p.blocks[i]
 		}
 	}
+	if c := p.batch.Column(policies.Reward); c != nil && p.scales {
+		p.rewards = append(p.rewards[:0], c.Floats...)
+		p.ScaleRewards(p.rewards)
+		c.Floats = p.rewards
+	}
 	return p.Policy.Learn(&p.batch)
 }
+
+// ScaleRewards divides rewards by the standard deviation of the returns, and clips them.
+func (p *Policy) ScaleRewards(rewards []float32) {
+	scale, clip := 1/math.Sqrt(p.returns.Var[0]+p.cfg.Epsilon), float32(p.cfg.Clip)
+	for i, r := range rewards {
+		rewards[i] = clipped(float32(float64(r)*scale), clip)
+	}
+}
+
+// ReturnDiscount is Config.Gamma with Config.Rewards, and 0 without.
+func (p *Policy) ReturnDiscount() float64 {
+	if !p.cfg.Rewards {
+		return 0
+	}
+	return p.cfg.Gamma
+}
+
+// MergeReturns takes the counts, means and variances of discounted returns into account. Moments that are not
+// finite, or negative where they cannot be, are an error and change nothing.
+func (p *Policy) MergeReturns(moments []float64) error {
+	ok := len(moments)%3 == 0 && !slices.ContainsFunc(moments, notFinite)
+	for i := 0; ok && i < len(moments); i += 3 {
+		ok = moments[i] >= 0 && moments[i+2] >= 0
+	}
+	if !ok {
+		return fmt.Errorf("normalize: %v are not the count, the mean and the variance of discounted rewards", moments)
+	}
+	for i := 0; i < len(moments); i += 3 {
+		p.returns.Merge(&envs.Moments{Count: moments[i], Mean: moments[i+1 : i+2], Var: moments[i+2 : i+3]})
+	}
+	return nil
+}
+
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
 // normalized writes the rows of raw to dst, at their scale. A row that is cut off stays as it is, for
 // the policy to refuse.
@@ -143,6 +227,9 @@ func (p *Policy) Export(g *graph.Graph, obs graph.Value) error {
 	if !ok {
 		return fmt.Errorf("normalize: %T %w: it is no policies.Exporter", p.Policy, graph.ErrUnsupported)
 	}
+	if p.cfg.RawObservations {
+		return inner.Export(g, obs)
+	}
 	mean, scale := g.Constant(tensors[0], p.mean, len(p.mean)), g.Constant(tensors[1], p.scale, len(p.scale))
 	clip := float32(p.cfg.Clip)
 	return inner.Export(g, obs.Sub(mean).Mul(scale).Clip(-clip, clip))
@@ -159,7 +246,7 @@ func clipped(x, clip float32) float32 {
 // Observe sums the observations of collected rows up: their number, means and variances. Observations
 // that are not finite are an error.
 func (p *Policy) Observe(b *policies.Batch) ([]float64, error) {
-	if b.N == 0 {
+	if b.N == 0 || p.cfg.RawObservations {
 		return nil, nil
 	}
 	if err := b.Needs(policies.Column{Name: policies.Obs, Kind: policies.Float32, Shape: []int{len(p.mean)}}); err != nil {
@@ -182,8 +269,7 @@ func (p *Policy) Merge(summary []float64) error {
 		return nil
 	}
 	d := len(p.mean)
-	bad := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
-	if len(summary) != 1+2*d || slices.ContainsFunc(summary, bad) || summary[0] < 0 || slices.Min(summary[1+d:]) < 0 {
+	if len(summary) != 1+2*d || slices.ContainsFunc(summary, notFinite) || summary[0] < 0 || slices.Min(summary[1+d:]) < 0 {
 		return fmt.Errorf("normalize: the summary %v is not of %d observed values", summary, d)
 	}
 	p.moments.Merge(&envs.Moments{Count: summary[0], Mean: summary[1 : 1+d], Var: summary[1+d:]})
@@ -209,6 +295,9 @@ var tensors = [...]string{"normalize/mean", "normalize/scale"}
 // deviation.
 func (p *Policy) Weights() nn.State {
 	s := p.Policy.Weights()
+	if p.cfg.RawObservations {
+		return s
+	}
 	for i, v := range [...][]float32{p.mean, p.scale} {
 		s.Tensors = append(s.Tensors, nn.Tensor{Name: tensors[i], Shape: []int{len(v)}, Data: slices.Clone(v)})
 	}
@@ -217,6 +306,9 @@ func (p *Policy) Weights() nn.State {
 
 // Load takes weights over, to act with. What was observed stays, and counts again from the next Merge.
 func (p *Policy) Load(s nn.State) error {
+	if p.cfg.RawObservations {
+		return p.Policy.Load(s)
+	}
 	var own [2][]float32
 	for i, name := range tensors {
 		t, _ := s.Lookup(name)
@@ -239,15 +331,19 @@ func (p *Policy) Load(s nn.State) error {
 }
 
 // parts are what a checkpoint holds besides the policy.
-func (p *Policy) parts() policies.Parts {
+func (p *Policy) parts() (parts policies.Parts) {
+	if p.cfg.Rewards {
+		parts = append(parts, policies.NumbersPart("normalize.returns", &p.returns.Count, &p.returns.Mean[0], &p.returns.Var[0]))
+	}
+	if p.cfg.RawObservations {
+		return parts
+	}
 	numbers := []*float64{&p.moments.Count}
 	for i := range p.mean {
 		numbers = append(numbers, &p.moments.Mean[i], &p.moments.Var[i])
 	}
-	return policies.Parts{
-		policies.NumbersPart("normalize.moments", numbers...),
-		policies.ValuesPart("normalize.mean", p.mean, nil), policies.ValuesPart("normalize.scale", p.scale, nil),
-	}
+	return append(parts, policies.NumbersPart("normalize.moments", numbers...),
+		policies.ValuesPart("normalize.mean", p.mean, nil), policies.ValuesPart("normalize.scale", p.scale, nil))
 }
 
 // Save writes the policy and what was observed to a.
@@ -258,7 +354,7 @@ func (p *Policy) Save(a *nn.Archive) error {
 	return p.parts().Save(a)
 }
 
-// Restore makes p what it was at Save. An error may leave it half restored.
+// Restore restores p to the state at Save. An error may leave it half restored.
 func (p *Policy) Restore(a *nn.Archive) error {
 	if err := p.Policy.Restore(a); err != nil {
 		return err
@@ -268,6 +364,9 @@ func (p *Policy) Restore(a *nn.Archive) error {
 	}
 	if m := p.moments; m.Count < 0 || slices.ContainsFunc(m.Var, func(v float64) bool { return v < 0 }) {
 		return fmt.Errorf("restore normalize.moments: a count of %v or a variance is negative", m.Count)
+	}
+	if m := p.returns; m.Count < 0 || m.Var[0] < 0 {
+		return fmt.Errorf("restore normalize.returns: the count %v or the variance %v is negative", m.Count, m.Var[0])
 	}
 	return nil
 }

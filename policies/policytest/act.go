@@ -182,9 +182,9 @@ func (s *suite) allocations() {
 // steady is the number of calls whose allocations are counted.
 const steady = 12
 
-// allocated counts the allocations of so many calls of f. It is not the mean of a call, whose
+// allocated counts the allocations of that many calls of f. It is not the mean of a call, whose
 // fraction testing.AllocsPerRun cuts: a policy may allocate in every second update. The least of
-// several counts is free of what the runtime allocates meanwhile.
+// several counts is free of what the runtime allocates in the meantime.
 func allocated(f func() error, s *suite) int {
 	least := math.MaxInt
 	for range 3 {

@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// resume: a policy that is saved and restored in the middle goes on with the same bits, as does the
+// resume: a policy that is saved and restored in the middle continues with the same bits, as does the
 // one that was saved. The restored policies have another seed; the second one has learned before.
 func (s *suite) resume() {
 	const end = 8
@@ -119,7 +119,7 @@ func (s *suite) savedArchive() {
 }
 
 // damagedArchive: Restore names what is missing or damaged. Something that is not needed may be
-// missing: then the restored policy goes on with the same bits.
+// missing: then the restored policy continues with the same bits.
 func (s *suite) damagedArchive() {
 	const stop, end = 3, 5
 	p, ok := s.learned(1, stop)

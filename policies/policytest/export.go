@@ -105,7 +105,7 @@ func exportedActs(m *onnxtest.Model, p policies.Policy, a *policies.Act) error {
 	return nil
 }
 
-// tied reports whether two actions are equally good but for rounding: the outputs q_values or logits say so.
+// tied reports whether two actions are equally good except for rounding: the outputs q_values or logits report it.
 func tied(out map[string]onnxtest.Tensor, space envs.Space, i int, x, y int64) bool {
 	sizes := []int{0}
 	switch a := space.(type) {

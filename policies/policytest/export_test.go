@@ -56,7 +56,7 @@ func exportFaults() []fault {
 	}
 }
 
-// TestRefusedExportPasses, but for one whose error is not graph.ErrUnsupported.
+// TestRefusedExportPasses, except for one whose error is not graph.ErrUnsupported.
 func TestRefusedExportPasses(t *testing.T) {
 	export := check{"export", (*suite).exported}
 	cfg := faultyConfig(func(p *faulty, _ uint64) {
@@ -67,7 +67,7 @@ func TestRefusedExportPasses(t *testing.T) {
 	}
 }
 
-// TestTiedActions: other actions pass only where their values are equal but for rounding.
+// TestTiedActions: other actions pass only where their values are equal except for rounding.
 func TestTiedActions(t *testing.T) {
 	values := func(name string, v ...float32) map[string]onnxtest.Tensor {
 		return map[string]onnxtest.Tensor{name: {Shape: []int{1, len(v)}, Floats: v}}

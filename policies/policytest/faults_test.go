@@ -30,7 +30,8 @@ type fault struct {
 
 // TestEveryCheckFindsItsFaults: each fault is found by its check, and each check finds one.
 func TestEveryCheckFindsItsFaults(t *testing.T) {
-	all := slices.Concat(specFaults(), seedFaults(), archiveFaults(), weightFaults(), learnFaults(), batchFaults(), actFaults(), learnersFaults(), exportFaults())
+	all := slices.Concat(specFaults(), seedFaults(), archiveFaults(), weightFaults(), learnFaults(), batchFaults(), actFaults(),
+		learnersFaults(), exportFaults())
 	for _, c := range checks() {
 		found := 0
 		for _, f := range all {

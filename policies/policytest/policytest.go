@@ -13,10 +13,11 @@
 // their names and order; a steady Learn and a steady Act allocate nothing. With
 // [Config.Losses] the gradients of losses are compared with central differences. Three learners of a
 // [policies.Parallel] stay equal, and are what one learner with all of their rows is, within 1e-4. The ONNX file
-// of a [policies.Exporter], run by a reader of its own, chooses the actions that the policy chooses greedily.
+// of a [policies.Exporter], run by its own reader, chooses the actions that the policy chooses greedily.
 //
 // The suite reports every fault that it finds as an error of its subtest, a panic of the policy
-// included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run. Subtests must
+// included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run.
+// Subtests must
 // not run in parallel with others, because allocations are counted in the whole process.
 //
 // Policies should be small: the suite makes a few hundred updates, and restores an archive
@@ -45,10 +46,10 @@ type Config struct {
 	// Losses returns what the policy minimises, to compare gradients with central differences;
 	// nil means that gradients are not compared.
 	Losses func(rng *rand.Rand) []Loss
-	// Seedless says that the policy draws no random numbers except those of Act.Rand: its
+	// Seedless reports that the policy draws no random numbers except those of Act.Rand: its
 	// policies must then be equal whatever their seed. A table that begins with zeros is such.
 	Seedless bool
-	// Sampled says that Learn draws random numbers for each row. Several learners are then
+	// Sampled reports that Learn draws random numbers for each row. Several learners are then
 	// compared with each other only, and not with one that has all rows.
 	Sampled bool
 }
@@ -122,12 +123,12 @@ type suite struct {
 	faults []error
 }
 
-// faultf reports a fault, and lets the check go on.
+// faultf reports a fault, and lets the check continue.
 func (s *suite) faultf(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf(format, args...))
 }
 
-// must reports err, if there is one, and whether the check can go on.
+// must reports err, if there is one, and whether the check can continue.
 func (s *suite) must(err error) bool {
 	if err != nil {
 		s.faults = append(s.faults, err)

@@ -100,7 +100,8 @@ func TestMethodThatFailsIsAFault(t *testing.T) {
 		{"Act", func(p *faulty) { p.act = func(*policies.Act) error { return cause } },
 			[]string{"metrics", "batch columns", "act lengths", "several learners"}},
 		{"Save", func(p *faulty) { p.save = func(*nn.Archive) error { return cause } },
-			[]string{"spec", "weights", "version", "metrics", "batch is read", "act lengths", "act not finite", "actions in space", "allocations", "export"}},
+			[]string{"spec", "weights", "version", "metrics", "batch is read", "act lengths", "act not finite", "actions in space", "allocations",
+				"export"}},
 	} {
 		for _, check := range checks() {
 			if check.name == gradientCheck {

@@ -13,7 +13,7 @@ import (
 )
 
 // toy is a small policy that does all that the suite asks for: a network regresses the reward of
-// the action, with noise of its own; its recurrent state is added to the first value.
+// the action, with its own noise; its recurrent state is added to the first value.
 type toy struct {
 	net     *nn.Net
 	trainer *nn.Trainer

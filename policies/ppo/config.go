@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// ValueClip says how the loss of the values is limited.
+// ValueClip determines how the loss of the values is limited.
 type ValueClip uint8
 
 // The kinds of value clip.
@@ -24,7 +24,7 @@ const (
 )
 
 // Config describes a PPO. Obs and Action must be set; every other zero value has CleanRL's
-// default for ppo.py, unless its comment says otherwise.
+// default for ppo.py, unless its comment gives another source.
 type Config struct {
 	Obs    envs.Space
 	Action envs.Space // Discrete, MultiDiscrete or Box, whose bounds actions may leave: see envs.ClipAction

@@ -50,7 +50,7 @@ func (r *trainer) step() error {
 	return nil
 }
 
-// TestLearnsCartPole with CleanRL's settings, but for the learning rate, which stays.
+// TestLearnsCartPole with CleanRL's settings, except for the learning rate, which stays.
 func TestLearnsCartPole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a learning test, which make test runs")
@@ -102,7 +102,8 @@ func metric(t *testing.T, metrics []policies.Metric, name string) float64 {
 func TestP1LossesEqualHandComputedNumbers(t *testing.T) {
 	p, b := linear(Config{Clip: 0.1, ValueClip: ClipError}, 4)
 	p.SetClip(0.3)
-	act := policies.Act{Obs: b.Floats(policies.Obs), Action: make([]float32, 4), Extra: [][]float32{make([]float32, 4), make([]float32, 4)}, Greedy: true}
+	act := policies.Act{Obs: b.Floats(policies.Obs), Action: make([]float32, 4), Extra: [][]float32{make([]float32, 4), make([]float32, 4)},
+		Greedy: true}
 	copy(b.Floats(policies.Obs), []float32{1, 2, 0, 5}) // the values
 	if err := p.Act(&act); err != nil {
 		t.Fatal(err)
@@ -166,14 +167,17 @@ func TestActionThatDoesNotExistIsNamed(t *testing.T) {
 }
 
 func TestConfigReportsAllFaults(t *testing.T) {
-	err := Config{Action: envs.MultiDiscrete{N: []int{1}}, Hidden: []int{0}, Clip: 1, ValueCoef: -1, ValueClip: 9, ValueClipParam: -1, Threads: -1, Adam: nn.AdamConfig{Rate: -1}}.Validate()
-	for _, want := range []string{"Obs is", "Action.N[0] is 1", "Hidden[0] is 0", "Clip is 1", "ValueCoef is -1", "ValueClip is 9", "ValueClipParam is -1", "Threads is -1", "Adam.Rate is -1"} {
+	err := Config{Action: envs.MultiDiscrete{N: []int{1}}, Hidden: []int{0}, Clip: 1, ValueCoef: -1, ValueClip: 9, ValueClipParam: -1,
+		Threads: -1, Adam: nn.AdamConfig{Rate: -1}}.Validate()
+	for _, want := range []string{"Obs is", "Action.N[0] is 1", "Hidden[0] is 0", "Clip is 1", "ValueCoef is -1", "ValueClip is 9",
+		"ValueClipParam is -1", "Threads is -1", "Adam.Rate is -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	box := envs.NewBox(0, 1, 1)
-	for _, action := range []envs.Space{nil, envs.Discrete{N: 1}, envs.Discrete{N: 2, Start: 1}, envs.MultiDiscrete{}, envs.Box{}, envs.MultiBinary{N: 2}} {
+	for _, action := range []envs.Space{nil, envs.Discrete{N: 1}, envs.Discrete{N: 2, Start: 1}, envs.MultiDiscrete{}, envs.Box{},
+		envs.MultiBinary{N: 2}} {
 		if err := (Config{Obs: box, Action: action}).Validate(); err == nil || !strings.Contains(err.Error(), "Action is") {
 			t.Errorf("%v: %v", action, err)
 		}

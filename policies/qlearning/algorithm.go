@@ -33,7 +33,8 @@ func declare(p *algorithm.Params) algorithm.Build {
 			return algorithm.Setup{}, fmt.Errorf("observations are %v, and it learns from those of a Discrete", t.Obs)
 		}
 		policy := New(Config{
-			Obs: obs, Action: action, Rate: min(algorithm.Positive(rate.First()), 1), Gamma: *gamma, Epsilon: epsilon.Over(t.Steps), Initial: *initial,
+			Obs: obs, Action: action, Rate: min(algorithm.Positive(rate.First()),
+				1), Gamma: *gamma, Epsilon: epsilon.Over(t.Steps), Initial: *initial,
 		})
 		return algorithm.Setup{
 			Policy: policy, Source: data.NewSequences(data.SequencesConfig{Length: 1}), VectorSteps: 1, Rate: rate.Following(t.Steps),

@@ -188,6 +188,6 @@ func (q *QLearning) Load(s nn.State) error { return q.parts().Load(s) }
 // Save writes table and counter to a.
 func (q *QLearning) Save(a *nn.Archive) error { return q.parts().Save(a) }
 
-// Restore makes q what it was at Save. Its spaces must have the same size; the rest of the config is
+// Restore restores q to the state at Save. Its spaces must have the same size; the rest of the config is
 // q's own.
 func (q *QLearning) Restore(a *nn.Archive) error { return q.parts().Restore(a) }

@@ -34,7 +34,7 @@ type Config struct {
 
 	Double  bool // the online network chooses the next action
 	Dueling bool // value and advantage streams
-	Noisy   bool // noisy weights explore, in place of random actions
+	Noisy   bool // noisy weights explore, instead of random actions
 	NStep   int  // rewards in a return
 	// Epsilon is the probability of a random action by the env steps of the job. It must be nil if
 	// Noisy is set.

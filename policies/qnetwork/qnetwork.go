@@ -1,5 +1,5 @@
 // Package qnetwork has what deep Q-learning algorithms share: an online and a target network, how they
-// act, which next action a target is made of, and what a checkpoint holds of them. An algorithm embeds
+// act, which next action a target is made of, and the state of them in a checkpoint. An algorithm embeds
 // a [Model] and adds its targets and its loss:
 //
 //	type DQN struct {
@@ -345,7 +345,7 @@ func (m *Model) blame(err error) error {
 	return &policies.UpdateError{Algorithm: m.cfg.Algorithm, Update: m.updates, Err: err}
 }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (m *Model) parts() policies.Parts {
 	name := m.cfg.Algorithm
 	return policies.Parts{
@@ -370,6 +370,6 @@ func (m *Model) Load(s nn.State) error {
 // Save writes networks, optimiser, counter and the state of the noise to a.
 func (m *Model) Save(a *nn.Archive) error { return m.parts().Save(a) }
 
-// Restore makes m what it was at Save. The networks must have the same shape;
+// Restore restores m to the state at Save. The networks must have the same shape;
 // the rest of the config is m's own. An error may leave m half restored.
 func (m *Model) Restore(a *nn.Archive) error { return m.parts().Restore(a) }

@@ -27,8 +27,10 @@ func declare(p *algorithm.Params) algorithm.Build {
 	grad := p.MaxGradNorm(0, contrib)
 	gamma := p.Gamma(0.99, contrib)
 	replay := p.Replay(algorithm.ReplayDefaults{Source: contrib, Capacity: 1_000_000, Batch: 32, StartAt: 100, Every: 4, Updates: 1})
-	target := p.Int("target_update_interval", 10_000, "env steps", "env steps between copies to the target network", contrib, algorithm.AtLeast(1))
-	epsilon := p.Schedule("epsilon", "linear(1, 0.01, 0.5%)", "", "probability of a random action", contrib, algorithm.AtLeast(0), algorithm.AtMost(1))
+	target := p.Int("target_update_interval", 10_000, "env steps", "env steps between copies to the target network", contrib,
+		algorithm.AtLeast(1))
+	epsilon := p.Schedule("epsilon", "linear(1, 0.01, 0.5%)", "", "probability of a random action", contrib, algorithm.AtLeast(0),
+		algorithm.AtMost(1))
 	quantiles := p.Int("n_quantiles", 200, "quantiles", "quantiles of the distribution of each action", contrib, algorithm.AtLeast(1))
 	kappa := p.Float("kappa", 1, "return", "the difference up to which Huber's function is a square", paper, algorithm.Above(0))
 	double := p.Bool("double", false, "choose the next action by the online network (van Hasselt et al. 2016)", contrib)

@@ -11,7 +11,7 @@ import (
 )
 
 // Config describes a QRDQN. Obs and Action must be set; every other zero value has the default of
-// sb3-contrib's QRDQN, which are the paper's for Atari games but for the network.
+// sb3-contrib's QRDQN, which are the paper's for Atari games except for the network.
 type Config struct {
 	Obs    envs.Space    // of at least one value
 	Action envs.Discrete // at least 2 actions
@@ -25,7 +25,7 @@ type Config struct {
 
 	Double  bool // choose the next action by the online network (van Hasselt et al.)
 	Dueling bool // value and advantage streams of each quantile (Wang et al.)
-	// Noisy gives all layers noisy weights, which explore in place of random actions (Fortunato et al.).
+	// Noisy gives all layers noisy weights, which explore instead of random actions (Fortunato et al.).
 	Noisy bool
 	NStep int // rewards in a return; 0 means 1, at most 255
 

@@ -10,7 +10,8 @@ import (
 )
 
 func ExampleQRDQN() {
-	q := qrdqn.New(qrdqn.Config{Obs: envs.NewBox(0, 1, 1), Action: envs.Discrete{N: 2}, Seed: 1, Hidden: []int{16}, Quantiles: 8, Adam: nn.AdamConfig{Rate: 1e-2}})
+	q := qrdqn.New(qrdqn.Config{Obs: envs.NewBox(0, 1, 1), Action: envs.Discrete{N: 2}, Seed: 1, Hidden: []int{16}, Quantiles: 8,
+		Adam: nn.AdamConfig{Rate: 1e-2}})
 	// Action 1 is worth 4, action 0 nothing, and that is the end.
 	var b policies.Batch
 	b.Init(policies.TransitionColumns(1, 1)...)

@@ -11,7 +11,7 @@ import (
 const paper = "Hessel et al. 2018"
 
 // Algorithm describes Rainbow for a config: see package algorithm. The defaults are the paper's, for Atari
-// games, but for a smaller network.
+// games, except for a smaller network.
 func Algorithm() algorithm.Algorithm {
 	return algorithm.Algorithm{
 		Name: "rainbow", About: "is deep Q-learning with six extensions: C51, double, dueling, noisy, n-step and prioritised",

@@ -2,7 +2,7 @@
 // buffer. It has no algorithm of its own: it is the sum of
 //
 //   - the categorical distribution of returns: package c51;
-//   - double Q-learning, dueling networks and noisy networks in place of random actions: c51.Config's
+//   - double Q-learning, dueling networks and noisy networks instead of random actions: c51.Config's
 //     Double, Dueling and Noisy;
 //   - n-step returns: c51.Config's NStep, which a collector reads in the Spec of the policy;
 //   - prioritised replay, with the divergence from the target as priority: the column policies.TDError
@@ -81,7 +81,7 @@ func def[T int | float64](v *T, d T) {
 // New returns a Rainbow with fresh weights. It panics with all faults of the config, as c51.New does.
 func New(cfg Config) *c51.C51 { return c51.New(cfg.C51()) }
 
-// Replay returns the source of a run of so many updates: a prioritised buffer with an exponent of 0.5,
+// Replay returns the source of a run of that many updates: a prioritised buffer with an exponent of 0.5,
 // whose correction for priorities rises in a straight line from 0.4 to 1, and batches of 32 for each 4
 // rows, the first one when there are 20,000 rows (the paper's 80,000 frames), or as many as the
 // capacity if that is less. It panics as data.NewReplay does.

@@ -27,11 +27,14 @@ func declare(p *algorithm.Params) algorithm.Build {
 	gamma := p.Gamma(0.99, cleanRL)
 	replay := p.Replay(algorithm.ReplayDefaults{Source: cleanRL, Capacity: 1_000_000, Batch: 256, StartAt: 5000, Every: 1, Updates: 1})
 	random := p.Int("random_steps", 5000, "env steps", "env steps with actions at random, before the policy chooses them", cleanRL, zero)
-	tau := p.Float("tau", 0.005, "", "part of the way that the target critics go at each of their updates", cleanRL, positive, algorithm.AtMost(1))
+	tau := p.Float("tau", 0.005, "", "part of the way that the target critics go at each of their updates", cleanRL, positive,
+		algorithm.AtMost(1))
 	target := p.Int("target_update_interval", 1, "updates", "updates between those of the target critics", cleanRL, algorithm.AtLeast(1))
-	actorEvery := p.Int("policy_delay", 0, "updates", "updates between those of the actor, of which as many are then made; 0: 2, discrete 1", cleanRL, zero)
+	actorEvery := p.Int("policy_delay", 0, "updates", "updates between those of the actor, of which as many are then made; 0: 2, discrete 1",
+		cleanRL, zero)
 	alpha := p.Float("ent_coef", 0, "", "weight of the entropy; 0: it is learned", cleanRL, zero)
-	entropy := p.Float("target_entropy", 0, "nats", "entropy that the learned weight aims at; 0: minus the number of action values, discrete 0.89 of the greatest", cleanRL)
+	entropy := p.Float("target_entropy", 0, "nats",
+		"entropy that the learned weight aims at; 0: minus the number of action values, discrete 0.89 of the greatest", cleanRL)
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		c := Config{
 			Obs: t.Obs, Action: t.Action, Seed: t.Seed, Hidden: *hidden, Gamma: *gamma, Tau: *tau, TargetEvery: *target,

@@ -286,7 +286,7 @@ func (s *SAC) blame(err error) error {
 	return &policies.UpdateError{Algorithm: "sac", Update: s.updates, Err: err}
 }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (s *SAC) parts() policies.Parts {
 	net, opt := policies.NetPart, policies.OptimizerPart
 	return policies.Parts{
@@ -309,6 +309,6 @@ func (s *SAC) Load(st nn.State) error { return s.parts()[:1].Load(st) }
 // Save writes networks, optimisers, alpha and the state of the noise to a.
 func (s *SAC) Save(a *nn.Archive) error { return s.parts().Save(a) }
 
-// Restore makes s what it was at Save. The networks must have the same shape; the rest of the config
+// Restore restores s to the state at Save. The networks must have the same shape; the rest of the config
 // is s's own. An error may leave s half restored.
 func (s *SAC) Restore(a *nn.Archive) error { return s.parts().Restore(a) }

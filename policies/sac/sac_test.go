@@ -49,7 +49,8 @@ func random(rng *rand.Rand, s *SAC, n int) *policies.Batch {
 	obs, action := s.Spec().Obs.Dim(), make([]float32, s.Spec().Action.Dim())
 	for range n {
 		s.Spec().Action.Sample(action, rng)
-		b.Append(policies.Transition{Obs: vector(obs), Action: action, Reward: vector(1)[0], NextObs: vector(obs), Terminated: rng.IntN(4) == 0, Steps: 1 + rng.IntN(2)})
+		b.Append(policies.Transition{Obs: vector(obs), Action: action, Reward: vector(1)[0], NextObs: vector(obs), Terminated: rng.IntN(4) == 0,
+			Steps: 1 + rng.IntN(2)})
 	}
 	return &b
 }
@@ -249,10 +250,12 @@ func TestGreedyActionIsThatOfTheMean(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{
-		Action: envs.Box{Low: []float32{0, float32(math.Inf(-1))}, High: []float32{0, 1}}, Hidden: []int{0}, Gamma: 2, Tau: -1, TargetEvery: -1, Alpha: -1, ActorEvery: -1,
+		Action: envs.Box{Low: []float32{0, float32(math.Inf(-1))},
+			High: []float32{0, 1}}, Hidden: []int{0}, Gamma: 2, Tau: -1, TargetEvery: -1, Alpha: -1, ActorEvery: -1,
 		Actor: nn.AdamConfig{Rate: -1}, Critic: nn.AdamConfig{Rate: -1}, Threads: -1,
 	}.Validate()
-	for _, want := range []string{"Obs is", "of value 0, want finite", "of value 1, want finite", "Hidden[0] is 0", "Gamma is 2", "Tau is -1", "TargetEvery is -1", "Alpha is -1",
+	for _, want := range []string{"Obs is", "of value 0, want finite", "of value 1, want finite", "Hidden[0] is 0", "Gamma is 2",
+		"Tau is -1", "TargetEvery is -1", "Alpha is -1",
 		"ActorEvery is -1", "Threads is -1", "Actor.Rate is -1", "Critic.Rate is -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

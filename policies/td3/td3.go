@@ -191,7 +191,7 @@ func (p *TD3) blame(err error) error {
 	return &policies.UpdateError{Algorithm: "td3", Update: p.updates, Err: err}
 }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (p *TD3) parts() policies.Parts {
 	net, opt := policies.NetPart, policies.OptimizerPart
 	return policies.Parts{
@@ -213,6 +213,6 @@ func (p *TD3) Load(s nn.State) error { return p.parts()[:1].Load(s) }
 // Save writes networks, optimisers and the state of the noise to a.
 func (p *TD3) Save(a *nn.Archive) error { return p.parts().Save(a) }
 
-// Restore makes p what it was at Save. The networks must have the same shape; the rest of the config
+// Restore restores p to the state at Save. The networks must have the same shape; the rest of the config
 // is p's own. An error may leave p half restored.
 func (p *TD3) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/router/broker"
 	"github.com/ditask/ditask/router/natsbus/internal/proof"
 )
 
@@ -89,37 +90,40 @@ func Public(list string) string {
 	return strings.Join(parts, ",")
 }
 
-// open is the connection with the server. It makes it at first, and waits while it
-// is lost.
-func (c *Carrier) open(ctx context.Context) (*nats.Conn, error) {
+// open is the connection with the server, and its hub. It makes them at first, and waits
+// while the connection is lost.
+func (c *Carrier) open(ctx context.Context) (*broker.Hub, *nats.Conn, error) {
 	select {
 	case c.gate <- struct{}{}:
 		defer func() { <-c.gate }()
 	case <-ctx.Done():
-		return nil, c.unreachable(context.Cause(ctx))
+		return nil, nil, c.unreachable(context.Cause(ctx))
 	}
 	c.mu.Lock()
 	nc, closed := c.nc, c.closed
 	c.mu.Unlock()
 	if closed {
-		return nil, net.ErrClosed
+		return nil, nil, net.ErrClosed
 	}
 	if nc == nil {
-		return c.connect(ctx)
+		var err error
+		if nc, err = c.connect(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	up := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer nc.RemoveStatusListener(up)
 	for !nc.IsConnected() {
 		if nc.IsClosed() {
-			return nil, net.ErrClosed
+			return nil, nil, net.ErrClosed
 		}
 		select {
 		case <-up:
 		case <-ctx.Done():
-			return nil, c.unreachable(errors.Join(context.Cause(ctx), nc.LastError()))
+			return nil, nil, c.unreachable(errors.Join(context.Cause(ctx), nc.LastError()))
 		}
 	}
-	return nc, nil
+	return c.hub, nc, nil
 }
 
 // connect connects with the server, and waits a while for one that is not there.
@@ -173,7 +177,8 @@ func (c *Carrier) try() (*nats.Conn, error) {
 		}
 		return nil, printable.Error(err)
 	}
-	sub, err := nc.Subscribe(c.inbox+"*", c.deliver)
+	hub := c.newHub(nc)
+	sub, err := nc.Subscribe(c.prefix+"conn."+c.inbox+".*", func(m *nats.Msg) { c.deliver(hub, m) })
 	if err == nil {
 		err = sub.SetPendingLimits(-1, pendingBytes)
 	}
@@ -188,8 +193,8 @@ func (c *Carrier) try() (*nats.Conn, error) {
 		err = net.ErrClosed
 	}
 	if err == nil {
-		c.nc, c.sub = nc, sub
-		c.fins.Go(c.sendFins)
+		c.nc, c.sub, c.hub = nc, sub, hub
+		go hub.Run() // bus.Close waits for it
 	}
 	c.mu.Unlock()
 	if err != nil {
@@ -347,8 +352,6 @@ func settled(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-const lostServer = "the other side lost its connection with the NATS server"
-
 // disconnected breaks all connections: what was under way is gone or not, and the
 // sessions know how to find out.
 func (c *Carrier) disconnected(nc *nats.Conn, err error) {
@@ -357,36 +360,22 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 		c.mu.Unlock()
 		return
 	}
-	closed, conns := c.closed, c.take()
+	closed, hub := c.closed, c.hub
 	c.stats.Disconnects++
 	c.mu.Unlock()
 	if err == nil {
 		err = errors.New("it closed the connection")
 	}
 	err = printable.Error(err)
-	for _, k := range conns {
-		_ = k.fail(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err))
-	}
-	for _, k := range conns { // after all have failed: the client may be busy with connecting again
-		if peer := k.other(); peer != "" {
-			c.reset(nc, peer, lostServer)
-		}
-	}
+	hub.BreakAll(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err), "the other side lost its connection with the NATS server")
 	if !closed {
 		c.log.Warn("the NATS server is gone, trying again", "url", Public(c.cfg.URL), "err", err)
 	}
 }
 
-// reconnected tells the other ends that their connections are broken.
+// reconnected logs that there is a server again. The hub then sends the other ends that their connections are broken.
 func (c *Carrier) reconnected(nc *nats.Conn) {
 	c.log.Info("connected with NATS again", "url", printable.Text(Public(nc.ConnectedUrl())))
-	c.mu.Lock()
-	owed := c.owed
-	c.owed = nil
-	c.mu.Unlock()
-	for _, peer := range owed {
-		c.reset(nc, peer, lostServer)
-	}
 }
 
 // ended is called when nc has been closed, and nothing of it runs any more.
@@ -477,7 +466,7 @@ func Check(ctx context.Context, cfg Config) (Info, error) {
 		return Info{}, err
 	}
 	defer func() { _ = c.Close() }()
-	nc, err := c.open(ctx)
+	_, nc, err := c.open(ctx)
 	if err != nil {
 		return Info{}, err
 	}

@@ -8,12 +8,10 @@
 // Addresses are "bus://node.<id>": a name within the job, not a place. Where the
 // server is stands in the [Config].
 //
-// NATS promises to deliver a message at most once. The promises of package router
-// come from its sessions, which need no more of a connection than that it
-// delivers all bytes in order or breaks. So a connection here numbers its
-// messages, and breaks when one is missing; the session above dials again and
-// goes on after the last frame that was received. Nothing is stored in the
-// server: no JetStream is needed.
+// NATS promises to deliver a message at most once. Connections are those of package
+// broker, which number their bytes and break when some are missing; the session above
+// dials again and goes on after the last frame that was received. Nothing is stored in
+// the server: no JetStream is needed.
 //
 // # The wire
 //
@@ -32,27 +30,10 @@
 //	ditask.<job>.dial.<node>      who wants to connect says so here
 //	ditask.<job>.conn.<inbox>.*   messages of connections; <inbox> is random, and * names this end of one
 //
-// Each message begins with a head of 17 bytes: its kind (1), its number (8) and
-// how much the sender has consumed (8), little-endian. Its reply subject is the
-// sender's own end, so that a server that knows nobody at the other end says so
-// ("no responders"), and the connection breaks at once.
-//
-//	kind  name    number  body
-//	1     dial    0       version (1: 1), window (4), words that name the sender
-//	2     accept  0       version (1: 1), window (4)
-//	3     data    n       bytes
-//	4     ack     n       none
-//	5     fin     n       none: the sender has closed the connection
-//	6     reset   0       why, in words: there is no such connection, or it broke
-//
-// Both sides number data, ack and fin together, from 1. A number that is not the
-// next one breaks the connection at both ends. After fin the other side reads what
-// came before it, and then end-of-file.
-//
-// A message takes the size of its body and 256 bytes more of the receiver's
-// window, until the receiver has read it. It tells its total with whatever it
-// sends, and in an ack when a quarter of the window has been read. A piece of data
-// is at most 256 KiB, a quarter of the window, and what the server takes.
+// Messages are those of package broker. The reply subject is the sender's own end, so
+// that a server that knows nobody at the other end says so ("no responders"), and the
+// connection breaks at once. A piece of data is at most 256 KiB, a quarter of the window,
+// and what the server takes.
 //
 // # The server of a job
 //
@@ -84,8 +65,8 @@
 // # Concurrency
 //
 // A [Carrier] is safe for concurrent use. It has one connection with the server,
-// made at the first Listen or Dial. Its goroutines are those of package nats, and one
-// that lets the other ends of closed connections know: Close ends them. Close of a
+// made at the first Listen or Dial. Its goroutines are those of package nats, and the
+// writer of its hub: Close ends them. Close of a
 // connection waits for nothing; Read and Write may wait for the server for 3 s, whatever
 // their deadlines.
 package natsbus

@@ -1,11 +1,14 @@
 package natsbus_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +47,58 @@ func next(t *testing.T, sub *nats.Subscription) *nats.Msg {
 	return m
 }
 
+const (
+	kindAccept = 2
+	kindData   = 3
+	kindAck    = 4
+	kindReset  = 6
+)
+
+// message is one as the doc of package broker describes it.
+func message(kind byte, offset, consumed uint64, body string) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{kind}, 0)
+	b = binary.LittleEndian.AppendUint64(b, offset)
+	return append(binary.LittleEndian.AppendUint64(b, consumed), body...)
+}
+
+// tap learns the subjects of the ends of the first connection of a job, and sends to them.
+type tap struct {
+	nc                *nats.Conn
+	sub               *nats.Subscription
+	dialled, accepted string
+}
+
+func newTap(t *testing.T, s *server.Server, job string) *tap {
+	t.Helper()
+	nc, sub := spy(t, s, strings.ReplaceAll("ditask."+job+".conn.>", " ", "~20"))
+	return &tap{nc: nc, sub: sub}
+}
+
+// ends hears the accept.
+func (p *tap) ends(t *testing.T) {
+	t.Helper()
+	m := next(t, p.sub)
+	if m.Data[0] != kindAccept {
+		t.Fatalf("the first message is of kind %d", m.Data[0])
+	}
+	p.dialled, p.accepted = m.Subject, m.Reply
+}
+
+// inject sends a message to an end, with the end's number in it.
+func (p *tap) inject(t *testing.T, subject string, raw []byte) {
+	t.Helper()
+	if len(raw) >= 9 {
+		id, err := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint64(raw[1:], id)
+	}
+	if err := p.nc.Publish(subject, raw); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestYoungConnectionsAreProbed: both ends say something without being asked, so that
 // the loss of the last message is noticed.
 func TestYoungConnectionsAreProbed(t *testing.T) {
@@ -52,7 +107,7 @@ func TestYoungConnectionsAreProbed(t *testing.T) {
 	pair(t, natsbus.Config{URL: s.ClientURL()})
 	ends := map[string]bool{}
 	for len(ends) < 2 {
-		if m := next(t, sub); natsbus.IsAck(m.Data) {
+		if m := next(t, sub); m.Data[0] == kindAck {
 			ends[m.Reply] = true
 		}
 	}
@@ -70,8 +125,8 @@ func TestSilentNodeIsAskedAgain(t *testing.T) {
 		_, err := c.Dial(ctx, "bus://node.5")
 		ended <- err
 	}()
-	if first, second := next(t, sub), next(t, sub); first.Reply == second.Reply {
-		t.Errorf("both ask for the connection %s", first.Reply)
+	if first, second := next(t, sub), next(t, sub); first.Reply != second.Reply || !bytes.Equal(first.Data, second.Data) {
+		t.Errorf("they ask for the connections %s and %s", first.Reply, second.Reply)
 	}
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "bus://node.5: no answer over nats://127.0.0.1:") || !errors.Is(err, context.Canceled) {
@@ -91,16 +146,18 @@ func TestResetIsNotAnswered(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { _, _ = c.Dial(ctx, "bus://node.5"); close(ended) }()
 	inbox := next(t, dials).Reply
-	unknown := inbox[:strings.LastIndexByte(inbox, '.')] + ".unknown"
+	data := message(kindData, 0, 0, "x")
+	data[1], data[2] = 12345%256, 12345/256
+	unknown := inbox[:strings.LastIndexByte(inbox, '.')] + ".12345"
 	for _, m := range []struct {
 		reply string
 		raw   []byte
-	}{{"ditask.job.conn.spy.reset", natsbus.ResetMessage()}, {"ditask.other.conn.spy.data", natsbus.DataMessage(1, "x")}, {"ditask.job.conn.spy.data", natsbus.DataMessage(1, "x")}} {
+	}{{"ditask.job.conn.spy.1", message(kindReset, 0, 0, "")}, {"ditask.other.conn.spy.2", message(kindData, 0, 0, "x")}, {"ditask.job.conn.spy.3", data}} {
 		if err := nc.PublishRequest(unknown, m.reply, m.raw); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m := next(t, sub); m.Subject != "ditask.job.conn.spy.data" {
+	if m := next(t, sub); m.Subject != "ditask.job.conn.spy.3" {
 		t.Errorf("the first answer goes to %s", m.Subject)
 	}
 	cancel()
@@ -139,12 +196,14 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 	_ = l.Close()
 }
 
-// TestStrangersDoNotAccept: nor is the answer to a dial taken from elsewhere.
+// TestStrangersDoNotAccept: an answer cannot lead the connection elsewhere.
 func TestStrangersDoNotAccept(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, _ := spy(t, s, "ditask.job.dial.6")
 	_, err := nc.Subscribe("ditask.job.dial.5", func(m *nats.Msg) {
-		_ = nc.PublishRequest(m.Reply, "elsewhere", natsbus.AcceptMessage())
+		raw := message(kindAccept, 0, 2, "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x00elsewhere.>.....")
+		copy(raw[1:9], m.Data[25:33]) // the number of the dialler's end
+		_ = nc.PublishRequest(m.Reply, "elsewhere", raw)
 	})
 	if err == nil {
 		err = nc.Flush()
@@ -153,7 +212,7 @@ func TestStrangersDoNotAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = open(t, natsbus.Config{URL: s.ClientURL()}).Dial(soon(t), "bus://node.5")
-	if err == nil || !strings.Contains(err.Error(), `accepted by "elsewhere"`) {
+	if err == nil || !strings.Contains(err.Error(), `malformed message: inbox "elsewhere.>`) {
 		t.Error(err)
 	}
 }
@@ -171,7 +230,8 @@ func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := next(t, dials).Data
-	for i := range natsbus.Backlog - 1 {
+	for i := range 1024 - 1 {
+		binary.LittleEndian.PutUint64(raw[25:], uint64(i+1)) // the number of the dialler's end
 		if err := nc.PublishRequest("ditask.job.dial.0", fmt.Sprint("ditask.job.conn.spy.", i), raw); err != nil {
 			t.Fatal(err)
 		}
@@ -193,21 +253,73 @@ func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 func TestPeerThatBreaksTheRulesIsLost(t *testing.T) {
 	big := strings.Repeat("x", 200<<10)
 	for want, raw := range map[string][][]byte{
-		"16777215 consumed of 0":               {append([]byte{4, 1, 0, 0, 0, 0, 0, 0, 0}, 255, 255, 255, 0, 0, 0, 0, 0)},
-		"410112 bytes over the window":         {natsbus.DataMessage(1, big), natsbus.DataMessage(2, big)},
-		"message 3 came where 2 was due: NATS": {natsbus.DataMessage(1, "x"), natsbus.DataMessage(3, "x")},
+		"16777215 bytes consumed of 0":   {message(kindAck, 0, 16777215, "")},
+		"147968 bytes over the window":   {message(kindData, 0, 0, big), message(kindData, 200<<10, 0, big)},
+		"bytes 1 to 2 are missing: NATS": {message(kindData, 0, 0, "x"), message(kindData, 2, 0, "x")},
 	} {
-		a, b := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL(), Nodes: 1000})
-		natsbus.Quiet(a)
+		s := plain(t, server.Options{})
+		tap := newTap(t, s, "job")
+		a, b := pair(t, natsbus.Config{URL: s.ClientURL(), Nodes: 1000})
+		tap.ends(t)
 		for _, m := range raw {
-			if err := natsbus.Inject(a, false, m); err != nil {
-				t.Fatal(err)
-			}
+			tap.inject(t, tap.accepted, m)
 		}
 		for _, c := range []net.Conn{a, b} { // b last: reading would return room to a
 			if _, err := io.ReadAll(c); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v fails with %v, want %s", c.LocalAddr(), err, want)
 			}
+		}
+	}
+}
+
+// TestOldNodesAreRefused: a node of version 1 of this wire learns that from a node of this version, and the other way round.
+func TestOldNodesAreRefused(t *testing.T) {
+	const want = "refused: another version of ditask: the other node speaks version 1 of the broker protocol, and this node version 2"
+	s := plain(t, server.Options{})
+	c := open(t, natsbus.Config{URL: s.ClientURL()})
+	if _, err := c.Listen(soon(t), "bus://node.0"); err != nil {
+		t.Fatal(err)
+	}
+	nc, sub := spy(t, s, "ditask.job.conn.OLD.*")
+	hello := append(append([]byte{1}, make([]byte, 16)...), "\x01\x00\x00\x10\x00ditask job node.1"...)
+	if err := nc.PublishRequest("ditask.job.dial.0", "ditask.job.conn.OLD.DIAL", hello); err != nil {
+		t.Fatal(err)
+	}
+	m := next(t, sub)
+	if m.Data[0] != kindReset || binary.LittleEndian.Uint64(m.Data[1:]) != 0 || !strings.HasPrefix(string(m.Data[17:]), want) {
+		t.Errorf("an old dialler is answered %q", m.Data)
+	}
+	_, err := nc.Subscribe("ditask.job.dial.5", func(m *nats.Msg) {
+		if m.Data[0] == 1 && binary.LittleEndian.Uint64(m.Data[1:]) == 0 && m.Data[17] == 2 && len(m.Data[17:]) <= 5+200 { // as version 1 reads it
+			_ = nc.Publish(m.Reply, append(append([]byte{kindReset}, make([]byte, 16)...), "refused: malformed message: version 2, this is 1"...))
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = c.Dial(soon(t), "bus://node.5"); err == nil || !strings.Contains(err.Error(), "refused: malformed message: version 2, this is 1") {
+		t.Errorf("a dial of an old listener: %v", err)
+	}
+}
+
+func TestTokensOfJobsDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for _, job := range []string{"a", "a.b", "a~2eb", "a_b", "a-b", "a b", "a*", "a>", "ä"} {
+		got := natsbus.Subject(job)
+		if strings.ContainsAny(got, ".*> ") || seen[got] != "" {
+			t.Errorf("%q gives %q, as %q does", job, got, seen[got])
+		}
+		seen[got] = job
+	}
+}
+
+func TestWindowsOfAllPeersStayBelowTheServersLimit(t *testing.T) {
+	for _, n := range []int{2, 24, 64, 180} {
+		if all := open(t, natsbus.Config{URL: "nats://h:1", Nodes: n}).Window() * (n - 1); all > 64<<20 {
+			t.Errorf("%d nodes: %d bytes", n, all)
 		}
 	}
 }

@@ -105,10 +105,11 @@ func TestPrintedErrorOfAConnectedServer(t *testing.T) {
 
 // The other end of a connection, and any other client of the server, says why it breaks.
 func TestPrintedReasonOfAReset(t *testing.T) {
-	a, _ := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL()})
-	if err := natsbus.Inject(a, true, append(natsbus.ResetMessage(), logtest.Hostile+strings.Repeat("x", 4<<10)...)); err != nil {
-		t.Fatal(err)
-	}
+	s := plain(t, server.Options{})
+	tap := newTap(t, s, "job")
+	a, _ := pair(t, natsbus.Config{URL: s.ClientURL()})
+	tap.ends(t)
+	tap.inject(t, tap.dialled, message(kindReset, 0, 0, logtest.Hostile+strings.Repeat("x", 4<<10)))
 	_, err := a.Read(make([]byte, 1))
 	if err == nil || len(err.Error()) > 1<<10 || logtest.Faults(err.Error()) != "" || !strings.Contains(err.Error(), `\x1b[2J`) {
 		t.Error(err)

@@ -10,10 +10,9 @@
 //
 // # What is promised
 //
-// A connection delivers all bytes in order or breaks. Everything in it is
-// numbered, so bytes that the server has lost, because it was restarted, flushed,
-// replaced by a replica that lagged behind, or because it evicted a key, break it
-// with an error that says so; entries that come twice are seen as such. The
+// Connections are those of package broker: bytes that the server has lost, because it was
+// restarted, flushed, replaced by a replica that lagged behind, or because it evicted a key,
+// break one with an error that names them; entries that come twice are seen as such. The
 // sessions of package router then dial again and continue where they were.
 //
 // A connection to the server that breaks is made anew, and nobody notices. What
@@ -56,26 +55,8 @@
 // change it: the token of the job, which the handshake proves, keeps strangers out
 // but not the server. Beyond one machine, use rediss:// and a user for the job.
 //
-// # Entries
-//
-// An entry has one field, f. It is a head of 25 bytes and a body; integers are
-// little-endian:
-//
-//	type      1  what it is
-//	to        8  the connection's id at the receiver
-//	offset    8  bytes that went before it in this direction
-//	consumed  8  bytes of the other direction that were read here
-//
-//	1 syn     id (8), window (4) and inbox (16) of who dials, and the word
-//	2 accept  id (8), window (4) and inbox (16) of who listens
-//	3 data    bytes
-//	4 ack     nothing
-//	5 fin     nothing: the sender has closed the connection; offset is the end
-//	6 none    nothing: it makes the stream
-//
-// A window is how many bytes of data may be under way, that is, sent and not told
-// of as consumed. Totals ride on data; an ack goes out when a quarter of the
-// window was consumed with no data to tell it.
+// An entry has one field, f: a message of package broker, or nothing, which makes the
+// stream. A piece of data is at most 128 KiB, and a quarter of the window.
 //
 // A [Carrier] is safe for concurrent use. It opens its connections to the server
 // with the first Listen or Dial and closes them with the last listener and

@@ -2,18 +2,18 @@ package redisbus
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	mrand "math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/router/broker"
 )
 
 const (
@@ -22,20 +22,18 @@ const (
 	wordExpiry  = 10 * time.Second
 	// blockTime is how long one read waits for entries. It is short so that a
 	// server that has vanished is noticed within answerTime.
-	blockTime = time.Second
-	// lingerTime bounds how long the last Close waits for the server.
-	lingerTime = 2 * time.Second
-
-	readEntries = 64        // in one answer
-	entryBytes  = 128 << 10 // of data in one entry
-	batchBytes  = 1 << 20   // from which on a pipeline is sent
+	blockTime   = time.Second
+	forgetTime  = 2 * time.Second // for the server to delete a word
+	readEntries = 64              // in one answer
+	entryBytes  = 128 << 10       // of data in one entry, with what it costs of a window
 )
 
 // endpoint is a carrier's place at the server, as long as it has a listener or a
 // connection: an inbox, and the goroutines that read it, write to others' and
-// keep it from expiring. shutdown waits for all three.
+// keep it from expiring. Close waits for all three. It is the hub's broker.
 type endpoint struct {
 	*Carrier
+	hub    *broker.Hub
 	rdb    *redis.Client
 	server string
 	inbox  string
@@ -44,50 +42,15 @@ type endpoint struct {
 	ctx    context.Context //nolint:containedctx // the endpoint's life
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	wrote  chan struct{} // closed when the writer has ended
-	end    chan struct{} // closed when nobody uses the endpoint any more
 	kick   chan struct{} // the keeper is to look at once
 
-	renewing sync.Mutex // held by who makes or deletes words
-
-	nextID atomic.Uint64
-
-	mu        sync.Mutex
-	wake      sync.Cond
-	refs      int // listeners, connections, and calls that make one
-	ended     bool
-	ready     []*conn // have something to send
-	strays    []entry // to connections that are none of ours
-	conns     map[uint64]*conn
-	callers   map[caller]*conn // those that dialled us
-	listeners map[string]*listener
-}
-
-// caller is the other end of a connection that it has dialled.
-type caller struct {
-	inbox string
-	id    uint64
-}
-
-// entry is what waits to be added to an inbox.
-type entry struct {
-	inbox string
-	bytes []byte
-	c     *conn // nil for an answer to a stranger
+	renewing sync.Mutex      // held while words are made or deleted
+	taken    map[string]bool // words that another node has taken, which has been logged
 }
 
 // open connects to the server and makes an inbox.
 func open(ctx context.Context, c *Carrier) (*endpoint, error) {
-	var id [inboxBytes / 2]byte
-	_, _ = rand.Read(id[:]) // never fails
-	e := &endpoint{
-		Carrier: c, server: c.opt.Addr, inbox: hex.EncodeToString(id[:]), log: c.cfg.Logger, refs: 1,
-		wrote: make(chan struct{}), end: make(chan struct{}), kick: make(chan struct{}, 1),
-		conns: map[uint64]*conn{}, callers: map[caller]*conn{}, listeners: map[string]*listener{},
-	}
-	e.wake.L = &e.mu
-	e.nextID.Store(mrand.Uint64() >> 1)
-	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	e := newEndpoint(c)
 	opt := *c.opt
 	opt.Dialer = dialer(e.ctx, opt.TLSConfig)
 	e.rdb = redis.NewClient(&opt)
@@ -100,67 +63,57 @@ func open(ctx context.Context, c *Carrier) (*endpoint, error) {
 		_ = e.rdb.Close()
 		return nil, explain(e.server, err)
 	}
-	e.wg.Add(3)
-	go e.read()
-	go e.write()
-	go e.keep()
+	e.wg.Go(e.read)
+	e.wg.Go(e.hub.Run)
+	e.wg.Go(e.keep)
 	return e, nil
 }
 
-// retain counts one more user, unless the last one has gone.
-func (e *endpoint) retain() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.refs == 0 {
-		return false
+func newEndpoint(c *Carrier) *endpoint {
+	e := &endpoint{
+		Carrier: c, server: c.opt.Addr, inbox: broker.NewInbox(), log: c.cfg.Logger,
+		kick: make(chan struct{}, 1), taken: map[string]bool{},
 	}
-	e.refs++
-	return true
+	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	e.hub = broker.New(broker.Config{
+		Broker: e, Inbox: e.inbox, Window: c.cfg.WindowBytes, MinWindow: minWindow, MaxWindow: maxWindow,
+		BodyBytes: entryBytes - broker.CostBytes,
+		Loss:      "redis at " + e.server + " was restarted, flushed or replaced, or it evicts keys",
+	})
+	return e
 }
 
-// release takes back what retain counted. The last one closes the endpoint.
-func (e *endpoint) release() {
-	e.mu.Lock()
-	e.refs--
-	last := e.refs == 0
-	if last {
-		e.ended = true
-		close(e.end)
-		e.wake.Broadcast()
-	}
-	e.mu.Unlock()
-	if last {
-		e.shutdown()
-	}
-}
-
-// shutdown waits until the writer has sent what there is and the others have
-// ended, and deletes the inbox. The server may be gone: it does not wait for it
-// long.
-func (e *endpoint) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), lingerTime)
-	defer cancel()
+// Close waits until the writer has sent what there is and the others have ended,
+// and deletes the inbox. The server may be gone: after ctx it does not wait.
+func (e *endpoint) Close(ctx context.Context, wrote <-chan struct{}) {
 	stop := context.AfterFunc(ctx, func() {
 		e.cancel(net.ErrClosed)
 		_ = e.rdb.Close()
 	})
 	defer stop()
-	<-e.wrote
-	key := e.key("in", e.inbox)
-	none := &redis.XAddArgs{Stream: key, NoMkStream: true, Values: []any{"f", appendHead(nil, head{kind: kindNone})}}
-	_ = e.rdb.XAdd(ctx, none).Err() // the reader wakes up
+	<-wrote
+	key := e.Place(broker.Peer{Inbox: e.inbox})
+	_ = e.rdb.XAdd(ctx, add(key, nil, true)).Err() // the reader wakes up
 	e.wg.Wait()
 	_ = e.rdb.Del(ctx, key).Err() // else it expires
 	e.cancel(net.ErrClosed)
 	_ = e.rdb.Close()
 }
 
+// Place is the key of the inbox of an end.
+func (e *endpoint) Place(end broker.Peer) string { return e.key("in", end.Inbox) }
+
+// add is an entry to an inbox. An empty one is of no meaning.
+func add(key string, b []byte, exists bool) *redis.XAddArgs {
+	return &redis.XAddArgs{Stream: key, NoMkStream: exists, Values: []any{"f", b}}
+}
+
 // makeInbox makes the stream, which lasts until it expires. Both commands go out
 // in one piece: without a transaction, a refusal says what was refused.
 func (e *endpoint) makeInbox(ctx context.Context) error {
-	key := e.key("in", e.inbox)
+	key := e.Place(broker.Peer{Inbox: e.inbox})
 	_, err := e.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []any{"f", appendHead(nil, head{kind: kindNone})}})
+		p.XAdd(ctx, add(key, nil, false))
 		p.PExpire(ctx, key, inboxExpiry)
 		return nil
 	})
@@ -169,14 +122,13 @@ func (e *endpoint) makeInbox(ctx context.Context) error {
 
 // keep renews the keys until nobody uses the endpoint any more.
 func (e *endpoint) keep() {
-	defer e.wg.Done()
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 		case <-e.kick:
-		case <-e.end:
+		case <-e.hub.Done():
 			return
 		}
 		if err := e.renew(); err != nil {
@@ -192,37 +144,31 @@ func (e *endpoint) keep() {
 func (e *endpoint) renew() error {
 	e.renewing.Lock()
 	defer e.renewing.Unlock()
-	e.mu.Lock()
-	ended := e.ended
-	words := make([]*listener, 0, len(e.listeners))
-	for _, l := range e.listeners {
-		words = append(words, l)
-	}
-	e.mu.Unlock()
-	if ended {
+	if e.over() {
 		return nil
 	}
-	there, err := e.rdb.PExpire(e.ctx, e.key("in", e.inbox), inboxExpiry).Result()
+	there, err := e.rdb.PExpire(e.ctx, e.Place(broker.Peer{Inbox: e.inbox}), inboxExpiry).Result()
 	if err != nil {
 		return err
 	}
 	if !there {
-		e.breakAll(fmt.Errorf("redis at %s has lost what was under way: it was restarted, flushed or replaced, or it evicts keys", e.server))
+		err := fmt.Errorf("redis at %s has lost what was under way: it was restarted, flushed or replaced, or it evicts keys", e.server)
+		e.hub.BreakAll(err, err.Error())
 		if err := e.makeInbox(e.ctx); err != nil {
 			return err
 		}
 	}
-	for _, l := range words {
-		if err := e.renewWord(l); err != nil {
+	for _, w := range e.hub.Words() {
+		if err := e.renewWord(w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// renewWord lets others find l. It leaves the word to somebody who has taken it.
-func (e *endpoint) renewWord(l *listener) error {
-	key := e.key("at", l.word)
+// renewWord lets others find a word. It leaves the word to another node that has taken it.
+func (e *endpoint) renewWord(w string) error {
+	key := e.key("at", w)
 	switch holder, err := e.rdb.Get(e.ctx, key).Result(); {
 	case errors.Is(err, redis.Nil):
 		return ignoreNil(e.rdb.SetArgs(e.ctx, key, e.inbox, redis.SetArgs{Mode: "NX", TTL: wordExpiry}).Err())
@@ -230,8 +176,9 @@ func (e *endpoint) renewWord(l *listener) error {
 		return err
 	case holder == e.inbox:
 		return e.rdb.PExpire(e.ctx, key, wordExpiry).Err()
-	case !l.taken.Swap(true):
-		e.log.Warn("somebody else listens here now: was this node started twice?", "address", l.Addr().String(), "job", e.cfg.Job)
+	case !e.taken[w]:
+		e.taken[w] = true
+		e.log.Warn("somebody else listens here now: was this node started twice?", "address", scheme+w, "job", e.cfg.Job)
 	}
 	return nil
 }
@@ -243,70 +190,152 @@ func ignoreNil(err error) error {
 	return err
 }
 
-// breakAll breaks every connection.
-func (e *endpoint) breakAll(err error) {
-	e.mu.Lock()
-	all := make([]*conn, 0, len(e.conns))
-	for _, c := range e.conns {
-		all = append(all, c)
-	}
-	e.mu.Unlock()
-	for _, c := range all {
-		c.fail(err)
-	}
-}
-
-// listen makes a listener; it takes over the caller's use of the endpoint.
-func (e *endpoint) listen(ctx context.Context, w string) (*listener, error) {
-	l := &listener{e: e, word: w, conns: make(chan *conn, backlog), done: make(chan struct{}), gone: make(chan struct{})}
-	e.mu.Lock()
-	taken := e.listeners[w] != nil
-	if !taken {
-		e.listeners[w] = l
-	}
-	e.mu.Unlock()
-	if taken {
-		return nil, errors.New("address in use")
-	}
-	e.renewing.Lock()
-	err := e.rdb.Set(ctx, e.key("at", w), e.inbox, wordExpiry).Err()
-	e.renewing.Unlock()
-	if err != nil {
-		e.unlisten(l)
-		return nil, explain(e.server, err)
-	}
-	return l, nil
-}
-
-// unlisten lets no more connections come to l.
-func (e *endpoint) unlisten(l *listener) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.listeners, l.word)
-}
-
-// forgetWord deletes the word of l, if it still is its own.
-func (e *endpoint) forgetWord(l *listener) {
+// Claim lets others find this inbox under a word. Another node that had the word is not found any more.
+func (e *endpoint) Claim(ctx context.Context, w string) (release func(), err error) {
 	e.renewing.Lock()
 	defer e.renewing.Unlock()
-	ctx, cancel := context.WithTimeout(e.ctx, lingerTime)
+	delete(e.taken, w)
+	if err := e.rdb.Set(ctx, e.key("at", w), e.inbox, wordExpiry).Err(); err != nil {
+		return nil, explain(e.server, err)
+	}
+	return func() { e.forgetWord(w) }, nil
+}
+
+// forgetWord deletes a word, if it still leads to this inbox.
+func (e *endpoint) forgetWord(w string) {
+	e.renewing.Lock()
+	defer e.renewing.Unlock()
+	ctx, cancel := context.WithTimeout(e.ctx, forgetTime)
 	defer cancel()
-	key := e.key("at", l.word)
+	key := e.key("at", w)
 	if holder, err := e.rdb.Get(ctx, key).Result(); err == nil && holder == e.inbox {
 		_ = e.rdb.Del(ctx, key).Err() // else it expires
 	}
 }
 
-// pause waits a little before something is tried again. It reports false at the
-// end.
-func (e *endpoint) pause(wait *time.Duration) bool {
-	*wait = min(max(2**wait, 10*time.Millisecond), 250*time.Millisecond)
-	t := time.NewTimer(*wait)
-	defer t.Stop()
+// Find is the key of the inbox to which a word leads.
+func (e *endpoint) Find(ctx context.Context, w string) (string, error) {
+	inbox, err := e.rdb.Get(ctx, e.key("at", w)).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("%w: no node of job %q has this address: start the node, with the same Redis server", broker.ErrRefused, e.cfg.Job)
+	}
+	if err != nil {
+		return "", explain(e.server, err)
+	}
+	return e.Place(broker.Peer{Inbox: inbox}), nil
+}
+
+// Publish adds messages to their inboxes. What may or may not have arrived when the
+// connection to the server broke is to be published again.
+func (e *endpoint) Publish(messages []*broker.Message) {
+	p := e.rdb.Pipeline()
+	for _, m := range messages {
+		p.XAdd(e.ctx, add(m.To, m.Bytes, true))
+	}
+	cmds, _ := p.Exec(e.ctx) // each command has its error
+	for i, m := range messages {
+		m.Err = e.published(cmds[i].Err())
+	}
+}
+
+// published is what the server says of an entry.
+func (e *endpoint) published(err error) error {
+	_, refused := refusal(err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redis.Nil):
+		select {
+		case e.kick <- struct{}{}: // this endpoint's inbox may be gone, too
+		default:
+		}
+		return fmt.Errorf("redis at %s: %w", e.server, broker.ErrUnheard)
+	case refused:
+		return explain(e.server, err)
+	}
+	return fmt.Errorf("%w: %w", broker.ErrAgain, explain(e.server, err))
+}
+
+// read takes entries out of the inbox until the endpoint ends. What was read is
+// deleted with the next read; that always begins at the oldest entry that there
+// is, so no entry is missed whatever clock a new server has, and one that comes
+// twice is known by its offset.
+func (e *endpoint) read() {
+	var done []string
+	var wait time.Duration
+	trouble := false
+	for !e.over() {
+		var msgs []redis.XMessage
+		var err error
+		if trouble { // the server may be another one
+			err = e.renew()
+		}
+		if err == nil {
+			msgs, err = e.readSome(done)
+		}
+		if err != nil {
+			if _, ok := refusal(err); ok {
+				why := explain(e.server, err)
+				e.hub.BreakAll(why, "the other side cannot receive")
+			}
+			if !trouble && !e.over() {
+				e.log.Warn("no answer: trying again", "error", explain(e.server, err))
+			}
+			trouble = true
+			if !e.hub.Pause(&wait) {
+				return
+			}
+			continue
+		}
+		if trouble {
+			e.log.Info("redis at " + e.server + " answers again")
+		}
+		trouble, wait = false, 0
+		done = done[:0]
+		for _, m := range msgs {
+			e.dispatch(m)
+			done = append(done, m.ID)
+		}
+	}
+}
+
+// over reports whether nobody uses the endpoint any more.
+func (e *endpoint) over() bool {
 	select {
-	case <-t.C:
+	case <-e.hub.Done():
 		return true
-	case <-e.end:
+	default:
 		return false
+	}
+}
+
+// readSome deletes what was read before and waits for more.
+func (e *endpoint) readSome(done []string) ([]redis.XMessage, error) {
+	key := e.Place(broker.Peer{Inbox: e.inbox})
+	p := e.rdb.Pipeline()
+	if len(done) > 0 {
+		p.XDel(e.ctx, key, done...)
+	}
+	got := p.XRead(e.ctx, &redis.XReadArgs{Streams: []string{key, "0"}, Count: readEntries, Block: blockTime})
+	if _, err := p.Exec(e.ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	streams, err := got.Result()
+	if err != nil || len(streams) == 0 {
+		return nil, ignoreNil(err)
+	}
+	return streams[0].Messages, nil
+}
+
+// dispatch gives an entry to its connection.
+func (e *endpoint) dispatch(m redis.XMessage) {
+	text, _ := m.Values["f"].(string)
+	if text == "" && len(m.Values) == 1 {
+		return // it made the stream, or woke the reader
+	}
+	_, err := e.hub.Deliver(0, unsafe.Slice(unsafe.StringData(text), len(text))) // which is only read
+	if err != nil {
+		e.log.Warn("an entry in the inbox of this node makes no sense", "key", e.Place(broker.Peer{Inbox: e.inbox}),
+			"entry", printable.Text(m.ID), "error", err)
 	}
 }

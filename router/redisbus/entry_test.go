@@ -10,38 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestEntries(t *testing.T) {
-	want := head{kindAccept, 7, 8, 9}
-	peer := hello{1 << 60, 1 << 20, "00112233aabbccdd"}
-	b := appendHello(appendHead(nil, want), peer)
-	setConsumed(b, 10)
-	want.consumed = 10
-	h, body, err := parseEntry(string(b) + "rest")
-	if h != want || err != nil {
-		t.Errorf("%+v, %v", h, err)
-	}
-	if p, rest, err := parseHello(body); p != peer || rest != "rest" || err != nil {
-		t.Errorf("%+v, %q, %v", p, rest, err)
-	}
-}
-
-func FuzzEntry(f *testing.F) {
-	f.Add(string(appendHello(appendHead(nil, head{kind: kindSyn}), hello{1, minWindow, "00112233aabbccdd"})) + "node.0")
-	f.Add(string(appendHead(nil, head{kindData, 1, 2, 3})) + "data")
-	f.Fuzz(func(t *testing.T, entry string) {
-		h, body, err := parseEntry(entry)
-		if err != nil {
-			return
-		}
-		if string(appendHead(nil, h))+body != entry {
-			t.Errorf("%+v %q is not what was sent", h, body)
-		}
-		if p, rest, err := parseHello(body); err == nil && string(appendHello(nil, p))+rest != body {
-			t.Errorf("%+v %q is not what was sent", p, rest)
-		}
-	})
-}
-
 func TestVersions(t *testing.T) {
 	for v, ok := range map[string]bool{
 		"5.0.14": false, "6.0.20": false, "6.2.0": true, "7.0.15": true, "7.2.4": true, "8.1.1": true, "255.255.255": true, "unstable": true,

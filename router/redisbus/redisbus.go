@@ -84,12 +84,7 @@ func (c *Carrier) key(sort, name string) string {
 	return "ditask:{" + url.QueryEscape(c.cfg.Job) + "}:" + sort + ":" + url.QueryEscape(name)
 }
 
-type addr string
-
-func (addr) Network() string  { return "bus" }
-func (a addr) String() string { return string(a) }
-
-// Listen takes address for the caller. Whoever listened on it before, and has not
+// Listen takes address for the caller. Another node that listened on it before, and has not
 // closed it, is not found any more.
 func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, error) {
 	w, err := word(address)
@@ -100,18 +95,14 @@ func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, err
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.listen(ctx, w)
-	if err != nil {
-		e.release()
-		return nil, err
-	}
-	return l, nil
+	defer e.hub.Release()
+	return e.hub.Listen(ctx, w)
 }
 
 // Advertise is the address that l was given.
 func (c *Carrier) Advertise(l net.Listener) string { return l.Addr().String() }
 
-// Dial connects to who listens on address, and waits until that answers.
+// Dial connects to the node that listens on address, and waits until it answers.
 func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
 	w, err := word(address)
 	if err != nil {
@@ -121,9 +112,9 @@ func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	conn, err := e.dial(ctx, w)
+	defer e.hub.Release()
+	conn, err := e.hub.Dial(ctx, w)
 	if err != nil {
-		e.release()
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	return conn, nil
@@ -137,7 +128,7 @@ func (c *Carrier) acquire(ctx context.Context) (*endpoint, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-c.opening }()
-	if c.e != nil && c.e.retain() {
+	if c.e != nil && c.e.hub.Retain() {
 		return c.e, nil
 	}
 	e, err := open(ctx, c)

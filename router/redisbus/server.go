@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/router/broker"
 )
 
 const (
@@ -112,8 +113,8 @@ type failedConn struct{ err error }
 func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
 func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
 func (failedConn) Close() error                     { return nil }
-func (failedConn) LocalAddr() net.Addr              { return addr("") }
-func (failedConn) RemoteAddr() net.Addr             { return addr("") }
+func (failedConn) LocalAddr() net.Addr              { return broker.Addr("") }
+func (failedConn) RemoteAddr() net.Addr             { return broker.Addr("") }
 func (failedConn) SetDeadline(time.Time) error      { return nil }
 func (failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (failedConn) SetWriteDeadline(time.Time) error { return nil }
@@ -243,7 +244,7 @@ func Check(ctx context.Context, cfg Config) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer e.release()
+	defer e.hub.Release()
 	began := time.Now()
 	reply, err := askVersion(ctx, e.rdb)
 	if err != nil {

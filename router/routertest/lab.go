@@ -33,6 +33,17 @@ type Setup struct {
 	Topology router.Topology
 }
 
+// Total adds up what a router has counted of one event with all peers.
+func Total(r *router.Router, event string) router.StreamStats {
+	sum := router.StreamStats{Event: event}
+	for _, s := range r.Stats().Streams {
+		if s.Event == event {
+			sum.Add(s)
+		}
+	}
+	return sum
+}
+
 // lab is one job of N nodes in one process.
 type lab struct {
 	t      testing.TB

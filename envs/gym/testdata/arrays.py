@@ -19,12 +19,14 @@ class Dict:
 
 
 class Arrays:
-    """kind is box, image, dict, or wrong: the last returns an image of another shape in step 2."""
+    """kind is box, same, gaps, image, dict, or wrong: the last returns an image of another shape in step 2. The
+    array of gaps is not contiguous."""
 
     def __init__(self, kind="box"):
         self.kind, self.steps, self.last = kind, 0, np.zeros((2, 1), dtype=np.float32)
         self.observation_space = {
-            "box": Box(-10, 10, (2, 3), "float64"), "image": Box(0, 255, (2, 2, 3), "uint8"), "wrong": Box(0, 255, (2, 2, 3), "uint8"),
+            "box": Box(-10, 10, (2, 3), "float64"), "same": Box(-10, 10, (2, 3), "float32"), "gaps": Box(-10, 10, (2, 3), "float32"),
+            "image": Box(0, 255, (2, 2, 3), "uint8"), "wrong": Box(0, 255, (2, 2, 3), "uint8"),
             "dict": Dict(number=Discrete(3), matrix=Box(-1, 1, (2, 1), "float32")),
         }[kind]
         self.action_space = Box(-1, 1, (2, 1), "float32")
@@ -32,6 +34,10 @@ class Arrays:
     def obs(self):
         if self.kind == "box":
             return np.arange(6, dtype=np.float64).reshape(2, 3) + self.steps
+        if self.kind == "same":
+            return np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(self.steps)
+        if self.kind == "gaps":
+            return (np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(self.steps)).T.copy().T
         if self.kind == "dict":
             return {"number": np.int64(self.steps % 3), "matrix": self.last}
         if self.kind == "wrong" and self.steps == 2:

@@ -6,7 +6,7 @@
 //
 // R. J. Williams, "Simple statistical gradient-following algorithms for connectionist reinforcement
 // learning" (1992); R. S. Sutton and A. G. Barto, "Reinforcement Learning: An Introduction" (2018),
-// section 13.4. Returns of episodes that are cut by the end of a rollout go on with the baseline.
+// section 13.4. Returns of episodes that are cut by the end of a rollout continue with the baseline.
 package reinforce
 
 import (
@@ -161,7 +161,7 @@ func (p *Reinforce) weights() policies.Parts {
 	}
 }
 
-// parts are what a checkpoint holds.
+// parts returns the content of a checkpoint.
 func (p *Reinforce) parts() policies.Parts {
 	optimizers := p.trainer.Optimizers() // one for each network
 	return append(p.weights(), policies.OptimizerPart("reinforce.actor.adam", optimizers[0]),
@@ -180,5 +180,5 @@ func (p *Reinforce) Load(s nn.State) error { return p.weights().Load(s) }
 // Save writes weights, optimiser and counter to a.
 func (p *Reinforce) Save(a *nn.Archive) error { return p.parts().Save(a) }
 
-// Restore makes p what it was at Save.
+// Restore restores p to the state at Save.
 func (p *Reinforce) Restore(a *nn.Archive) error { return p.parts().Restore(a) }

@@ -1,6 +1,5 @@
-// Package build makes a program of the package that --package names, in a cache of
-// the user. It is the command "ditask build", too, which writes that program into a
-// file.
+// Package build builds the package that --package names, in a cache folder of the
+// user. It also has the command "ditask build", which writes the program to a file.
 //
 //	prog, err := build.FromFlags(ctx, signals)
 //	...
@@ -8,8 +7,8 @@
 //	cmd := exec.Command(prog.Path)
 //
 // Builds of one package wait for each other by a lock in its folder of the cache, in
-// this process and in others. What a package or its flags have wrong is a fault of the
-// user; a package that does not compile fails with the compiler's own lines.
+// this process and in others. A wrong package or flag is a usage error; a package that
+// does not compile fails with the lines of the compiler.
 package build
 
 import (
@@ -38,11 +37,11 @@ import (
 type Program struct {
 	Path string // of the executable
 	Main string // DITASK_MAIN
-	// Release removes what was made for this job alone.
+	// Release removes the files that were made only for this job.
 	Release func()
 }
 
-// buildError is that a package does not compile: the compiler's own lines.
+// buildError reports a package that does not compile, with the lines of the compiler.
 type buildError struct {
 	pkg   string
 	lines string
@@ -52,7 +51,7 @@ func (e *buildError) Error() string {
 	return fmt.Sprintf("package %s does not compile\n%s", e.pkg, e.lines)
 }
 
-// goPackage is what "go list" says of a package.
+// goPackage is a package as "go list" describes it.
 type goPackage struct {
 	Dir        string
 	ImportPath string
@@ -60,11 +59,11 @@ type goPackage struct {
 	MainModule bool // it is in the module, or workspace, of the working folder
 }
 
-// goListFormat gives a line a package, its fields with a tab between.
+// goListFormat prints one line for each package, its fields separated by tabs.
 const goListFormat = `{{.Dir}}{{"\t"}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{with .Module}}{{.Main}}{{end}}`
 
-// FromFlags finds or builds the program that --package and --main name; a signal
-// ends that.
+// FromFlags finds or builds the program that --package and --main name. A signal
+// interrupts it.
 func FromFlags(ctx *urfave.Context, signals <-chan os.Signal) (Program, error) {
 	var prog Program
 	err := call.UntilSignal(ctx.Context, signals, func(building context.Context) (err error) {
@@ -117,11 +116,11 @@ func checkMain(name string) error {
 	return call.Usage("--main %q: want the name of a function", name)
 }
 
-// source is a package as the go command is to be asked for it.
+// source is a package as it is named to the go command.
 type source struct {
-	name string // as the user calls it
-	dir  string // where the go command runs; empty: here
-	pkg  string // from there
+	name string // as the user gave it
+	dir  string // where the go command runs; empty: the working folder
+	pkg  string // relative to dir
 }
 
 // otherModule is the folder of a package that is not in the module of the
@@ -152,7 +151,7 @@ func moduleRoot(dir string) string {
 	}
 }
 
-// mainPackage is what the word main stands for.
+// mainPackage returns the package that the word main stands for.
 func mainPackage() string {
 	if files, _ := filepath.Glob("*.go"); len(files) == 0 {
 		if info, err := os.Stat("main"); err == nil && info.IsDir() {
@@ -162,7 +161,7 @@ func mainPackage() string {
 	return "."
 }
 
-// built is a program that needs no building.
+// built returns a program that is already built.
 func built(path string, info os.FileInfo, mainFunc string) (Program, error) {
 	if strings.HasSuffix(path, ".go") {
 		return Program{}, call.Usage("--package %s: give the folder of the package, %s", path, filepath.Dir(path))
@@ -177,8 +176,8 @@ func built(path string, info os.FileInfo, mainFunc string) (Program, error) {
 	return Program{Path: abs, Main: mainFunc, Release: func() {}}, nil
 }
 
-// build compiles a package into the user's cache. What Go has compiled before is
-// not compiled again.
+// build compiles a package into the user's cache. The go command reuses what it has
+// compiled before.
 func build(ctx context.Context, src source, mainFunc string) (Program, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return Program{}, errors.New("--package: the go command is not in PATH: install Go, or give a built program")
@@ -192,7 +191,7 @@ func build(ctx context.Context, src source, mainFunc string) (Program, error) {
 		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
 	}
 	dir := filepath.Join(cache, key(p.Dir, p.ImportPath, mainFunc))
-	if err := safefile.Owned(cache); err != nil { // what is built there is run
+	if err := safefile.Owned(cache); err != nil { // its programs are run
 		return Program{}, fmt.Errorf("cache folder: %w: set XDG_CACHE_HOME", err)
 	}
 	if err := safefile.MkdirAll(dir, 0o755); err != nil {
@@ -203,7 +202,7 @@ func build(ctx context.Context, src source, mainFunc string) (Program, error) {
 	switch {
 	case p.Name == "main":
 	case mainFunc == "":
-		return Program{}, call.Usage("--package %s: package %s is a library: say with --main which of its functions to run", src.name, p.Name)
+		return Program{}, call.Usage("--package %s: package %s is a library: name the function to run with --main", src.name, p.Name)
 	case !token.IsExported(mainFunc):
 		return Program{}, call.Usage("--main %s: is not exported by package %s", mainFunc, p.Name)
 	default:
@@ -231,14 +230,14 @@ func build(ctx context.Context, src source, mainFunc string) (Program, error) {
 	return Program{Path: path, Main: mainFunc, Release: release}, err
 }
 
-// Cache is the user's folder for what is built.
+// Cache returns the user's folder for built programs.
 func Cache() (string, error) {
 	cache, err := os.UserCacheDir()
 	return filepath.Join(cache, "ditask"), err
 }
 
-// mainFault is what is wrong with the function that --main names, if that is why
-// the generated program does not compile.
+// mainFault returns the fault of the function that --main names, if the generated
+// program does not compile because of it.
 func mainFault(out string, p goPackage, mainFunc string) error {
 	switch name := "library." + mainFunc; {
 	case strings.Contains(out, "undefined: "+name):
@@ -249,7 +248,7 @@ func mainFault(out string, p goPackage, mainFunc string) error {
 	return nil
 }
 
-// outputName is the name of the executable: what people see in ps.
+// outputName returns the name of the executable, which ps shows.
 func outputName(p goPackage) string {
 	name := filepath.Base(p.ImportPath)
 	if name == "." || name == "/" || name == "command-line-arguments" {
@@ -276,8 +275,8 @@ func goList(ctx context.Context, src source) (goPackage, error) {
 	return goPackage{fields[0], fields[1], fields[2], fields[len(fields)-1] == "true"}, nil
 }
 
-// firstFault is the first fault that the go command reports, in one line: the lines
-// below it that are indented belong to it, such as the command that mends it.
+// firstFault returns the first fault that the go command reports, in one line. Indented
+// lines below it belong to it, such as the command that corrects it.
 func firstFault(out string) string {
 	fault := ""
 	for line := range strings.Lines(out) {
@@ -286,9 +285,9 @@ func firstFault(out string) string {
 		switch {
 		case text == "" || strings.HasPrefix(text, "finding ") || strings.HasPrefix(text, "downloading "):
 		case fault == "" && strings.HasPrefix(text, "go.mod file not found"):
-			return "it is in no module: give a folder below a go.mod, or a built program"
+			return "not in a module: give a folder below a go.mod, or a built program"
 		case fault == "" && strings.Contains(text, " is not in std ("):
-			return "no folder, program or package has this name"
+			return "no such folder, program or package"
 		case fault == "":
 			fault = text
 		case !indented:
@@ -302,8 +301,7 @@ func firstFault(out string) string {
 	return fault
 }
 
-// Go runs the go command in a folder. The text is its stdout, or after a failure its
-// stderr.
+// Go runs the go command in a folder. It returns stdout, or after a failure stderr.
 func Go(ctx context.Context, dir string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -331,12 +329,12 @@ import (
 func main() { parallel.Main(library.%s) }
 `
 
-// overlayMain makes a main package for one function of a library. It is below
-// the library's folder only in the eyes of the go command: nothing is written
-// there.
+// overlayMain makes a main package for one function of a library. Only the go command
+// sees it below the library's folder, through an overlay; nothing is written there.
 func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string, err error) {
 	if !p.MainModule {
-		return "", "", call.Usage("--package %s: is in another module: give its folder, or write a main package that calls parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
+		return "", "", call.Usage("--package %s: is in another module: give its folder, or write a main package that calls "+
+			"parallel.Main(%s.%s)", p.ImportPath, p.Name, mainFunc)
 	}
 	file := filepath.Join(dir, "main.go")
 	virtual := filepath.Join(p.Dir, "ditask_main_"+strings.ToLower(mainFunc))
@@ -359,9 +357,9 @@ func overlayMain(dir string, p goPackage, mainFunc string) (overlay, pkg string,
 	return overlay, p.ImportPath + "/" + filepath.Base(virtual), nil
 }
 
-// pin gives a program a second name for this job alone, so that a node which is
-// started again runs what the others run, even if the package was built anew
-// meanwhile. Names whose job has died are removed.
+// pin links a program to a name that only this job uses, so that a restarted node
+// runs the same program as the others, even if the package was rebuilt in the meantime.
+// It removes the names of jobs that have ended.
 func pin(path string) (string, func(), error) {
 	host, err := os.Hostname()
 	if err != nil {

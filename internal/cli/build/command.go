@@ -16,12 +16,12 @@ import (
 	"github.com/ditask/ditask/internal/cli/flags"
 )
 
-// Command is the command that only builds.
+// Command returns the command "ditask build".
 func Command(of *call.Call) *urfave.Command {
 	action := func(ctx *urfave.Context) error { return toFile(of, ctx) }
 	return &urfave.Command{Name: "build", Usage: "build the program of a job into a file", Action: action, Flags: []urfave.Flag{
 		flags.Text("", "package", "", "`PACKAGE` to build: a folder or import path, or the word main", "p"),
-		flags.Text("", "main", "", "`FUNC` of a library package to make a program of", "m"),
+		flags.Text("", "main", "", "`FUNC` of a library package to build a program from", "m"),
 		&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
 	}}
 }
@@ -44,8 +44,8 @@ func toFile(c *call.Call, ctx *urfave.Context) error {
 		return err
 	}
 	defer prog.Release()
-	if prog.Main != "" { // the generated program of a library has it in it
-		c.Warn("text", fmt.Sprintf("--main %s: %s is a main package, which is given --main when it starts: give it to the job too",
+	if prog.Main != "" { // the program generated for a library contains its function
+		c.Warn("text", fmt.Sprintf("--main %s: %s is a main package, which reads --main when it starts: give --main to the job too",
 			prog.Main, ctx.String("package")))
 	}
 	if err := copyProgram(prog.Path, to); err != nil {
@@ -57,8 +57,8 @@ func toFile(c *call.Call, ctx *urfave.Context) error {
 	return nil
 }
 
-// copyProgram copies a program beside to and renames it, so that to is whole
-// whatever happens, even if an old one runs.
+// copyProgram copies a program to a temporary file next to the file to, and renames it. So to is
+// always complete, even while an old program of this name runs.
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -75,7 +75,7 @@ func copyProgram(from, to string) error {
 		err = os.Rename(out.Name(), to)
 	}
 	if err != nil {
-		_ = os.Remove(out.Name()) // it is the other fault that counts
+		_ = os.Remove(out.Name()) // the other error counts
 	}
 	return err
 }

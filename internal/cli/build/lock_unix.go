@@ -30,7 +30,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// alive reports whether a process with that pid may be there.
+// alive reports whether a process with that pid may exist.
 func alive(pid string) bool {
 	n, err := strconv.Atoi(pid)
 	return err != nil || !errors.Is(syscall.Kill(n, 0), syscall.ESRCH)

@@ -1,14 +1,14 @@
-// Package call is one call of ditask: where it writes, what it was given for the
-// program, and how it ends.
+// Package call is one call of ditask: its outputs, the arguments for the program, and
+// its exit code.
 //
 //	c := &call.Call{Stdout: os.Stdout, Stderr: os.Stderr, Args: afterTheDashes}
 //	os.Exit(c.Exit(run(c)))
 //
-// A command returns what went wrong. What [Usage] makes is a fault of the user, an
-// [ExitError] a code with no more to say, and anything else a failure;
-// [Call.Exit] says it and chooses the exit code.
+// A command returns an error. An error of [Usage] is a usage error, an [ExitError] is an
+// exit code without a message, and any other error is a failure. [Call.Exit] prints the
+// error and chooses the exit code.
 //
-// Who writes with a Call from several goroutines gives it writers that bear that.
+// A Call may be used by several goroutines if its writers are safe for concurrent use.
 package call
 
 import (
@@ -39,26 +39,26 @@ const (
 	ExitInterrupted = 130
 )
 
-// UsageError is a fault of the user.
+// UsageError is an error in the flags, the arguments or the variables of a call.
 type UsageError struct{ Err error }
 
-// Error is what the fault is.
+// Error returns the text of Err.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap is the fault itself.
+// Unwrap returns Err.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Usage is a fault of the user, with a text as of [fmt.Errorf].
+// Usage returns a UsageError whose text is formatted by [fmt.Errorf].
 func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// ExitError is not a fault: the job has said what there is to say.
+// ExitError is an exit code without a message: the job has reported the cause already.
 type ExitError int
 
-// Error names the code.
+// Error returns a text with the code.
 func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// EndedBy is the exit code for a signal that came before the job had begun, or
-// while it was only watched.
+// EndedBy returns the exit code for a signal that arrived before the job began, or
+// while the command only followed the job.
 func EndedBy(s os.Signal) ExitError {
 	if s == os.Interrupt {
 		return ExitInterrupted
@@ -66,7 +66,7 @@ func EndedBy(s os.Signal) ExitError {
 	return ExitPreempted
 }
 
-// UntilSignal calls fn with a context that ends when a signal comes. The error is then
+// UntilSignal calls fn with a context that ends when a signal arrives. The error is then
 // the exit code for that signal.
 func UntilSignal(ctx context.Context, signals <-chan os.Signal, fn func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -93,10 +93,10 @@ func UntilSignal(ctx context.Context, signals <-chan os.Signal, fn func(context.
 type Call struct {
 	Stdout io.Writer
 	Stderr io.Writer
-	Args   []string // what comes after --, for the program
+	Args   []string // the arguments after --, for the program
 }
 
-// Exit says what went wrong, one line a fault, and chooses the exit code.
+// Exit prints an error, one line for each fault, and returns the exit code.
 func (c *Call) Exit(err error) int {
 	if err == nil {
 		return ExitSuccess
@@ -105,7 +105,7 @@ func (c *Call) Exit(err error) int {
 		return int(code)
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", printable.Lines(line)) // nobody is left to tell
+		_, _ = fmt.Fprintf(c.Stderr, "ditask: %s\n", printable.Lines(line)) // there is no other place to report to
 	}
 	if _, ok := errors.AsType[UsageError](err); ok {
 		return ExitUsage
@@ -118,7 +118,7 @@ func (c *Call) Warn(format, text string) {
 	_, _ = c.Stderr.Write(Line(format, "WARN", text)) // there is no other place to report to
 }
 
-// Note writes what the user may want to know, as a [Line].
+// Note writes information for the user, as a [Line].
 func (c *Call) Note(format, text string, attrs ...slog.Attr) {
 	_, _ = c.Stderr.Write(Line(format, "INFO", text, attrs...)) // there is no other place to report to
 }
@@ -126,9 +126,9 @@ func (c *Call) Note(format, text string, attrs ...slog.Attr) {
 // maxLine bounds a Line in bytes: the last lines of a node that has failed, and more.
 const maxLine = 64 << 10
 
-// Line is a line of the launcher, in the format of the job's log: text or json. With json
-// it also has attrs, for programs that read it; text has to stand without them. All lines
-// of text but the first are indented.
+// Line returns a line of the launcher, in the format of the job's log: text or json. With
+// json it also has attrs, for programs; text must be complete without them. All lines of
+// text but the first are indented.
 func Line(format, level, text string, attrs ...slog.Attr) []byte {
 	line := []byte("ditask: " + printable.Block(text, maxLine))
 	if format == "json" {
@@ -145,7 +145,7 @@ func Line(format, level, text string, attrs ...slog.Attr) []byte {
 	return append(line, '\n')
 }
 
-// WriteJSON prints a value for other programs.
+// WriteJSON prints a value as indented JSON.
 func (c *Call) WriteJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

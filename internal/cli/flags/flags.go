@@ -1,10 +1,10 @@
-// Package flags declares the flags of a job, which several commands take, and tells
+// Package flags declares the flags of a job, which several commands have, and reports
 // which of them were given.
 //
 //	cmd := &urfave.Command{Name: "plan", Flags: append(flags.Job(), flags.JSON())}
-//	args := flags.Given(ctx, "package") // as arguments for a launcher elsewhere
+//	args := flags.Given(ctx, "package") // as arguments for a launcher on another host
 //
-// What the flags mean for a job is in package job.
+// Package job interprets the flags.
 package flags
 
 import (
@@ -34,72 +34,131 @@ const (
 	groupOut   = "Output"
 )
 
-// Text is a flag with a text, in a group of the help.
+// Text returns a flag with a text, in a group of the help.
 func Text(group, name, def, use string, aliases ...string) *urfave.StringFlag {
 	return &urfave.StringFlag{Category: group, Name: name, Aliases: aliases, Value: def, Usage: use}
 }
 
-// Job are the flags of a job. They are made anew for each command, which
-// keeps its values in them.
+// Job returns the flags of a job. They are new for each command, which keeps its values in
+// them.
 func Job() []urfave.Flag {
-	return slices.Concat(Certs(), []urfave.Flag{
-		Text(groupWhat, "package", "", "`PACKAGE` to run: a folder or import path, the word main, or a built program", "p"),
-		Text(groupWhat, "main", "", "`FUNC` to run: one of those given to parallel.Main, or any of a library package", "m"),
-
-		&urfave.IntFlag{Category: groupWhere, Name: "parallel-workers", Aliases: []string{"n"}, Value: 1, Usage: "number of nodes that this launcher starts"},
-		Text(groupWhere, "topology", "mesh", "which nodes connect: mesh (all), star (each with the first node) or alone"),
-		Text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
-		Text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ones)"),
-		Text(groupWhere, "address", "", "`ADDRESS` of this host to listen on, without a port (default: 127.0.0.1; with several launchers all of the host)"),
-		Text(groupWhere, "attach-to", "", "`LIST` of further addresses that each node dials: tcp://host:port, unix:///path or $node.N"),
-		Text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
-		Text(groupWhere, "labels", "", "`LIST` of labels for each node"),
-		Text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; or kubernetes (k8s means the same), one in each pod (default: slurm in a task that srun has started, kubernetes with DI_NODES or the like, else local)"),
-		Text(groupWhere, "platform-spec", "", "`JSON`, or a file of it, that says for each task its labels, node_ids, ports, address, attach_to and parallel_workers"),
-		Text(groupWhere, "mq-type", "mesh", "what carries messages: mesh (nng means the same), nats (a server, in the launcher of the first node or at --nats-url) or redis"),
-	}, Servers(), []urfave.Flag{
-		Text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server, in place of --redis-url"),
-		&urfave.IntFlag{Category: groupWhere, Name: "redis-port", Value: 6379, Usage: "port of the Redis server"},
-		&urfave.IntFlag{Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none", Usage: "number of this launcher on the host, when something starts several"},
-
-		Text(groupJob, "job-id", "", "`ID` of the job (default: a random one)"),
-		&urfave.StringFlag{Category: groupJob, Name: "token", Usage: "secret of the job; other users see it here, in ps: prefer its variable, or --token-file (default: a random one)", EnvVars: []string{control.VarToken}},
-		&urfave.StringFlag{Category: groupJob, Name: "token-file", Usage: "`FILE` that holds the secret, of mode 0600", EnvVars: []string{control.VarTokenFile}},
-		Text(groupJob, "tls", "", "auto: TLS between the nodes of one launcher, with certificates that end with the job"),
-		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
-
-		&urfave.BoolFlag{Category: groupLife, Name: "auto-recover", Usage: "start a node that failed again"},
-		&urfave.BoolFlag{Category: groupLife, Name: "resume", Usage: "go on from the checkpoint in --dir, or in that of the program's newest run", EnvVars: []string{control.VarResume}},
-		&urfave.BoolFlag{Category: groupLife, Name: "overwrite", Usage: "replace the run that --dir holds: its checkpoints are removed", EnvVars: []string{control.VarOverwrite}},
-		&urfave.IntFlag{Category: groupLife, Name: "max-retries", Value: 3, Usage: "restarts of one node before the job fails"},
-		&urfave.DurationFlag{Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time that nodes have to end after a signal, before they are killed"},
-		&urfave.DurationFlag{Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m", Usage: "how long nodes wait for each other at the start, before the job fails"},
-		&urfave.DurationFlag{Category: groupLife, Name: "peer-timeout", Value: 8 * time.Second, Usage: "how long a node may be silent or out of reach before the others go on without it; its launcher kills it 2s later"},
-		Text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
-
-		&urfave.PathFlag{Category: groupOut, Name: "dir", Usage: "`FOLDER` for what the run writes, such as checkpoints (default: a new one, runs/PROGRAM/TIME-JOB)"},
-		&urfave.PathFlag{Category: groupOut, Name: "log-dir", Usage: "`FOLDER` for one log file a node (default: logs in --dir, if that is given)"},
-		Text(groupOut, "run-name", "", "`NAME` of the program in the folders of its runs (default: that of --package)"),
-		Text(groupOut, "log-format", "text", "format of the log: text or json"),
-		&urfave.PathFlag{Category: groupOut, Name: "trace", Usage: "`FOLDER` to record in what events each node sends and receives: see ditask trace"},
-		&urfave.IntFlag{Category: groupOut, Name: "trace-limit", Value: trace.DefaultLimit >> 20, Usage: "size of each node's record in MiB, at most"},
-		Text(groupOut, "metrics-port", "", "`PORT` of loopback, or ADDRESS:PORT, to serve /metrics for Prometheus and /healthz on; 0 is a free port, which is printed"),
-		&urfave.BoolFlag{Category: groupOut, Name: "no-table", Usage: "no live table of the nodes, even on a terminal"},
-	})
+	return slices.Concat(Certs(), what(), where(), Servers(), []urfave.Flag{
+		Text(groupWhere, "redis-host", "127.0.0.1", "`HOST` of the Redis server, instead of --redis-url"),
+		number(groupWhere, "redis-port", 6379, "port of the Redis server"),
+		&urfave.IntFlag{
+			Category: groupWhere, Name: "local_rank", Aliases: []string{"local-rank"}, Value: -1, DefaultText: "none",
+			Usage: "number of this launcher on the host, if another program starts several",
+		},
+	}, security(), life(), output())
 }
 
-// Servers are the flags of servers elsewhere that carry messages, for a job and for doctor.
-func Servers() []urfave.Flag {
+// number returns a flag with a whole number.
+func number(group, name string, def int, use string, aliases ...string) *urfave.IntFlag {
+	return &urfave.IntFlag{Category: group, Name: name, Aliases: aliases, Value: def, Usage: use}
+}
+
+// toggle returns a flag that is on or off, with the variables that set it.
+func toggle(group, name, use string, variables ...string) *urfave.BoolFlag {
+	return &urfave.BoolFlag{Category: group, Name: name, Usage: use, EnvVars: variables}
+}
+
+// file returns a flag with a path.
+func file(group, name, use string) *urfave.PathFlag {
+	return &urfave.PathFlag{Category: group, Name: name, Usage: use}
+}
+
+// guardedText returns a flag with a text that a variable can set, too.
+func guardedText(group, name, use, variable string) *urfave.StringFlag {
+	return &urfave.StringFlag{Category: group, Name: name, Usage: use, EnvVars: []string{variable}}
+}
+
+func what() []urfave.Flag {
 	return []urfave.Flag{
-		&urfave.StringFlag{Category: groupWhere, Name: "nats-url", Usage: "`URL` of the NATS server that carries messages, or several of one cluster with commas; with a password or token prefer its variable", EnvVars: []string{VarNATSURL}},
-		&urfave.PathFlag{Category: groupWhere, Name: "nats-creds", Usage: "`FILE` with the credentials of a NATS user"},
-		&urfave.PathFlag{Category: groupWhere, Name: "nats-nkey", Usage: "`FILE` with the seed of a NATS user's nkey"},
-		&urfave.StringFlag{Category: groupWhere, Name: "redis-url", Usage: "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or rediss://; with a password prefer its variable", EnvVars: []string{VarRedisURL}},
+		Text(groupWhat, "package", "", "`PACKAGE` to run: a folder or import path, the word main, or a built program", "p"),
+		Text(groupWhat, "main", "", "`FUNC` to run: one of those given to parallel.Main, or any of a library package", "m"),
 	}
 }
 
-// RedisServer is the URL of the Redis server that the flags name; empty: none. The URL
-// of its variable does not count where the command line names another carrier.
+func where() []urfave.Flag {
+	return []urfave.Flag{
+		number(groupWhere, "parallel-workers", 1, "number of nodes that this launcher starts", "n"),
+		Text(groupWhere, "topology", "mesh", "which nodes connect: mesh (all), star (each with the first node) or alone"),
+		Text(groupWhere, "protocol", "", "tcp, or ipc for unix sockets (default: ipc on one machine)"),
+		Text(groupWhere, "ports", "", "`PORTS` to listen on: the first, or a list with one for each node (default: free ports)"),
+		Text(groupWhere, "address", "", "`ADDRESS` of this host to listen on, without a port "+
+			"(default: 127.0.0.1; with several launchers all addresses of the host)"),
+		Text(groupWhere, "attach-to", "", "`LIST` of further addresses that each node dials: tcp://host:port, unix:///path or $node.N"),
+		Text(groupWhere, "node-ids", "", "`IDS` of the nodes: the first, or a list with one for each (default: from 0)"),
+		Text(groupWhere, "labels", "", "`LIST` of labels for each node"),
+		Text(groupWhere, "platform", "", "where the launchers run: local; slurm, one in each task of a step; "+
+			"or kubernetes (or k8s), one in each pod (default: slurm in a task of srun, kubernetes with DI_NODES or similar variables, else local)"),
+		Text(groupWhere, "platform-spec", "", "`JSON`, or the name of a JSON file, with the labels, node_ids, ports, address, attach_to and "+
+			"parallel_workers of each task"),
+		Text(groupWhere, "mq-type", "mesh", "transport of messages: mesh (or nng), "+
+			"nats (a server, in the launcher of the first node or at --nats-url) or redis"),
+	}
+}
+
+func security() []urfave.Flag {
+	return []urfave.Flag{
+		Text(groupJob, "job-id", "", "`ID` of the job (default: a random one)"),
+		guardedText(groupJob, "token", "secret of the job; other users can read it in the output of ps: prefer its variable, "+
+			"or --token-file (default: a random one)", control.VarToken),
+		guardedText(groupJob, "token-file", "`FILE` that holds the secret, of mode 0600", control.VarTokenFile),
+		Text(groupJob, "tls", "", "auto: TLS between the nodes of one launcher, with certificates that only this job uses"),
+		&urfave.Int64Flag{Category: groupJob, Name: "seed", Usage: "seed of the job", EnvVars: []string{control.VarSeed}},
+	}
+}
+
+func life() []urfave.Flag {
+	return []urfave.Flag{
+		toggle(groupLife, "auto-recover", "restart a node that failed"),
+		toggle(groupLife, "resume", "continue from the checkpoint in --dir, or in the folder of the program's newest run", control.VarResume),
+		toggle(groupLife, "overwrite", "replace the run in --dir: its checkpoints are removed", control.VarOverwrite),
+		number(groupLife, "max-retries", 3, "restarts of one node before the job fails"),
+		&urfave.DurationFlag{
+			Category: groupLife, Name: "grace", Value: 10 * time.Second, Usage: "time for nodes to end after a signal, before they are killed",
+		},
+		&urfave.DurationFlag{
+			Category: groupLife, Name: "join-timeout", DefaultText: "1m, in pods 10m",
+			Usage: "how long nodes wait for each other at the start, before the job fails",
+		},
+		&urfave.DurationFlag{
+			Category: groupLife, Name: "peer-timeout", Value: 8 * time.Second,
+			Usage: "how long a node may be silent or unreachable before the others continue without it; its launcher kills it 2s later",
+		},
+		Text(groupLife, "startup-interval", "0", "`TIME` between the starts of two nodes: seconds, or a duration such as 500ms"),
+	}
+}
+
+func output() []urfave.Flag {
+	return []urfave.Flag{
+		file(groupOut, "dir", "`FOLDER` for the files of the run, such as checkpoints (default: a new one, runs/PROGRAM/TIME-JOB)"),
+		file(groupOut, "log-dir", "`FOLDER` for log files, one for each node (default: logs in --dir, if --dir is given)"),
+		Text(groupOut, "run-name", "", "`NAME` of the program in the folders of its runs (default: that of --package)"),
+		Text(groupOut, "log-format", "text", "format of the log: text or json"),
+		file(groupOut, "trace", "`FOLDER` for records of the events that each node sends and receives: see ditask trace"),
+		number(groupOut, "trace-limit", trace.DefaultLimit>>20, "largest size of the record of a node, in MiB"),
+		Text(groupOut, "metrics-port", "", "`PORT` of loopback, or ADDRESS:PORT, to serve /metrics for Prometheus and /healthz on; "+
+			"0 is a free port, which is printed"),
+		toggle(groupOut, "no-table", "do not draw the live table of the nodes on a terminal"),
+	}
+}
+
+// Servers returns the flags of external servers that carry messages, for a job and for doctor.
+func Servers() []urfave.Flag {
+	return []urfave.Flag{
+		guardedText(groupWhere, "nats-url", "`URL` of the NATS server that carries messages, or several URLs of one cluster with commas "+
+			"between them; with a password or token prefer its variable", VarNATSURL),
+		file(groupWhere, "nats-creds", "`FILE` with the credentials of a NATS user"),
+		file(groupWhere, "nats-nkey", "`FILE` with the seed of a NATS user's nkey"),
+		guardedText(groupWhere, "redis-url", "`URL` of the Redis server that carries messages, redis://user:password@host:port/db or "+
+			"rediss://; with a password prefer its variable", VarRedisURL),
+	}
+}
+
+// RedisServer returns the URL of the Redis server that the flags name, or "". The URL in
+// the variable is ignored if the command line names another transport.
 func RedisServer(ctx *urfave.Context) string {
 	carrier := ctx.String("mq-type")
 	other := NATSServer(ctx) != "" || ctx.IsSet("mq-type") && carrier != placement.CarrierRedis
@@ -112,9 +171,9 @@ func RedisServer(ctx *urfave.Context) string {
 	return "redis://" + net.JoinHostPort(strings.Trim(ctx.String("redis-host"), "[]"), strconv.Itoa(ctx.Int("redis-port")))
 }
 
-// Idle returns a fault for each flag that was given and has no effect, because the flag
-// with which it acts is missing. A flag is idle at its default value too. Values of
-// DITASK_ variables are never idle: a profile may set them for all jobs.
+// Idle returns a fault for each given flag that has no effect because another flag is
+// missing, also if it was given its default value. DITASK_ variables cause no faults: a
+// profile may set them for all jobs.
 func Idle(ctx *urfave.Context) []error {
 	var faults []error
 	for _, rule := range []struct {
@@ -125,7 +184,8 @@ func Idle(ctx *urfave.Context) []error {
 		{ctx.Bool("auto-recover"), "--auto-recover", []string{"max-retries"}},
 		{ctx.Path("trace") != "", "--trace", []string{"trace-limit"}},
 		{NATSServer(ctx) != "", "--nats-url", []string{"nats-creds", "nats-nkey"}},
-		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis", []string{"redis-host", "redis-port"}},
+		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis",
+			[]string{"redis-host", "redis-port"}},
 	} {
 		for _, name := range rule.names {
 			if ctx.IsSet(name) && !rule.active {
@@ -136,7 +196,7 @@ func Idle(ctx *urfave.Context) []error {
 	return append(faults, twoServers(ctx)...)
 }
 
-// twoServers returns a fault for each flag that names a part of the Redis server where
+// twoServers returns a fault for each flag that names a part of the Redis server although
 // its URL is given.
 func twoServers(ctx *urfave.Context) []error {
 	var faults []error
@@ -152,16 +212,16 @@ func twoServers(ctx *urfave.Context) []error {
 	return faults
 }
 
-// Certs are the flags of certificates, for a job and for doctor.
+// Certs returns the flags of certificates, for a job and for doctor.
 func Certs() []urfave.Flag {
 	return []urfave.Flag{
-		&urfave.StringFlag{Category: groupJob, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the nodes; TLS is on with it", EnvVars: []string{control.VarTLSCert}},
-		&urfave.StringFlag{Category: groupJob, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
-		&urfave.StringFlag{Category: groupJob, Name: "tls-ca", Usage: "PEM `FILE` with the authority that the nodes trust", EnvVars: []string{control.VarTLSCA}},
+		guardedText(groupJob, "tls-cert", "PEM `FILE` with the certificate of the nodes; enables TLS", control.VarTLSCert),
+		guardedText(groupJob, "tls-key", "PEM `FILE` with its key", control.VarTLSKey),
+		guardedText(groupJob, "tls-ca", "PEM `FILE` with the authority that the nodes trust", control.VarTLSCA),
 	}
 }
 
-// Platform is the platform that --platform names; empty: none. The word k8s stands for
+// Platform returns the platform that --platform names, or "". The word k8s stands for
 // kubernetes.
 func Platform(ctx *urfave.Context) string {
 	if p := ctx.String("platform"); p != "k8s" {
@@ -170,11 +230,11 @@ func Platform(ctx *urfave.Context) string {
 	return "kubernetes"
 }
 
-// JSON is the flag of commands that print for people or for programs.
+// JSON returns the flag that makes a command print JSON.
 func JSON() urfave.Flag { return &urfave.BoolFlag{Name: "json", Usage: "print JSON"} }
 
-// Given are the flags of the job that were given, as arguments, but for those
-// to leave out. Values of variables that may be secrets are left out as well.
+// Given returns the given flags of the job as arguments, without those in leave. It also
+// leaves out values of variables that may be secrets.
 func Given(ctx *urfave.Context, leave ...string) []string {
 	given := ctx.LocalFlagNames()
 	var out []string

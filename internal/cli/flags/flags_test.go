@@ -34,7 +34,8 @@ func TestIdleFlagsAreFaults(t *testing.T) {
 		{"", "", ""},
 		{"--max-retries 3", "", "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
 		{"--max-retries -1", "", "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
-		{"--max-retries 5 --auto-recover=false", "", "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
+		{"--max-retries 5 --auto-recover=false", "",
+			"--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out"},
 		{"--max-retries 5 --auto-recover", "", ""},
 		{"--trace-limit 256", "", "--trace-limit: has no effect without --trace: give both, or leave --trace-limit out"},
 		{"--trace-limit 1 --trace x", "", ""},
@@ -42,7 +43,8 @@ func TestIdleFlagsAreFaults(t *testing.T) {
 		{"--nats-nkey f --mq-type nats", "", "--nats-nkey: has no effect without --nats-url: give both, or leave --nats-nkey out"},
 		{"--nats-nkey f --nats-url nats://h:1", "", ""},
 		{"--redis-host 127.0.0.1", "", "--redis-host: " + noServer + "--redis-host out"},
-		{"--redis-host h --redis-port 6379 --mq-type nats", "", "--redis-host: " + noServer + "--redis-host out\n--redis-port: " + noServer + "--redis-port out"},
+		{"--redis-host h --redis-port 6379 --mq-type nats", "", "--redis-host: " + noServer + "--redis-host out\n--redis-port: " + noServer +
+			"--redis-port out"},
 		{"--redis-host h --redis-port 1 --mq-type redis", "", ""},
 		{"--redis-host h --redis-url redis://r", "", "--redis-host: --redis-url names the server: leave one of the two out"},
 		{"--redis-port 1", "redis://r", "--redis-port: DITASK_REDIS_URL names the server: unset it, or leave --redis-port out"},
@@ -120,7 +122,8 @@ func TestValuesOfVariablesThatMayBeSecretsAreNotGiven(t *testing.T) {
 	for _, g := range flags.GuardedOf(ctx) {
 		got = append(got, fmt.Sprint(g, " ", g.Secret))
 	}
-	want := []string{"DITASK_TOKEN true", "DITASK_TOKEN_FILE false", "--tls-cert false", "DITASK_TLS_KEY true", "DITASK_TLS_CA false", "DITASK_REDIS_URL true"}
+	want := []string{"DITASK_TOKEN true", "DITASK_TOKEN_FILE false", "--tls-cert false", "DITASK_TLS_KEY true", "DITASK_TLS_CA false",
+		"DITASK_REDIS_URL true"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -140,7 +143,8 @@ func TestGivenAreArgumentsForAnotherLauncher(t *testing.T) {
 	t.Setenv("DITASK_SEED", "9")
 	ctx := parse(t, "-n", "3", "--auto-recover", "--resume=false", "--labels", "a,b", "--grace", "20s", "--package", "x", "--local-rank", "2")
 	got := flags.Given(ctx, "package")
-	want := []string{"--parallel-workers", "3", "--labels", "a,b", "--local_rank", "2", "--seed", "9", "--auto-recover=true", "--resume=false", "--grace", "20s"}
+	want := []string{"--parallel-workers", "3", "--labels", "a,b", "--local_rank", "2", "--seed", "9", "--auto-recover=true",
+		"--resume=false", "--grace", "20s"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -181,7 +185,7 @@ func TestPlatformHasASecondName(t *testing.T) {
 	}
 }
 
-// Each command keeps its values in flags of its own.
+// Each command keeps its values in its own flags.
 func TestFlagsAreMadeAnew(t *testing.T) {
 	parse(t, "--labels", "a", "-n", "4")
 	if ctx := parse(t); ctx.String("labels") != "" || ctx.Int("parallel-workers") != 1 || ctx.IsSet("labels") {

@@ -21,13 +21,13 @@ const (
 // values of their variables are never written into a script or a manifest.
 var guarded = []string{"token", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-url", "redis-url"}
 
-// variableOf is the name of the variable of a flag.
+// variableOf returns the name of the variable of a flag.
 func variableOf(name string) string {
 	return "DITASK_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// FromCommandLine reports whether a flag was given on the command line, and not
-// by its variable. A flag with the value of its variable counts as given by the variable.
+// FromCommandLine reports whether a flag was given on the command line rather than by its
+// variable. A flag with the same value as its variable counts as given by the variable.
 func FromCommandLine(ctx *urfave.Context, name string) bool {
 	variable := os.Getenv(variableOf(name))
 	value := ctx.String(name)
@@ -45,7 +45,7 @@ type Guarded struct {
 	ByFlag   bool // it was given on the command line, and not by the variable
 }
 
-// String is the flag, or the variable, by which the value was given.
+// String returns the flag, or the variable, by which the value was given.
 func (g Guarded) String() string {
 	if g.ByFlag {
 		return "--" + g.Name
@@ -53,8 +53,8 @@ func (g Guarded) String() string {
 	return g.Variable
 }
 
-// GuardedOf are the flags that were given and whose values may be secrets. The URL of a
-// server does not count where the command line names another carrier.
+// GuardedOf returns the given flags whose values may be secrets. The URL of a server is
+// ignored if the command line names another transport.
 func GuardedOf(ctx *urfave.Context) []Guarded {
 	var out []Guarded
 	for _, name := range guarded {
@@ -72,12 +72,12 @@ func GuardedOf(ctx *urfave.Context) []Guarded {
 	return out
 }
 
-// URL is the URL that a flag names, without white space around it: that of a variable may
-// come from a file, with the end of its line.
+// URL returns the URL of a flag, without white space around it: the value of a variable may
+// come from a file and end with a newline.
 func URL(ctx *urfave.Context, name string) string { return strings.TrimSpace(ctx.String(name)) }
 
-// NATSServer is the URL of the NATS server that the flags name; empty: none. The URL of
-// its variable does not count where the command line names another carrier.
+// NATSServer returns the URL of the NATS server that the flags name, or "". The URL in the
+// variable is ignored if the command line names another transport.
 func NATSServer(ctx *urfave.Context) string {
 	other := FromCommandLine(ctx, "redis-url") || ctx.IsSet("mq-type") && ctx.String("mq-type") != placement.CarrierNATS
 	if other && !FromCommandLine(ctx, "nats-url") {

@@ -23,8 +23,9 @@ import (
 
 // bus is the NATS server between the nodes of a job, which the launcher of the first
 // node runs. It starts before the nodes of its launcher and ends after them, so it
-// outlives their restarts. The nodes of other launchers use it too: when its own have
-// ended, it waits until those have gone, or a bound is over. A nil bus runs nothing.
+// outlives their restarts. The nodes of other launchers use it too: after the nodes of its
+// own launcher have ended, it waits until those have disconnected, or a bound has passed.
+// A nil bus runs nothing.
 type bus struct {
 	server *embedded.Server
 	lines  *lines
@@ -33,8 +34,8 @@ type bus struct {
 // busStart bounds the start of the server.
 const busStart = 10 * time.Second
 
-// serveBus starts the server of cfg's plan, if this launcher is to run one, and binds
-// the plan to its port.
+// serveBus starts the server of cfg's plan, if the plan assigns it to this launcher, and
+// binds the plan to its port.
 func serveBus(cfg *launch.Config) (*bus, error) {
 	if !cfg.Plan.RunsBus() {
 		return nil, nil
@@ -77,12 +78,12 @@ func busConfig(plan placement.Plan, env control.Env) (embedded.Config, error) {
 	return cfg, err
 }
 
-// sayBusWaits is how long the server waits for the nodes of other launchers before the
-// log says so.
+// sayBusWaits is how long the server waits for the nodes of other launchers before it
+// logs the wait.
 const sayBusWaits = time.Second
 
-// close ends the server after the nodes of this launcher, whose job went as r. A signal
-// ends the wait for the nodes of other launchers.
+// close ends the server after the nodes of this launcher, whose job had the result r. A
+// signal ends the wait for the nodes of other launchers.
 func (b *bus) close(r launch.Result, grace time.Duration, signals <-chan os.Signal) {
 	if b == nil {
 		return
@@ -109,9 +110,9 @@ func (b *bus) close(r launch.Result, grace time.Duration, signals <-chan os.Sign
 	}
 }
 
-// patience is how long the nodes of other launchers have to take leave of each other.
-// After a success they are told to end when the grace period is over, and killed when
-// it is over again. Otherwise they are killed when those of this launcher are.
+// patience returns how long the nodes of other launchers have to leave the job. After a
+// success they get a signal after one grace period, and are killed after a second one.
+// Otherwise they are killed when those of this launcher are.
 func patience(r launch.Result, grace time.Duration, now time.Time) time.Duration {
 	switch {
 	case r.Kind == control.Success:
@@ -123,8 +124,8 @@ func patience(r launch.Result, grace time.Duration, now time.Time) time.Duration
 }
 
 // lines writes the server's warnings and errors as lines of the launcher. A write to a
-// terminal that is paused blocks, and must not block the server, so a goroutine writes,
-// and what does not fit into its queue is dropped and counted.
+// paused terminal blocks and must not block the server, so a goroutine writes them. Lines
+// that do not fit into its queue are dropped and counted.
 type lines struct {
 	format  string
 	queue   chan []byte
@@ -132,8 +133,8 @@ type lines struct {
 	ended   chan struct{}
 }
 
-// queuedLines is how many lines may wait: more than a server says while a terminal is
-// only slow.
+// queuedLines is how many lines may wait: more than a server logs while a terminal is
+// merely slow.
 const queuedLines = 64
 
 func newLines(w io.Writer, format string) *lines {
@@ -144,7 +145,7 @@ func newLines(w io.Writer, format string) *lines {
 			_, _ = w.Write(line) // there is no other place to report to
 		}
 		if n := l.dropped.Load(); n > 0 {
-			text := fmt.Sprintf("NATS server: %d of its lines could not be written in time, and were dropped", n)
+			text := fmt.Sprintf("NATS server: %d lines of its log could not be written in time and were dropped", n)
 			_, _ = w.Write(call.Line(format, "WARN", text))
 		}
 	}()
@@ -159,10 +160,10 @@ func (l *lines) say(level, text string) {
 	}
 }
 
-// lastLines bounds the wait for a terminal that is paused.
+// lastLines bounds the wait for a paused terminal.
 const lastLines = time.Second
 
-// close writes what waits, as far as it can. It is called after the server's end.
+// close writes the waiting lines, within a bound. It is called after the server has ended.
 func (l *lines) close() {
 	close(l.queue)
 	t := time.NewTimer(lastLines)

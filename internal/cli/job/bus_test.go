@@ -197,7 +197,8 @@ func TestBusFaultsSayWhereAndWhatToDo(t *testing.T) {
 		env    control.Env
 		want   string
 	}{
-		{busy, control.Env{}, "NATS server: listen on " + busy + ": address already in use: choose other --ports, or end the process that has it"},
+		{busy, control.Env{}, "NATS server: listen on " + busy +
+			": address already in use: choose other --ports, or end the process that has it"},
 		{"nowhere", control.Env{}, "NATS server: listen on nowhere: want tcp://host:port or unix:///path"},
 		{"tcp://127.0.0.1:0", control.Env{TokenFile: "/no/such"}, "token file: open /no/such: no such file or directory"},
 		{"tcp://127.0.0.1:0", control.Env{TLSCA: "/no/such"}, "tls: a certificate, its key and an authority go together"},
@@ -244,8 +245,9 @@ func TestLinesDoNotWaitForATerminal(t *testing.T) {
 	close(w.let)
 	await(t, l.ended, "the writer")
 	got := w.String()
-	if !strings.HasPrefix(got, "ditask: first\nditask: more\n") || strings.Count(got, "more") != queuedLines || strings.Contains(got, "interest") ||
-		!strings.HasSuffix(got, "ditask: NATS server: 7 of its lines could not be written in time, and were dropped\n") {
+	if !strings.HasPrefix(got, "ditask: first\nditask: more\n") || strings.Count(got, "more") != queuedLines || strings.Contains(got,
+		"interest") ||
+		!strings.HasSuffix(got, "ditask: NATS server: 7 lines of its log could not be written in time and were dropped\n") {
 		t.Errorf("written:\n%s", got)
 	}
 }

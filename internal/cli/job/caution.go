@@ -36,16 +36,16 @@ func cautions(env control.Env, plan placement.Plan) []string {
 		}
 	}
 	if open != "" && env.TLSCert == "" {
-		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: "+
+		out = append(out, fmt.Sprintf("%s is on the network without TLS: "+
 			"anybody on the network path can read and change what the nodes send: see ditask tls", open))
 	}
 	if server := env.OpenServer(); server != "" {
-		out = append(out, fmt.Sprintf("%s is on the network, and there is no TLS: "+
+		out = append(out, fmt.Sprintf("%s is on the network without TLS: "+
 			"anybody on the network path can read and change what the nodes send, and read a password of the server: give it TLS and a %s URL",
 			server, secureScheme(server)))
 	}
 	if token, err := env.Secret(); err == nil && open != "" && len(token) < shortToken {
-		out = append(out, fmt.Sprintf("the token has %d bytes: anybody who can reach a node can guess it: give at least %d random ones",
+		out = append(out, fmt.Sprintf("the token has %d bytes: anybody who can reach a node can guess it: give at least %d random bytes",
 			len(token), shortToken))
 	}
 	for _, f := range [][2]string{{"token-file", env.TokenFile}, {"tls-key", env.TLSKey}} {
@@ -56,7 +56,7 @@ func cautions(env control.Env, plan placement.Plan) []string {
 	return out
 }
 
-// secureScheme is the beginning of the URL of such a server with TLS.
+// secureScheme returns the scheme of the URL of such a server with TLS.
 func secureScheme(server string) string {
 	if strings.HasPrefix(server, "redis:") {
 		return "rediss://"
@@ -64,7 +64,7 @@ func secureScheme(server string) string {
 	return "tls://"
 }
 
-// loose reports whether others than its owner may read a file.
+// loose reports whether users other than its owner may read a file.
 func loose(path string) bool {
 	if path == "" || certs.IsText(path) || runtime.GOOS == "windows" {
 		return false

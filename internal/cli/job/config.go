@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/redisbus"
 )
 
-// placementOf is what the flags say about placement. runDir is the folder of
+// placementOf returns the placement settings of the flags. runDir is the folder of
 // sockets.
 func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, error) {
 	f := placement.Flags{
@@ -64,7 +64,7 @@ func placementOf(ctx *urfave.Context, job, runDir string) (placement.Flags, erro
 	return f, errors.Join(faults...)
 }
 
-// redisOf is the URL of the Redis server that the flags name, without what is secret in it.
+// redisOf returns the URL of the Redis server that the flags name, without its secrets.
 func redisOf(ctx *urfave.Context) (shown string, faults []error) {
 	port, host := ctx.Int("redis-port"), ctx.String("redis-host")
 	if port < 1 || port > 65535 {
@@ -85,8 +85,8 @@ func redisOf(ctx *urfave.Context) (shown string, faults []error) {
 	return redisbus.Public(u), faults
 }
 
-// sameHost is the site of launchers that something else starts on one host: how
-// many there are is not known, but those before this one are.
+// sameHost returns the site of launchers that another program starts on one host. Their
+// number is not known, but the launchers with lower ranks are.
 func sameHost(rank int) placement.Site {
 	site := placement.Site{Rank: rank, Open: true}
 	for slot := range rank + 1 {
@@ -95,14 +95,14 @@ func sameHost(rank int) placement.Site {
 	return site
 }
 
-// readSpec reads a platform spec that is given as text or as a file.
+// readSpec reads a platform spec given as text or as the name of a file.
 func readSpec(s string) (*placement.Spec, error) {
 	if t := strings.TrimSpace(s); strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") {
 		return placement.ParseSpec([]byte(s))
 	}
 	b, err := os.ReadFile(s)
 	if err != nil {
-		return nil, fmt.Errorf("--platform-spec: %w: want JSON, or a file of it", err)
+		return nil, fmt.Errorf("--platform-spec: %w: want JSON, or the name of a JSON file", err)
 	}
 	return placement.ParseSpec(b)
 }
@@ -120,8 +120,8 @@ func planOf(ctx *urfave.Context, site placement.Site, job, runDir string) (place
 	return plan, nil
 }
 
-// configOf is what the flags say about launching; the plan and the command are
-// left to the caller. The error joins all faults.
+// configOf returns the launch settings of the flags, without the plan and the command.
+// The error joins all faults.
 func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	cfg := launch.Config{
 		MaxRetries: ctx.Int("max-retries"),
@@ -181,12 +181,12 @@ func configOf(ctx *urfave.Context, at *place) (launch.Config, error) {
 	return cfg, nil
 }
 
-// podsJoin is how long nodes in pods wait for each other: a pod starts when there is
-// room for it, and has its image.
+// podsJoin is how long nodes in pods wait for each other: a pod starts when it is
+// scheduled and its image is pulled.
 const podsJoin = 10 * time.Minute
 
-// leastPeerTimeout is what a node needs that is busy: it says every 2 s to its launcher
-// that it lives, which waits for 2 s more.
+// leastPeerTimeout is enough for a busy node: it sends its launcher a sign of life every
+// 2 s, and the launcher waits for 2 s more.
 const leastPeerTimeout = time.Second
 
 // seconds reads a number of seconds, or a duration with its unit.

@@ -170,9 +170,9 @@ func TestPlacementFaults(t *testing.T) {
 		"--mq-type redis --redis-host=":          "--redis-host is empty: give the name or the address of a host",
 		"-n 0":                                   "--parallel-workers 0: want at least 1",
 		"--platform moon":                        `--platform "moon": want local, slurm or kubernetes`,
-		"--platform-spec nofile":                 "--platform-spec: open nofile: no such file or directory: want JSON, or a file of it",
+		"--platform-spec nofile":                 "--platform-spec: open nofile: no such file or directory: want JSON, or the name of a JSON file",
 		"--platform-spec []":                     "platform spec: (top): want an object, got an array",
-		"--max-retries 1 -n 0 --platform-spec x": "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out\n--parallel-workers 0: want at least 1\n--platform-spec: open x: no such file or directory: want JSON, or a file of it",
+		"--max-retries 1 -n 0 --platform-spec x": "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out\n--parallel-workers 0: want at least 1\n--platform-spec: open x: no such file or directory: want JSON, or the name of a JSON file",
 	} {
 		_, err := planOf(fields(t, line), placement.Site{}, "j", "/r")
 		expect(t, err, want)
@@ -187,8 +187,10 @@ func TestOverriddenFlagsAreFaults(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{[]string{"--platform-spec", all, "-n", "1"}, "--parallel-workers: has no effect, as every task of the platform spec has parallel_workers: leave it out"},
-		{[]string{"--platform-spec", all, "--address", "h"}, "--address: has no effect, as every task of the platform spec has address: leave it out"},
+		{[]string{"--platform-spec", all, "-n", "1"},
+			"--parallel-workers: has no effect, as every task of the platform spec has parallel_workers: leave it out"},
+		{[]string{"--platform-spec", all, "--address", "h"},
+			"--address: has no effect, as every task of the platform spec has address: leave it out"},
 		{[]string{"--platform-spec", all}, ""},
 		{[]string{"--platform-spec", some, "-n", "1", "--address", "h"}, ""},
 		{[]string{"-n", "1", "--address", "h"}, ""},

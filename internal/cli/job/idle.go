@@ -13,8 +13,8 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// idle refuses the flags that have no effect in a job of this plan. Values of variables
-// are not refused: a profile may set them for all jobs.
+// idle refuses flags that have no effect in a job of this plan. It accepts values of
+// variables: a profile may set them for all jobs.
 func idle(ctx *urfave.Context, plan placement.Plan) error {
 	var faults []error
 	local := plan.Local()
@@ -36,7 +36,7 @@ func idle(ctx *urfave.Context, plan placement.Plan) error {
 	return nil
 }
 
-// overNetwork reports whether nodes of this launcher use other sockets than those of unix.
+// overNetwork reports whether nodes of this launcher use sockets other than unix sockets.
 func overNetwork(plan placement.Plan) bool {
 	tcp := func(addr string) bool { return strings.HasPrefix(addr, "tcp://") }
 	return plan.Bus != "" || slices.ContainsFunc(plan.Local(), func(n placement.Node) bool {
@@ -45,7 +45,7 @@ func overNetwork(plan placement.Plan) bool {
 }
 
 // overridden returns a fault for each flag that has no effect because every task of the
-// platform spec has a value of its own.
+// platform spec sets the value.
 func overridden(ctx *urfave.Context, spec *placement.Spec) []error {
 	if spec == nil {
 		return nil

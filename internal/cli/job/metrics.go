@@ -22,14 +22,14 @@ import (
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-// watched is what a launcher shows of its nodes.
+// watched provides the state and the metrics of a launcher's nodes.
 type watched interface {
 	Snapshot() []launch.State
 	Metrics(ctx context.Context) []metrics.Sample
 }
 
-// metricsAddress is where --metrics-port says to listen: a port is one of loopback.
-// Empty: nowhere.
+// metricsAddress returns the address of --metrics-port, or "" if it is not given. A port
+// alone is on loopback.
 func metricsAddress(ctx *urfave.Context) (string, error) {
 	s := ctx.String("metrics-port")
 	if s == "" {
@@ -58,23 +58,23 @@ func listenMetrics(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// metricsFault is why nothing can listen on addr, and what to do.
+// metricsFault returns the reason why listening on addr failed, and advice.
 func metricsFault(addr string, err error) error {
 	if _, unknown := errors.AsType[*net.DNSError](err); unknown {
-		return call.Usage("--metrics-port %s: no address has this name: give an address of this machine, or a port alone", addr)
+		return call.Usage("--metrics-port %s: the name does not resolve: give an address of this machine, or a port alone", addr)
 	}
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return call.Usage("--metrics-port %s: this machine does not have the address: give an address of this machine, or a port alone", addr)
+		return call.Usage("--metrics-port %s: not an address of this machine: give an address of this machine, or a port alone", addr)
 	}
 	cause := err
 	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
 		cause = sys.Err
 	}
-	return fmt.Errorf("--metrics-port %s: %w: choose another one, or 0 for a free one", addr, cause)
+	return fmt.Errorf("--metrics-port %s: %w: choose another port, or 0 for a free one", addr, cause)
 }
 
-// serveMetrics serves /metrics and /healthz on l until stop is called, and says
-// where.
+// serveMetrics serves /metrics and /healthz on l until stop is called, and prints the
+// URL.
 func serveMetrics(l net.Listener, w watched, stderr io.Writer, format string) (stop func()) {
 	if l == nil {
 		return func() {}
@@ -93,8 +93,8 @@ func serveMetrics(l net.Listener, w watched, stderr io.Writer, format string) (s
 	}
 }
 
-// healthz is 200 while every node runs or has ended well, and 503 with a line for each of
-// the others otherwise.
+// healthz answers 200 while every node runs or has succeeded, and otherwise 503 with a
+// line for each other node.
 func healthz(w http.ResponseWriter, states []launch.State) {
 	var out strings.Builder
 	for _, s := range states {
@@ -111,7 +111,8 @@ func healthz(w http.ResponseWriter, states []launch.State) {
 	_, _ = io.WriteString(w, "ok\n") // the caller has gone
 }
 
-// unhealthy is what /healthz says of a node in a phase, after its name; empty: all is well.
+// unhealthy returns the text of /healthz for a node in a phase, after its name, or "" for a
+// healthy node.
 func unhealthy(p launch.Phase) string {
 	switch p {
 	case launch.Running, launch.Ended:
@@ -128,7 +129,7 @@ func unhealthy(p launch.Phase) string {
 	return "is " + string(p)
 }
 
-// afterRestarts is the number of restarts of a node, at the end of a sentence.
+// afterRestarts returns the number of restarts of a node, for the end of a sentence.
 func afterRestarts(n int) string {
 	switch n {
 	case 0:

@@ -51,7 +51,8 @@ func TestHealthz(t *testing.T) {
 	}{
 		{nil, 200, "ok\n"},
 		{states(launch.Running, launch.Ended), 200, "ok\n"},
-		{states(launch.Running, launch.Backoff, launch.Starting), 503, "node 1 has failed and will be restarted, after 2 restarts\nnode 2 is starting, after 4 restarts\n"},
+		{states(launch.Running, launch.Backoff, launch.Starting), 503,
+			"node 1 has failed and will be restarted, after 2 restarts\nnode 2 is starting, after 4 restarts\n"},
 		{states(launch.Waiting), 503, "node 0 waits for its first start\n"},
 		{states(launch.Failed, launch.Failed), 503, "node 0 has failed\nnode 1 has failed, after 2 restarts\n"},
 		{[]launch.State{{ID: 4, Phase: launch.Failed, Restarts: 1}}, 503, "node 4 has failed, after 1 restart\n"},
@@ -78,7 +79,7 @@ func TestMetricsAreServedUntilStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenMetrics(t.Context(), l.Addr().String()); err == nil || err.Error() != "--metrics-port "+l.Addr().String()+": address already in use: choose another one, or 0 for a free one" {
+	if _, err := listenMetrics(t.Context(), l.Addr().String()); err == nil || err.Error() != "--metrics-port "+l.Addr().String()+": address already in use: choose another port, or 0 for a free one" {
 		t.Errorf("a busy port: %v", err)
 	}
 	var said strings.Builder
@@ -121,7 +122,8 @@ func TestNotesInJSONHaveTheirAttributes(t *testing.T) {
 	var said strings.Builder
 	(&call.Call{Stderr: &said}).Note("json", "metrics at u", slog.String("url", "u"))
 	var line map[string]any
-	if err := json.Unmarshal([]byte(said.String()), &line); err != nil || line["msg"] != "metrics at u" || line["url"] != "u" || line["level"] != "INFO" || line["time"] == nil {
+	if err := json.Unmarshal([]byte(said.String()),
+		&line); err != nil || line["msg"] != "metrics at u" || line["url"] != "u" || line["level"] != "INFO" || line["time"] == nil {
 		t.Errorf("%s, %v", said.String(), err)
 	}
 	said.Reset()
@@ -140,7 +142,8 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	}{
 		{launch.Result{Kind: control.Success}, "text", "", "", 0},
 		{failed, "text", "", "ditask: the job failed because of node 2: exit code 4\n", 4},
-		{launch.Result{Kind: control.Preempted}, "text", "", "ditask: the job was preempted: exit code 75; --resume continues from its checkpoints\n", 75},
+		{launch.Result{Kind: control.Preempted}, "text", "",
+			"ditask: the job was preempted: exit code 75; --resume continues from its checkpoints\n", 75},
 		{failed, "text", "do this", "ditask: do this\nditask: the job failed because of node 2: exit code 4\n", 4},
 	} {
 		var stderr strings.Builder
@@ -153,7 +156,8 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	var stderr strings.Builder
 	_ = command{&call.Call{Stderr: &stderr}, nil}.report(failed, "json", func(launch.Result) string { return "" })
 	var line map[string]any
-	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil || line["level"] != "ERROR" || line["msg"] != "the job failed because of node 2: exit code 4" ||
+	if err := json.Unmarshal([]byte(stderr.String()),
+		&line); err != nil || line["level"] != "ERROR" || line["msg"] != "the job failed because of node 2: exit code 4" ||
 		line["node"] != 2.0 || line["code"] != 4.0 {
 		t.Errorf("%s, %v", stderr.String(), err)
 	}

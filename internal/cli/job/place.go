@@ -23,27 +23,27 @@ import (
 	"github.com/ditask/ditask/parallel/slurm"
 )
 
-// place is where this launcher runs among those of its job.
+// place is the position of this launcher among those of its job.
 type place struct {
 	site     placement.Site
 	slurm    slurm.Place
-	step     *slurm.Step // the step whose task this is; nil: it is none
-	pod      *kube.Pod   // the pod of Kubernetes that this is; nil: it is none, or alone
+	step     *slurm.Step // the step whose task this is; nil: not in a step
+	pod      *kube.Pod   // the pod of Kubernetes that this is; nil: not in a pod, or the only one
 	restarts int         // how often Slurm has requeued the job
-	hint     string      // what the user may not expect; empty: nothing
-	keyed    bool        // the token is made of the user's key
+	hint     string      // a warning for the user; may be empty
+	keyed    bool        // the token is derived from the user's key
 }
 
-// placeOf decides where this launcher runs: as --platform says, or else as a
-// task of a Slurm step if the variables of one are set, or else as a pod among
-// others if those of one are, or else alone.
+// placeOf determines where this launcher runs: on the platform of --platform; else as a
+// task of a Slurm step, if its variables are set; else as one of several pods, if their
+// variables are set; else alone.
 func placeOf(ctx *urfave.Context) (place, error) {
 	platform := flags.Platform(ctx)
 	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank")
 	switch {
 	case several && byTorchrun(platform):
 		return torchPlace(rank)
-	case several: // checkPlatform has a word on wrong ones
+	case several: // checkPlatform reports wrong ranks
 		return place{site: sameHost(min(max(rank, 0), maxLocalRank))}, nil
 	case platform == "slurm":
 		return slurmPlace(true)
@@ -59,14 +59,14 @@ func placeOf(ctx *urfave.Context) (place, error) {
 	return place{}, nil
 }
 
-// byTorchrun reports whether the variables of torchrun say where this launcher runs.
-// torch.distributed.launch gives --local_rank besides them.
+// byTorchrun reports whether the variables of torchrun place this launcher.
+// torch.distributed.launch also gives --local_rank.
 func byTorchrun(platform string) bool {
 	return (platform == "" || platform == "kubernetes") && slurm.Where(os.LookupEnv) != slurm.Task &&
 		kube.Where(os.LookupEnv) == kube.Torchrun
 }
 
-// torchPlace is the place that the variables of torchrun and --local_rank say.
+// torchPlace returns the place that the variables of torchrun and --local_rank describe.
 func torchPlace(rank int) (place, error) {
 	p, err := kubePlace(place{}, true)
 	if err != nil {
@@ -82,12 +82,13 @@ func torchPlace(rank int) (place, error) {
 	return p, nil
 }
 
-// kubePlace is the place that the variables of a pod say; asked is whether the
-// user wants it to be one of several. Without any it is p.
+// kubePlace returns the place that the variables of a pod describe, or p without such
+// variables. asked reports that the user asked for Kubernetes.
 func kubePlace(p place, asked bool) (place, error) {
 	if !asked && kube.Where(os.LookupEnv) == kube.Outside {
 		if index := os.Getenv(kube.VarCompletionIndex); index != "" && p.hint == "" {
-			p.hint = fmt.Sprintf("this is pod %s of an Indexed Job, and %s does not say which others belong to it, so its nodes run alone: set %s to all pods, such as dqn-[0-3].dqn, or give --platform local", index, kube.VarNodes, kube.VarNodes)
+			p.hint = fmt.Sprintf("this is pod %s of an Indexed Job, and %s does not name the other pods, so its nodes run alone: "+
+				"set %s to all pods, such as dqn-[0-3].dqn, or give --platform local", index, kube.VarNodes, kube.VarNodes)
 		}
 		return p, nil
 	}
@@ -97,13 +98,13 @@ func kubePlace(p place, asked bool) (place, error) {
 	}
 	if pod.NeedsOwn() {
 		if pod.Own, err = ownAddress(); err != nil {
-			return place{}, call.Usage("%s is not set, and this machine has no address that others could dial: %w", kube.VarPodIP, err)
+			return place{}, call.Usage("%s is not set, and this machine has no address that other machines can dial: %w", kube.VarPodIP, err)
 		}
 	}
 	return place{pod: &pod, site: pod.Site()}, nil
 }
 
-// ownAddress is the first address of this machine that others may reach.
+// ownAddress returns the first address of this machine that other machines may reach.
 func ownAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -120,7 +121,7 @@ func ownAddress() (string, error) {
 // maxLocalRank bounds --local_rank.
 const maxLocalRank = 1023
 
-// checkPlatform says what is wrong with the flags that placeOf reads.
+// checkPlatform checks the flags that placeOf reads.
 func checkPlatform(ctx *urfave.Context) error {
 	platform := flags.Platform(ctx)
 	rank, several := ctx.Int("local_rank"), ctx.IsSet("local_rank") && !byTorchrun(platform)
@@ -137,8 +138,8 @@ func checkPlatform(ctx *urfave.Context) error {
 	return nil
 }
 
-// slurmPlace is the place that Slurm's variables say; asked is whether the user
-// wants it to be a task of a step.
+// slurmPlace returns the place that Slurm's variables describe. asked reports that the
+// user asked for Slurm.
 func slurmPlace(asked bool) (place, error) {
 	p := place{slurm: slurm.Where(os.LookupEnv)}
 	p.restarts, _ = strconv.Atoi(os.Getenv(slurm.VarRestarts)) // Parse checks it
@@ -149,26 +150,27 @@ func slurmPlace(asked bool) (place, error) {
 		}
 		p.step, p.site = &step, step.Site()
 	} else if tasks := os.Getenv("SLURM_NTASKS"); p.slurm == slurm.Allocation && tasks != "" && tasks != "1" {
-		p.hint = fmt.Sprintf("this is job %s of Slurm but none of its %s tasks, so the nodes run here alone: srun ditask ... runs them in the tasks", os.Getenv(slurm.VarJobID), tasks)
+		p.hint = fmt.Sprintf("this is job %s of Slurm, outside of its %s tasks, so the nodes run alone on this host: srun ditask ... runs "+
+			"them in the tasks", os.Getenv(slurm.VarJobID), tasks)
 	}
 	return p, nil
 }
 
-// advice is what to do about a job that a wrong token has ended.
+// advice returns advice for a job that ended because of a wrong token.
 func (p place) advice(r launch.Result) string {
 	if !p.keyed || r.First == nil || !strings.Contains(r.First.Error, "refused (token)") {
 		return ""
 	}
-	return "the hosts do not have the same key for the job's token: is the home folder not shared between them? Set " +
+	return "the hosts have different keys for the job's token, as without a shared home folder: set " +
 		control.VarToken + " to a random text before srun, as ditask slurm script does"
 }
 
-// first reports whether this launcher speaks for all of the job.
+// first reports whether this launcher prints the messages of the whole job.
 func (p place) first() bool {
 	return (p.step == nil || p.step.ProcID == 0) && (p.pod == nil || p.pod.Rank == 0)
 }
 
-// launchers is how many launchers the job has, as far as the platform says.
+// launchers returns the number of launchers that the platform gives the job, or 1.
 func (p place) launchers() int {
 	switch {
 	case p.step != nil:
@@ -179,8 +181,8 @@ func (p place) launchers() int {
 	return 1
 }
 
-// located is p with addresses in place of names of hosts that do not resolve
-// here. Names that are given to Slurm need not be known elsewhere.
+// located returns p with addresses instead of host names that do not resolve here. Names
+// in Slurm's configuration need not resolve.
 func (p place) located(ctx context.Context) (place, error) {
 	if p.step == nil || p.site.Meet == nil {
 		return p, nil
@@ -198,11 +200,11 @@ func (p place) located(ctx context.Context) (place, error) {
 	return p, nil
 }
 
-// lookupTime bounds each question about one name.
+// lookupTime bounds each lookup of a name.
 const lookupTime = 20 * time.Second
 
-// hostAddress is what others dial to reach a host of Slurm: its name, if that
-// resolves, or else the address under which Slurm reaches it.
+// hostAddress returns the address to dial for a host of Slurm: its name, if that
+// resolves, or else the address that Slurm uses.
 func hostAddress(ctx context.Context, name string) (string, error) {
 	if name == "" || net.ParseIP(name) != nil {
 		return name, nil
@@ -216,20 +218,21 @@ func hostAddress(ctx context.Context, name string) (string, error) {
 	fault := fmt.Errorf("host %s: %w", name, err)
 	out, err := exec.CommandContext(ctx, "scontrol", "--oneliner", "show", "node", name).Output()
 	if err != nil {
-		return "", fmt.Errorf("%w; nor does scontrol show node %s say its address (%w): give the host a name that resolves", fault, name, err)
+		return "", fmt.Errorf("%w; scontrol show node %s does not print its address either (%w): give the host a name that resolves", fault,
+			name, err)
 	}
 	m := regexp.MustCompile(`\bNodeAddr=(\S+)`).FindSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("%w; nor does scontrol show node %s say its address: give the host a name that resolves", fault, name)
+		return "", fmt.Errorf("%w; scontrol show node %s does not print its address either: give the host a name that resolves", fault, name)
 	}
 	addr := string(m[1])
 	if _, err := net.DefaultResolver.LookupHost(ctx, addr); err != nil {
-		return "", fmt.Errorf("%w; nor does its NodeAddr %s (%w): give the host a name that resolves", fault, addr, err)
+		return "", fmt.Errorf("%w; its NodeAddr %s does not resolve either (%w): give the host a name that resolves", fault, addr, err)
 	}
 	return addr, nil
 }
 
-// Several reports whether the flags and variables say that the job has more launchers than this one.
+// Several reports whether the flags and variables give the job several launchers.
 func Several(ctx *urfave.Context) bool {
 	p, err := placeOf(ctx)
 	return err == nil && (p.step != nil || p.pod != nil || ctx.IsSet("local_rank") || ctx.IsSet("node-ids") || ctx.IsSet("attach-to"))

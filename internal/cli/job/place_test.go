@@ -135,12 +135,14 @@ func TestHintsForWhatTheUserMayNotExpect(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{"", batch, "this is job 7 of Slurm but none of its 4 tasks, so the nodes run here alone: srun ditask ... runs them in the tasks"},
+		{"", batch, "this is job 7 of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the " +
+			"tasks"},
 		{"--platform local", batch, ""},
 		{"", []string{"SLURM_JOB_ID=7", "SLURM_NTASKS=1"}, ""},
 		{"", []string{"SLURM_JOB_ID=7"}, ""},
-		{"", []string{"JOB_COMPLETION_INDEX=1"}, "this is pod 1 of an Indexed Job, and DI_NODES does not say which others belong to it, so its nodes run alone: set DI_NODES to all pods, such as dqn-[0-3].dqn, or give --platform local"},
-		{"", append(batch, "JOB_COMPLETION_INDEX=1"), "this is job 7 of Slurm but none of its 4 tasks, so the nodes run here alone: srun ditask ... runs them in the tasks"},
+		{"", []string{"JOB_COMPLETION_INDEX=1"}, "this is pod 1 of an Indexed Job, and DI_NODES does not name the other pods, so its nodes run alone: set DI_NODES to all pods, such as dqn-[0-3].dqn, or give --platform local"},
+		{"", append(batch, "JOB_COMPLETION_INDEX=1"),
+			"this is job 7 of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks"},
 	} {
 		with(t, c.env...)
 		p, err := placeOf(fields(t, c.line))
@@ -159,13 +161,15 @@ func TestSameHostHasThoseBeforeThisOne(t *testing.T) {
 
 func TestAdviceAboutKeysThatDiffer(t *testing.T) {
 	refused := launch.Result{First: &launch.Failure{Error: "node 3 refused (token): bad proof"}}
-	if got := (place{keyed: true}).advice(refused); !strings.Contains(got, "is the home folder not shared between them? Set DITASK_TOKEN to a random text before srun") {
+	if got := (place{keyed: true}).advice(refused); !strings.Contains(got,
+		"as without a shared home folder: set DITASK_TOKEN to a random text before srun") {
 		t.Error(got)
 	}
 	for _, p := range []struct {
 		at place
 		r  launch.Result
-	}{{place{}, refused}, {place{keyed: true}, launch.Result{}}, {place{keyed: true}, launch.Result{First: &launch.Failure{Error: "refused (job)"}}}} {
+	}{{place{}, refused}, {place{keyed: true}, launch.Result{}}, {place{keyed: true},
+		launch.Result{First: &launch.Failure{Error: "refused (job)"}}}} {
 		if got := p.at.advice(p.r); got != "" {
 			t.Errorf("%+v: %s", p, got)
 		}
@@ -216,8 +220,8 @@ func TestHostAddress(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"NodeName=n1":                    "nor does scontrol show node n1.invalid say its address: give the host a name that resolves",
-		"NodeName=n1 NodeAddr=m.invalid": "nor does its NodeAddr m.invalid",
+		"NodeName=n1":                    "scontrol show node n1.invalid does not print its address either: give the host a name that resolves",
+		"NodeName=n1 NodeAddr=m.invalid": "its NodeAddr m.invalid does not resolve either",
 	} {
 		scontrol(t, text, "0")
 		if _, err := hostAddress(t.Context(), "n1.invalid"); err == nil || !strings.Contains(err.Error(), want) {
@@ -225,7 +229,8 @@ func TestHostAddress(t *testing.T) {
 		}
 	}
 	scontrol(t, "", "1")
-	if _, err := hostAddress(t.Context(), "n1.invalid"); err == nil || !strings.Contains(err.Error(), "say its address (exit status 1)") {
+	if _, err := hostAddress(t.Context(), "n1.invalid"); err == nil || !strings.Contains(err.Error(),
+		"does not print its address either (exit status 1)") {
 		t.Error(err)
 	}
 }
@@ -247,7 +252,8 @@ func TestLocatedReplacesNamesThatDoNotResolve(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := before.located(cancelled); err == nil || !strings.HasPrefix(err.Error(), `SLURM_STEP_NODELIST="n1.invalid,n2.invalid": host n1.invalid: `) {
+	if _, err := before.located(cancelled); err == nil || !strings.HasPrefix(err.Error(),
+		`SLURM_STEP_NODELIST="n1.invalid,n2.invalid": host n1.invalid: `) {
 		t.Error(err)
 	}
 	alone := place{}

@@ -16,12 +16,13 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// PlanCommand is the command that prints which node would run where.
+// PlanCommand returns the command "ditask plan".
 func PlanCommand(of *call.Call) *urfave.Command {
-	return &urfave.Command{Name: "plan", Usage: "print which node would run where, and start nothing", Flags: append(flags.Job(), flags.JSON()), Action: command{of, nil}.plan}
+	return &urfave.Command{Name: "plan", Usage: "print where each node would run, and start nothing",
+		Flags: append(flags.Job(), flags.JSON()), Action: command{of, nil}.plan}
 }
 
-// plan prints which node would run where.
+// plan prints where each node would run.
 func (c command) plan(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
@@ -47,8 +48,7 @@ func (c command) plan(ctx *urfave.Context) error {
 	return writePlan(c.Stdout, plan)
 }
 
-// writePlan prints a plan as a table. Nodes of other launchers have their host
-// in it.
+// writePlan prints a plan as a table. It shows the hosts of nodes of other launchers.
 func writePlan(w io.Writer, plan placement.Plan) error {
 	head := fmt.Sprintf("job %s: %s, topology %s, over %s\n", plan.Job, nodes(plan.Expected), plan.Topology, sockets(plan))
 	if _, err := io.WriteString(w, head); err != nil {
@@ -72,7 +72,7 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 		}
 		host := cmp.Or(n.Host, "local")
 		if n.Rank != plan.Rank && n.Host == "" && n.Listen == "" {
-			host = "-" // it is learned when the node joins
+			host = "-" // not known until the node joins
 		}
 		_, _ = fmt.Fprintf(tw, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", n.ID, launcher, n.LocalID,
 			host, cmp.Or(freePort(n.Listen), "-"), cmp.Or(dials(n), "-"), cmp.Or(strings.Join(n.Labels, ","), "-"))
@@ -80,7 +80,7 @@ func writePlan(w io.Writer, plan placement.Plan) error {
 	return tw.Flush()
 }
 
-// nodes is a number of nodes in words; 0 is not known.
+// nodes returns a number of nodes in words; 0 means unknown.
 func nodes(n int) string {
 	switch n {
 	case 0:
@@ -91,7 +91,7 @@ func nodes(n int) string {
 	return strconv.Itoa(n) + " nodes"
 }
 
-// sockets is what carries the messages of a plan.
+// sockets returns the name of the transport of a plan.
 func sockets(plan placement.Plan) string {
 	switch local := plan.Local(); {
 	case plan.Carrier == placement.CarrierNATS:

@@ -77,7 +77,8 @@ func TestPlanCommand(t *testing.T) {
 		"--job-id j --local_rank 1 --ports 7": "job j: an unknown number of nodes, topology mesh, over tcp\n",
 	} {
 		var out strings.Builder
-		app := &urfave.App{Writer: &out, ErrWriter: &out, ExitErrHandler: func(*urfave.Context, error) {}, Commands: []*urfave.Command{PlanCommand(&call.Call{Stdout: &out})}}
+		app := &urfave.App{Writer: &out, ErrWriter: &out, ExitErrHandler: func(*urfave.Context, error) {},
+			Commands: []*urfave.Command{PlanCommand(&call.Call{Stdout: &out})}}
 		err := app.Run(append([]string{"ditask", "plan"}, strings.Fields(line)...))
 		got := out.String()
 		if err != nil {
@@ -112,8 +113,9 @@ func TestCautionsAreThoseOfTheFirstLauncher(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{[]string{"SLURM_JOB_ID=7", "SLURM_NTASKS=4"}, "ditask: this is job 7 of Slurm but none of its 4 tasks, so the nodes run here alone: srun ditask ... runs them in the tasks\n"},
-		{[]string{"DI_NODES=a,b", "DI_RANK=0", "DITASK_TOKEN=0123456789abcdef"}, "ditask: tcp://0.0.0.0:50515 is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send: see ditask tls\n"},
+		{[]string{"SLURM_JOB_ID=7", "SLURM_NTASKS=4"},
+			"ditask: this is job 7 of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks\n"},
+		{[]string{"DI_NODES=a,b", "DI_RANK=0", "DITASK_TOKEN=0123456789abcdef"}, "ditask: tcp://0.0.0.0:50515 is on the network without TLS: anybody on the network path can read and change what the nodes send: see ditask tls\n"},
 		{[]string{"DI_NODES=a,b", "DI_RANK=1", "DITASK_TOKEN=0123456789abcdef"}, ""},
 	} {
 		with(t, c.env...)

@@ -22,12 +22,11 @@ import (
 	"github.com/ditask/ditask/router/redisbus"
 )
 
-// serverWait is how long an external server may take to answer, which may be starting.
+// serverWait is how long an external server may take to answer: it may be starting.
 const serverWait = 10 * time.Second
 
-// preflight checks once what every node would otherwise fail with: the folders to write
-// into, the addresses to listen on, and the external server. note tells the user that it
-// waits for the server.
+// preflight checks once for all nodes the folders to write into, the addresses to listen
+// on, and the external server. note prints that it waits for the server.
 func preflight(ctx context.Context, cfg launch.Config, note func(string)) error {
 	for _, f := range [][2]string{{"dir", cfg.Env.Dir}, {"log-dir", cfg.LogDir}, {"trace", cfg.Env.Trace}} {
 		if f[1] == "" {
@@ -46,9 +45,9 @@ func preflight(ctx context.Context, cfg launch.Config, note func(string)) error 
 	return reach(ctx, cfg.Plan.Job, cfg.Env, note)
 }
 
-// writable reports whether dir, or else the nearest folder above it that exists, takes a
-// new file. It leaves nothing there: the node or the launcher that writes to a folder makes
-// it, so a program that writes nothing has no empty folder of its run.
+// writable checks that a file can be created in dir, or else in the nearest existing folder
+// above it. It leaves nothing behind: a node or launcher creates a folder when it first
+// writes to it, so a program that writes nothing leaves no empty folder.
 func writable(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -86,15 +85,15 @@ func ownAddresses(ctx context.Context, plan placement.Plan) error {
 		case err == nil:
 			_ = l.Close()
 		case unknown:
-			return fmt.Errorf("--address %s: no address has this name: give an address of this machine", a.Host)
+			return fmt.Errorf("--address %s: the name does not resolve: give an address of this machine", a.Host)
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return fmt.Errorf("--address %s: this machine does not have it: give an address of this machine", a.Host)
+			return fmt.Errorf("--address %s: not an address of this machine: give an address of this machine", a.Host)
 		}
 	}
 	return nil
 }
 
-// reach connects once with the external server of the job.
+// reach connects once to the external server of the job.
 func reach(ctx context.Context, job string, env control.Env, note func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, serverWait)
 	defer cancel()
@@ -105,7 +104,7 @@ func reach(ctx context.Context, job string, env control.Env, note func(string)) 
 			return err
 		}
 	}
-	quiet := slog.New(slog.DiscardHandler) // the error says all
+	quiet := slog.New(slog.DiscardHandler) // the error is complete
 	if strings.HasPrefix(env.Bus, "redis") {
 		_, err = redisbus.Check(ctx, redisbus.Config{URL: env.Bus, Job: job, TLS: tlsConfig, Logger: quiet})
 		return err

@@ -71,8 +71,8 @@ func TestPreflightChecksAddressesOnce(t *testing.T) {
 		"-n 3 --protocol tcp":    "",
 		"-n 3 --address 0.0.0.0": "",
 		"-n 3":                   "", // unix sockets
-		"-n 3 --address 203.0.113.1 --ports 7000":     "--address 203.0.113.1: this machine does not have it: give an address of this machine",
-		"-n 3 --address nohost.invalid":               "--address nohost.invalid: no address has this name: give an address of this machine",
+		"-n 3 --address 203.0.113.1 --ports 7000":     "--address 203.0.113.1: not an address of this machine: give an address of this machine",
+		"-n 3 --address nohost.invalid":               "--address nohost.invalid: the name does not resolve: give an address of this machine",
 		"-n 2 --attach-to tcp://203.0.113.1:1":        "", // elsewhere
 		"-n 2 --nats-url nats://a:1 --topology alone": "",
 	} {

@@ -1,14 +1,13 @@
-// Package job runs a job: it makes of flags, and of the variables of Slurm and
-// Kubernetes, a plan of who runs where, and of the plan running nodes. "ditask plan",
-// which only prints the plan, is in it too.
+// Package job runs a job: it computes a plan of nodes and hosts from flags and from the
+// variables of Slurm and Kubernetes, and starts the nodes of the plan. It also has
+// "ditask plan", which only prints the plan.
 //
 //	err := job.Run(c, ctx) // ctx has the values of flags.Job
 //	cmd := job.PlanCommand(c)
 //
 // Run handles the process's signals while it runs, and returns when all nodes of this
-// launcher have ended: with a [call.ExitError] if they were started, as the report on
-// them has been written then. What is wrong with flags is said before anything is
-// built or started.
+// launcher have ended. It returns a [call.ExitError] if they were started: it has printed
+// the report on them then. It reports wrong flags before it builds or starts anything.
 package job
 
 import (
@@ -33,20 +32,19 @@ import (
 	"github.com/ditask/ditask/parallel/slurm"
 )
 
-// How often nodes are asked for their status, and how often the table of them
-// is drawn.
+// How often nodes report their status, and how often the table of the nodes is drawn.
 const (
 	statusInterval = time.Second
 	tableInterval  = 250 * time.Millisecond
 )
 
-// assignment is what this launcher is to do, as far as flags and variables say.
+// assignment is the work of this launcher, computed from flags and variables.
 type assignment struct {
 	at      place
 	job     string
 	cfg     launch.Config
-	plan    placement.Plan // with a folder for sockets that is not there yet
-	metrics string         // where to listen for questions of metrics; empty: nowhere
+	plan    placement.Plan // with a folder for sockets that does not exist yet
+	metrics string         // the address to serve metrics on; empty: none
 }
 
 // assign reads the flags. The error joins all their faults, before anything is built
@@ -70,7 +68,7 @@ func assign(ctx *urfave.Context) (a assignment, err error) {
 	return a, err
 }
 
-// caution writes the warnings of a job, by its first launcher alone.
+// caution writes the warnings of a job. Only the first launcher writes them.
 func (c command) caution(a assignment) {
 	if !a.at.first() {
 		return
@@ -90,13 +88,13 @@ type command struct {
 	view View // nil: a table of the nodes
 }
 
-// View makes the rows of a picture of a job, for a terminal of a size: see [screen.Rows].
+// View returns the rows of a picture of a job, for a terminal of the given size: see [screen.Rows].
 type View func(nodes []launch.State, columns, lines int) []string
 
 // Run runs the job that the flags of ctx ask for.
 func Run(of *call.Call, ctx *urfave.Context) error { return command{of, nil}.run(ctx) }
 
-// RunView is Run with a picture of the job in the place of the table of its nodes, where there is one. It stays at the end.
+// RunView is Run with a picture of the job instead of the table of its nodes. The picture stays on the terminal at the end.
 func RunView(of *call.Call, ctx *urfave.Context, view View) error { return command{of, view}.run(ctx) }
 
 func (c command) run(ctx *urfave.Context) error {
@@ -109,8 +107,8 @@ func (c command) run(ctx *urfave.Context) error {
 		return err
 	}
 	defer lock.Release()
-	// A reader of the output that has gone ends nothing: without this, a write to a closed
-	// pipe would kill the process. Nodes start with the signal's default action.
+	// A closed output pipe must not end the job: without this, a write to it would kill the
+	// process. Nodes start with the signal's default action.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c.caution(a)
 	c.sayResumed(ctx, a)
@@ -119,14 +117,14 @@ func (c command) run(ctx *urfave.Context) error {
 	if a.at.slurm != slurm.Outside {
 		signal.Notify(signals, warnings()...)
 	}
-	// To the end of the process: a signal that comes late does not change its exit code.
+	// Until the end of the process: a late signal does not change its exit code.
 	if a.at, err = a.at.located(ctx.Context); err != nil {
 		return err
 	}
 	return c.start(ctx, a, signals)
 }
 
-// start builds the program, checks what can be checked once for all nodes, and launches.
+// start builds the program, runs the checks that are common to all nodes, and launches.
 func (c command) start(ctx *urfave.Context, a assignment, signals <-chan os.Signal) error {
 	prog, err := build.FromFlags(ctx, signals)
 	if err != nil {
@@ -153,22 +151,22 @@ func (c command) start(ctx *urfave.Context, a assignment, signals <-chan os.Sign
 	if err := call.UntilSignal(ctx.Context, signals, func(ctx context.Context) error { return preflight(ctx, cfg, note) }); err != nil {
 		return err
 	}
-	if err := clearFolder(ctx, a); err != nil { // nothing but a start can fail any more
+	if err := clearFolder(ctx, a); err != nil { // after all other checks: only starting can fail now
 		return err
 	}
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
 }
 
 // WatchArgs are the arguments of ditask as the watcher of a launcher: see
-// [launch.Watch]. They are no command of the user's.
+// [launch.Watch]. They are not a command for users.
 func WatchArgs() []string { return []string{"watch-launcher"} }
 
-// FarewellArgs are the arguments of ditask as the process that says the farewell of a node:
-// see connect.Farewell in parallel/connect. They are no command of the user's.
+// FarewellArgs are the arguments of ditask as the process that announces the end of a node:
+// see connect.Farewell in parallel/connect. They are not a command for users.
 func FarewellArgs() []string { return []string{"say-farewell"} }
 
-// helpers are this program as the watcher of a launcher, and as the process that says the
-// farewell of a node.
+// helpers returns the command lines of this program as the watcher of a launcher, and as
+// the process that announces the end of a node.
 func helpers() (watcher, farewell []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -182,17 +180,16 @@ func needsRunDir(plan placement.Plan) bool {
 	return slices.ContainsFunc(plan.Local(), func(n placement.Node) bool { return strings.HasPrefix(n.Listen, "unix://") })
 }
 
-// launch runs the nodes and reports how it went. metricsAddr is where to serve
-// metrics; empty: nowhere. advice is what to do about how the job went, beyond what
-// the job says.
+// launch runs the nodes and reports the result. It serves metrics on metricsAddr, unless
+// that is empty. advice returns a warning to print for a result, or "".
 func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advice func(launch.Result) string) error {
 	s := screen.New(c.Stderr)
 	size := screen.Terminal(c.Stderr)
 	stdout, stderr := c.Stdout, s.Writer(c.Stderr)
-	if screen.Terminal(c.Stdout) != nil { // a pipe or a file has no table to go out of the way
+	if screen.Terminal(c.Stdout) != nil { // a pipe or a file shows no table
 		stdout = s.Writer(c.Stdout)
 	}
-	out := launch.NewStream(stderr, cfg.Env.LogFormat) // nothing here waits for a reader either
+	out := launch.NewStream(stderr, cfg.Env.LogFormat) // the launcher does not wait for a slow reader
 	c = command{&call.Call{Stdout: c.Stdout, Stderr: out, Args: c.Args}, c.view}
 	defer out.Flush(cfg.Signals)
 	cfg.Stdout, cfg.Stderr, cfg.StatusInterval = launch.NewStream(stdout, cfg.Env.LogFormat), out, statusInterval
@@ -230,7 +227,7 @@ func (c command) launch(cfg launch.Config, table bool, metricsAddr string, advic
 	return c.report(result, cfg.Env.LogFormat, advice)
 }
 
-// report writes the line that closes the log of a job that has not succeeded.
+// report writes the last line of the log of a job that has not succeeded.
 func (c command) report(r launch.Result, format string, advice func(launch.Result) string) error {
 	if text := advice(r); text != "" {
 		c.Warn(format, text)

@@ -21,7 +21,7 @@ import (
 )
 
 // again reports whether the platform may start this job more than once: Slurm has
-// requeued it, or pods are made again.
+// requeued it, or Kubernetes may replace its pod.
 func (p place) again() bool {
 	return p.restarts > 0 || p.pod != nil || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
@@ -38,13 +38,13 @@ func runFolder(ctx *urfave.Context, at place, plan placement.Plan) (string, erro
 		Overwrite: ctx.Bool("overwrite"),
 		Continued: !decides || at.again(),
 	}
-	if at.step != nil { // a requeued job writes where it has written before
+	if at.step != nil { // a requeued job writes to the same folder
 		step := *at.step
 		step.Restarts = 0
 		r.Job = step.Job()
 	}
 	if r.Overwrite && at.restarts == 0 && at.again() {
-		return "", call.Usage("--overwrite: a pod that is made again would remove its own checkpoints: give another --dir")
+		return "", call.Usage("--overwrite: a replaced pod would remove its own checkpoints: give another --dir")
 	}
 	dir, err := rundir.Choose(r)
 	if err != nil {
@@ -53,9 +53,9 @@ func runFolder(ctx *urfave.Context, at place, plan placement.Plan) (string, erro
 	return filepath.Abs(dir)
 }
 
-// lockFolder keeps other jobs out of the folder of the run, until the lock is released. The
-// launcher of node 0 does it for all of its job. One that the platform starts again may
-// find a lock that a network file system has not freed yet: that is a warning.
+// lockFolder locks the folder of the run against other jobs, until the lock is released. The
+// launcher of node 0 locks it for the whole job. A restarted launcher may find a lock that a
+// network file system has not freed yet; it prints a warning then.
 func (c command) lockFolder(a assignment) (*rundir.Lock, error) {
 	dir := a.cfg.Env.Dir
 	if !slices.ContainsFunc(a.plan.Local(), func(n placement.Node) bool { return n.ID == 0 }) {
@@ -66,13 +66,13 @@ func (c command) lockFolder(a assignment) (*rundir.Lock, error) {
 	switch {
 	case held && !a.at.again():
 		return nil, call.UsageError{Err: err}
-	case err != nil && writable(dir) == nil: // preflight reports one that is not
-		c.Warn(a.cfg.Env.LogFormat, fmt.Sprintf("the run folder is not locked: %v: start no other job in it", err))
+	case err != nil && writable(dir) == nil: // preflight reports a folder that is not writable
+		c.Warn(a.cfg.Env.LogFormat, fmt.Sprintf("the run folder is not locked: %v: do not start another job in it", err))
 	}
 	return l, nil
 }
 
-// clearFolder removes the run that --overwrite replaces; a requeued job keeps its own.
+// clearFolder removes the run that --overwrite replaces. A requeued job keeps its run.
 func clearFolder(ctx *urfave.Context, a assignment) error {
 	if !ctx.Bool("overwrite") || a.at.again() || !slices.ContainsFunc(a.plan.Local(), func(n placement.Node) bool { return n.ID == 0 }) {
 		return nil
@@ -80,14 +80,14 @@ func clearFolder(ctx *urfave.Context, a assignment) error {
 	return rundir.Clear(a.cfg.Env.Dir)
 }
 
-// sayResumed writes which run is resumed, unless the user has named it.
+// sayResumed prints the run that is resumed, unless the user has named it.
 func (c command) sayResumed(ctx *urfave.Context, a assignment) {
 	if dir := a.cfg.Env.Dir; a.cfg.Env.Resume && ctx.Path("dir") == "" && a.at.first() {
 		c.Note(a.cfg.Env.LogFormat, "resuming the newest run, "+printable.Cut(dir, 4<<10), slog.String("dir", dir))
 	}
 }
 
-// programName is what --package is called in the folder of its runs.
+// programName returns the name of --package in the folder of its runs.
 func programName(pkg string) string {
 	if pkg == "main" {
 		pkg = "."

@@ -19,12 +19,12 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// autoTLS is how long the certificates of --tls auto hold. They end with the
-// job: nobody keeps them.
+// autoTLS is how long the certificates of --tls auto are valid. They are not stored beyond
+// the job.
 const autoTLS = 5 * 365 * 24 * time.Hour
 
-// secrets checks what the nodes need to trust each other, and makes a token if
-// none was given. What there is to say of that token is added to the hint.
+// secrets checks the token and the certificates of the nodes, and makes a token if none was
+// given. It adds a warning about that token to the hint.
 func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 	var faults []error
 	if env.Token != "" && env.TokenFile != "" && ctx.IsSet("token") && ctx.IsSet("token-file") {
@@ -57,8 +57,8 @@ func secrets(ctx *urfave.Context, at *place, env *control.Env) []error {
 	return faults
 }
 
-// joined checks that a job of several launchers has an identity that they can
-// share: a random one would never match.
+// joined checks that the launchers of a job share an id and a token: random ones would
+// never match.
 func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 	hasToken := ctx.String("token") != "" || ctx.String("token-file") != ""
 	if ctx.IsSet("local_rank") && at.pod == nil && (ctx.String("job-id") == "" || !hasToken) {
@@ -76,13 +76,13 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 		return call.Usage("the pods of a job need one token: set %s in all of them from a Secret, or give --token-file", control.VarToken)
 	}
 	if (several || at.launchers() > 1) && ctx.String("tls") == flags.TLSAuto {
-		return call.Usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca")
+		return call.Usage("--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give " +
+			"--tls-cert, --tls-key and --tls-ca")
 	}
 	return nil
 }
 
-// jobID is the id that was given, or that of a Slurm step or of pods, or a random
-// one.
+// jobID returns the given id, or that of a Slurm step or of pods, or a random one.
 func jobID(ctx *urfave.Context, at place) (string, error) {
 	id := ctx.String("job-id")
 	switch {
@@ -99,7 +99,7 @@ func jobID(ctx *urfave.Context, at place) (string, error) {
 	return id, nil
 }
 
-// checkTLS checks what the nodes are told of TLS, and makes it for --tls auto.
+// checkTLS checks the TLS settings of the nodes, and makes certificates for --tls auto.
 func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 	paths := map[string]*string{"tls-cert": &env.TLSCert, "tls-key": &env.TLSKey, "tls-ca": &env.TLSCA}
 	given := 0
@@ -112,9 +112,11 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 	case mode != "" && mode != flags.TLSAuto:
 		return []error{fmt.Errorf("--tls %q: want auto", mode)}
 	case mode == flags.TLSAuto && given > 0:
-		return []error{errors.New("--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca")}
+		return []error{errors.New("--tls auto makes its own certificates: leave out --tls-cert, --tls-key and --tls-ca")}
 	case mode == flags.TLSAuto && env.Bus != "":
-		return []error{errors.New("--tls auto makes certificates that a server elsewhere does not know: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if it wants them")}
+		return []error{errors.New("--tls auto makes certificates that an external server does not trust: with --nats-url or --redis-url give " +
+			"--tls-ca, " +
+			"and --tls-cert and --tls-key if the server requires them")}
 	case mode == flags.TLSAuto:
 		now := time.Now()
 		files, err := certs.Make(nil, now, now.Add(autoTLS))
@@ -132,7 +134,8 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 		return faults
 	}
 	if strings.HasPrefix(env.Bus, "redis://") {
-		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: the Redis server is to be reached without TLS: give --redis-url rediss://host:port")}
+		return []error{errors.New("--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url " +
+			"rediss://host:port")}
 	}
 	if env.Bus != "" {
 		_, err := certs.Client(env.TLSCert, env.TLSKey, env.TLSCA)
@@ -142,8 +145,8 @@ func checkTLS(ctx *urfave.Context, env *control.Env) []error {
 	return asList(err)
 }
 
-// absolute makes the paths of files, by their flags, absolute. A file that is not
-// there is a fault.
+// absolute makes the paths of files absolute. paths has them by flag. A missing file is a
+// fault.
 func absolute(paths map[string]*string) []error {
 	var faults []error
 	for name, path := range paths {

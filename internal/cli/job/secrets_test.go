@@ -55,7 +55,8 @@ func TestSecretsOfNodes(t *testing.T) {
 	t.Setenv("HOME", path) // no folder for a key
 	t.Setenv("XDG_CONFIG_HOME", path)
 	at = place{step: &slurm.Step{JobID: 1, Tasks: 2}, hint: "before"}
-	if cfg, err := configOf(args(t), &at); err != nil || len(cfg.Env.Token) != 32 || at.keyed || !strings.HasPrefix(at.hint, "no key for the job's token") {
+	if cfg, err := configOf(args(t), &at); err != nil || len(cfg.Env.Token) != 32 || at.keyed || !strings.HasPrefix(at.hint,
+		"no key for the job's token") {
 		t.Errorf("without a home: %+v, %v", at, err)
 	}
 }
@@ -76,15 +77,15 @@ func TestSecretFaults(t *testing.T) {
 		"--nats-url nats://h:1 --nats-nkey " + creds:                            "",
 		"--tls on":                     `--tls "on": want auto`,
 		auto:                           "",
-		auto + "--tls-ca " + f.CA:      "--tls auto makes certificates of its own: leave out --tls-cert, --tls-key and --tls-ca",
-		auto + "--nats-url nats://h:1": "--tls auto makes certificates that a server elsewhere does not know: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if it wants them",
+		auto + "--tls-ca " + f.CA:      "--tls auto makes its own certificates: leave out --tls-cert, --tls-key and --tls-ca",
+		auto + "--nats-url nats://h:1": "--tls auto makes certificates that an external server does not trust: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if the server requires them",
 		all:                            "",
 		"--tls-cert " + f.Cert:         "--tls-cert, --tls-key and --tls-ca: give all of them, or none",
 		"--tls-cert " + f.Cert + " --tls-key " + f.Key + " --tls-ca /none":                           "--tls-ca: stat /none: no such file or directory",
 		"--nats-url nats://h:1 --tls-ca " + f.CA:                                                     "",
 		"--nats-url nats://h:1 --tls-ca " + creds:                                                    "tls: the authority's file holds no certificate",
 		"--redis-url rediss://h:1 --tls-ca " + f.CA:                                                  "",
-		"--redis-url redis://h:1 --tls-ca " + f.CA:                                                   "--tls-cert, --tls-key and --tls-ca: the Redis server is to be reached without TLS: give --redis-url rediss://host:port",
+		"--redis-url redis://h:1 --tls-ca " + f.CA:                                                   "--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url rediss://host:port",
 		"--tls-cert " + creds + " --tls-key " + f.Key + " --tls-ca " + f.CA + " --protocol tcp -n 2": "*",
 	} {
 		_, err := configOf(fields(t, line), &place{})
@@ -101,7 +102,8 @@ func TestSecretFaults(t *testing.T) {
 func TestTLSOfTheJob(t *testing.T) {
 	with(t)
 	cfg := config(t, place{}, "--tls auto")
-	if e := cfg.Env; !certs.IsText(e.TLSCert) || !certs.IsText(e.TLSKey) || !certs.IsText(e.TLSCA) || e.TLSCert == config(t, place{}, "--tls auto").Env.TLSCert {
+	if e := cfg.Env; !certs.IsText(e.TLSCert) || !certs.IsText(e.TLSKey) || !certs.IsText(e.TLSCA) || e.TLSCert == config(t, place{},
+		"--tls auto").Env.TLSCert {
 		t.Error("no certificates of the job's own")
 	}
 	f := certtest.New(t)
@@ -185,9 +187,9 @@ func TestJobID(t *testing.T) {
 
 func TestCautions(t *testing.T) {
 	with(t)
-	const open = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send: see ditask tls"
-	const short = "the token has 15 bytes: anybody who can reach a node can guess it: give at least 16 random ones"
-	const server = " is on the network, and there is no TLS: anybody on the network path can read and change what the nodes send, " +
+	const open = " is on the network without TLS: anybody on the network path can read and change what the nodes send: see ditask tls"
+	const short = "the token has 15 bytes: anybody who can reach a node can guess it: give at least 16 random bytes"
+	const server = " is on the network without TLS: anybody on the network path can read and change what the nodes send, " +
 		"and read a password of the server: give it TLS and a "
 	long, brief := strings.Repeat("x", 16), strings.Repeat("x", 15)
 	shared := file(t, "shared", long, 0o640)

@@ -4,6 +4,6 @@ package job
 
 import "os"
 
-// warnings are the signals by which Slurm can announce the end of a job: there
-// is no Slurm here.
+// warnings returns the signals by which Slurm can announce the end of a job: none, as
+// Slurm does not run on this system.
 func warnings() []os.Signal { return nil }

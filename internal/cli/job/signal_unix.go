@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// warnings are the signals by which Slurm can announce the end of a job, as
-// --signal of sbatch asks for.
+// warnings returns the signals by which Slurm can announce the end of a job, with
+// --signal of sbatch.
 func warnings() []os.Signal { return []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2} }

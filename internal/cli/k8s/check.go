@@ -14,8 +14,8 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// How long names may be, so that those of pods with their index, and of what else
-// belongs to the job, are names of hosts: without and with the names of groups.
+// The longest names for which the names of pods, with their index, and of the other
+// objects of the job are valid host names: without and with the names of groups.
 const (
 	maxName        = 57
 	maxGroupedName = 40
@@ -40,7 +40,7 @@ func checkManifest(ctx *urfave.Context) error {
 		fault("--namespace %q: want at most 63 lower-case letters, digits and hyphens", ns)
 	}
 	if ctx.String("image") == "" {
-		fault("--image is missing: give one with ditask as its entry point, and the program")
+		fault("--image is missing: give an image that contains the program and has ditask as its entry point")
 	}
 	faults = append(faults, checkNames(ctx)...)
 	faults = append(faults, checkGroups(ctx)...)
@@ -63,18 +63,18 @@ func checkManifest(ctx *urfave.Context) error {
 	return errors.Join(append(faults, checkPods(ctx)...)...)
 }
 
-// checkPods checks the flags of the job that goes into the pods.
+// checkPods checks the flags of the job in the pods.
 func checkPods(ctx *urfave.Context) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	switch bus := ctx.String("bus"); {
 	case bus != "" && bus != placement.CarrierNATS && bus != placement.CarrierRedis:
 		fault("--bus %q: want nats or redis", bus)
 	case bus != "" && (ctx.IsSet("mq-type") || flags.FromCommandLine(ctx, "nats-url") || flags.FromCommandLine(ctx, "redis-url")):
-		fault("--bus: is the server: leave out --mq-type, --nats-url and --redis-url")
+		fault("--bus: names the server: leave out --mq-type, --nats-url and --redis-url")
 	case bus == "" && ctx.IsSet("bus-image"):
 		fault("--bus-image: has no effect without --bus: give both, or leave --bus-image out")
 	case bus != "" && ctx.String("token-secret") == ctx.String("name")+"-bus":
-		fault("--token-secret %s: is the Secret with the password of the server: give another one", ctx.String("token-secret"))
+		fault("--token-secret %s: is the Secret with the password of the server: give another name", ctx.String("token-secret"))
 	}
 	if ctx.String("kind") == kindDIJob && ctx.IsSet("token-secret") {
 		fault("--token-secret: the operator makes a token for each dijob: leave it out")
@@ -84,18 +84,18 @@ func checkPods(ctx *urfave.Context) (faults []error) {
 	}
 	faults = append(faults, flags.Idle(ctx)...)
 	if ctx.IsSet("local_rank") {
-		fault("--local_rank: a pod's variables give it its number")
+		fault("--local_rank: the variables of a pod give its number: leave --local_rank out")
 	}
 	if p := flags.Platform(ctx); p != "" && p != "kubernetes" {
 		fault("--platform %q: want kubernetes, or leave it out", p)
 	}
 	for _, name := range []string{"token", "token-file"} {
 		if ctx.String(name) != "" && flags.FromCommandLine(ctx, name) {
-			fault("--%s: a manifest is no place for a secret: put it into a Secret, and give its name with --token-secret", name)
+			fault("--%s: a manifest must not contain a secret: store it in a Secret, and give its name with --token-secret", name)
 		}
 	}
 	if ctx.String("tls") == flags.TLSAuto {
-		fault("--tls auto is for the nodes of one launcher: make certificates with ditask tls, put them into a Secret, and mount that")
+		fault("--tls auto is for the nodes of one launcher: make certificates with ditask tls, store them in a Secret, and mount it")
 	}
 	return faults
 }
@@ -126,7 +126,7 @@ func checkGroups(ctx *urfave.Context) (faults []error) {
 			continue
 		}
 		if seen[g.Task] {
-			fault("--task %q: there is another group %s", word, g.Task)
+			fault("--task %q: another group is named %s", word, g.Task)
 		}
 		seen[g.Task] = true
 		last, _ = strconv.Atoi(g.Replicas) // parseGroup has checked it
@@ -139,7 +139,7 @@ func checkGroups(ctx *urfave.Context) (faults []error) {
 	elastic := ctx.IsSet("min-replicas") || ctx.IsSet("max-replicas")
 	switch {
 	case elastic && kind != kindDIJob:
-		fault("--min-replicas, --max-replicas: only a dijob changes its size")
+		fault("--min-replicas, --max-replicas: have no effect without --kind dijob: give it, or leave them out")
 	case ctx.IsSet("min-replicas") && (least < 0 || least > last):
 		fault("--min-replicas %d: want a number from 0 to the pods of the last group, %d", least, last)
 	case ctx.IsSet("max-replicas") && (largest < last || largest > 1000):
@@ -174,7 +174,7 @@ func parseGroup(word string) (group, error) {
 	return g, nil
 }
 
-// selectors are the labels of --node-selector.
+// selectors returns the labels of --node-selector.
 func selectors(ctx *urfave.Context) (pairs []pair, err error) {
 	for _, word := range ctx.StringSlice("node-selector") {
 		key, value, ok := strings.Cut(word, "=")
@@ -186,7 +186,7 @@ func selectors(ctx *urfave.Context) (pairs []pair, err error) {
 	return pairs, nil
 }
 
-// tolerations are the taints of --tolerate.
+// tolerations returns the taints of --tolerate.
 func tolerations(ctx *urfave.Context) (pairs []pair, err error) {
 	for _, word := range ctx.StringSlice("tolerate") {
 		taint, effect, said := strings.Cut(word, ":")
@@ -195,7 +195,8 @@ func tolerations(ctx *urfave.Context) (pairs []pair, err error) {
 			return nil, fmt.Errorf("--tolerate %q: want KEY, KEY=VALUE or KEY=VALUE:EFFECT, %s", word, labelRule)
 		}
 		if said && !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) {
-			return nil, fmt.Errorf("--tolerate %q: want KEY, KEY=VALUE or KEY=VALUE:EFFECT, the effect NoSchedule, PreferNoSchedule or NoExecute", word)
+			return nil, fmt.Errorf("--tolerate %q: want KEY, KEY=VALUE or KEY=VALUE:EFFECT, the effect NoSchedule, PreferNoSchedule or NoExecute",
+				word)
 		}
 		pairs = append(pairs, pair{Key: key, Value: value, Effect: effect})
 	}

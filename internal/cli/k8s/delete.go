@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// delete deletes a job and what was made for it.
+// delete deletes a job and the objects that were created for it.
 func (c command) delete(ctx *urfave.Context) error {
 	name, err := nameOf(ctx)
 	if err != nil {
@@ -37,16 +37,16 @@ func (c command) delete(ctx *urfave.Context) error {
 	remove := func(args ...string) error {
 		out, err := k.run(ctx.Context, doing, "", append([]string{"delete", "--wait=false", "--ignore-not-found", "--output=name"}, args...)...)
 		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "/") { // else it says that there is nothing
+			if strings.Contains(line, "/") { // other lines report that there is nothing
 				deleted++
-				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", printable.Text(strings.TrimSpace(line))) // it is deleted, whoever reads of it
+				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", printable.Text(strings.TrimSpace(line))) // it is deleted, even if nobody reads this
 			}
 		}
 		return err
 	}
 	for i := range jobs {
 		switch job := &jobs[i]; {
-		case job.Metadata.isOurs(): // with all else, by its labels
+		case job.Metadata.isOurs(): // deleted below, by its labels
 		case job.kind() == kindDIJob:
 			if err := remove(kinds[kindDIJob].resource, name); err != nil {
 				return err
@@ -62,7 +62,8 @@ func (c command) delete(ctx *urfave.Context) error {
 	case deleted > 0:
 		return nil
 	case foreign != nil:
-		return fmt.Errorf("%s: %v has no label %s=%s, so it may be somebody else's: kubectl delete %v", doing, foreign, labelPartOf, ours, foreign)
+		return fmt.Errorf("%s: %v has no label %s=%s, so it may belong to another user: kubectl delete %v deletes it", doing, foreign,
+			labelPartOf, ours, foreign)
 	}
-	return fmt.Errorf("%s: %w: there is no job of this name, and nothing that was made for it", doing, errNoJob)
+	return fmt.Errorf("%s: %w: no job has this name, and no object was created for it", doing, errNoJob)
 }

@@ -20,7 +20,7 @@ type interruption struct{ signal os.Signal }
 
 func (i interruption) Error() string { return i.signal.String() }
 
-// interruptible is a context that ends with SIGINT and SIGTERM.
+// interruptible returns a context that ends with SIGINT or SIGTERM.
 func interruptible(ctx context.Context) (run context.Context, stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -40,14 +40,14 @@ func interruptible(ctx context.Context) (run context.Context, stop func()) {
 	}
 }
 
-// How often a job is asked for, how long its cluster may be out of reach, and how
-// often the log of a pod that has ended is asked for in vain.
+// How often a job is polled, how long its cluster may be unreachable, and how often
+// reading the log of an ended pod may fail.
 const (
 	podsInterval  = 2 * time.Second
 	podsPatience  = 2 * time.Minute
 	copiesAtMost  = 3
-	lastsAtMost   = 30 * time.Second // for what is left of the logs when the job is over
-	causesAtMost  = 160              // letters of what keeps a pod from running
+	lastsAtMost   = 30 * time.Second // for the rest of the logs after the end of the job
+	causesAtMost  = 160              // characters of the reason why a pod does not run
 	noRank        = -1
 	everythingOut = -1
 )
@@ -64,21 +64,21 @@ type podFollower struct {
 	out     *lineWriter
 	copying sync.WaitGroup
 	logs    map[string]*following // by uid of the pod
-	said    map[string]string     // what was said last of the job, and of each pod
+	said    map[string]string     // the last message about the job, and about each pod
 }
 
 // following is the log of a pod, of which one copy may run.
 type following struct {
 	podLog
 
-	ended  chan error // of the copy that runs; nil: none does
-	whole  bool       // the copy that runs began when the pod had ended
-	failed int        // copies in a row
+	ended  chan error // of the running copy; nil: none runs
+	whole  bool       // the running copy began after the pod had ended
+	failed int        // consecutive failed copies
 	done   bool
 }
 
-// follow returns when the job has ended, with its exit code, or the user has enough
-// of watching.
+// follow returns when the job has ended, with its exit code, or when the user interrupts
+// it.
 func (f *podFollower) follow(ctx context.Context) error {
 	run, cancel := context.WithCancel(ctx)
 	defer f.copying.Wait()
@@ -94,7 +94,7 @@ func (f *podFollower) follow(ctx context.Context) error {
 		case errors.Is(err, errNoJob):
 			return err
 		case err != nil && time.Since(seen) > podsPatience:
-			return fmt.Errorf("%w\nit may still run: ditask k8s status %s", err, name)
+			return fmt.Errorf("%w\nthe job may still run: ditask k8s status %s", err, name)
 		case err == nil:
 			seen = time.Now()
 			left := f.copy(run, pods)
@@ -109,7 +109,8 @@ func (f *podFollower) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
-				f.c.Warn("text", fmt.Sprintf("job %s goes on: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name, name))
+				f.c.Warn("text", fmt.Sprintf("job %s continues: ditask k8s logs %s --follow, or status; ditask k8s delete %s ends it", name, name,
+					name))
 				return call.EndedBy(i.signal)
 			}
 			return context.Cause(ctx)
@@ -118,14 +119,14 @@ func (f *podFollower) follow(ctx context.Context) error {
 	}
 }
 
-// ask asks for the job and its pods.
+// ask reads the job and its pods.
 func (f *podFollower) ask(ctx context.Context) (jobStatus, []kubePod, error) {
 	var job kubeJob
 	if _, err := f.k.list(ctx, f.doing, kinds[f.job.kind()].resource, &job, f.job.Metadata.Name, "--ignore-not-found"); err != nil {
 		return jobStatus{}, nil, err
 	}
 	if job.Metadata.UID != f.job.Metadata.UID {
-		return jobStatus{}, nil, fmt.Errorf("%s: %w: somebody has deleted %v", f.doing, errNoJob, f.job)
+		return jobStatus{}, nil, fmt.Errorf("%s: %w: %v was deleted", f.doing, errNoJob, f.job)
 	}
 	pods, err := f.k.pods(ctx, f.doing, &job)
 	if err != nil {
@@ -134,8 +135,8 @@ func (f *podFollower) ask(ctx context.Context) (jobStatus, []kubePod, error) {
 	return f.k.status(ctx, &job, pods), pods, nil
 }
 
-// copy starts to copy the logs of pods that are not copied yet, and says of how many
-// that have ended there is more to come.
+// copy starts to copy the logs of pods that are not being copied, and returns the number of
+// ended pods whose logs are incomplete.
 func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 	for i := range pods {
 		p := &pods[i]
@@ -169,7 +170,7 @@ func (f *podFollower) copy(ctx context.Context, pods []kubePod) (left int) {
 	return left
 }
 
-// ended takes note of a copy that has ended.
+// ended records the end of a copy.
 func (f *podFollower) ended(l *following, err error) {
 	l.ended = nil
 	if err == nil {
@@ -182,7 +183,7 @@ func (f *podFollower) ended(l *following, err error) {
 	f.tell(l.pod.Metadata.UID+" log", err.Error())
 }
 
-// say tells what has changed of a job and its pods.
+// say prints the changes of a job and its pods.
 func (f *podFollower) say(s jobStatus) {
 	text := fmt.Sprintf("job %s: %s, %d of %d pods ready", s.Name, strings.ToLower(s.State), s.Ready, s.Desired)
 	if s.over() {
@@ -204,12 +205,12 @@ func (f *podFollower) say(s jobStatus) {
 			f.tell(p.Name, p.Name+": "+p.Why)
 		}
 	}
-	if s.Why != "" && !told { // of a DIJob it is the same
+	if s.Why != "" && !told { // a DIJob repeats the reason of its pod
 		f.tell("why", "job "+s.Name+": "+s.Why)
 	}
 }
 
-// tell tells what has changed of something.
+// tell prints a message about the job or a pod, unless it was the last one about it.
 func (f *podFollower) tell(of, text string) {
 	text, _, _ = strings.Cut(text, "\n")
 	if line := []rune(text); of != "" && len(line) > causesAtMost {

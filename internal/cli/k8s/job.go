@@ -17,8 +17,8 @@ import (
 	"github.com/ditask/ditask/parallel/kube"
 )
 
-// kinds are the kinds of jobs: their resource, how people call them, and the label
-// that their pods have with their name.
+// kinds are the kinds of jobs: their resource, their title, and the label of their pods
+// that holds their name.
 var kinds = map[string]struct{ resource, title, label string }{
 	kindDIJob:  {"dijobs.ditask.dev", "DIJob", "ditask.dev/job"},
 	kindJob:    {"jobs.batch", "Job", "batch.kubernetes.io/job-name"},
@@ -34,7 +34,7 @@ const (
 	ours        = "ditask" // the value of part-of
 )
 
-// kubeMeta is what every object has.
+// kubeMeta has the metadata of an object that are read here.
 type kubeMeta struct {
 	Name      string            `json:"name"`
 	Namespace string            `json:"namespace"`
@@ -116,10 +116,10 @@ func (j *kubeJob) condition(kind string) *kubeCondition {
 	return nil
 }
 
-// isOurs reports whether ditask has written the manifest of an object.
+// isOurs reports whether ditask wrote the manifest of an object.
 func (m *kubeMeta) isOurs() bool { return m.Labels[labelPartOf] == ours }
 
-// The states of a job. A DIJob has more of its own, which are shown as they are.
+// The states of a job. A DIJob has further states, which are shown unchanged.
 const (
 	statePending    = "Pending"
 	stateRunning    = "Running"
@@ -129,7 +129,7 @@ const (
 	stateFailed     = "Failed"
 )
 
-// state is one word for how the job is, of whose pods so many are ready.
+// state returns the state of the job, which has this number of ready pods.
 func (j *kubeJob) state(ready int) string {
 	switch {
 	case j.kind() == kindDIJob:
@@ -162,7 +162,7 @@ func (j *kubeJob) desired() int {
 	return n
 }
 
-// restarts is how often in a row a pod of a DIJob was made again.
+// restarts returns how often in a row a pod of a DIJob was replaced.
 func (j *kubeJob) restarts(p *kubePod) int {
 	for _, r := range j.Status.Replaced {
 		if r.Pod == p.Metadata.Name && r.UID != p.Metadata.UID {
@@ -172,7 +172,7 @@ func (j *kubeJob) restarts(p *kubePod) int {
 	return 0
 }
 
-// why says what keeps the job from running, or why it has failed; or nothing.
+// why returns the reason why the job does not run, or why it has failed, or "".
 func (j *kubeJob) why() string {
 	if c := j.condition("Failed"); c != nil {
 		return c.Message
@@ -210,7 +210,7 @@ type kubePod struct {
 	} `json:"status"`
 }
 
-// kubeContainer is how a container is.
+// kubeContainer is the status of a container.
 type kubeContainer struct {
 	Name         string `json:"name"`
 	Ready        bool   `json:"ready"`
@@ -230,7 +230,7 @@ type kubeContainer struct {
 	} `json:"state"`
 }
 
-// node is the container with the nodes: the first one.
+// node returns the container with the nodes: the first one.
 func (p *kubePod) node() (name string, status kubeContainer) {
 	if len(p.Spec.Containers) > 0 {
 		name = p.Spec.Containers[0].Name
@@ -243,22 +243,22 @@ func (p *kubePod) node() (name string, status kubeContainer) {
 	return name, kubeContainer{}
 }
 
-// started reports whether there is a log.
+// started reports whether the pod has a log.
 func (p *kubePod) started() bool {
 	_, c := p.node()
 	return c.State.Running != nil || c.State.Terminated != nil || c.RestartCount > 0
 }
 
-// ended reports whether no more will come to the log.
+// ended reports whether the log is complete.
 func (p *kubePod) ended() bool {
 	_, c := p.node()
 	return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || c.State.Terminated != nil
 }
 
-// host is the name under which other nodes know the pod.
+// host returns the host name of the pod, under which other nodes reach it.
 func (p *kubePod) host() string { return cmp.Or(p.Spec.Hostname, p.Metadata.Name) }
 
-// rank is the place of the pod among all of the job, by DI_NODES; -1: it is not known.
+// rank returns the rank of the pod in the job, by DI_NODES, or -1 if it is not known.
 func (p *kubePod) rank() int {
 	if rank, err := strconv.Atoi(p.Metadata.Labels["ditask.dev/rank"]); err == nil {
 		return rank
@@ -268,7 +268,7 @@ func (p *kubePod) rank() int {
 			if e.Name != kube.VarNodes {
 				continue
 			}
-			hosts, _ := kube.Hosts(e.Value) // a list that is wrong has no ranks
+			hosts, _ := kube.Hosts(e.Value) // an invalid list has no ranks
 			return slices.IndexFunc(hosts, func(h string) bool { return h == p.host() || strings.HasPrefix(h, p.host()+".") })
 		}
 	}
@@ -278,7 +278,7 @@ func (p *kubePod) rank() int {
 	return -1
 }
 
-// role is the type of the pod's task, or its name.
+// role returns the type of the pod's task, or the task's name.
 func (p *kubePod) role() string {
 	if t := p.Metadata.Labels[labelRole]; t != "" && t != "none" {
 		return t
@@ -286,7 +286,7 @@ func (p *kubePod) role() string {
 	return p.Metadata.Labels[labelTask]
 }
 
-// phase is the phase, in kubectl's words.
+// phase returns the phase in the words of kubectl.
 func (p *kubePod) phase() string {
 	if p.Metadata.Deleted != nil {
 		return "Terminating"
@@ -294,7 +294,7 @@ func (p *kubePod) phase() string {
 	return p.Status.Phase
 }
 
-// why says what keeps a pod from running, or how it has failed.
+// why returns the reason why a pod does not run, or why it has failed, or "".
 func (p *kubePod) why() string {
 	_, c := p.node()
 	switch t := c.State.Terminated; {
@@ -322,10 +322,10 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// errNoJob is in the error for a name that no job has.
+// errNoJob is wrapped by the error for a name that no job has.
 var errNoJob = errors.New("not found")
 
-// named are the jobs of a name, of all kinds or of one. installed are the kinds that
+// named returns the jobs with a name, of all kinds or of one. installed has the kinds that
 // the cluster knows.
 func (k *kubectl) named(ctx context.Context, doing, name, kind string) (jobs []kubeJob, installed map[string]bool, err error) {
 	return k.each(kind, func(kind string) ([]kubeJob, bool, error) {
@@ -348,14 +348,14 @@ func (k *kubectl) find(ctx context.Context, doing, name, kind string) (*kubeJob,
 	case err != nil:
 		return nil, err
 	case len(jobs) == 0:
-		return nil, fmt.Errorf("%s: %w: no Job, JobSet or DIJob has this name; ditask k8s status lists those that there are", doing, errNoJob)
+		return nil, fmt.Errorf("%s: %w: no Job, JobSet or DIJob has this name; ditask k8s status lists all jobs", doing, errNoJob)
 	case len(jobs) > 1:
 		return nil, call.Usage("%s: %v and %v have this name: give --kind", doing, &jobs[0], &jobs[1])
 	}
 	return &jobs[0], nil
 }
 
-// each asks for the jobs of each kind, all at once, or of one kind.
+// each reads the jobs of each kind concurrently, or of one kind.
 func (k *kubectl) each(kind string, ask func(kind string) ([]kubeJob, bool, error)) (jobs []kubeJob, installed map[string]bool, err error) {
 	type answer struct {
 		jobs  []kubeJob
@@ -377,7 +377,7 @@ func (k *kubectl) each(kind string, ask func(kind string) ([]kubeJob, bool, erro
 	asked.Wait()
 	installed = map[string]bool{}
 	for i, a := range answers {
-		if a.err != nil { // the others are likely to say the same
+		if a.err != nil { // the others are likely to be the same
 			return nil, nil, a.err
 		}
 		installed[names[i]] = a.known
@@ -386,7 +386,7 @@ func (k *kubectl) each(kind string, ask func(kind string) ([]kubeJob, bool, erro
 	return jobs, installed, nil
 }
 
-// pods are the pods of a job, by rank, and of one rank by age.
+// pods returns the pods of a job, sorted by rank, and by age within a rank.
 func (k *kubectl) pods(ctx context.Context, doing string, job *kubeJob) ([]kubePod, error) {
 	var list struct {
 		Items []kubePod `json:"items"`
@@ -394,7 +394,7 @@ func (k *kubectl) pods(ctx context.Context, doing string, job *kubeJob) ([]kubeP
 	if _, err := k.list(ctx, doing, "pods", &list, "--selector="+kinds[job.kind()].label+"="+job.Metadata.Name); err != nil {
 		return nil, err
 	}
-	// Those of an earlier job of that name may still be ending.
+	// Pods of an earlier job of that name may still be ending.
 	pods := slices.DeleteFunc(list.Items, func(p kubePod) bool {
 		for _, owner := range p.Metadata.Owners {
 			if owner.Kind == job.Kind {
@@ -405,7 +405,8 @@ func (k *kubectl) pods(ctx context.Context, doing string, job *kubeJob) ([]kubeP
 		return job.kind() == kindJobSet && uid != "" && uid != job.Metadata.UID
 	})
 	slices.SortFunc(pods, func(a, b kubePod) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Metadata.Created.Compare(b.Metadata.Created), cmp.Compare(a.Metadata.Name, b.Metadata.Name))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Metadata.Created.Compare(b.Metadata.Created),
+			cmp.Compare(a.Metadata.Name, b.Metadata.Name))
 	})
 	return pods, nil
 }

@@ -1,12 +1,12 @@
-// Package k8s is the command "ditask k8s", for what surrounds a job in Kubernetes: it
-// writes manifests, kustomizations and charts, submits a job and follows it to its end,
-// and shows, scales and deletes the jobs that there are.
+// Package k8s is the command "ditask k8s", which runs jobs in Kubernetes: it writes
+// manifests, kustomizations and charts, submits a job and follows it to its end, and
+// shows, scales and deletes jobs.
 //
 //	app.Commands = append(app.Commands, k8s.Command(c))
 //
-// It talks to the cluster by the user's kubectl alone. What the launcher in each pod makes
-// of its variables is in packages job and parallel/kube; the operator of DIJob is a
-// module of its own, in the folder k8s at the top.
+// It reaches the cluster only through the user's kubectl. Packages job and parallel/kube
+// read the variables of the launcher in each pod. The operator of DIJob is a separate
+// module, in the top-level folder k8s.
 package k8s
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/ditask/ditask/internal/cli/flags"
 )
 
-// groupKubectl is the group of flags that say how the cluster is reached.
+// groupKubectl is the group of flags for the access to the cluster.
 const groupKubectl = "Cluster"
 
 // command has the actions of one call.
 type command struct{ *call.Call }
 
-// Command is the command for what surrounds a job in Kubernetes.
+// Command returns the command "ditask k8s".
 func Command(of *call.Call) *urfave.Command {
 	c := command{of}
 	return &urfave.Command{
@@ -36,19 +36,20 @@ func Command(of *call.Call) *urfave.Command {
 	}
 }
 
-// manifestCommands make jobs.
+// manifestCommands returns the commands that create jobs.
 func (c command) manifestCommands() []*urfave.Command {
 	return []*urfave.Command{
 		{
-			Name: "manifest", Usage: "print the objects that run the job, a launcher in each pod; or write them as a kustomization or a chart",
+			Name: "manifest", Usage: "print the objects that run the job, with a launcher in each pod, or write them as a kustomization or a chart",
 			Description: `   ditask k8s manifest --name dqn --image REGISTRY/dqn:1 --pods 4 | kubectl apply -f -
    ditask k8s manifest --kind dijob --name dqn --image REGISTRY/dqn:1 --task learner:learner:1:1 --task collector:collector:8 --max-replicas 16
    ditask k8s manifest --name dqn --image REGISTRY/dqn:1 --pods 4 --helm ./chart && helm install dqn ./chart
    ditask k8s manifest --name dqn --image REGISTRY/dqn:1 --pods 4 --kustomize ./dqn && kubectl apply -k ./dqn`,
 			Flags: append([]urfave.Flag{
 				namespaceFlag(),
-				&urfave.PathFlag{Category: groupK8s, Name: "kustomize", Usage: "new `FOLDER` to write a kustomization into, in place of printing"},
-				&urfave.PathFlag{Category: groupK8s, Name: "helm", Usage: "new `FOLDER` to write a chart of Helm into, whose values are name, image, number of pods and resources"},
+				&urfave.PathFlag{Category: groupK8s, Name: "kustomize", Usage: "new `FOLDER` to write a kustomization to, instead of printing"},
+				&urfave.PathFlag{Category: groupK8s, Name: "helm",
+					Usage: "new `FOLDER` to write a Helm chart to, whose values are name, image, number of pods and resources"},
 			}, manifestFlags()...),
 			Action: c.manifest,
 		},
@@ -63,16 +64,16 @@ func (c command) manifestCommands() []*urfave.Command {
 	}
 }
 
-// jobCommands are about the jobs that there are.
+// jobCommands returns the commands for existing jobs.
 func (c command) jobCommands() []*urfave.Command {
 	one := func(more ...urfave.Flag) []urfave.Flag {
 		return append(append([]urfave.Flag{
-			flags.Text(groupK8s, "kind", "", "job, jobset or dijob, where jobs of several kinds have the name"),
+			flags.Text(groupK8s, "kind", "", "job, jobset or dijob, if jobs of several kinds have the name"),
 		}, more...), kubectlFlags()...)
 	}
 	return []*urfave.Command{
 		{
-			Name: "status", Usage: "print how a job and its pods are, or without a NAME all jobs", ArgsUsage: "[NAME]",
+			Name: "status", Usage: "print the state of a job and its pods, or, without a NAME, of all jobs", ArgsUsage: "[NAME]",
 			Description: `   ditask k8s status
    ditask k8s status dqn --namespace rl
    ditask k8s status dqn --json`,
@@ -82,12 +83,13 @@ func (c command) jobCommands() []*urfave.Command {
 			Name: "logs", Usage: "print the logs of a job's pods", ArgsUsage: "NAME",
 			Description: `   ditask k8s logs dqn --follow
    ditask k8s logs dqn --rank 2 --tail 100
-   ditask k8s logs dqn --rank 2 --previous     # of the pod before, which failed`,
+   ditask k8s logs dqn --rank 2 --previous     # of the previous pod, which failed`,
 			Flags: one(
-				&urfave.IntFlag{Category: groupK8s, Name: "rank", Value: -1, DefaultText: "all", Usage: "the pod of this `RANK` alone"},
-				&urfave.BoolFlag{Category: groupK8s, Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job has ended; its exit code is this one's"},
-				&urfave.BoolFlag{Category: groupK8s, Name: "previous", Usage: "of the pods that were there before those of now"},
-				&urfave.IntFlag{Category: groupK8s, Name: "tail", Value: -1, DefaultText: "all", Usage: "this many `LINES` of each pod, the last"},
+				&urfave.IntFlag{Category: groupK8s, Name: "rank", Value: -1, DefaultText: "all", Usage: "only the pod of this `RANK`"},
+				&urfave.BoolFlag{Category: groupK8s, Name: "follow", Aliases: []string{"f"},
+					Usage: "continue until the job has ended, and end with its exit code"},
+				&urfave.BoolFlag{Category: groupK8s, Name: "previous", Usage: "print the logs of the previous pods, which were replaced"},
+				&urfave.IntFlag{Category: groupK8s, Name: "tail", Value: -1, DefaultText: "all", Usage: "the last `LINES` of each pod"},
 			),
 			Action: c.logs,
 		},
@@ -97,7 +99,7 @@ func (c command) jobCommands() []*urfave.Command {
 			Flags:       one(), Action: c.scale,
 		},
 		{
-			Name: "delete", Usage: "delete a job and what was made for it: Services, the server between its nodes, the token", ArgsUsage: "NAME",
+			Name: "delete", Usage: "delete a job and the objects created for it: Services, the server between its nodes, the token", ArgsUsage: "NAME",
 			Description: `   ditask k8s delete dqn`,
 			Flags:       kubectlFlags(), Action: c.delete,
 		},
@@ -108,12 +110,13 @@ func namespaceFlag() urfave.Flag {
 	return &urfave.StringFlag{Category: groupKubectl, Name: "namespace", Usage: "`NAMESPACE` (default: that of kubectl)"}
 }
 
-// kubectlFlags say how kubectl is called.
+// kubectlFlags returns the flags for calls of kubectl.
 func kubectlFlags() []urfave.Flag {
 	return []urfave.Flag{
 		namespaceFlag(),
 		flags.Text(groupKubectl, "context", "", "`CONTEXT` of the kubeconfig (default: its current one)"),
-		&urfave.PathFlag{Category: groupKubectl, Name: "kubeconfig", Usage: "`FILE` that says how to reach the cluster (default: that of kubectl)"},
+		&urfave.PathFlag{Category: groupKubectl, Name: "kubeconfig",
+			Usage: "`FILE` with the address and credentials of the cluster (default: that of kubectl)"},
 		&urfave.PathFlag{Category: groupKubectl, Name: "kubectl", Value: "kubectl", Usage: "`PROGRAM` to call, found in PATH"},
 		&urfave.DurationFlag{Category: groupKubectl, Name: "timeout", Value: 30 * time.Second, Usage: "how long one call of kubectl may take"},
 	}

@@ -18,18 +18,18 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// kubectl calls the user's kubectl, which knows how to reach the cluster.
+// kubectl calls the user's kubectl, which is configured for the cluster.
 type kubectl struct {
 	path    string
 	flags   []string // of every call
 	timeout time.Duration
 }
 
-// newKubectl finds kubectl, and says what to do where there is none.
+// newKubectl finds kubectl. The error for a missing kubectl has advice.
 func newKubectl(ctx *urfave.Context) (*kubectl, error) {
 	path, err := exec.LookPath(ctx.Path("kubectl"))
 	if err != nil {
-		return nil, call.Usage("--kubectl: %w: install kubectl (https://kubernetes.io/docs/tasks/tools/), or say where it is", err)
+		return nil, call.Usage("--kubectl: %w: install kubectl (https://kubernetes.io/docs/tasks/tools/), or give its path with --kubectl", err)
 	}
 	k := &kubectl{path: path, timeout: ctx.Duration("timeout")}
 	if k.timeout < time.Second {
@@ -43,7 +43,7 @@ func newKubectl(ctx *urfave.Context) (*kubectl, error) {
 	return k, nil
 }
 
-// kubectlError is what kubectl says of its failure.
+// kubectlError is a failure of kubectl, with its messages.
 type kubectlError struct {
 	doing, said string
 	err         error
@@ -60,8 +60,8 @@ func (e *kubectlError) Error() string {
 // maxSaid bounds a line of kubectl in bytes: an error of the API server about a manifest.
 const maxSaid = 2 << 10
 
-// spoken are the lines that kubectl has said to its user: each once, and without
-// those of its own log, if there are others.
+// spoken returns the messages of kubectl, each once. It leaves out the lines of kubectl's
+// log, unless there are no others.
 func spoken(said string) (lines []string) {
 	own := regexp.MustCompile(`^[IWEF]\d{4} \d\d:\d\d`)
 	var log []string
@@ -85,20 +85,20 @@ func (e *kubectlError) Unwrap() error { return e.err }
 // errSlow is in the error of a call that took longer than --timeout.
 var errSlow = errors.New("no answer in time")
 
-// command is kubectl with arguments, and the flags of every call.
+// command returns a call of kubectl with arguments and the flags of every call.
 func (k *kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, k.path, append(args, k.flags...)...)
 	cmd.WaitDelay = time.Second
 	return cmd
 }
 
-// run runs kubectl to its end. doing is what for, the begin of an error.
+// run runs kubectl to its end. doing names the operation, for errors.
 func (k *kubectl) run(ctx context.Context, doing, stdin string, args ...string) ([]byte, error) {
 	out, _, err := k.runWarned(ctx, doing, stdin, args...)
 	return out, err
 }
 
-// runWarned is run, with what the API server and kubectl warn of.
+// runWarned is run, and also returns the warnings of the API server and of kubectl.
 func (k *kubectl) runWarned(ctx context.Context, doing, stdin string, args ...string) (out []byte, warnings []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.timeout, errSlow)
 	defer cancel()
@@ -110,15 +110,16 @@ func (k *kubectl) runWarned(ctx context.Context, doing, stdin string, args ...st
 	case err == nil:
 		return stdout.Bytes(), spoken(stderr.String()), nil
 	case errors.Is(context.Cause(ctx), errSlow):
-		return nil, nil, &kubectlError{doing, fmt.Sprintf("no answer within %v: is the cluster reachable? see kubectl cluster-info, and --timeout", k.timeout), errSlow}
+		return nil, nil, &kubectlError{doing,
+			fmt.Sprintf("no answer within %v: check the cluster with kubectl cluster-info, or give a longer --timeout", k.timeout), errSlow}
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
 	}
 	return stdout.Bytes(), nil, &kubectlError{doing, stderr.String(), err}
 }
 
-// list reads the objects of a kind; args say which. Of a kind that the cluster does
-// not know there are none, and known is false.
+// list reads the objects of a kind that args select. It returns known false, and reads
+// none, if the cluster does not know the kind.
 func (k *kubectl) list(ctx context.Context, doing, kind string, into any, args ...string) (known bool, err error) {
 	out, err := k.run(ctx, doing, "", append([]string{"get", kind, "--output=json"}, args...)...)
 	if fault, ok := errors.AsType[*kubectlError](err); ok && strings.Contains(fault.said, "the server doesn't have a resource type") {

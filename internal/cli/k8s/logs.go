@@ -29,7 +29,7 @@ func (c command) logs(ctx *urfave.Context) error {
 	case ctx.IsSet("tail") && ctx.Int("tail") < 0:
 		return call.Usage("--tail %d: want at least 0", ctx.Int("tail"))
 	case ctx.Bool("follow") && ctx.Bool("previous"):
-		return call.Usage("--follow and --previous: give one of them: nothing more comes from a pod that is gone")
+		return call.Usage("--follow and --previous: give one of them: the log of a replaced pod is complete")
 	}
 	k, err := newKubectl(ctx)
 	if err != nil {
@@ -66,8 +66,8 @@ func (c command) logs(ctx *urfave.Context) error {
 	return err
 }
 
-// chosen are the pods whose logs are asked for: of one rank or all, those of now or
-// those before them.
+// chosen returns the pods whose logs are printed: of one rank or all, the current pods or
+// the previous ones.
 func chosen(doing string, pods []kubePod, rank int, previous bool) ([]kubePod, error) {
 	var out, before []kubePod
 	for i, p := range pods {
@@ -95,9 +95,10 @@ func chosen(doing string, pods []kubePod, rank int, previous bool) ([]kubePod, e
 		of = fmt.Sprintf(" of rank %d", rank)
 	}
 	if previous {
-		return nil, fmt.Errorf("%s: no pod%s was there before those of now, or it is gone: status shows the last line of the one that failed first", doing, of)
+		return nil, fmt.Errorf("%s: no pod%s preceded the current ones, or it was deleted: ditask k8s status shows the last line of the pod "+
+			"that failed first", doing, of)
 	}
-	return nil, fmt.Errorf("%s: no pod%s has started: status says why", doing, of)
+	return nil, fmt.Errorf("%s: no pod%s has started: ditask k8s status shows the reason", doing, of)
 }
 
 // lineWriter writes whole lines of several writers.
@@ -109,11 +110,11 @@ type lineWriter struct {
 func (l *lineWriter) line(prefix, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, _ = fmt.Fprintf(l.w, "%s%s\n", prefix, text) // nobody is left to tell
+	_, _ = fmt.Fprintf(l.w, "%s%s\n", prefix, text) // there is no other place to report to
 }
 
-// podLog copies the log of a pod. When a copy breaks off, the next one begins
-// where it has stopped.
+// podLog copies the log of a pod. After an interrupted copy the next one continues where it
+// stopped.
 type podLog struct {
 	k        *kubectl
 	pod      *kubePod
@@ -121,9 +122,9 @@ type podLog struct {
 	tail     int // lines; negative: all
 	previous bool
 	follow   bool
-	idle     time.Duration // how long nothing may come; 0: for ever
+	idle     time.Duration // the longest time without a line; 0: no bound
 	out      *lineWriter
-	last     time.Time // of the line that was copied last
+	last     time.Time // of the last copied line
 }
 
 // copy runs kubectl logs to its end.
@@ -140,16 +141,16 @@ func (l *podLog) copy(ctx context.Context, doing string) error {
 	if err := cmd.Start(); err != nil {
 		return &kubectlError{doing, "", err}
 	}
-	heard := func() {}
+	received := func() {}
 	if l.idle > 0 {
 		timer := time.AfterFunc(l.idle, func() { cancel(errSlow) })
 		defer timer.Stop()
-		heard = func() { timer.Reset(l.idle) }
+		received = func() { timer.Reset(l.idle) }
 	}
 	after := l.last
 	for r := bufio.NewReader(stdout); ; {
 		line, err := r.ReadString('\n')
-		heard()
+		received()
 		if line != "" {
 			l.take(strings.TrimSuffix(line, "\n"), after)
 		}
@@ -162,14 +163,14 @@ func (l *podLog) copy(ctx context.Context, doing string) error {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(ctx), errSlow):
-		return &kubectlError{doing, fmt.Sprintf("nothing came for %v: see --timeout", l.idle), errSlow}
+		return &kubectlError{doing, fmt.Sprintf("no line for %v: give a longer --timeout", l.idle), errSlow}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	return &kubectlError{doing, stderr.String(), err}
 }
 
-// args are those of kubectl.
+// args returns the arguments of kubectl.
 func (l *podLog) args() []string {
 	container, _ := l.pod.node()
 	args := []string{"logs", l.pod.Metadata.Name, "--container=" + container, "--timestamps"}
@@ -188,12 +189,12 @@ func (l *podLog) args() []string {
 	return args
 }
 
-// take copies a line that has its time before it, and is not known yet.
+// take copies a line that begins with its time, unless it was copied before.
 func (l *podLog) take(line string, after time.Time) {
 	stamp, text, _ := strings.Cut(line, " ")
 	at, err := time.Parse(time.RFC3339Nano, stamp)
 	switch {
-	case err != nil: // kubectl itself says something
+	case err != nil: // a message of kubectl
 		text = line
 	case !after.IsZero() && !at.After(after):
 		return

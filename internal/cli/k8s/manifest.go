@@ -18,7 +18,7 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// groupK8s is the group of flags that are Kubernetes'.
+// groupK8s is the group of flags for objects of Kubernetes.
 const groupK8s = "Kubernetes"
 
 // The kinds of objects that run a job.
@@ -28,33 +28,41 @@ const (
 	kindDIJob  = "dijob"
 )
 
-// manifestFlags are the flags of a manifest, and those of the job in it.
+// manifestFlags returns the flags of a manifest, and those of its job.
 func manifestFlags() []urfave.Flag {
 	return append([]urfave.Flag{
-		flags.Text(groupK8s, "kind", kindJob, "what runs the job: job (an Indexed Job and a Service, which every cluster has), jobset or dijob (which must be installed)"),
-		flags.Text(groupK8s, "name", "", "`NAME` of the job and of what belongs to it"),
-		flags.Text(groupK8s, "image", "", "`IMAGE` with ditask as its entry point, and the program"),
-		&urfave.IntFlag{Category: groupK8s, Name: "pods", Value: 1, Usage: "number of pods: each runs a launcher"},
-		&urfave.StringSliceFlag{Category: groupK8s, Name: "task", Usage: "`NAME:TYPE:PODS` or NAME:TYPE:PODS:GPUS, a group of pods in place of --pods; TYPE is learner, evaluator, collector or none, and a label of the nodes. Ranks count through the groups in their order; for jobset and dijob"},
-		&urfave.IntFlag{Category: groupK8s, Name: "min-replicas", Usage: "least number of pods of the last group that a dijob can be scaled to", DefaultText: "none"},
-		&urfave.IntFlag{Category: groupK8s, Name: "max-replicas", Usage: "largest number of them", DefaultText: "none"},
-		flags.Text(groupK8s, "cpu", "", "`PROCESSORS` that each pod asks for, such as 2 or 500m"),
-		flags.Text(groupK8s, "memory", "", "`MEMORY` of each pod, such as 4Gi: what it asks for, and its limit"),
+		flags.Text(groupK8s, "kind", kindJob,
+			"kind of object that runs the job: job (an Indexed Job and a Service, which need nothing installed), "+
+				"jobset or dijob (which must be installed)"),
+		flags.Text(groupK8s, "name", "", "`NAME` of the job and of its objects"),
+		flags.Text(groupK8s, "image", "", "`IMAGE` that contains the program and has ditask as its entry point"),
+		&urfave.IntFlag{Category: groupK8s, Name: "pods", Value: 1, Usage: "number of pods, each of which runs a launcher"},
+		&urfave.StringSliceFlag{Category: groupK8s, Name: "task",
+			Usage: "`NAME:TYPE:PODS` or NAME:TYPE:PODS:GPUS, a group of pods in place of --pods, for jobset and dijob. " +
+				"TYPE is learner, evaluator, collector or none, and becomes a label of the nodes. Ranks continue from group to group; may be given several times"},
+		&urfave.IntFlag{Category: groupK8s, Name: "min-replicas", Usage: "least number of pods of the last group that a dijob can be scaled to",
+			DefaultText: "none"},
+		&urfave.IntFlag{Category: groupK8s, Name: "max-replicas",
+			Usage: "largest number of pods of the last group that a dijob can be scaled to", DefaultText: "none"},
+		flags.Text(groupK8s, "cpu", "", "`PROCESSORS` that each pod requests, such as 2 or 500m"),
+		flags.Text(groupK8s, "memory", "", "`MEMORY` of each pod, such as 4Gi: its request and its limit"),
 		&urfave.IntFlag{Category: groupK8s, Name: "gpus", Usage: "number of GPUs of each pod", DefaultText: "none"},
-		flags.Text(groupK8s, "gpu-resource", "nvidia.com/gpu", "`RESOURCE` that is a GPU"),
-		&urfave.StringSliceFlag{Category: groupK8s, Name: "node-selector", Usage: "`LABEL=VALUE` of the machines to run on; may be given several times"},
-		&urfave.StringSliceFlag{Category: groupK8s, Name: "tolerate", Usage: "`KEY[=VALUE][:EFFECT]` of a taint of machines to run on all the same; may be given several times"},
-		flags.Text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for what the job writes, which then resumes by itself (default: gone with the pod)"),
-		flags.Text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: the name and -token)"),
-		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit", Usage: "failures of pods before the job fails; exit code 75 and evictions are none", DefaultText: "0, with --auto-recover --max-retries"},
+		flags.Text(groupK8s, "gpu-resource", "nvidia.com/gpu", "`RESOURCE` that stands for a GPU"),
+		&urfave.StringSliceFlag{Category: groupK8s, Name: "node-selector",
+			Usage: "`LABEL=VALUE` of the machines to run on; may be given several times"},
+		&urfave.StringSliceFlag{Category: groupK8s, Name: "tolerate",
+			Usage: "`KEY[=VALUE][:EFFECT]` of a taint that the pods tolerate; may be given several times"},
+		flags.Text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for the files of the job, which then resumes after a restart (default: the files are deleted with the pod)"),
+		flags.Text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: NAME-token)"),
+		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit", Usage: "failures of pods before the job fails; exit code 75 and evictions do not count", DefaultText: "0, with --auto-recover --max-retries"},
 		flags.Text(groupK8s, "env-secret", "", "`SECRET` whose keys are variables of the pods, such as DITASK_REDIS_URL or DITASK_TLS_KEY"),
-		flags.Text(groupK8s, "bus", "", "server between the nodes, in a pod of its own: nats or redis (default: none, nodes connect with each other). "+
-			"Its password is the key password of a Secret, the name and -bus"),
+		flags.Text(groupK8s, "bus", "", "server between the nodes, in a separate pod: nats or redis (default: none, nodes connect directly). "+
+			"The Secret NAME-bus holds its password under the key password"),
 		flags.Text(groupK8s, "bus-image", "", "`IMAGE` of that server (default: one of nats:2.15 or redis:7, named by its digest)"),
 	}, flags.Job()...)
 }
 
-// manifest is what a manifest is made of.
+// manifest is the data of a manifest.
 type manifest struct {
 	Kind, Name, Namespace, Image string
 	Groups                       []group
@@ -68,32 +76,32 @@ type manifest struct {
 	Nodes                        string // DI_NODES; empty: the operator sets it
 	Bus                          *busServer
 	NodeSelector, Tolerations    []pair
-	Install                      string // what the cluster must have
-	Chart                        bool   // some texts hold expressions of a chart
+	Install                      string // a comment on what the cluster needs
+	Chart                        bool   // some texts contain expressions of a chart
 }
 
-// group is a number of pods that are alike.
+// group is a number of identical pods.
 type group struct {
 	*manifest
 
-	Task, Type     string // empty: all pods are alike
+	Task, Type     string // empty: all pods are in one group
 	Replicas       string
 	GPUs           int
 	Args           []string
-	ResourcesValue string // stands for the resources, if it is not empty
+	ResourcesValue string // replaces the resources, unless it is empty
 	First          bool
 }
 
 // pair is a label with its value, or a taint.
 type pair struct{ Key, Value, Effect string }
 
-// busServer is a server between the nodes. Its password is in a Secret of its own, and in
-// no argument; the job's token is never sent to it.
+// busServer is a server between the nodes. Its password is in a separate Secret, and never
+// in an argument. The job's token is never sent to it.
 type busServer struct {
 	Kind, Image string
 	Port        int
 	Secret      string // with the password
-	Variable    string // in which the nodes find the URL
+	Variable    string // of the nodes, with the URL
 	URL         string
 }
 
@@ -104,13 +112,13 @@ type object struct {
 	Of string
 }
 
-// User is the user and group of the pods, who is nobody else.
+// User returns the id of the user and group of the pods, which no other user has.
 func (*manifest) User() int { return 65532 }
 
-// Named is the manifest, for the metadata of an object of this name.
+// Named returns the manifest, for the metadata of an object of this name.
 func (m *manifest) Named(name string) object { return object{m, name} }
 
-// Learners are the groups whose success is the job's.
+// Learners returns the groups whose success is the success of the job.
 func (m *manifest) Learners() []string {
 	var names []string
 	for _, g := range m.Groups {
@@ -143,7 +151,7 @@ func manifestTemplate(chart bool) *template.Template {
 // part is one file of a manifest.
 type part struct{ name, text string }
 
-// parts are the files of a manifest; the first is a comment.
+// parts returns the files of a manifest; the first is a comment.
 func (m *manifest) parts() ([]part, error) {
 	names := []string{"head"}
 	if m.Kind == kindJob {
@@ -164,7 +172,7 @@ func (m *manifest) parts() ([]part, error) {
 	return parts, nil
 }
 
-// text is the manifest as one text.
+// text returns the manifest as one text.
 func (m *manifest) text() (string, error) {
 	parts, err := m.parts()
 	if err != nil {
@@ -207,8 +215,8 @@ func (c command) manifest(ctx *urfave.Context) error {
 	return err
 }
 
-// manifestOf is what the flags ask for. In that of a chart, expressions stand for what its
-// values change.
+// manifestOf returns the manifest that the flags describe. In a chart, expressions replace
+// the texts that its values set.
 func (c command) manifestOf(ctx *urfave.Context, chart bool) (*manifest, error) {
 	if err := checkManifest(ctx); err != nil {
 		return nil, call.UsageError{Err: err}
@@ -224,13 +232,13 @@ func (c command) manifestOf(ctx *urfave.Context, chart bool) (*manifest, error) 
 		Chart: chart, Kind: ctx.String("kind"), Name: name, Image: value(".Values.image", ctx.String("image")),
 		CPU: ctx.String("cpu"), Memory: ctx.String("memory"), GPUResource: ctx.String("gpu-resource"),
 		Volume: ctx.String("volume"), EnvSecret: ctx.String("env-secret"),
-		// The launcher kills what is left after --grace, and then has to say so.
+		// The launcher kills the remaining nodes after --grace, and then needs time to report it.
 		Grace: int((ctx.Duration("grace") + 10*time.Second + time.Second - 1) / time.Second),
 	}
 	if ns := ctx.String("namespace"); ns != "" {
 		m.Namespace = value(".Values.namespace", ns)
 	}
-	m.NodeSelector, _ = selectors(ctx)  // checkManifest has seen them
+	m.NodeSelector, _ = selectors(ctx)  // checkManifest has checked them
 	m.Tolerations, _ = tolerations(ctx) // the same
 	if m.Kind != kindDIJob {
 		m.Secret = cmp.Or(ctx.String("token-secret"), name+"-token")
@@ -252,8 +260,8 @@ func (c command) manifestOf(ctx *urfave.Context, chart bool) (*manifest, error) 
 	return m, nil
 }
 
-// limit sets how many pods there may be, how often they may fail, and what the cluster
-// must have for this kind of job.
+// limit sets the bounds on the number of pods and on their failures, and names what the
+// cluster needs for this kind of job.
 func (m *manifest) limit(ctx *urfave.Context, value func(expression, said string) string) {
 	if ctx.IsSet("min-replicas") {
 		m.Min = value("int .Values.minReplicas", strconv.Itoa(ctx.Int("min-replicas")))
@@ -284,7 +292,7 @@ func (m *manifest) group(ctx *urfave.Context, value func(expression, said string
 		m.Groups = append(m.Groups, g)
 	}
 	for _, word := range words {
-		g, _ := parseGroup(word) // checkManifest has seen them
+		g, _ := parseGroup(word) // checkManifest has checked them
 		m.Groups = append(m.Groups, g)
 	}
 	for i := range m.Groups {
@@ -312,25 +320,25 @@ func (m *manifest) group(ctx *urfave.Context, value func(expression, said string
 	return hosts
 }
 
-// nodeArgs are the arguments of the launcher in each pod.
+// nodeArgs returns the arguments of the launcher in each pod.
 func nodeArgs(ctx *urfave.Context, m *manifest) []string {
 	args := []string{
 		"--package", cmp.Or(ctx.String("package"), "/program"), "--platform", "kubernetes", "--dir", cmp.Or(ctx.Path("dir"), "/data/"+m.Name),
 	}
 	if m.Volume == "" && !flags.FromCommandLine(ctx, "resume") {
-		args = append(args, "--resume=false") // with a volume, pods go on from what is there
+		args = append(args, "--resume=false") // with a volume, pods resume
 	}
 	return quote.Arguments(append(args, flags.Given(ctx, "package", "dir", "platform", "token")...))
 }
 
-// The images of servers, for all platforms: what a digest names cannot change. Docker lists
-// the digests of its official images in github.com/docker-library/repo-info.
+// The images of servers, for all platforms, by digest, so that they do not change. Docker
+// lists the digests of its official images in github.com/docker-library/repo-info.
 const (
 	natsImage  = "nats:2.15-alpine@sha256:004796a89b7ad925027a01d69d175734403f5b3b98d49f4ed2c861e6f9aafec4"
 	redisImage = "redis:7-alpine@sha256:6ab0b6e7381779332f97b8ca76193e45b0756f38d4c0dcda72dbb3c32061ab99"
 )
 
-// busOf is the server between the nodes of a job of that name; nil: none.
+// busOf returns the server between the nodes of a job of that name, or nil.
 func busOf(ctx *urfave.Context, job string) *busServer {
 	b := &busServer{Kind: ctx.String("bus"), Secret: job + "-bus"}
 	switch b.Kind {

@@ -252,7 +252,8 @@ func TestNamesAreNames(t *testing.T) {
 	}
 	for _, good := range [][]string{
 		{"--token-secret", "own.secret-1"}, {"--node-selector", "example.com/a_b.c=", "--node-selector", "disk=ssd"},
-		{"--tolerate", "example.com/x=y:NoSchedule"}, {"--image", "[::1]:5000/a/b_c:1@sha256:0123"}, {"--gpu-resource", "amd.com/gpu"}, {"--bus", "redis", "--bus-image", "r/redis@sha256:01"},
+		{"--tolerate", "example.com/x=y:NoSchedule"}, {"--image", "[::1]:5000/a/b_c:1@sha256:0123"}, {"--gpu-resource",
+			"amd.com/gpu"}, {"--bus", "redis", "--bus-image", "r/redis@sha256:01"},
 	} {
 		if _, err := manifest(t, nil, good...); err != nil {
 			t.Errorf("%q: %v", good, err)
@@ -261,7 +262,7 @@ func TestNamesAreNames(t *testing.T) {
 }
 
 func TestSecretsAreNotWritten(t *testing.T) {
-	const say = ": a manifest is no place for a secret, and pods do not have the variables of this shell: write each value to a file, " +
+	const say = ": a manifest must not contain a secret, and pods do not have the variables of this shell: write each value to a file, " +
 		"kubectl create secret generic "
 	for name, c := range map[string]struct {
 		env, flags []string
@@ -276,7 +277,8 @@ func TestSecretsAreNotWritten(t *testing.T) {
 			"DITASK_TLS_CA, DITASK_REDIS_URL" + say + "dqn-env --from-file=DITASK_TLS_CA=FILE --from-file=DITASK_REDIS_URL=FILE, " +
 				"and give --env-secret dqn-env instead; or unset the variables"},
 		"variables that the Secret has": {
-			[]string{"DITASK_REDIS_URL=redis://:hunter@h", "DITASK_TOKEN=hunter", "DITASK_TLS_KEY=-----BEGIN hunter"}, []string{"--env-secret", "mine"}, "",
+			[]string{"DITASK_REDIS_URL=redis://:hunter@h", "DITASK_TOKEN=hunter", "DITASK_TLS_KEY=-----BEGIN hunter"}, []string{"--env-secret",
+				"mine"}, "",
 		},
 		"a variable that counts not": {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--bus", "nats"}, ""},
 		"another carrier":            {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--mq-type", "mesh"}, ""},

@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/flags"
 )
 
-// What Kubernetes takes as names, checked here so that nothing is written that it refuses.
+// The names that Kubernetes accepts. They are checked here so that no manifest has others.
 var (
 	hostName   = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
@@ -19,8 +19,8 @@ var (
 	imageName  = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@\[\]-]{0,511}$`)
 )
 
-// labelRule says what labels look like.
-const labelRule = "each of letters, digits, dots, underscores and hyphens, a LABEL perhaps with a domain and / before it"
+// labelRule describes labels, for errors.
+const labelRule = "each of letters, digits, dots, underscores and hyphens; a LABEL may begin with a domain and /"
 
 func isObjectName(s string) bool { return len(s) <= 253 && objectName.MatchString(s) }
 func isLabelValue(s string) bool { return s == "" || labelPart.MatchString(s) }
@@ -52,8 +52,8 @@ func checkNames(ctx *urfave.Context) (faults []error) {
 }
 
 // checkSecrets returns a fault that names all secrets which pods would need and a manifest
-// must not hold, with the command that makes a Secret of them. What variables hold is not
-// known in the pods either.
+// must not contain, with the command that makes a Secret of them. Pods do not have the
+// variables of this process either.
 func checkSecrets(ctx *urfave.Context) error {
 	var given []string
 	files := ""
@@ -80,7 +80,8 @@ func checkSecrets(ctx *urfave.Context) error {
 	if slices.ContainsFunc(given, func(s string) bool { return !strings.HasPrefix(s, "-") }) {
 		unset = "; or unset the variables"
 	}
-	return fmt.Errorf("%s: a manifest is no place for a secret, and pods do not have the variables of this shell: write each value to a file, "+
+	return fmt.Errorf("%s: a manifest must not contain a secret, and pods do not have the variables of this shell: write each value to a "+
+		"file, "+
 		"kubectl create secret generic %s%s, and give --env-secret %s instead%s",
 		strings.Join(given, ", "), secret, files, secret, unset)
 }

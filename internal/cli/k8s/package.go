@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// kustomization is the text of kustomization.yaml, but for what it names.
+// kustomization is the text of kustomization.yaml, without its resources.
 const kustomization = `# Written by ditask k8s manifest --kustomize: kubectl apply -k .
 # Not for namePrefix or nameSuffix: the nodes find each other by the names in DI_NODES.
 apiVersion: kustomize.config.k8s.io/v1beta1
@@ -44,11 +44,11 @@ func (c command) writeKustomization(m *manifest, dir string) error {
 	return c.writeFolder("--kustomize", dir, files)
 }
 
-// mark stands around the expressions of a chart in a text, until it is written. No flag
-// has it: the arguments and variables of a process hold no zero byte.
+// mark encloses the expressions of a chart in a text, until it is written. No flag
+// contains it: the arguments and variables of a process have no zero byte.
 const mark = "\x00"
 
-// expression is a text that a chart computes.
+// expression returns a text that a chart computes.
 func expression(e string) string { return mark + e + mark }
 
 // scalar writes a text of a manifest, or of a chart, as a scalar of YAML.
@@ -71,8 +71,8 @@ func scalar(s string, chart bool) string {
 	return "{{ printf " + quote.HelmString(format) + args + " | toJson }}"
 }
 
-// output is a number or a text of a manifest as it stands in a template of a chart,
-// outside of YAML's quotes. Names and numbers need none.
+// output returns a number or a text of a manifest for a template of a chart, outside of
+// YAML's quotes. Names and numbers need no quotes.
 func output(s string) string {
 	pieces := strings.Split(s, mark)
 	for i := 1; i < len(pieces); i += 2 {
@@ -81,7 +81,7 @@ func output(s string) string {
 	return strings.Join(pieces, "")
 }
 
-// writeChart writes a chart of Helm, with what is likely to change as its values.
+// writeChart writes a Helm chart. Its values are the settings that are likely to change.
 func (c command) writeChart(ctx *urfave.Context, dir string) error {
 	m, err := c.manifestOf(ctx, true)
 	if err != nil {
@@ -112,7 +112,8 @@ func (c command) writeChart(ctx *urfave.Context, dir string) error {
 	return c.writeFolder("--helm", dir, files)
 }
 
-// notes are what Helm says after it has installed a chart: which Secrets the pods wait for.
+// notes returns the text that Helm prints after it has installed a chart: the Secrets that
+// the pods wait for.
 func (m *manifest) notes() string {
 	text := ""
 	for _, s := range m.Needs() {
@@ -122,7 +123,7 @@ func (m *manifest) notes() string {
 	return text
 }
 
-// values are the values of a chart, each on a line.
+// values returns the values of a chart, one on each line.
 func (m *manifest) values(tasks bool) (string, error) {
 	var b strings.Builder
 	line := func(name string, value any) error {
@@ -152,7 +153,7 @@ func (m *manifest) values(tasks bool) (string, error) {
 	return b.String(), err
 }
 
-// resources are what each pod of a group asks for, and its limits.
+// resources returns the requests and limits of each pod of a group.
 func (g group) resources() map[string]map[string]any {
 	all := map[string]map[string]any{}
 	put := func(what, name string, value any) {
@@ -174,7 +175,7 @@ func (g group) resources() map[string]map[string]any {
 	return all
 }
 
-// writeFolder writes files into a new folder, or one that is empty.
+// writeFolder writes files into a new or empty folder.
 func (c command) writeFolder(flag, dir string, files map[string]string) error {
 	switch there, err := os.ReadDir(dir); {
 	case err == nil && len(there) > 0:

@@ -33,11 +33,12 @@ func (c command) scale(ctx *urfave.Context) error {
 		return err
 	}
 	if job.kind() != kindDIJob {
-		return fmt.Errorf("%s: %v has a fixed number of pods: each was told of all others, in DI_NODES, when it started; delete it and submit it with another number, or with --kind dijob, which can grow while it runs", doing, job)
+		return fmt.Errorf("%s: %v has a fixed number of pods, which each pod has in DI_NODES: delete it and submit it with another number, "+
+			"or with --kind dijob, which can be scaled while it runs", doing, job)
 	}
 	if _, err := k.run(ctx.Context, doing, "", "scale", kinds[kindDIJob].resource+"/"+name, "--replicas="+word); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.Stdout, "%v: the last task has %s from now on\n", job, counted(pods, "pod"))
+	_, err = fmt.Fprintf(c.Stdout, "%v: the last task now has %s\n", job, counted(pods, "pod"))
 	return err
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// maxWhy bounds in bytes what Kubernetes, or a pod's last words, say of a job or a pod.
+// maxWhy bounds in bytes the text of Kubernetes, or the last lines of a pod, about a job or a pod.
 const maxWhy = 2 << 10
 
-// jobStatus is how a job is, for people and as JSON. Its texts are safe to print, but for
-// those of FirstFailure, of which String is.
+// jobStatus is the status of a job, for people and as JSON. Its texts are safe to print,
+// except for the fields of FirstFailure, whose String is safe.
 type jobStatus struct {
 	Name         string     `json:"name"`
 	Namespace    string     `json:"namespace"`
@@ -36,7 +36,7 @@ type jobStatus struct {
 	Pods         []podState `json:"pods,omitempty"`
 }
 
-// podState is how a pod is.
+// podState is the status of a pod.
 type podState struct {
 	Rank     int       `json:"rank"` // -1: not known
 	Name     string    `json:"name"`
@@ -49,7 +49,7 @@ type podState struct {
 	Why      string    `json:"why,omitempty"`
 }
 
-// podEnd is how a pod has failed.
+// podEnd is the failure of a pod.
 type podEnd struct {
 	Pod      string    `json:"pod"`
 	Role     string    `json:"role,omitempty"`
@@ -60,7 +60,7 @@ type podEnd struct {
 	Time     time.Time `json:"time"`
 }
 
-// statusOf is how a job is whose pods are known.
+// statusOf returns the status of a job with these pods.
 func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 	s := jobStatus{
 		Name: printable.Text(job.Metadata.Name), Namespace: printable.Text(job.Metadata.Namespace), Kind: kinds[job.kind()].title,
@@ -77,7 +77,7 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 			Restarts: c.RestartCount + job.restarts(p), Node: printable.Text(p.Spec.NodeName), Created: p.Metadata.Created,
 			Why: printable.Cut(strings.TrimSpace(p.why()), maxWhy),
 		}
-		// A pod that was made again takes the place of the one before.
+		// A new pod replaces the previous one of its rank.
 		if n := len(s.Pods); n > 0 && state.Rank >= 0 && s.Pods[n-1].Rank == state.Rank {
 			state.Restarts += s.Pods[n-1].Restarts + 1
 			s.Pods[n-1] = state
@@ -107,11 +107,11 @@ func statusOf(job *kubeJob, pods []kubePod) jobStatus {
 	return s
 }
 
-// failed takes note of a pod that has failed, if it was the first. One that was
-// preempted has not.
+// failed records the failure of a pod, if it was the first. A preempted pod has not failed.
 func (s *jobStatus) failed(p *kubePod) {
 	_, c := p.node()
-	end := podEnd{Pod: p.Metadata.Name, Role: p.role(), Rank: p.rank(), ExitCode: -1, Reason: p.Status.Reason, Message: p.Status.Message, Time: p.Metadata.Created}
+	end := podEnd{Pod: p.Metadata.Name, Role: p.role(), Rank: p.rank(), ExitCode: -1, Reason: p.Status.Reason, Message: p.Status.Message,
+		Time: p.Metadata.Created}
 	if t := c.State.Terminated; t != nil {
 		end.ExitCode, end.Reason, end.Message, end.Time = t.ExitCode, t.Reason, t.Message, t.FinishedAt
 	}
@@ -120,7 +120,7 @@ func (s *jobStatus) failed(p *kubePod) {
 	}
 }
 
-// exitCode is the code that stands for how the job has ended.
+// exitCode returns the exit code for the end of the job.
 func (s *jobStatus) exitCode() int {
 	switch {
 	case s.State == stateSucceeded:
@@ -134,7 +134,7 @@ func (s *jobStatus) exitCode() int {
 // over reports whether the job has ended.
 func (s *jobStatus) over() bool { return s.State == stateSucceeded || s.State == stateFailed }
 
-// String says how a pod has failed.
+// String describes the failure of a pod, safe to print.
 func (e *podEnd) String() string {
 	role := ""
 	if e.Role != "" {
@@ -153,7 +153,7 @@ func (e *podEnd) String() string {
 	return printable.Cut(text, maxWhy)
 }
 
-// nameOf is the one argument of a command, the name of a job.
+// nameOf returns the only argument of a command, the name of a job.
 func nameOf(ctx *urfave.Context) (string, error) {
 	if ctx.NArg() != 1 {
 		return "", call.Usage("%s: want the NAME of one job: see %s --help", ctx.Command.HelpName, ctx.Command.HelpName)
@@ -161,8 +161,8 @@ func nameOf(ctx *urfave.Context) (string, error) {
 	return checkedName(ctx, ctx.Args().First())
 }
 
-// checkedName is a name that a job can have: it goes to kubectl as an argument, and into a
-// selector of what is deleted.
+// checkedName checks the name of a job: it becomes an argument of kubectl, and part of the
+// selector of the objects that are deleted.
 func checkedName(ctx *urfave.Context, name string) (string, error) {
 	if !isObjectName(name) {
 		return "", call.Usage("%s: %q: want the NAME of a job: lower-case letters, digits, hyphens and dots", ctx.Command.HelpName, name)
@@ -170,7 +170,7 @@ func checkedName(ctx *urfave.Context, name string) (string, error) {
 	return name, nil
 }
 
-// status prints how a job is, or all jobs.
+// status prints the status of a job, or of all jobs.
 func (c command) status(ctx *urfave.Context) error {
 	k, err := newKubectl(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (k *kubectl) look(ctx context.Context, doing, name, kind string) (*kubeJob,
 	return job, pods, err
 }
 
-// status is statusOf, with what keeps pods from being made.
+// status is statusOf, with the reason why pods are missing.
 func (k *kubectl) status(ctx context.Context, job *kubeJob, pods []kubePod) jobStatus {
 	s := statusOf(job, pods)
 	if s.Why == "" && !s.over() && len(s.Pods) < s.Desired {
@@ -213,8 +213,8 @@ func (k *kubectl) status(ctx context.Context, job *kubeJob, pods []kubePod) jobS
 	return s
 }
 
-// refusal is the last warning about a job that has too few pods, such as of a quota;
-// empty: there is none, or the user may not read events.
+// refusal returns the last warning about a job that has too few pods, such as of a quota.
+// It returns "" if there is none, or if the user may not read events.
 func (k *kubectl) refusal(ctx context.Context, job *kubeJob) string {
 	var list struct {
 		Items []struct {
@@ -231,7 +231,7 @@ func (k *kubectl) refusal(ctx context.Context, job *kubeJob) string {
 	}
 	message, last := "", time.Time{}
 	for _, e := range list.Items {
-		// Of a JobSet, the Job of one of its groups says it.
+		// For a JobSet, the event names the Job of one of its groups.
 		of := e.Involved.Name == job.Metadata.Name || job.kind() == kindJobSet && strings.HasPrefix(e.Involved.Name, job.Metadata.Name+"-")
 		if of && (e.Involved.Kind == kinds[kindJob].title || e.Involved.Kind == job.Kind) && !e.Last.Before(last) {
 			message, last = e.Message, e.Last
@@ -272,7 +272,7 @@ func (s *jobStatus) write(w io.Writer, now time.Time) error {
 	return err
 }
 
-// trimmed is a text without blanks at the ends of its lines.
+// trimmed returns a text without blanks at the ends of its lines.
 func trimmed(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -288,7 +288,7 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// age is a time that has passed, in kubectl's way: one unit is enough.
+// age returns the time since then in one unit, as kubectl prints it.
 func age(now, then time.Time) string {
 	d := max(now.Sub(then), 0)
 	switch {
@@ -302,7 +302,7 @@ func age(now, then time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// list prints all jobs: DIJobs, and what a manifest of ditask has made.
+// list prints all jobs: DIJobs, and other jobs from a manifest of ditask.
 func (c command) list(ctx *urfave.Context, k *kubectl) error {
 	const doing = "list the jobs"
 	if kind := ctx.String("kind"); kind != "" && kinds[kind].resource == "" {
@@ -313,7 +313,7 @@ func (c command) list(ctx *urfave.Context, k *kubectl) error {
 			Items []kubeJob `json:"items"`
 		}
 		var of []string
-		if kind != kindDIJob { // of other kinds there are jobs of others
+		if kind != kindDIJob { // other tools create jobs of the other kinds too
 			of = append(of, "--selector="+labelPartOf+"="+ours)
 		}
 		known, err := k.list(ctx.Context, doing, kinds[kind].resource, &list, of...)
@@ -339,11 +339,11 @@ func (c command) list(ctx *urfave.Context, k *kubectl) error {
 		return c.WriteJSON(all)
 	}
 	if len(all) == 0 {
-		c.Warn("text", "no job: ditask k8s submit starts one; --namespace says where to look")
+		c.Warn("text", "no job found: ditask k8s submit starts one; --namespace selects another namespace")
 		return nil
 	}
 	t := tabwriter.NewWriter(c.Stdout, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "NAME\tKIND\tSTATE\tREADY\tRESTARTS\tAGE") // Flush says what went wrong
+	_, _ = fmt.Fprintln(t, "NAME\tKIND\tSTATE\tREADY\tRESTARTS\tAGE") // Flush returns the error
 	for _, s := range all {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%d\t%s\n", s.Name, s.Kind, s.State, s.Ready, s.Desired, s.Restarts, age(time.Now(), s.Created))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/token"
 )
 
-// submit creates what a manifest says, and follows the job to its end.
+// submit creates the objects of a manifest, and follows the job to its end.
 func (c command) submit(ctx *urfave.Context) error {
 	if err := call.NoArgs(ctx); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (c command) submit(ctx *urfave.Context) error {
 	job, err := c.create(run, k, m)
 	if err != nil {
 		if i, ok := errors.AsType[interruption](context.Cause(run)); ok {
-			c.Warn("text", fmt.Sprintf("interrupted: ditask k8s delete %s removes what there is of the job", m.Name))
+			c.Warn("text", fmt.Sprintf("interrupted: ditask k8s delete %s removes the objects of the job", m.Name))
 			return call.EndedBy(i.signal)
 		}
 		return err
@@ -44,20 +44,21 @@ func (c command) submit(ctx *urfave.Context) error {
 	return f.follow(run)
 }
 
-// create creates the objects of a manifest, and says which.
+// create creates the objects of a manifest, and prints them.
 func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob, error) {
 	doing := "submit " + m.Name
 	switch there, installed, err := k.named(ctx, doing, m.Name, ""); {
 	case err != nil:
 		return nil, err
 	case len(there) > 0:
-		return nil, fmt.Errorf("%s: %v is there already: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name", doing, &there[0], m.Name, m.Name)
+		return nil, fmt.Errorf("%s: %v already exists: see ditask k8s status %s; ditask k8s delete %s removes it; or give another --name",
+			doing, &there[0], m.Name, m.Name)
 	case !installed[m.Kind]:
 		what := "JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs"
 		if m.Kind == kindDIJob {
 			what = "DIJob, which kubectl apply -k k8s/config installs, with its operator"
 		}
-		return nil, fmt.Errorf("%s: the cluster has no %s; --kind job needs nothing", doing, what)
+		return nil, fmt.Errorf("%s: the cluster has no %s; --kind job works on every cluster", doing, what)
 	}
 	text, err := m.text()
 	if err != nil {
@@ -76,7 +77,7 @@ func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob,
 		c.Warn("text", line)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w\nditask k8s delete %s removes what there is of the job", err, m.Name)
+		return nil, fmt.Errorf("%w\nditask k8s delete %s removes the objects of the job", err, m.Name)
 	}
 	return k.find(ctx, doing, m.Name, m.Kind)
 }
@@ -84,7 +85,7 @@ func (c command) create(ctx context.Context, k *kubectl, m *manifest) (*kubeJob,
 // needed is a Secret that the pods of a manifest need, with a random text under one key.
 type needed struct{ Name, Key, namespace string }
 
-// Needs are the Secrets that must be there before the pods: each with a text of its own.
+// Needs returns the Secrets that must exist before the pods start, each with a different text.
 func (m *manifest) Needs() (all []needed) {
 	if m.Secret != "" {
 		all = append(all, needed{m.Secret, "token", m.Namespace})
@@ -95,7 +96,7 @@ func (m *manifest) Needs() (all []needed) {
 	return all
 }
 
-// Command makes the Secret; none of its arguments is secret.
+// Command returns the shell command that makes the Secret. Its arguments contain no secret.
 func (n needed) Command() string {
 	namespace := ""
 	if n.namespace != "" {
@@ -104,7 +105,7 @@ func (n needed) Command() string {
 	return `openssl rand -hex 32 | tr -d '\n' | kubectl create secret generic ` + n.Name + namespace + " --from-file=" + n.Key + "=/dev/stdin"
 }
 
-// createSecret creates a Secret, if it is not there. It goes with the job.
+// createSecret creates a Secret, unless it exists. It is deleted with the job.
 func (c command) createSecret(ctx context.Context, k *kubectl, doing string, m *manifest, s needed) error {
 	there, err := k.run(ctx, doing, "", "get", "secret", s.Name, "--ignore-not-found", "--output=name")
 	if err != nil || len(there) > 0 {
@@ -112,7 +113,8 @@ func (c command) createSecret(ctx context.Context, k *kubectl, doing string, m *
 	}
 	secret, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": s.Name, "labels": map[string]string{labelName: m.Name, labelPartOf: ours, "app.kubernetes.io/managed-by": ours}},
+		"metadata": map[string]any{"name": s.Name, "labels": map[string]string{labelName: m.Name, labelPartOf: ours,
+			"app.kubernetes.io/managed-by": ours}},
 		"stringData": map[string]string{s.Key: token.Random(32)},
 	})
 	if err != nil {

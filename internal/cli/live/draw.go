@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// bar is a share of 0 to 1, so many characters wide.
+// bar draws a share of 0 to 1, width characters wide.
 func bar(share float64, width int, s Style) string {
 	if width <= 2 || math.IsNaN(share) {
 		return ""
@@ -28,7 +28,7 @@ func bar(share float64, width int, s Style) string {
 	return text + strings.Repeat("░", width-n)
 }
 
-// resample is so many means of neighbours, or, where there are fewer values, each of them several times.
+// resample returns width values: means of neighbours, or repeated values if there are fewer.
 func resample(values []float64, width int) []float64 {
 	n := len(values)
 	out := make([]float64, width)
@@ -49,7 +49,7 @@ func extent(values []float64) (low, high float64) {
 	return low, high
 }
 
-// spark is a chart of values, as lines of characters, the upper one first. The least value is the lowest mark.
+// spark returns a chart of values as height lines of characters, the upper line first. The least value is the lowest mark.
 func spark(values []float64, height int, s Style) []string {
 	levels := []rune(" ▁▂▃▄▅▆▇█")
 	if !s.Unicode {
@@ -78,7 +78,7 @@ func spark(values []float64, height int, s Style) []string {
 	return out
 }
 
-// thousands is a number with commas.
+// thousands formats a number with commas.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -87,7 +87,7 @@ func thousands(n int) string {
 	return text
 }
 
-// number has three digits or more.
+// number formats a number with three digits or more.
 func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -102,7 +102,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// clock is a time as 0:05, 12:34, 1:02:03 or 2d 03:04:05.
+// clock formats a time as 0:05, 12:34, 1:02:03 or 2d 03:04:05.
 func clock(d time.Duration) string {
 	s := int(d / time.Second)
 	switch {

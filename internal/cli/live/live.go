@@ -1,11 +1,12 @@
-// Package live lays out how trainings go, for a person at a terminal: it makes lines of reports.
+// Package live lays out the progress of trainings for a terminal: it turns reports into lines.
 //
 //	var h live.History
 //	h.Add(report)
 //	rows := live.Rows(live.Run{Report: report, History: &h, Running: true}, columns, lines, live.StyleOf(os.Getenv))
 //
-// Every row is narrower than the terminal, and there are fewer than it has lines: what says the least goes first. Nothing
-// here does I/O or reads a clock. A History is for one goroutine; it is bounded. What comes from a report is made safe to print.
+// Every row is narrower than the terminal, and there are fewer rows than it has lines; the least informative rows are left
+// out first. The package does no I/O and reads no clock. A History is bounded and is not safe for concurrent use. Texts of a
+// report are made safe to print.
 package live
 
 import (
@@ -27,7 +28,7 @@ type Style struct {
 	Unicode bool
 }
 
-// StyleOf is that of the terminal that environment variables describe: NO_COLOR, LC_ALL, LC_CTYPE and LANG.
+// StyleOf returns the style for the environment variables NO_COLOR, LC_ALL, LC_CTYPE and LANG.
 func StyleOf(getenv func(string) string) Style {
 	s := Style{Colour: getenv("NO_COLOR") == ""}
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
@@ -48,8 +49,8 @@ type Run struct {
 	Folder    string        // of the run
 	Report    *train.Report // nil: none yet
 	History   *History      // of the reports
-	Threshold float64       // at which the environment counts as solved, or the run ends
-	Goal      string        // what the threshold is: "solved at", "ends at", or "" if there is none
+	Threshold float64       // the return at which the environment counts as solved, or the run ends
+	Goal      string        // the kind of threshold: "solved at", "ends at", or "" if there is none
 	Limit     time.Duration // of the run; 0: none
 	Saved     time.Duration // since the last checkpoint; negative: there is none
 	Elapsed   time.Duration // of the command
@@ -57,7 +58,7 @@ type Run struct {
 	Nodes     []launch.State
 }
 
-// History is what the newest reports say of the speed.
+// History computes the current speed from the newest reports.
 type History struct{ points []point }
 
 type point struct {
@@ -65,14 +66,14 @@ type point struct {
 	steps, updates int
 }
 
-// The speed is that of so much time, from so many reports.
+// The speed is measured over this time, from at most this many reports.
 const (
 	speedOver   = 20 * time.Second
 	maxPoints   = 128
 	pointsApart = 150 * time.Millisecond
 )
 
-// Add takes down a report.
+// Add records a report.
 func (h *History) Add(r *train.Report) {
 	n := len(h.points)
 	if n > 0 && (r.Elapsed < h.points[n-1].at || r.Steps < h.points[n-1].steps) { // another process
@@ -91,7 +92,7 @@ func (h *History) Add(r *train.Report) {
 	}
 }
 
-// Speed is steps and updates a second of late; zero: not known.
+// Speed returns the current steps and updates per second, or zero if they are not known.
 func (h *History) Speed() (steps, updates float64) {
 	if h == nil || len(h.points) < 2 {
 		return 0, 0
@@ -109,7 +110,7 @@ func (h *History) Speed() (steps, updates float64) {
 	return steps, updates
 }
 
-// left is how long a run goes on, at its speed of late; negative: not known.
+// left returns the remaining time of a run at its current speed, or a negative time if it is not known.
 func (r *Run) left() time.Duration {
 	steps, _ := r.History.Speed()
 	left := time.Duration(-1)
@@ -125,9 +126,9 @@ func (r *Run) left() time.Duration {
 	return left
 }
 
-// row is a line: a label, and parts of which the last ones go where there is no room.
+// row is a line: a label and parts. The last parts are left out if they do not fit.
 type row struct {
-	drop  int // in a low terminal the rows with the highest go first
+	drop  int // if lines are missing, the rows with the highest value are left out first
 	label string
 	parts []part
 }
@@ -179,7 +180,7 @@ func Rows(r Run, columns, lines int, s Style) []string {
 	return fit(shown, columns, lines, s)
 }
 
-// fit lays rows out in the room that there is.
+// fit lays rows out for the size of the terminal.
 func fit(rows []row, columns, lines int, s Style) []string {
 	for len(rows) > max(lines-1, 1) {
 		worst := 0
@@ -197,7 +198,7 @@ func fit(rows []row, columns, lines int, s Style) []string {
 	return out
 }
 
-// line is a row with a label, cut to a width.
+// line formats a row with its label, cut to a width.
 func (w row) line(columns int, s Style) string {
 	room := columns - 1
 	var b strings.Builder
@@ -226,7 +227,7 @@ func (w row) line(columns int, s Style) string {
 	return b.String()
 }
 
-// cut is the beginning of a text, at most so wide.
+// cut returns the beginning of a text that fits into a number of columns.
 func cut(text string, columns int) string {
 	width := 0
 	for i, r := range text {
@@ -246,7 +247,7 @@ func (r *Run) title() row {
 	return w
 }
 
-// unit is what Steps counts.
+// unit returns the unit of Steps.
 func unit(r *train.Report) string {
 	if r.Offline {
 		return "updates"
@@ -299,7 +300,7 @@ func (r *Run) goal() string {
 	return r.Goal + " " + number(r.Threshold)
 }
 
-// reached is how a score looks.
+// reached returns the look of a score.
 func (r *Run) reached(score float64) look {
 	if r.Goal != "" && score >= r.Threshold {
 		return green
@@ -317,7 +318,7 @@ func (r *Run) returns() row {
 	}}
 }
 
-// curve is the learning curve, in four lines where there is room.
+// curve draws the learning curve, in four lines if they fit.
 func (r *Run) curve(columns, lines int, s Style) []row {
 	values, what := r.Report.Scores, "scores"
 	if len(values) < 2 {
@@ -390,7 +391,7 @@ func (r *Run) time() row {
 	return w
 }
 
-// nodes is the state of several processes in short.
+// nodes summarises the state of several processes.
 func (r *Run) nodes() row {
 	if len(r.Nodes) < 2 || r.State == "done" || r.State == "stopped" {
 		return row{}

@@ -26,7 +26,8 @@ func example() Run {
 	}
 	h := new(History)
 	for i := range 5 {
-		h.Add(&train.Report{Steps: 40_000 + 500*i, Updates: 1000 + 100*i, Elapsed: 19*time.Second + time.Duration(i)*250*time.Millisecond, First: 0})
+		h.Add(&train.Report{Steps: 40_000 + 500*i, Updates: 1000 + 100*i, Elapsed: 19*time.Second + time.Duration(i)*250*time.Millisecond,
+			First: 0})
 	}
 	return Run{
 		Title: "ppo on CartPole-v1, seed 1", Folder: "runs/a", Report: r, History: h, Threshold: 475, Goal: "solved at",
@@ -78,7 +79,8 @@ func TestRowsFit(t *testing.T) {
 						for _, l := range []look{dim, bold, green, red, cyan, "0"} {
 							plain = strings.ReplaceAll(plain, "\x1b["+string(l)+"m", "")
 						}
-						if screen.Width(row) >= max(columns, 1) && columns > 1 || strings.ContainsAny(plain, "\x1b\n\r\x07\u202e") || !s.Colour && plain != row {
+						if screen.Width(row) >= max(columns, 1) && columns > 1 || strings.ContainsAny(plain,
+							"\x1b\n\r\x07\u202e") || !s.Colour && plain != row {
 							t.Fatalf("%d columns: %q", columns, row)
 						}
 					}
@@ -164,7 +166,8 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v: %s", v, got)
 		}
 	}
-	for d, want := range map[time.Duration]string{59 * time.Second: "0:59", time.Hour + time.Minute: "1:01:00", 25 * time.Hour: "1d 01:00:00"} {
+	for d, want := range map[time.Duration]string{59 * time.Second: "0:59", time.Hour + time.Minute: "1:01:00",
+		25 * time.Hour: "1d 01:00:00"} {
 		if got := clock(d); got != want {
 			t.Errorf("%v: %s", d, got)
 		}

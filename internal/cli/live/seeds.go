@@ -14,7 +14,7 @@ type Seed struct {
 	Failed  bool
 }
 
-// SeedRows are the lines of several runs: a title, and one for each. Where there is no room for all, those that run come first.
+// SeedRows returns the lines of several runs: a title, and one line for each run. If not all fit, running ones are shown first.
 func SeedRows(title string, all []Seed, elapsed time.Duration, columns, lines int, s Style) []string {
 	done, failed := 0, 0
 	for _, r := range all {
@@ -41,7 +41,7 @@ func SeedRows(title string, all []Seed, elapsed time.Duration, columns, lines in
 	return out
 }
 
-// inOrder are the numbers of the runs to show, in order: all, or as many as there is room for, but for a line.
+// inOrder returns the indices of the runs to show, in order: all, or as many as fit above one more line.
 func inOrder(all []Seed, room int) (shown []int) {
 	chosen := make([]bool, len(all))
 	n := len(all)

@@ -5,8 +5,8 @@
 //	line := "name: " + quote.YAML(name)
 //	file := quote.Helm("name: ") + "{{ .Values.name | toJson }}"
 //
-// All functions are pure. Each result stands for the text and for nothing else: whatever
-// the text holds, it is one word, one scalar or plain output, and nothing in it is run.
+// All functions are pure. Each result represents exactly the text: for any text it is one
+// word, one scalar or plain output, and no part of it is executed.
 package quote
 
 import (
@@ -17,12 +17,12 @@ import (
 	"unicode"
 )
 
-// plainWord are the words that mean themselves in every shell. A word with an equals sign
+// plainWord matches words that need no quotes in any shell. A word with an equals sign
 // could be an assignment, unless it is an option.
 var plainWord = regexp.MustCompile(`^([A-Za-z0-9_@%+:,./-]+|-[A-Za-z0-9_@%+=:,./-]*)$`)
 
 // Shell returns words of a POSIX shell, separated by spaces: one for each argument. No
-// argument may hold a zero byte; arguments of a process never do.
+// argument may contain a zero byte; arguments of a process never do.
 func Shell(words ...string) string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -33,9 +33,9 @@ func Shell(words ...string) string {
 	return strings.Join(out, " ")
 }
 
-// CheckDirective reports whether text can stand in an option of an #SBATCH line as it is:
-// it holds no white space, which would begin another option, no quote, backslash or
-// number sign, which sbatch reads in its own way, and nothing that is not printable.
+// CheckDirective returns an error unless text can be part of an option of an #SBATCH line
+// without quotes. White space would begin another option; sbatch interprets quotes,
+// backslashes and number signs; other characters must be printable.
 func CheckDirective(text string) error {
 	for _, r := range text {
 		if unicode.IsSpace(r) || !unicode.IsPrint(r) || r == unicode.ReplacementChar || strings.ContainsRune(`"'\#`, r) {
@@ -46,8 +46,8 @@ func CheckDirective(text string) error {
 }
 
 // YAML returns text as a scalar of YAML, a string in double quotes on one line. Bytes that
-// are not UTF-8 become U+FFFD, as YAML cannot hold them. It can be a key of a mapping if it
-// has at most 1024 bytes.
+// are not UTF-8 become U+FFFD, as YAML cannot represent them. The scalar can be a key of a
+// mapping if it has at most 1024 bytes.
 func YAML(text string) string {
 	var out strings.Builder
 	out.WriteByte('"')

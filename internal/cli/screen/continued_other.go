@@ -4,7 +4,7 @@ package screen
 
 import "os"
 
-// continued has nothing to tell: processes are not stopped here.
+// continued never signals: this system does not stop processes.
 func continued() (again <-chan os.Signal, forget func()) { return nil, func() {} }
 
 func background(*os.File) bool { return false }

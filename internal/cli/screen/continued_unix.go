@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// continued is told when the process goes on after it was stopped.
+// continued returns a channel that receives when the process continues after it was stopped.
 func continued() (again <-chan os.Signal, forget func()) {
-	c := make(chan os.Signal, 1) // one is as good as several
+	c := make(chan os.Signal, 1) // several signals count as one
 	signal.Notify(c, syscall.SIGCONT)
 	return c, func() { signal.Stop(c) }
 }

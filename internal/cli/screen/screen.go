@@ -1,5 +1,5 @@
-// Package screen keeps a live picture, such as a table of a job's nodes, on a terminal, below the lines of
-// their log.
+// Package screen keeps a live picture, such as the table of a job's nodes, on a terminal below the lines of
+// the log.
 //
 //	s := screen.New(os.Stderr)
 //	cfg.Stdout, cfg.Stderr = s.Writer(os.Stdout), s.Writer(os.Stderr)
@@ -7,9 +7,9 @@
 //		defer s.Draw(launcher.Snapshot, size, time.Second)()
 //	}
 //
-// A Screen's writers are safe for concurrent use, and Draw's goroutine ends with the
-// call of what it returns, unless the terminal is paused then. A write to a paused
-// terminal blocks the writers and the table. What the terminal refuses is not reported: it is a picture.
+// A Screen's writers are safe for concurrent use. Draw's goroutine ends when the returned
+// function is called, unless the terminal is paused then. A write to a paused terminal
+// blocks the writers and the table. Errors of the terminal are not reported.
 package screen
 
 import (
@@ -30,31 +30,32 @@ import (
 	"github.com/ditask/ditask/parallel/launch"
 )
 
-// Screen keeps a picture below the log lines on a terminal. A line
-// that is written removes it; it is back a moment later, so that lines
-// which come together cost one drawing. The size of the terminal is asked for at each
-// drawing. The cursor stays visible, below the picture, so that an end at any moment leaves the
-// terminal as it was. After the process was stopped (Ctrl-Z) and goes on, a new picture begins below what the shell
-// has written. In the background nothing is drawn. Its writers are safe for concurrent use.
+// Screen keeps a picture below the log lines on a terminal. Writing a line removes the
+// picture; it is drawn again a moment later, so that lines written together cost one
+// drawing. Each drawing reads the size of the terminal. The cursor stays visible, below the
+// picture, so that the terminal is usable if the process ends at any moment. After the process was stopped (Ctrl-Z)
+// and continues, a new picture begins below the output of the shell. In the background nothing is drawn. The writers
+// are safe for concurrent use.
 type Screen struct {
 	stderr io.Writer
 	now    func() time.Time
-	erased chan struct{} // 1: a line has removed the picture; nil: nobody draws
-	// continued is told when the process goes on after it was stopped, until forget is called; nil: never.
+	erased chan struct{} // capacity 1: a line has removed the picture; nil: no picture is drawn
+	// continued returns a channel that receives when the process continues after it was stopped, until forget is called.
+	// It may be nil.
 	continued func() (again <-chan os.Signal, forget func())
 
 	mu     sync.Mutex
 	widths []int             // of the lines of the picture on the terminal
 	size   func() (int, int) // of the terminal; nil: it does not change
-	again  <-chan os.Signal  // the process goes on after it was stopped; nil: nobody draws
+	again  <-chan os.Signal  // the process continues after it was stopped; nil: no picture is drawn
 }
 
-// New is a screen whose picture is drawn on stderr.
+// New returns a screen whose picture is drawn on stderr.
 func New(stderr io.Writer) *Screen {
 	return &Screen{stderr: stderr, now: time.Now, continued: continued}
 }
 
-// moment is how long the picture is away after a line.
+// moment is how long the picture is hidden after a line.
 const moment = 20 * time.Millisecond
 
 // The terminal's control sequences (ECMA-48).
@@ -64,7 +65,7 @@ const (
 	clearBelow = "\r\x1b[J"
 )
 
-// Writer is w, with the picture out of the way.
+// Writer returns a writer to w that removes the picture before it writes.
 func (s *Screen) Writer(w io.Writer) io.Writer { return screenWriter{s, w} }
 
 type screenWriter struct {
@@ -79,14 +80,14 @@ func (w screenWriter) Write(p []byte) (int, error) {
 		w.s.erase()
 		select {
 		case w.s.erased <- struct{}{}:
-		default: // it is known, or nobody draws
+		default: // it is known, or no picture is drawn
 		}
 	}
 	return w.w.Write(p)
 }
 
-// present reports whether a picture is at the end of the terminal. One that the shell has written behind, while the process was
-// stopped, is not. The caller holds mu.
+// present reports whether a picture is at the end of the terminal. It is not if the shell has written below it while the process
+// was stopped. The caller holds mu.
 func (s *Screen) present() bool {
 	select {
 	case <-s.again:
@@ -96,8 +97,8 @@ func (s *Screen) present() bool {
 	return len(s.widths) > 0
 }
 
-// above is how many lines of the terminal the picture takes: more than it has, if the terminal is narrower than it was. Terminals
-// break lines anew then; those that cut them lose as many lines of the log. The caller holds mu.
+// above returns how many lines of the terminal the picture takes: more than it has rows if the terminal became narrower, as
+// terminals wrap lines again then. On a terminal that cuts lines instead, as many lines of the log are lost. The caller holds mu.
 func (s *Screen) above() (n int) {
 	columns := 0
 	if s.size != nil {
@@ -115,23 +116,24 @@ func (s *Screen) above() (n int) {
 // erase removes the picture. The caller holds mu.
 func (s *Screen) erase() {
 	if s.present() {
-		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.above()) // only a picture
+		_, _ = fmt.Fprintf(s.stderr, cursorUp+clearBelow, s.above()) // errors are not reported
 		s.widths = nil
 	}
 }
 
-// Rows are the lines of a picture for the size of a terminal: each narrower than it, and fewer than it has. They may have colours.
+// Rows returns the lines of a picture for the size of a terminal: each narrower than the terminal, and fewer than it has. They may
+// have colours.
 type Rows func(columns, lines int) []string
 
 // Draw draws the table of nodes every interval, and a moment after a line has removed it,
-// until stop is called, which removes it. It is called before the first line. stop
-// waits for a terminal that is paused for a second at most; then what it has started
-// goes on until the terminal takes a write.
+// until stop is called, which removes it. Draw is called before the first line. stop waits
+// for a paused terminal for at most a second; after that, removing the table continues in
+// the background until the terminal takes a write.
 func (s *Screen) Draw(snapshot func() []launch.State, size func() (columns, lines int), interval time.Duration) (stop func()) {
 	return s.DrawRows(func(columns, lines int) []string { return table(snapshot(), s.now(), columns, lines) }, size, interval, false)
 }
 
-// DrawRows is Draw with a picture of any kind. With stays, stop draws it once more, and leaves it there.
+// DrawRows is Draw with any picture. With stays, stop draws it once more and leaves it on the terminal.
 func (s *Screen) DrawRows(rows Rows, size func() (columns, lines int), interval time.Duration, stays bool) (stop func()) {
 	quit := make(chan struct{})
 	s.erased, s.size = make(chan struct{}, 1), size
@@ -158,7 +160,7 @@ func (s *Screen) DrawRows(rows Rows, size func() (columns, lines int), interval 
 			case <-s.erased:
 				t.Reset(min(moment, interval))
 			case <-t.C:
-				if late := s.now().Sub(planned); late > stopped { // the signal of going on may come a moment later
+				if late := s.now().Sub(planned); late > stopped { // SIGCONT may arrive a moment later
 					planned = s.now()
 					t.Reset(moment)
 					continue
@@ -195,14 +197,14 @@ func (s *Screen) DrawRows(rows Rows, size func() (columns, lines int), interval 
 	}
 }
 
-// stopped is by how much a timer is late in a process that was stopped.
+// stopped is the least delay of a timer that shows that the process was stopped.
 const stopped = 300 * time.Millisecond
 
-// eraseWithin is how long the end of the picture waits for a terminal that is paused: the
-// picture is left there then.
+// eraseWithin is how long stop waits for a paused terminal. After that the picture stays on
+// the terminal.
 const eraseWithin = time.Second
 
-// show draws a picture in the place of the last one, in one write: nothing flickers.
+// show draws a picture instead of the last one, in one write, which avoids flicker.
 func (s *Screen) show(rows []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,10 +218,10 @@ func (s *Screen) show(rows []string) {
 		s.widths = append(s.widths, Width(row))
 	}
 	b.WriteString(clearBelow)
-	_, _ = io.WriteString(s.stderr, b.String()) // only a picture
+	_, _ = io.WriteString(s.stderr, b.String()) // errors are not reported
 }
 
-// Width is how many columns a text takes at most, without its colours (the sequences ESC [ ... m).
+// Width returns how many columns a text takes at most, without its colours (the sequences ESC [ ... m).
 func Width(s string) int {
 	n := 0
 	for {
@@ -232,11 +234,11 @@ func Width(s string) int {
 	}
 }
 
-// staleAfter is when a status is too old to be shown as the present.
+// staleAfter is the age at which a status is shown as outdated.
 const staleAfter = 5 * time.Second
 
-// column is one column of the table. Where the terminal is too narrow for all, those
-// that say the least go first: the highest drop.
+// column is one column of the table. If the terminal is too narrow for all columns, those
+// with the highest drop are left out first.
 type column struct {
 	name  string
 	drop  int
@@ -268,7 +270,7 @@ func columnsOf() []column {
 	}
 }
 
-// table is one line a node, cut to the terminal.
+// table returns one line for each node, cut to the size of the terminal.
 func table(states []launch.State, now time.Time, columns, lines int) []string {
 	room := max(lines-3, 1)
 	shown := states
@@ -297,17 +299,17 @@ func table(states []launch.State, now time.Time, columns, lines int) []string {
 	}
 }
 
-// noteRoom is how much room a note gets before columns go for it.
+// noteRoom is the width of a note for which columns are left out.
 const noteRoom = 12
 
-// format lays the columns out, and makes all that is in them safe to print. width is what they need, with the beginning of the
+// format lays the columns out, and makes all cells safe to print. width is the width that they need, with the beginning of the
 // notes.
 func format(cols []column, states []launch.State, now time.Time) (rows []string, width int) {
 	rows = make([]string, len(states)+1)
 	statuses := make([]control.Status, len(states))
 	for i, s := range states {
 		status := s.Status
-		if s.Phase != launch.Running { // what its last process did is not what it does
+		if s.Phase != launch.Running { // the numbers of its last process are not current
 			status = control.Status{Role: status.Role, Step: status.Step, Note: status.Note, Drops: status.Drops}
 		}
 		if age := now.Sub(s.StatusAt); s.Phase == launch.Running && !s.StatusAt.IsZero() && age > staleAfter {
@@ -341,13 +343,13 @@ func format(cols []column, states []launch.State, now time.Time) (rows []string,
 const columnGap = 2
 
 // firstWide is the first character that terminals show two columns wide (Unicode's East
-// Asian Width): Hangul. Behind it are narrow ones too.
+// Asian Width): Hangul. Some characters after it are narrow.
 const firstWide = '\u1100'
 
-// The block elements, of which bars and charts are made, are narrow.
+// The block elements, which bars and charts consist of, are narrow.
 const firstBlock, lastBlock = '\u2580', '\u259f'
 
-// widthOf is how many columns a printable text takes at most.
+// widthOf returns how many columns a printable text takes at most.
 func widthOf(s string) int {
 	n := 0
 	for _, r := range s {
@@ -363,7 +365,7 @@ func widthOfRune(r rune) int {
 	return 1
 }
 
-// count is a number of things that may be many.
+// count formats a number that may be large.
 func count(n uint64) string {
 	switch {
 	case n < 100_000:
@@ -374,7 +376,7 @@ func count(n uint64) string {
 	return strconv.FormatUint(n/1_000_000, 10) + "M"
 }
 
-// short is a time with two digits or so.
+// short formats a time with about two digits.
 func short(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -385,7 +387,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%.1fs", d.Seconds())
 }
 
-// number has three digits or so.
+// number formats a number with about three digits.
 func number(f float64) string {
 	switch {
 	case f >= 100 || f == float64(int64(f)):
@@ -409,7 +411,7 @@ func fit(row string, columns int) string {
 	return row
 }
 
-// Terminal is a function for the size of the terminal that w is, or nil.
+// Terminal returns a function for the size of the terminal w, or nil if w is not a terminal.
 func Terminal(w io.Writer) func() (columns, lines int) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

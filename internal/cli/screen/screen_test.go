@@ -17,8 +17,10 @@ import (
 
 func states(now time.Time) []launch.State {
 	return []launch.State{
-		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2, Drops: 1234567, Reconnects: 1, RTT: 180 * time.Microsecond, RTTPeer: 2}},
-		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"}, Status: control.Status{Step: 70, Rate: 12, Queue: 1, Lag: 8, Peers: 2}},
+		{ID: 0, Phase: launch.Running, StatusAt: now, Status: control.Status{Role: "learner", Step: 1200, Rate: 350.4, Queue: 3, Peers: 2,
+			Drops: 1234567, Reconnects: 1, RTT: 180 * time.Microsecond, RTTPeer: 2}},
+		{ID: 1, Phase: launch.Backoff, Restarts: 2, Labels: []string{"gpu"},
+			Status: control.Status{Step: 70, Rate: 12, Queue: 1, Lag: 8, Peers: 2}},
 		{ID: 2, Phase: launch.Running, StatusAt: now.Add(-9 * time.Second), Status: control.Status{Rate: 0.125, Lag: 12.34, Note: "x\x1b[2J"}},
 	}
 }
@@ -195,7 +197,8 @@ func TestNumbersAreShort(t *testing.T) {
 			t.Errorf("%d: %s", in, got)
 		}
 	}
-	for in, want := range map[float64]string{0: "0", 3: "3", 0.25: "0.25", 9.99: "9.99", 10.25: "10.2", 99.94: "99.9", 100.4: "100", 1234.5: "1234"} {
+	for in, want := range map[float64]string{0: "0", 3: "3", 0.25: "0.25", 9.99: "9.99", 10.25: "10.2", 99.94: "99.9", 100.4: "100",
+		1234.5: "1234"} {
 		if got := number(in); got != want {
 			t.Errorf("%v: %s", in, got)
 		}
@@ -222,7 +225,7 @@ func TestRowsFit(t *testing.T) {
 	}
 }
 
-// After the process was stopped and goes on, a new picture begins at the cursor: the shell has written behind the last one.
+// After the process was stopped and continues, a new picture begins at the cursor: the shell has written behind the last one.
 func TestPictureAfterAStop(t *testing.T) {
 	var b bytes.Buffer
 	again := make(chan os.Signal, 1)

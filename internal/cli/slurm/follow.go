@@ -20,11 +20,11 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// jobState is what Slurm says of one job, or of one task of an array.
+// jobState is the state of one job, or of one task of an array, as Slurm reports it.
 type jobState struct {
 	id     string // as squeue shows it: 12, or 12_3
 	state  string // such as RUNNING
-	reason string // why it waits
+	reason string // the reason why it is pending
 	code   int    // of the batch script; 128 + signal if a signal ended it
 	output string // the file
 }
@@ -36,7 +36,7 @@ func (s jobState) over() bool {
 	}, s.state)
 }
 
-// exitCode is the exit code that stands for how the job has ended.
+// exitCode returns the exit code for the end of the job.
 func (s jobState) exitCode() int {
 	if s.state != "COMPLETED" && s.code == 0 {
 		return call.ExitFailure
@@ -44,7 +44,7 @@ func (s jobState) exitCode() int {
 	return s.code
 }
 
-// parseJobs reads what "scontrol --oneliner show job" prints: a line for each
+// parseJobs parses the output of "scontrol --oneliner show job": one line for each
 // job.
 func parseJobs(out string) []jobState {
 	field := func(line, name string) string {
@@ -70,7 +70,7 @@ func parseJobs(out string) []jobState {
 	return all
 }
 
-// parseCode reads Slurm's exit codes: 75:0, or 0:9 for a signal.
+// parseCode parses an exit code of Slurm: 75:0, or 0:9 for a signal.
 func parseCode(s string) int {
 	code, sig, _ := strings.Cut(s, ":")
 	n, _ := strconv.Atoi(code)
@@ -80,9 +80,9 @@ func parseCode(s string) int {
 	return n
 }
 
-// How often the output of a job is read, how many readings come between two
-// questions to Slurm, how many of those may fail in a row, and how soon a second
-// interrupt must come.
+// How often the output of a job is read, the number of reads between two queries to
+// Slurm, how many queries may fail in a row, and the time within which a second
+// interrupt cancels the job.
 const (
 	tailInterval   = 250 * time.Millisecond
 	tailsPerAsking = 8
@@ -98,10 +98,10 @@ type follower struct {
 	signals <-chan os.Signal
 	tails   map[string]*tail    // by file
 	last    map[string]jobState // of each job or task of an array, by id
-	asked   time.Time           // when the user was asked; zero: not
+	asked   time.Time           // of the first interrupt; zero: none yet
 }
 
-// follow returns when the job has ended or the user has enough of watching.
+// follow returns when the job has ended, or when the user interrupts it.
 func (f *follower) follow(ctx context.Context) error {
 	f.c.Warn("text", "job "+f.job+" is submitted")
 	tick := time.NewTicker(tailInterval)
@@ -114,7 +114,7 @@ func (f *follower) follow(ctx context.Context) error {
 			case err == nil:
 				failures = 0
 			case failures >= failuresAtMost:
-				return fmt.Errorf("job %s: %w: it may still run: squeue --job %s", f.job, err, f.job)
+				return fmt.Errorf("job %s: %w: the job may still run: squeue --job %s", f.job, err, f.job)
 			default:
 				failures++
 			}
@@ -128,20 +128,20 @@ func (f *follower) follow(ctx context.Context) error {
 			f.read()
 		case s := <-f.signals:
 			if f.interrupted(ctx, s) {
-				f.c.Warn("text", fmt.Sprintf("job %s goes on: scancel %s ends it", f.job, f.job))
+				f.c.Warn("text", fmt.Sprintf("job %s continues: scancel %s ends it", f.job, f.job))
 				return call.EndedBy(s)
 			}
 		}
 	}
 }
 
-// interrupted answers a signal, and reports whether the job is to be left alone.
+// interrupted handles a signal, and reports whether to stop following without cancelling the job.
 func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 	cancel := f.mode == onInterruptCancel
 	if f.mode == onInterruptAsk && s == os.Interrupt {
 		if cancel = !f.asked.IsZero() && time.Since(f.asked) < secondChance; !cancel {
 			f.asked = time.Now()
-			f.c.Warn("text", fmt.Sprintf("interrupt again within %v to cancel job %s; or end the watching alone with SIGTERM", secondChance, f.job))
+			f.c.Warn("text", fmt.Sprintf("interrupt again within %v to cancel job %s; SIGTERM ends only this command", secondChance, f.job))
 			return false
 		}
 	}
@@ -154,12 +154,12 @@ func (f *follower) interrupted(ctx context.Context, s os.Signal) (leave bool) {
 	return false
 }
 
-// ask asks Slurm how the job is, says what has changed, and reports whether it
+// ask queries Slurm for the state of the job, prints changes, and reports whether the job
 // is over.
 func (f *follower) ask(ctx context.Context) (over bool, err error) {
 	out, err := exec.CommandContext(ctx, "scontrol", "--oneliner", "show", "job", f.job).Output()
 	states := parseJobs(string(out))
-	if err != nil || len(states) == 0 { // the controller forgets jobs some minutes after their end
+	if err != nil || len(states) == 0 { // the controller removes jobs some minutes after their end
 		states = f.accounted(ctx)
 	}
 	if len(states) == 0 {
@@ -186,8 +186,8 @@ func (f *follower) ask(ctx context.Context) (over bool, err error) {
 	return f.over(), nil
 }
 
-// forgetPending drops what was said of tasks of an array that had no number of
-// their own yet, such as 12_1-4.
+// forgetPending drops the states of array tasks that were reported together, such as
+// 12_1-4, before each had its own number.
 func (f *follower) forgetPending(states []jobState) {
 	for id, s := range f.last {
 		if !s.over() && !slices.ContainsFunc(states, func(n jobState) bool { return n.id == id }) {
@@ -196,9 +196,10 @@ func (f *follower) forgetPending(states []jobState) {
 	}
 }
 
-// accounted is what the accounting says, where there is one.
+// accounted returns the states from Slurm's accounting, if it is enabled.
 func (f *follower) accounted(ctx context.Context) []jobState {
-	out, err := exec.CommandContext(ctx, "sacct", "--noheader", "--allocations", "--parsable2", "--jobs", f.job, "--format", "JobID,State,ExitCode").Output()
+	out, err := exec.CommandContext(ctx, "sacct", "--noheader", "--allocations", "--parsable2", "--jobs", f.job, "--format",
+		"JobID,State,ExitCode").Output()
 	if err != nil {
 		return nil
 	}
@@ -212,7 +213,7 @@ func (f *follower) accounted(ctx context.Context) []jobState {
 	return all
 }
 
-// over reports whether all that is known of the job has ended.
+// over reports whether all known parts of the job have ended.
 func (f *follower) over() bool {
 	for _, s := range f.last {
 		if !s.over() {
@@ -222,7 +223,7 @@ func (f *follower) over() bool {
 	return len(f.last) > 0
 }
 
-// code is the exit code of the job; of an array, the first that is not 0.
+// code returns the exit code of the job, or the first one other than 0 of an array.
 func (f *follower) code() int {
 	for _, id := range slices.Sorted(maps.Keys(f.last)) {
 		if code := f.last[id].exitCode(); code != 0 {
@@ -232,7 +233,7 @@ func (f *follower) code() int {
 	return call.ExitSuccess
 }
 
-// read copies what the job has written since.
+// read copies the new output of the job.
 func (f *follower) read() {
 	for _, path := range slices.Sorted(maps.Keys(f.tails)) {
 		prefix := ""
@@ -249,15 +250,15 @@ func (f *follower) close() {
 	}
 }
 
-// tail is a file that grows. One that cannot be read, such as on a disk of
-// another machine, is left out.
+// tail is a growing file. A file that cannot be read, such as on a disk of another
+// machine, is left out.
 type tail struct {
 	path string
 	file *os.File
-	rest []byte // the begin of a line
+	rest []byte // an incomplete line
 }
 
-// copy writes the whole lines that are new.
+// copy writes the new complete lines.
 func (t *tail) copy(w io.Writer, prefix string) {
 	if t.file == nil {
 		file, err := os.Open(t.path)
@@ -266,14 +267,14 @@ func (t *tail) copy(w io.Writer, prefix string) {
 		}
 		t.file = file
 	}
-	added, _ := io.ReadAll(t.file) // a fault is seen again the next time
+	added, _ := io.ReadAll(t.file) // an error occurs again the next time
 	t.rest = append(t.rest, added...)
 	for {
 		line, rest, whole := bytes.Cut(t.rest, []byte{'\n'})
 		if !whole {
 			return
 		}
-		_, _ = fmt.Fprintf(w, "%s%s\n", prefix, line) // nobody is left to tell
+		_, _ = fmt.Fprintf(w, "%s%s\n", prefix, line) // there is no other place to report to
 		t.rest = rest
 	}
 }

@@ -50,7 +50,8 @@ func scontrol(t *testing.T, text string) {
 // watch is a follower of job 9 that writes into two texts.
 func watch() (f *follower, stdout, stderr *strings.Builder) {
 	stdout, stderr = &strings.Builder{}, &strings.Builder{}
-	return &follower{c: &call.Call{Stdout: stdout, Stderr: stderr}, job: "9", tails: map[string]*tail{}, last: map[string]jobState{}}, stdout, stderr
+	return &follower{c: &call.Call{Stdout: stdout, Stderr: stderr}, job: "9", tails: map[string]*tail{},
+		last: map[string]jobState{}}, stdout, stderr
 }
 
 func TestFollowerReportsEachChangeOnce(t *testing.T) {
@@ -90,7 +91,8 @@ func TestFollowerOfAnArray(t *testing.T) {
 	if over, err := f.ask(t.Context()); over || err != nil {
 		t.Error(over, err)
 	}
-	scontrol(t, "JobId=41 ArrayJobId=9 ArrayTaskId=1 JobState=COMPLETED ExitCode=0:0\nJobId=42 ArrayJobId=9 ArrayTaskId=2 JobState=RUNNING ExitCode=0:0")
+	scontrol(t, "JobId=41 ArrayJobId=9 ArrayTaskId=1 JobState=COMPLETED ExitCode=0:0\nJobId=42 ArrayJobId=9 ArrayTaskId=2 JobState=RUNNING "+
+		"ExitCode=0:0")
 	if over, err := f.ask(t.Context()); over || err != nil || len(f.last) != 2 {
 		t.Errorf("%v, %v, %v", over, err, f.last)
 	}
@@ -176,7 +178,8 @@ func TestScriptsOfFlags(t *testing.T) {
 	if got := script(t, "-p x --token-file t"); strings.Contains(got, "urandom") {
 		t.Error("a second token")
 	}
-	if got := script(t, "-p x"); strings.Contains(got, "requeue") || strings.Contains(got, "--signal") || !strings.Contains(got, "urandom") {
+	if got := script(t, "-p x"); strings.Contains(got, "scontrol requeue") || strings.Contains(got, "--requeue") || strings.Contains(got,
+		"--signal") || !strings.Contains(got, "urandom") {
 		t.Error(got)
 	}
 }

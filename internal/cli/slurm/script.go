@@ -19,12 +19,13 @@ import (
 	"github.com/ditask/ditask/internal/cli/quote"
 )
 
-// scriptFlags are the flags of a batch script: Slurm's own, under Slurm's names,
-// and those of the job in it.
+// scriptFlags returns the flags of a batch script: those of Slurm, under Slurm's names,
+// and those of the job.
 func scriptFlags() []urfave.Flag {
 	return append([]urfave.Flag{
-		&urfave.IntFlag{Category: groupSlurm, Name: "nodes", Usage: "number of hosts, which Slurm calls nodes (default: as many as the tasks need)", DefaultText: "none"},
-		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks", Value: 1, Usage: "number of tasks: each runs a launcher"},
+		&urfave.IntFlag{Category: groupSlurm, Name: "nodes",
+			Usage: "number of hosts, which Slurm calls nodes (default: the number that the tasks need)", DefaultText: "none"},
+		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks", Value: 1, Usage: "number of tasks, each of which runs a launcher"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "ntasks-per-node", Usage: "number of tasks on each host", DefaultText: "none"},
 		&urfave.IntFlag{Category: groupSlurm, Name: "cpus-per-task", Usage: "number of processors for each task", DefaultText: "none"},
 		flags.Text(groupSlurm, "time", "", "`LIMIT` of time, such as 30 (minutes), 2:00:00 or 1-12 (days-hours)"),
@@ -33,10 +34,13 @@ func scriptFlags() []urfave.Flag {
 		flags.Text(groupSlurm, "gres", "", "`RESOURCES` on each host, such as gpu:2"),
 		flags.Text(groupSlurm, "array", "", "`NUMBERS` of an array of such jobs, such as 1-4"),
 		flags.Text(groupSlurm, "job-name", "", "`NAME` of the job (default: that of the package)"),
-		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue", Usage: "queue a job again that was preempted, or whose host has failed; it resumes by itself"},
-		flags.Text(groupSlurm, "signal", "", "`SIGNAL` that tells the nodes to save and end, and how many seconds before the time is up (default: USR1@60 with --time)"),
+		&urfave.BoolFlag{Category: groupSlurm, Name: "requeue",
+			Usage: "queue the job again after preemption or the failure of a host; it then resumes"},
+		flags.Text(groupSlurm, "signal", "",
+			"`SIGNAL` on which the nodes save and end, and the number of seconds before the time limit (default: USR1@60 with --time)"),
 		&urfave.PathFlag{Category: groupSlurm, Name: "slurm-logs", Value: "logs", Usage: "`FOLDER` for the output of the job"},
-		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch", Usage: "`OPTION` of sbatch besides, such as --sbatch=--exclusive; may be given several times"},
+		&urfave.StringSliceFlag{Category: groupSlurm, Name: "sbatch",
+			Usage: "further `OPTION` of sbatch, such as --sbatch=--exclusive; may be given several times"},
 	}, flags.Job()...)
 }
 
@@ -53,23 +57,23 @@ func (c command) script(ctx *urfave.Context) error {
 	return err
 }
 
-// batch is what a batch script is made of.
+// batch is the data of a batch script.
 type batch struct {
 	name       string
 	directives []string // without #SBATCH
 	srun       []string // options of srun
-	build      []string // the command that builds the program, but for the file
-	ditask     []string // the command in each task, but for program and folder
-	dir        string   // the folder for what the job writes, in shell; empty: one for each job
+	build      []string // the command that builds the program, without the file
+	ditask     []string // the command in each task, without program and folder
+	dir        string   // the folder of the job's files, in shell; empty: one for each job
 	args       []string // of the program
-	trap       string   // the signal that Slurm sends to the batch script and not to the tasks; empty: none
+	trap       string   // the signal that Slurm sends only to the batch script; empty: none
 	requeue    bool
 	array      bool
-	ownToken   bool     // the user sees to the token
-	variables  []string // that sbatch must find, as their values may be secrets
+	ownToken   bool     // the user provides the token
+	variables  []string // that must be set for sbatch, as their values may be secrets
 }
 
-// batchScript writes the script that the flags ask for.
+// batchScript returns the script that the flags describe.
 func (c command) batchScript(ctx *urfave.Context) (string, error) {
 	if err := checkScript(ctx); err != nil {
 		return "", call.UsageError{Err: err}
@@ -81,7 +85,7 @@ func (c command) batchScript(ctx *urfave.Context) (string, error) {
 		ownToken: ctx.IsSet("token-file"),
 	}
 	for _, g := range flags.GuardedOf(ctx) {
-		if !g.ByFlag && g.Name != "token" { // the script takes a token over, or makes one
+		if !g.ByFlag && g.Name != "token" { // the script inherits a token, or makes one
 			b.variables = append(b.variables, g.Variable)
 		}
 	}
@@ -114,11 +118,12 @@ func checkScript(ctx *urfave.Context) error {
 	}
 	faults = append(faults, checkDirectives(ctx)...)
 	if s := ctx.String("signal"); s != "" && !regexp.MustCompile(`^(B:)?USR[12]@\d+$`).MatchString(s) {
-		faults = append(faults, fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 for the script alone: USR1 or USR2, and how many seconds before the end", s))
+		faults = append(faults,
+			fmt.Errorf("--signal %q: want USR1@60, or B:USR1@60 to signal only the script: USR1 or USR2, and how many seconds before the end", s))
 	}
 	faults = append(faults, flags.Idle(ctx)...)
 	if ctx.IsSet("local_rank") {
-		faults = append(faults, errors.New("--local_rank: Slurm gives each task its number itself"))
+		faults = append(faults, errors.New("--local_rank: Slurm gives each task its number: leave --local_rank out"))
 	}
 	if p := flags.Platform(ctx); p != "" && p != "slurm" {
 		faults = append(faults, fmt.Errorf("--platform %q: want slurm, or leave it out", p))
@@ -127,22 +132,22 @@ func checkScript(ctx *urfave.Context) error {
 		if !g.Secret || !g.ByFlag {
 			continue
 		}
-		what := "set " + g.Variable + " for sbatch instead, which passes it on"
+		what := "set " + g.Variable + " for sbatch instead, which passes it to the job"
 		switch {
 		case g.Name == "token":
-			what = "leave it out, and the script makes one for each job; or give --token-file"
+			what = "leave it out, and the script makes a token for each job; or give --token-file"
 		case !strings.HasSuffix(g.Name, "-url"):
 			what = "give the path of a file"
 		}
-		faults = append(faults, fmt.Errorf("%v: a script is no place for a secret: %s", g, what))
+		faults = append(faults, fmt.Errorf("%v: a script must not contain a secret: %s", g, what))
 	}
 	return errors.Join(faults...)
 }
 
-// jobName is how a job may be called: its folder and the file of its output have the name.
+// jobName matches the names of jobs: the folder and the output file of a job contain its name.
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// nameOf is the name of a job that runs a package.
+// nameOf returns the default name of a job that runs a package.
 func nameOf(pkg string) string {
 	if abs, err := filepath.Abs(pkg); err == nil {
 		pkg = abs
@@ -154,7 +159,7 @@ func nameOf(pkg string) string {
 	return name
 }
 
-// checkDirectives checks what goes into the #SBATCH lines.
+// checkDirectives checks the texts of the #SBATCH lines.
 func checkDirectives(ctx *urfave.Context) (faults []error) {
 	for _, name := range []string{"time", "partition", "account", "gres", "array", "slurm-logs"} {
 		if err := quote.CheckDirective(ctx.String(name)); err != nil {
@@ -162,7 +167,8 @@ func checkDirectives(ctx *urfave.Context) (faults []error) {
 		}
 	}
 	if name := ctx.String("job-name"); name != "" && !jobName.MatchString(name) {
-		faults = append(faults, fmt.Errorf("--job-name %q: want at most 100 letters, digits, dots, underscores and hyphens, the first a letter or digit", name))
+		faults = append(faults,
+			fmt.Errorf("--job-name %q: want at most 100 letters, digits, dots, underscores and hyphens, the first a letter or digit", name))
 	}
 	for _, v := range ctx.StringSlice("sbatch") {
 		if err := quote.CheckDirective(v); err != nil {
@@ -174,8 +180,8 @@ func checkDirectives(ctx *urfave.Context) (faults []error) {
 	return faults
 }
 
-// ownCommand is how the script calls ditask: by its name where that is this
-// program, or else by its path.
+// ownCommand returns the command of ditask in the script: its name if PATH finds this
+// program, or else its path.
 func ownCommand() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -191,7 +197,7 @@ func ownCommand() string {
 	return self
 }
 
-// slurmOptions takes over Slurm's own flags.
+// slurmOptions adds the flags of Slurm.
 func (b *batch) slurmOptions(ctx *urfave.Context) {
 	add := func(format string, args ...any) { b.directives = append(b.directives, fmt.Sprintf(format, args...)) }
 	add("--job-name=%s", b.name)
@@ -225,21 +231,21 @@ func (b *batch) slurmOptions(ctx *urfave.Context) {
 		}
 	}
 	b.directives = append(b.directives, ctx.StringSlice("sbatch")...)
-	// Nodes end together: a task that is left long after the first has ended hangs.
+	// Nodes end together: a task that still runs long after the first has ended hangs.
 	if ctx.String("topology") != "alone" {
 		b.srun = append(b.srun, fmt.Sprintf("--wait=%d", int((ctx.Duration("grace")+20*time.Second)/time.Second)))
 	}
-	if ctx.Int("cpus-per-task") > 0 { // srun does not take it over from sbatch
+	if ctx.Int("cpus-per-task") > 0 { // srun does not inherit it from sbatch
 		b.srun = append(b.srun, "--cpus-per-task="+strconv.Itoa(ctx.Int("cpus-per-task")))
 	}
 }
 
-// jobOptions hands on the flags of the job that were given.
+// jobOptions adds the given flags of the job.
 func (b *batch) jobOptions(ctx *urfave.Context) {
 	b.ditask = append(b.ditask, flags.Given(ctx, "package", "dir", "platform", "token")...)
 }
 
-// text is the script.
+// text returns the script.
 func (b *batch) text() string {
 	var s strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&s, format+"\n", args...) }
@@ -251,7 +257,7 @@ func (b *batch) text() string {
 	line("set -euo pipefail")
 	for i, name := range b.variables {
 		if i == 0 {
-			line("\n# What a script must not hold: sbatch passes it on, and srun.")
+			line("\n# Secrets, which a script must not contain: sbatch and srun pass them on.")
 		}
 		line(`: "${%s:?was set when this script was written: set it for sbatch}"`, name)
 	}
@@ -259,7 +265,7 @@ func (b *batch) text() string {
 		line("\n# The secret of this job's tasks; srun passes it on to them.")
 		line(`export DITASK_TOKEN="${DITASK_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"`)
 	}
-	line("\n# What the job writes: its own folder, in which it finds its checkpoints when it goes on.")
+	line("\n# The folder of the job's files. A requeued job finds its checkpoints there.")
 	switch {
 	case b.dir != "" && b.array:
 		line(`dir=%s/"$SLURM_ARRAY_TASK_ID"`, quote.Shell(strings.TrimSuffix(b.dir, "/")))
@@ -271,7 +277,7 @@ func (b *batch) text() string {
 	line(`mkdir -p -- "$dir"`)
 	command := quote.Shell(b.ditask...)
 	if b.build != nil {
-		line("\n# Built once, before the tasks start; a job that goes on runs what it ran before.")
+		line("\n# Built once, before the tasks start; a requeued job runs the same program again.")
 		line(`[ -x "$dir/program" ] || %s --output "$dir/program"`, quote.Shell(b.build...))
 		command = quote.Shell(b.ditask[0]) + ` --package "$dir/program" ` + quote.Shell(b.ditask[1:]...)
 	}
@@ -281,8 +287,8 @@ func (b *batch) text() string {
 	}
 	b.steps(line, strings.Join(append([]string{"srun", "--export=ALL"}, b.srun...), " ")+" \\\n  "+command)
 	if b.requeue {
-		line("\n# 75: the nodes were preempted, and have saved. The job waits for its next turn, and resumes. Slurm")
-		line("# ends this script then; if it ended by itself meanwhile, the job would be over.")
+		line("\n# 75: the nodes were preempted and have saved. The job is queued again and resumes. Slurm then")
+		line("# kills this script, which waits for that: if it exited first, the job would be over.")
 		line(`if [ "$code" = 75 ] && scontrol requeue "$SLURM_JOB_ID"; then sleep 60; fi`)
 	}
 	line(`exit "$code"`)
@@ -295,10 +301,10 @@ func (b *batch) steps(line func(string, ...any), srun string) {
 		line("\ncode=0\n%s || code=$?", srun)
 		return
 	}
-	line("\n# Slurm signals this script alone; srun hands the signal on to the tasks.")
+	line("\n# Slurm signals only this script; srun forwards the signal to the tasks.")
 	line("%s &", srun)
 	line("tasks=$!")
 	line(`trap 'kill -%[1]s "$tasks"' %[1]s`, b.trap)
-	line("# A signal ends wait with 128 and its number; the tasks are still there.")
+	line("# A signal ends wait with 128 plus its number, while the tasks still run.")
 	line(`while code=0; wait "$tasks" || code=$?; [ "$code" -gt 128 ] && kill -0 "$tasks" 2>/dev/null; do :; done`)
 }

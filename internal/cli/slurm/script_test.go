@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minu
 
 func TestNameOfAPackageIsOneOfAJob(t *testing.T) {
 	for in, want := range map[string]string{
-		"./agents": "agents", "a/-x": "job--x", "a/$(id)": "job--id-", "/": "job--", "a/.git": "job-.git", "a/" + strings.Repeat("x", 200): "job-" + strings.Repeat("x", 96),
+		"./agents": "agents", "a/-x": "job--x", "a/$(id)": "job--id-", "/": "job--", "a/.git": "job-.git", "a/" + strings.Repeat("x",
+			200): "job-" + strings.Repeat("x", 96),
 	} {
 		if got := nameOf(in); got != want || !jobName.MatchString(got) {
 			t.Errorf("%s: %s, want %s", in, got, want)
@@ -97,7 +98,7 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// A name is checked where it comes in, and quoted all the same.
+// A name is checked where it comes in, and quoted nevertheless.
 func TestNameOfAJobIsNotRun(t *testing.T) {
 	got, err := runs(t, (&batch{name: "x$(id>f)", ditask: []string{"ditask"}, ownToken: true}).text())
 	if err != nil || len(got) != 2 || got[0][3] != "runs/x$(id>f)-7" {

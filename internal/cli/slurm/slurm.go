@@ -1,10 +1,10 @@
-// Package slurm is the command "ditask slurm", for what surrounds a job under Slurm: it
-// writes batch scripts, submits them, and follows the job to its end.
+// Package slurm is the command "ditask slurm", which runs jobs under Slurm: it writes
+// batch scripts, submits them, and follows the job to its end.
 //
 //	app.Commands = append(app.Commands, slurm.Command(c))
 //
-// It talks to Slurm by sbatch, scontrol, sacct and scancel. What the launcher in each task
-// of a step makes of Slurm's variables is in packages job and parallel/slurm.
+// It calls sbatch, scontrol, sacct and scancel. Packages job and parallel/slurm read Slurm's
+// variables for the launcher in each task of a step.
 package slurm
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/ditask/ditask/internal/cli/call"
 )
 
-// groupSlurm is the group of flags that are Slurm's.
+// groupSlurm is the group of Slurm's flags.
 const groupSlurm = "Slurm"
 
 // command has the actions of one call.
 type command struct{ *call.Call }
 
-// Command is the command for what surrounds a job under Slurm.
+// Command returns the command "ditask slurm".
 func Command(of *call.Call) *urfave.Command {
 	c := command{of}
 	return &urfave.Command{
@@ -29,7 +29,8 @@ func Command(of *call.Call) *urfave.Command {
 		},
 		Subcommands: []*urfave.Command{
 			{Name: "script", Usage: "print a batch script that runs the job in the tasks of a step", Flags: scriptFlags(), Action: c.script},
-			{Name: "submit", Usage: "submit such a script, and follow the job to its end; the exit code is the job's", Flags: submitFlags(), Action: c.submit},
+			{Name: "submit", Usage: "submit such a script, and follow the job to its end; the exit code is the job's", Flags: submitFlags(),
+				Action: c.submit},
 		},
 	}
 }

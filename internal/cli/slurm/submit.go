@@ -27,12 +27,13 @@ const (
 	onInterruptLeave  = "leave"
 )
 
-// submitFlags are those of a script, and how the job is watched.
+// submitFlags returns the flags of a script, and those for following the job.
 func submitFlags() []urfave.Flag {
 	return append([]urfave.Flag{
-		&urfave.PathFlag{Category: groupSlurm, Name: "script", Usage: "`FILE` to submit, in place of a script from the flags"},
+		&urfave.PathFlag{Category: groupSlurm, Name: "script", Usage: "batch script `FILE` to submit, instead of a script from the flags"},
 		&urfave.BoolFlag{Category: groupSlurm, Name: "no-follow", Usage: "print the job's number and do not wait for it"},
-		flags.Text(groupSlurm, "on-interrupt", onInterruptAsk, "what Ctrl-C does: ask (cancel the job only if it comes again within 3s), cancel or leave"),
+		flags.Text(groupSlurm, "on-interrupt", onInterruptAsk,
+			"effect of Ctrl-C: ask (a second Ctrl-C within 3s cancels the job), cancel or leave"),
 	}, scriptFlags()...)
 }
 
@@ -65,8 +66,8 @@ func (c command) submit(ctx *urfave.Context) error {
 	return f.follow(ctx.Context)
 }
 
-// scriptToSubmit is the file that was given, or a script from the flags, for
-// whose output the folder is made.
+// scriptToSubmit returns the given file, or a script from the flags. For the latter it
+// makes the folder of the output.
 func (c command) scriptToSubmit(ctx *urfave.Context) (string, error) {
 	file := ctx.Path("script")
 	if file == "" {
@@ -89,7 +90,7 @@ func (c command) scriptToSubmit(ctx *urfave.Context) (string, error) {
 	return string(b), nil
 }
 
-// maxSaid bounds in bytes what sbatch says of a script that it does not take: some lines.
+// maxSaid bounds in bytes the message of sbatch about a script that it refuses: some lines.
 const maxSaid = 4 << 10
 
 // submit gives the script to sbatch, and returns the number of the job.
@@ -102,7 +103,7 @@ func submit(ctx context.Context, script string) (string, error) {
 	}
 	job, _, _ := strings.Cut(strings.TrimSpace(stdout.String()), ";") // "12;cluster"
 	if _, err := strconv.Atoi(job); err != nil {
-		return "", fmt.Errorf("sbatch: no number of a job in %q", printable.Text(stdout.String()))
+		return "", fmt.Errorf("sbatch: no job number in %q", printable.Text(stdout.String()))
 	}
 	return job, nil
 }

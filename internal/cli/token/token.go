@@ -1,12 +1,12 @@
-// Package token makes the token of a job to which none was given: a random one, or one
-// that all tasks of a Slurm step come to by themselves.
+// Package token makes the token of a job without a given token: a random one, or one that
+// each task of a Slurm step derives on its own.
 //
 //	secret := token.Random(16)
 //	secret, warning, err := token.OfStep(step)
 //
-// The key from which the tokens of steps are made is a file of the user, slurm.key in
-// the folder ditask of the user's configuration, which only the user may read. OfStep
-// may be called by many processes at once.
+// The tokens of steps are derived from the user's file slurm.key, in the folder ditask of
+// the user's configuration. Only the user may read it. Many processes may call OfStep
+// concurrently.
 package token
 
 import (
@@ -26,17 +26,17 @@ import (
 	"github.com/ditask/ditask/parallel/slurm"
 )
 
-// Random is a text of that many random bytes in hexadecimal.
+// Random returns n random bytes in hexadecimal.
 func Random(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
-// OfStep is the token of a step to which none was given, the same in each
-// of its tasks: made of the user's key for Slurm, which all hosts find in the
-// shared home folder, and of what names the step. Without such a folder it
-// is made of what others may know too, and a warning says so.
+// OfStep returns the token of a step without a given token, the same in each of its
+// tasks. It is derived from the user's key for Slurm, which all hosts find in the shared
+// home folder, and from the cluster and the step. Without such a key it is derived from
+// values that other users may know, and OfStep returns a warning.
 func OfStep(step slurm.Step) (token, warning string, err error) {
 	cluster := os.Getenv("SLURM_CLUSTER_NAME")
 	key, err := slurmKey()
@@ -45,18 +45,19 @@ func OfStep(step slurm.Step) (token, warning string, err error) {
 	}
 	if err != nil {
 		key = fmt.Appendf(nil, "uid %d", os.Getuid())
-		warning = fmt.Sprintf("no key for the job's token (%v): it is made of the job's id, which is no secret: set %s to a random text before srun", err, control.VarToken)
+		warning = fmt.Sprintf("no key for the job's token (%v): the token is derived from the job's id, which is not secret: set %s to a "+
+			"random text before srun", err, control.VarToken)
 	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "ditask slurm token\x00%s\x00%s", cluster, step.Job()) // to memory
 	return hex.EncodeToString(mac.Sum(nil)[:16]), warning, nil
 }
 
-// errExposed is in the error for a key that others can read.
-var errExposed = errors.New("others can read it")
+// errExposed is wrapped by the error for a key that other users can read.
+var errExposed = errors.New("other users can read it")
 
-// slurmKey reads the user's key for Slurm, or makes it. Of many tasks that make it
-// at once all get the one that was first.
+// slurmKey reads the user's key for Slurm, or makes it. If many tasks make it at once, all
+// of them get the first one.
 func slurmKey() ([]byte, error) {
 	config, err := os.UserConfigDir()
 	if err != nil {
@@ -80,7 +81,7 @@ func slurmKey() ([]byte, error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, err
 	}
-	// A link is made whole or not at all, on NFS too.
+	// Creating a link is atomic, also on NFS.
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func readKey(path string) ([]byte, error) {
 	}
 	key := strings.TrimSpace(string(b))
 	if len(key) < 32 {
-		return nil, fmt.Errorf("%s: holds no key: remove it for a new one", path)
+		return nil, fmt.Errorf("%s: contains no key: remove it for a new one", path)
 	}
 	return []byte(key), nil
 }

@@ -62,7 +62,7 @@ func TestTokenWithoutAHomeIsNoSecretAndSaysSo(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", file)
 	t.Setenv("HOME", file)
 	a, warning, err := OfStep(slurm.Step{JobID: 7, Tasks: 2})
-	if err != nil || !strings.Contains(warning, "which is no secret: set DITASK_TOKEN to a random text before srun") {
+	if err != nil || !strings.Contains(warning, "which is not secret: set DITASK_TOKEN to a random text before srun") {
 		t.Errorf("%q, %v", warning, err)
 	}
 	if b, _, err := OfStep(slurm.Step{JobID: 7, Tasks: 2}); err != nil || a != b || a == "" {

@@ -19,23 +19,24 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// EnvCommand is "ditask env".
+// EnvCommand returns the command "ditask env".
 func EnvCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
 	args := flags.Text("", "args", "", "`JSON` of the keyword arguments of an environment in Python")
 	num := &urfave.IntFlag{Name: "envs", Value: 8, Usage: "number of environments"}
 	return &urfave.Command{
-		Name: "env", Usage: "list environments, find what is wrong with one, measure its speed",
+		Name: "env", Usage: "list, check and measure environments",
 		Subcommands: []*urfave.Command{
 			{Name: "list", Usage: "list the environments of ditask", Flags: []urfave.Flag{flags.JSON()}, Action: c.envList},
 			{
-				Name: "check", Usage: "play episodes at random, and say what breaks the rules of Gymnasium's interface", ArgsUsage: "NAME",
+				Name: "check", Usage: "play episodes at random, and report violations of Gymnasium's interface", ArgsUsage: "NAME",
 				Flags:  []urfave.Flag{args, num, &urfave.IntFlag{Name: "steps", Value: 2000, Usage: "steps of each environment"}},
 				Action: c.envCheck,
 			},
 			{
 				Name: "bench", Usage: "measure the steps per second of random actions", ArgsUsage: "NAME",
-				Flags: []urfave.Flag{args, num, &urfave.DurationFlag{Name: "time", Value: 2 * time.Second, Usage: "how long to measure"}}, Action: c.envBench,
+				Flags: []urfave.Flag{args, num, &urfave.DurationFlag{Name: "time", Value: 2 * time.Second,
+					Usage: "how long to measure"}}, Action: c.envBench,
 			},
 		},
 	}
@@ -79,7 +80,7 @@ func (c command) envList(ctx *urfave.Context) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(c.Stdout, "\nThose of Python's Gymnasium are gym:ID, and those in a file FILE.py:FUNCTION.")
+	_, err := fmt.Fprintln(c.Stdout, "\nGymnasium's environments are named gym:ID, and those in a Python file FILE.py:FUNCTION.")
 	return err
 }
 
@@ -117,7 +118,7 @@ func (c command) envCheck(ctx *urfave.Context) (err error) {
 	if len(k.faults) > 0 {
 		return fmt.Errorf("check %s: %s", v.Name(), strings.Join(k.faults, "; "))
 	}
-	_, err = fmt.Fprintln(c.Stdout, "nothing is wrong")
+	_, err = fmt.Fprintln(c.Stdout, "no faults found")
 	return err
 }
 
@@ -130,7 +131,7 @@ type checked struct {
 	faults          []string
 }
 
-// faultf notes a fault of a kind once.
+// faultf records a fault, once for each kind.
 func (k *checked) faultf(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.ContainsFunc(k.faults, func(s string) bool {
 		return strings.HasPrefix(s, strings.SplitN(text, ":", 2)[0])
@@ -139,7 +140,7 @@ func (k *checked) faultf(format string, args ...any) {
 	}
 }
 
-// play takes n steps of the vector. The error is one after which no step can be taken.
+// play takes n steps of the vector. After an error no step can be taken.
 func (k *checked) play(ctx context.Context, n int) error {
 	first, err := k.v.Reset(7)
 	if err != nil {
@@ -185,12 +186,12 @@ func (k *checked) play(ctx context.Context, n int) error {
 		}
 	}
 	if k.ended == 0 {
-		k.faultf("episodes: none has ended in %d steps: set a time limit", n)
+		k.faultf("episodes: none ended within %d steps: set a time limit", n)
 	}
 	return nil
 }
 
-// observe looks at the observations of all environments.
+// observe checks the observations of all environments.
 func (k *checked) observe(obs []float32) {
 	d := k.v.ObservationSpace().Dim()
 	for i := range k.v.Num() {
@@ -216,7 +217,7 @@ func (c command) envBench(ctx *urfave.Context) (err error) {
 		return err
 	}
 	rng, w := rand.New(rand.NewPCG(1, 1)), v.ActionSpace().Dim()
-	const blocks = 64 // of actions, drawn before
+	const blocks = 64 // of actions, drawn before the measurement
 	actions := make([][]float32, blocks)
 	for k := range actions {
 		actions[k] = make([]float32, v.Num()*w)

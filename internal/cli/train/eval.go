@@ -16,21 +16,22 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// weightsFlag says which weights of a run are meant.
+// weightsFlag returns the flag that selects the weights of a run.
 func weightsFlag() urfave.Flag {
 	return flags.Text("", "weights", string(train.Best),
-		"best: those of the best evaluation; last: those of the last checkpoint; a number: those of the checkpoint after so many updates, if checkpoint_keep has kept it")
+		"best: of the best evaluation; last: of the last checkpoint; a number: of the checkpoint after that many updates, "+
+			"if checkpoint_keep has kept it")
 }
 
 // maxEpisodes bounds an evaluation.
 const maxEpisodes = 1_000_000
 
-// EvalCommand is "ditask eval".
+// EvalCommand returns the command "ditask eval".
 func EvalCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
 	return &urfave.Command{
 		Name: "eval", Usage: "play episodes with the policy of a run", ArgsUsage: "RUN",
-		Description: "RUN is the folder of a training. The mean return comes with its 95 % confidence interval, by the percentile\n" +
+		Description: "RUN is the folder of a training. The 95 % confidence interval of the mean return is computed by the percentile\n" +
 			"bootstrap over episodes (Efron 1979).",
 		Flags: []urfave.Flag{
 			&urfave.IntFlag{Name: "episodes", Value: 100, Usage: "number of episodes"},
@@ -42,7 +43,7 @@ func EvalCommand(of *call.Call) *urfave.Command {
 	}
 }
 
-// result is what an evaluation prints as JSON.
+// result is the JSON output of an evaluation.
 type result struct {
 	Run      string    `json:"run"`
 	Weights  string    `json:"weights"`
@@ -95,7 +96,7 @@ func (c command) load(ctx *urfave.Context) (*train.Trained, string, error) {
 	return t, dir, nil
 }
 
-// resultOf sums episodes up.
+// resultOf summarises episodes.
 func resultOf(episodes []envs.Episode) (r result) {
 	n := float64(len(episodes))
 	r.Episodes, r.Min, r.Max = len(episodes), math.Inf(1), math.Inf(-1)
@@ -116,7 +117,7 @@ func resultOf(episodes []envs.Episode) (r result) {
 // resamples is the number of bootstrap samples.
 const resamples = 2000
 
-// interval is the 95 % confidence interval of the mean.
+// interval returns the 95 % confidence interval of the mean.
 func interval(returns []float64) (low, high float64) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	means := make([]float64, resamples)

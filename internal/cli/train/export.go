@@ -15,19 +15,19 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// ExportCommand is "ditask export".
+// ExportCommand returns the command "ditask export".
 func ExportCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
 	return &urfave.Command{
 		Name: "export", Usage: "write the policy of a run as ONNX, as Go source, or as safetensors", ArgsUsage: "RUN",
 		Description: "RUN is the folder of a training. The files compute the greedy action from a raw observation; docs/export.md\n" +
-			"says how to use them.",
+			"describes how to use them.",
 		Flags: []urfave.Flag{
 			&urfave.PathFlag{Name: "onnx", Usage: "`FILE` to write in the ONNX format"},
 			&urfave.PathFlag{Name: "go", Usage: "`FILE` to write as Go source without dependencies"},
 			flags.Text("", "package", "", "`NAME` of the package of the Go source (default: that of its folder)"),
 			&urfave.PathFlag{Name: "safetensors", Usage: "`FILE` to write in the safetensors format"},
-			weightsFlag(),
+			forceFlag(), weightsFlag(),
 		},
 		Action: c.export,
 	}
@@ -35,7 +35,16 @@ func ExportCommand(of *call.Call) *urfave.Command {
 
 func (c command) export(ctx *urfave.Context) (err error) {
 	if ctx.Path("onnx")+ctx.Path("go")+ctx.Path("safetensors") == "" {
-		return call.Usage("ditask export: say what to write: --onnx FILE, --go FILE or --safetensors FILE")
+		return call.Usage("ditask export: no output is given: give --onnx FILE, --go FILE or --safetensors FILE")
+	}
+	var faults []error
+	for _, form := range []string{"onnx", "go", "safetensors"} {
+		if path := ctx.Path(form); path != "" {
+			faults = append(faults, free(ctx, form, path))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return call.UsageError{Err: err}
 	}
 	t, _, err := c.load(ctx)
 	if err != nil {
@@ -66,7 +75,7 @@ func (c command) export(ctx *urfave.Context) (err error) {
 	return nil
 }
 
-// packageName is that of --package, or of the folder of the Go file.
+// packageName returns the name of --package, or of the folder of the Go file.
 func packageName(ctx *urfave.Context) string {
 	if name := ctx.String("package"); name != "" {
 		return name

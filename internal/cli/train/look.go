@@ -21,19 +21,22 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// PlotCommand is "ditask plot".
+// PlotCommand returns the command "ditask plot".
 func PlotCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
 	return &urfave.Command{
 		Name: "plot", Usage: "draw the learning curves of runs, as PNG or SVG", ArgsUsage: "RUN...",
-		Description: "RUN is the folder of a training, or one below which there are some. Runs of one algorithm in one environment are\n" +
-			"one curve: the interquartile mean over seeds, with a 95 % band by the stratified bootstrap (Agarwal et al. 2021).",
+		Description: "RUN is the folder of a training, or a folder above several. Runs of one algorithm in one environment form one\n" +
+			"curve: the interquartile mean over seeds, with a 95 % band by the stratified bootstrap (Agarwal et al. 2021).",
 		Flags: []urfave.Flag{
-			&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Value: "curves.png", Usage: "`FILE` to write; its ending, .png or .svg, is the format"},
+			&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Value: "curves.png",
+				Usage: "`FILE` to write, as PNG or SVG according to its extension"},
+			forceFlag(),
 			flags.Text("", "column", "rollout/ep_rew_mean", "column of progress.csv to draw, such as eval/mean_reward"),
-			flags.Text("", "x", "steps", "what runs from left to right: steps (of the environments) or time"),
-			&urfave.Float64SliceFlag{Name: "threshold", Usage: "`RETURN` of a line across (default: that of the environment, if it has one)"},
-			flags.Text("", "title", "", "title of the picture (default: what the runs have in common)"),
+			flags.Text("", "x", "steps", "horizontal axis: steps (of the environments) or time"),
+			&urfave.Float64SliceFlag{Name: "threshold",
+				Usage: "`RETURN` of a horizontal line (default: the threshold of the environment, if it has one)"},
+			flags.Text("", "title", "", "title of the picture (default: the settings that all runs share)"),
 			&urfave.IntFlag{Name: "width", Value: 1200, Usage: "width in pixels"},
 			&urfave.IntFlag{Name: "height", Value: 675, Usage: "height in pixels"},
 		},
@@ -54,6 +57,9 @@ func (c command) plot(ctx *urfave.Context) error {
 	axis, ok := axes[ctx.String("x")]
 	if !ok {
 		return call.Usage("--x %q: want steps or time", ctx.String("x"))
+	}
+	if err := free(ctx, "output", path); err != nil {
+		return err
 	}
 	var all []plot.Run
 	for _, arg := range ctx.Args().Slice() {
@@ -77,7 +83,7 @@ func (c command) plot(ctx *urfave.Context) error {
 	return err
 }
 
-// drawn are the run of a folder, or the runs below it.
+// drawn returns the run of a folder, or the runs below it.
 func drawn(dir string) ([]plot.Run, error) {
 	if _, err := os.Stat(filepath.Join(dir, train.ProgressFile)); err == nil {
 		r, err := plot.Read(dir)
@@ -99,12 +105,12 @@ func drawn(dir string) ([]plot.Run, error) {
 		out = append(out, r)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no run is there: want a folder with %s, or one above such folders", dir, train.ProgressFile)
+		return nil, fmt.Errorf("%s: no run found: want a folder with %s, or one above such folders", dir, train.ProgressFile)
 	}
 	return out, nil
 }
 
-// thresholds are those of the environments, if all runs are of one.
+// thresholds returns the threshold of the environment, if all runs have the same one.
 func thresholds(all []plot.Run) []float64 {
 	for _, r := range all {
 		if r.Env != all[0].Env {
@@ -117,7 +123,7 @@ func thresholds(all []plot.Run) []float64 {
 	return nil
 }
 
-// RunsCommand is "ditask runs".
+// RunsCommand returns the command "ditask runs".
 func RunsCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
 	return &urfave.Command{
@@ -125,10 +131,10 @@ func RunsCommand(of *call.Call) *urfave.Command {
 		Flags: []urfave.Flag{
 			flags.Text("", "algo", "", "only runs of this `ALGORITHM`"),
 			flags.Text("", "env", "", "only runs in this `ENVIRONMENT`"),
-			flags.Text("", "state", "", "only runs that are running, finished, stopped or unknown"),
+			flags.Text("", "state", "", "only runs in this state: running, finished, stopped or unknown"),
 			flags.Text("", "name", "", "only runs with this `TEXT` in their name"),
 			flags.Text("", "sort", string(runs.ByName), "`KEY` to sort by: name, started, best or steps"),
-			&urfave.BoolFlag{Name: "compare", Usage: "print the settings in which the runs differ, too"},
+			&urfave.BoolFlag{Name: "compare", Usage: "also print the settings in which the runs differ"},
 			flags.JSON(),
 		},
 		Action: c.runs,

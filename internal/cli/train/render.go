@@ -32,33 +32,36 @@ const (
 	maxPictures     = 20_000
 	minSize         = 32
 	maxSize         = 1280
-	usualSize       = 640 // of an environment whose own pictures are larger
-	maxRate         = 50  // viewers show what is faster at a tenth of the speed
+	usualSize       = 640 // for environments with larger pictures
+	maxRate         = 50  // viewers show faster films at a tenth of the speed
 	usualRate       = 30
 )
 
-// RenderCommand is "ditask render".
+// RenderCommand returns the command "ditask render".
 func RenderCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
-	weights := flags.Text("", "weights", string(train.Best), "best: those of the best evaluation; last: those of the last checkpoint", "checkpoint")
+	weights := flags.Text("", "weights", string(train.Best), "best: of the best evaluation; last: of the last checkpoint", "checkpoint")
 	return &urfave.Command{
 		Name: "render", Usage: "draw episodes of a policy, or of random actions, as an animated GIF", ArgsUsage: "[RUN]",
 		UsageText: "ditask render RUN [flags]\nditask render --env ENV [flags]",
-		Description: "RUN is the folder of a training, whose policy plays. With --env actions are random. Environments of ditask draw\n" +
-			"themselves; one in Python must have the render mode rgb_array.",
+		Description: "RUN is the folder of a training, whose policy plays. With --env actions are random. All environments of ditask can\n" +
+			"be drawn; an environment in Python needs the render mode rgb_array.",
 		Flags: []urfave.Flag{
-			&urfave.PathFlag{Name: "out", Aliases: []string{"o"}, Usage: "`FILE` to write, which ends with .gif (default: named after run or environment)"},
-			&urfave.PathFlag{Name: "frames", Usage: "`FOLDER` for the pictures as PNG files, too"},
-			&urfave.BoolFlag{Name: "force", Usage: "replace files that are there"},
+			&urfave.PathFlag{Name: "out", Aliases: []string{"o"},
+				Usage: "`FILE` to write, with the extension .gif (default: named after run or environment)"},
+			&urfave.PathFlag{Name: "frames", Usage: "`FOLDER` to also write the pictures to, as PNG files"},
+			forceFlag(),
 			flags.Text("", "env", "", "`NAME` of an environment to play with random actions"),
 			flags.Text("", "args", "", "with --env: `JSON` of the keyword arguments of an environment in Python"),
 			weights,
 			&urfave.BoolFlag{Name: "explore", Usage: "act as in training, rather than greedily"},
 			&urfave.IntFlag{Name: "episodes", Value: 1, Usage: fmt.Sprintf("number of episodes, at most %d", maxFilmEpisodes)},
 			&urfave.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the first episode; the others have the following ones"},
-			&urfave.IntFlag{Name: "max-steps", Value: 1000, Usage: fmt.Sprintf("time steps after which an episode is left, at most %d", maxFilmSteps)},
-			&urfave.IntFlag{Name: "size", Usage: fmt.Sprintf("pixels of the longer side, %d to %d (default: the environment's, at most %d)", minSize, maxSize, usualSize)},
-			&urfave.IntFlag{Name: "fps", Usage: fmt.Sprintf("pictures a second, 1 to %d (default: the environment's, or %d)", maxRate, usualRate)},
+			&urfave.IntFlag{Name: "max-steps", Value: 1000, Usage: fmt.Sprintf("time steps after which an episode is cut off, at most %d",
+				maxFilmSteps)},
+			&urfave.IntFlag{Name: "size", Usage: fmt.Sprintf("pixels of the longer side, %d to %d (default: the environment's, at most %d)",
+				minSize, maxSize, usualSize)},
+			&urfave.IntFlag{Name: "fps", Usage: fmt.Sprintf("pictures per second, 1 to %d (default: the environment's, or %d)", maxRate, usualRate)},
 			&urfave.BoolFlag{Name: "caption", Usage: "write episode, step and return below the pictures"},
 		},
 		Action: c.render,
@@ -70,7 +73,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 		return err
 	}
 	path := renderPath(ctx)
-	if err := free(ctx, path); err != nil {
+	if err := free(ctx, "out", path); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1) // the first one counts
@@ -86,7 +89,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 	if err := call.UntilSignal(ctx.Context, signals, func(stopping context.Context) error { return c.play(stopping, ctx, s) }); err != nil {
 		return err
 	}
-	if err := free(ctx, path); err != nil { // it may have come meanwhile
+	if err := free(ctx, "out", path); err != nil { // it may have been created in the meantime
 		return err
 	}
 	if err := export.WriteFile(path, s.video.WriteGIF); err != nil {
@@ -104,7 +107,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 	return err
 }
 
-// checkRender reports all that is wrong with the flags.
+// checkRender reports all faults of the flags.
 func checkRender(ctx *urfave.Context) error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -117,24 +120,26 @@ func checkRender(ctx *urfave.Context) error {
 		fault(ctx.IsSet(name) && (n < low || n > high), "--%s %d: want %d to %d", name, n, low, high)
 	}
 	random := ctx.String("env") != ""
-	fault(ctx.NArg() > 1 || ctx.NArg() == 0 && !random, "ditask render: want the folder of one run, or --env ENV for random actions: see ditask render --help")
-	fault(ctx.NArg() == 1 && random, "--env %s: it plays random actions, and a run has an environment: give one of them", ctx.String("env"))
-	fault(ctx.String("args") != "" && !random, "--args: it goes with --env: a run has its env_args")
-	fault(ctx.IsSet("weights") && random, "--weights: it has no effect with --env, where actions are random")
-	fault(ctx.Bool("explore") && random, "--explore: it has no effect with --env, where actions are random")
+	fault(ctx.NArg() > 1 || ctx.NArg() == 0 && !random,
+		"ditask render: want the folder of one run, or --env ENV for random actions: see ditask render --help")
+	fault(ctx.NArg() == 1 && random, "--env %s: plays random actions, and a run has its own environment: give one of them", ctx.String("env"))
+	fault(ctx.String("args") != "" && !random, "--args: has no effect without --env: a run has its env_args")
+	fault(ctx.IsSet("weights") && random, "--weights: has no effect with --env, where actions are random")
+	fault(ctx.Bool("explore") && random, "--explore: has no effect with --env, where actions are random")
 	within("episodes", 1, maxFilmEpisodes)
 	within("max-steps", 1, maxFilmSteps)
 	within("size", minSize, maxSize)
 	within("fps", 1, maxRate)
 	out := ctx.Path("out")
-	fault(out != "" && strings.ToLower(filepath.Ext(out)) != ".gif", "--out %s: want a file that ends with .gif; for PNG files there is --frames FOLDER", out)
+	fault(out != "" && strings.ToLower(filepath.Ext(out)) != ".gif",
+		"--out %s: want a file that ends with .gif; --frames FOLDER writes PNG files", out)
 	if err := errors.Join(faults...); err != nil {
 		return call.UsageError{Err: err}
 	}
 	return nil
 }
 
-// renderPath is the file to write.
+// renderPath returns the file to write.
 func renderPath(ctx *urfave.Context) string {
 	if path := ctx.Path("out"); path != "" {
 		return path
@@ -147,14 +152,6 @@ func renderPath(ctx *urfave.Context) string {
 		dir = abs
 	}
 	return fileName(filepath.Base(dir)) + ".gif"
-}
-
-// free reports if a file is there that is not to be replaced.
-func free(ctx *urfave.Context, path string) error {
-	if _, err := os.Lstat(path); err == nil && !ctx.Bool("force") {
-		return call.Usage("%s: it is there already: give --force to replace it, or another --out FILE", path)
-	}
-	return nil
 }
 
 // play plays the episodes.
@@ -218,7 +215,7 @@ func (s *studio) show(scene train.Scene) error {
 	return err
 }
 
-// begin settles what the first picture decides.
+// begin sets the rate and the caption from the first picture.
 func (s *studio) begin(scene train.Scene, img *image.RGBA) (err error) {
 	s.rate = cmp.Or(s.ctx.Int("fps"), min(cmp.Or(scene.Rate, usualRate), maxRate))
 	s.video.Delay = time.Second / time.Duration(s.rate)
@@ -228,7 +225,7 @@ func (s *studio) begin(scene train.Scene, img *image.RGBA) (err error) {
 	return err
 }
 
-// frames are the pictures as files, beside their folder until all are there. A nil one has none.
+// frames are the pictures as files. They are in a temporary folder until all are written. A nil *frames writes none.
 type frames struct {
 	dir, temp string
 	n         int
@@ -239,7 +236,7 @@ const framePattern = "frame-*.png"
 func newFrames(dir string, force bool) (*frames, error) {
 	dir = filepath.Clean(dir)
 	if old, err := filepath.Glob(filepath.Join(quoteGlob(dir), framePattern)); err != nil || len(old) > 0 && !force {
-		return nil, errors.Join(err, fmt.Errorf("--frames %s: pictures are there already: give --force to replace them, or another folder", dir))
+		return nil, errors.Join(err, fmt.Errorf("--frames %s: folder already has pictures: give --force to replace them, or another folder", dir))
 	}
 	if err := safefile.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("--frames: %w", err)
@@ -251,7 +248,7 @@ func newFrames(dir string, force bool) (*frames, error) {
 	return &frames{dir: dir, temp: temp}, nil
 }
 
-// quoteGlob is a path as a pattern that matches it alone.
+// quoteGlob returns a pattern that matches only this path.
 func quoteGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
@@ -269,7 +266,7 @@ func (f *frames) add(img *image.RGBA) error {
 	return errors.Join((&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(w, img), w.Close())
 }
 
-// keep moves the pictures to their folder, in the place of those that are there.
+// keep moves the pictures to their folder, and replaces the old ones.
 func (f *frames) keep() error {
 	if f == nil {
 		return nil
@@ -285,7 +282,7 @@ func (f *frames) keep() error {
 	return err
 }
 
-// discard removes what was not kept.
+// discard removes the pictures that were not kept.
 func (f *frames) discard() error {
 	if f == nil {
 		return nil

@@ -34,7 +34,7 @@ type oneRun struct {
 	dir    string
 	took   time.Duration
 	err    error
-	output []byte // its end
+	output []byte // the end of the output
 	best   *rl.Best
 
 	reports reports
@@ -43,7 +43,7 @@ type oneRun struct {
 	began   time.Time
 }
 
-// phase is how far a run of --seeds is.
+// phase is the progress of a run of --seeds.
 type phase uint8
 
 const (
@@ -53,7 +53,7 @@ const (
 	failed
 )
 
-// note takes down how far the run is, for those who watch.
+// note records the phase of the run, for the live picture.
 func (r *oneRun) note(p phase) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,13 +62,13 @@ func (r *oneRun) note(p phase) {
 	}
 }
 
-// seeds trains with n successive seeds, each in a process and a folder of its own, and prints a table at the end.
+// seeds trains with n successive seeds, each in a separate process and folder, and prints a table at the end.
 func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int, viewing view) error {
 	switch {
 	case n < 1 || n > maxSeeds:
 		return call.Usage("--seeds %d: want 1 to %d", n, maxSeeds)
 	case ctx.String("resume") != "":
-		return call.Usage("--seeds: --resume goes on with one run: resume the others one by one")
+		return call.Usage("--seeds: --resume continues one run: resume the runs one by one")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -121,7 +121,7 @@ func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int, viewing vi
 	return c.report(runs, signals.Err() != nil)
 }
 
-// seedArgs are the arguments of one run.
+// seedArgs returns the arguments of one run.
 func (c command) seedArgs(ctx *urfave.Context, cfg *train.Config, r *oneRun) ([]string, error) {
 	args, err := c.nodeArgs(ctx, cfg)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c command) seedArgs(ctx *urfave.Context, cfg *train.Config, r *oneRun) ([]
 // endOfOutput is how much of a run's output is kept for an error.
 const endOfOutput = 4 << 10
 
-// run runs it. A signal to this process is handed on: the run then has its own time to end.
+// run runs the training. It forwards the signals of this process; the run then ends within its grace period.
 func (r *oneRun) run(ctx context.Context, self string, args []string) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, self, args...)
@@ -169,7 +169,7 @@ func (r *oneRun) run(ctx context.Context, self string, args []string) {
 	}
 }
 
-// line is the row of the table.
+// line returns the row of the table.
 func (r *oneRun) line() string {
 	row := fmt.Sprintf("seed %-4d %8v  ", r.seed, r.took.Round(100*time.Millisecond))
 	switch {
@@ -181,7 +181,7 @@ func (r *oneRun) line() string {
 	return row + fmt.Sprintf("best %8.1f ± %-6.1f at %d env steps  %s", r.best.Mean, r.best.Std, r.best.EnvSteps, r.dir)
 }
 
-// report prints the table and what the runs have in common.
+// report prints the failures, and the mean over the other runs.
 func (c command) report(runs []oneRun, stopped bool) error {
 	w := bufio.NewWriter(c.Stdout)
 	var sum, squares float64
@@ -190,7 +190,7 @@ func (c command) report(runs []oneRun, stopped bool) error {
 		r := &runs[i]
 		if r.err != nil {
 			lost++
-			fmt.Fprintf(w, "\nseed %d failed: %v: the end of its output:\n%s", r.seed, r.err, r.output)
+			fmt.Fprintf(w, "\nseed %d failed: %v; its last output:\n%s", r.seed, r.err, r.output)
 			continue
 		}
 		if r.best != nil {

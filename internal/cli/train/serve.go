@@ -32,9 +32,12 @@ import (
 // The groups of flags of "ditask serve" in the help.
 const (
 	groupListen = "Where to listen"
-	groupTrust  = "Who may ask"
+	groupTrust  = "Access"
 	groupLimits = "Limits"
 )
+
+// shortToken is the least number of bytes of a token that cannot be guessed.
+const shortToken = 16
 
 // reloadEvery is how often --reload looks at the weights' file.
 const reloadEvery = time.Second
@@ -44,19 +47,19 @@ func serveFlags() []urfave.Flag {
 		flags.Text(groupListen, "listen", "", "`ADDRESS:PORT` to serve HTTP on; a port alone is one of 127.0.0.1, and 0 a free one, "+
 			"which is printed (default: 127.0.0.1:8080, or none with --socket)"),
 		&urfave.PathFlag{Category: groupListen, Name: "socket", Usage: "`FILE` of a unix socket, of mode 0600, to serve HTTP on"},
-		&urfave.StringFlag{Category: groupTrust, Name: "token", Usage: "secret that a caller has to send; other users see it here, in " +
-			"ps: prefer its variable, or --token-file", EnvVars: []string{control.VarToken}},
+		&urfave.StringFlag{Category: groupTrust, Name: "token", Usage: "secret that clients must send; other users can read it in " +
+			"the output of ps: prefer its variable, or --token-file", EnvVars: []string{control.VarToken}},
 		&urfave.StringFlag{Category: groupTrust, Name: "token-file", Usage: "`FILE` that holds the secret, of mode " +
 			"0600", EnvVars: []string{control.VarTokenFile}},
 		&urfave.BoolFlag{Category: groupTrust, Name: "insecure", Usage: "listen beyond loopback without a token"},
-		&urfave.StringFlag{Category: groupTrust, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the server; TLS is on " +
-			"with it", EnvVars: []string{control.VarTLSCert}},
+		&urfave.StringFlag{Category: groupTrust, Name: "tls-cert", Usage: "PEM `FILE` with the certificate of the server; enables " +
+			"TLS", EnvVars: []string{control.VarTLSCert}},
 		&urfave.StringFlag{Category: groupTrust, Name: "tls-key", Usage: "PEM `FILE` with its key", EnvVars: []string{control.VarTLSKey}},
-		&urfave.StringFlag{Category: groupTrust, Name: "tls-ca", Usage: "PEM `FILE` with the authority of which callers need a " +
-			"certificate (default: they need none)", EnvVars: []string{control.VarTLSCA}},
+		&urfave.StringFlag{Category: groupTrust, Name: "tls-ca", Usage: "PEM `FILE` with the authority that must have signed the " +
+			"certificates of clients (default: clients need none)", EnvVars: []string{control.VarTLSCA}},
 		&urfave.StringFlag{Name: "weights", Aliases: []string{"checkpoint"}, Value: string(train.Best), Usage: "best, last, or the " +
 			"updates of a kept checkpoint: see ditask eval --help"},
-		&urfave.BoolFlag{Name: "reload", Usage: "follow the weights while the run is trained: new ones act as soon as their file is there"},
+		&urfave.BoolFlag{Name: "reload", Usage: "follow the weights of a running training: use new weights as soon as their file exists"},
 		flags.Text("", "log-format", "text", "format of the log: text or json"),
 	}, limitFlags())
 }
@@ -71,24 +74,24 @@ func limitFlags() []urfave.Flag {
 		return &urfave.DurationFlag{Category: groupLimits, Name: name, Value: value, Usage: use}
 	}
 	return []urfave.Flag{
-		number("max-body", def.MaxBody, "bytes of a request's body"),
-		number("max-batch", def.MaxBatch, "observations of a request"),
-		number("max-in-flight", def.MaxInFlight, "requests that act or wait for the policy"),
-		number("max-connections", def.MaxConns, "connections"),
-		number("max-sessions", def.MaxSessions, "sessions of a policy with memory"),
+		number("max-body", def.MaxBody, "most bytes in the body of a request"),
+		number("max-batch", def.MaxBatch, "most observations in a request"),
+		number("max-in-flight", def.MaxInFlight, "most requests that act or wait for the policy"),
+		number("max-connections", def.MaxConns, "most connections"),
+		number("max-sessions", def.MaxSessions, "most sessions of a policy with memory"),
 		duration("session-idle", def.SessionIdle, "time without a request after which a session ends"),
 		duration("timeout", def.Timeout, "time to read a request, and to wait for the policy"),
 		duration("grace", def.Grace, "time for requests under way after SIGTERM or SIGINT"),
 	}
 }
 
-// ServeCommand is "ditask serve".
+// ServeCommand returns the command "ditask serve".
 func ServeCommand(of *call.Call) *urfave.Command {
 	c := command{of, "", train.Algorithms()}
 	return &urfave.Command{
 		Name: "serve", Usage: "answer observations with the actions of a run's policy, over HTTP", ArgsUsage: "RUN",
-		Description: "RUN is the folder of a training. The actions are greedy, or sampled where a request asks for it. It ends with 0\n" +
-			"on SIGTERM and SIGINT, after the requests under way.\n\n" +
+		Description: "RUN is the folder of a training. The actions are greedy, or sampled if a request asks for it. After SIGTERM or\n" +
+			"SIGINT the server answers the requests in progress and ends with exit code 0.\n\n" +
 			"curl -d '{\"observation\": [0.01, 0.02, 0.03, 0.04]}' http://127.0.0.1:8080/v1/act",
 		Flags:  serveFlags(),
 		Action: c.serve,
@@ -106,13 +109,13 @@ func (c command) serve(ctx *urfave.Context) error {
 	weights := train.Weights(ctx.String("weights"))
 	stamp := ""
 	if ctx.NArg() == 1 {
-		stamp, _ = stampOf(filepath.Clean(ctx.Args().First()), weights) // before they are read; without it, they are read again
+		stamp, _ = stampOf(filepath.Clean(ctx.Args().First()), weights) // before the weights are read; if it fails, they are read again
 	}
 	t, dir, err := c.load(ctx)
 	if err != nil {
 		return err
 	}
-	if err := t.Close(); err != nil { // the environment has told its spaces
+	if err := t.Close(); err != nil { // the spaces of the environment are known
 		return err
 	}
 	describeRun(&cfg, t, dir, weights)
@@ -138,7 +141,7 @@ func (c command) serve(ctx *urfave.Context) error {
 	return c.untilSignal(ctx.Context, signals, server, listeners, follow, cfg.Log)
 }
 
-// untilSignal serves until a signal comes, and ends at once when a second one does.
+// untilSignal serves until a signal arrives. A second signal ends the process at once.
 func (c command) untilSignal(
 	parent context.Context, signals <-chan os.Signal, server *serve.Server, listeners []net.Listener,
 	follow func(context.Context), log *slog.Logger,
@@ -146,8 +149,8 @@ func (c command) untilSignal(
 	ctx, end := context.WithCancel(parent)
 	defer end()
 	done := make(chan struct{})
-	var beside sync.WaitGroup
-	beside.Go(func() {
+	var helpers sync.WaitGroup
+	helpers.Go(func() {
 		select {
 		case s := <-signals:
 			log.Info("the server ends", "signal", s.String(), "version", server.Version())
@@ -157,24 +160,24 @@ func (c command) untilSignal(
 		}
 		select {
 		case <-signals:
-			os.Exit(call.ExitInterrupted) // what is under way is not waited for
+			os.Exit(call.ExitInterrupted) // without waiting for requests in progress
 		case <-done:
 		}
 	})
 	if follow != nil {
-		beside.Go(func() { follow(ctx) })
+		helpers.Go(func() { follow(ctx) })
 	}
 	cut, err := server.Run(ctx, listeners...)
 	end()
 	close(done)
-	beside.Wait()
+	helpers.Wait()
 	if cut > 0 {
 		log.Warn("connections were closed at the end of --grace", "connections", cut)
 	}
 	return err
 }
 
-// serveConfig makes the config of flags, and the TLS; nil: none.
+// serveConfig returns the config from the flags, and the TLS config, which may be nil.
 func (c command) serveConfig(ctx *urfave.Context) (serve.Config, *tls.Config, error) {
 	cfg := serve.Config{
 		MaxBody: ctx.Int("max-body"), MaxBatch: ctx.Int("max-batch"), MaxInFlight: ctx.Int("max-in-flight"), MaxConns: ctx.Int("max-connections"),
@@ -214,7 +217,7 @@ func (c command) serveConfig(ctx *urfave.Context) (serve.Config, *tls.Config, er
 	return cfg, secure, errors.Join(faults...)
 }
 
-// describeRun says in the config what is served.
+// describeRun sets the description of the run in the config.
 func describeRun(cfg *serve.Config, t *train.Trained, dir string, weights train.Weights) {
 	cfg.Algorithm, cfg.Env, cfg.Run, cfg.Weights = t.Config.Algorithm().Name, t.Config.Env(), dir, string(weights)
 	cfg.Action, cfg.Clip = t.Action(), t.Clips()
@@ -232,7 +235,7 @@ func describeRun(cfg *serve.Config, t *train.Trained, dir string, weights train.
 	}
 }
 
-// stampOf changes when the file of the weights does.
+// stampOf returns a text that changes when the file of the weights changes.
 func stampOf(dir string, weights train.Weights) (string, error) {
 	path, err := weights.File(dir)
 	if err != nil {
@@ -245,7 +248,7 @@ func stampOf(dir string, weights train.Weights) (string, error) {
 	return fmt.Sprint(info.ModTime().UnixNano(), info.Size()), nil
 }
 
-// listen opens what the flags name, and prints where.
+// listen opens the listeners that the flags name, and prints their addresses.
 func (c command) listen(ctx *urfave.Context, s *serve.Server, cfg *serve.Config, secure *tls.Config) (out []net.Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -283,7 +286,7 @@ func (c command) listen(ctx *urfave.Context, s *serve.Server, cfg *serve.Config,
 	return out, nil
 }
 
-// socketHint is what to do about a socket that cannot be.
+// socketHint returns advice for a socket that cannot be created.
 func socketHint(err error) string {
 	if errors.Is(err, serve.ErrInUse) {
 		return "end that server, or choose another file"
@@ -316,12 +319,16 @@ func (c command) listenTCP(ctx *urfave.Context, addr string, cfg *serve.Config, 
 	}
 	if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
 		if cfg.Token == "" && !ctx.Bool("insecure") {
-			return nil, errors.Join(call.Usage("--listen %s: others than this machine can reach it, and there is no token: give "+
-				"--token-file, or --insecure if all who can may ask", addr),
+			return nil, errors.Join(call.Usage("--listen %s: other machines can reach this address, and there is no token: give "+
+				"--token-file, or --insecure to serve all of them", addr),
 				l.Close())
 		}
+		if n := len(cfg.Token); n > 0 && n < shortToken {
+			cfg.Log.Warn(fmt.Sprintf("the token has %d bytes: anybody who can reach the server can guess it: give at least %d random ones", n, shortToken),
+				"listen", l.Addr().String())
+		}
 		if !secure {
-			cfg.Log.Warn("there is no TLS: anybody on the network path can read and change what is asked and answered, and read the token: "+
+			cfg.Log.Warn("there is no TLS: anybody on the network path can read and change requests and answers, and read the token: "+
 				"give --tls-cert and --tls-key",
 				"listen", l.Addr().String())
 		}

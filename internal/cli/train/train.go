@@ -1,10 +1,9 @@
-// Package train is the command that trains an algorithm on an environment without a line of Go: "ditask train".
+// Package train is the command "ditask train", which trains an algorithm on an environment without any Go code.
 //
 //	cmd := train.Command(c, "ditask v1.2.0")
 //
-// The program of the job's nodes is ditask itself, with the same config flags: where the environment says that the
-// process is a node, the command is that node. So a training runs alone, in N processes, in the tasks of a Slurm step
-// and in pods as any other job does.
+// The nodes of the job run ditask with the same config flags: if the environment makes the process a node, the command
+// is that node. So a training runs alone, in N processes, in the tasks of a Slurm step and in pods, as any other job.
 package train
 
 import (
@@ -45,24 +44,28 @@ func ownFlags() []urfave.Flag {
 	return []urfave.Flag{
 		flags.Text(groupTrain, "env", "", "`NAME` of the environment: CartPole-v1, gym:ID of Python's Gymnasium, or FILE.py:FUNCTION"),
 		flags.Text(groupTrain, "steps", "", "length of the run: env steps, or updates of an offline one; such as 500k"),
-		flags.Text(groupTrain, "time", "", "ends the run after so much wall time, such as 10m"),
-		flags.Text(groupTrain, "until", "", "ends the run when 100 greedy episodes have this mean `RETURN`"),
-		flags.Text(groupTrain, "envs", "", "environments that each collector steps"),
+		flags.Text(groupTrain, "time", "", "wall time after which the run ends, such as 10m"),
+		flags.Text(groupTrain, "until", "", "mean `RETURN` of 100 greedy episodes at which the run ends"),
+		flags.Text(groupTrain, "envs", "", "number of environments of each collector"),
 		flags.Text(groupTrain, "preset", "", "`NAME` of published settings, or none (default: the first for algorithm and environment)"),
 		flags.Text(groupTrain, "config", "", "YAML `FILE` of keys and values"),
 		&urfave.GenericFlag{Category: groupTrain, Name: "set", Value: &texts{}, Usage: "`KEY=VALUE` of the config; may be given several times"},
-		&urfave.BoolFlag{Category: groupTrain, Name: "dry-run", Usage: "print the whole config and where each value comes from, and train nothing"},
-		&urfave.IntFlag{Category: groupRuns, Name: "seeds", Value: 1, Usage: "number of runs, with successive seeds, as many at once as there are processors"},
-		&urfave.Int64Flag{Category: groupRuns, Name: "seed", Value: 1, Usage: "seed of the run, or of the first", EnvVars: []string{control.VarSeed}},
-		flags.Text(groupRuns, "resume", "", "`FOLDER` of a run to go on with, by its config; further flags change that"),
+		&urfave.BoolFlag{Category: groupTrain, Name: "dry-run", Usage: "print the config with the origin of each value, and do not train"},
+		&urfave.IntFlag{Category: groupRuns, Name: "seeds", Value: 1,
+			Usage: "number of runs, with successive seeds; as many run at once as there are processors"},
+		&urfave.Int64Flag{Category: groupRuns, Name: "seed", Value: 1, Usage: "seed of the run, or of the first",
+			EnvVars: []string{control.VarSeed}},
+		flags.Text(groupRuns, "resume", "", "`FOLDER` of a run to continue with its config, which further flags change"),
 		&urfave.PathFlag{Category: groupRuns, Name: "dir", Usage: "`FOLDER` of the run (default: a new one, runs/NAME/ALGO-ENV-SEED-TIME)"},
-		flags.Text(groupRuns, "view", viewAuto, "what is shown: live (how the training goes, in place, on a terminal), lines (one now and then), quiet (the summary alone), or auto: live on a terminal, else lines"),
+		flags.Text(groupRuns, "view", viewAuto,
+			"output: live (a picture of the training on a terminal), lines (a line every few seconds), quiet (only the summary), "+
+				"or auto: live on a terminal, else lines"),
 		&urfave.StringFlag{Category: groupRuns, Name: "report", Hidden: true},
-		flags.Text(groupRuns, "name", "train", "`NAME` of the folder of runs that belong together, below runs"),
+		flags.Text(groupRuns, "name", "train", "`NAME` of the folder below runs that groups runs"),
 	}
 }
 
-// replaced are the flags of a job that the command has in another form.
+// replaced are the flags of a job that the command declares differently.
 var replaced = []string{"package", "main", "seed", "resume", "dir", "run-name"}
 
 func allFlags() []urfave.Flag {
@@ -76,11 +79,11 @@ type command struct {
 	all     []algorithm.Algorithm
 }
 
-// Command is "ditask train". program is what config.yaml says of its writer.
+// Command returns the command "ditask train". program names the program in config.yaml.
 func Command(of *call.Call, program string) *urfave.Command {
 	c := command{of, program, train.Algorithms()}
 	cmd := &urfave.Command{
-		Name: "train", Usage: "train an algorithm on an environment, without a line of Go",
+		Name: "train", Usage: "train an algorithm on an environment, without any Go code",
 		UsageText:   "ditask train ALGO --env ENV [flags]\nditask train ALGO --help\nditask train --resume FOLDER",
 		Description: description,
 		Flags:       allFlags(),
@@ -101,14 +104,14 @@ ditask train sac --env Pendulum-v1 --seeds 5
 ditask train dqn --env ./my_env.py:make_env --steps 200k --set gamma=0.98
 ditask train ppo --env CartPole-v1 -n 4 --config ppo.yaml
 
-Settings come from the algorithm's defaults, a preset, --config, --resume, and --set and the flags that stand for keys, in this
-order. --dry-run prints them with their origins. "ditask train ALGO --help" lists the hyperparameters.`
+Settings come from the algorithm's defaults, a preset, --resume, --config, and --set and the flags that stand for keys. Later
+ones override earlier ones. --dry-run prints them with their origins. "ditask train ALGO --help" lists the hyperparameters.`
 
 // describe lists the keys of an algorithm.
 func (c command) describe(a algorithm.Algorithm) string {
 	cfg, err := train.New(c.all, a.Name)
 	if err != nil {
-		panic(err.Error()) // it is one of them
+		panic(err.Error()) // a is one of c.all
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s.\n%s.\n", a.Name, a.About, a.Source)
@@ -148,7 +151,7 @@ func (c command) describe(a algorithm.Algorithm) string {
 	return b.String()
 }
 
-// run trains algo, or what the folder of --resume says.
+// run trains algo, or the algorithm of the folder of --resume.
 func (c command) run(ctx *urfave.Context, algo string) error {
 	if ctx.NArg() > 0 {
 		return c.unknown(ctx, algo)
@@ -156,6 +159,12 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 	cfg, err := c.config(ctx, algo)
 	if err != nil {
 		return call.UsageError{Err: err}
+	}
+	until, lifted := cfg.Until(), false
+	if dir := ctx.String("resume"); dir != "" {
+		if lifted, err = cfg.LiftUntil(dir, besides(cfg, ctx.String("config"))); err != nil {
+			return call.UsageError{Err: err}
+		}
 	}
 	viewing, err := c.viewOf(ctx)
 	if err != nil {
@@ -172,25 +181,28 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 	if err := cfg.Try(ctx.Context); err != nil {
 		return call.UsageError{Err: err}
 	}
+	if lifted {
+		c.Note(ctx.String("log-format"), fmt.Sprintf("the run has reached --until %v: it goes on without a return as its end", until))
+	}
 	if n := ctx.Int("seeds"); n != 1 {
 		return c.seeds(ctx, cfg, n, viewing)
 	}
 	return c.launch(ctx, cfg, viewing)
 }
 
-// unknown is the fault of a word that is no algorithm, or too many of them.
+// unknown returns the error for a word that is not an algorithm, or for too many words.
 func (c command) unknown(ctx *urfave.Context, algo string) error {
 	if algo != "" {
 		return call.Usage("ditask train %s: unknown argument %q: see ditask train %s --help", algo, ctx.Args().First(), algo)
 	}
 	_, err := train.New(c.all, ctx.Args().First())
-	if err == nil { // the algorithm stands behind flags that are not its own
+	if err == nil { // the algorithm follows flags
 		err = errors.New("the algorithm comes first")
 	}
 	return call.Usage("ditask train: %w: see ditask train --help", err)
 }
 
-// config makes the config of defaults, preset, files and flags, in this order.
+// config makes the config from defaults, preset, files and flags, in this order.
 func (c command) config(ctx *urfave.Context, algo string) (*train.Config, error) {
 	files, err := readFiles(ctx)
 	if err != nil {
@@ -229,6 +241,16 @@ func (c command) config(ctx *urfave.Context, algo string) (*train.Config, error)
 	return cfg, cfg.Check()
 }
 
+// besides are the keys that flags and the file of --config have set.
+func besides(cfg *train.Config, file string) (keys []string) {
+	for _, k := range cfg.Keys() {
+		if k.Origin == "--"+k.Name || k.Origin == "--set" || file != "" && strings.HasPrefix(k.Origin, file+":") {
+			keys = append(keys, k.Name)
+		}
+	}
+	return keys
+}
+
 // readFiles reads the config of --resume, and that of --config.
 func readFiles(ctx *urfave.Context) (files []*train.File, err error) {
 	for _, path := range []string{resumed(ctx), ctx.String("config")} {
@@ -237,7 +259,7 @@ func readFiles(ctx *urfave.Context) (files []*train.File, err error) {
 		}
 		f, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) && path == resumed(ctx) {
-			return nil, fmt.Errorf("--resume %s: there is no %s, so it is not the folder of a training", ctx.String("resume"), train.ConfigFile)
+			return nil, fmt.Errorf("--resume %s: the folder has no %s: give the folder of a training", ctx.String("resume"), train.ConfigFile)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--config: %w", err)
@@ -251,7 +273,7 @@ func readFiles(ctx *urfave.Context) (files []*train.File, err error) {
 	return files, nil
 }
 
-// resumed is the config of the run that --resume names; empty: there is none.
+// resumed returns the path of the config of the run that --resume names, or "".
 func resumed(ctx *urfave.Context) string {
 	if dir := ctx.String("resume"); dir != "" {
 		return filepath.Join(dir, train.ConfigFile)
@@ -259,7 +281,7 @@ func resumed(ctx *urfave.Context) string {
 	return ""
 }
 
-// texts are the values of a flag that may be given several times. Commas in them are theirs.
+// texts are the values of a flag that may be given several times. Commas do not separate values.
 type texts []string
 
 // Set appends a value.
@@ -268,10 +290,10 @@ func (t *texts) Set(v string) error {
 	return nil
 }
 
-// String is empty: it is the default that the help shows.
+// String returns "", which the help shows as the default.
 func (t *texts) String() string { return "" }
 
-// sets are the values of --set.
+// sets returns the values of --set.
 func sets(ctx *urfave.Context) texts {
 	t, _ := ctx.Generic("set").(*texts)
 	return *t
@@ -280,7 +302,7 @@ func sets(ctx *urfave.Context) texts {
 // setting is one of the command line.
 type setting struct{ key, value, origin string }
 
-// given are the settings of the command line, flags that stand for keys first.
+// given returns the settings of the command line, flags that stand for keys first.
 func given(ctx *urfave.Context) ([]setting, error) {
 	var out []setting
 	for _, name := range shortcuts {
@@ -301,7 +323,7 @@ func given(ctx *urfave.Context) ([]setting, error) {
 	return out, nil
 }
 
-// usePreset takes over the preset of a name, or the first one for algorithm and environment, unless a run is resumed.
+// usePreset applies the named preset, or the first one for algorithm and environment.
 func usePreset(cfg *train.Config, name string, files []*train.File, settings []setting) error {
 	switch name {
 	case "none":
@@ -376,7 +398,7 @@ func (c command) launch(ctx *urfave.Context, cfg *train.Config, viewing view) er
 	return app.RunContext(ctx.Context, append([]string{"ditask"}, args...))
 }
 
-// folder is that of the run; empty: the launchers of a job that several have choose one that all find.
+// folder returns the folder of the run. It is "" for a job of several launchers, which derive a common one.
 func (c command) folder(ctx *urfave.Context, cfg *train.Config) string {
 	switch {
 	case ctx.String("resume") != "":
@@ -396,7 +418,7 @@ func (c command) folder(ctx *urfave.Context, cfg *train.Config) string {
 	}
 }
 
-// fileName is a text as part of a file's name.
+// fileName returns a text as a part of a file name.
 func fileName(text string) string {
 	text = strings.TrimPrefix(text, "gym:")
 	if file, function, ok := strings.Cut(text, ".py:"); ok {
@@ -411,7 +433,7 @@ func fileName(text string) string {
 	return clean[:min(len(clean), 64)]
 }
 
-// nodeArgs are the arguments of ditask as a node: those that make the same config.
+// nodeArgs returns the arguments of ditask as a node, which result in the same config.
 func (c command) nodeArgs(ctx *urfave.Context, cfg *train.Config) ([]string, error) {
 	args := []string{"train", cfg.Algorithm().Name, "--seed", strconv.Itoa(cfg.Seed())}
 	for _, name := range append(slices.Clone(shortcuts), "preset") {
@@ -434,7 +456,7 @@ func (c command) nodeArgs(ctx *urfave.Context, cfg *train.Config) ([]string, err
 	return args, nil
 }
 
-// sparse lets a line through every two seconds.
+// sparse passes one line every two seconds.
 type sparse struct {
 	w    io.Writer
 	last time.Time

@@ -33,13 +33,13 @@ const (
 	viewQuiet = "quiet"
 )
 
-// view is what a command shows.
+// view is the output of a command.
 type view struct {
 	mode   string // live, lines or quiet; empty: lines, and the table of the nodes as for any job
-	report string // a file for reports, in a process that another command watches
+	report string // a file for reports, in a process that another command follows
 }
 
-// viewOf decides what is shown.
+// viewOf chooses the output.
 func (c command) viewOf(ctx *urfave.Context) (view, error) {
 	mode, report := ctx.String("view"), ctx.String("report")
 	switch mode {
@@ -55,15 +55,15 @@ func (c command) viewOf(ctx *urfave.Context) (view, error) {
 	why := ""
 	switch {
 	case screen.Terminal(c.Stderr) == nil:
-		why = "stderr is no terminal"
+		why = "stderr is not a terminal"
 	case !live.Capable(os.Getenv("TERM")):
 		why = fmt.Sprintf("the terminal cannot move its cursor: TERM is %q", os.Getenv("TERM"))
 	case job.Several(ctx):
 		why = "this job has several launchers"
 	case ctx.String("log-format") != "text":
-		why = "the log is in another format: see --log-format"
+		why = "it needs --log-format text"
 	case ctx.Bool("no-table"):
-		why = "--no-table says so"
+		why = "--no-table turns it off"
 	}
 	switch {
 	case why == "":
@@ -74,13 +74,13 @@ func (c command) viewOf(ctx *urfave.Context) (view, error) {
 	return view{}, nil
 }
 
-// told is what a node writes to the file of its reports.
+// told is the content of the file of a node's reports.
 type told struct {
 	train.Report
 	Summary string `json:"summary,omitempty"` // at the end
 }
 
-// node is this process as a node.
+// node runs this process as a node.
 func (c command) node(ctx context.Context, cfg *train.Config, node *parallel.Node, v view) error {
 	out := train.Output{Program: c.program, Progress: &sparse{w: c.Stdout}, Summary: c.Stdout}
 	if v.mode == viewQuiet {
@@ -104,7 +104,7 @@ func (c command) node(ctx context.Context, cfg *train.Config, node *parallel.Nod
 	return err
 }
 
-// writeReport replaces a report. That it cannot is no fault of the training: it is only shown.
+// writeReport replaces a report. It ignores errors, as the report is only for the live picture.
 func writeReport(path string, t *told) {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -119,7 +119,7 @@ func writeReport(path string, t *told) {
 // maxReport bounds the file of a report.
 const maxReport = 1 << 20
 
-// reports reads the reports of a run, as they come.
+// reports reads the reports of a running training.
 type reports struct {
 	path, dir string
 	text      []byte // of the last one
@@ -127,7 +127,7 @@ type reports struct {
 	any       bool
 	history   live.History
 	saved     time.Time // when the last checkpoint was made
-	looked    time.Time // for it
+	looked    time.Time // when the checkpoint was last looked for
 }
 
 // poll reads the newest report.
@@ -156,7 +156,7 @@ func (r *reports) poll(now time.Time) {
 	r.history.Add(&r.told.Report)
 }
 
-// run is what is known for the picture.
+// run returns the data of the picture.
 func (r *reports) run(cfg *train.Config, began, now time.Time) live.Run {
 	run := live.Run{Folder: r.dir, History: &r.history, Limit: cfg.Duration(), Saved: -1, Elapsed: now.Sub(began)}
 	if r.any {
@@ -173,7 +173,7 @@ func (r *reports) run(cfg *train.Config, began, now time.Time) live.Run {
 	return run
 }
 
-// watch is the picture of one run.
+// watch draws the picture of one run.
 type watch struct {
 	cfg     *train.Config
 	temp    string
@@ -192,11 +192,11 @@ func newWatch(cfg *train.Config, dir string) (*watch, error) {
 	}
 	path := filepath.Join(temp, "report.json")
 	w := &watch{cfg: cfg, temp: temp, path: path, began: time.Now(), reports: reports{path: path, dir: dir}, signals: make(chan os.Signal, 1)}
-	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM) // besides the launcher, which forwards them
+	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM) // the launcher also receives and forwards them
 	return w, nil
 }
 
-// rows is the picture: a [job.View].
+// rows returns the lines of the picture: it is a [job.View].
 func (w *watch) rows(nodes []launch.State, columns, lines int) []string {
 	now := time.Now()
 	w.reports.poll(now)
@@ -211,7 +211,7 @@ func (w *watch) rows(nodes []launch.State, columns, lines int) []string {
 	return live.Rows(r, columns, lines, live.StyleOf(os.Getenv))
 }
 
-// ended says how the run ends; empty: it goes on.
+// ended returns the outcome of the run, or the current state if it has not ended.
 func (w *watch) ended(nodes []launch.State) string {
 	over := len(nodes) > 0
 	for _, n := range nodes {
@@ -237,8 +237,8 @@ func (w *watch) close(stdout io.Writer) {
 	_ = os.RemoveAll(w.temp)
 }
 
-// watchSeeds begins a picture of several runs, which are then started with the arguments that it appends to. What is written
-// to stdout comes above it. unwatch draws it for the last time.
+// watchSeeds begins a picture of several runs. It appends arguments for their reports to args. Output to stdout appears above
+// the picture. unwatch draws it for the last time.
 func (c command) watchSeeds(cfg *train.Config, runs []oneRun, args [][]string) (stdout io.Writer, unwatch func(), err error) {
 	temp, err := os.MkdirTemp("", "ditask-view-*")
 	if err != nil {
@@ -267,14 +267,14 @@ func (c command) watchSeeds(cfg *train.Config, runs []oneRun, args [][]string) (
 	}
 	return stdout, func() {
 		stop()
-		_ = os.RemoveAll(temp) // nothing but reports are in it
+		_ = os.RemoveAll(temp) // it has only reports
 	}, nil
 }
 
 // viewInterval is how often the picture of several runs is drawn.
 const viewInterval = 250 * time.Millisecond
 
-// look is how a run is shown.
+// look returns the row of a run.
 func (r *oneRun) look(cfg *train.Config, now time.Time) live.Seed {
 	r.mu.Lock()
 	phase, began := r.phase, r.began

@@ -57,7 +57,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("\n%s", table(n, total, by, t.Failed(), time.Since(began)))
 }
 
-// names are the names of all carriers.
+// names are the names of all transports.
 func names() (out []string) {
 	for _, c := range carriers {
 		out = append(out, c.name)

@@ -8,8 +8,8 @@
 // It is a test: its program is the node too, and [leak.Check] looks for processes,
 // sockets and files after each round. A round takes 5 to 20 s; what is done in it
 // follows from its seed, when exactly does not. Linux only; what needs root, such
-// as networks of its own for each node, is left out without, and the first line of
-// the report says so.
+// as its own networks for each node, is left out without, and the first line of
+// the report notes it.
 //
 // In some rounds the fault is a hostile node: package hostile, in the process of the test,
 // with the token, the certificate and the addresses that the environment of honest nodes

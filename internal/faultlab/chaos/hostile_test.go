@@ -43,7 +43,7 @@ const (
 	// much garbage, and as much again that the runtime has not given back.
 	mostResident = 192 << 20
 	// mostFiles bounds the growth of the number of open files: those of the connections whose
-	// handshake goes on, which on a busy machine may be as many as router.Config.MaxHandshakes
+	// handshake continues, which on a busy machine may be as many as router.Config.MaxHandshakes
 	// allows, and of a few that a hostile node may have with each honest one.
 	mostFiles = 256 + 100
 	// mostLogged bounds the size of the log of a node in bytes, of which an undisturbed one
@@ -57,7 +57,7 @@ const (
 // In a round with a hostile node.
 const (
 	hostileFault  = "hostile"
-	hostileFor    = 8 * time.Second        // how long it goes on
+	hostileFor    = 8 * time.Second        // how long it continues
 	gaugeEvery    = 100 * time.Millisecond // how often processes write down what they hold
 	barrierWithin = 10 * time.Second       // how long honest nodes wait in a barrier
 )
@@ -92,7 +92,7 @@ func (p *plan) invite() {
 	p.faults = []fault{{kind: hostileFault, a: r.IntN(p.nodes)}}
 }
 
-// checkHostile says whether the rounds that are asked for can be made.
+// checkHostile reports whether the rounds that are asked for can be made.
 func checkHostile() error {
 	if *onlyHostile == "" {
 		return nil
@@ -189,13 +189,13 @@ func (r *round) wait(done func() bool, limit time.Duration) {
 	}
 }
 
-// over says that a launcher has ended, which none does before it is told to, unless the
+// over reports that a launcher has ended, which none does before it is told to, unless the
 // job does not recover.
 func (r *round) over() bool {
 	return slices.ContainsFunc(r.jobs, func(j *launcher) bool { return closed(j.ended) })
 }
 
-// afterwards looks at whether the honest nodes go on with each other.
+// afterwards looks at whether the honest nodes continue with each other.
 func (r *round) afterwards(cfg hostile.Config) {
 	since := now()
 	r.await("all honest nodes to hear each other", 40*time.Second, func() bool {
@@ -217,7 +217,7 @@ func (r *round) afterwards(cfg hostile.Config) {
 	}
 }
 
-// exchanged says whether each honest node has heard each other one since then.
+// exchanged reports whether each honest node has heard each other one since then.
 func (r *round) exchanged(since int64) bool {
 	heard := map[[2]int]bool{}
 	r.tails(since, func(rec faultlab.Record) {
@@ -282,7 +282,7 @@ func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		secret, _ := env.Secret() // the carrier was made with it
+		secret, _ := env.Secret() // the transport was made with it
 		cfg.Job, cfg.Token, cfg.Dialer, end = env.JobID, []byte(secret), carrier, below
 	}
 	if cfg.Addrs[victim] == "" { // a leaf of a star does not listen
@@ -292,7 +292,7 @@ func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	return cfg, end
 }
 
-// envOf is what a launcher has told a node, but for the files that it handed over.
+// envOf is what a launcher has told a node, except for the files that it handed over.
 func envOf(pid int) (control.Env, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -373,7 +373,7 @@ func (h *holdings) exceeded() bool {
 	return len(h.judge()) > 0
 }
 
-// judge says which bounds were exceeded.
+// judge reports which bounds were exceeded.
 func (h *holdings) judge() (out []string) {
 	resident := uint64(mostResident)
 	if race.Enabled {

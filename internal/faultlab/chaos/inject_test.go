@@ -150,7 +150,7 @@ func (r *round) leave(id int) {
 	})
 }
 
-// readyOf says whether the process has been ready.
+// readyOf reports whether the process has been ready.
 func (r *round) readyOf(who faultlab.Peer) bool {
 	b := part(filepath.Join(r.dir, fmt.Sprintf("%d-%d.records", who.Node, who.Incarnation)), readyBytes)
 	return bytes.Contains(b, []byte(`{"k":"ready"`))

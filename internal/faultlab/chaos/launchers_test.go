@@ -102,7 +102,7 @@ func (p *reader) run() {
 	}
 }
 
-// hold makes the reader read nothing more, or go on.
+// hold makes the reader read nothing more, or continue.
 func (p *reader) hold(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

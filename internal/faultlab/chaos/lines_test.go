@@ -16,7 +16,7 @@ import (
 )
 
 // lines are tcp proxies between the nodes of a job: one for each that a node
-// dials, and one for each node that others are told of.
+// dials, and one for each node that others learn of.
 type lines struct {
 	shape  faultlab.Shape
 	routes []string
@@ -35,7 +35,8 @@ const somebody = -1
 
 // newLines puts lines before the ports of nodes.
 func newLines(t *testing.T, seed uint64, nodes, port int, shape faultlab.Shape) *lines {
-	l := &lines{shape: shape, rnd: rand.New(rand.NewPCG(seed, 5)), open: map[*faultlab.Line][2]int{}, down: map[[2]int]int{}, stalled: map[[2]int]int{}}
+	l := &lines{shape: shape, rnd: rand.New(rand.NewPCG(seed, 5)), open: map[*faultlab.Line][2]int{}, down: map[[2]int]int{},
+		stalled: map[[2]int]int{}}
 	var cancel context.CancelFunc
 	l.ctx, cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); l.close() })
@@ -98,7 +99,7 @@ func (l *lines) connect(near net.Conn, from, to, port int) {
 	l.mu.Unlock()
 }
 
-// isDown says whether a line between the two would be cut at once. What somebody
+// isDown reports whether a line between the two would be cut at once. What somebody
 // dials is cut with any line of the one that is dialled. The mutex is held.
 func (l *lines) isDown(from, to int) bool {
 	for pair, n := range l.down {
@@ -114,7 +115,8 @@ func (l *lines) gate(line *faultlab.Line, from, to int) {
 	for direction, way := range [][2]int{faultlab.Forth: {from, to}, faultlab.Back: {to, from}} {
 		held := l.stalled[way] > 0
 		for other, n := range l.stalled {
-			held = held || n > 0 && from == somebody && (direction == faultlab.Forth && other[1] == to || direction == faultlab.Back && other[0] == to)
+			held = held || n > 0 && from == somebody && (direction == faultlab.Forth && other[1] == to || direction == faultlab.Back &&
+				other[0] == to)
 		}
 		if held {
 			line.Stall(direction)
@@ -126,7 +128,7 @@ func (l *lines) gate(line *faultlab.Line, from, to int) {
 
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// touches says whether a line is between the two, or may be.
+// touches reports whether a line is between the two, or may be.
 func touches(who [2]int, a, b int) bool {
 	return pairOf(who[0], who[1]) == pairOf(a, b) || who[0] == somebody && (who[1] == a || who[1] == b)
 }
@@ -170,7 +172,7 @@ func (l *lines) close() {
 	l.wg.Wait()
 }
 
-// nets are networks of their own, one for each node, on a bridge.
+// nets are their own networks, one for each node, on a bridge.
 type nets struct {
 	prefix string
 	n      int

@@ -61,7 +61,7 @@ var rules = faultlab.Rules{Events: map[string]faultlab.Policy{
 
 func TestMain(m *testing.M) {
 	switch id := os.Getenv(control.VarNodeID); {
-	case id != "" && slices.Equal(os.Args[1:], job.FarewellArgs()): // ditask, in the place of a node
+	case id != "" && slices.Equal(os.Args[1:], job.FarewellArgs()): // ditask, instead of a node
 		reroute(id)
 		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
 	case id != "":
@@ -89,7 +89,7 @@ func start() {
 }
 
 // reroute puts lines that can fail between this node and those that it dials. A
-// route "2>tcp://a=tcp://b" is for node 2, "*>..." for whoever is told of the
+// route "2>tcp://a=tcp://b" is for node 2, "*>..." for anybody who learns of the
 // address by another node.
 func reroute(id string) {
 	attach, advertise := os.Getenv(control.VarAttach), os.Getenv(control.VarAdvertise)
@@ -135,7 +135,8 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 	if err != nil {
 		return err
 	}
-	n := &node{who: faultlab.Peer{Node: pn.ID(), Incarnation: env.Incarnation}, number: map[string]uint64{}, rnd: rand.New(rand.NewPCG(pn.Seed(), env.Incarnation)), size: max(pn.Size(), 4)}
+	n := &node{who: faultlab.Peer{Node: pn.ID(), Incarnation: env.Incarnation}, number: map[string]uint64{},
+		rnd: rand.New(rand.NewPCG(pn.Seed(), env.Incarnation)), size: max(pn.Size(), 4)}
 	dir := os.Getenv(varDir)
 	if n.records, err = faultlab.NewWriter(filepath.Join(dir, fmt.Sprintf("%d-%d.records", n.who.Node, n.who.Incarnation))); err != nil {
 		return err
@@ -187,7 +188,7 @@ func play(ctx context.Context, pn *parallel.Node) (err error) {
 			}
 		}
 		n.emit(ctx)
-		if n.rnd.IntN(50) == 0 { // so that there is always something under way
+		if n.rnd.IntN(50) == 0 { // so that there is always something in progress
 			for range 20 {
 				n.emit(ctx)
 			}
@@ -223,7 +224,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// emit sends one message. Whatever goes wrong is recorded; the task goes on.
+// emit sends one message. Whatever goes wrong is recorded; the task continues.
 func (n *node) emit(ctx context.Context) {
 	e := events[n.rnd.IntN(len(events))]
 	n.order++
@@ -233,7 +234,8 @@ func (n *node) emit(ctx context.Context) {
 	for i := range data {
 		data[i] = byte(n.order) ^ byte(i*7)
 	}
-	r := faultlab.Record{Kind: faultlab.Emit, Event: e.Name(), Number: n.number[e.Name()], Order: n.order, Bytes: len(data), Sum: faultlab.Sum(data)}
+	r := faultlab.Record{Kind: faultlab.Emit, Event: e.Name(), Number: n.number[e.Name()], Order: n.order, Bytes: len(data),
+		Sum: faultlab.Sum(data)}
 	opts := []task.EmitOption{task.OnlyRemote()}
 	if n.rnd.IntN(8) == 0 && e.Name() != "newest" {
 		to := n.rnd.IntN(n.size)

@@ -16,18 +16,18 @@ import (
 	"github.com/ditask/ditask/internal/faultlab/hostile"
 )
 
-// carrier is what the messages of a round go over.
+// carrier is the transport of the messages of a round.
 type carrier struct {
 	name   string
 	flags  []string // of ditask
 	faults []string // what it can suffer, besides its nodes
 	root   bool     // it needs to be set up by root
-	own    bool     // each node has a launcher and a network of its own
+	own    bool     // each node has a launcher and its own network
 	lines  bool     // its nodes dial each other over the laboratory's lines
 	server func(t *testing.T) busServer
 }
 
-// carriers are what there is: one more is a line here, and a case in round.inject
+// carriers are the transports. A new one needs a line here, and a case in round.inject
 // for a fault that only it has.
 var carriers = []carrier{
 	{name: "unix"},
@@ -46,7 +46,7 @@ var (
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
 	// The server is gone for a while, with all that it held.
 	serverFaults = []string{"server-restart"}
-	// What every carrier's nodes can suffer. Clocks jump where the program is built
+	// What every transport's nodes can suffer. Clocks jump where the program is built
 	// for it, see make chaos.
 	everyFaults = []string{"stop", "reader-pause"}
 )
@@ -67,7 +67,7 @@ type plan struct {
 	big     int
 	jump    int // seconds by which a clock jumps, and back
 	faults  []fault
-	hostile hostile.Kind // what a hostile node does, in place of other faults; without a name: there is none
+	hostile hostile.Kind // what a hostile node does, instead of other faults; without a name: there is none
 }
 
 type fault struct {
@@ -109,7 +109,7 @@ func newPlan(seed uint64) plan {
 	p.full = r.IntN(8) == 0 && os.Getuid() == 0 && p.nodes <= 8
 	if r.IntN(4) > 0 {
 		p.shape = faultlab.Shape{Delay: ms(0, 30), Jitter: ms(1, 10), Piece: []int{0, 1, 1000}[r.IntN(3)], Read: 512 << 10}
-		p.big = min(p.big, 300<<10) // what is under way at the end must arrive within the grace period
+		p.big = min(p.big, 300<<10) // what is in progress at the end must arrive within the grace period
 	}
 	p.jump = []int{-3000, -70, -5, 5, 70, 3000}[r.IntN(6)]
 	kinds := slices.Concat(p.carrier.faults, everyFaults)
@@ -137,7 +137,7 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// haveCarriers are the carriers over which there may be rounds.
+// haveCarriers are the transports over which there may be rounds.
 func haveCarriers() (have []carrier) {
 	for _, c := range carriers {
 		if (*onlyCarrier == "" || *onlyCarrier == c.name) && (!c.root || canNets() == nil) {
@@ -147,7 +147,7 @@ func haveCarriers() (have []carrier) {
 	return have
 }
 
-// canNets says whether networks can be made here.
+// canNets reports whether networks can be made here.
 var canNets = sync.OnceValue(func() error {
 	if os.Getuid() != 0 {
 		return errors.New("not root")

@@ -77,7 +77,8 @@ func runRound(t *testing.T, p plan) (report faultlab.Report) {
 		r.harm()
 	}
 	report = r.finish()
-	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, heard %d, reported %d, in %v", p.carrier.name, p.nodes, p.star, p.recover,
+	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, heard %d, reported %d, in %v", p.carrier.name, p.nodes, p.star,
+		p.recover,
 		p.reader, p.end, report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
 	return report
 }
@@ -201,7 +202,7 @@ func (r *round) pids() (out []process) {
 }
 
 // part is the beginning of a file: files of records grow long, and all that is
-// asked for while a round goes on is there.
+// asked for while a round continues is there.
 func part(path string, n int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -215,7 +216,7 @@ func part(path string, n int64) []byte {
 // readyBytes is within how many bytes of its records a node is ready.
 const readyBytes = 1 << 20
 
-// alive says that the process is one of the round, and runs.
+// alive reports that the process is one of the round, and runs.
 func alive(pid int, dir string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && bytes.Contains(b, []byte(varDir+"="+dir))
@@ -238,7 +239,8 @@ func (r *round) prepare() {
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big), fmt.Sprint(varJump, "=", r.jump),
+	env := append(r.watch.Environ(), varDir+"="+r.dir, fmt.Sprint(varPace, "=", r.pace), fmt.Sprint(varBig, "=", r.big),
+		fmt.Sprint(varJump, "=", r.jump),
 		fmt.Sprint(varSlow, "=", r.slow), "GOTRACEBACK=all")
 	if r.full || r.reader != "reads" || slices.ContainsFunc(r.faults, func(f fault) bool { return f.kind == "reader-pause" }) {
 		env = append(env, varLoud+"=1")
@@ -278,12 +280,14 @@ func (r *round) prepare() {
 					others = append(others, "tcp://"+r.nets.addr(o)+":7000")
 				}
 			}
-			own := slices.Concat([]string{"ip", "netns", "exec", r.nets.name(k), os.Args[0]}, args, []string{"--job-id", "chaos", "--token", "secret"})
+			own := slices.Concat([]string{"ip", "netns", "exec", r.nets.name(k), os.Args[0]}, args,
+				[]string{"--job-id", "chaos", "--token", "secret"})
 			if r.carrier.name == "pods" {
 				r.command(slices.Concat(env, []string{kube.VarNodes + "=" + strings.Join(hosts, ","), fmt.Sprint(kube.VarRank, "=", k)}), own)
 				continue
 			}
-			r.command(env, append(own, "--node-ids", fmt.Sprint(k), "--address", r.nets.addr(k), "--ports", "7000", "--attach-to", strings.Join(others, ",")))
+			r.command(env, append(own, "--node-ids", fmt.Sprint(k), "--address", r.nets.addr(k), "--ports", "7000", "--attach-to",
+				strings.Join(others, ",")))
 		}
 		return
 	case "tls":
@@ -327,7 +331,8 @@ func (r *round) finish() faultlab.Report {
 		r.fault("kill, not recovered", true)
 		good = func(code int) bool { return code != 0 }
 		if p := r.find(r.nodes - 1); p.pid > 0 {
-			r.must(syscall.Kill(p.pid, syscall.SIGKILL), r.records.Write(faultlab.Record{Kind: faultlab.End, At: now(), Who: p.who, Out: faultlab.Killed}))
+			r.must(syscall.Kill(p.pid, syscall.SIGKILL), r.records.Write(faultlab.Record{Kind: faultlab.End, At: now(), Who: p.who,
+				Out: faultlab.Killed}))
 		}
 	default:
 		r.must(os.WriteFile(filepath.Join(r.dir, "stop"), nil, 0o600))
@@ -384,7 +389,8 @@ func (r *round) ends() (out []faultlab.Record) {
 			}
 		}
 		for peer, n := range r.lost(id) {
-			out = append(out, faultlab.Record{Kind: faultlab.Lost, At: at, Who: all[len(all)-1], Peer: faultlab.Peer{Node: peer}, Count: n, Err: "by its log"})
+			out = append(out, faultlab.Record{Kind: faultlab.Lost, At: at, Who: all[len(all)-1], Peer: faultlab.Peer{Node: peer}, Count: n,
+				Err: "by its log"})
 		}
 	}
 	return out

@@ -34,7 +34,7 @@ const (
 	varGauge = "CHAOS_GAUGE" // how often they write down what they hold
 )
 
-// gauge is what a process holds. It says so itself of what only it knows; the rest is
+// gauge is the resources of a process. The process reports those that only it knows; the rest is
 // read from /proc.
 type gauge struct {
 	Who        string // launcher, or node and its id
@@ -49,7 +49,7 @@ type gauge struct {
 // heardHere counts the messages that this process has heard.
 var heardHere atomic.Uint64
 
-// tellGauges writes what this process holds to a file of its own, as often as the
+// tellGauges writes what this process holds to its own file, as often as the
 // laboratory asks for it, until the process ends.
 func tellGauges(who string) {
 	every, err := time.ParseDuration(os.Getenv(varGauge))
@@ -82,7 +82,7 @@ var (
 )
 
 // soak is the job: every node sends all others small messages at some thousands a
-// second, and large ones now and then. It checks the order of what it hears.
+// second, and large ones now and then. It checks the order of what it receives.
 func soak(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	last := map[int]uint64{}
@@ -167,8 +167,12 @@ func TestSoak(t *testing.T) {
 		t.Errorf("%d processes were seen, want a launcher and 4 nodes", len(series))
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "| early and late in %v | messages received | resident, MiB | live heap, KiB | goroutines | open files | threads |\n|---|---:|---:|---:|---:|---:|---:|\n", lasts)
-	for _, pid := range slices.SortedFunc(maps.Keys(series), func(a, b int) int { return strings.Compare(series[a][0].Who, series[b][0].Who) }) {
+	fmt.Fprintf(&table, "| early and late in %v | messages received | resident, MiB | live heap, KiB | goroutines | open files | threads "+
+		"|\n|---|---:|---:|---:|---:|---:|---:|\n", lasts)
+	for _, pid := range slices.SortedFunc(maps.Keys(series), func(a,
+		b int) int {
+		return strings.Compare(series[a][0].Who, series[b][0].Who)
+	}) {
 		judge(t, &table, series[pid])
 	}
 	t.Logf("\n%s", table.String())

@@ -7,7 +7,7 @@
 //	// Jump adds so many seconds to the time of day that Now returns.
 //	func Jump(seconds int64)
 //
-// Monotonic time goes on as before, as when somebody sets the system's clock.
+// Monotonic time continues as before, as when somebody sets the system's clock.
 package main
 
 import (

@@ -51,7 +51,7 @@ func nothing(*session, []event) error { return nil }
 
 // visit joins each node, waits until it is known what the node declares, calls do, and stays
 // if that succeeds. A kind that returns does the same again when a connection has ended: so it
-// meets nodes that have started anew, as an honest node does.
+// meets nodes that have started again, as an honest node does.
 func (a *attack) visit(ctx context.Context, how manners, do func(s *session, events []event) error) error {
 	return a.each(func(to int) error {
 		for {
@@ -285,7 +285,7 @@ func (a *attack) messages(ctx context.Context) error {
 	})
 }
 
-// declare goes on until the node has had enough.
+// declare continues until the node has had enough.
 func (a *attack) declare(ctx context.Context) error {
 	return a.visit(ctx, polite, func(s *session, events []event) error {
 		long := strings.Repeat("x", 2000)

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// Config says which job is attacked. Everything but Barriers, Elsewhere and Seed is needed.
+// Config determines which job is attacked. Everything but Barriers, Elsewhere and Seed is needed.
 type Config struct {
 	Job    string
 	Token  []byte
@@ -61,12 +61,12 @@ type Kind struct {
 	Name string
 	Doc  string // what it does, in a few words
 
-	// Costs says that the victim, and no other honest node, may lose its part in the job:
+	// Costs reports that the victim, and no other honest node, may lose its part in the job:
 	// a node of the job is trusted not to do this.
 	Costs bool
-	// Renews says that it shows when the victim is killed meanwhile and starts again.
+	// Renews reports that it shows when the victim is killed in the meantime and starts again.
 	Renews bool
-	// Stays says that it goes on until the job ends.
+	// Stays reports that it continues until the job ends.
 	Stays bool
 
 	returns bool // it joins again when a connection has ended
@@ -126,7 +126,7 @@ func Find(name string) (Kind, error) {
 	return Kind{}, fmt.Errorf("a hostile node knows no %q: want one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Result says how far it came.
+// Result reports how far it came.
 type Result struct {
 	Joined   uint64 // handshakes that honest nodes have completed
 	Refused  uint64 // handshakes that they have not

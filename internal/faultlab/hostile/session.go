@@ -14,7 +14,7 @@ import (
 // manners are what a hostile node does of what an honest one does.
 type manners struct {
 	ack, credit bool // of what has come
-	ready       bool // it says that it is ready, and has seen that others are
+	ready       bool // it reports that it is ready, and has seen that others are
 	fin         bool // it answers the end of the job
 }
 
@@ -96,7 +96,7 @@ func (a *attack) renewed(members []byte) {
 const byeWithin = 500 * time.Millisecond
 
 // greet connects with the node and says h. The connection is closed when ctx ends
-// meanwhile.
+// in the meantime.
 func (a *attack) greet(ctx context.Context, to int, h hello, no *refusal) (net.Conn, hello, error) {
 	conn, err := a.cfg.Dialer.Dial(ctx, a.cfg.Addrs[to])
 	if err != nil {

@@ -272,7 +272,7 @@ func readFrame(r io.Reader, buf []byte) (frame, []byte, error) {
 	return f, buf, err
 }
 
-// Dialer makes the connections: a carrier of the job.
+// Dialer makes the connections: a transport of the job.
 type Dialer interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 }

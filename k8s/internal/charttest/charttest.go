@@ -19,8 +19,8 @@ import (
 	kyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Render is what helm template prints of a chart, but for its notes: with
-// values in place of some of its own.
+// Render is what helm template prints of a chart, except for its notes: with
+// values that override some of its own.
 func Render(folder, namespace string, values map[string]any) (string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
@@ -29,7 +29,8 @@ func Render(folder, namespace string, values map[string]any) (string, error) {
 	if err := chart.Validate(); err != nil {
 		return "", err
 	}
-	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "test", Namespace: namespace, Revision: 1, IsInstall: true}, nil)
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "test", Namespace: namespace, Revision: 1, IsInstall: true},
+		nil)
 	if err != nil {
 		return "", err
 	}

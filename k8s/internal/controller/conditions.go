@@ -80,7 +80,7 @@ func (s *state) suspended() {
 	s.set(v1alpha1.Suspended, true, "Suspended", "spec.suspend is true; no pod is left")
 }
 
-// waitsFor says why not every node runs: the worst reason, and the first node that has it.
+// waitsFor returns the reason why not every node runs: the worst reason, and the first node that has it.
 func (s *state) waitsFor() (reason, why string) {
 	reason, why = "PodsStarting", "waiting for pods to start"
 	for _, n := range s.nodes {

@@ -51,7 +51,7 @@ type state struct {
 	decision
 }
 
-// decide says what is to be done for a job that has these pods. It changes neither.
+// decide determines what is to be done for a job that has these pods. It changes neither.
 func decide(job *v1alpha1.DIJob, pods []*corev1.Pod, now time.Time) decision {
 	s := &state{job: job, now: now, nodes: nodesOf(job), pods: map[string]*corev1.Pod{}}
 	job.Status.DeepCopyInto(&s.status)

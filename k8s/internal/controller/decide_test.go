@@ -97,7 +97,8 @@ func TestPodThatIsDeletedHasNotFailed(t *testing.T) {
 	if d.status.Restarts != 0 || d.status.Preemptions != 0 || len(d.create)+len(d.remove) != 0 {
 		t.Errorf("%+v", d)
 	}
-	pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler"}}
+	pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: "PreemptionByScheduler"}}
 	d = decide(job, pods, clock)
 	if d.status.Preemptions != 1 || d.status.Restarts != 0 {
 		t.Errorf("%+v", d.status)

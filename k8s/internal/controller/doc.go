@@ -3,7 +3,7 @@
 // Reconciler reads a job and its pods, asks decide, which is a pure function,
 // what is to be done, writes the status that decide says, and only then deletes
 // and creates. It keeps nothing between two calls: whatever must be remembered is
-// in the job's status, so an operator that is stopped anywhere goes on where the
+// in the job's status, so an operator that is stopped anywhere continues where the
 // last one was.
 //
 // Two pods never have one rank: the name of a pod is made of its rank's task and

@@ -20,7 +20,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// untilMade waits until a node has had so many pods, and the last one runs.
+// untilMade waits until a node has had that many pods, and the last one runs.
 func untilMade(w *kubetest.World, pod string, times int) {
 	w.Helper()
 	w.Until(fmt.Sprintf("pod %s runs for the %dth time", pod, times), func() (bool, any) {
@@ -143,7 +143,8 @@ func TestImageThatCannotBePulledIsSaid(t *testing.T) {
 	w.Until("the condition names the image", func() (bool, any) {
 		c := meta.FindStatusCondition(w.Job("dqn").Status.Conditions, v1alpha1.Running)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "ImageNotPulled" &&
-			strings.Contains(c.Message, "dqn-collector-0 (collector, rank 2): container node, image ditask:test: ImagePullBackOff: Back-off pulling image"), c
+			strings.Contains(c.Message,
+				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: ImagePullBackOff: Back-off pulling image"), c
 	})
 	w.UntilEvent("dqn", "ImageNotPulled")
 	w.Must(w.Unstick(w.Ctx, w.Namespace, "dqn-collector-0"))
@@ -171,7 +172,7 @@ func TestWhatAlreadyHasTheNameIsLeftAlone(t *testing.T) {
 			if other.GetUID() != uid || len(other.GetOwnerReferences()) != 0 {
 				t.Error("it was taken over")
 			}
-			// Once it is gone, the job goes on.
+			// Once it is gone, the job continues.
 			w.Must(w.Client.Delete(w.Ctx, other))
 			w.UntilState("dqn", v1alpha1.Running)
 		})
@@ -186,7 +187,8 @@ func TestRefusedPodIsSaidAndTriedAgain(t *testing.T) {
 	w.Must(w.Client.Create(w.Ctx, job))
 	w.Until("the condition says why", func() (bool, any) {
 		c := meta.FindStatusCondition(w.Job("dqn").Status.Conditions, v1alpha1.Created)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "Refused" && strings.Contains(c.Message, "no PriorityClass with name "+class.Name), c
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "Refused" && strings.Contains(c.Message,
+			"no PriorityClass with name "+class.Name), c
 	})
 	w.Must(w.Client.Create(w.Ctx, class))
 	w.Cleanup(func() { w.Must(w.Client.Delete(context.Background(), class)) })

@@ -76,7 +76,8 @@ func TestNodesKnowTheirPlace(t *testing.T) {
 		t.Errorf("%d pods, want 4", len(pods))
 	}
 	for _, kind := range []string{v1alpha1.Created, v1alpha1.Running} {
-		if c := meta.FindStatusCondition(job.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != job.Generation {
+		if c := meta.FindStatusCondition(job.Status.Conditions,
+			kind); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != job.Generation {
 			t.Errorf("condition %s: %+v", kind, c)
 		}
 	}
@@ -182,7 +183,8 @@ func TestTemplateMakesMinReplicasWorkers(t *testing.T) {
 	w.Must(w.Exit(w.Ctx, w.Namespace, "hello-worker-0", 0, ""))
 	w.Must(w.Exit(w.Ctx, w.Namespace, "hello-worker-1", 0, ""))
 	job := w.UntilState("hello", v1alpha1.Succeeded)
-	if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.Succeeded); c.Reason != "AllSucceeded" || c.Message != "all 2 nodes succeeded" {
+	if c := meta.FindStatusCondition(job.Status.Conditions,
+		v1alpha1.Succeeded); c.Reason != "AllSucceeded" || c.Message != "all 2 nodes succeeded" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -202,7 +204,8 @@ func names(w *kubetest.World) []string {
 
 func scale(w *kubetest.World, name string, replicas int32) error {
 	return w.Client.SubResource("scale").Update(w.Ctx, w.Job(name), client.WithSubResourceBody(
-		&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}))
+		&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace},
+			Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}))
 }
 
 func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
@@ -230,7 +233,8 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 	if env[1].Value != "6" || env[2].Value != "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-4].dqn" {
 		t.Errorf("the new node is told: %v", env[:3])
 	}
-	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.replicas: Invalid value: must be at most maxReplicas") {
+	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(),
+		"spec.replicas: Invalid value: must be at most maxReplicas") {
 		t.Errorf("beyond maxReplicas: %v", err)
 	}
 
@@ -319,7 +323,8 @@ func TestLearnersSuccessEndsTheJob(t *testing.T) {
 			w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-collector-0", 0, ""))
 			w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-learner-0", 0, ""))
 			job = w.UntilState("dqn", v1alpha1.Succeeded)
-			if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.Succeeded); c.Reason != "LearnerSucceeded" || job.Status.CompletionTime == nil {
+			if c := meta.FindStatusCondition(job.Status.Conditions,
+				v1alpha1.Succeeded); c.Reason != "LearnerSucceeded" || job.Status.CompletionTime == nil {
 				t.Errorf("%+v", job.Status)
 			}
 			w.Until(fmt.Sprintf("these pods are left: %v", left), func() (bool, any) {
@@ -354,7 +359,8 @@ func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 	w.Must(w.Client.Delete(w.Ctx, job))
 	w.Until("nothing is left", func() (bool, any) {
 		var left []string
-		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.ServiceList{}, &corev1.SecretList{}, &networkingv1.NetworkPolicyList{}, &v1alpha1.DIJobList{}} {
+		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.ServiceList{}, &corev1.SecretList{},
+			&networkingv1.NetworkPolicyList{}, &v1alpha1.DIJobList{}} {
 			w.Must(w.Client.List(w.Ctx, list, client.InNamespace(w.Namespace)))
 			w.Must(meta.EachListItem(list, func(o runtime.Object) error {
 				left = append(left, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
@@ -363,7 +369,7 @@ func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 		}
 		return len(left) == 0, left
 	})
-	// The name is free for another job, with a token and an id of its own.
+	// The name is free for another job, with a token and its own id.
 	again := start(w, newJob(w, 2))
 	if again.Status.JobID == job.Status.JobID {
 		t.Errorf("both jobs are %s", again.Status.JobID)

@@ -85,7 +85,7 @@ func hostsOf(job *v1alpha1.DIJob, task v1alpha1.Task) string {
 	return fmt.Sprintf("%s-%s-[0-%d].%s", job.Name, task.Name, task.Replicas-1, job.Name)
 }
 
-// String says which node it is, for people: its pod, role and rank.
+// String reports which node it is, for people: its pod, role and rank.
 func (n node) String() string {
 	role := string(n.Type)
 	if n.Type == v1alpha1.None {

@@ -129,8 +129,8 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 	return pod
 }
 
-// environment is what a node is told of its job, the token last. Hosts are told as ranges:
-// each node is told of all.
+// environment is what a node learns of its job, the token last. Hosts are told as ranges:
+// each node learns of all.
 func environment(job *v1alpha1.DIJob, n node) []corev1.EnvVar {
 	hosts := map[string]string{}
 	var all []string

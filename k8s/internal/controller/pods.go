@@ -56,7 +56,7 @@ func endingOf(n node, pod *corev1.Pod) (ending, bool) {
 	return e, true
 }
 
-// disruption says whether something outside of the pod ended it: an eviction, the
+// disruption reports whether something outside of the pod ended it: an eviction, the
 // scheduler for a pod of higher priority, a node that goes away.
 func disruption(pod *corev1.Pod) (bool, metav1.Condition) {
 	for _, c := range pod.Status.Conditions {
@@ -64,7 +64,8 @@ func disruption(pod *corev1.Pod) (bool, metav1.Condition) {
 			return true, metav1.Condition{Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}
 		}
 	}
-	if pod.Status.Phase == corev1.PodFailed && slices.Contains([]string{"Evicted", "Preempting", "Shutdown", "Terminated", "NodeShutdown"}, pod.Status.Reason) {
+	if pod.Status.Phase == corev1.PodFailed && slices.Contains([]string{"Evicted", "Preempting", "Shutdown", "Terminated", "NodeShutdown"},
+		pod.Status.Reason) {
 		return true, metav1.Condition{Reason: pod.Status.Reason, Message: pod.Status.Message, LastTransitionTime: pod.CreationTimestamp}
 	}
 	return false, metav1.Condition{}
@@ -81,7 +82,7 @@ func failedContainer(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return first
 }
 
-// trouble says why a pod does not run, if Kubernetes knows a reason that does not
+// trouble returns the reason why a pod does not run, if Kubernetes knows a reason that does not
 // go away by waiting a moment.
 func trouble(pod *corev1.Pod) (reason, message string) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -107,7 +108,7 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// isReady says whether a pod takes part: it is ready, and not about to go.
+// isReady reports whether a pod takes part: it is ready, and not about to go.
 func isReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -122,7 +123,7 @@ func rankOf(pod *corev1.Pod) int {
 	return rank
 }
 
-// describe says how a node failed.
+// describe reports how a node failed.
 func describe(f v1alpha1.NodeFailure) string {
 	text := f.Reason
 	if f.ExitCode >= 0 {

@@ -390,7 +390,10 @@ func TestErrorsAboutTheServiceAreReturned(t *testing.T) {
 			}
 			return c.Get(ctx, key, o, opts...)
 		}},
-		"create Service dqn: broken": {Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return broken }},
+		"create Service dqn: broken": {Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption) error {
+			return broken
+		}},
 	} {
 		w := newTable(t, calls, dqnJob())
 		if _, err := w.reconcile(); !errors.Is(err, broken) || err.Error() != want {

@@ -113,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // writeStatus writes the status, if it has changed, and then tells the events of
-// it. It reports false for a job that has changed meanwhile, of which a new look is
+// it. It reports false for a job that has changed in the meantime, of which a new look is
 // already on its way.
 func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.DIJob, d decision) (fresh bool, err error) {
 	if equality.Semantic.DeepEqual(job.Status, d.status) {
@@ -166,7 +166,7 @@ func (r *Reconciler) act(ctx context.Context, job *v1alpha1.DIJob, d decision) e
 	return nil
 }
 
-// nameTakenError says that an object of a name exists and is not the job's.
+// nameTakenError reports that an object of a name exists and is not the job's.
 type nameTakenError struct{ kind, name string }
 
 func (e *nameTakenError) Error() string {

@@ -285,7 +285,7 @@ func TestJobIsOver(t *testing.T) {
 		spec            func(*v1alpha1.DIJobSpec)
 		restarts        int32 // so far
 		pods            changes
-		kind            string // of the condition; none for a job that goes on
+		kind            string // of the condition; none for a job that continues
 		reason, message string
 	}{
 		{name: "all run"},

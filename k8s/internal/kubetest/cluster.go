@@ -143,7 +143,7 @@ func (c *Cluster) start() (err error) {
 		ControlPlaneStartTimeout: 3 * time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
 	}
-	// A folder of its own outlives a restart of the API server.
+	// A separate folder, which outlives a restart of the API server.
 	certs := filepath.Join(c.folder, "certs")
 	if err := os.Mkdir(certs, 0o700); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (c *Cluster) KillAPIServer() error {
 	if killed != 1 {
 		return fmt.Errorf("%d API servers run, want 1", killed)
 	}
-	// It says that there is no such process, or has seen that it ended.
+	// It reports that there is no such process, or has seen that it ended.
 	_ = c.env.ControlPlane.GetAPIServer().Stop()
 	return nil
 }
@@ -247,7 +247,8 @@ func (c *Cluster) StartAPIServer() error { return c.env.ControlPlane.GetAPIServe
 
 // Kubectl runs kubectl, and returns what it prints; the error has it too.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(c.folder, "cache"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {

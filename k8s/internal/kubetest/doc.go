@@ -3,7 +3,7 @@
 // k8s/internal/controlplane, with DIJob installed.
 //
 // There is no kubelet, so Kubelet takes its part: it binds pods to a node, says
-// that they run, and lets them end when they are deleted or when a test says so.
+// that they run, and lets them end when they are deleted or when a test asks for it.
 //
 // The programs are where KUBEBUILDER_ASSETS says; make control-plane builds them.
 // Without them a test is skipped, which CI takes for a failure.

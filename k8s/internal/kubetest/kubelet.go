@@ -46,7 +46,8 @@ func StartKubelet(t *testing.T, c *Cluster, namespace string, tell func()) *Kube
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{client: mgr.GetClient(), live: mgr.GetAPIReader(), tell: tell, stuck: map[string]corev1.ContainerStateWaiting{}, held: map[string]bool{}, made: map[string][]types.UID{}}
+	k := &Kubelet{client: mgr.GetClient(), live: mgr.GetAPIReader(), tell: tell, stuck: map[string]corev1.ContainerStateWaiting{},
+		held: map[string]bool{}, made: map[string][]types.UID{}}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(k); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func (k *Kubelet) Drained() []string {
 	return slices.Clone(k.drained)
 }
 
-// Made says how many pods of a name there have been.
+// Made reports how many pods of a name there have been.
 func (k *Kubelet) Made(name string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

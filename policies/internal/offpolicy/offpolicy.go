@@ -24,7 +24,7 @@ type Config struct {
 	UpdateEvery int    // env steps for each update; 0 means 1
 	Capacity    int    // rows of the replay buffer; 0 means 100,000
 	Seed        uint64 // of the environments, of exploration and of samples
-	// Source, if not nil, is learned from in place of a uniform buffer. Batch, UpdateEvery and Capacity do
+	// Source, if not nil, is learned from instead of a uniform buffer. Batch, UpdateEvery and Capacity do
 	// not count then.
 	Source data.Source
 }
@@ -70,7 +70,7 @@ func acting(p policies.Policy, env envs.Vector, seed uint64) policies.Act {
 	}
 }
 
-// Run makes so many env steps, and the updates that belong to them.
+// Run makes that many env steps, and the updates that belong to them.
 func (t *Trainer) Run(steps int) error {
 	for end := t.steps + steps; t.steps < end; {
 		if err := t.collect(); err != nil {
@@ -159,7 +159,7 @@ func mean(v []float64) (m float64) {
 	return m
 }
 
-// Evaluate is the mean return of so many episodes of greedy actions in each environment.
+// Evaluate is the mean return of that many episodes of greedy actions in each environment.
 func Evaluate(p policies.Policy, env envs.Vector, episodes int, seed uint64) (float64, error) {
 	act := acting(p, env, seed)
 	act.Greedy = true

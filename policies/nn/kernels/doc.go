@@ -29,12 +29,12 @@
 // need some hundred cycles for each, which makes an update many times slower. With
 // AVX2 or AVX-512, products of matrices,
 // [Adam], [Polyak], [Scale], [Axpy] and the functions for gradients take denormals
-// as 0 and return 0 in place of them. They restore the processor's mode before
+// as 0 and return 0 instead of them. They restore the processor's mode before
 // they return. The other functions treat denormals as they are.
 //
 // # Precision
 //
-// [Exp], [Log], [Tanh], [Sigmoid] and [Softplus] use polynomials of their own after
+// [Exp], [Log], [Tanh], [Sigmoid] and [Softplus] use their own polynomials after
 // a reduction of the argument. Their errors are measured against float64 for every
 // 31st float32. A unit in the last place is the distance of neighbouring float32
 // at the exact result.

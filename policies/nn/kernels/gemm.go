@@ -15,9 +15,9 @@ const (
 
 const (
 	blockRows = 128 // rows of b in a packed panel: the panel and the rows of a stay in the first cache
-	packRows  = 16  // up to so many rows of c, packing b costs more than it saves
+	packRows  = 16  // up to that many rows of c, packing b costs more than it saves
 	packBytes = 1 << 15
-	// A product of up to so many columns and more than so many rows, with a transposed, is computed
+	// A product of up to that many columns and more than that many rows, with a transposed, is computed
 	// as its transposition: the rows of c fill vectors that its columns would leave empty.
 	narrowCols, narrowRows = 4, 16
 	lineBytes              = 64

@@ -199,7 +199,7 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// TestDenseRowsIsDense to the bit, on both sides of the number of rows from which products are arranged otherwise.
+// TestDenseRowsIsDense bit for bit, on both sides of the number of rows from which products are arranged otherwise.
 func TestDenseRowsIsDense(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 5))
 	for range 400 {

@@ -40,18 +40,24 @@ func operations() []operation {
 		{"sub", 1, 2, func(l level, s [][]float32) { l.sub(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(x[1] - x[2]) }, tiny},
 		{"mul", 1, 2, func(l level, s [][]float32) { l.mul(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(x[1] * x[2]) }, tiny},
 		{"div", 1, 2, func(l level, s [][]float32) { l.div(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(x[1] / x[2]) }, tiny},
-		{"min", 1, 2, func(l level, s [][]float32) { l.minimum(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(min(x[1], x[2])) }, 0},
-		{"max", 1, 2, func(l level, s [][]float32) { l.maximum(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(max(x[1], x[2])) }, 0},
+		{"min", 1, 2, func(l level, s [][]float32) { l.minimum(s[0], s[1], s[2]) },
+			func(x []float64) []float64 { return one64(min(x[1], x[2])) }, 0},
+		{"max", 1, 2, func(l level, s [][]float32) { l.maximum(s[0], s[1], s[2]) },
+			func(x []float64) []float64 { return one64(max(x[1], x[2])) }, 0},
 		{"clamp", 1, 1, func(l level, s [][]float32) { l.clamp(s[0], s[1], -0.5, 0.25) }, func(x []float64) []float64 {
 			return one64(min(max(x[1], -0.5), 0.25))
 		}, 0},
-		{"scale", 1, 1, func(l level, s [][]float32) { l.scale(s[0], s[1], 0.75) }, func(x []float64) []float64 { return one64(0.75 * x[1]) }, tiny},
-		{"axpy", 1, 1, func(l level, s [][]float32) { l.axpy(s[0], s[1], 0.75) }, func(x []float64) []float64 { return one64(x[0] + 0.75*x[1]) }, tiny},
+		{"scale", 1, 1, func(l level, s [][]float32) { l.scale(s[0], s[1], 0.75) }, func(x []float64) []float64 { return one64(0.75 * x[1]) },
+			tiny},
+		{"axpy", 1, 1, func(l level, s [][]float32) { l.axpy(s[0], s[1], 0.75) },
+			func(x []float64) []float64 { return one64(x[0] + 0.75*x[1]) }, tiny},
 		{"polyak", 1, 1, func(l level, s [][]float32) { l.polyak(s[0], s[1], 0.125) }, func(x []float64) []float64 {
 			return one64(x[0] + 0.125*(x[1]-x[0]))
 		}, tiny},
-		{"mulAdd", 1, 2, func(l level, s [][]float32) { l.mulAdd(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(x[0] + x[1]*x[2]) }, tiny},
-		{"divAdd", 1, 2, func(l level, s [][]float32) { l.divAdd(s[0], s[1], s[2]) }, func(x []float64) []float64 { return one64(x[0] + x[1]/x[2]) }, tiny},
+		{"mulAdd", 1, 2, func(l level, s [][]float32) { l.mulAdd(s[0], s[1], s[2]) },
+			func(x []float64) []float64 { return one64(x[0] + x[1]*x[2]) }, tiny},
+		{"divAdd", 1, 2, func(l level, s [][]float32) { l.divAdd(s[0], s[1], s[2]) },
+			func(x []float64) []float64 { return one64(x[0] + x[1]/x[2]) }, tiny},
 		{"divSub", 1, 3, func(l level, s [][]float32) { l.divSub(s[0], s[1], s[2], s[3]) }, func(x []float64) []float64 {
 			return one64(x[0] - x[1]*x[2]/x[3])
 		}, tiny},
@@ -59,7 +65,8 @@ func operations() []operation {
 		{"exp", 1, 1, func(l level, s [][]float32) { l.exp(s[0], s[1]) }, func(x []float64) []float64 { return one64(math.Exp(x[1])) }, tiny},
 		{"log", 1, 1, func(l level, s [][]float32) { l.log(s[0], s[1]) }, func(x []float64) []float64 { return one64(math.Log(x[1])) }, tiny},
 		{"tanh", 1, 1, func(l level, s [][]float32) { l.tanh(s[0], s[1]) }, func(x []float64) []float64 { return one64(math.Tanh(x[1])) }, tiny},
-		{"sigmoid", 1, 1, func(l level, s [][]float32) { l.sigmoid(s[0], s[1]) }, func(x []float64) []float64 { return one64(logistic(x[1])) }, tiny},
+		{"sigmoid", 1, 1, func(l level, s [][]float32) { l.sigmoid(s[0], s[1]) }, func(x []float64) []float64 { return one64(logistic(x[1])) },
+			tiny},
 		{"softplus", 1, 1, func(l level, s [][]float32) { l.softplus(s[0], s[1]) }, func(x []float64) []float64 {
 			return one64(math.Log1p(math.Exp(x[1])))
 		}, tiny},

@@ -37,7 +37,7 @@ type Workers struct {
 	p      product
 }
 
-// NewWorkers returns workers that make, with the caller, so many threads. They start no goroutine
+// NewWorkers returns workers that make, with the caller, that many threads. They start no goroutine
 // before Start. With fewer than two threads, or on one processor, products are the caller's alone.
 func NewWorkers(threads int) *Workers {
 	s := new(Workers)
@@ -116,9 +116,9 @@ func (s *Workers) parts(w *Workspace) {
 	}
 }
 
-// split divides a product into parts of so many rows and columns.
+// split divides a product into parts of that many rows and columns.
 type split struct {
-	rows, cols   int // of a part, but for the last ones
+	rows, cols   int // of a part, except for the last ones
 	down, across int // the numbers of parts
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// dense and its gradients, of an update with so many threads, as bits.
+// dense and its gradients, of an update with that many threads, as bits.
 func updateBits(l level, workers *Workers, seed uint64, batch, in, out int) [][]uint32 {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	x, weight, dy := drawMatrix(rng, batch, in, 3), drawMatrix(rng, in, out, 0), drawMatrix(rng, batch, out, 0)
@@ -69,7 +69,8 @@ func TestWorkersTakePart(t *testing.T) {
 
 func TestSmallProductsAreNotDivided(t *testing.T) {
 	for _, c := range []struct{ rows, cols, k, threads, parts int }{
-		{64, 64, 64, 4, 1}, {256, 256, 256, 1, 1}, {256, 256, 256, 2, 4}, {8192, 64, 64, 2, 4}, {1, 100_000, 100, 2, 1563}, {0, 0, 5, 4, 1}, {800_000, 1, 0, 2, 4},
+		{64, 64, 64, 4, 1}, {256, 256, 256, 1, 1}, {256, 256, 256, 2, 4}, {8192, 64, 64, 2, 4}, {1, 100_000, 100, 2, 1563}, {0, 0, 5, 4,
+			1}, {800_000, 1, 0, 2, 4},
 	} {
 		if got := divide(&Matrix{Rows: c.rows, Cols: c.cols}, c.k, c.threads).parts(); got != c.parts {
 			t.Errorf("%+v: %d parts", c, got)

@@ -1,5 +1,5 @@
-// Nodes is a job for tests: each node does in its first step what its argument
-// says, "2=fail", or else waits for the end of the job.
+// Nodes is a job for tests: in its first step each node follows its argument, such as
+// "2=fail", or else waits for the end of the job.
 package main
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Back is what a node says that was started again.
+// Back is emitted by a restarted node.
 var Back = task.NewEvent[int]("back")
 
-// What talking nodes say, once under each policy.
+// The events of talking nodes, one for each delivery policy.
 var (
 	Told   = task.NewEvent[[]int64]("told")
 	Newest = task.NewEvent[int]("newest", task.Latest())
@@ -60,7 +60,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 		case "talk":
 			for i := range said {
 				if err := errors.Join(
-					Told.Emit(ctx, t, make([]int64, 1+i%3*10_000), task.OnlyRemote()), Newest.Emit(ctx, t, i, task.OnlyRemote()), Some.Emit(ctx, t, i, task.OnlyRemote()),
+					Told.Emit(ctx, t, make([]int64, 1+i%3*10_000), task.OnlyRemote()), Newest.Emit(ctx, t, i, task.OnlyRemote()), Some.Emit(ctx, t, i,
+						task.OnlyRemote()),
 				); err != nil {
 					return err
 				}
@@ -81,7 +82,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 			if err := Back.Emit(ctx, t, node.ID(), task.OnlyRemote()); err != nil {
 				return err
 			}
-		case "call": // until somebody hears it
+		case "call": // until another node receives it
 			again := time.NewTicker(20 * time.Millisecond)
 			defer again.Stop()
 			for ctx.Err() == nil {

@@ -1,6 +1,6 @@
 // Program is a job for tests: each node says who it is, does in its first step
 // what its argument says, "2=fail", or else waits for the end of the job, and
-// saves then how often it was started to go on.
+// saves then how often it was started to continue.
 package main
 
 import (
@@ -40,7 +40,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 		return os.WriteFile(file("saved"), []byte(strconv.Itoa(run)), 0o600)
 	})
 	t.Use(func(ctx context.Context, _ *struct{}, next task.Next) error {
-		fmt.Printf("run %d of node %d of %d on %s, %d processors\n", run, node.ID(), node.Size(), os.Getenv("SLURMD_NODENAME"), runtime.GOMAXPROCS(0))
+		fmt.Printf("run %d of node %d of %d on %s, %d processors\n", run, node.ID(), node.Size(), os.Getenv("SLURMD_NODENAME"),
+			runtime.GOMAXPROCS(0))
 		if node.Attempt() == 0 { // the others have passed it when a node is started again
 			if err := node.Barrier(ctx, "all are here"); err != nil {
 				return err
@@ -58,7 +59,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 			return errors.New("out of luck")
 		case "go":
 			return next(ctx)
-		case "again": // done when it was started to go on
+		case "again": // done when it was started to continue
 			if run > 1 {
 				return next(ctx)
 			}

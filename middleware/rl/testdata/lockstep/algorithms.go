@@ -83,7 +83,8 @@ var algorithms = map[string]func() setup{
 	"dqn in hindsight": func() setup {
 		bits := envs.NewBitFlip(envs.BitFlipConfig{Bits: 4})
 		goal, _ := envs.As[envs.Goal](bits)
-		q := dqn.New(dqn.Config{Obs: bits.ObservationSpace(), Action: envs.Discrete{N: 4}, Seed: seed, Hidden: []int{16}, Epsilon: policies.Constant(0.2)})
+		q := dqn.New(dqn.Config{Obs: bits.ObservationSpace(), Action: envs.Discrete{N: 4}, Seed: seed, Hidden: []int{16},
+			Epsilon: policies.Constant(0.2)})
 		replay := data.NewReplay(uniform(), data.ReplayConfig{Batch: 16, StartAt: 100, Every: 10})
 		return setup{
 			policy: q, source: her.New(replay, her.Config{Goal: goal, Seed: seed}),
@@ -93,7 +94,8 @@ var algorithms = map[string]func() setup{
 		}
 	},
 	"discrete sac": func() setup {
-		return discrete(sac.New(sac.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}}), uniform())
+		return discrete(sac.New(sac.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}}),
+			uniform())
 	},
 	"qlearning": func() setup {
 		q := qlearning.New(qlearning.Config{Obs: envs.Discrete{N: 16}, Action: envs.Discrete{N: 4}})
@@ -118,13 +120,18 @@ var algorithms = map[string]func() setup{
 		return onPolicy(ppo.New(onCartPole(func(c *ppo.Config) { c.LSTM, c.Length = 8, length })), true)
 	},
 	"normalised ppo with an adaptive penalty": func() setup {
-		return onPolicy(normalize.New(ppo.New(onCartPole(func(c *ppo.Config) { c.KLCoef = 0.2 })), normalize.Config{}), false)
+		p := normalize.New(ppo.New(onCartPole(func(c *ppo.Config) { c.KLCoef = 0.2 })), normalize.Config{Rewards: true})
+		s := onPolicy(p, false)
+		s.source.(*data.Rollout).ScaleRewards(p.ScaleRewards)
+		return s
 	},
 	"a2c": func() setup {
-		return onPolicy(a2c.New(a2c.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}}), false)
+		return onPolicy(a2c.New(a2c.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}}),
+			false)
 	},
 	"impala": func() setup {
-		return sequences(impala.New(impala.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed, Hidden: []int{16}, Length: length}))
+		return sequences(impala.New(impala.Config{Obs: cartPoles(1).ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: seed,
+			Hidden: []int{16}, Length: length}))
 	},
 	"appo": func() setup {
 		return sequences(appo.New(appo.Config{

@@ -76,7 +76,8 @@ type product struct {
 // multiplications and additions in the order of k.
 func (v *isa) gemm(vecs int) {
 	name := fmt.Sprintf("gemm%d%s", vecs, v.suffix())
-	TEXT(name, NOSPLIT, "func(rows, k int, a *float32, aRow, aCol int, b *float32, bRow int, c *float32, cRow int, bias *float32, mode, cols int)")
+	TEXT(name, NOSPLIT, "func(rows, k int, a *float32, aRow, aCol int, b *float32, bRow int, c *float32, cRow int, bias *float32, mode, "+
+		"cols int)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s computes rows x %d vectors of c, of which the last has cols values.", name, vecs),
 		"The distances of rows and columns are in bytes.")

@@ -1,0 +1,549 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ditask/ditask/internal/printable"
+)
+
+// Addr is an address on a broker, bus://word.
+type Addr string
+
+// Network is "bus".
+func (Addr) Network() string { return "bus" }
+
+// String is the address.
+func (a Addr) String() string { return string(a) }
+
+// deadline wakes the waiters of a direction when it passes.
+type deadline struct {
+	timer  *time.Timer
+	passed bool
+}
+
+// conn is one end of a connection. The other end can read bytes that were written before this end was closed.
+type conn struct {
+	hub           *Hub
+	id            uint64
+	own           string // place of this end
+	local, remote Addr
+	from          Peer          // of a connection that the other side has dialled
+	up            chan struct{} // closed when the other side has answered, or will not
+
+	sending sync.Mutex // held while messages are published directly, in their order
+	one     [1]*Message
+
+	mu       sync.Mutex
+	readable sync.Cond
+	writable sync.Cond
+	place    string // of the other end
+	peer     hello
+	piece    int         // largest body to send
+	answer   bool        // the other side has answered
+	closed   bool        // by this side
+	ended    bool        // by the other side
+	err      error       // why the connection broke
+	told     bool        // the other side knows of that
+	unheard  error       // why nothing can be written, while what has come can be read to its end
+	probe    *time.Timer // while the connection is young
+
+	queued  bool       // is among those that have something to send
+	out     []*Message // to be sent
+	due     bool       // the other side has to hear of consumed
+	sent    uint64     // bytes taken from Write
+	used    uint64     // of the other side's window, in all
+	acked   uint64     // of used, returned
+	writeBy deadline
+
+	in       [][]byte // data to be read
+	off      int      // bytes read of in[0]
+	got      uint64   // bytes received
+	came     uint64   // of this side's window, in all
+	consumed uint64   // of came, returned
+	said     uint64   // of consumed, said to the other side
+	readBy   deadline
+}
+
+func (h *Hub) newConn(local, remote Addr) *conn {
+	id := h.nextID.Add(1)
+	c := &conn{hub: h, id: id, own: h.cfg.Broker.Place(Peer{h.cfg.Inbox, id}), local: local, remote: remote, up: make(chan struct{})}
+	c.readable.L, c.writable.L = &c.mu, &c.mu
+	return c
+}
+
+func (c *conn) hello() hello { return hello{Peer{c.hub.cfg.Inbox, c.id}, c.hub.cfg.Window} }
+
+// meet takes note of the other end. The mutex is held, or nobody else knows the connection.
+func (c *conn) meet(peer hello) {
+	c.answer, c.peer, c.place = true, peer, c.hub.cfg.Broker.Place(peer.Peer)
+	c.piece = min(c.hub.cfg.BodyBytes, peer.window/4-CostBytes)
+	if c.hub.cfg.Most != nil {
+		c.piece = min(c.piece, c.hub.cfg.Most()-HeadBytes)
+	}
+	c.answered()
+}
+
+// answered lets a dial go on. The mutex is held, or nobody else knows the connection.
+func (c *conn) answered() {
+	select {
+	case <-c.up:
+	default:
+		close(c.up)
+	}
+}
+
+// greet answers the one that has dialled. Nobody else knows the connection yet.
+func (c *conn) greet(peer hello) {
+	c.meet(peer)
+	c.out = append(c.out, c.hub.control(head{kind: kindAccept, to: peer.ID, consumed: Version}, c, c.hello(), ""))
+}
+
+// probeIn sends a message after a while, then after twice that, and so on up to a few seconds: if the last message was lost,
+// the other side sees it by the offset of this one. Later the heartbeats of the session do that. The mutex is held.
+func (c *conn) probeIn(d time.Duration) {
+	if c.closed || c.err != nil || c.ended || d > 4*time.Second {
+		return
+	}
+	c.probe = time.AfterFunc(d, func() {
+		c.mu.Lock()
+		c.due = true
+		c.probeIn(2 * d)
+		c.mu.Unlock()
+		c.push()
+	})
+}
+
+// push sends what there is, or has the writer do it.
+func (c *conn) push() {
+	if c.hub.cfg.Direct {
+		c.flush()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.schedule()
+}
+
+// schedule has the writer look at the connection. The mutex is held.
+func (c *conn) schedule() {
+	if !c.queued {
+		c.queued = true
+		c.hub.enqueue(c)
+	}
+}
+
+// next takes off the next message to be sent, nil if there is none. The mutex is held.
+func (c *conn) next() *Message {
+	var m *Message
+	switch {
+	case len(c.out) > 0:
+		m = c.out[0]
+		n := copy(c.out, c.out[1:])
+		c.out[n] = nil
+		c.out = c.out[:n]
+	case c.due && !c.closed && c.answer:
+		m = &Message{Bytes: appendHead(nil, head{kind: kindAck, offset: c.sent}), c: c}
+	default:
+		return nil
+	}
+	if k := m.Bytes[0]; k != kindDial && k != kindAccept {
+		le.PutUint64(m.Bytes[1:], c.peer.ID)
+		setConsumed(m.Bytes, c.consumed)
+		c.said, c.due = c.consumed, false
+	}
+	m.To, m.From = c.place, c.own
+	return m
+}
+
+// take gives the writer what the connection has to send, and how many bytes that is.
+func (c *conn) take(batch []*Message) ([]*Message, int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queued = false
+	size := 0
+	for m := c.next(); m != nil; m = c.next() {
+		batch = append(batch, m)
+		size += len(m.Bytes)
+	}
+	return batch, size
+}
+
+// flush publishes what the connection has to send.
+func (c *conn) flush() {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	for {
+		c.mu.Lock()
+		c.queued = false
+		m := c.next()
+		c.mu.Unlock()
+		if m == nil {
+			return
+		}
+		c.one[0] = m
+		c.hub.cfg.Broker.Publish(c.one[:])
+		if !c.hub.settle(m) {
+			c.fail(m.Err, cannotSend)
+			c.hub.recycle(m)
+		}
+	}
+}
+
+const cannotSend = "the other side cannot send"
+
+// receive takes in a message of the other end. The error is that of a message that cannot be.
+func (c *conn) receive(h head, body []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil
+	case c.err != nil:
+		return errReset
+	case h.kind == kindAccept:
+		return c.accepted(h, body)
+	case h.kind == kindReset:
+		c.told = true
+		c.failLocked(errors.New(printable.Text(string(body))), "")
+		return nil
+	case !c.answer && h.kind != kindFin:
+		return nil // the answer was lost, and will come again; data are then missing
+	case h.consumed > c.used:
+		return fmt.Errorf("%w: %d bytes consumed of %d", ErrMalformed, h.consumed, c.used)
+	}
+	if h.consumed > c.acked {
+		c.acked = h.consumed
+		c.writable.Broadcast()
+	}
+	end := h.offset + uint64(len(body))
+	switch {
+	case h.offset > c.got, h.offset < c.got && end > c.got:
+		return fmt.Errorf("bytes %d to %d are missing: %s", c.got, h.offset, c.hub.cfg.Loss)
+	case h.kind == kindFin:
+		c.ended = true
+		c.answered()
+		c.readable.Broadcast()
+		c.writable.Broadcast()
+	case h.kind == kindData && end > c.got && !c.ended:
+		c.came += uint64(len(body) + CostBytes)
+		if c.came-c.consumed > uint64(c.hub.cfg.Window) { //nolint:gosec // positive
+			return fmt.Errorf("%w: %d bytes over the window", ErrMalformed, c.came-c.consumed-uint64(c.hub.cfg.Window)) //nolint:gosec // positive
+		}
+		c.in, c.got = append(c.in, body), end
+		c.readable.Broadcast()
+	}
+	return nil
+}
+
+// accepted takes in the answer of the side that was dialled. The mutex is held.
+func (c *conn) accepted(h head, body []byte) error {
+	if c.answer {
+		return nil // the same message again
+	}
+	if err := checkVersion(h); err != nil {
+		return err
+	}
+	peer, _, err := parseHello(body)
+	if err == nil {
+		err = c.hub.checkWindow(peer)
+	}
+	if err == nil && !c.hub.cfg.Lossy && c.hub.cfg.Broker.Place(peer.Peer) != c.place { // Find leads to an inbox there
+		err = fmt.Errorf("%w: an answer of inbox %s", ErrMalformed, peer.Inbox)
+	}
+	if err == nil {
+		c.meet(peer)
+	}
+	return err
+}
+
+// fail breaks the connection, if it is not broken yet, and sends the other side why. What has come can still be read.
+func (c *conn) fail(err error, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(err, why)
+}
+
+func (c *conn) failLocked(err error, why string) {
+	if c.err != nil || c.closed {
+		return
+	}
+	c.err = err
+	c.stopProbe()
+	c.answered()
+	c.readable.Broadcast()
+	c.writable.Broadcast()
+	if c.answer && !c.told && why != "" {
+		c.hub.reset(c.peer.Peer, why)
+	}
+}
+
+// gone takes note that the other side has no inbox any more. If it has closed the connection in order, that has come or will.
+func (c *conn) gone(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.answer {
+		c.failLocked(err, "")
+	} else if c.unheard == nil {
+		c.unheard = err
+		c.writable.Broadcast()
+	}
+}
+
+// broken reports whether there is no use in sending.
+func (c *conn) broken() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil || c.ended || c.unheard != nil
+}
+
+// why is the error of a connection that this side has closed.
+func (c *conn) why() error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.unheard != nil:
+		return c.unheard
+	}
+	return net.ErrClosed
+}
+
+// Read reads what has come, as much as fits. What came before the connection broke can be read after it.
+func (c *conn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	for len(c.in) == 0 && !c.closed && c.err == nil && !c.ended && !c.readBy.passed && len(b) > 0 {
+		c.readable.Wait()
+	}
+	if err := c.readErr(); err != nil && (len(b) > 0 || c.closed) {
+		c.mu.Unlock()
+		return 0, err
+	}
+	total, whole := 0, 0
+	for total < len(b) && whole < len(c.in) {
+		n := copy(b[total:], c.in[whole][c.off:])
+		total += n
+		if c.off += n; c.off == len(c.in[whole]) {
+			c.consumed += uint64(c.off + CostBytes) //nolint:gosec // positive
+			c.off = 0
+			whole++
+		}
+	}
+	rest := copy(c.in, c.in[whole:])
+	clear(c.in[rest:])
+	c.in = c.in[:rest]
+	ack := c.consumed-c.said >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unheard == nil && c.err == nil //nolint:gosec // positive
+	c.due = c.due || ack
+	c.mu.Unlock()
+	if ack {
+		c.push()
+	}
+	return total, nil
+}
+
+// readErr is why a read reads nothing. The mutex is held.
+func (c *conn) readErr() error {
+	switch {
+	case c.closed:
+		return c.why()
+	case c.readBy.passed:
+		return os.ErrDeadlineExceeded
+	case len(c.in) > 0:
+		return nil
+	case c.err != nil:
+		return c.err
+	case c.ended:
+		return io.EOF
+	}
+	return nil
+}
+
+// Write writes all of b, and waits where the other side is behind.
+func (c *conn) Write(b []byte) (int, error) {
+	bufs := net.Buffers{b}
+	n, err := c.write(&bufs, true)
+	return int(n), err
+}
+
+// WriteBuffers writes all of bufs in as few messages as it can.
+func (c *conn) WriteBuffers(bufs *net.Buffers) (int64, error) { return c.write(bufs, true) }
+
+// TryWrite writes what the other side has room for, without waiting for more. It returns the bytes written, which may be 0.
+func (c *conn) TryWrite(b []byte) (int, error) {
+	bufs := net.Buffers{b}
+	n, err := c.write(&bufs, false)
+	return int(n), err
+}
+
+func (c *conn) write(bufs *net.Buffers, wait bool) (total int64, err error) {
+	left := 0
+	for _, b := range *bufs {
+		left += len(b)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		n, err := c.put(bufs, left)
+		total, left = total+int64(n), left-n
+		switch {
+		case err != nil:
+			return total, err
+		case n > 0 && c.hub.cfg.Direct:
+			c.mu.Unlock()
+			c.flush()
+			c.mu.Lock()
+			if c.err != nil && left == 0 {
+				return total, c.err
+			}
+		case n > 0:
+			c.schedule()
+		}
+		if left == 0 || n == 0 && !wait {
+			return total, nil
+		}
+		if n == 0 {
+			c.writable.Wait()
+		}
+	}
+}
+
+// put takes at most one message's worth of the left bytes of bufs, if there is room. The mutex is held.
+func (c *conn) put(bufs *net.Buffers, left int) (int, error) {
+	switch {
+	case c.closed:
+		return 0, c.why()
+	case c.err != nil:
+		return 0, c.err
+	case c.ended:
+		return 0, errReset
+	case c.unheard != nil:
+		return 0, c.unheard
+	case c.writeBy.passed:
+		return 0, os.ErrDeadlineExceeded
+	case left == 0:
+		return 0, nil
+	}
+	room, n := c.peer.window-int(c.used-c.acked), 0 //nolint:gosec // at most a window
+	var m *Message
+	if last := len(c.out) - 1; last >= 0 && c.out[last].Bytes[0] == kindData {
+		m = c.out[last]
+		n = min(left, HeadBytes+c.piece-len(m.Bytes), room)
+	}
+	if n <= 0 {
+		if n = min(left, c.piece); n+CostBytes > room {
+			return 0, nil
+		}
+		m = c.hub.data(c)
+		m.Bytes = appendHead(m.Bytes, head{kind: kindData, offset: c.sent})
+		c.out = append(c.out, m)
+		c.used += CostBytes
+	}
+	c.sent += uint64(n)
+	c.used += uint64(n)
+	for left = n; left > 0; {
+		k := min(left, len((*bufs)[0]))
+		m.Bytes = append(m.Bytes, (*bufs)[0][:k]...)
+		left -= k
+		if (*bufs)[0] = (*bufs)[0][k:]; len((*bufs)[0]) == 0 {
+			*bufs = (*bufs)[1:]
+		}
+	}
+	return n, nil
+}
+
+// Close ends both directions. It does not wait, but for the last user of a hub.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.ended || c.unheard != nil || c.told || !c.answer {
+		c.dropOut() // nobody reads it
+	} else {
+		c.out = append(c.out, &Message{Bytes: appendHead(nil, head{kind: kindFin, offset: c.sent}), c: c})
+		c.schedule()
+	}
+	c.closed = true
+	c.in = nil
+	c.answered()
+	c.stopProbe()
+	c.readBy.stop()
+	c.writeBy.stop()
+	c.readable.Broadcast()
+	c.writable.Broadcast()
+	c.mu.Unlock()
+	c.hub.forget(c)
+	c.hub.Release()
+	return nil
+}
+
+func (c *conn) dropOut() {
+	for _, m := range c.out {
+		c.hub.recycle(m)
+	}
+	c.out = nil
+}
+
+func (c *conn) stopProbe() {
+	if c.probe != nil {
+		c.probe.Stop()
+	}
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets both deadlines.
+func (c *conn) SetDeadline(t time.Time) error {
+	_ = c.SetReadDeadline(t)
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline bounds the waiting of Read.
+func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.readBy, &c.readable, t) }
+
+// SetWriteDeadline bounds the waiting of Write for room in the window.
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writeBy, &c.writable, t) }
+
+func (d *deadline) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.timer, d.passed = nil, false
+}
+
+func (c *conn) setDeadline(d *deadline, wake *sync.Cond, t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	d.stop()
+	if t.IsZero() {
+		return nil
+	}
+	if wait := time.Until(t); wait > 0 {
+		var timer *time.Timer
+		timer = time.AfterFunc(wait, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if d.timer == timer {
+				d.passed = true
+				wake.Broadcast()
+			}
+		})
+		d.timer = timer
+		return nil
+	}
+	d.passed = true
+	wake.Broadcast()
+	return nil
+}

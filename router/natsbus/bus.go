@@ -1,0 +1,130 @@
+package natsbus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/router/broker"
+)
+
+// bus is a connection with the server as package broker sees it.
+type bus struct {
+	*Carrier
+	nc *nats.Conn
+}
+
+// pieceBytes is the largest body of a message, with what it costs of a window:
+// larger ones would keep small ones waiting in the server.
+const pieceBytes = 256 << 10
+
+// newHub returns the hub of this carrier's inbox.
+func (c *Carrier) newHub(nc *nats.Conn) *broker.Hub {
+	return broker.New(broker.Config{
+		Broker: &bus{c, nc}, Inbox: c.inbox, Window: c.window(), MinWindow: minWindow, MaxWindow: maxWindow,
+		BodyBytes: pieceBytes - broker.CostBytes, Most: func() int { return int(nc.MaxPayload()) },
+		Direct: true, Lossy: true, Name: c.cfg.Name, Broken: c.broken,
+		Loss: "NATS has dropped them, for a client that was too slow or a server that went away",
+	})
+}
+
+// Publish sends messages. While there is no server they are to be sent again.
+func (b *bus) Publish(messages []*broker.Message) {
+	for _, m := range messages {
+		if m.From == "" {
+			m.Err = b.nc.Publish(m.To, m.Bytes)
+		} else {
+			m.Err = b.nc.PublishRequest(m.To, m.From, m.Bytes)
+		}
+		if m.Err != nil && !b.nc.IsClosed() && !errors.Is(m.Err, nats.ErrMaxPayload) {
+			m.Err = fmt.Errorf("%w: %w", broker.ErrAgain, m.Err)
+		}
+	}
+}
+
+// Place is the subject of an end of a connection.
+func (b *bus) Place(end broker.Peer) string {
+	return b.prefix + "conn." + end.Inbox + "." + strconv.FormatUint(end.ID, 10)
+}
+
+// Find is the subject on which a node hears dials; nobody may hear it.
+func (b *bus) Find(_ context.Context, word string) (string, error) {
+	return b.prefix + "dial." + strings.TrimPrefix(word, "node."), nil
+}
+
+// Claim subscribes to the dials of a node.
+func (b *bus) Claim(ctx context.Context, word string) (release func(), err error) {
+	subject, _ := b.Find(ctx, word)
+	sub, err := b.nc.Subscribe(subject, b.hear)
+	if err != nil {
+		return nil, err
+	}
+	release = func() { _ = sub.Unsubscribe() } // it ends with the connection
+	if err := settled(ctx, b.nc); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// Close ends the connection with the server. A write to it is bounded, and so is the wait for the last messages.
+func (b *bus) Close(_ context.Context, wrote <-chan struct{}) {
+	<-wrote
+	b.nc.Close()
+}
+
+// resetHead is the head of a reset in version 1 of the wire, before the reason.
+var resetHead = append([]byte{6}, make([]byte, 16)...)
+
+// hear takes in a dial.
+func (b *bus) hear(m *nats.Msg) {
+	_, err := b.hub.Deliver(0, m.Data)
+	if _, ok := b.peer(m.Reply); ok && errors.Is(err, broker.ErrVersion) {
+		_ = b.nc.Publish(m.Reply, append(slices.Clip(resetHead), "refused: "+err.Error()...)) // else the dial takes longer
+	}
+}
+
+// deliver takes in a message to one end of a connection. It must not wait.
+func (c *Carrier) deliver(hub *broker.Hub, m *nats.Msg) {
+	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+	if err != nil || id == 0 {
+		return
+	}
+	if m.Header.Get("Status") == "503" {
+		hub.Lost(id, errAbsent, errEnded)
+		return
+	}
+	if why, ok := bytes.CutPrefix(m.Data, resetHead); ok { // of version 1
+		err := errors.New(printable.Text(string(why)))
+		hub.Lost(id, err, err)
+		return
+	}
+	if known, _ := hub.Deliver(id, m.Data); !known {
+		if peer, ok := c.peer(m.Reply); ok {
+			hub.Reset(peer)
+		}
+	}
+}
+
+var (
+	errAbsent = fmt.Errorf("%w: no node has this address: start the node, with the same job id and NATS server", broker.ErrRefused)
+	errEnded  = errors.New("the node at the other end has ended, or is no longer connected with the server")
+)
+
+// peer is the end of a connection of this job to which a subject belongs. Version 1 had other names, which are of no end.
+func (c *Carrier) peer(subject string) (broker.Peer, bool) {
+	rest, ok := strings.CutPrefix(subject, c.prefix+"conn.")
+	inbox, last, two := strings.Cut(rest, ".")
+	if !ok || !two || strings.ContainsAny(rest, "*>") || strings.Contains(last, ".") {
+		return broker.Peer{}, false
+	}
+	id, _ := strconv.ParseUint(last, 10, 64)
+	return broker.Peer{Inbox: inbox, ID: id}, true
+}
