@@ -142,8 +142,10 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 		s.mu.Lock()
 		before := bytes.Clone(s.theirs.Load().released)
 		s.mu.Unlock()
-		if want := le.AppendUint64(le.AppendUint64(nil, 2), 4); !bytes.Equal(before, want[:8]) && !bytes.Contains(said.Bytes(), want[:8]) {
-			t.Errorf("released %x before any was given back", before)
+		// Numbers 2, a copy, and 4, which no listener received, are free at once; some may have been sent already.
+		want := le.AppendUint64(le.AppendUint64(nil, 2), 4)
+		if !bytes.HasSuffix(want, before) || len(before)%8 != 0 {
+			t.Errorf("released %x before any was given back, want the end of %x", before, want)
 		}
 		all[0].credit.Recycle(all[0].payload)
 		all[3].credit.Recycle(all[3].payload)
