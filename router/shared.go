@@ -124,7 +124,7 @@ func (r *Router) trade(p passer, theirs hello) (*sharedmem.Mapping, error) {
 	m, err := sharedmem.Map(f)
 	if err != nil {
 		r.log.Debug("the memory of a peer is not used", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
-		return nil, nil //nolint:nilerr // the peer sends by the socket
+		return nil, nil // the peer sends by the socket
 	}
 	return m, nil
 }

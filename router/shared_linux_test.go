@@ -12,9 +12,10 @@ import (
 	"github.com/ditask/ditask/router/sharedmem"
 )
 
-// memoryOf is the memory of a rogue, of so many bytes, each of which is its place modulo 251, and what this node has of it.
-func memoryOf(t testing.TB, n int) (*sharedmem.Segment, *sharedmem.Mapping) {
+// memoryOf is the memory of a rogue, 1 MiB of bytes that are their place modulo 251, and this node's mapping of it.
+func memoryOf(t testing.TB) (*sharedmem.Segment, *sharedmem.Mapping) {
 	t.Helper()
+	const n = 1 << 20
 	a, err := sharedmem.New(n)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 		"a body of a mapped": {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, []byte{1})}, "want 0 to 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, m := memoryOf(t, size)
+			_, m := memoryOf(t)
 			synctest.Test(t, func(t *testing.T) {
 				g := meet(t, c.edit)
 				if c.none {
@@ -96,7 +97,7 @@ func bytesOf(n int, frame []byte) (all [][]byte) {
 // All of it is told to the peer.
 func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 	const size = 1 << 20
-	seg, m := memoryOf(t, size)
+	seg, m := memoryOf(t)
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		g := meetWith(t, &said, nil)
@@ -123,8 +124,8 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 		synctest.Wait()
 		ch.borrows.Store(true)
 		g.say(t, inMemory(4, 100_000, 0))
-		ch.listens.Store(false)
 		synctest.Wait()
+		ch.listens.Store(false)
 		g.say(t, inMemory(5, 70_000, 8192))
 		synctest.Wait()
 		if len(all) != 4 {
@@ -179,7 +180,7 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 // A large message that is being copied holds up its own event only, and what stands behind it waits.
 func TestCopiesTakeTurns(t *testing.T) {
 	const size = 1 << 20
-	seg, m := memoryOf(t, size)
+	seg, m := memoryOf(t)
 	g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
 	s := g.link.s
 	s.takeMemory(m)
@@ -269,7 +270,7 @@ func FuzzShared(f *testing.F) {
 	f.Add(inMemory(math.MaxUint64, math.MaxUint64, math.MaxUint64), false)
 	f.Add(appendFrame(nil, frameRelease, 0, 0, make([]byte, 16)), true)
 	f.Fuzz(func(t *testing.T, frames []byte, borrows bool) {
-		_, m := memoryOf(t, 1<<20)
+		_, m := memoryOf(t)
 		r := openRouter(t, Config{Node: 5, ChunkBytes: inlineBytes, MaxMessageBytes: 1 << 20})
 		ch, err := r.Channel(Spec{Name: "e"}, func(m *Message) error {
 			sum := byte(0)

@@ -232,7 +232,7 @@ func TestMessagesInMemoryOverCuts(t *testing.T) {
 		t.Errorf("%d of %d messages were in memory, %d lent", inMemory, total, lent)
 	}
 	st := all[0].Stats().Shared
-	if st.Sent < uint64(inMemory) || st.Sent > uint64(2*inMemory) || st.Full != 0 { //nolint:gosec // not negative
+	if st.Sent < uint64(inMemory) || st.Sent > uint64(2*inMemory) || st.Full != 0 {
 		t.Errorf("%+v", st)
 	}
 	for all[0].Stats().Shared.Segments > 0 { // until the peers have said so

@@ -64,7 +64,7 @@ func fill(fd, bytes int) ([]byte, error) {
 }
 
 func fcntl(fd, cmd, arg int) (int, error) {
-	v, _, no := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), uintptr(cmd), uintptr(arg)) //nolint:gosec // not negative
+	v, _, no := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), uintptr(cmd), uintptr(arg))
 	if no != 0 {
 		return 0, no
 	}
@@ -76,7 +76,7 @@ func mapShared(f *os.File) (mem []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd)) }); fault != nil { //nolint:gosec // small
+	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd)) }); fault != nil {
 		return nil, fault
 	}
 	return mem, err
