@@ -101,7 +101,7 @@ middleware/rl (test) -> policies/dqn policies/her policies/normalize policies/pp
 
 # A training as a config says.
 train -> std internal/runfolder internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
-train (test) -> task
+train (test) -> task parallel
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable

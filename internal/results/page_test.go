@@ -137,7 +137,7 @@ func TestSettingsAreThoseThatCount(t *testing.T) {
 	if got := read(""); got != plain {
 		t.Errorf("gamma of its default: sum %s, and %s if it is not set", plain, got)
 	}
-	for _, text := range []string{"gamma: 0.98", "envs: 3", "time_limit: 100", "eval_max_steps: 10"} {
+	for _, text := range []string{"gamma: 0.98", "envs: 3", "time_limit: 100", "eval_max_steps: 10", "normalize_reward: true"} {
 		if got := read(text); got == plain {
 			t.Errorf("%s does not change the sum", text)
 		}
@@ -194,24 +194,4 @@ func FuzzRecords(f *testing.F) {
 			t.Errorf("%v: %v was written, %v read", err, all, again)
 		}
 	})
-}
-
-// TestSettingsOfOlderRuns: a key that came later does not count where it has its default.
-func TestSettingsOfOlderRuns(t *testing.T) {
-	settings := func(set string) string {
-		text := "- {name: ppo/CartPole-v1/tiny, settings: a test, threshold: 25, set: {steps: 6000" + set + "}}"
-		all, err := train.ReadPresets("presets.yaml", strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum, err := settingsOf(&all[0], 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sum
-	}
-	without := settings("")
-	if settings(", normalize_reward: false") != without || settings(", normalize_reward: true") == without || settings(", normalize: true") == without {
-		t.Error("the sum of the settings has normalize_reward where it is false, or lacks a key that was set")
-	}
 }

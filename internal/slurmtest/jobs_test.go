@@ -630,7 +630,7 @@ func TestStrangersOfAnotherUserDoNotShareAToken(t *testing.T) {
 	}
 	defer func() { _ = os.Chmod(key, 0o600) }()
 	if out, code := j.srun("-n 2", "--package "+j.path("hello")); code != 2 || !strings.Contains(out,
-		"slurm.key: others can read it: chmod 600 it") {
+		"slurm.key: other users can read it: chmod 600 it") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	// A token of one's own needs no key.

@@ -88,8 +88,10 @@ func (r *Replay) Setup(t Task, policy func() policies.Policy) (Setup, error) {
 		return Setup{}, err
 	}
 	s := Setup{Policy: policy(), Source: source, Goals: *r.goals}
-	if n := s.Policy.Spec().NStep; s.Goals > 0 && n > 1 {
-		return s, fmt.Errorf("her_goals: %d goals: a transition in hindsight has one reward, and n_steps is %d: set n_steps=1", s.Goals, n)
+	if s.Goals > 0 {
+		if n := s.Policy.Spec().NStep; n > 1 {
+			return s, fmt.Errorf("her_goals: %d goals: a transition in hindsight has one reward, and n_steps is %d: set n_steps=1", s.Goals, n)
+		}
 	}
 	if n := *r.every / max(1, t.Envs); n > 1 {
 		s.VectorSteps = n
