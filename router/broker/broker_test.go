@@ -274,6 +274,82 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// What comes for a connection that was closed in order is answered by a reset, which comes after the end and does not hide it.
+func TestResetAfterTheEnd(t *testing.T) {
+	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
+		_, _ = a.Write([]byte("abc"))
+		synctest.Wait()
+		n.Delay(time.Millisecond)
+		_ = a.Close()
+		if _, err := b.Write([]byte("x")); err != nil { // before the end has come
+			t.Error(err)
+		}
+		time.Sleep(time.Second) // of virtual time
+		if got, err := io.ReadAll(b); string(got) != "abc" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if _, err := b.Write([]byte("x")); err == nil {
+			t.Error("a write to a closed connection succeeds")
+		}
+	})
+}
+
+// The end of a connection is sent before the reset that answers a later message, however much others have to send.
+func TestResetIsSentAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const conns = 40 // with full windows, more than a batch
+		n := brokertest.New()
+		here, there := n.Hub(brokertest.Kind{}), n.Hub(brokertest.Kind{})
+		l, err := there.Listen(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dialled, accepted []net.Conn
+		for range conns {
+			a, err := here.Dial(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := l.Accept()
+			dialled, accepted = append(dialled, a), append(accepted, b)
+		}
+		last := conns - 1
+		var order []byte // kinds of messages to the last one
+		n.Edit(func(m *broker.Message) int {
+			if m.Bytes[0] == kindFin || m.Bytes[0] == kindReset {
+				order = append(order, m.Bytes[0])
+			}
+			return 1
+		})
+		n.Cut(true)
+		for _, a := range dialled {
+			if _, err := a.Write(make([]byte, brokertest.Window/2)); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second) // of virtual time: the first message is tried again every 250 ms
+		}
+		_ = dialled[last].Close()
+		if _, err := accepted[last].Write([]byte("x")); err != nil { // is tried again after 10 ms
+			t.Error(err)
+		}
+		synctest.Wait()
+		n.Cut(false)
+		if got, err := io.ReadAll(accepted[last]); len(got) != brokertest.Window/2 || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		synctest.Wait()
+		if !bytes.Equal(order, []byte{kindFin, kindReset}) {
+			t.Errorf("order %v", order)
+		}
+		for i := range conns {
+			_, _ = dialled[i].Close(), accepted[i].Close()
+		}
+		_ = l.Close()
+		here.Release()
+		there.Release()
+	})
+}
+
 // Waits end with what they wait for, with a deadline, and with the connection.
 func TestWaits(t *testing.T) {
 	each(t, func(t *testing.T, _ *brokertest.Network, a, b net.Conn) {

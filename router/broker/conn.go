@@ -357,12 +357,10 @@ func (c *conn) readErr() error {
 		return os.ErrDeadlineExceeded
 	case len(c.in) > 0:
 		return nil
-	case c.err != nil:
-		return c.err
-	case c.ended:
+	case c.ended: // everything has come, whatever came after it
 		return io.EOF
 	}
-	return nil
+	return c.err
 }
 
 // Write writes all of b, and waits where the other side is behind.

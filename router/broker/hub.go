@@ -92,6 +92,8 @@ type Hub struct {
 	nextID atomic.Uint64
 	bodies sync.Pool     // of *Message, with a buffer for a whole body
 	wrote  chan struct{} // closed when the writer has ended
+	ahead  int           // of ready, connections that the writer takes before the first behind strays:
+	behind int           // the reset for a connection that was closed comes after its end
 	end    chan struct{} // closed when nobody uses the hub any more
 
 	mu        sync.Mutex
@@ -493,15 +495,15 @@ func (h *Hub) gather(batch []*Message) []*Message {
 			h.wake.Wait()
 		}
 		over := len(h.ready) == 0 && len(h.strays) == 0
+		if h.ahead == 0 {
+			h.ahead, h.behind = len(h.ready), len(h.strays)
+		}
 		h.mu.Unlock()
 		if over {
 			return nil
 		}
-		for size < batchBytes {
+		for ; h.ahead > 0 && size < batchBytes; h.ahead-- {
 			c := h.nextReady()
-			if c == nil {
-				break
-			}
 			if h.cfg.Direct {
 				c.flush()
 				continue
@@ -510,22 +512,28 @@ func (h *Hub) gather(batch []*Message) []*Message {
 			batch, n = c.take(batch)
 			size += n
 		}
-		h.mu.Lock() // a reset of a connection that has been closed comes after its end
-		batch = append(batch, h.strays...)
-		clear(h.strays)
-		h.strays = h.strays[:0]
-		h.mu.Unlock()
+		if h.ahead == 0 {
+			batch = h.takeStrays(batch)
+		}
 	}
 	return batch
 }
 
-// nextReady is the connection that has waited longest.
+// takeStrays appends the strays whose turn it is.
+func (h *Hub) takeStrays(batch []*Message) []*Message {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	batch = append(batch, h.strays[:h.behind]...)
+	rest := copy(h.strays, h.strays[h.behind:])
+	clear(h.strays[rest:])
+	h.strays = h.strays[:rest]
+	return batch
+}
+
+// nextReady is the connection that has waited longest. There is one.
 func (h *Hub) nextReady() *conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.ready) == 0 {
-		return nil
-	}
 	c := h.ready[0]
 	n := copy(h.ready, h.ready[1:])
 	h.ready[n] = nil

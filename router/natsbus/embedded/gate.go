@@ -242,10 +242,10 @@ var wantsTLS = []byte{0x15, 3, 3, 0, 2, 2, 40}
 
 var errCrowd = errors.New("too many connections at once that have proved nothing")
 
-// refuse counts a refusal, and logs the first for each reason.
+// refuse counts a refusal, and logs the first for each reason. The connections that Close has closed are not refused.
 func (g *gate) refuse(from net.Addr, reason string, err error) {
 	g.mu.Lock()
-	if g.closed {
+	if g.closed && (reason == hungUp || errors.Is(err, net.ErrClosed)) {
 		g.mu.Unlock()
 		return
 	}

@@ -131,6 +131,48 @@ func TestStrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
+// last is a connection whose gate closes as soon as it has refused it.
+type last struct {
+	net.Conn
+	closing func()
+}
+
+func (l last) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+func (l last) Close() error {
+	l.closing()
+	return l.Conn.Close()
+}
+
+// TestRefusalsBeforeTheEndAreCounted, and the connections that the end closes are not.
+func TestRefusalsBeforeTheEndAreCounted(t *testing.T) {
+	s := &street{make(chan net.Conn), make(chan struct{})}
+	g := embedded.NewGate(s, embedded.Config{Key: "key", Logger: slog.New(slog.DiscardHandler)}, 4, time.Hour)
+	s.visit(t, "10.0.0.2") // is silent
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.come <- last{near, func() { _ = g.Close() }}
+	if err := proof.Client(far, []byte("guess")); err == nil {
+		t.Error("a guess is taken")
+	}
+	g.End()
+	if got := fmt.Sprint(g.Refused()); got != "map[token:1]" {
+		t.Error(got)
+	}
+}
+
 // failing is a listener that the system gives no connection at first.
 type failing struct {
 	net.Listener
