@@ -131,7 +131,7 @@ func TestTrainInPods(t *testing.T) {
 	}
 }
 
-// Of three pods one is told to end, as when a job is scaled down: the others continue,
+// One of three pods gets SIGTERM, as when a job is scaled down: the others continue,
 // and are joined by a fourth, which was told of a fifth that is not there yet.
 func TestL10PodsComeAndGo(t *testing.T) {
 	port := freeport.Get(t, 5)

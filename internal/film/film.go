@@ -93,7 +93,7 @@ func NewCaption(width int) (*Caption, error) {
 	return &Caption{face, width, int(math.Ceil(size * 1.9))}, nil
 }
 
-// Below returns a new picture: img with a text on a strip below it. What is too long is cut.
+// Below returns a new picture: img with a text on a strip below it. Longer text is cut.
 func (c *Caption) Below(img *image.RGBA, text string) *image.RGBA {
 	w, h := img.Rect.Dx(), img.Rect.Dy()
 	out := image.NewRGBA(image.Rect(0, 0, w, h+c.height))

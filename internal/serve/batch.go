@@ -45,7 +45,7 @@ type actor struct {
 	acting  bool
 	waiting []*job
 
-	// What follows is of the goroutine that acts.
+	// The goroutine that acts owns the following fields.
 	batch  []*job
 	act    policies.Act
 	obs    []float32 // of the jobs: joined, or those of the only one

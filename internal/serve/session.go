@@ -68,8 +68,8 @@ func (t *sessions) one(name string, reset bool) (*session, *fault) {
 	if e := t.byName[name]; e != nil {
 		s := e.Value.(*session) //nolint:forcetypeassert // there is nothing else in the list
 		if s.busy {
-			return nil, &fault{http.StatusConflict, codeSessionBusy, "session " + quoted(name), "a request that is under way has this session: " +
-				"send the next observation of an episode after the action for the one before"}
+			return nil, &fault{http.StatusConflict, codeSessionBusy, "session " + quoted(name),
+				"another request uses the session now: send the next observation of an episode after the action for the one before"}
 		}
 		t.order.MoveToFront(e)
 		s.used = t.now()

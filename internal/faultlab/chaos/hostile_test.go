@@ -189,7 +189,7 @@ func (r *round) wait(done func() bool, limit time.Duration) {
 	}
 }
 
-// over reports that a launcher has ended, which none does before it is told to, unless the
+// over reports that a launcher has ended. None does so before the round stops it, unless the
 // job does not recover.
 func (r *round) over() bool {
 	return slices.ContainsFunc(r.jobs, func(j *launcher) bool { return closed(j.ended) })

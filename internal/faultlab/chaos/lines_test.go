@@ -99,8 +99,8 @@ func (l *lines) connect(near net.Conn, from, to, port int) {
 	l.mu.Unlock()
 }
 
-// isDown reports whether a line between the two would be cut at once. What somebody
-// dials is cut with any line of the one that is dialled. The mutex is held.
+// isDown reports whether a line between the two would be cut at once. A connection
+// that a node dials is cut with any line of the dialled node. The mutex is held.
 func (l *lines) isDown(from, to int) bool {
 	for pair, n := range l.down {
 		if n > 0 && (pair == pairOf(from, to) || from == somebody && (pair[0] == to || pair[1] == to)) {

@@ -46,7 +46,7 @@ var (
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
 	// The server is gone for a while, with all that it held.
 	serverFaults = []string{"server-restart"}
-	// What every transport's nodes can suffer. Clocks jump where the program is built
+	// The faults that nodes of every transport can have. Clocks jump where the program is built
 	// for it, see make chaos.
 	everyFaults = []string{"stop", "reader-pause"}
 )
