@@ -118,8 +118,10 @@ func TestP1LossEqualsHandComputedNumbers(t *testing.T) {
 		{"terminated: .5", false, 1, true, []float32{0.5, 0.5, 0}},
 	} {
 		p := small(func(cfg *Config) { cfg.Gamma, cfg.Double = 0.5, c.double })
+		clear(p.Target.Weights())
 		copy(p.Target.Weights(), append(logs(2, 2, 1, 1), logs(2, 1, 1, 2)...))
 		online := append(logs(1, 1, 1, 2), logs(1, 9, 3, 4)...) // at 2: 1, 1, 4 and 81, 9, 16
+		clear(p.Online.Weights())
 		copy(p.Online.Weights(), online)
 		b := rows(policies.Transition{Action: []float32{0}, Reward: 0.5, Steps: c.steps, Terminated: c.end})
 		td := policies.Column{Name: policies.TDError, Kind: policies.Float32}

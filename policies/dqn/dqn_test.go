@@ -45,6 +45,8 @@ func metric(all []policies.Metric, name string) float64 {
 func tiny(cfg Config, online, target [2]float32) *DQN {
 	cfg.Obs, cfg.Action, cfg.Hidden = box(1), two, []int{}
 	q := New(cfg)
+	clear(q.Online.Weights())
+	clear(q.Target.Weights())
 	copy(q.Online.Params()[0].Value, online[:])
 	copy(q.Target.Params()[0].Value, target[:])
 	return q

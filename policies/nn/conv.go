@@ -77,8 +77,7 @@ func (c *conv) Build(b *Builder, in int) int {
 		panic(fmt.Sprintf("nn: convolution with kernel %d of an image of %d x %d", c.kernel, c.from.height, c.from.width))
 	}
 	c.to = image{(c.from.height-c.kernel)/c.stride + 1, (c.from.width-c.kernel)/c.stride + 1, c.out}
-	c.weight = b.Param("conv", "weight", []int{c.kernel, c.kernel, c.from.channels, c.out}, c.init)
-	c.bias = b.Param("conv", "bias", []int{c.out}, nil)
+	c.weight, c.bias = b.affine("conv", []int{c.kernel, c.kernel, c.from.channels, c.out}, c.init)
 	b.image = c.to
 	return c.to.size()
 }

@@ -36,10 +36,17 @@ func (b *Builder) Param(kind, name string, shape []int, init Init) *Param {
 	b.net.params = append(b.net.params, p)
 	b.inits = append(b.inits, func() {
 		if init != nil {
-			init(p.matrix(), b.rng)
+			init(p.matrix(), nil, b.rng)
 		}
 	})
 	return p
+}
+
+// affine declares a weight and a bias for each of its columns, both filled by init.
+func (b *Builder) affine(kind string, shape []int, init Init) (weight, bias *Param) {
+	weight, bias = b.Param(kind, "weight", shape, nil), b.Param(kind, "bias", shape[len(shape)-1:], nil)
+	b.inits = append(b.inits, func() { init(weight.matrix(), bias.Value, b.rng) })
+	return weight, bias
 }
 
 // Param is a named part of a network's weights.
@@ -73,30 +80,37 @@ func (p *Param) backward(_ *Tape, n *node) {
 	}
 }
 
-// Init fills the weight of a dense layer, in x out, with its initial values.
-type Init func(w Matrix, rng *rand.Rand)
+// Init fills the weight of a layer, in x out, and its bias with their initial values. Before the call both
+// are zero. bias has out values, or none if the layer has no bias.
+type Init func(w Matrix, bias []float32, rng *rand.Rand)
 
 // Kaiming draws uniformly from +-sqrt(6/in): the variance 2/in that keeps the
 // scale of activations through rectifiers. K. He et al., "Delving Deep into
 // Rectifiers" (2015).
-func Kaiming(w Matrix, rng *rand.Rand) { uniform(w.Data, math.Sqrt(6/float64(w.Rows)), rng) }
+func Kaiming(w Matrix, _ []float32, rng *rand.Rand) { uniform(w.Data, math.Sqrt(6/float64(w.Rows)), rng) }
 
 // Glorot draws uniformly from +-sqrt(6/(in+out)). X. Glorot and Y. Bengio,
 // "Understanding the difficulty of training deep feedforward neural networks"
 // (2010).
-func Glorot(w Matrix, rng *rand.Rand) { uniform(w.Data, math.Sqrt(6/float64(w.Rows+w.Cols)), rng) }
+func Glorot(w Matrix, _ []float32, rng *rand.Rand) {
+	uniform(w.Data, math.Sqrt(6/float64(w.Rows+w.Cols)), rng)
+}
 
-// FanIn draws uniformly from +-1/sqrt(in), the default of PyTorch's Linear.
-func FanIn(w Matrix, rng *rand.Rand) { uniform(w.Data, 1/math.Sqrt(float64(w.Rows)), rng) }
+// FanIn draws weight and bias uniformly from +-1/sqrt(in), the default of PyTorch's Linear and Conv2d.
+func FanIn(w Matrix, bias []float32, rng *rand.Rand) {
+	bound := 1 / math.Sqrt(float64(w.Rows))
+	uniform(w.Data, bound, rng)
+	uniform(bias, bound, rng)
+}
 
-// Zeros leaves the weight at zero.
-func Zeros(w Matrix, _ *rand.Rand) { clear(w.Data) }
+// Zeros leaves weight and bias at zero.
+func Zeros(Matrix, []float32, *rand.Rand) {}
 
 // Orthogonal returns an initialiser with orthonormal rows or columns,
 // whichever are fewer, times gain. A. Saxe et al., "Exact solutions to the
 // nonlinear dynamics of learning in deep linear neural networks" (2014).
 func Orthogonal(gain float64) Init {
-	return func(w Matrix, rng *rand.Rand) {
+	return func(w Matrix, _ []float32, rng *rand.Rand) {
 		n, dim := w.Rows, w.Cols
 		at := func(i, j int) int { return i*w.Cols + j }
 		if n > dim {
@@ -147,8 +161,8 @@ func uniform(dst []float32, bound float64, rng *rand.Rand) {
 	}
 }
 
-// Dense returns the layer y = x W + b with out columns, W of in x out filled
-// by init and b zero. An activation that follows it in a network is computed with it.
+// Dense returns the layer y = x W + b with out columns, W of in x out and b filled
+// by init. An activation that follows it in a network is computed with it.
 func Dense(out int, init Init) Layer {
 	if out <= 0 || init == nil {
 		panic(fmt.Sprintf("nn: dense layer of %d columns", out))
@@ -165,8 +179,7 @@ type dense struct {
 }
 
 func (d *dense) Build(b *Builder, in int) int {
-	d.weight = b.Param("dense", "weight", []int{in, d.out}, d.init)
-	d.bias = b.Param("dense", "bias", []int{d.out}, nil)
+	d.weight, d.bias = b.affine("dense", []int{in, d.out}, d.init)
 	b.image = image{}
 	return d.out
 }

@@ -213,7 +213,7 @@ func TestP1ConvolutionEqualsItsDefinition(t *testing.T) {
 		{5, 7, 3, 4, 3, 2, 3}, {4, 4, 1, 20, 4, 1, 2}, {9, 8, 2, 5, 3, 3, 1}, {6, 6, 2, 3, 1, 1, 40}, {20, 20, 4, 32, 8, 4, 2},
 	} {
 		net := nn.New(c.h*c.w*c.in, 1, nn.Image(c.h, c.w, c.in), nn.Conv2D(c.out, c.kernel, c.stride, nn.FanIn))
-		x, weight := random(rng, c.rows, net.In()), net.Params()[0].Value
+		x, weight, bias := random(rng, c.rows, net.In()), net.Params()[0].Value, net.Params()[1].Value
 		y := net.Forward(x)
 		oh, ow := (c.h-c.kernel)/c.stride+1, (c.w-c.kernel)/c.stride+1
 		if y.Cols != oh*ow*c.out {
@@ -221,7 +221,7 @@ func TestP1ConvolutionEqualsItsDefinition(t *testing.T) {
 		}
 		for at, got := range y.Data {
 			o, ox, oy, row := at%c.out, at/c.out%ow, at/c.out/ow%oh, at/c.out/ow/oh
-			var want float64
+			want := float64(bias[o])
 			for ky := range c.kernel {
 				for kx := range c.kernel {
 					for ch := range c.in {
@@ -385,7 +385,7 @@ func TestNormalInitialWeights(t *testing.T) {
 		"he normal": {nn.KaimingNormal, 2. / 100}, "xavier normal": {nn.GlorotNormal, 2. / 160}, "normal": {nn.Normal(0.3), 0.09},
 		"uniform": {nn.Uniform(0.3), 0.03}, "fill": {nn.Fill(2), 4},
 	} {
-		c.init(w, rng)
+		c.init(w, nil, rng)
 		var sum, square float64
 		for _, v := range w.Data {
 			sum += float64(v)

@@ -172,6 +172,34 @@ func TestOptimizersEqualHandComputedNumbers(t *testing.T) {
 	}
 }
 
+// A bias is drawn as PyTorch draws it with FanIn, and zero with the others.
+func TestInitialBiases(t *testing.T) {
+	image := func(init nn.Init) *nn.Net { return nn.New(6*6*4, 1, nn.Image(6, 6, 4), nn.Conv2D(256, 3, 1, init)) }
+	dense := func(init nn.Init) *nn.Net { return nn.New(36, 1, nn.Dense(256, init)) }
+	for name, build := range map[string]func(nn.Init) *nn.Net{"dense": dense, "convolution": image} {
+		for _, init := range []nn.Init{nn.Kaiming, nn.Glorot, nn.Orthogonal(1), nn.Zeros, nn.Uniform(1), nn.Fill(1), nn.KaimingNormal} {
+			for _, b := range build(init).Params()[1].Value {
+				if b != 0 {
+					t.Fatalf("%s: a bias of %v", name, b)
+				}
+			}
+		}
+		const bound = 1. / 6 // of 36 inputs
+		var sum, square float64
+		p := build(nn.FanIn).Params()[1]
+		for _, v := range p.Value {
+			if math.Abs(float64(v)) > bound {
+				t.Fatalf("%s: %v beyond %v", p.Name, v, bound)
+			}
+			sum += float64(v)
+			square += float64(v) * float64(v)
+		}
+		if got := square / 256 / (bound * bound / 3); got < 0.75 || got > 1.25 || math.Abs(sum/256) > bound/5 {
+			t.Errorf("%s: variance is %v of what it should be, mean %v", p.Name, got, sum/256)
+		}
+	}
+}
+
 func TestInitialWeights(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	w := nn.Matrix{Rows: 40, Cols: 24, Data: make([]float32, 40*24)}
@@ -183,7 +211,7 @@ func TestInitialWeights(t *testing.T) {
 		{"kaiming", nn.Kaiming, math.Sqrt(6. / 40)}, {"glorot", nn.Glorot, math.Sqrt(6. / 64)},
 		{"fan in", nn.FanIn, 1 / math.Sqrt(40)},
 	} {
-		c.init(w, rng)
+		c.init(w, nil, rng)
 		var square float64
 		for _, v := range w.Data {
 			if math.Abs(float64(v)) > c.bound {
@@ -198,7 +226,7 @@ func TestInitialWeights(t *testing.T) {
 	}
 	for _, shape := range [][2]int{{40, 24}, {24, 40}, {8, 8}} {
 		w := nn.Matrix{Rows: shape[0], Cols: shape[1], Data: make([]float32, shape[0]*shape[1])}
-		nn.Orthogonal(2)(w, rng)
+		nn.Orthogonal(2)(w, nil, rng)
 		n := min(w.Rows, w.Cols)
 		at := func(i, j int) float64 { // vector i of the smaller side
 			if w.Rows <= w.Cols {

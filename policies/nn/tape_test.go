@@ -255,7 +255,7 @@ func TestOnlyNetworksThatTrainGetGradients(t *testing.T) {
 type own struct{ scale *nn.Param }
 
 func (o *own) Build(b *nn.Builder, in int) int {
-	o.scale = b.Param("own", "scale", []int{in}, func(w nn.Matrix, _ *rand.Rand) {
+	o.scale = b.Param("own", "scale", []int{in}, func(w nn.Matrix, _ []float32, _ *rand.Rand) {
 		for i := range w.Data {
 			w.Data[i] = float32(i + 1)
 		}

@@ -89,13 +89,13 @@ func exportedActs(m *onnxtest.Model, p policies.Policy, a *policies.Act) error {
 		return fmt.Errorf("runs, but Act does not: %w", err)
 	}
 	if spec.StateSize > 0 {
-		if err := near(graph.NextState, out[graph.NextState].Floats, a.State); err != nil {
+		if err := near(graph.NextState, out[graph.NextState].Floats, a.State, tolerance(a.Obs)); err != nil {
 			return err
 		}
 	}
 	action := out[graph.Action]
 	if action.Type() == onnxtest.Float {
-		return near(graph.Action, action.Floats, a.Action)
+		return near(graph.Action, action.Floats, a.Action, tolerance(a.Obs))
 	}
 	for i, k := range action.Ints {
 		if float32(k) != a.Action[i] && !tied(out, spec.Action, i, k, int64(a.Action[i])) {
@@ -131,13 +131,23 @@ func tied(out map[string]onnxtest.Tensor, space envs.Space, i int, x, y int64) b
 	return math.Abs(a-b) < exportTolerance*(1+math.Abs(a))
 }
 
-// near reports the first number that differs.
-func near(name string, got, want []float32) error {
+// tolerance is the greatest difference of numbers near 0 after an observation: the rounding error of a sum is
+// relative to its largest term.
+func tolerance(obs []float32) float64 {
+	largest := 0.
+	for _, x := range obs {
+		largest = max(largest, math.Abs(float64(x)))
+	}
+	return exportTolerance * max(1, largest/100)
+}
+
+// near reports the first number that differs by more than a tolerance.
+func near(name string, got, want []float32, tolerance float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%s has %d values, want %d", name, len(got), len(want))
 	}
 	for i, x := range got {
-		if d := math.Abs(float64(x) - float64(want[i])); !(d <= exportTolerance*(1+math.Abs(float64(want[i])))) {
+		if d := math.Abs(float64(x) - float64(want[i])); !(d <= tolerance*(1+math.Abs(float64(want[i])))) {
 			return fmt.Errorf("value %d of %s is %v, Act has %v", i, name, x, want[i])
 		}
 	}

@@ -26,6 +26,12 @@ func config(edit func(*qnetwork.Config)) qnetwork.Config {
 	return cfg
 }
 
+// setWeights sets the first weights of a network, and the others to zero.
+func setWeights(n *nn.Net, first ...float32) {
+	clear(n.Weights())
+	copy(n.Weights(), first)
+}
+
 // transitions have the observation 1, the next observation 2 and action 1.
 func transitions(n int) *policies.Batch {
 	b := new(policies.Batch)
@@ -48,8 +54,8 @@ func pairs(out nn.Value) (distributions, values nn.Value) {
 func TestNextIsTheTargetsDistributionOfTheBestAction(t *testing.T) {
 	for double, want := range map[bool][]float32{false: {2, 8}, true: {6, 0}} {
 		m := qnetwork.New(config(func(c *qnetwork.Config) { c.Width, c.Head, c.Double = 2, pairs, double }))
-		copy(m.Target.Weights(), []float32{1, 4, 3, 0})
-		copy(m.Online.Weights(), []float32{1, 0, 0, 2})
+		setWeights(m.Target, 1, 4, 3, 0)
+		setWeights(m.Online, 1, 0, 0, 2)
 		if got := m.Next(transitions(1)).Data(); !slices.Equal(got, want) {
 			t.Errorf("double %v: %v, want %v", double, got, want)
 		}
@@ -72,7 +78,7 @@ func TestDiscountsAreThoseOfTheSteps(t *testing.T) {
 // TestUpdateGivesTheOutputOfTheActions, weighs the rows, and writes the priorities where they are wanted.
 func TestUpdateGivesTheOutputOfTheActions(t *testing.T) {
 	m := qnetwork.New(config(func(c *qnetwork.Config) { c.Width, c.Head = 2, pairs }))
-	copy(m.Online.Weights(), []float32{1, 2, 3, 4})
+	setWeights(m.Online, 1, 2, 3, 4)
 	b := transitions(2)
 	for _, name := range []string{policies.Weight, policies.TDError} {
 		b.Columns = append(b.Columns, policies.Block{Column: policies.Column{Name: name, Kind: policies.Float32}, Floats: []float32{0.5, 2}})

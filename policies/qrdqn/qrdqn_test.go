@@ -25,6 +25,12 @@ func small(edit func(*Config)) *QRDQN {
 	return New(cfg)
 }
 
+// setWeights sets the first weights of a network, and the others to zero.
+func setWeights(n *nn.Net, first ...float32) {
+	clear(n.Weights())
+	copy(n.Weights(), first)
+}
+
 // rows have the observation 1 and the next observation 2.
 func rows(all ...policies.Transition) *policies.Batch {
 	b := new(policies.Batch)
@@ -62,8 +68,8 @@ func TestP1LossEqualsHandComputedNumbers(t *testing.T) {
 		{"terminated", false, 1, true, []float32{1, 1}, (0.25 + 0.25) / 2, 0},
 	} {
 		p := small(func(cfg *Config) { cfg.Gamma, cfg.Double = 0.5, c.double })
-		copy(p.Target.Weights(), []float32{2, 4, -1, 6})
-		copy(p.Online.Weights(), []float32{0, 2, 1, 2})
+		setWeights(p.Target, 2, 4, -1, 6)
+		setWeights(p.Online, 0, 2, 1, 2)
 		b := rows(policies.Transition{Action: []float32{0}, Reward: 1, Steps: c.steps, Terminated: c.end})
 		td := policies.Column{Name: policies.TDError, Kind: policies.Float32}
 		b.Columns = append(b.Columns, policies.Block{Column: td, Floats: []float32{7}})

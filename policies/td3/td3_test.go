@@ -321,6 +321,7 @@ func TestExplorationBelongsToAct(t *testing.T) {
 	p := small(nil)
 	const rows = 2000
 	act := policies.Act{Obs: make([]float32, 3*rows), Action: make([]float32, 2*rows), Greedy: true}
+	clear(p.actor.Weights())
 	copy(p.actor.Weights()[len(p.actor.Weights())-2:], []float32{0, 0.5}) // the last biases: actions 0 and 5 + 5 tanh(0.5)
 	if err := p.Act(&act); err != nil {
 		t.Fatal(err)
