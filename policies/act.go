@@ -56,6 +56,7 @@ type Spec struct {
 	// of what is not in the batch.
 	Bootstrap string
 	StateSize int // values of recurrent state of each environment; 0: none
+	NoiseSize int // values that the exploration keeps of each environment from step to step; 0: none
 	// NStep is the number of rewards that a collector joins in a transition, and Gamma their
 	// discount; 0 means 1.
 	NStep int
@@ -79,6 +80,7 @@ type Act struct {
 	Greedy bool       // the best action, rather than one to explore with
 	Rand   *rand.Rand // of the exploration
 	State  []float32  // rows x Spec.StateSize, changed in place
+	Noise  []float32  // rows x Spec.NoiseSize, changed in place unless Greedy is set; zero before the first call
 	Reset  []bool     // rows whose state is to be zero first; nil: none
 	// EnvSteps are those of the whole job so far, which schedules of the exploration go by.
 	EnvSteps int
@@ -97,6 +99,8 @@ func (a *Act) Check(spec *Spec) (rows int, err error) {
 		return 0, fmt.Errorf("%d observed and %d action values, want %d and %d for each row", len(a.Obs), len(a.Action), obs, action)
 	case len(a.State) != rows*spec.StateSize && spec.StateSize > 0:
 		return 0, fmt.Errorf("%d state values of %d rows, want %d for each", len(a.State), rows, spec.StateSize)
+	case len(a.Noise) != rows*spec.NoiseSize && spec.NoiseSize > 0 && !a.Greedy:
+		return 0, fmt.Errorf("%d noise values of %d rows, want %d for each", len(a.Noise), rows, spec.NoiseSize)
 	case a.Reset != nil && len(a.Reset) != rows:
 		return 0, fmt.Errorf("%d resets of %d rows", len(a.Reset), rows)
 	case a.Extra != nil && len(a.Extra) != len(spec.Extra):

@@ -64,6 +64,64 @@ func ExampleGaussianNoise() {
 	// true true
 }
 
+// TestOrnsteinUhlenbeckNoise: the process has the deviation and the correlation of one with theta 0.15 and dt 0.01, and
+// begins at 0 in the rows of reset.
+func TestOrnsteinUhlenbeckNoise(t *testing.T) {
+	const rows, steps, std = 400, 4000, 0.5
+	box := envs.Box{Low: []float32{-100, -400}, High: []float32{100, 400}}
+	rng := rand.New(rand.NewPCG(1, 1))
+	noise, actions := make([]float32, 2*rows), make([]float32, 2*rows)
+	var before []float32
+	for k := range steps {
+		clear(actions)
+		if policies.OrnsteinUhlenbeckNoise(actions, noise, nil, box, std, rng); k == steps-501 {
+			before = slices.Clone(noise)
+		}
+	}
+	var square, product float64
+	for i, v := range noise {
+		square += float64(v) * float64(v) / (2 * rows)
+		product += float64(v) * float64(before[i]) / (2 * rows)
+		if want := min(max(v*(box.High[i%2]-box.Low[i%2])/2, box.Low[i%2]), box.High[i%2]); math.Abs(float64(actions[i]-want)) > 1e-3 {
+			t.Fatalf("action %v with the noise %v, want %v", actions[i], v, want)
+		}
+	}
+	if want := std * std / 0.3; math.Abs(square/want-1) > 0.15 {
+		t.Errorf("variance %v, want %v", square, want)
+	}
+	if want := math.Exp(-0.15 * 0.01 * 500); math.Abs(product/square-want) > 0.1 {
+		t.Errorf("correlation %v after 500 steps, want %v", product/square, want)
+	}
+	reset := make([]bool, rows)
+	reset[1] = true
+	policies.OrnsteinUhlenbeckNoise(actions, noise, reset, box, 0, rng)
+	if noise[2] != 0 || noise[3] != 0 || noise[0] == 0 {
+		t.Errorf("noise %v after the reset of row 1", noise[:4])
+	}
+	if policies.OrnsteinUhlenbeckNoise(actions, noise, nil, envs.NewBox(-0.01, 0.01, 2), 1, rng); !envs.NewBox(-0.01, 0.01, 2).Contains(actions[:2]) {
+		t.Errorf("actions %v", actions[:2])
+	}
+}
+
+// TestStateNoiseLastsForItsSteps: a row has one matrix for that many steps, and other rows have others.
+func TestStateNoiseLastsForItsSteps(t *testing.T) {
+	layer := nn.NewStateDeviation(1, nn.FanIn, 0)
+	nn.New(1, 1, layer)
+	rng := rand.New(rand.NewPCG(1, 1))
+	noise, features := make([]float32, 2*(1+layer.Size())), []float32{2, 2}
+	var got [7][2]float32
+	for k := range got {
+		policies.StateNoise(got[k][:], features, noise, layer, 3, rng)
+	}
+	var before [2]float32
+	for k, a := range got {
+		if same := a == before; same != (k%3 != 0) || a[0] == a[1] {
+			t.Fatalf("noise %v, want a new one every 3 steps", got)
+		}
+		before = a
+	}
+}
+
 func TestBoundedNamesTheValue(t *testing.T) {
 	inf := float32(math.Inf(1))
 	err := policies.Bounded(envs.Box{Low: []float32{0, -inf, 1, float32(math.NaN())}, High: []float32{0, 1, 2, 1}})

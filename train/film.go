@@ -45,7 +45,7 @@ func (t *Trained) Film(ctx context.Context, f Film, show func(Scene) error) erro
 	spec, rng := t.Policy.Spec(), rand.New(rand.NewPCG(f.Seed, 1))
 	act := policies.Act{
 		Obs: make([]float32, v.ObservationSpace().Dim()), Greedy: !f.Explore, State: make([]float32, spec.StateSize), Reset: make([]bool, 1),
-		Action: make([]float32, spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rng,
+		Noise: make([]float32, spec.NoiseSize), Action: make([]float32, spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rng,
 	}
 	return f.play(ctx, v, show, func(obs []float32, first bool) ([]float32, error) {
 		copy(act.Obs, obs)

@@ -217,7 +217,7 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 	num, spec := v.Num(), t.Policy.Spec()
 	act := policies.Act{
 		Obs: slices.Clone(obs), Greedy: greedy, State: make([]float32, num*spec.StateSize), Reset: make([]bool, num),
-		Action: make([]float32, num*spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
+		Noise: make([]float32, num*spec.NoiseSize), Action: make([]float32, num*spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
 	}
 	share, running := make([]int, num), make([]envs.Episode, num)
 	limit, cut := *t.Config.keys.evalMaxSteps, make([]bool, num)

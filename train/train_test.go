@@ -281,12 +281,18 @@ func TestLiftUntil(t *testing.T) {
 
 // TestResumedBehindUntilIsAStraightRun: the return that ended a run has changed nothing that is learned.
 func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
-	for _, algo := range []string{"ppo", "dqn"} {
-		t.Run(algo, func(t *testing.T) {
-			settings := []string{"env=CartPole-v1", "steps=6000", "eval_every=1000", "eval_episodes=2"}
-			if algo == "dqn" {
-				settings = append(settings, "learning_starts=200")
+	for name, own := range map[string][]string{
+		"ppo": {"env=CartPole-v1"}, "dqn": {"env=CartPole-v1", "learning_starts=200"},
+		"ppo with state-dependent noise":        {"env=MountainCarContinuous-v0", "use_sde=true", "sde_sample_freq=7"},
+		"ddpg with noise of Ornstein-Uhlenbeck": {"env=MountainCarContinuous-v0", "noise_type=ornstein-uhlenbeck", "learning_starts=500", "random_steps=100", "hidden=[8]", "batch_size=8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			algo, _, _ := strings.Cut(name, " ")
+			until := "until=5"
+			if algo != name { // of another environment
+				until = "until=-1000"
 			}
+			settings := append([]string{"steps=6000", "eval_every=1000", "eval_episodes=2"}, own...)
 			straight, stopped := t.TempDir(), t.TempDir()
 			run := func(n train.Node, more ...string) string {
 				t.Helper()
@@ -297,11 +303,11 @@ func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
 				return summary.String()
 			}
 			run(lone(t, straight))
-			if text := run(lone(t, stopped), "until=5"); strings.Contains(text, "nothing was left") {
+			if text := run(lone(t, stopped), until); strings.Contains(text, "nothing was left") {
 				t.Error(text)
 			}
 			const want = "nothing was left to do: mean return "
-			if text := run(resumed(t, stopped), "until=5"); !strings.HasPrefix(text, want) || !strings.Contains(text, "with --until above ") {
+			if text := run(resumed(t, stopped), until); !strings.HasPrefix(text, want) || !strings.Contains(text, "with --until above ") {
 				t.Errorf("%s, want %s", text, want)
 			}
 			if text := run(resumed(t, stopped)); strings.Contains(text, "nothing was left") {

@@ -101,7 +101,7 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 func newAct(spec *policies.Spec, n int) policies.Act {
 	a := policies.Act{
 		Obs: make([]float32, n*spec.Obs.Dim()), Action: make([]float32, n*spec.Action.Dim()),
-		State: make([]float32, n*spec.StateSize), Reset: make([]bool, n),
+		State: make([]float32, n*spec.StateSize), Noise: make([]float32, n*spec.NoiseSize), Reset: make([]bool, n),
 	}
 	for i := range spec.Extra {
 		a.Extra = append(a.Extra, make([]float32, n*spec.Extra[i].Width()))
@@ -262,6 +262,7 @@ func (k *collector) fresh(c *Online) error {
 	}
 	copy(k.act.Obs, obs)
 	clear(k.act.State)
+	clear(k.act.Noise)
 	clear(k.done)
 	clear(k.running)
 	clear(k.sums)
@@ -281,6 +282,7 @@ type collectorState struct {
 	Obs, State  []float32
 	Done, Reset []bool
 	Running     []envs.Episode
+	Noise       []float32       `json:",omitempty"`
 	Sums        []float64       `json:",omitempty"`
 	NStep       *policies.NStep `json:",omitempty"`
 }
@@ -291,7 +293,7 @@ func (k *collector) state() (any, error) {
 		return nil, err
 	}
 	random, err := k.source.MarshalBinary()
-	return collectorState{env, random, k.act.Obs, k.act.State, k.done, k.act.Reset, k.running, k.sums, k.nstep}, err
+	return collectorState{env, random, k.act.Obs, k.act.State, k.done, k.act.Reset, k.running, k.act.Noise, k.sums, k.nstep}, err
 }
 
 func (k *collector) resume(text []byte) error {
@@ -300,7 +302,7 @@ func (k *collector) resume(text []byte) error {
 		return err
 	}
 	if len(s.Obs) != len(k.act.Obs) || len(s.State) != len(k.act.State) || len(s.Done) != len(k.done) || len(s.Reset) != len(k.done) ||
-		len(s.Running) != len(k.running) || len(s.Sums) != len(k.sums) || s.NStep != k.nstep {
+		len(s.Running) != len(k.running) || len(s.Noise) != len(k.act.Noise) || len(s.Sums) != len(k.sums) || s.NStep != k.nstep {
 		return fmt.Errorf("the state is of other environments than %d %s", k.env.Num(), k.env.Name())
 	}
 	if k.nstep != nil {
@@ -313,6 +315,7 @@ func (k *collector) resume(text []byte) error {
 	}
 	copy(k.act.Obs, s.Obs)
 	copy(k.act.State, s.State)
+	copy(k.act.Noise, s.Noise)
 	copy(k.act.Reset, s.Reset)
 	copy(k.done, s.Done)
 	copy(k.running, s.Running)

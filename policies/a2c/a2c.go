@@ -44,6 +44,7 @@ func New(cfg Config) *A2C {
 	cfg = cfg.EnsureDefaults()
 	p := &A2C{cfg: cfg, Model: actorcritic.New(actorcritic.Config{
 		Algorithm: "a2c", Obs: cfg.Obs, Action: cfg.Action, Seed: cfg.Seed, Hidden: cfg.Hidden, LogStd: cfg.LogStd,
+		DrawEvery: cfg.DrawEvery, Init: cfg.Init,
 		Extra: []string{policies.Value}, Optimizer: cfg.RMSprop.New, OptimizerName: "rmsprop", MaxGradNorm: cfg.MaxGradNorm,
 	})}
 	p.spec = p.NewSpec(policies.Advantage, policies.Return)

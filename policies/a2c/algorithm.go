@@ -30,11 +30,20 @@ func declare(p *algorithm.Params) algorithm.Build {
 	entropy := p.Float("ent_coef", 0, "", "weight of the entropy", sb3, zero)
 	value := p.Float("vf_coef", 0.5, "", "weight of the value loss", sb3, positive)
 	logStd := p.Float("log_std_init", 0, "", "logarithm of the first standard deviation of continuous actions", sb3)
+	sde := p.StateNoise()
+	ortho := p.Bool("ortho_init", true, "orthogonal initial weights; else those of PyTorch", sb3)
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		c := Config{
 			Obs: t.Obs, Action: t.Action, Seed: t.Seed, Hidden: *hidden, EntropyCoef: *entropy, ValueCoef: *value, LogStd: *logStd,
 			RMSprop:     nn.RMSpropConfig{Rate: algorithm.Positive(rate.First()), Alpha: *decay, Epsilon: *epsilon, TensorFlow: *tensorflow},
 			MaxGradNorm: algorithm.OrNone(*grad),
+		}
+		var err error
+		if c.DrawEvery, err = sde.DrawEvery(t, *length); err != nil {
+			return algorithm.Setup{}, err
+		}
+		if !*ortho {
+			c.Init = nn.FanIn
 		}
 		if err := c.Validate(); err != nil {
 			return algorithm.Setup{}, err

@@ -27,6 +27,11 @@ type Config struct {
 	MaxGradNorm float64
 	// LogStd is the logarithm of the first standard deviation of continuous actions.
 	LogStd float64
+	// DrawEvery, if it is not 0, has continuous actions explore with noise that depends on the state, by a matrix that each
+	// environment draws anew after so many steps: see nn.StateDeviation. LogStd is then that of the matrix.
+	DrawEvery int
+	// Init fills the layers of actor and critic; nil: orthogonal ones, see package actorcritic. PyTorch's are nn.FanIn.
+	Init nn.Init
 }
 
 // EnsureDefaults returns the config with its zero values replaced.
@@ -56,6 +61,10 @@ func (c Config) Validate() error {
 			faults = append(faults, fmt.Errorf("a2c config: "+format, args...))
 		}
 	}
+	if _, ok := c.Action.(envs.Box); !ok {
+		check(c.DrawEvery == 0, "DrawEvery is %d, want 0 with discrete actions", c.DrawEvery)
+	}
+	check(c.DrawEvery >= 0, "DrawEvery is %d, want at least 0", c.DrawEvery)
 	check(c.EntropyCoef >= 0, "EntropyCoef is %v, want at least 0", c.EntropyCoef)
 	check(c.ValueCoef >= 0, "ValueCoef is %v, want at least 0", c.ValueCoef)
 	check(c.RMSprop.Rate > 0, "RMSprop.Rate is %v, want more than 0", c.RMSprop.Rate)

@@ -54,6 +54,8 @@ type Model struct {
 	acts    policies.Spec // what Act needs to know
 	sizes   []int         // of the choices of multi-discrete actions
 
+	deviation *nn.StateDeviation // nil without Config.DrawEvery
+
 	acting nn.Tape
 	first  []float32 // states of the first rows
 	resets []bool    // rows in which an episode begins
@@ -67,7 +69,7 @@ var _ interface {
 // New returns a model with fresh weights. The config must be valid.
 func New(cfg Config) *Model {
 	m := &Model{cfg: cfg}
-	hidden, widths, in := nn.Orthogonal(math.Sqrt2), cfg.Hidden, cfg.Obs.Dim()
+	hidden, widths, in := m.init(math.Sqrt2), cfg.Hidden, cfg.Obs.Dim()
 	if cfg.LSTM > 0 {
 		var core []nn.Layer
 		for _, w := range cfg.Hidden {
@@ -77,7 +79,7 @@ func New(cfg Config) *Model {
 		widths, in = nil, cfg.LSTM
 	}
 	m.Actor = nn.New(in, cfg.Seed, m.actor(widths, hidden)...)
-	m.Critic = nn.New(in, cfg.Seed+1, nn.MLP(widths, nn.Tanh, 1, hidden, nn.Orthogonal(1))...)
+	m.Critic = nn.New(in, cfg.Seed+1, nn.MLP(widths, nn.Tanh, 1, hidden, m.init(1))...)
 	m.trainer = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Optimizer, MaxGradNorm: max(cfg.MaxGradNorm, 0),
 		Workers: nn.NewWorkers(cfg.Threads)}, m.nets()...)
 	for _, name := range cfg.Extra {
@@ -88,8 +90,25 @@ func New(cfg Config) *Model {
 		m.extra = append(m.extra, m.column(policies.State))
 		m.acts.StateSize = m.Core.StateSize()
 	}
-	m.acts.Extra = m.extra
+	m.acts.Extra, m.acts.NoiseSize = m.extra, m.noiseSize()
 	return m
+}
+
+// init fills layers, orthogonal ones with a gain.
+func (m *Model) init(gain float64) nn.Init {
+	if m.cfg.Init != nil {
+		return m.cfg.Init
+	}
+	return nn.Orthogonal(gain)
+}
+
+// noiseSize is the number of values that the exploration keeps of each environment: the number of steps with its matrix
+// of noise, and the matrix.
+func (m *Model) noiseSize() int {
+	if m.deviation == nil {
+		return 0
+	}
+	return 1 + m.deviation.Size()
 }
 
 // actor are the layers of the actor.
@@ -104,9 +123,14 @@ func (m *Model) actor(widths []int, hidden nn.Init) []nn.Layer {
 			out += n
 		}
 	default:
+		if m.cfg.DrawEvery > 0 {
+			m.deviation = nn.NewStateDeviation(out, m.init(0.01), m.cfg.LogStd)
+			layers := nn.MLP(widths, nn.Tanh, 1, hidden, nn.Zeros)
+			return append(layers[:len(layers)-1], m.deviation)
+		}
 		last = append(last, nn.Learned(out, m.cfg.LogStd)) // standard deviations that do not depend on the observation
 	}
-	return append(nn.MLP(widths, nn.Tanh, out, hidden, nn.Orthogonal(0.01)), last...)
+	return append(nn.MLP(widths, nn.Tanh, out, hidden, m.init(0.01)), last...)
 }
 
 // column is the column of that name.
@@ -132,7 +156,7 @@ func (m *Model) column(name string) policies.Column {
 // NewSpec describes a policy that learns from obs, action and the named columns, and with an LSTM from
 // state, terminated and truncated. Its Bootstrap is empty.
 func (m *Model) NewSpec(learns ...string) policies.Spec {
-	s := policies.Spec{Obs: m.cfg.Obs, Action: m.cfg.Action, Extra: m.extra}
+	s := policies.Spec{Obs: m.cfg.Obs, Action: m.cfg.Action, Extra: m.extra, NoiseSize: m.noiseSize()}
 	learns = append([]string{policies.Obs, policies.Action}, learns...)
 	if m.Core != nil {
 		s.StateSize = m.Core.StateSize()
@@ -210,14 +234,18 @@ func (m *Model) Act(a *policies.Act) error {
 		}
 		x, next = m.Core.Unroll(t, x, t.Const(rows, size, a.State), nil)
 	}
-	params := m.Actor.Apply(t, x)
+	features, params := m.Actor.ApplyLast(t, x)
 	if err := m.finite(policies.Action, params.Data()); err != nil {
 		return err
 	}
 	d := m.DistributionOf(params)
-	if a.Greedy {
+	switch {
+	case a.Greedy:
 		d.mode(a.Action)
-	} else {
+	case m.deviation != nil:
+		d.mode(a.Action)
+		policies.StateNoise(a.Action, features.Data(), a.Noise, m.deviation, m.cfg.DrawEvery, a.Rand)
+	default:
 		d.sample(a.Action, a.Rand)
 	}
 	if err := m.finite(policies.Action, a.Action); err != nil {

@@ -23,6 +23,11 @@ type Config struct {
 	// Length is the number of steps of the sequences in a batch. It counts with LSTM only.
 	Length int
 	LogStd float64 // logarithm of the first standard deviation of continuous actions
+	// DrawEvery, if it is not 0, has continuous actions explore by the noise of nn.StateDeviation, with a
+	// matrix that each environment draws anew after so many steps. LogStd is that of its noise then.
+	DrawEvery int
+	// Init fills all layers of actor and critic but an LSTM; nil: orthogonal ones, as the package comment has them.
+	Init nn.Init
 	// Extra has the names of the columns that Act adds, of policies.LogProb, policies.Value and
 	// policies.ActionDist. With LSTM, policies.State comes behind them.
 	Extra []string

@@ -55,6 +55,9 @@ func (r *Replay) TargetEvery(envSteps int) int {
 	return max(envSteps**r.updates / *r.every, *r.updates, 1)
 }
 
+// Every is the number of env steps between updates.
+func (r *Replay) Every() int { return *r.every }
+
 func (r *Replay) source(t Task) (data.Source, error) {
 	uniform := data.UniformConfig{Capacity: *r.capacity, Seed: t.Seed, MaxUses: *r.maxUses, MaxAge: uint64(*r.maxAge)}
 	cfg := data.ReplayConfig{Batch: *r.batch, StartAt: max(*r.start, 1), Every: *r.every, Updates: *r.updates}

@@ -27,7 +27,7 @@ func declare(p *algorithm.Params) algorithm.Build {
 	tau := p.Float("tau", 0.005, "", "part of the way that the targets go at each of their updates", cleanRL, positive, algorithm.AtMost(1))
 	delay := p.Int("policy_delay", 2, "updates", "updates of the critics for each one of the actor and the targets", cleanRL,
 		algorithm.AtLeast(1))
-	exploration := p.Float("exploration_noise", 0.1, "half the action's interval", "standard deviation of the noise on actions", cleanRL, zero)
+	exploration := p.ActionNoise(0.1, cleanRL)
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		box, err := t.Box()
 		if err != nil {
@@ -35,8 +35,8 @@ func declare(p *algorithm.Params) algorithm.Build {
 		}
 		c := Config{
 			Obs: t.Obs, Action: box, Seed: t.Seed, Hidden: *hidden, Gamma: *gamma, Tau: *tau, ActorEvery: *delay,
-			ExplorationNoise: algorithm.OrNone(*exploration),
-			Actor:            nn.AdamConfig{Rate: *rate}, Critic: nn.AdamConfig{Rate: *rate},
+			ExplorationNoise: exploration.Std(), OrnsteinUhlenbeck: exploration.OrnsteinUhlenbeck(),
+			Actor: nn.AdamConfig{Rate: *rate}, Critic: nn.AdamConfig{Rate: *rate},
 		}
 		s, err := replay.Setup(t, func() policies.Policy { return New(c) })
 		s.RandomSteps = *random

@@ -25,6 +25,9 @@ type Config struct {
 	// ExplorationNoise is the standard deviation of the noise on actions, in units of half the
 	// interval of each action value; 0 means 0.1, negative: none.
 	ExplorationNoise float64
+	// OrnsteinUhlenbeck has the noise be a process that returns to 0: see policies.OrnsteinUhlenbeckNoise. It is the
+	// noise of the paper, with a deviation of 0.2.
+	OrnsteinUhlenbeck bool
 
 	Actor  nn.AdamConfig // a rate of 0 means 3e-4
 	Critic nn.AdamConfig // a rate of 0 means 3e-4

@@ -58,6 +58,9 @@ func New(cfg Config) *DDPG {
 	p.mu = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Actor.New}, p.actor)
 	p.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New}, p.critic)
 	p.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, n)}
+	if cfg.OrnsteinUhlenbeck {
+		p.spec.NoiseSize = n
+	}
 	return p
 }
 
@@ -88,7 +91,11 @@ func (p *DDPG) Act(a *policies.Act) error {
 	if a.Greedy {
 		noise = 0
 	}
-	policies.GaussianNoise(a.Action, p.cfg.Action, noise, 0, a.Rand)
+	if p.cfg.OrnsteinUhlenbeck && !a.Greedy {
+		policies.OrnsteinUhlenbeckNoise(a.Action, a.Noise, a.Reset, p.cfg.Action, noise, a.Rand)
+	} else {
+		policies.GaussianNoise(a.Action, p.cfg.Action, noise, 0, a.Rand)
+	}
 	if err := (nn.Tensor{Name: policies.Action, Data: a.Action}).CheckFinite(); err != nil {
 		return errors.Join(p.actor.CheckFinite(), err)
 	}

@@ -81,17 +81,20 @@ func (s SquashedGaussian) KL(q SquashedGaussian) nn.Value { return s.inner.KL(q.
 // Sample draws an action for each row.
 func (s SquashedGaussian) Sample(dst []float32, rng *rand.Rand) {
 	s.inner.Sample(dst, rng)
-	s.squash(dst)
+	s.Squash(dst)
 }
 
 // Mode writes the action of the Gaussian's mean, which is the median of the actions.
 func (s SquashedGaussian) Mode(dst []float32) {
 	s.inner.Mode(dst)
-	s.squash(dst)
+	s.Squash(dst)
 }
 
-// squash replaces u by the action.
-func (s SquashedGaussian) squash(dst []float32) {
+// Inner are the means of u, batch x n.
+func (s SquashedGaussian) Inner() nn.Value { return s.inner.mean }
+
+// Squash replaces values of u, batch x n, by their actions.
+func (s SquashedGaussian) Squash(dst []float32) {
 	middle, half := s.middle.Data(), s.half.Data()
 	for i, u := range dst {
 		j := i % len(half)

@@ -7,7 +7,9 @@ import (
 
 // KaimingNormal draws from a normal distribution of variance 2/in: [Kaiming] with another
 // distribution of the same variance. K. He et al., "Delving Deep into Rectifiers" (2015).
-func KaimingNormal(w Matrix, _ []float32, rng *rand.Rand) { normal(w.Data, math.Sqrt(2/float64(w.Rows)), rng) }
+func KaimingNormal(w Matrix, _ []float32, rng *rand.Rand) {
+	normal(w.Data, math.Sqrt(2/float64(w.Rows)), rng)
+}
 
 // GlorotNormal draws from a normal distribution of variance 2/(in+out): [Glorot] with another
 // distribution of the same variance. X. Glorot and Y. Bengio, "Understanding the difficulty of

@@ -87,7 +87,9 @@ type Init func(w Matrix, bias []float32, rng *rand.Rand)
 // Kaiming draws uniformly from +-sqrt(6/in): the variance 2/in that keeps the
 // scale of activations through rectifiers. K. He et al., "Delving Deep into
 // Rectifiers" (2015).
-func Kaiming(w Matrix, _ []float32, rng *rand.Rand) { uniform(w.Data, math.Sqrt(6/float64(w.Rows)), rng) }
+func Kaiming(w Matrix, _ []float32, rng *rand.Rand) {
+	uniform(w.Data, math.Sqrt(6/float64(w.Rows)), rng)
+}
 
 // Glorot draws uniformly from +-sqrt(6/(in+out)). X. Glorot and Y. Bengio,
 // "Understanding the difficulty of training deep feedforward neural networks"

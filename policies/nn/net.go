@@ -95,6 +95,16 @@ func (n *Net) Apply(t *Tape, x Value) Value {
 	return x
 }
 
+// ApplyLast is Apply which also returns the input of the last layer: the features of each row.
+func (n *Net) ApplyLast(t *Tape, x Value) (features, y Value) {
+	x.node().matrix().check(n.in)
+	last := len(n.layers) - 1
+	for _, l := range n.layers[:last] {
+		x = l.Apply(t, x)
+	}
+	return x, n.layers[last].Apply(t, x)
+}
+
 // Forward computes the output of each row of x without a tape of the caller's: to act, or for
 // targets that are constants. The result is overwritten by the next Forward.
 func (n *Net) Forward(x Matrix) Matrix {

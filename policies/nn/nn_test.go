@@ -54,6 +54,7 @@ var nets = []struct {
 	{"dueling of groups", func() *nn.Net {
 		return nn.New(5, 1, nn.Dense(9, nn.Glorot), nn.Tanh(), nn.Dense(12, nn.Glorot), nn.DuelingGroups(3))
 	}},
+	{"state-dependent deviations", func() *nn.Net { return nn.New(5, 1, nn.NewStateDeviation(2, nn.Glorot, -0.5)) }},
 	{"first layer is an activation", func() *nn.Net { return nn.New(5, 1, nn.Tanh(), nn.Dense(2, nn.Glorot)) }},
 }
 

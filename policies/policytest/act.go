@@ -44,6 +44,10 @@ func (s *suite) actLengths() {
 		try("no state", func(a *policies.Act) { a.State = nil })
 		try("a reset less than rows", func(a *policies.Act) { a.Reset = a.Reset[:2] })
 	}
+	if spec.NoiseSize > 0 {
+		try("a noise value less than it needs", func(a *policies.Act) { a.Greedy, a.Noise = false, cut(a.Noise, 1) })
+		try("no noise", func(a *policies.Act) { a.Greedy, a.Noise = false, nil })
+	}
 }
 
 // actNotFinite: an observation that is not finite is refused by name. One outside of its space may

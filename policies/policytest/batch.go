@@ -97,6 +97,7 @@ func newAct(spec policies.Spec, rows int, rng *rand.Rand) *policies.Act {
 	for i, c := range spec.Extra {
 		a.Extra[i] = unknown(rows * c.Width())
 	}
+	a.Noise = make([]float32, rows*spec.NoiseSize)
 	if spec.StateSize > 0 {
 		a.State, a.Reset = make([]float32, rows*spec.StateSize), make([]bool, rows)
 		for i := range a.State {

@@ -39,6 +39,8 @@ func declare(p *algorithm.Params) algorithm.Build {
 	klCoef := p.Float("kl_coef", 0, "", "first coefficient of an adaptive penalty on the divergence; 0: none", "RLlib: 0.2", zero)
 	klTarget := p.Float("kl_target", 0.01, "nats", "divergence that the penalty aims at", "RLlib", positive)
 	logStd := p.Float("log_std_init", 0, "", "logarithm of the first standard deviation of continuous actions", cleanRL)
+	sde := p.StateNoise()
+	ortho := p.Bool("ortho_init", true, "orthogonal initial weights; else those of PyTorch", cleanRL)
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		kinds := map[string]ValueClip{"value": ClipValue, "error": ClipError, "none": NoValueClip}
 		c := Config{
@@ -49,6 +51,13 @@ func declare(p *algorithm.Params) algorithm.Build {
 		}
 		if *value == 0 {
 			c.ValueCoef = 1e-12
+		}
+		var err error
+		if c.DrawEvery, err = sde.DrawEvery(t, *length); err != nil {
+			return algorithm.Setup{}, err
+		}
+		if !*ortho {
+			c.Init = nn.FanIn
 		}
 		if err := c.Validate(); err != nil {
 			return algorithm.Setup{}, err

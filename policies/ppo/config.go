@@ -67,6 +67,11 @@ type Config struct {
 	MaxGradNorm float64
 	// LogStd is the logarithm of the first standard deviation of continuous actions.
 	LogStd float64
+	// DrawEvery, if it is not 0, has continuous actions explore with noise that depends on the state, by a matrix that each
+	// environment draws anew after so many steps: see nn.StateDeviation. LogStd is then that of the matrix.
+	DrawEvery int
+	// Init fills the layers of actor and critic; nil: orthogonal ones, see package actorcritic. PyTorch's are nn.FanIn.
+	Init nn.Init
 	// Threads is the number of goroutines that compute a large product of an update: those of
 	// minibatches of thousands of rows are. Each keeps a processor busy while Learn runs. It does not
 	// change a bit of the results. 0 means 1.
@@ -111,6 +116,10 @@ func (c Config) Validate() error {
 	}
 	check(c.LSTM >= 0, "LSTM is %d, want at least 0", c.LSTM)
 	check(c.Length >= 1, "Length is %d, want at least 1", c.Length)
+	if _, ok := c.Action.(envs.Box); !ok {
+		check(c.DrawEvery == 0, "DrawEvery is %d, want 0 with discrete actions", c.DrawEvery)
+	}
+	check(c.DrawEvery >= 0, "DrawEvery is %d, want at least 0", c.DrawEvery)
 	check(c.Clip > 0 && c.Clip < 1, "Clip is %v, want more than 0 and less than 1", c.Clip)
 	check(c.ValueCoef >= 0, "ValueCoef is %v, want at least 0", c.ValueCoef)
 	check(c.ValueClip <= NoValueClip, "ValueClip is %d, want ClipValue, ClipError or NoValueClip", c.ValueClip)

@@ -38,6 +38,35 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestStateNoiseConformance: with an LSTM too, and without hidden layers for the gradients, which end at the deviations.
+func TestStateNoiseConformance(t *testing.T) {
+	for name, edit := range map[string]func(*Config){
+		"hidden": func(c *Config) { c.Hidden = []int{3} }, "lstm": func(c *Config) { c.Hidden, c.LSTM, c.Length = []int{3}, 2, 2 },
+		"gradient": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Obs: envs.NewBox(-1, 1, 2), Action: spaces["box"], Hidden: []int{}, DrawEvery: 3, LogStd: -1, Init: nn.FanIn}
+			test := policytest.Config{}
+			if edit != nil {
+				edit(&cfg)
+			} else {
+				test.Losses = func(rng *rand.Rand) []policytest.Loss { return losses(cfg, rng) }
+			}
+			test.New = func(seed uint64) policies.Policy {
+				c := cfg
+				c.Seed = seed
+				return New(c)
+			}
+			if cfg.LSTM > 0 {
+				test.Batch = func(p policies.Policy, rng *rand.Rand) *policies.Batch {
+					return policytest.RandomBatch(p.Spec(), rng, 4+2*rng.IntN(6))
+				}
+			}
+			policytest.Run(t, test)
+		})
+	}
+}
+
 // losses are the whole loss of a PPO with random weights, whose gradients are not clipped.
 func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
 	cfg.MaxGradNorm = -1

@@ -35,11 +35,20 @@ func declare(p *algorithm.Params) algorithm.Build {
 	alpha := p.Float("ent_coef", 0, "", "weight of the entropy; 0: it is learned", cleanRL, zero)
 	entropy := p.Float("target_entropy", 0, "nats",
 		"entropy that the learned weight aims at; 0: minus the number of action values, discrete 0.89 of the greatest", cleanRL)
+	sde := p.StateNoise()
+	logStd := p.Float("log_std_init", -3, "", "logarithm of the first deviations of the noise, with use_sde", "Stable-Baselines3")
 	return func(t algorithm.Task) (algorithm.Setup, error) {
 		c := Config{
 			Obs: t.Obs, Action: t.Action, Seed: t.Seed, Hidden: *hidden, Gamma: *gamma, Tau: *tau, TargetEvery: *target,
 			Alpha: *alpha, TargetEntropy: *entropy, ActorEvery: *actorEvery, Threads: t.Threads,
 			Actor: nn.AdamConfig{Rate: *rate}, Critic: nn.AdamConfig{Rate: *critic},
+		}
+		var err error
+		if c.DrawEvery, err = sde.DrawEvery(t, max(replay.Every()/max(t.Envs, 1), 1)); err != nil {
+			return algorithm.Setup{}, err
+		}
+		if c.LogStd = *logStd; *logStd == 0 {
+			c.LogStd = 1e-12
 		}
 		if err := c.Validate(); err != nil {
 			return algorithm.Setup{}, err

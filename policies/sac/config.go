@@ -37,7 +37,12 @@ type Config struct {
 	// Threads is the number of goroutines that compute a large product of an update; 0 means 1. Each
 	// keeps a processor busy while Learn runs. It does not change a bit of the results.
 	Threads int
-	Critic  nn.AdamConfig // also of alpha; a rate of 0 means 1e-3, discrete 3e-4; epsilon as Actor's
+	// DrawEvery, if it is not 0, has continuous actions explore with noise that depends on the state, by a matrix that each
+	// environment draws anew after so many steps: see nn.StateDeviation. The means of actions are then clipped to +-2
+	// before tanh, and standard deviations are not, as in Stable-Baselines3.
+	DrawEvery int
+	LogStd    float64       // logarithm of the first deviations of that matrix; 0 means -3
+	Critic    nn.AdamConfig // also of alpha; a rate of 0 means 1e-3, discrete 3e-4; epsilon as Actor's
 }
 
 // discrete is the number of discrete actions, or 0 if actions are continuous.
@@ -66,6 +71,7 @@ func (c Config) EnsureDefaults() Config {
 	}
 	def(&c.Tau, 0.005)
 	def(&c.TargetEvery, 1)
+	def(&c.LogStd, -3)
 	if c.Action != nil {
 		def(&c.TargetEntropy, -float64(c.Action.Dim()))
 	}
@@ -109,6 +115,8 @@ func (c Config) Validate() error {
 	check(c.TargetEvery >= 1, "TargetEvery is %d, want at least 1", c.TargetEvery)
 	check(c.Alpha >= 0, "Alpha is %v, want at least 0", c.Alpha)
 	check(c.ActorEvery >= 1, "ActorEvery is %d, want at least 1", c.ActorEvery)
+	check(c.DrawEvery >= 0, "DrawEvery is %d, want at least 0", c.DrawEvery)
+	check(c.DrawEvery == 0 || c.discrete() == 0, "DrawEvery is %d, want 0 with discrete actions", c.DrawEvery)
 	check(c.Threads >= 1, "Threads is %d, want at least 1", c.Threads)
 	check(c.Actor.Rate > 0, "Actor.Rate is %v, want more than 0", c.Actor.Rate)
 	check(c.Critic.Rate > 0, "Critic.Rate is %v, want more than 0", c.Critic.Rate)

@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 					New: func(seed uint64) policies.Policy {
 						return small(func(c *Config) { edit(c); c.Seed, c.Alpha = seed, alpha })
 					},
-					Sampled: kind == "box",
+					Sampled: kind != "discrete",
 					Losses:  func(rng *rand.Rand) []policytest.Loss { return losses(edit, rng) },
 				})
 			})

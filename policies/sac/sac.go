@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/policies"
@@ -51,6 +52,8 @@ type SAC struct {
 	rng      *rand.Rand
 	actorWas [2]float32 // loss and entropy of the actor's last update, which are shown until its next
 
+	deviation *nn.StateDeviation // the last layer of the actor; nil without Config.DrawEvery
+
 	workers *nn.Workers
 	acting  nn.Tape   // of Act and of the targets
 	wanted  []float32 // targets of the critics
@@ -74,7 +77,14 @@ func New(cfg Config) *SAC {
 	net := func(in, out int, seed uint64) *nn.Net {
 		return nn.New(in, seed, nn.MLP(cfg.Hidden, nn.ReLU, out, init, init)...)
 	}
-	s := &SAC{cfg: cfg, actor: net(obs, said, cfg.Seed), logAlpha: []float32{0}, source: rand.NewPCG(cfg.Seed, 0x736163)}
+	s := &SAC{cfg: cfg, logAlpha: []float32{0}, source: rand.NewPCG(cfg.Seed, 0x736163)}
+	if cfg.DrawEvery > 0 {
+		s.deviation = nn.NewStateDeviation(n, init, cfg.LogStd)
+		layers := nn.MLP(cfg.Hidden, nn.ReLU, 1, init, nn.Zeros)
+		s.actor = nn.New(obs, cfg.Seed, append(layers[:len(layers)-1], s.deviation)...)
+	} else {
+		s.actor = net(obs, said, cfg.Seed)
+	}
 	s.discrete = cfg.discrete() > 0
 	s.box, _ = cfg.Action.(envs.Box)
 	for i := range s.critics {
@@ -91,6 +101,9 @@ func New(cfg Config) *SAC {
 	s.q = nn.NewTrainer(nn.TrainerConfig{Optimizer: cfg.Critic.New, Workers: s.workers}, s.critics[:]...)
 	s.tune = cfg.Critic.New(1)
 	s.spec = policies.Spec{Obs: cfg.Obs, Action: cfg.Action, Learns: policies.TransitionColumns(obs, n)}
+	if s.deviation != nil {
+		s.spec.NoiseSize = 1 + s.deviation.Size()
+	}
 	return s
 }
 
@@ -115,9 +128,15 @@ func (s *SAC) Alpha() float64 { return math.Exp(float64(s.logAlpha[0])) }
 // The range of the logarithm of standard deviations, before tanh of the action.
 const logStdLow, logStdHigh = -5, 2
 
+// meanLimit bounds the means with noise that depends on the state, so that it can explore near the bounds of actions.
+const meanLimit = 2
+
 // gaussian is the distribution of continuous actions, given what the actor says.
 func (s *SAC) gaussian(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
+	if s.deviation != nil {
+		return dist.NewSquashedGaussian(out.Columns(0, n).Clamp(-meanLimit, meanLimit), out.Columns(n, 2*n), s.box.Low, s.box.High)
+	}
 	const half = (logStdHigh - logStdLow) / 2.0
 	logStd := out.Columns(n, 2*n).Tanh().AddNumber(1).Scale(half).AddNumber(logStdLow)
 	return dist.NewSquashedGaussian(out.Columns(0, n), logStd, s.box.Low, s.box.High)
@@ -146,13 +165,19 @@ func (s *SAC) Act(a *policies.Act) error {
 		return fmt.Errorf("sac: %w", err)
 	}
 	s.acting.Reset()
-	out := s.actor.Apply(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
+	features, out := s.actor.ApplyLast(&s.acting, s.acting.Const(rows, s.cfg.Obs.Dim(), a.Obs))
 	if err := (nn.Tensor{Name: "the actor's output", Data: out.Data()}).CheckFinite(); err != nil {
 		return errors.Join(s.actor.CheckFinite(), err)
 	}
-	if s.discrete {
+	switch {
+	case s.discrete:
 		choose(dist.NewCategorical(out, nil), a)
-	} else {
+	case s.deviation != nil && !a.Greedy:
+		d := s.gaussian(out)
+		copy(a.Action, d.Inner().Data())
+		policies.StateNoise(a.Action, features.Data(), a.Noise, s.deviation, s.cfg.DrawEvery, a.Rand)
+		d.Squash(a.Action)
+	default:
 		choose(s.gaussian(out), a)
 	}
 	return nil
@@ -171,6 +196,10 @@ func (s *SAC) Export(g *graph.Graph, obs graph.Value) error {
 		return nil
 	}
 	mean := out.Slice(0, s.box.Dim())
+	if s.deviation != nil {
+		mean = mean.Max(g.Constant("mean.low", slices.Repeat([]float32{-meanLimit}, s.box.Dim()), s.box.Dim())).
+			Min(g.Constant("mean.high", slices.Repeat([]float32{meanLimit}, s.box.Dim()), s.box.Dim()))
+	}
 	policies.ExportBox(g, mean.Tanh(), s.box, true)
 	g.Output("mean", mean)
 	return nil

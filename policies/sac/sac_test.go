@@ -120,7 +120,11 @@ func TestAlphaMovesTheEntropyToItsTarget(t *testing.T) {
 func discrete(c *Config) { c.Action = envs.Discrete{N: 3} }
 
 // kinds are a config's edits for each kind of actions.
-var kinds = map[string]func(*Config){"box": func(*Config) {}, "discrete": discrete}
+var kinds = map[string]func(*Config){
+	"box": func(*Config) {}, "discrete": discrete,
+	// Without hidden layers for the gradients, which end at the deviations.
+	"state-dependent noise": func(c *Config) { c.DrawEvery, c.LogStd, c.Hidden = 3, -1, []int{} },
+}
 
 // TestP1DiscreteValuesEqualHandComputedNumbers: probabilities 0.2, 0.3 and 0.5, critics that say
 // 1, 5, 3 and 4, 2, 3.

@@ -26,8 +26,11 @@ type Config struct {
 	// The units of noise are half the interval of each action value.
 
 	ExplorationNoise float64 // standard deviation of the noise on actions; 0 means 0.1, negative: none
-	PolicyNoise      float64 // standard deviation of the noise on the actions of targets; 0 means 0.2, negative: none
-	NoiseClip        float64 // the greatest magnitude of PolicyNoise; 0 means 0.5
+	// OrnsteinUhlenbeck has ExplorationNoise be a process that returns to 0: see policies.OrnsteinUhlenbeckNoise.
+	OrnsteinUhlenbeck bool
+
+	PolicyNoise float64 // standard deviation of the noise on the actions of targets; 0 means 0.2, negative: none
+	NoiseClip   float64 // the greatest magnitude of PolicyNoise; 0 means 0.5
 
 	Actor  nn.AdamConfig // a rate of 0 means 3e-4
 	Critic nn.AdamConfig // a rate of 0 means 3e-4

@@ -41,7 +41,7 @@ func New(p policies.Policy, env envs.Vector, length int, seed uint64) (*Collecto
 	c := &Collector{Policy: p, env: env, length: length, running: make([]float64, n)}
 	for _, a := range []*policies.Act{&c.act, &c.ahead} {
 		a.Obs, a.Action = make([]float32, n*spec.Obs.Dim()), make([]float32, n*spec.Action.Dim())
-		a.State = make([]float32, n*spec.StateSize)
+		a.State, a.Noise = make([]float32, n*spec.StateSize), make([]float32, n*spec.NoiseSize)
 		for _, column := range spec.Extra {
 			a.Extra = append(a.Extra, make([]float32, n*column.Width()))
 		}
