@@ -145,7 +145,7 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 		"another, attached": {func(r *Router) { r.attached["x"] = 4 }, []string{"a"}, reaching{5, "a", false}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r, err := New(Config{Elastic: true, Carrier: &nowhere{calls: map[string]int{}}, Logger: slog.New(slog.DiscardHandler)})
+			r, err := New(Config{Elastic: true, Transport: &nowhere{calls: map[string]int{}}, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
-		r := openRouter(t, Config{Node: 5, Carrier: n})
+		r := openRouter(t, Config{Node: 5, Transport: n})
 		r.learn([]Member{{1, 1, []string{"a"}}}, 2)
 		<-time.After(time.Second)
 		r.fail(io.EOF)
@@ -234,7 +234,7 @@ func TestCallsThatFailAreHungUp(t *testing.T) {
 				go func() { defer close(ended); c.other(hub, theirs) }()
 				r := openRouter(t, Config{
 					Job: "j", Token: []byte("secret"), Node: 1,
-					Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+					Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
 				})
 				l, err := r.call(t.Context(), "a", c.target, r.cfg.HandshakeTimeout)
 				if l != nil || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "within") != (name == "deaf") {

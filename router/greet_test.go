@@ -141,7 +141,7 @@ func TestLeavesMeetThroughAHubOverTLS(t *testing.T) {
 	}()
 	r := openRouter(t, Config{
 		Job: "j", Token: []byte("secret"), Node: 1, Topology: Star,
-		Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return openTLS{dialled}, nil }),
+		Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return openTLS{dialled}, nil }),
 	})
 	l, err := r.call(t.Context(), "hub", 3, r.cfg.HandshakeTimeout)
 	if l == nil || err != nil || l.s.peer.ID != 3 {

@@ -375,7 +375,7 @@ func (r *Router) callOnce(ctx context.Context, addr string, target int) (*link, 
 
 // dial makes a connection, and counts it.
 func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := r.cfg.Carrier.Dial(ctx, addr)
+	conn, err := r.cfg.Transport.Dial(ctx, addr)
 	if err != nil {
 		r.calls.failed.Add(1)
 		return nil, err

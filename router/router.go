@@ -162,7 +162,7 @@ func (r *Router) Start(ctx context.Context, labels []string) error {
 func (r *Router) listen(ctx context.Context) error {
 	r.listener = r.cfg.Listener
 	if r.listener == nil && r.cfg.Listen != "" {
-		l, err := r.cfg.Carrier.Listen(ctx, r.cfg.Listen)
+		l, err := r.cfg.Transport.Listen(ctx, r.cfg.Listen)
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", r.cfg.Listen, err)
 		}
@@ -173,7 +173,7 @@ func (r *Router) listen(ctx context.Context) error {
 	}
 	r.advertise = r.cfg.Advertise
 	if r.advertise == "" {
-		r.advertise = r.cfg.Carrier.Advertise(r.listener)
+		r.advertise = r.cfg.Transport.Advertise(r.listener)
 	}
 	r.wg.Go(func() { // Close waits for it: the address is free then
 		<-r.ctx.Done()

@@ -37,7 +37,7 @@ func pair(t *testing.T, addr string) (dialed, accepted socket) {
 	return connect(t, mesh.New(mesh.Config{}), addr)
 }
 
-func connect(t *testing.T, c *mesh.Carrier, addr string) (dialed, accepted socket) {
+func connect(t *testing.T, c *mesh.Transport, addr string) (dialed, accepted socket) {
 	t.Helper()
 	l, err := c.Listen(t.Context(), addr)
 	if err != nil {

@@ -1,14 +1,14 @@
 // Package mesh connects nodes by unix sockets and tcp, with TLS if asked.
 //
 //	c := mesh.New(mesh.Config{})
-//	r, err := router.New(router.Config{Carrier: c, Listen: "tcp://127.0.0.1:0"})
+//	r, err := router.New(router.Config{Transport: c, Listen: "tcp://127.0.0.1:0"})
 //
 // Addresses are "unix:///path/to/socket" and "tcp://host:port". Port 0 takes a
 // free port. A socket file that nobody listens on any more is replaced; one that
 // is in use, like a busy port, is an error that names it. The listener removes
 // its socket file when it is closed.
 //
-// A [Carrier] holds no state and is safe for concurrent use.
+// A [Transport] holds no state and is safe for concurrent use.
 package mesh
 
 import (
@@ -33,11 +33,11 @@ type Config struct {
 	TLS *tls.Config
 }
 
-// Carrier satisfies router.Carrier.
-type Carrier struct{ cfg Config }
+// Transport satisfies router.Transport.
+type Transport struct{ cfg Config }
 
-// New returns a carrier.
-func New(cfg Config) *Carrier { return &Carrier{cfg} }
+// New returns a transport.
+func New(cfg Config) *Transport { return &Transport{cfg} }
 
 // Split divides an address into the words that package net uses: "unix" and a
 // path, or "tcp" and host:port.
@@ -59,7 +59,7 @@ func Split(addr string) (network, address string, err error) {
 const maxSocketPath = 100
 
 // Listen binds addr.
-func (c *Carrier) Listen(ctx context.Context, addr string) (net.Listener, error) {
+func (c *Transport) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	network, address, err := Split(addr)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (c *Carrier) Listen(ctx context.Context, addr string) (net.Listener, error)
 
 // Wrap makes a listener of one that was bound elsewhere, for example by the
 // launcher.
-func (c *Carrier) Wrap(l net.Listener) net.Listener {
+func (c *Transport) Wrap(l net.Listener) net.Listener {
 	if c.cfg.TLS != nil && l.Addr().Network() == "tcp" {
 		return tls.NewListener(l, c.cfg.TLS)
 	}
@@ -108,7 +108,7 @@ func removeStale(ctx context.Context, path string) error {
 
 // Advertise is where others can dial l. For a listener on all interfaces it is
 // the machine's host name.
-func (c *Carrier) Advertise(l net.Listener) string {
+func (c *Transport) Advertise(l net.Listener) string {
 	a := l.Addr()
 	if a.Network() != "tcp" {
 		return "unix://" + a.String()
@@ -123,7 +123,7 @@ func (c *Carrier) Advertise(l net.Listener) string {
 }
 
 // Dial connects to addr.
-func (c *Carrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
+func (c *Transport) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	network, address, err := Split(addr)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }
 
-func carrier(testing.TB) router.Carrier { return mesh.New(mesh.Config{}) }
+func transport(testing.TB) router.Transport { return mesh.New(mesh.Config{}) }
 
 // sockets gives each test its own folder of sockets.
 func sockets() func(testing.TB, int) string {
@@ -52,15 +52,15 @@ func ports() func(testing.TB, int) string {
 }
 
 func TestUnix(t *testing.T) {
-	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: sockets()})
+	routertest.Run(t, routertest.Setup{Transport: transport, Addr: sockets()})
 }
 
 func TestUnixStar(t *testing.T) {
-	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: sockets(), Topology: router.Star})
+	routertest.Run(t, routertest.Setup{Transport: transport, Addr: sockets(), Topology: router.Star})
 }
 
 func TestTCP(t *testing.T) {
-	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: ports()})
+	routertest.Run(t, routertest.Setup{Transport: transport, Addr: ports()})
 }
 
 func TestTCPWithTLS(t *testing.T) {
@@ -69,8 +69,8 @@ func TestTCPWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := func(testing.TB) router.Carrier { return mesh.New(mesh.Config{TLS: cfg}) }
-	routertest.Run(t, routertest.Setup{Carrier: secure, Addr: ports()})
+	secure := func(testing.TB) router.Transport { return mesh.New(mesh.Config{TLS: cfg}) }
+	routertest.Run(t, routertest.Setup{Transport: secure, Addr: ports()})
 }
 
 func TestTLSRefusesAnotherAuthority(t *testing.T) {
@@ -138,9 +138,9 @@ func TestAddresses(t *testing.T) {
 }
 
 func BenchmarkRecovery(b *testing.B) {
-	b.Run("unix", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: sockets()}) })
-	b.Run("tcp", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: ports()}) })
+	b.Run("unix", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Transport: transport, Addr: sockets()}) })
+	b.Run("tcp", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Transport: transport, Addr: ports()}) })
 	b.Run("star", func(b *testing.B) {
-		routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: sockets(), Topology: router.Star})
+		routertest.Recovery(b, routertest.Setup{Transport: transport, Addr: sockets(), Topology: router.Star})
 	})
 }

@@ -107,7 +107,7 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	open := func(node int, incarnation uint64, listen string, attach ...string) *router.Router {
 		r, err := router.New(router.Config{
 			Job: "j", Token: []byte("secret"), Node: node, Incarnation: incarnation, Expect: 2,
-			Carrier: mesh.New(mesh.Config{}), Listen: listen, Attach: attach, Logger: slog.New(slog.DiscardHandler),
+			Transport: mesh.New(mesh.Config{}), Listen: listen, Attach: attach, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

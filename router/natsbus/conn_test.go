@@ -28,7 +28,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// pair connects two carriers, each with a connection with the server of its own.
+// pair connects two transports, each with a connection with the server of its own.
 func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
 	t.Helper()
 	l, err := open(t, cfg).Listen(soon(t), "bus://node.0")
@@ -160,9 +160,9 @@ func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
 	}
 }
 
-// TestCloseOfACarrierLetsTheOthersKnow closes many connections, and the carrier at
+// TestCloseOfATransportLetsTheOthersKnow closes many connections, and the transport at
 // once after them.
-func TestCloseOfACarrierLetsTheOthersKnow(t *testing.T) {
+func TestCloseOfATransportLetsTheOthersKnow(t *testing.T) {
 	url := plain(t, server.Options{}).ClientURL()
 	l, err := open(t, natsbus.Config{URL: url}).Listen(soon(t), "bus://node.0")
 	if err != nil {
@@ -339,7 +339,7 @@ func TestConfigFaultsAreAllReported(t *testing.T) {
 	}
 }
 
-// refusal is the error of a carrier that cannot listen.
+// refusal is the error of a transport that cannot listen.
 func refusal(t *testing.T, cfg natsbus.Config) string {
 	t.Helper()
 	_, err := open(t, cfg).Listen(soon(t), "bus://node.0")

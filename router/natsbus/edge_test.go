@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// spy is a client of the server that is no carrier, and hears a subject.
+// spy is a client of the server that is no transport, and hears a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))

@@ -46,7 +46,7 @@ func served(t *testing.T, env control.Env, log *logtest.Buffer) (*bus, launch.Co
 }
 
 // connect connects with the server as a node does, and says how it went.
-func connect(t *testing.T, cfg natsbus.Config) (*natsbus.Carrier, error) {
+func connect(t *testing.T, cfg natsbus.Config) (*natsbus.Transport, error) {
 	t.Helper()
 	cfg.Job, cfg.Logger = "j", slog.New(slog.DiscardHandler)
 	c, err := natsbus.New(cfg)
@@ -122,9 +122,9 @@ func TestBusWantsTheCertificatesOfItsJob(t *testing.T) {
 
 func TestBusWaitsForOtherNodes(t *testing.T) {
 	late := launch.Result{Kind: control.Failure, Deadline: time.Now().Add(time.Hour)}
-	for name, end := range map[string]func(c *natsbus.Carrier, signals chan os.Signal){
-		"until they have gone": func(c *natsbus.Carrier, _ chan os.Signal) { _ = c.Close() },
-		"until a signal":       func(_ *natsbus.Carrier, signals chan os.Signal) { signals <- os.Interrupt },
+	for name, end := range map[string]func(c *natsbus.Transport, signals chan os.Signal){
+		"until they have gone": func(c *natsbus.Transport, _ chan os.Signal) { _ = c.Close() },
+		"until a signal":       func(_ *natsbus.Transport, signals chan os.Signal) { signals <- os.Interrupt },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log logtest.Buffer
