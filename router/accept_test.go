@@ -51,7 +51,7 @@ func TestLogOfAListenerThatEnds(t *testing.T) {
 	}
 }
 
-// A node without a listener has no address, and one that would hear too many strangers turns the
+// A node without a listener has no address, and one that would serve too many unauthenticated connections refuses the
 // next one away, counted.
 func TestListenerOfANode(t *testing.T) {
 	r := openRouter(t, Config{})

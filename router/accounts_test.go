@@ -162,13 +162,13 @@ type netConn struct {
 
 func (c netConn) NetConn() net.Conn { return c.under }
 
-// A stranger is hung up on without a word of TLS.
+// An unauthenticated connection is closed without an alert of TLS.
 func TestHangUpIsWithoutWords(t *testing.T) {
 	hung := ""
 	over := &caller{hang: func() { hung += "over" }}
 	under := &caller{hang: func() { hung += "under" }}
-	hangUp(netConn{over, under})
-	hangUp(over)
+	closeNow(netConn{over, under})
+	closeNow(over)
 	if hung != "underover" {
 		t.Error(hung)
 	}

@@ -53,8 +53,8 @@ type Config struct {
 	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
 	// HandshakeTimeout bounds one call of an address, 5 s. A node that joins the job gives a
 	// busy one more time at the next call, up to 40 s, and the listening side waits as long
-	// (each 8 x HandshakeTimeout). MaxHandshakes is how many strangers are heard at once, 256,
-	// shared out among the addresses that they come from.
+	// (each 8 x HandshakeTimeout). MaxHandshakes bounds the unauthenticated
+	// connections, 256 at once, shared among the addresses that they come from.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 

@@ -123,14 +123,14 @@ func TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay(t *testing.T) {
 	})
 }
 
-// detour is a transport that can connect with a stranger instead.
+// detour is a transport that can connect with an unauthenticated process instead.
 type detour struct {
 	router.Transport
-	stranger atomic.Pointer[func(net.Conn)]
+	other atomic.Pointer[func(net.Conn)]
 }
 
 func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	if s := d.stranger.Load(); s != nil {
+	if s := d.other.Load(); s != nil {
 		ours, theirs := net.Pipe()
 		go (*s)(theirs)
 		return ours, nil
@@ -138,9 +138,9 @@ func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.Transport.Dial(ctx, addr)
 }
 
-// TestR7AStrangerAtAPeersAddressEndsNobody breaks the connection and has somebody
+// TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode breaks the connection and has somebody
 // of another job answer for a while.
-func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
+func TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode(t *testing.T) {
 	for _, code := range []string{router.RefuseJob, router.RefuseLost} {
 		synctest.Test(t, func(t *testing.T) {
 			wire := routertest.NewWire(memory.New())
@@ -158,11 +158,11 @@ func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
 				_, _ = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...))
 				_ = c.Close()
 			}
-			way.stranger.Store(&refuse)
+			way.other.Store(&refuse)
 			wire.Cut()
 			wire.Heal()
 			<-time.After(5 * time.Second)
-			way.stranger.Store(nil)
+			way.other.Store(nil)
 			if _, err := out[1].Send(t.Context(), router.Bytes("x"), nil); err != nil {
 				t.Error(err)
 			}
@@ -170,7 +170,7 @@ func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
 				t.Error(err)
 			}
 			_, _ = nodes[0].Close(), nodes[1].Close()
-			if n := strings.Count(log.String(), "a stranger answers"); n != 1 {
+			if n := strings.Count(log.String(), "an unauthenticated process answers"); n != 1 {
 				t.Errorf("logged %d times:\n%s", n, log.String())
 			}
 		})

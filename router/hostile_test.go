@@ -62,7 +62,7 @@ func gone(c net.Conn) {
 	_ = c.Close()
 }
 
-func TestR7StrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
+func TestR7UnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	r, network, log := victim(t, nil)
 	long := binary.LittleEndian.AppendUint32([]byte("ditask\x00\x01"), 1<<32-1)
 	for range 20 {
@@ -89,8 +89,8 @@ func TestR7StrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
-// A stranger that speaks TLS to a node without a certificate is counted as that.
-func TestR7StrangersThatSpeakTLS(t *testing.T) {
+// An unauthenticated client that speaks TLS to a node without a certificate is counted as that.
+func TestR7UnauthenticatedClientsThatSpeakTLS(t *testing.T) {
 	r, network, log := victim(t, nil)
 	for _, first := range []string{"\x16\x03\x01\x00\xc8\x01\x00\x00", "\x15\x03\x03\x00\x02\x02\x28\x00", "\x16\x02\x01\x00\xc8\x01\x00\x00"} {
 		c := dial(t, network)
@@ -105,7 +105,7 @@ func TestR7StrangersThatSpeakTLS(t *testing.T) {
 	}
 }
 
-func TestR7SilentStrangersDoNotKeepANodeOut(t *testing.T) {
+func TestR7SilentUnauthenticatedClientsDoNotKeepANodeOut(t *testing.T) {
 	_, network, _ := victim(t, func(c *router.Config) { c.MaxHandshakes = 4; c.HandshakeTimeout = 50 * time.Millisecond })
 	var wg sync.WaitGroup
 	for range 40 {
@@ -133,7 +133,7 @@ func TestR7HostileLengthsTakeNoMemory(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 200*256<<10 {
-		t.Errorf("%d bytes were taken for 200 strangers", grown)
+		t.Errorf("%d bytes were taken for 200 unauthenticated connections", grown)
 	}
 }
 
@@ -212,8 +212,8 @@ func TestL3OtherNodeIDs(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzStranger sends bytes to a node in place of a handshake.
-func FuzzStranger(f *testing.F) {
+// FuzzUnauthenticated sends bytes to a node in place of a handshake.
+func FuzzUnauthenticated(f *testing.F) {
 	_, network, _ := victim(f, func(c *router.Config) {
 		c.HandshakeTimeout = time.Second
 		c.Logger = slog.New(slog.DiscardHandler)

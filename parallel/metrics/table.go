@@ -117,7 +117,7 @@ func Table() []Desc {
 		{PeerUnwritten, Gauge, perPeer, "Bytes that wait to be written to the peer."},
 
 		{ConnsDialed, Counter, nil, "Connections that this node has made."},
-		{ConnsAccepted, Counter, nil, "Connections that others have made to this node, strangers included."},
+		{ConnsAccepted, Counter, nil, "Connections that other processes have opened to this node, unauthenticated ones included."},
 		{ConnsFailed, Counter, nil, "Calls of this node that no connection came of."},
 		{ConnsRefused, Counter, []string{"reason"},
 			"Connections that were refused; reason is one of the codes in docs/wire.md, garbage, silence, no proof or hung up."},

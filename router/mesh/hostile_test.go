@@ -189,7 +189,7 @@ func slowly(ctx context.Context, c net.Conn) {
 	}
 }
 
-// TestR7FloodKeepsNobodyOut holds 1,000 connections of strangers open to a node,
+// TestR7FloodKeepsNobodyOut holds 1,000 unauthenticated connections open to a node,
 // all from one address, and has another one join meanwhile, with and without TLS.
 func TestR7FloodKeepsNobodyOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -201,7 +201,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 			r, log := listening(t, router.Config{Transport: transport, MaxHandshakes: 64})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			strangers := flood(ctx, "127.0.0.2", strings.TrimPrefix(r.Addr(), "tcp://"), 1000)
+			clients := flood(ctx, "127.0.0.2", strings.TrimPrefix(r.Addr(), "tcp://"), 1000)
 			turnedAway(r, 1000)
 			before := heap()
 			if _, err := start(t, router.Config{Transport: transport, Node: 1, Attach: []string{r.Addr()}}); err != nil {
@@ -218,7 +218,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 				t.Errorf("the heap has grown by %d bytes", grown)
 			}
 			cancel()
-			strangers.Wait()
+			clients.Wait()
 			if n := strings.Count(log.String(), "reason=crowd"); n != 1 {
 				t.Errorf("the crowd is logged %d times", n)
 			}
@@ -226,7 +226,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// turnedAway returns when so many strangers have been put out or turned away.
+// turnedAway returns when so many unauthenticated connections have been closed or refused.
 func turnedAway(r *router.Router, n int) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

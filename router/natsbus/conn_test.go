@@ -458,7 +458,7 @@ func TestNKeyAndCredentials(t *testing.T) {
 }
 
 func TestTLSToAServerWithAName(t *testing.T) {
-	f, stranger := certtest.New(t), certtest.New(t)
+	f, other := certtest.New(t), certtest.New(t)
 	tlsConfig, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
@@ -470,7 +470,7 @@ func TestTLSToAServerWithAName(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair(t, natsbus.Config{URL: url, TLS: right})
-	wrong, err := certs.Client(stranger.Cert, stranger.Key, stranger.CA)
+	wrong, err := certs.Client(other.Cert, other.Key, other.CA)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 // pendingBytes is what may wait in this client for its subscriptions, which never
-// block: the windows of 2000 nodes. It bounds what a stranger can make of it.
+// block: the windows of 2000 nodes. It bounds the memory that an unauthenticated client can take.
 const pendingBytes = 512 << 20
 
 // CheckURL reports whether each URL of a list with commas can be one of a server.

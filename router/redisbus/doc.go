@@ -52,7 +52,7 @@
 // for all jobs.
 //
 // Whoever may use these keys sees what the nodes say to each other, and could
-// change it: the token of the job, which the handshake proves, keeps strangers out
+// change it: the token of the job, which the handshake proves, keeps unauthenticated clients out
 // but not the server. Beyond one machine, use rediss:// and a user for the job.
 //
 // An entry has one field, f: a message of package broker, or nothing, which makes the

@@ -94,15 +94,15 @@ func TestBusIsForTheNodesOfItsJob(t *testing.T) {
 	await(t, closing(b, launch.Result{}, time.Hour, nil), "close")
 	if !strings.Contains(log.String(), "ditask: NATS server: refused a connection from 127.0.0.1:") ||
 		!strings.Contains(log.String(), "connections were refused: ") {
-		t.Errorf("strangers are not logged: %q", log.String())
+		t.Errorf("unauthenticated clients are not logged: %q", log.String())
 	}
 }
 
 func TestBusWantsTheCertificatesOfItsJob(t *testing.T) {
-	f, stranger := certtest.New(t), certtest.New(t)
+	f, other := certtest.New(t), certtest.New(t)
 	b, cfg := served(t, control.Env{Token: "secret", TLSCert: f.Cert, TLSKey: f.Key, TLSCA: f.CA}, &logtest.Buffer{})
 	defer b.close(launch.Result{}, 0, nil)
-	for files, want := range map[certtest.Files]bool{f: true, stranger: false} {
+	for files, want := range map[certtest.Files]bool{f: true, other: false} {
 		tlsConfig, err := certs.Mutual(files.Cert, files.Key, files.CA)
 		if err != nil {
 			t.Fatal(err)
