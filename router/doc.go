@@ -3,7 +3,7 @@
 //
 //	r := router.New(router.Config{
 //		Job: "j1", Token: secret, Node: 2, Expect: 3,
-//		Transport: mesh.New(mesh.Config{}), Listen: "unix:///run/j1/n2.sock",
+//		Transport: socket.New(socket.Config{}), Listen: "unix:///run/j1/n2.sock",
 //		Attach:  []string{"unix:///run/j1/n0.sock", "unix:///run/j1/n1.sock"},
 //	})
 //	greeting, err := r.Channel(router.Spec{Name: "greeting"}, onGreeting)

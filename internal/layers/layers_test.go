@@ -35,19 +35,19 @@ router -> std internal/printable messaging router/sharedmem
 router/sharedmem -> std
 router (test) -> router/memory
 router/memory -> std router
-router/mesh -> std router internal/certs
-router/mesh (test) -> golang.org/x/net internal/certtest
+router/socket -> std router internal/certs
+router/socket (test) -> golang.org/x/net internal/certtest
 router/natsbus/internal/proof -> std
 router/natsbus/internal/proof (test) -> internal/certs
 router/broker -> std internal/printable
 router/broker (test) -> router/broker/brokertest
 router/broker/brokertest -> std router/broker
 router/natsbus -> std router/broker router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
-router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
+router/natsbus (test) -> internal/certs router router/socket router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std router/natsbus/internal/proof github.com/nats-io/nats-server internal/printable
 router/natsbus/embedded (test) -> router/natsbus/internal/proof github.com/nats-io/nats.go
 router/redisbus -> std router/broker github.com/redis/go-redis internal/printable
-router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
+router/redisbus (test) -> golang.org/x/net internal/redistest router router/socket github.com/redis/go-redis
 router/routertest -> std testing router
 
 payload -> std
@@ -105,7 +105,7 @@ train (test) -> task parallel
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
-parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
+parallel/connect -> std router router/socket router/natsbus router/redisbus internal/certs parallel/control
 parallel/rundir -> std internal/safefile internal/printable
 parallel/trace -> std internal/safefile
 parallel/metrics -> std

@@ -23,7 +23,7 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
@@ -108,14 +108,14 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	if err != nil {
 		return nil, err
 	}
-	network, address, err := mesh.Split(env.Listen)
+	network, address, err := socket.Split(env.Listen)
 	open := err == nil && network == "tcp" && control.BeyondLoopback(address)
 	if token == "" && open {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
 	}
 	elsewhere := ""
 	for _, addr := range env.Attach {
-		network, address, err := mesh.Split(addr)
+		network, address, err := socket.Split(addr)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
 		}
@@ -134,7 +134,7 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say",
 			"attach", elsewhere)
 	}
-	transport := mesh.New(mesh.Config{TLS: tlsConfig})
+	transport := socket.New(socket.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func jobTLS(env control.Env) (*tls.Config, error) {
 	if env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
 		return nil, nil
 	}
-	return mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+	return socket.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
 }
 
 // busTLS is the TLS to a server; nil: none is asked for. A server that a launcher runs

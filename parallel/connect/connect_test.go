@@ -10,7 +10,7 @@ import (
 
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/parallel/control"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
@@ -18,7 +18,7 @@ import (
 func TestTransportFollowsFromTheBus(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	c, err := newConnector(control.Env{}, "", log)
-	if _, ok := c.transport.(*mesh.Transport); err != nil || !ok || c.listener != nil {
+	if _, ok := c.transport.(*socket.Transport); err != nil || !ok || c.listener != nil {
 		t.Errorf("no bus: %T, %v", c.transport, err)
 	}
 	for _, bus := range []string{"nats://h:1", "tls://h:1,tls://i:2"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
 func TestMain(m *testing.M) { os.Exit(deadline.Each(m, time.Minute).Run()) }
@@ -62,7 +62,7 @@ func TestConfigurationFollowsFromTheEnvironment(t *testing.T) {
 	if c.Listen != "unix:///s" || c.Advertise != "unix:///t" || !slices.Equal(c.Attach, env.Attach) || !c.Elastic || c.Logger != log {
 		t.Errorf("%+v", c)
 	}
-	if _, ok := c.Transport.(*mesh.Transport); !ok || c.Version == "" || c.JoinTimeout != time.Hour || c.PeerTimeout != time.Minute {
+	if _, ok := c.Transport.(*socket.Transport); !ok || c.Version == "" || c.JoinTimeout != time.Hour || c.PeerTimeout != time.Minute {
 		t.Errorf("%+v", c)
 	}
 }

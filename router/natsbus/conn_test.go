@@ -23,7 +23,7 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/freeport"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
@@ -459,7 +459,7 @@ func TestNKeyAndCredentials(t *testing.T) {
 
 func TestTLSToAServerWithAName(t *testing.T) {
 	f, other := certtest.New(t), certtest.New(t)
-	tlsConfig, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	tlsConfig, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}

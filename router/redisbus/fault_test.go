@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/redisbus"
 	"github.com/ditask/ditask/router/routertest"
 )
@@ -467,7 +467,7 @@ func use(t *testing.T, c *redisbus.Transport) error {
 func TestTLS(t *testing.T) {
 	f := certtest.New(t)
 	s := redistest.Start(t, "--tls-port", "x", "--tls-cert-file", f.Cert, "--tls-key-file", f.Key, "--tls-ca-cert-file", f.CA)
-	cfg, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	cfg, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}

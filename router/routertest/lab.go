@@ -2,7 +2,7 @@
 //
 //	func TestUnix(t *testing.T) {
 //		routertest.Run(t, routertest.Setup{
-//			Transport: func(t *testing.T) router.Transport { return mesh.New(mesh.Config{}) },
+//			Transport: func(t *testing.T) router.Transport { return socket.New(socket.Config{}) },
 //			Addr:    func(t *testing.T, node int) string { return "unix://" + filepath.Join(dir, strconv.Itoa(node)) },
 //		})
 //	}

@@ -1,4 +1,4 @@
-package mesh_test
+package socket_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // start starts a node of a job.
@@ -48,13 +48,13 @@ func listening(t *testing.T, cfg router.Config) (r *router.Router, log *logtest.
 }
 
 // secure is a transport with TLS by a job's files.
-func secure(t *testing.T, f certtest.Files) (*mesh.Transport, *tls.Config) {
+func secure(t *testing.T, f certtest.Files) (*socket.Transport, *tls.Config) {
 	t.Helper()
-	cfg, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	cfg, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mesh.New(mesh.Config{TLS: cfg}), cfg
+	return socket.New(socket.Config{TLS: cfg}), cfg
 }
 
 // between listens, and passes what callers say on to the node at target, and
@@ -108,7 +108,7 @@ func TestManInTheMiddle(t *testing.T) {
 		t.Error("with TLS: it has joined")
 	}
 
-	plain := mesh.New(mesh.Config{})
+	plain := socket.New(socket.Config{})
 	r, _ = listening(t, router.Config{Transport: plain})
 	target = strings.TrimPrefix(r.Addr(), "tcp://")
 	addr = between(t, func(c net.Conn) net.Conn { return c }, func() (net.Conn, error) { return net.Dial("tcp", target) })
@@ -121,7 +121,7 @@ func TestManInTheMiddle(t *testing.T) {
 func TestTLSAndPlainPeersSayWhatIsWrong(t *testing.T) {
 	mine, _ := secure(t, certtest.New(t))
 	other, _ := secure(t, certtest.New(t))
-	plain := mesh.New(mesh.Config{})
+	plain := socket.New(socket.Config{})
 	for _, c := range []struct {
 		name              string
 		listens, dials    router.Transport
@@ -196,7 +196,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 		t.Skip("other systems have but one loopback address")
 	}
 	secured, _ := secure(t, certtest.New(t))
-	for name, transport := range map[string]router.Transport{"plain": mesh.New(mesh.Config{}), "tls": secured} {
+	for name, transport := range map[string]router.Transport{"plain": socket.New(socket.Config{}), "tls": secured} {
 		t.Run(name, func(t *testing.T) {
 			r, log := listening(t, router.Config{Transport: transport, MaxHandshakes: 64})
 			ctx, cancel := context.WithCancel(t.Context())

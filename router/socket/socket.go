@@ -1,15 +1,15 @@
-// Package mesh connects nodes by unix sockets and tcp, with TLS if asked.
+// Package socket connects nodes by unix sockets and tcp, with TLS if asked.
 //
-//	c := mesh.New(mesh.Config{})
+//	c := socket.New(socket.Config{})
 //	r, err := router.New(router.Config{Transport: c, Listen: "tcp://127.0.0.1:0"})
 //
 // Addresses are "unix:///path/to/socket" and "tcp://host:port". Port 0 takes a
-// free port. A socket file that nobody listens on any more is replaced; one that
-// is in use, like a busy port, is an error that names it. The listener removes
+// free port. A socket file without a listener is replaced; one that
+// is in use, like a busy port, causes an error that names it. The listener removes
 // its socket file when it is closed.
 //
 // A [Transport] holds no state and is safe for concurrent use.
-package mesh
+package socket
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// Config says how connections are made. The zero value works: no TLS.
+// Config configures a [Transport]. The zero value works: no TLS.
 type Config struct {
 	// TLS is used for tcp on both sides: it holds this node's certificate, and
 	// the authorities for the others'. Give it ClientAuth:
@@ -39,7 +39,7 @@ type Transport struct{ cfg Config }
 // New returns a transport.
 func New(cfg Config) *Transport { return &Transport{cfg} }
 
-// Split divides an address into the words that package net uses: "unix" and a
+// Split returns the network and address of addr for package net: "unix" and a
 // path, or "tcp" and host:port.
 func Split(addr string) (network, address string, err error) {
 	network, address, _ = strings.Cut(addr, "://")
@@ -55,7 +55,7 @@ func Split(addr string) (network, address string, err error) {
 	return "", "", fmt.Errorf("address %q: want unix:///path or tcp://host:port", addr)
 }
 
-// maxSocketPath is what every system takes for a socket's path.
+// maxSocketPath is the length of a socket's path in bytes that all systems allow.
 const maxSocketPath = 100
 
 // Listen binds addr.
@@ -80,7 +80,7 @@ func (c *Transport) Listen(ctx context.Context, addr string) (net.Listener, erro
 	return c.Wrap(l), nil
 }
 
-// Wrap makes a listener of one that was bound elsewhere, for example by the
+// Wrap returns a listener of this transport for one that was bound elsewhere, for example by the
 // launcher.
 func (c *Transport) Wrap(l net.Listener) net.Listener {
 	if c.cfg.TLS != nil && l.Addr().Network() == "tcp" {
@@ -89,7 +89,7 @@ func (c *Transport) Wrap(l net.Listener) net.Listener {
 	return &listener{l}
 }
 
-// removeStale removes a socket file on which nobody listens.
+// removeStale removes a socket file without a listener.
 func removeStale(ctx context.Context, path string) error {
 	if fi, err := os.Lstat(path); err != nil || fi.Mode()&os.ModeSocket == 0 {
 		return nil //nolint:nilerr // nothing is there that could be stale
@@ -106,8 +106,8 @@ func removeStale(ctx context.Context, path string) error {
 	return err
 }
 
-// Advertise is where others can dial l. For a listener on all interfaces it is
-// the machine's host name.
+// Advertise returns the address at which other nodes can dial l. For a listener on all
+// interfaces that is the machine's host name.
 func (c *Transport) Advertise(l net.Listener) string {
 	a := l.Addr()
 	if a.Network() != "tcp" {
@@ -142,7 +142,7 @@ func (c *Transport) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
 			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-				err = fmt.Errorf("it hung up, and perhaps speaks no TLS: start all nodes with a certificate, or none: %w", err)
+				err = fmt.Errorf("it closed the connection, and perhaps does not use TLS: start all nodes with a certificate, or none: %w", err)
 			}
 			return nil, fmt.Errorf("tls with %s: %w", address, err)
 		}
