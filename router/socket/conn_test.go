@@ -260,7 +260,7 @@ func TestWhereNoTLSIsSpoken(t *testing.T) {
 			answered <- err
 		}()
 		_, err := c.Dial(t.Context(), "tcp://"+l.Addr().String())
-		if err == nil || strings.Contains(err.Error(), "perhaps speaks no TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+		if err == nil || strings.Contains(err.Error(), "perhaps does not use TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := <-answered; err != nil {

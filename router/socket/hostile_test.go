@@ -128,7 +128,7 @@ func TestTLSAndPlainPeersSayWhatIsWrong(t *testing.T) {
 		logged, complaint string
 	}{
 		{"a plain node meets TLS", mine, plain, "does not look like a TLS handshake", "if it wants TLS, give this node a certificate"},
-		{"a node with TLS meets a plain one", plain, mine, "the other side speaks TLS", "perhaps speaks no TLS"},
+		{"a node with TLS meets a plain one", plain, mine, "the other side speaks TLS", "perhaps does not use TLS"},
 		{"another authority", mine, other, "bad certificate", "unknown authority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
