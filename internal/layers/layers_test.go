@@ -19,10 +19,10 @@ const module = "github.com/ditask/ditask"
 //	a.b/c    a module from elsewhere, with all its packages
 //	any      whatever there is
 const arrows = `
-# The words of the first two trunks.
+# The types that the first two layers share.
 messaging -> std
 
-# Trunk one: the engine.
+# Layer one: the engine.
 task -> std internal/printable messaging
 middleware -> std task
 
@@ -30,7 +30,7 @@ middleware -> std task
 middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
-# Trunk two: bytes.
+# Layer two: bytes.
 router -> std internal/printable messaging router/sharedmem
 router/sharedmem -> std
 router (test) -> router/memory
@@ -53,7 +53,7 @@ router/routertest -> std testing router
 payload -> std
 payload (test) -> github.com/fxamacker/cbor
 
-# Trunk three: mathematics.
+# Layer three: mathematics.
 policies/nn/kernels -> std golang.org/x/sys
 policies/nn/kernels (test) -> gonum.org/v1/gonum
 policies/graph -> std
