@@ -408,8 +408,8 @@ func inLockstep(node task.Node, dir string, resume resuming, table string) *memb
 	return m
 }
 
-// lockstepJob runs such a job to that many updates, and returns what the learners end with and the log.
-func lockstepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
+// inLockstepJob runs such a job to that many updates, and returns what the learners end with and the log.
+func inLockstepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(5)
 	path := filepath.Join(t.TempDir(), "progress.csv")
@@ -437,8 +437,8 @@ func lockstepJob(t *testing.T, dir string, resume resuming, updates int) (end, t
 
 // TestP3LearnersInLockstepGiveTheSameFiles, with two collectors.
 func TestP3LearnersInLockstepGiveTheSameFiles(t *testing.T) {
-	end, table := lockstepJob(t, "", no, 60)
-	if end2, table2 := lockstepJob(t, "", no, 60); end != end2 || table != table2 {
+	end, table := inLockstepJob(t, "", no, 60)
+	if end2, table2 := inLockstepJob(t, "", no, 60); end != end2 || table != table2 {
 		t.Errorf("two runs with one seed differ:\n%.200s\n%.200s\n%s\n%s", end, end2, table, table2)
 	}
 	if strings.Count(table, "\n") < 5 {
@@ -449,11 +449,11 @@ func TestP3LearnersInLockstepGiveTheSameFiles(t *testing.T) {
 // TestP4LearnersInLockstepGoOnExactly, with all that both have in their replay buffers.
 func TestP4LearnersInLockstepGoOnExactly(t *testing.T) {
 	const updates = 80
-	want, _ := lockstepJob(t, t.TempDir(), no, updates)
+	want, _ := inLockstepJob(t, t.TempDir(), no, updates)
 	for _, cut := range []int{1, 40, 73} {
 		dir := t.TempDir()
-		lockstepJob(t, dir, no, cut)
-		if got, _ := lockstepJob(t, dir, must, updates); got != want {
+		inLockstepJob(t, dir, no, cut)
+		if got, _ := inLockstepJob(t, dir, must, updates); got != want {
 			t.Errorf("cut at update %d, the run ends with %.200s\nand straight with %.200s", cut, got, want)
 		}
 	}
