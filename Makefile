@@ -7,7 +7,7 @@ GO        ?= go
 FUZZTIME  ?= 5s# of each fuzz test
 RACE      ?=# -race: the tests of k8s under the race detector
 TIME      ?= 2m# of chaos, of each way of chaos-lockstep, or of the soak
-CARRIER   ?=# of chaos: this one only
+TRANSPORT   ?=# of chaos: this one only
 HOSTILE   ?=# of chaos: only rounds with a hostile node, which does this; any: by seed
 RUNS      ?= runs# whose event files tensorboard shows
 SEED      ?= -1# of one round of chaos; -1: many, for TIME
@@ -137,7 +137,7 @@ smoke: ## run the first command of README.md
 .PHONY: chaos
 chaos: ## inject faults into jobs of real processes for TIME, or replay the round of SEED
 	@$(GO) run ./internal/faultlab/clock .tools/clock
-	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.carrier='$(CARRIER)' -chaos.hostile='$(HOSTILE)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
+	$(GO) test -overlay .tools/clock/overlay.json -tags clockjump -count=1 -timeout 0 -v ./internal/faultlab/chaos -run TestChaos -args -chaos.time=$(TIME) -chaos.seed=$(SEED) -chaos.transport='$(TRANSPORT)' -chaos.hostile='$(HOSTILE)' 2>&1 | awk '!/^ *(=== |--- PASS)/ {print; fflush()}'
 
 .PHONY: chaos-hostile
 chaos-hostile: ## add hostile nodes to jobs of real processes for TIME; HOSTILE=credit selects one kind

@@ -25,7 +25,7 @@ func pairOfRouters(t *testing.T) (nodes [2]*router.Router, join func()) {
 	t.Helper()
 	network := memory.New()
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Carrier: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Job: "j", Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 		if id == 1 {
 			cfg.Attach = []string{"mem://0"}
 		}

@@ -81,11 +81,11 @@ func TestJoinFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, env := range map[string]control.Env{
-		"token file":        {TokenFile: filepath.Join(dir, "none")},
-		"ring":              {Topology: "ring"},
-		"trace folder":      {Trace: filepath.Join(file, "x")},
-		"no carrier for x":  {Bus: "x://"},
-		"Node -1 is not in": {NodeID: -1},
+		"token file":         {TokenFile: filepath.Join(dir, "none")},
+		"ring":               {Topology: "ring"},
+		"trace folder":       {Trace: filepath.Join(file, "x")},
+		"no transport for x": {Bus: "x://"},
+		"Node -1 is not in":  {NodeID: -1},
 	} {
 		env.JobID, env.Nodes, env.Dir = "j", 2, dir
 		if n, err := join(env, true, slog.New(slog.DiscardHandler)); err == nil || n != nil || !strings.Contains(err.Error(), want) {

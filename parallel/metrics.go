@@ -179,8 +179,8 @@ func (l *list) router(st router.Stats) {
 	for reason, n := range st.Refused {
 		l.add(metrics.ConnsRefused, float64(n), "reason", reason)
 	}
-	for what, n := range st.Carrier {
-		l.add(metrics.Carrier, float64(n), "what", what)
+	for what, n := range st.Transport {
+		l.add(metrics.Transport, float64(n), "what", what)
 	}
 }
 

@@ -145,7 +145,7 @@ func linkStats() router.Stats {
 			{Node: 4, State: router.LinkUp, RTT: 2 * time.Second},
 		},
 		Streams: []router.StreamStats{{Oldest: 1, Newest: 10, Abandoned: 100, Lost: 1000, Replaced: 1e6}, {Lost: 2000}},
-		Dialed:  1, Accepted: 2, DialsFailed: 3, Refused: map[string]int{"token": 4}, Carrier: map[string]int64{"open_connections": 5},
+		Dialed:  1, Accepted: 2, DialsFailed: 3, Refused: map[string]int{"token": 4}, Transport: map[string]int64{"open_connections": 5},
 	}
 }
 
@@ -187,7 +187,7 @@ connections_dialed_total[] 1
 connections_accepted_total[] 2
 dials_failed_total[] 3
 connections_refused_total[reason token] 4
-carrier[what open_connections] 5`)
+transport[what open_connections] 5`)
 }
 
 // The status names the slowest of the connected peers; of equally slow ones the first.

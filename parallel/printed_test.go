@@ -64,9 +64,9 @@ func TestWhatANodeSaysIsPrintable(t *testing.T) {
 	}
 }
 
-// A stranger who answers at the address of another node refuses with a text that would clear
+// An unauthenticated process at the address of another node refuses with a text that would clear
 // the screen and write a line. All that the node writes is safe to print, in both formats.
-func TestRefusalOfAStrangerIsPrintable(t *testing.T) {
+func TestUnauthenticatedRefusalIsPrintable(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config, fn Func) error {
 		env.NodeID, env.LocalID = id, id
 		rc := router.Config{
 			Job: env.JobID, Node: id, Expect: cfg.Nodes, Topology: topology, Incarnation: 1, JoinTimeout: cfg.Join, Elastic: cfg.Recover,
-			Carrier: network, Listen: addr(id), Logger: log.With("node", id),
+			Transport: network, Listen: addr(id), Logger: log.With("node", id),
 		}
 		for k := range attachTo(topology, id) {
 			rc.Attach = append(rc.Attach, addr(k))

@@ -31,7 +31,7 @@ func TestLogOfAListenerThatEnds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log logtest.Buffer
 			l := ending{end: make(chan struct{}), err: c.err}
-			r, err := New(Config{Carrier: noCarrier{}, Listener: l, Advertise: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			r, err := New(Config{Transport: noTransport{}, Listener: l, Advertise: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestLogOfAListenerThatEnds(t *testing.T) {
 	}
 }
 
-// A node without a listener has no address, and one that would hear too many strangers turns the
+// A node without a listener has no address, and one that would serve too many unauthenticated connections refuses the
 // next one away, counted.
 func TestListenerOfANode(t *testing.T) {
 	r := openRouter(t, Config{})

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// countingCarrier is a carrier that counts.
-type countingCarrier struct{ noCarrier }
+// countingTransport is a transport that counts.
+type countingTransport struct{ noTransport }
 
-func (countingCarrier) Counters() map[string]int64 { return map[string]int64{"open_connections": 3} }
+func (countingTransport) Counters() map[string]int64 { return map[string]int64{"open_connections": 3} }
 
-// Stats has what the carrier counts, and the calls that no connection came of.
-func TestStatsOfTheCarrier(t *testing.T) {
-	r := openRouter(t, Config{Carrier: countingCarrier{}})
+// Stats has what the transport counts, and the calls that no connection came of.
+func TestStatsOfTheTransport(t *testing.T) {
+	r := openRouter(t, Config{Transport: countingTransport{}})
 	if _, err := r.call(t.Context(), "mem://a", -1, r.cfg.HandshakeTimeout); err == nil {
 		t.Error("nobody is there")
 	}
 	st := r.Stats()
-	if st.Carrier["open_connections"] != 3 || st.DialsFailed != 1 || st.Dialed != 0 || st.Accepted != 0 {
+	if st.Transport["open_connections"] != 3 || st.DialsFailed != 1 || st.Dialed != 0 || st.Accepted != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -162,13 +162,13 @@ type netConn struct {
 
 func (c netConn) NetConn() net.Conn { return c.under }
 
-// A stranger is hung up on without a word of TLS.
+// An unauthenticated connection is closed without an alert of TLS.
 func TestHangUpIsWithoutWords(t *testing.T) {
 	hung := ""
 	over := &caller{hang: func() { hung += "over" }}
 	under := &caller{hang: func() { hung += "under" }}
-	hangUp(netConn{over, under})
-	hangUp(over)
+	closeNow(netConn{over, under})
+	closeNow(over)
 	if hung != "underover" {
 		t.Error(hung)
 	}
@@ -185,7 +185,7 @@ func (lame) Addr() net.Addr              { return &net.UnixAddr{Name: "a", Net: 
 func TestCloseWithAListenerThatCannotAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lame{make(chan struct{}, 100)} // more calls than there are within 4 s
-		r, err := New(Config{Expect: 1, Carrier: noCarrier{}, Listener: l, Advertise: "mem://a", Logger: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Expect: 1, Transport: noTransport{}, Listener: l, Advertise: "mem://a", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

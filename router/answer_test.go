@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// dialFunc is a carrier that only dials.
+// dialFunc is a transport that only dials.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
 func (dialFunc) Listen(context.Context, string) (net.Listener, error) {
@@ -31,7 +31,7 @@ func (f dialFunc) Dial(ctx context.Context, addr string) (net.Conn, error) {
 func leafOf(t *testing.T, dial dialFunc) (*Router, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}
-	r, err := New(Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Carrier: dial, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	r, err := New(Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Transport: dial, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

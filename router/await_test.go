@@ -8,7 +8,7 @@ import (
 
 // What has come before the end of the context counts, whichever of the two is seen first.
 func TestAwaitLooksOnceMoreWhenItsContextEnds(t *testing.T) {
-	r, err := New(Config{Carrier: noCarrier{}})
+	r, err := New(Config{Transport: noTransport{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 func openRouter(t *testing.T, cfg Config) *Router {
 	t.Helper()
-	if cfg.Carrier == nil {
-		cfg.Carrier = noCarrier{}
+	if cfg.Transport == nil {
+		cfg.Transport = noTransport{}
 	}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	r, err := New(cfg)
@@ -50,7 +50,7 @@ func TestR7PipesInTheMakingAreBounded(t *testing.T) {
 	}
 
 	dialed := make(chan net.Conn, 1)
-	leaf := openRouter(t, Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Carrier: deafCarrier{dialed: dialed}})
+	leaf := openRouter(t, Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Transport: deafTransport{dialed: dialed}})
 	leaf.answering.Store(maxTickets)
 	leaf.answerRelay(relayMsg{Ticket: "t", From: 2})
 	if n := leaf.answering.Load(); n != maxTickets {

@@ -145,7 +145,7 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 		"another, attached": {func(r *Router) { r.attached["x"] = 4 }, []string{"a"}, reaching{5, "a", false}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r, err := New(Config{Elastic: true, Carrier: &nowhere{calls: map[string]int{}}, Logger: slog.New(slog.DiscardHandler)})
+			r, err := New(Config{Elastic: true, Transport: &nowhere{calls: map[string]int{}}, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
-		r := openRouter(t, Config{Node: 5, Carrier: n})
+		r := openRouter(t, Config{Node: 5, Transport: n})
 		r.learn([]Member{{1, 1, []string{"a"}}}, 2)
 		<-time.After(time.Second)
 		r.fail(io.EOF)
@@ -184,11 +184,11 @@ func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	})
 }
 
-// A stranger at the address of a peer ends a node only that has not been ready; else it is logged,
+// An unauthenticated process at the address of a peer ends only a node that has not been ready; else it is logged,
 // once for each reason.
-func TestStrangerAtTheAddressOfAPeer(t *testing.T) {
-	stranger := func(text string) error {
-		return &strangerError{&RefusedError{RefuseToken, text, "a"}}
+func TestUnauthenticatedAnswerAtTheAddressOfAPeer(t *testing.T) {
+	refused := func(text string) error {
+		return &unauthenticatedError{&RefusedError{RefuseToken, text, "a"}}
 	}
 	for _, ready := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestStrangerAtTheAddressOfAPeer(t *testing.T) {
 			r := openRouter(t, Config{})
 			r.log = slog.New(slog.NewTextHandler(&log, nil))
 			r.beenReady = ready
-			for _, err := range []error{stranger("x"), stranger("x"), stranger("y")} {
+			for _, err := range []error{refused("x"), refused("x"), refused("y")} {
 				if again := r.afterCall(nil, err, "a", &backoff{}); again != ready {
 					t.Errorf("ready %v: again %v", ready, again)
 				}
@@ -204,7 +204,7 @@ func TestStrangerAtTheAddressOfAPeer(t *testing.T) {
 			if (r.failure != nil) == ready {
 				t.Error(r.failure)
 			}
-			const text = `level=WARN msg="a stranger answers at the address of a peer" addr=a err="a: refused (token): `
+			const text = `level=WARN msg="an unauthenticated process answers at the address of a peer" addr=a err="a: refused (token): `
 			if n := strings.Count(log.String(), text); n != map[bool]int{true: 2}[ready] {
 				t.Errorf("ready %v: the log says:\n%s", ready, log.String())
 			}
@@ -234,7 +234,7 @@ func TestCallsThatFailAreHungUp(t *testing.T) {
 				go func() { defer close(ended); c.other(hub, theirs) }()
 				r := openRouter(t, Config{
 					Job: "j", Token: []byte("secret"), Node: 1,
-					Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+					Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
 				})
 				l, err := r.call(t.Context(), "a", c.target, r.cfg.HandshakeTimeout)
 				if l != nil || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "within") != (name == "deaf") {

@@ -39,7 +39,7 @@ func (l slowListener) Close() error {
 func TestCloseWaitsUntilTheAddressIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &slowToClose{Network: memory.New()}
-		r, err := router.New(router.Config{Job: "j", Expect: 1, Carrier: network, Listen: "mem://0", Logger: slog.New(slog.DiscardHandler)})
+		r, err := router.New(router.Config{Job: "j", Expect: 1, Transport: network, Listen: "mem://0", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Config says who a node is and how it reaches the others. The zero value of
-// every field but Carrier works; [New] fills in the defaults.
+// every field but Transport works; [New] fills in the defaults.
 type Config struct {
 	Job         string   // job id: nodes of another job are refused
 	Token       []byte   // job secret, proved in the handshake, never sent
@@ -23,7 +23,7 @@ type Config struct {
 	// is called again, at the address that it had.
 	Elastic bool
 
-	Carrier   Carrier
+	Transport Transport
 	Listener  net.Listener // a listener that is bound already, or
 	Listen    string       // an address to bind at Start; empty means none
 	Advertise string       // the address told to others; empty means the bound one
@@ -53,8 +53,8 @@ type Config struct {
 	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
 	// HandshakeTimeout bounds one call of an address, 5 s. A node that joins the job gives a
 	// busy one more time at the next call, up to 40 s, and the listening side waits as long
-	// (each 8 x HandshakeTimeout). MaxHandshakes is how many strangers are heard at once, 256,
-	// shared out among the addresses that they come from.
+	// (each 8 x HandshakeTimeout). MaxHandshakes bounds the unauthenticated
+	// connections, 256 at once, shared among the addresses that they come from.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 
@@ -91,8 +91,8 @@ func (c Config) Validate() error {
 	c.ensureDefaults()
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Carrier == nil {
-		bad("Carrier is missing")
+	if c.Transport == nil {
+		bad("Transport is missing")
 	}
 	if c.Node < 0 || c.Node > maxNode {
 		bad("Node %d is not in 0..%d", c.Node, maxNode)

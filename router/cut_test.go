@@ -100,7 +100,7 @@ func TestR4CutAtEveryByte(t *testing.T) {
 }
 
 // oneEach starts two nodes that call each other, and lets each send ten messages.
-func oneEach(t *testing.T, c router.Carrier) error {
+func oneEach(t *testing.T, c router.Transport) error {
 	var log logtest.Buffer
 	var nodes [2]*router.Router
 	var out [2]*router.Channel
@@ -108,7 +108,7 @@ func oneEach(t *testing.T, c router.Carrier) error {
 	var got [2][]string
 	for id := range nodes {
 		r, err := router.New(router.Config{
-			Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("mem://", id),
+			Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("mem://", id),
 			Attach: []string{fmt.Sprint("mem://", 1-id)}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {

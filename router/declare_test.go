@@ -154,11 +154,11 @@ func (h longHeaded) Header() []byte { return make([]byte, h) }
 func (longHeaded) Retain()          {}
 func (longHeaded) Release()         {}
 
-// Where each stranger comes from another address and all places are taken, the next one is turned
+// Where each unauthenticated client comes from another address and all places are taken, the next one is turned
 // away, as no address has more than its share.
-func TestStrangersThatAllComeFromElsewhere(t *testing.T) {
-	s := &strangers{limit: 2}
-	enter := func(ip byte) *stranger {
+func TestUnauthenticatedClientsThatAllComeFromElsewhere(t *testing.T) {
+	s := &unauthenticated{limit: 2}
+	enter := func(ip byte) *unauthenticatedConn {
 		return s.enter(&caller{from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, ip)}}, time.Now())
 	}
 	if a, b, c := enter(1), enter(2), enter(3); a == nil || b == nil || c != nil || len(s.all) != 2 {

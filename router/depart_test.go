@@ -244,7 +244,7 @@ func TestNodesThatAStarReaches(t *testing.T) {
 		want     []int
 	}{"leaf": {3, Star, []int{1, 2}}, "hub": {0, Star, nil}, "alone": {3, Alone, nil}} {
 		synctest.Test(t, func(t *testing.T) {
-			r := openRouter(t, Config{Node: c.node, Topology: c.topology, Carrier: &nowhere{calls: map[string]int{}}})
+			r := openRouter(t, Config{Node: c.node, Topology: c.topology, Transport: &nowhere{calls: map[string]int{}}})
 			for id := range 5 {
 				r.learn([]Member{{ID: id, Incarnation: 1, Addrs: []string{fmt.Sprint(id)}}}, 9)
 			}

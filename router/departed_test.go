@@ -262,7 +262,7 @@ func TestR7ChangesWaitForASlowWatcher(t *testing.T) {
 func TestR7LogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}
-		r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.NewTextHandler(log, nil)).With("at", 0)})
+		r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.NewTextHandler(log, nil)).With("at", 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +469,7 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 			}
 			return all
 		}
-		r, err := New(Config{Node: maxNode, Expect: 4, Carrier: n, JoinTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Node: maxNode, Expect: 4, Transport: n, JoinTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -514,7 +514,7 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 func TestR7TroubleWithAddressesThatChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
-		r, err := New(Config{Node: 5, Carrier: n, Logger: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Node: 5, Transport: n, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -597,7 +597,7 @@ func TestR7AFloodOfFarewells(t *testing.T) {
 func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}
-		r, err := New(Config{Expect: 3, Carrier: noCarrier{}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		r, err := New(Config{Expect: 3, Transport: noTransport{}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,14 +195,14 @@ func (r *Router) callsAgain() bool { return r.cfg.Elastic && !r.inDrain.Load() }
 // proved to be of this job answers at the address of a peer that this node has been
 // connected with. It is logged once, and the peer has its time to come back.
 func (r *Router) outlives(addr string, err error) bool {
-	if _, ok := errors.AsType[*strangerError](err); !ok {
+	if _, ok := errors.AsType[*unauthenticatedError](err); !ok {
 		return false
 	}
 	r.mu.Lock()
 	ready, said := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
 	r.mu.Unlock()
 	if ready && !said {
-		r.log.Warn("a stranger answers at the address of a peer", "addr", addr, "err", err)
+		r.log.Warn("an unauthenticated process answers at the address of a peer", "addr", addr, "err", err)
 	}
 	return ready
 }

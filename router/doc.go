@@ -3,7 +3,7 @@
 //
 //	r := router.New(router.Config{
 //		Job: "j1", Token: secret, Node: 2, Expect: 3,
-//		Carrier: mesh.New(mesh.Config{}), Listen: "unix:///run/j1/n2.sock",
+//		Transport: socket.New(socket.Config{}), Listen: "unix:///run/j1/n2.sock",
 //		Attach:  []string{"unix:///run/j1/n0.sock", "unix:///run/j1/n1.sock"},
 //	})
 //	greeting, err := r.Channel(router.Spec{Name: "greeting"}, onGreeting)
@@ -14,9 +14,9 @@
 //
 // # Two layers
 //
-// A [Carrier] makes connections, nothing more: an ordered pipe of bytes that
+// A [Transport] makes connections, nothing more: an ordered pipe of bytes that
 // delivers all of them or breaks. Everything that is promised below comes from
-// one delivery layer above it, the session between two nodes, so every carrier
+// one delivery layer above it, the session between two nodes, so every transport
 // gives the same promises.
 //
 // # What a session promises

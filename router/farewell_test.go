@@ -17,7 +17,7 @@ import (
 // farewell is the configuration with which another process says the farewell of a node.
 func (j *job) farewell(id int) router.Config {
 	cfg := router.Config{
-		Job: "j", Token: []byte("secret"), Node: id, Incarnation: 1, Expect: len(j.nodes), Carrier: gate{j.gates, id}, Listen: fmt.Sprint("mem://", id),
+		Job: "j", Token: []byte("secret"), Node: id, Incarnation: 1, Expect: len(j.nodes), Transport: gate{j.gates, id}, Listen: fmt.Sprint("mem://", id),
 	}
 	for k := range id {
 		cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
@@ -247,18 +247,18 @@ func TestAFarewellWhoseAddressIsTaken(t *testing.T) {
 	})
 }
 
-// lateCarrier is a network in which one address is not there from the beginning.
-type lateCarrier struct {
-	router.Carrier
+// lateTransport is a network in which one address is not there from the beginning.
+type lateTransport struct {
+	router.Transport
 	addr  string
 	there *atomic.Bool
 }
 
-func (c lateCarrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
+func (c lateTransport) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if addr == c.addr && !c.there.Load() {
 		return nil, errors.New("not yet")
 	}
-	return c.Carrier.Dial(ctx, addr)
+	return c.Transport.Dial(ctx, addr)
 }
 
 // A farewell in a job of unknown size is said to those that are slow to hear it too.
@@ -269,9 +269,9 @@ func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 		j.start()
 		_ = j.nodes[2].Abandon()
 		cfg := j.farewell(2)
-		late := lateCarrier{cfg.Carrier, "mem://1", new(atomic.Bool)}
+		late := lateTransport{cfg.Transport, "mem://1", new(atomic.Bool)}
 		time.AfterFunc(100*time.Millisecond, func() { late.there.Store(true) })
-		cfg.Expect, cfg.Carrier = 0, late
+		cfg.Expect, cfg.Transport = 0, late
 		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
 			t.Error(err)
 		}

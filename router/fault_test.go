@@ -20,10 +20,10 @@ import (
 )
 
 // two are a listening node.0 and a node.1 that calls it.
-func two(t *testing.T, c router.Carrier, edit func(*router.Config)) (nodes [2]*router.Router, out [2]*router.Channel) {
+func two(t *testing.T, c router.Transport, edit func(*router.Config)) (nodes [2]*router.Router, out [2]*router.Channel) {
 	t.Helper()
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Carrier: c, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: c, Logger: slog.New(slog.DiscardHandler)}
 		if id == 0 {
 			cfg.Listen = "mem://0"
 		} else {
@@ -123,28 +123,28 @@ func TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay(t *testing.T) {
 	})
 }
 
-// detour is a carrier that can connect with a stranger instead.
+// detour is a transport that can connect with an unauthenticated process instead.
 type detour struct {
-	router.Carrier
-	stranger atomic.Pointer[func(net.Conn)]
+	router.Transport
+	other atomic.Pointer[func(net.Conn)]
 }
 
 func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	if s := d.stranger.Load(); s != nil {
+	if s := d.other.Load(); s != nil {
 		ours, theirs := net.Pipe()
 		go (*s)(theirs)
 		return ours, nil
 	}
-	return d.Carrier.Dial(ctx, addr)
+	return d.Transport.Dial(ctx, addr)
 }
 
-// TestR7AStrangerAtAPeersAddressEndsNobody breaks the connection and has somebody
+// TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode breaks the connection and has somebody
 // of another job answer for a while.
-func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
+func TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode(t *testing.T) {
 	for _, code := range []string{router.RefuseJob, router.RefuseLost} {
 		synctest.Test(t, func(t *testing.T) {
 			wire := routertest.NewWire(memory.New())
-			way := &detour{Carrier: wire}
+			way := &detour{Transport: wire}
 			var log logtest.Buffer
 			nodes, out := two(t, way, func(c *router.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			nodes[1].Watch(func(c router.Change) {
@@ -158,11 +158,11 @@ func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
 				_, _ = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...))
 				_ = c.Close()
 			}
-			way.stranger.Store(&refuse)
+			way.other.Store(&refuse)
 			wire.Cut()
 			wire.Heal()
 			<-time.After(5 * time.Second)
-			way.stranger.Store(nil)
+			way.other.Store(nil)
 			if _, err := out[1].Send(t.Context(), router.Bytes("x"), nil); err != nil {
 				t.Error(err)
 			}
@@ -170,7 +170,7 @@ func TestR7AStrangerAtAPeersAddressEndsNobody(t *testing.T) {
 				t.Error(err)
 			}
 			_, _ = nodes[0].Close(), nodes[1].Close()
-			if n := strings.Count(log.String(), "a stranger answers"); n != 1 {
+			if n := strings.Count(log.String(), "an unauthenticated process answers"); n != 1 {
 				t.Errorf("logged %d times:\n%s", n, log.String())
 			}
 		})
@@ -210,7 +210,7 @@ func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()
 	var nodes [2]*router.Router
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("mem://", id), WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Job: "j", Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("mem://", id), WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler)}
 		if id == 1 {
 			cfg.Attach = []string{"mem://0"}
 		}
@@ -252,7 +252,7 @@ func TestLossesDuringDrainAreReportedOnce(t *testing.T) {
 }
 
 func TestStartAfterCloseIsRefused(t *testing.T) {
-	r, err := router.New(router.Config{Carrier: memory.New(), Listen: "mem://0", Expect: 1})
+	r, err := router.New(router.Config{Transport: memory.New(), Listen: "mem://0", Expect: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

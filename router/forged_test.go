@@ -76,8 +76,8 @@ func TestNodeFromTheFutureDoesNotJoin(t *testing.T) {
 	})
 }
 
-// A stranger that reads a node's proof and hangs up is counted and logged.
-func TestR7StrangersThatOnlyReadTheProof(t *testing.T) {
+// An unauthenticated client that reads a node's proof and closes the connection is counted and logged.
+func TestR7UnauthenticatedClientsThatOnlyReadTheProof(t *testing.T) {
 	r, network, log := victim(t, nil)
 	body, err := json.Marshal(map[string]any{
 		"protocol": router.Protocol, "job": "j", "node": 3, "incarnation": "1", "nonce": []byte("nonce"), "purpose": "join",
@@ -126,7 +126,7 @@ func TestNodesThatCallEachOtherGiveTheirProofs(t *testing.T) {
 		j.together(0, 1, 2, 3)
 		for id, r := range j.nodes {
 			if n := r.Refused()["no proof"]; n > 0 {
-				t.Errorf("node.%d counts %d nodes as strangers", id, n)
+				t.Errorf("node.%d counts %d nodes as unauthenticated", id, n)
 			}
 		}
 	})

@@ -30,13 +30,13 @@ func TestForgetKeepsWhatIsNewer(t *testing.T) {
 	}
 }
 
-// unmetCarrier makes no connections.
-type unmetCarrier struct{ Carrier }
+// unmetTransport makes no connections.
+type unmetTransport struct{ Transport }
 
 // A barrier that waits for a node that was never met ends when that is gone.
 func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Config{Job: "j", Expect: 2, Carrier: unmetCarrier{}})
+		r, err := New(Config{Job: "j", Expect: 2, Transport: unmetTransport{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
 // would take it for lost in between.
 func TestALeaveKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Config{Job: "j", Carrier: unmetCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Job: "j", Transport: unmetTransport{}, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

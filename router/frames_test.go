@@ -13,7 +13,7 @@ import (
 // FuzzFrames sends frames to a session of a peer that is known: whatever they are,
 // the link ends with an error or goes on, without a panic or much memory.
 func FuzzFrames(f *testing.F) {
-	r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler), MaxMessageBytes: 1 << 20})
+	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler), MaxMessageBytes: 1 << 20})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -58,9 +58,9 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// noCarrier reaches nobody.
-type noCarrier struct{ Carrier }
+// noTransport reaches nobody.
+type noTransport struct{ Transport }
 
-func (noCarrier) Dial(context.Context, string) (net.Conn, error) {
+func (noTransport) Dial(context.Context, string) (net.Conn, error) {
 	return nil, errors.New("nobody there")
 }

@@ -30,7 +30,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(reply(answer{Refuse: &refusal{RefuseToken, "no"}}))
 	f.Add([]byte("\x15\x03\x03\x00\x02\x02\x28"))
 	f.Add([]byte("\xff\xff\x00\x00{"))
-	r, err := New(Config{Job: "j", Token: []byte("secret"), Node: 1, Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Job: "j", Token: []byte("secret"), Node: 1, Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func FuzzMessages(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	r, err := New(Config{Job: "j", Node: 1, Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Job: "j", Node: 1, Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}

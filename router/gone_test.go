@@ -72,7 +72,7 @@ func TestR5AGonePeerIsHeardToItsEnd(t *testing.T) {
 		var nodes [2]*router.Router
 		var out [2]*router.Channel
 		for id := range nodes {
-			cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Carrier: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id)}
+			cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id)}
 			if id == 1 {
 				cfg.Attach = []string{"mem://0"}
 			}
@@ -194,7 +194,7 @@ func TestGoneBeforeItWasMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memory.New()
 		start := func(id int, incarnation uint64) (*router.Router, chan error) {
-			cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Carrier: network, Incarnation: incarnation, JoinTimeout: time.Minute}
+			cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: network, Incarnation: incarnation, JoinTimeout: time.Minute}
 			if id == 0 {
 				cfg.Listen = "mem://0"
 			} else {

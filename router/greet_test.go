@@ -107,7 +107,7 @@ func TestR7ProofHoldsForOneTLSConnection(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = hub.answer(accepted, &stranger{gone: make(chan struct{})}) // no proof comes
+			_, _ = hub.answer(accepted, &unauthenticatedConn{gone: make(chan struct{})}) // no proof comes
 			_ = accepted.NetConn().Close()
 		}()
 		bound := binding(dialled)
@@ -141,7 +141,7 @@ func TestLeavesMeetThroughAHubOverTLS(t *testing.T) {
 	}()
 	r := openRouter(t, Config{
 		Job: "j", Token: []byte("secret"), Node: 1, Topology: Star,
-		Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return openTLS{dialled}, nil }),
+		Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return openTLS{dialled}, nil }),
 	})
 	l, err := r.call(t.Context(), "hub", 3, r.cfg.HandshakeTimeout)
 	if l == nil || err != nil || l.s.peer.ID != 3 {
@@ -215,9 +215,9 @@ func TestRefusalsThatAreNoFaults(t *testing.T) {
 	}
 }
 
-// A node that is closed hangs up on strangers at once, and counts nothing. One that goes on counts
+// A node that is closed closes unauthenticated connections at once, and counts nothing. One that goes on counts
 // them when they have had their time.
-func TestStrangersWhenANodeIsClosed(t *testing.T) {
+func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{})
@@ -226,13 +226,13 @@ func TestStrangersWhenANodeIsClosed(t *testing.T) {
 				time.AfterFunc(time.Second, r.cancel)
 			}
 			began := time.Now()
-			n := r.strangers.enter(ours, began)
+			n := r.unauthenticated.enter(ours, began)
 			r.serve(ours, n)
 			want, silences := 40*time.Second, 1
 			if closed {
 				want, silences = time.Second, 0
 			}
-			if took := time.Since(began); took != want || r.Refused()["silence"]+r.Refused()["hung up"] != silences || len(r.strangers.all) != 0 {
+			if took := time.Since(began); took != want || r.Refused()["silence"]+r.Refused()["hung up"] != silences || len(r.unauthenticated.all) != 0 {
 				t.Errorf("closed %v: after %v, refused %v", closed, took, r.Refused())
 			}
 			if _, err := theirs.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
@@ -243,16 +243,16 @@ func TestStrangersWhenANodeIsClosed(t *testing.T) {
 }
 
 // inTheMaking are the connections whose other side has proved nothing yet, and the pipes.
-func inTheMaking(r *Router) (strangers, pipes int) {
+func inTheMaking(r *Router) (connections, pipes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.strangers.mu.Lock()
-	defer r.strangers.mu.Unlock()
-	return len(r.strangers.all), len(r.tickets)
+	r.unauthenticated.mu.Lock()
+	defer r.unauthenticated.mu.Unlock()
+	return len(r.unauthenticated.all), len(r.tickets)
 }
 
-// A stranger that has proved itself gives its place free at once, and not when it has been served.
-func TestProvedStrangerTakesNoPlace(t *testing.T) {
+// A client that has authenticated frees its place at once, not only after it was served.
+func TestAuthenticatedClientTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, leaf := partner(t, 2), partner(t, 1)
 		hub.cfg.Topology = Star
@@ -262,12 +262,12 @@ func TestProvedStrangerTakesNoPlace(t *testing.T) {
 			}
 		}
 		mine, theirs := net.Pipe()
-		hub.wg.Go(func() { hub.serve(theirs, hub.strangers.enter(theirs, time.Now())) })
+		hub.wg.Go(func() { hub.serve(theirs, hub.unauthenticated.enter(theirs, time.Now())) })
 		asked := make(chan error, 1) // one result
 		go func() { asked <- leaf.callRelay(mine, 3) }()
 		synctest.Wait()
 		if n, pipes := inTheMaking(hub); n != 0 || pipes != 1 {
-			t.Errorf("%d strangers, %d pipes in the making", n, pipes)
+			t.Errorf("%d unauthenticated connections, %d pipes in the making", n, pipes)
 		}
 		if err := <-asked; err == nil {
 			t.Error("node.3 has called back")

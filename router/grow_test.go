@@ -22,7 +22,7 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 				network := memory.New()
 				ready := make(chan error, 4)
 				open := func(id, size int) *router.Router {
-					cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: size, Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+					cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: size, Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
 					for k := range id {
 						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 					}
@@ -75,7 +75,7 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 // some of them.
 func TestWaitForManySaysEachReasonOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := router.Config{Job: "j", Node: 12, Expect: 13, Carrier: memory.New(), Listen: "mem://12", Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Job: "j", Node: 12, Expect: 13, Transport: memory.New(), Listen: "mem://12", Logger: slog.New(slog.DiscardHandler)}
 		for id := range 12 {
 			cfg.Attach = append(cfg.Attach, fmt.Sprintf("mem://host%d.", id))
 		}

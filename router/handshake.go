@@ -42,7 +42,7 @@ const (
 	RefuseClock     = "clock"     // the incarnation is from the far future, by the clock of this side
 )
 
-// helloBytes bounds what is read from a stranger.
+// helloBytes bounds what is read from an unauthenticated connection.
 const helloBytes = 16 << 10
 
 // Purposes of a connection.
@@ -269,18 +269,18 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	addr := conn.RemoteAddr().String()
 	if a.Refuse != nil {
-		return hello{}, nil, &strangerError{&RefusedError{a.Refuse.Code, a.Refuse.Reason, addr}}
+		return hello{}, nil, &unauthenticatedError{&RefusedError{a.Refuse.Code, a.Refuse.Reason, addr}}
 	}
 	both := conversation{mine, a.Hello, bound}
 	if !hmac.Equal(a.Proof, r.prove("listen", both)) {
-		return hello{}, nil, &strangerError{&RefusedError{RefuseToken, "it does not know this job's token", addr}}
+		return hello{}, nil, &unauthenticatedError{&RefusedError{RefuseToken, "it does not know this job's token", addr}}
 	}
 	var other hello
 	if err := json.Unmarshal(a.Hello, &other); err != nil {
 		return hello{}, nil, fmt.Errorf("%w: %w", errBadFrame, printable.Error(err))
 	}
 	if err := r.acceptable(other); err != nil {
-		return hello{}, nil, &strangerError{&RefusedError{err.Code, err.Reason, addr}}
+		return hello{}, nil, &unauthenticatedError{&RefusedError{err.Code, err.Reason, addr}}
 	}
 	pr := r.prove("dial", both)
 	if other.Farewell != nil {
@@ -312,10 +312,10 @@ func isTLS(err error) bool {
 	return errors.Is(err, errSpeaksTLS) || strings.Contains(err.Error(), "tls: ")
 }
 
-// strangerError is a refusal by, or of, somebody who need not be of this job.
-type strangerError struct{ *RefusedError }
+// unauthenticatedError is a refusal by, or of, somebody who need not be of this job.
+type unauthenticatedError struct{ *RefusedError }
 
-func (e *strangerError) Unwrap() error { return e.RefusedError }
+func (e *unauthenticatedError) Unwrap() error { return e.RefusedError }
 
 // acceptable judges a hello.
 func (r *Router) acceptable(h hello) *refusal {
@@ -375,7 +375,7 @@ func (r *Router) callOnce(ctx context.Context, addr string, target int) (*link, 
 
 // dial makes a connection, and counts it.
 func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := r.cfg.Carrier.Dial(ctx, addr)
+	conn, err := r.cfg.Transport.Dial(ctx, addr)
 	if err != nil {
 		r.calls.failed.Add(1)
 		return nil, err
@@ -415,7 +415,7 @@ func (r *Router) callJoin(conn net.Conn, bound []byte, files passer) (*link, err
 	}
 	p := proof{Proof: pr}
 	if s != nil {
-		if l := s.current(); l != nil { // with the proof, or it would be counted as a stranger
+		if l := s.current(); l != nil { // with the proof, or it would be counted as unauthenticated
 			_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseDuplicate, errConnected.Error()}})
 			return l, errConnected
 		}
@@ -455,14 +455,14 @@ func (r *Router) cutOff(no *refusal, by int) error {
 	return fmt.Errorf("cut off from the job: %w", &RefusedError{no.Code, no.Reason, fmt.Sprintf("node.%d", by)})
 }
 
-// serve is the listening side of a connection. n is the stranger at its end, or
+// serve is the listening side of a connection. n is the unauthenticated connection, or
 // nil if the connection is a pipe that the hub has made.
-func (r *Router) serve(conn net.Conn, n *stranger) {
+func (r *Router) serve(conn net.Conn, n *unauthenticatedConn) {
 	stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(r.listensFor()))
 	kept, err := r.answer(conn, n)
 	stop()
-	if r.strangers.leave(n) {
+	if r.unauthenticated.leave(n) {
 		err = errCrowd
 	}
 	if err != nil && r.ctx.Err() == nil {
@@ -473,8 +473,8 @@ func (r *Router) serve(conn net.Conn, n *stranger) {
 	}
 }
 
-// answer hears a stranger out. It reports whether the connection is in use.
-func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
+// answer performs the handshake with an unauthenticated connection. It reports whether the connection is in use.
+func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	var m [8]byte
 	if _, err := io.ReadFull(conn, m[:]); err != nil {
 		return false, fmt.Errorf("nothing said: %w", err)
@@ -511,7 +511,7 @@ func (r *Router) answer(conn net.Conn, n *stranger) (bool, error) {
 	if !hmac.Equal(p.Proof, r.prove("dial", both)) {
 		return r.say(conn, &refusal{RefuseToken, "wrong token"})
 	}
-	r.strangers.leave(n)
+	r.unauthenticated.leave(n)
 	if r.farewell != nil {
 		return r.say(conn, r.wasHeard(h, p))
 	}

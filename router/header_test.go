@@ -12,7 +12,7 @@ func (headed) Header() []byte { return []byte("trace") }
 // TestHeadersAreNotSentToWhoDoesNotKnowThem sends to a peer that says in its hello
 // that it understands headers, and to one of a version that did not have them.
 func TestHeadersAreNotSentToWhoDoesNotKnowThem(t *testing.T) {
-	r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func victim(t testing.TB, edit func(*router.Config)) (*router.Router, *memory.Ne
 	network := memory.New()
 	log := &logtest.Buffer{}
 	cfg := router.Config{
-		Job: "j", Token: []byte("secret"), Expect: 1, Carrier: network, Listen: "mem://victim",
+		Job: "j", Token: []byte("secret"), Expect: 1, Transport: network, Listen: "mem://victim",
 		Logger: slog.New(slog.NewTextHandler(log, nil)), HandshakeTimeout: 50 * time.Millisecond,
 	}
 	if edit != nil {
@@ -62,7 +62,7 @@ func gone(c net.Conn) {
 	_ = c.Close()
 }
 
-func TestR7StrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
+func TestR7UnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	r, network, log := victim(t, nil)
 	long := binary.LittleEndian.AppendUint32([]byte("ditask\x00\x01"), 1<<32-1)
 	for range 20 {
@@ -89,8 +89,8 @@ func TestR7StrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
-// A stranger that speaks TLS to a node without a certificate is counted as that.
-func TestR7StrangersThatSpeakTLS(t *testing.T) {
+// An unauthenticated client that speaks TLS to a node without a certificate is counted as that.
+func TestR7UnauthenticatedClientsThatSpeakTLS(t *testing.T) {
 	r, network, log := victim(t, nil)
 	for _, first := range []string{"\x16\x03\x01\x00\xc8\x01\x00\x00", "\x15\x03\x03\x00\x02\x02\x28\x00", "\x16\x02\x01\x00\xc8\x01\x00\x00"} {
 		c := dial(t, network)
@@ -105,13 +105,13 @@ func TestR7StrangersThatSpeakTLS(t *testing.T) {
 	}
 }
 
-func TestR7SilentStrangersDoNotKeepANodeOut(t *testing.T) {
+func TestR7SilentUnauthenticatedClientsDoNotKeepANodeOut(t *testing.T) {
 	_, network, _ := victim(t, func(c *router.Config) { c.MaxHandshakes = 4; c.HandshakeTimeout = 50 * time.Millisecond })
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() { gone(dial(t, network)) })
 	}
-	honest, err := router.New(router.Config{Job: "j", Token: []byte("secret"), Node: 1, Carrier: network, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)})
+	honest, err := router.New(router.Config{Job: "j", Token: []byte("secret"), Node: 1, Transport: network, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +133,13 @@ func TestR7HostileLengthsTakeNoMemory(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 200*256<<10 {
-		t.Errorf("%d bytes were taken for 200 strangers", grown)
+		t.Errorf("%d bytes were taken for 200 unauthenticated connections", grown)
 	}
 }
 
 func TestStartSaysWhomItWaitsFor(t *testing.T) {
 	network := memory.New()
-	r, err := router.New(router.Config{Node: 2, Expect: 3, Carrier: network, Listen: "mem://2", Attach: []string{"mem://0", "mem://1"}, JoinTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r, err := router.New(router.Config{Node: 2, Expect: 3, Transport: network, Listen: "mem://2", Attach: []string{"mem://0", "mem://1"}, JoinTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestStartSaysWhomItWaitsFor(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	_, err := router.New(router.Config{Node: -1, WindowMessages: 1, Heartbeat: time.Hour})
-	for _, want := range []string{"Carrier", "Node -1", "window of 1", "Heartbeat"} {
+	for _, want := range []string{"Transport", "Node -1", "window of 1", "Heartbeat"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in: %v", want, err)
 		}
@@ -162,7 +162,7 @@ func TestConfigReportsAllFaults(t *testing.T) {
 }
 
 func TestSendNeedsStart(t *testing.T) {
-	r, err := router.New(router.Config{Carrier: memory.New()})
+	r, err := router.New(router.Config{Transport: memory.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestL3OtherNodeIDs(t *testing.T) {
 	ids := []int{10, 12, 3}
 	var wg sync.WaitGroup
 	for i, id := range ids {
-		cfg := router.Config{Node: id, Expect: len(ids), Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Node: id, Expect: len(ids), Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
 		for _, k := range ids[:i] {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 		}
@@ -212,8 +212,8 @@ func TestL3OtherNodeIDs(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzStranger sends bytes to a node in place of a handshake.
-func FuzzStranger(f *testing.F) {
+// FuzzUnauthenticated sends bytes to a node in place of a handshake.
+func FuzzUnauthenticated(f *testing.F) {
 	_, network, _ := victim(f, func(c *router.Config) {
 		c.HandshakeTimeout = time.Second
 		c.Logger = slog.New(slog.DiscardHandler)

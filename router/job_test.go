@@ -38,7 +38,7 @@ func newJob(t *testing.T, n int, edit func(*router.Config)) *job {
 func (j *job) make(id int, incarnation uint64) *router.Router {
 	j.t.Helper()
 	cfg := router.Config{
-		Job: "j", Token: []byte("secret"), Node: id, Incarnation: incarnation, Expect: len(j.nodes), Carrier: gate{j.gates, id},
+		Job: "j", Token: []byte("secret"), Node: id, Incarnation: incarnation, Expect: len(j.nodes), Transport: gate{j.gates, id},
 		Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.NewTextHandler(&j.log, nil)).With("at", id),
 	}
 	for k := range id {

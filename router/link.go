@@ -31,7 +31,7 @@ type link struct {
 	bufs    net.Buffers
 }
 
-// tryWriter is what a carrier's connection may offer to write at once what the
+// tryWriter is what a transport's connection may offer to write at once what the
 // system takes without waiting.
 type tryWriter interface {
 	// TryWrite writes what can be written without waiting. It returns the bytes
@@ -39,7 +39,7 @@ type tryWriter interface {
 	TryWrite(b []byte) (int, error)
 }
 
-// buffersWriter is what a carrier's connection may offer to write many buffers
+// buffersWriter is what a transport's connection may offer to write many buffers
 // in one call, where it hides one that net.Buffers knows.
 type buffersWriter interface {
 	WriteBuffers(bufs *net.Buffers) (int64, error)

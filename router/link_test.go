@@ -82,7 +82,7 @@ func (c *counted) Release()       { c.refs.Add(-1) }
 // listens.
 func linked(t *testing.T, conn net.Conn) (*session, *link) {
 	t.Helper()
-	r, err := New(Config{Carrier: struct{ Carrier }{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Transport: struct{ Transport }{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

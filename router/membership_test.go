@@ -46,7 +46,7 @@ func TestRuleOfIncarnations(t *testing.T) {
 		same, replaces bool
 		code           string
 	}{
-		"a stranger":                  {incarnation: 1},
+		"an unknown node":             {incarnation: 1},
 		"connected":                   {present: true, incarnation: 5, same: true},
 		"older than a peer":           {present: true, incarnation: 4, code: RefuseStale},
 		"newer than a peer":           {present: true, incarnation: 6, replaces: true},

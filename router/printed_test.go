@@ -182,8 +182,8 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// unreachable is a carrier whose errors have the address, as those of package net do.
-type unreachable struct{ noCarrier }
+// unreachable is a transport whose errors have the address, as those of package net do.
+type unreachable struct{ noTransport }
 
 func (unreachable) Dial(_ context.Context, addr string) (net.Conn, error) {
 	return nil, fmt.Errorf("dial %s: no such host", addr)
@@ -236,7 +236,7 @@ func TestPrintedTextOfAPeer(t *testing.T) {
 		}
 	})
 	t.Run("address of a member", func(t *testing.T) {
-		g := meet(t, func(c *Config) { c.Carrier = unreachable{} })
+		g := meet(t, func(c *Config) { c.Transport = unreachable{} })
 		g.say(t, appendFrame(nil, frameMembers, 0, 0, []byte(`[{"id":1,"incarnation":"1","addrs":[`+bad+`]}]`)))
 		r := g.r
 		if err := r.await(t.Context(), func() (bool, error) { return len(r.trouble) > 0, nil }); err != nil {

@@ -179,7 +179,7 @@ func TestNodeThatIsAloneSaysSo(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		j.edit = func(c *router.Config) { c.Elastic, c.Carrier = true, gate{newGates(), 0} } // another network
+		j.edit = func(c *router.Config) { c.Elastic, c.Transport = true, gate{newGates(), 0} } // another network
 		r := j.make(0, 2)
 		if err := r.Start(ctx, nil); err == nil || !strings.Contains(err.Error(), "waited for node.1") {
 			t.Errorf("it runs by itself: %v", err)

@@ -114,7 +114,7 @@ func (r *Router) endPipes(id int) {
 }
 
 // cutPipes ends this leaf's pipes through a hub that is lost, so that they are made anew as soon
-// as the next hub is there. Not every carrier says by itself that the hub's process has ended:
+// as the next hub is there. Not every transport says by itself that the hub's process has ended:
 // over a broker it is only silent. The mutex is held.
 func (r *Router) cutPipes() {
 	if r.cfg.Topology != Star {

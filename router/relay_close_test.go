@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// deafCarrier connects with nobody who listens.
-type deafCarrier struct {
-	Carrier
+// deafTransport connects with nobody who listens.
+type deafTransport struct {
+	Transport
 	dialed chan net.Conn
 }
 
-func (c deafCarrier) Dial(context.Context, string) (net.Conn, error) {
+func (c deafTransport) Dial(context.Context, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	c.dialed <- theirs
 	return ours, nil
@@ -23,8 +23,8 @@ func (c deafCarrier) Dial(context.Context, string) (net.Conn, error) {
 // A leaf that is calling a hub back which does not answer closes at once, and not
 // after the hour that the handshake may take here.
 func TestCloseDoesNotWaitForTheHub(t *testing.T) {
-	c := deafCarrier{dialed: make(chan net.Conn)}
-	r, err := New(Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Carrier: c, HandshakeTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	c := deafTransport{dialed: make(chan net.Conn)}
+	r, err := New(Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Transport: c, HandshakeTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,9 +46,9 @@ func TestR3ALeafAnswersTheHubAgain(t *testing.T) {
 		var nodes [3]*router.Router
 		got := make(chan string, 1)
 		for id := range nodes {
-			cfg := router.Config{Job: "j", Node: id, Expect: 3, Topology: router.Star, Carrier: network, Listen: fmt.Sprint("mem://", id)}
+			cfg := router.Config{Job: "j", Node: id, Expect: 3, Topology: router.Star, Transport: network, Listen: fmt.Sprint("mem://", id)}
 			if id == 1 {
-				cfg.Carrier = leaf
+				cfg.Transport = leaf
 			}
 			if id > 0 {
 				cfg.Attach = []string{"mem://0"}

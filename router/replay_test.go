@@ -17,9 +17,9 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// tap is a carrier that keeps what both ends of every dialled connection say.
+// tap is a transport that keeps what both ends of every dialled connection say.
 type tap struct {
-	router.Carrier
+	router.Transport
 	mu    sync.Mutex
 	calls []*call
 }
@@ -31,7 +31,7 @@ type call struct {
 }
 
 func (c *tap) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := c.Carrier.Dial(ctx, addr)
+	conn, err := c.Transport.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (c *call) Read(b []byte) (int, error) {
 }
 
 // quiet is the configuration of node 1 of the victim's job.
-func quiet(c router.Carrier, edit func(*router.Config)) router.Config {
-	cfg := router.Config{Job: "j", Token: []byte("secret"), Node: 1, Expect: 2, Carrier: c, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)}
+func quiet(c router.Transport, edit func(*router.Config)) router.Config {
+	cfg := router.Config{Job: "j", Token: []byte("secret"), Node: 1, Expect: 2, Transport: c, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)}
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -69,7 +69,7 @@ func quiet(c router.Carrier, edit func(*router.Config)) router.Config {
 // those of either side.
 func recordHandshake(t *testing.T, network *memory.Network) (dialler, listener []byte) {
 	t.Helper()
-	c := &tap{Carrier: network}
+	c := &tap{Transport: network}
 	r, err := router.New(quiet(c, nil))
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func meet(t *testing.T, edit func(*Config)) *rogue {
 // meetWith is meet with a rogue that hears what the router sends.
 func meetWith(t *testing.T, heard io.Writer, edit func(*Config)) *rogue {
 	t.Helper()
-	cfg := Config{Node: 5, Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Node: 5, Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)}
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -164,7 +164,7 @@ func TestR7WhatAPeerMayHaveKept(t *testing.T) {
 }
 
 func TestR7BarrierNamesAreBounded(t *testing.T) {
-	r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +188,9 @@ func TestR7BarrierNamesAreBounded(t *testing.T) {
 	}
 }
 
-// nowhere is a carrier that counts whom it is to call.
+// nowhere is a transport that counts whom it is to call.
 type nowhere struct {
-	Carrier
+	Transport
 	mu    sync.Mutex
 	calls map[string]int
 }
@@ -207,7 +207,7 @@ func (n *nowhere) Dial(_ context.Context, addr string) (net.Conn, error) {
 func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
-		r, err := New(Config{Node: maxNode, Carrier: n, Logger: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Node: maxNode, Transport: n, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 func TestNodesThatAreHeardOfAndCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
-		r, err := New(Config{Node: 5, Carrier: n, Logger: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Node: 5, Transport: n, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

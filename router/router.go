@@ -35,10 +35,10 @@ type Router struct {
 	farewell *Farewell // what this router says, which is no node; nil: it is one
 	heardBy  *hearers  // of the farewell; nil without one
 
-	strangers strangers
-	labels    []string // set by Start
-	advertise string   // set by Start
-	listener  net.Listener
+	unauthenticated unauthenticated
+	labels          []string // set by Start
+	advertise       string   // set by Start
+	listener        net.Listener
 
 	started   atomic.Bool
 	draining  chan struct{} // closed by Drain
@@ -90,7 +90,7 @@ func New(cfg Config) (*Router, error) {
 		features: []string{featureHeader, featureLeave, featureDone, featureListening, featureFarewell},
 		rounds:   map[string]uint64{}, passed: map[string]uint64{}, tickets: map[string]chan net.Conn{}, pipes: map[pipeKey]*pipe{},
 		noted: map[string]int{}, locks: map[int]*peerLock{},
-		strangers: strangers{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
+		unauthenticated: unauthenticated{limit: cfg.MaxHandshakes, patience: cfg.HandshakeTimeout / 4},
 	}
 	r.membership = newMembership(&r.cfg, r.peers)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -162,7 +162,7 @@ func (r *Router) Start(ctx context.Context, labels []string) error {
 func (r *Router) listen(ctx context.Context) error {
 	r.listener = r.cfg.Listener
 	if r.listener == nil && r.cfg.Listen != "" {
-		l, err := r.cfg.Carrier.Listen(ctx, r.cfg.Listen)
+		l, err := r.cfg.Transport.Listen(ctx, r.cfg.Listen)
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", r.cfg.Listen, err)
 		}
@@ -173,7 +173,7 @@ func (r *Router) listen(ctx context.Context) error {
 	}
 	r.advertise = r.cfg.Advertise
 	if r.advertise == "" {
-		r.advertise = r.cfg.Carrier.Advertise(r.listener)
+		r.advertise = r.cfg.Transport.Advertise(r.listener)
 	}
 	r.wg.Go(func() { // Close waits for it: the address is free then
 		<-r.ctx.Done()
@@ -183,7 +183,7 @@ func (r *Router) listen(ctx context.Context) error {
 	return nil
 }
 
-// accept hears strangers; none keeps the next one waiting.
+// accept starts a handshake with each connection; none delays the next.
 func (r *Router) accept() {
 	for {
 		conn, err := r.listener.Accept()
@@ -198,10 +198,10 @@ func (r *Router) accept() {
 			return
 		}
 		r.calls.accepted.Add(1)
-		n := r.strangers.enter(conn, time.Now())
+		n := r.unauthenticated.enter(conn, time.Now())
 		if n == nil {
 			r.refused(conn.RemoteAddr(), errCrowd)
-			hangUp(conn)
+			closeNow(conn)
 			continue
 		}
 		r.wg.Go(func() { r.serve(conn, n) })
@@ -249,8 +249,8 @@ func (r *Router) refused(from net.Addr, err error) {
 
 // Refused counts the connections that were refused, by reason: one of the
 // Refuse codes, "garbage", "tls" (one side speaks TLS and the other does not, or
-// trusts another authority), "silence", "crowd" (more strangers from one address
-// than are heard), "no proof" (it has hung up when it had read this node's proof) or "hung up".
+// trusts another authority), "silence", "crowd" (too many unauthenticated connections
+// from one address), "no proof" (closed after it had read this node's proof) or "hung up" (closed before).
 func (r *Router) Refused() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

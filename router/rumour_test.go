@@ -9,7 +9,7 @@ import (
 // A peer that does not understand farewells is sent none, one that tells of a farewell is
 // not told of it again, and neither is anybody twice.
 func TestAFarewellIsPassedOnOnce(t *testing.T) {
-	r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 
 // What is remembered of farewells is bounded.
 func TestFarewellsOfMoreNodesThanThereCanBe(t *testing.T) {
-	r, err := New(Config{Carrier: noCarrier{}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

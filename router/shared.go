@@ -35,7 +35,7 @@ const (
 // Memory is a place for a payload, from [Channel.Lend].
 type Memory = messaging.Memory
 
-// passer is what a carrier's connection may offer to pass descriptors to the other end.
+// passer is what a transport's connection may offer to pass descriptors to the other end.
 type passer interface {
 	// Passes reports whether the two calls below work.
 	Passes() bool
@@ -45,7 +45,7 @@ type passer interface {
 	Receive() (byte, *os.File, error)
 }
 
-// tryReader is what a carrier's connection may offer to read what has come.
+// tryReader is what a transport's connection may offer to read what has come.
 type tryReader interface {
 	// TryRead reads without waiting. It returns 0 if nothing has come, and [io.EOF] at the end.
 	TryRead(b []byte) (int, error)

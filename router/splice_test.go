@@ -123,7 +123,7 @@ func TestLeafHangsUpOnTheHub(t *testing.T) {
 			go func() { defer close(ended); say(hub, theirs) }()
 			r := openRouter(t, Config{
 				Job: "j", Token: []byte("secret"), Node: 1, Topology: Star, Attach: []string{"hub"},
-				Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+				Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()

@@ -24,15 +24,15 @@ type Stats struct {
 	// Refused counts the connections that were refused, by reason, as
 	// [Router.Refused] does.
 	Refused map[string]int
-	// Carrier is what the carrier says of itself, by its own words; nil if it says
+	// Transport is what the transport says of itself, by its own words; nil if it says
 	// nothing.
-	Carrier map[string]int64
-	Shared  SharedStats // messages in shared memory
+	Transport map[string]int64
+	Shared    SharedStats // messages in shared memory
 }
 
-// Counter is what a carrier may be besides: it counts what the router cannot see.
+// Counter is what a transport may be besides: it counts what the router cannot see.
 type Counter interface {
-	// Counters are the carrier's present numbers by name, in the words
+	// Counters are the transport's present numbers by name, in the words
 	// "open_connections" or "server_reconnects". They are few.
 	Counters() map[string]int64
 }
@@ -105,8 +105,8 @@ func (r *Router) Stats() Stats {
 		Dialed: r.calls.dialed.Load(), DialsFailed: r.calls.failed.Load(), Accepted: r.calls.accepted.Load(),
 		Refused: r.Refused(), Shared: r.sharedStats(),
 	}
-	if c, ok := r.cfg.Carrier.(Counter); ok {
-		st.Carrier = c.Counters()
+	if c, ok := r.cfg.Transport.(Counter); ok {
+		st.Transport = c.Counters()
 	}
 	r.mu.Lock()
 	streams := maps.Clone(r.gone)

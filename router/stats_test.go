@@ -37,11 +37,11 @@ type duo struct {
 	deliver func(m *router.Message) error
 }
 
-func newDuo(t *testing.T, c router.Carrier, edit func(*router.Config)) *duo {
+func newDuo(t *testing.T, c router.Transport, edit func(*router.Config)) *duo {
 	t.Helper()
 	d := &duo{t: t}
 	for id := range d.nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Incarnation: 1, Carrier: c, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{Job: "j", Node: id, Expect: 2, Incarnation: 1, Transport: c, Logger: slog.New(slog.DiscardHandler)}
 		if id == 0 {
 			cfg.Listen = "mem://0"
 		} else {

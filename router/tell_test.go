@@ -46,7 +46,7 @@ func TestCallsThatEndWithAWelcome(t *testing.T) {
 	calls := map[string]func(r *Router, conn net.Conn) error{
 		"the hub": func(r *Router, conn net.Conn) error { return r.callHub(conn, r.hello(purposeAnswer)) },
 		"a farewell": func(r *Router, conn net.Conn) error {
-			r.cfg.Carrier = dialFunc(func(context.Context, string) (net.Conn, error) { return conn, nil })
+			r.cfg.Transport = dialFunc(func(context.Context, string) (net.Conn, error) { return conn, nil })
 			r.heardBy = newHearers()
 			err := r.tellFarewell("a")
 			if n := r.heardBy.count(); (n == 1) != (err == nil) {
@@ -136,7 +136,7 @@ func TestFarewellIsHungUp(t *testing.T) {
 			mine, theirs := net.Pipe()
 			r := openRouter(t, Config{
 				Job: "j", Token: []byte("secret"), Node: 1,
-				Carrier: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
+				Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
 			})
 			r.heardBy = newHearers()
 			ended := make(chan struct{})

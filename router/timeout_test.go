@@ -91,7 +91,7 @@ func TestR5PeerTimeoutIsHowLongAPeerIsAwaited(t *testing.T) {
 				nodes := make([]*router.Router, 2)
 				for id := range nodes {
 					cfg := router.Config{
-						Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Carrier: wire, Listen: fmt.Sprint("mem://", id),
+						Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: wire, Listen: fmt.Sprint("mem://", id),
 						PeerTimeout: tt.timeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					}
 					if id == 1 {

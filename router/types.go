@@ -84,9 +84,9 @@ type Change struct {
 	Err  error
 }
 
-// Carrier makes connections between nodes. A connection delivers all bytes in
+// Transport makes connections between nodes. A connection delivers all bytes in
 // order or breaks; Close unblocks Read and Write.
-type Carrier interface {
+type Transport interface {
 	// Listen binds addr. The returned listener's Addr().String() need not be an
 	// address to dial: Advertise makes that of it.
 	Listen(ctx context.Context, addr string) (net.Listener, error)

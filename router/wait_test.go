@@ -61,7 +61,7 @@ func TestWhomStartWaitsFor(t *testing.T) {
 func TestStartOfAJobOfUnknownSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
-		r := openRouter(t, Config{Carrier: n, Attach: []string{"a"}})
+		r := openRouter(t, Config{Transport: n, Attach: []string{"a"}})
 		began := time.Now()
 		err := r.Start(t.Context(), nil)
 		if err == nil || err.Error() != "waited for a (nobody there): the join timeout has passed" || time.Since(began) != time.Minute {
@@ -302,8 +302,8 @@ func TestFarewellsThatAreHeard(t *testing.T) {
 }
 
 // A farewell needs a configuration that works.
-func TestFarewellWithoutACarrier(t *testing.T) {
-	if err := SayFarewell(context.Background(), Config{}, "x", false); err == nil || !strings.Contains(err.Error(), "Carrier is missing") {
+func TestFarewellWithoutATransport(t *testing.T) {
+	if err := SayFarewell(context.Background(), Config{}, "x", false); err == nil || !strings.Contains(err.Error(), "Transport is missing") {
 		t.Error(err)
 	}
 }

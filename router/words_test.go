@@ -41,7 +41,7 @@ func TestConfigBounds(t *testing.T) {
 	}{
 		{func(*Config) {}, ""},
 		{func(c *Config) { c.Node, c.Expect = maxNode, maxNode+1 }, ""},
-		{func(c *Config) { c.Carrier = nil }, "Carrier is missing"},
+		{func(c *Config) { c.Transport = nil }, "Transport is missing"},
 		{func(c *Config) { c.Node = -1 }, "Node -1 is not in 0..1048575"},
 		{func(c *Config) { c.Node = maxNode + 1 }, "Node 1048576 is not in 0..1048575"},
 		{func(c *Config) { c.Expect = maxNode + 2 }, "Expect 1048577 is not in 0..1048576"},
@@ -58,7 +58,7 @@ func TestConfigBounds(t *testing.T) {
 		{func(c *Config) { c.LinkTimeout = 4*time.Second - 1 }, "want 2 x Heartbeat (2s) <= LinkTimeout"},
 		{func(c *Config) { c.LinkTimeout = 9 * time.Second }, "<= LinkTimeout (9s) <= PeerTimeout (8s)"},
 	} {
-		cfg := Config{Carrier: noCarrier{}}
+		cfg := Config{Transport: noTransport{}}
 		c.set(&cfg)
 		if err := cfg.Validate(); (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%v, want %q", err, c.bad)

@@ -120,12 +120,12 @@ func (c *credits) Return(messages, _ int) { c.n.Add(int64(messages)) }
 func (c *credits) Recycle([]byte)         {}
 
 // remoteTask is a started task whose event goes to a sink.
-func remoteTask(tb testing.TB) (*Task[empty], *port[int]) {
+func remoteTask(tb testing.TB) (*Task[empty], *subscription[int]) {
 	t := New[empty](newFakeJob(1).node(0))
 	if err := t.Start(context.Background()); err != nil {
 		tb.Fatal(err)
 	}
-	p, err := benchEvent.port(t.en)
+	p, err := benchEvent.subscription(t.en)
 	if err != nil {
 		tb.Fatal(err)
 	}

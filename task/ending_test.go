@@ -270,7 +270,7 @@ func TestOnlyTheBlockedEventIsCutOff(t *testing.T) {
 		must(t, evA.Emit(t.Context(), tk, 1))
 		close(gate)
 		synctest.Wait()
-		p, err := evB.port(tk.en)
+		p, err := evB.subscription(tk.en)
 		must(t, err)
 		tk.en.d.watchEnd(time.Second, time.Minute, func(b *mailbox, _ time.Duration) {
 			if b == &p.mailbox {

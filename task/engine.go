@@ -27,8 +27,8 @@ type engine struct {
 	steps *atomic.Int64
 	lag   atomic.Uint64 // bits of a float64
 
-	ports   atomic.Pointer[ports]
-	portsMu sync.Mutex // held to add a port
+	subscriptions   atomic.Pointer[subscriptions]
+	subscriptionsMu sync.Mutex // held to add a subscription
 
 	state    atomic.Int32 // a life
 	finished atomic.Bool
@@ -69,7 +69,7 @@ func newEngine(node Node, opts []Option) *engine {
 		node: node, id: node.ID(), labels: node.Labels(), log: node.Logger(), bus: node.Bus(),
 		cfg: newConfig(opts), d: newDispatcher(),
 	}
-	e.ports.Store(&ports{})
+	e.subscriptions.Store(&subscriptions{})
 	e.assignRoles(e.cfg)
 	if e.bus != nil {
 		if node.Codec() == nil {
@@ -179,7 +179,7 @@ func (e *engine) open(ctx context.Context) error {
 
 // latestHeard says whether no Latest value waits to be heard. d.mu is held.
 func (e *engine) latestHeard() bool {
-	for c, p := range e.ports.Load().all {
+	for c, p := range e.subscriptions.Load().all {
 		if c.policy == DeliverLatest && p.box().queued > 0 {
 			return false
 		}

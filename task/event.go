@@ -96,7 +96,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	if err := en.usable("emit", e.core.name); err != nil {
 		return err
 	}
-	p, err := e.port(en)
+	p, err := e.subscription(en)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 }
 
 // emit is [Event.Emit] with what travels for the tracer; nil for nothing.
-func (p *port[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
+func (p *subscription[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool
 	if len(opts) > 0 {
@@ -132,7 +132,7 @@ func (p *port[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption
 
 // reportUnheard logs once that nobody listens to the event. It does not if there is
 // a listener, or was one before, such as a Once that has fired.
-func (p *port[T]) reportUnheard() {
+func (p *subscription[T]) reportUnheard() {
 	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
 		return
 	}
@@ -206,7 +206,7 @@ func (e *Event[T]) listen(h Host, fn func(context.Context, T) error, once bool, 
 	if fn == nil {
 		panic(fmt.Sprintf("task: nil listener of event %q", e.core.name))
 	}
-	p, err := e.port(h.engine())
+	p, err := e.subscription(h.engine())
 	if err != nil {
 		panic("task: listen: " + err.Error())
 	}

@@ -243,7 +243,7 @@ func TestE7WaitForEndsWithATypedError(t *testing.T) {
 		if !ok || we.Event != "a" || !slices.Equal(we.Peers, []int{1, 2}) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
-		p, _ := evA.port(tks[0].en)
+		p, _ := evA.subscription(tks[0].en)
 		if n := len(*p.listeners.Load()); n != 0 || p.listened.Load() {
 			t.Errorf("%d listeners are left", n)
 		}
@@ -358,7 +358,7 @@ func TestE10BlockedEmitEndsWithItsContext(t *testing.T) {
 			for ; err == nil; calls++ {
 				err = evA.Emit(ctx, tks[0], 1)
 			}
-			p, _ := evA.port(tks[0].en)
+			p, _ := evA.subscription(tks[0].en)
 			if n := p.emitted.Load(); n != uint64(calls) {
 				t.Errorf("%d nodes: %d emits are counted of %d", nodes, n, calls)
 			}

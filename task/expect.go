@@ -13,7 +13,7 @@ import (
 // emitted. Make one with [Event.Expect]; it is over when the message is here, or at
 // Stop.
 type Expectation[T any] struct {
-	p       *port[T]
+	p       *subscription[T]
 	l       *listener[T]
 	got     chan struct{} // closed when v is set
 	v       T
@@ -45,14 +45,14 @@ var errStopped = errors.New("the wait was stopped")
 // Like [Event.On], Expect panics for a payload type that cannot travel, and for a name
 // that another Event has on this task.
 func (e *Event[T]) Expect(h Host, match ...func(ctx context.Context, v T) bool) *Expectation[T] {
-	p, err := e.port(h.engine())
+	p, err := e.subscription(h.engine())
 	if err != nil {
 		panic("task: expect: " + err.Error())
 	}
 	return p.expect(match)
 }
 
-func (p *port[T]) expect(match []func(context.Context, T) bool) *Expectation[T] {
+func (p *subscription[T]) expect(match []func(context.Context, T) bool) *Expectation[T] {
 	w := &Expectation[T]{p: p, got: make(chan struct{}), stopped: make(chan struct{})}
 	w.l = &listener[T]{Listener: Listener{event: p.core.name, name: "wait", waiter: true}}
 	w.l.fn = func(ctx context.Context, v T) error {
@@ -188,7 +188,7 @@ func (e *Event[T]) WaitFor(ctx context.Context, h Host) (T, error) {
 	if err := en.usable("wait for", e.core.name); err != nil {
 		return zero, err
 	}
-	p, err := e.port(en)
+	p, err := e.subscription(en)
 	if err != nil {
 		return zero, fmt.Errorf("wait for: %w", err)
 	}

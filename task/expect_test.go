@@ -33,7 +33,7 @@ func TestExpectHearsTheAnswerToAnEmitAfterIt(t *testing.T) {
 				t.Fatalf("round %d: %d, %v; again %d, %v", v, got, err, again, err2)
 			}
 		}
-		if p, _ := evB.port(tks[0].en); len(*p.listeners.Load()) != 0 || p.listened.Load() {
+		if p, _ := evB.subscription(tks[0].en); len(*p.listeners.Load()) != 0 || p.listened.Load() {
 			t.Error("listeners are left")
 		}
 	})

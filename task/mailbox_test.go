@@ -17,11 +17,11 @@ import (
 	"weak"
 )
 
-// gated lets a task hear an event only once the gate is closed, and returns its port.
-func gated[T any](t *testing.T, tk *Task[empty], ev *Event[T], gate <-chan struct{}) *port[T] {
+// gated lets a task hear an event only once the gate is closed, and returns its subscription.
+func gated[T any](t *testing.T, tk *Task[empty], ev *Event[T], gate <-chan struct{}) *subscription[T] {
 	t.Helper()
 	ev.On(tk, func(context.Context, T) error { <-gate; return nil })
-	p, err := ev.port(tk.en)
+	p, err := ev.subscription(tk.en)
 	must(t, err)
 	return p
 }

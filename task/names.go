@@ -9,7 +9,7 @@ import (
 )
 
 // probe is a context with which the engine asks the middleware that this package
-// makes (and no other) what they hold, since a function has no other face.
+// makes (and no other) what they hold, since a function has no other methods.
 type probe struct {
 	context.Context
 	name string

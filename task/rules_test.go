@@ -201,7 +201,7 @@ func (l *ledger) Recycle(b []byte)           { l.recycled = append(l.recycled, b
 
 func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
 	tk := jobOf(t, 1, nil)[0]
-	p, err := evA.port(tk.en)
+	p, err := evA.subscription(tk.en)
 	must(t, err)
 	var l ledger
 	garbage := bytes.Repeat([]byte{0xff}, 20) // it is not even decoded
@@ -229,7 +229,7 @@ func TestWhatNobodyHearsIsNotTakenOffTheDelivered(t *testing.T) {
 		tks := jobOf(t, 1, func(_ int, tk *Task[empty]) {
 			l = evA.On(tk, func(context.Context, int) error { <-gate; return nil })
 		})
-		p, err := evA.port(tks[0].en)
+		p, err := evA.subscription(tks[0].en)
 		must(t, err)
 		arrive := func() { must(t, p.deliver(&Inbound{From: 1, Version: 1, Payload: []byte{2}})) }
 		arrive()
@@ -273,7 +273,7 @@ func TestBorrowedMemoryIsUsedAgain(t *testing.T) {
 				ev.On(tk, func(context.Context, []byte) error { return nil }, tc.opts...)
 				must(t, evA.Emit(t.Context(), tk, 1))
 				synctest.Wait()
-				p, err := ev.port(tk.en)
+				p, err := ev.subscription(tk.en)
 				must(t, err)
 				var l ledger
 				arrive := func(v uint64) {

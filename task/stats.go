@@ -45,7 +45,7 @@ type Unsent struct {
 	Skipped uint64            // values of a Latest event that a newer one replaced
 }
 
-func (p *port[T]) stats() EventStats {
+func (p *subscription[T]) stats() EventStats {
 	s := EventStats{
 		Event: p.core.name, Emitted: p.emitted.Load(), Dropped: map[string]uint64{},
 		Busy: time.Duration(p.busy.Load()), Listeners: len(*p.listeners.Load()),
@@ -66,7 +66,7 @@ func (p *port[T]) stats() EventStats {
 }
 
 // unfed says that the user's listeners here never heard anything.
-func (p *port[T]) unfed() bool {
+func (p *subscription[T]) unfed() bool {
 	p.listenersMu.Lock()
 	ever := p.ever
 	p.listenersMu.Unlock()
@@ -78,7 +78,7 @@ func (p *port[T]) unfed() bool {
 
 func (e *engine) stats() []EventStats {
 	var all []EventStats
-	for c, p := range e.ports.Load().all {
+	for c, p := range e.subscriptions.Load().all {
 		if !c.internal {
 			all = append(all, p.stats())
 		}
@@ -106,7 +106,7 @@ func (e *engine) reportUnfed() {
 	if e.bus == nil {
 		return // alone, some have nobody to hear
 	}
-	for c, p := range e.ports.Load().all {
+	for c, p := range e.subscriptions.Load().all {
 		if p.unfed() {
 			e.log.Info("listener never heard its event", "event", c.name, "node", e.id)
 		}
@@ -119,7 +119,7 @@ func (e *engine) backlog() string {
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
 	heard := e.d.heard()
-	for c, p := range e.ports.Load().all {
+	for c, p := range e.subscriptions.Load().all {
 		b := p.box()
 		if b.queued == 0 {
 			continue

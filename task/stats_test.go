@@ -97,7 +97,7 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 				var log bytes.Buffer
 				tks := jobOf(t, tc.nodes, nil)
 				tks[0].en.log = slog.New(slog.NewTextHandler(&log, nil))
-				_, err := evA.port(tks[0].en)
+				_, err := evA.subscription(tks[0].en)
 				must(t, err)
 				tc.listen(tks)
 				for v := range 3 {

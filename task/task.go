@@ -170,7 +170,7 @@ func (t *Task[C]) OnFinish(fn func(ctx context.Context, o Outcome) error) {
 // Off ends the listeners of all events whose name matches glob. That none does
 // is no error.
 func (t *Task[C]) Off(glob string) {
-	for c, p := range t.en.ports.Load().all {
+	for c, p := range t.en.subscriptions.Load().all {
 		if !c.internal && matchAny([]string{glob}, []string{c.name}) {
 			p.off()
 		}

@@ -35,7 +35,7 @@ func Trace(tr Tracer) Option {
 type traced struct{ header []byte }
 
 // emitTraced is emit between the two calls of the tracer.
-func (p *port[T]) emitTraced(ctx context.Context, v T, opts []EmitOption) error {
+func (p *subscription[T]) emitTraced(ctx context.Context, v T, opts []EmitOption) error {
 	var head *traced
 	header, end := p.en.cfg.tracer.Emit(ctx, p.core.name)
 	if len(header) > 0 {
@@ -51,7 +51,7 @@ func (p *port[T]) emitTraced(ctx context.Context, v T, opts []EmitOption) error 
 var errListenerPanic = errors.New("the listener panicked")
 
 // callTraced calls one listener of a message that came with a header.
-func (p *port[T]) callTraced(ctx context.Context, l *listener[T], s *slot[T]) error {
+func (p *subscription[T]) callTraced(ctx context.Context, l *listener[T], s *slot[T]) error {
 	ctx, end := p.en.cfg.tracer.Hear(ctx, p.core.name, l.name, s.from, s.head.header)
 	if end == nil {
 		return l.fn(ctx, s.v)

@@ -30,7 +30,7 @@ func redisNode(ctx context.Context, url string, id int, hear func(n *router.Rout
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := router.Config{Job: "bench", Token: []byte("bench"), Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("bus://node.", id),
+	cfg := router.Config{Job: "bench", Token: []byte("bench"), Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("bus://node.", id),
 		Logger: log}
 	if id > 0 {
 		cfg.Attach = []string{"bus://node.0"}

@@ -303,17 +303,17 @@ func TestMutualDemandsTheSameAuthority(t *testing.T) {
 	if clientErr, serverErr := greet(t, mutual(ours), mutual(ours)); clientErr != nil || serverErr != nil {
 		t.Errorf("one authority: client %v, server %v", clientErr, serverErr)
 	}
-	stranger := mutual(fresh())
+	other := mutual(fresh())
 	const refused = "tls: the other side's certificate is refused"
-	if clientErr, _ := greet(t, mutual(ours), stranger); clientErr == nil || !strings.Contains(clientErr.Error(), refused) {
+	if clientErr, _ := greet(t, mutual(ours), other); clientErr == nil || !strings.Contains(clientErr.Error(), refused) {
 		t.Errorf("a server of another authority: %v", clientErr)
 	}
-	stranger.VerifyConnection = nil // it accepts any server
-	if _, serverErr := greet(t, stranger, mutual(ours)); serverErr == nil {
+	other.VerifyConnection = nil // it accepts any server
+	if _, serverErr := greet(t, other, mutual(ours)); serverErr == nil {
 		t.Error("a client of another authority is accepted")
 	}
-	stranger.Certificates = nil
-	if _, serverErr := greet(t, stranger, mutual(ours)); serverErr == nil {
+	other.Certificates = nil
+	if _, serverErr := greet(t, other, mutual(ours)); serverErr == nil {
 		t.Error("a client without a certificate is accepted")
 	}
 	old := mutual(ours)

@@ -123,11 +123,11 @@ func TestL14FinishIsFinish(t *testing.T) {
 	if testing.Short() {
 		repeats = 3
 	}
-	for _, carrier := range []string{"ipc", "tcp"} {
+	for _, transport := range []string{"ipc", "tcp"} {
 		for _, workers := range []int{1, 2, 8} {
-			t.Run(fmt.Sprintf("%s/%d", carrier, workers), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d", transport, workers), func(t *testing.T) {
 				for range repeats {
-					j := newJob(t, hello, "--protocol", carrier, "-n", fmt.Sprint(workers))
+					j := newJob(t, hello, "--protocol", transport, "-n", fmt.Sprint(workers))
 					j.expect(t, j.Run(), 0)
 					if t.Failed() {
 						return

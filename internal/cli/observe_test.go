@@ -162,7 +162,7 @@ func tableOfMetrics() []string {
 func complete(t *testing.T, m map[string]*dto.MetricFamily) {
 	t.Helper()
 	may := map[string]bool{ // what did not happen in this job is not there
-		"ditask_connections_refused_total": true, "ditask_carrier": true, "ditask_task_events_dropped_total": true,
+		"ditask_connections_refused_total": true, "ditask_transport": true, "ditask_task_events_dropped_total": true,
 		"ditask_peer_rtt_seconds": true, "ditask_events_dropped_total": true,
 	}
 	for _, name := range tableOfMetrics() {

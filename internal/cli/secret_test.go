@@ -20,7 +20,7 @@ func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--protocol", "tcp", "--tls", "auto")
 	pids := j.start(t)
 	addr := strings.TrimPrefix(environ(t, pids[0])["DITASK_LISTEN"], "tcp://")
-	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a stranger, who trusts whatever comes
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // an unauthenticated client does not verify the node
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	_ = j.Process.Signal(syscall.SIGTERM)
 	j.expect(t, j.Wait(), 75)
 	if n := strings.Count(j.log.String(), "reason=tls"); n != 1 {
-		t.Errorf("the stranger is logged %d times:\n%s", n, j.log.String())
+		t.Errorf("the unauthenticated client is logged %d times:\n%s", n, j.log.String())
 	}
 }
 

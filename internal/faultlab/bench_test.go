@@ -26,7 +26,7 @@ func benchmarkEvents(b *testing.B, n int) {
 	out := make([]*router.Channel, n)
 	var heard atomic.Int64
 	for id := range nodes {
-		cfg := router.Config{Job: "b", Node: id, Expect: n, Carrier: network, Listen: fmt.Sprint("mem://", id),
+		cfg := router.Config{Job: "b", Node: id, Expect: n, Transport: network, Listen: fmt.Sprint("mem://", id),
 			Logger: slog.New(slog.DiscardHandler)}
 		for k := range id {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))

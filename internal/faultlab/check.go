@@ -78,7 +78,7 @@ func Check(rules Rules, records []Record) (Report, error) {
 		}
 	}
 	c.counters()
-	c.strangers()
+	c.unknown()
 	if len(c.faults) == 0 {
 		return c.report, nil
 	}
@@ -688,8 +688,8 @@ func (c *checker) heardOf(from Peer, event string) (n uint64) {
 	return n
 }
 
-// strangers reports deliveries that no node has emitted.
-func (c *checker) strangers() {
+// unknown reports deliveries that no node has emitted.
+func (c *checker) unknown() {
 	for to, by := range c.heard {
 		for f, list := range by {
 			switch {

@@ -227,4 +227,4 @@ func (t *tornConn) TryWrite(b []byte) (int, error) {
 	return t.Conn.(interface{ TryWrite(b []byte) (int, error) }).TryWrite(b[:k])
 }
 
-var _ router.Carrier = plug{}
+var _ router.Transport = plug{}

@@ -187,7 +187,7 @@ func (s *sim) node(id int, incarnation uint64) *simNode {
 	n.ctx, n.cancel = context.WithCancelCause(s.t.Context())
 	cfg := router.Config{
 		Job: "sim", Token: []byte("secret"), Node: id, Incarnation: incarnation, Expect: s.plan.nodes, Topology: s.topology,
-		Carrier: plug{s.cable, id}, Listen: fmt.Sprint("mem://", id), WindowMessages: s.window, ChunkBytes: s.chunk,
+		Transport: plug{s.cable, id}, Listen: fmt.Sprint("mem://", id), WindowMessages: s.window, ChunkBytes: s.chunk,
 		Logger: slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}

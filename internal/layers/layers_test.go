@@ -19,10 +19,10 @@ const module = "github.com/ditask/ditask"
 //	a.b/c    a module from elsewhere, with all its packages
 //	any      whatever there is
 const arrows = `
-# The words of the first two trunks.
+# The types that the first two layers share.
 messaging -> std
 
-# Trunk one: the engine.
+# Layer one: the engine.
 task -> std internal/printable messaging
 middleware -> std task
 
@@ -30,30 +30,30 @@ middleware -> std task
 middleware/tracing -> std task go.opentelemetry.io/otel
 middleware/tracing (test) -> parallel
 
-# Trunk two: bytes.
+# Layer two: bytes.
 router -> std internal/printable messaging router/sharedmem
 router/sharedmem -> std
 router (test) -> router/memory
 router/memory -> std router
-router/mesh -> std router internal/certs
-router/mesh (test) -> golang.org/x/net internal/certtest
+router/socket -> std router internal/certs
+router/socket (test) -> golang.org/x/net internal/certtest
 router/natsbus/internal/proof -> std
 router/natsbus/internal/proof (test) -> internal/certs
 router/broker -> std internal/printable
 router/broker (test) -> router/broker/brokertest
 router/broker/brokertest -> std router/broker
 router/natsbus -> std router/broker router/natsbus/internal/proof github.com/nats-io/nats.go internal/printable
-router/natsbus (test) -> internal/certs router router/mesh router/natsbus/embedded github.com/nats-io
+router/natsbus (test) -> internal/certs router router/socket router/natsbus/embedded github.com/nats-io
 router/natsbus/embedded -> std router/natsbus/internal/proof github.com/nats-io/nats-server internal/printable
 router/natsbus/embedded (test) -> router/natsbus/internal/proof github.com/nats-io/nats.go
 router/redisbus -> std router/broker github.com/redis/go-redis internal/printable
-router/redisbus (test) -> golang.org/x/net internal/redistest router router/mesh github.com/redis/go-redis
+router/redisbus (test) -> golang.org/x/net internal/redistest router router/socket github.com/redis/go-redis
 router/routertest -> std testing router
 
 payload -> std
 payload (test) -> github.com/fxamacker/cbor
 
-# Trunk three: mathematics.
+# Layer three: mathematics.
 policies/nn/kernels -> std golang.org/x/sys
 policies/nn/kernels (test) -> gonum.org/v1/gonum
 policies/graph -> std
@@ -105,7 +105,7 @@ train (test) -> task parallel
 
 # Engine meets bytes.
 parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
-parallel/connect -> std router router/mesh router/natsbus router/redisbus internal/certs parallel/control
+parallel/connect -> std router router/socket router/natsbus router/redisbus internal/certs parallel/control
 parallel/rundir -> std internal/safefile internal/printable
 parallel/trace -> std internal/safefile
 parallel/metrics -> std

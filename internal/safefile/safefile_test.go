@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// stranger is an opener to which the files of this process belong to somebody else.
-func stranger() opener { return opener{os.Geteuid() + 1, os.Geteuid() + 2, owner} }
+// otherUser returns an opener to which the files of this process belong to another user.
+func otherUser() opener { return opener{os.Geteuid() + 1, os.Geteuid() + 2, owner} }
 
 // folder is a folder without links on its way.
 func folder(t *testing.T) string {
@@ -80,7 +80,7 @@ func TestLinksOfAnotherUserAreNotFollowed(t *testing.T) {
 		link(t, "victim", filepath.Join(dir, "runs"))
 		link(t, "relative", filepath.Join(dir, "twice"))
 		for _, path := range []string{"absolute", "relative", "dangling", "twice", "runs/file", "runs/sub/file", "runs/missing/file"} {
-			f, err := c.open(stranger(), filepath.Join(dir, path))
+			f, err := c.open(otherUser(), filepath.Join(dir, path))
 			if leaf := !strings.Contains(path, "/"); name == "Create" && leaf {
 				if err != nil {
 					t.Errorf("%s %s: %v", name, path, err)
@@ -154,10 +154,10 @@ func TestLinksOnAFolderOfAnotherUser(t *testing.T) {
 	}
 	path := filepath.Join(dir, "runs", "a", "b")
 	e := new(LinkError)
-	if err := stranger().mkdirAll(path, 0o700); !errors.As(err, &e) || e.Path != filepath.Join(dir, "runs") {
+	if err := otherUser().mkdirAll(path, 0o700); !errors.As(err, &e) || e.Path != filepath.Join(dir, "runs") {
 		t.Error(err)
 	}
-	if err := stranger().owned(path); !errors.As(err, &e) {
+	if err := otherUser().owned(path); !errors.As(err, &e) {
 		t.Error(err)
 	}
 	if err := self().mkdirAll(path, 0o700); err != nil {
@@ -166,10 +166,10 @@ func TestLinksOnAFolderOfAnotherUser(t *testing.T) {
 	if err := self().owned(path); err != nil {
 		t.Error(err)
 	}
-	if err := stranger().owned(filepath.Join(dir, "victim")); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+	if err := otherUser().owned(filepath.Join(dir, "victim")); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Error(err)
 	}
-	if err := stranger().owned(filepath.Join(dir, "missing")); err != nil {
+	if err := otherUser().owned(filepath.Join(dir, "missing")); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,7 +225,7 @@ func TestPipeOfAnotherUserIsNotOpened(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := stranger().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	_, err := otherUser().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if e := new(LinkError); !errors.As(err, &e) || !strings.Contains(err.Error(), "no regular file") {
 		t.Error(err)
 	}

@@ -613,7 +613,7 @@ func TestSubmitAsksBeforeItCancels(t *testing.T) {
 	}
 }
 
-func TestStrangersOfAnotherUserDoNotShareAToken(t *testing.T) {
+func TestAnotherUserDoesNotShareAToken(t *testing.T) {
 	j := newJob(t)
 	// The key of the user was made by the first step; others cannot read it.
 	out, code := j.srun("-n 2", "--package "+j.path("hello"))

@@ -451,9 +451,9 @@ func twoNamespaces(w *world) {
 			if len(line.Heard) != 2 {
 				w.Errorf("%s has heard %v, want two others", pod, line.Heard)
 			}
-			for _, stranger := range known {
-				if _, met := line.Heard[stranger]; met {
-					w.Errorf("%s has heard %s of the other namespace", pod, stranger)
+			for _, foreign := range known {
+				if _, met := line.Heard[foreign]; met {
+					w.Errorf("%s has heard %s of the other namespace", pod, foreign)
 				}
 			}
 		}

@@ -77,7 +77,7 @@ func memberOf(node task.Node, n int, stopAt float64, dir string) *member {
 	return m
 }
 
-func TestP3JobInStepGivesTheSameFiles(t *testing.T) {
+func TestP3JobInLockstepGivesTheSameFiles(t *testing.T) {
 	files := func(seed uint64) string {
 		const nodes = 4
 		stopAt := 9.0

@@ -388,8 +388,8 @@ func TestLearnersShareTheCollectors(t *testing.T) {
 	}
 }
 
-// inStep assembles a node of a job of 5 in lockstep, of which the first two learn.
-func inStep(node task.Node, dir string, resume resuming, table string) *member {
+// inLockstep assembles a node of a job of 5 in lockstep, of which the first two learn.
+func inLockstep(node task.Node, dir string, resume resuming, table string) *member {
 	const nodes, learners, seed = 5, 2, 7
 	m := &member{node: node}
 	m.q = dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: seed, Hidden: []int{16}, NStep: 3, TargetEvery: 20,
@@ -408,14 +408,14 @@ func inStep(node task.Node, dir string, resume resuming, table string) *member {
 	return m
 }
 
-// inStepJob runs such a job to that many updates, and returns what the learners end with and the log.
-func inStepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
+// inLockstepJob runs such a job to that many updates, and returns what the learners end with and the log.
+func inLockstepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(5)
 	path := filepath.Join(t.TempDir(), "progress.csv")
 	all := make([]*member, len(made))
 	for i := range all {
-		all[i] = inStep(made[i], dir, resume, path)
+		all[i] = inLockstep(made[i], dir, resume, path)
 	}
 	all[0].until(updates)
 	if err := errors.Join(append(run(within(t), all), release())...); err != nil {
@@ -437,8 +437,8 @@ func inStepJob(t *testing.T, dir string, resume resuming, updates int) (end, tab
 
 // TestP3LearnersInLockstepGiveTheSameFiles, with two collectors.
 func TestP3LearnersInLockstepGiveTheSameFiles(t *testing.T) {
-	end, table := inStepJob(t, "", no, 60)
-	if end2, table2 := inStepJob(t, "", no, 60); end != end2 || table != table2 {
+	end, table := inLockstepJob(t, "", no, 60)
+	if end2, table2 := inLockstepJob(t, "", no, 60); end != end2 || table != table2 {
 		t.Errorf("two runs with one seed differ:\n%.200s\n%.200s\n%s\n%s", end, end2, table, table2)
 	}
 	if strings.Count(table, "\n") < 5 {
@@ -449,11 +449,11 @@ func TestP3LearnersInLockstepGiveTheSameFiles(t *testing.T) {
 // TestP4LearnersInLockstepGoOnExactly, with all that both have in their replay buffers.
 func TestP4LearnersInLockstepGoOnExactly(t *testing.T) {
 	const updates = 80
-	want, _ := inStepJob(t, t.TempDir(), no, updates)
+	want, _ := inLockstepJob(t, t.TempDir(), no, updates)
 	for _, cut := range []int{1, 40, 73} {
 		dir := t.TempDir()
-		inStepJob(t, dir, no, cut)
-		if got, _ := inStepJob(t, dir, must, updates); got != want {
+		inLockstepJob(t, dir, no, cut)
+		if got, _ := inLockstepJob(t, dir, must, updates); got != want {
 			t.Errorf("cut at update %d, the run ends with %.200s\nand straight with %.200s", cut, got, want)
 		}
 	}
@@ -464,7 +464,7 @@ func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 	ctx, sockets := within(t), t.TempDir()
 	all := make([]*member, 5)
 	for i := range all {
-		all[i] = inStep(restartable(t, sockets, len(all), i, 1), "", no, "")
+		all[i] = inLockstep(restartable(t, sockets, len(all), i, 1), "", no, "")
 	}
 	dying, kill := context.WithCancel(ctx)
 	crashed := make(chan struct{})
@@ -490,7 +490,7 @@ func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 		wg.Go(func() { _ = m.tk.Run(others) })
 	}
 	<-crashed
-	again := inStep(restartable(t, sockets, len(all), 1, 2), "", no, "")
+	again := inLockstep(restartable(t, sockets, len(all), 1, 2), "", no, "")
 	wg.Go(func() { _ = again.tk.Run(others) })
 	wg.Wait()
 	if want := "node 0: another learner was started again: in lockstep all learners go back to the checkpoint"; first == nil || !strings.Contains(first.Error(), want) {

@@ -23,7 +23,7 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
@@ -44,9 +44,9 @@ func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router
 	return r, below, nil
 }
 
-// Carrier makes the carrier of the router that [Router] makes, and the function that closes
+// Transport makes the transport of the router that [Router] makes, and the function that closes
 // it. Nothing is taken over from a launcher if env.ListenFD is 0.
-func Carrier(env control.Env, log *slog.Logger) (carrier router.Carrier, end func(), err error) {
+func Transport(env control.Env, log *slog.Logger) (transport router.Transport, end func(), err error) {
 	token, err := env.Secret()
 	if err != nil {
 		return nil, nil, err
@@ -55,7 +55,7 @@ func Carrier(env control.Env, log *slog.Logger) (carrier router.Carrier, end fun
 	if err != nil {
 		return nil, nil, err
 	}
-	return c.carrier, c.close, nil
+	return c.transport, c.close, nil
 }
 
 // configOf is the configuration of a node's router, and what is to be called after it.
@@ -74,20 +74,20 @@ func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) 
 	}
 	return router.Config{
 		Job: env.JobID, Token: []byte(token), Node: env.NodeID, Incarnation: env.Incarnation, Expect: env.Nodes, Topology: topology,
-		Version: version(), Carrier: c.carrier, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach,
+		Version: version(), Transport: c.transport, Listener: c.listener, Listen: env.Listen, Advertise: env.Advertise, Attach: env.Attach,
 		JoinTimeout: env.JoinTimeout, PeerTimeout: env.PeerTimeout, Elastic: env.AutoRecover, Logger: log,
 		SharedBytes: env.SharedMemory << 20,
 	}, c.close, nil
 }
 
-// connector is how a node reaches the others: a carrier, and what runs below it.
+// connector is how a node reaches the others: a transport, and what runs below it.
 type connector struct {
-	carrier  router.Carrier
-	listener net.Listener // bound by the launcher; nil: the carrier binds
-	close    func()       // called once, after the router
+	transport router.Transport
+	listener  net.Listener // bound by the launcher; nil: the transport binds
+	close     func()       // called once, after the router
 }
 
-// newConnector chooses the carrier: by the scheme of the server between the nodes,
+// newConnector chooses the transport: by the scheme of the server between the nodes,
 // or sockets if there is none.
 func newConnector(env control.Env, token string, log *slog.Logger) (*connector, error) {
 	scheme, _, _ := strings.Cut(env.Bus, "://")
@@ -99,7 +99,7 @@ func newConnector(env control.Env, token string, log *slog.Logger) (*connector, 
 	case "redis", "rediss":
 		return connectRedis(env, token, log)
 	}
-	return nil, fmt.Errorf("%s: no carrier for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus, natsbus.Public(env.Bus))
+	return nil, fmt.Errorf("%s: no transport for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus, natsbus.Public(env.Bus))
 }
 
 // connectMesh connects nodes by sockets.
@@ -108,14 +108,14 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	if err != nil {
 		return nil, err
 	}
-	network, address, err := mesh.Split(env.Listen)
+	network, address, err := socket.Split(env.Listen)
 	open := err == nil && network == "tcp" && control.BeyondLoopback(address)
 	if token == "" && open {
 		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
 	}
 	elsewhere := ""
 	for _, addr := range env.Attach {
-		network, address, err := mesh.Split(addr)
+		network, address, err := socket.Split(addr)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", control.VarAttach, err)
 		}
@@ -134,14 +134,14 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say",
 			"attach", elsewhere)
 	}
-	carrier := mesh.New(mesh.Config{TLS: tlsConfig})
+	transport := socket.New(socket.Config{TLS: tlsConfig})
 	l, err := control.Listener(env)
 	if err != nil {
 		return nil, err
 	}
-	c := &connector{carrier: carrier, close: func() {}}
+	c := &connector{transport: transport, close: func() {}}
 	if l != nil {
-		c.listener = carrier.Wrap(l)
+		c.listener = transport.Wrap(l)
 	}
 	return c, nil
 }
@@ -163,11 +163,11 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	}
 	cfg := natsConfig(env, token)
 	cfg.TLS, cfg.Logger = tlsConfig, log
-	carrier, err := natsbus.New(cfg)
+	transport, err := natsbus.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
 	}
-	return &connector{carrier: carrier, close: func() { _ = carrier.Close() }}, nil
+	return &connector{transport: transport, close: func() { _ = transport.Close() }}, nil
 }
 
 // natsConfig is how a node meets the NATS server that env names. A server of the job
@@ -192,11 +192,11 @@ func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, 
 	if err != nil {
 		return nil, err
 	}
-	carrier, err := redisbus.New(redisbus.Config{URL: env.Bus, Job: env.JobID, TLS: tlsConfig, Logger: log})
+	transport, err := redisbus.New(redisbus.Config{URL: env.Bus, Job: env.JobID, TLS: tlsConfig, Logger: log})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", control.VarBus, err)
 	}
-	return &connector{carrier: carrier, close: func() {}}, nil // it ends with its last connection
+	return &connector{transport: transport, close: func() {}}, nil // it ends with its last connection
 }
 
 // checkBus checks what a job over a server needs.
@@ -228,7 +228,7 @@ func jobTLS(env control.Env) (*tls.Config, error) {
 	if env.TLSCert == "" && env.TLSKey == "" && env.TLSCA == "" {
 		return nil, nil
 	}
-	return mesh.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
+	return socket.LoadTLS(env.TLSCert, env.TLSKey, env.TLSCA)
 }
 
 // busTLS is the TLS to a server; nil: none is asked for. A server that a launcher runs

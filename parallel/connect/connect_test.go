@@ -10,24 +10,24 @@ import (
 
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/parallel/control"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
 )
 
-func TestCarrierFollowsFromTheBus(t *testing.T) {
+func TestTransportFollowsFromTheBus(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	c, err := newConnector(control.Env{}, "", log)
-	if _, ok := c.carrier.(*mesh.Carrier); err != nil || !ok || c.listener != nil {
-		t.Errorf("no bus: %T, %v", c.carrier, err)
+	if _, ok := c.transport.(*socket.Transport); err != nil || !ok || c.listener != nil {
+		t.Errorf("no bus: %T, %v", c.transport, err)
 	}
 	for _, bus := range []string{"nats://h:1", "tls://h:1,tls://i:2"} {
 		c, err := newConnector(control.Env{Bus: bus, JobID: "j", Listen: "bus://node.0"}, "secret", log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := c.carrier.(*natsbus.Carrier); !ok {
-			t.Errorf("%s: %T", bus, c.carrier)
+		if _, ok := c.transport.(*natsbus.Transport); !ok {
+			t.Errorf("%s: %T", bus, c.transport)
 		}
 		c.close()
 	}
@@ -36,8 +36,8 @@ func TestCarrierFollowsFromTheBus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := c.carrier.(*redisbus.Carrier); !ok {
-			t.Errorf("%s: %T", bus, c.carrier)
+		if _, ok := c.transport.(*redisbus.Transport); !ok {
+			t.Errorf("%s: %T", bus, c.transport)
 		}
 		c.close()
 	}
@@ -46,15 +46,15 @@ func TestCarrierFollowsFromTheBus(t *testing.T) {
 func TestConnectorFaults(t *testing.T) {
 	const local = "nats://127.0.0.1:1"
 	for want, env := range map[string]control.Env{
-		"DITASK_BUS: no carrier for ftp://h: want nats://, tls://, redis:// or rediss://host:port": {Bus: "ftp://u:secret@h"},
-		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`:                          {Bus: local, JobID: "j", Listen: "tcp://h:1"},
-		`DITASK_LISTEN: address "tcp://h:2": want bus://node.<id>, since`:                          {Bus: "redis://127.0.0.1:1", JobID: "j", Listen: "tcp://h:2"},
-		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:                                  {Bus: local, JobID: "j", Attach: []string{"x"}},
-		`DITASK_ATTACH: address "y"`:                                                               {Attach: []string{"unix:///s", "y"}},
-		"the job has no token, and other users can reach":                                          {Bus: "nats://u:secret@h:1", JobID: "j"},
-		"no token, and other users can reach the server at nats":                                   {Bus: local, JobID: "j", BusAuth: control.BusAuthJob},
-		"no token, and other users can reach the server at redis":                                  {Bus: "redis://h:1", JobID: "j"},
-		"open to other machines and the job has no token":                                          {Listen: "tcp://0.0.0.0:1"},
+		"DITASK_BUS: no transport for ftp://h: want nats://, tls://, redis:// or rediss://host:port": {Bus: "ftp://u:secret@h"},
+		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`:                            {Bus: local, JobID: "j", Listen: "tcp://h:1"},
+		`DITASK_LISTEN: address "tcp://h:2": want bus://node.<id>, since`:                            {Bus: "redis://127.0.0.1:1", JobID: "j", Listen: "tcp://h:2"},
+		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:                                    {Bus: local, JobID: "j", Attach: []string{"x"}},
+		`DITASK_ATTACH: address "y"`:                                                                 {Attach: []string{"unix:///s", "y"}},
+		"the job has no token, and other users can reach":                                            {Bus: "nats://u:secret@h:1", JobID: "j"},
+		"no token, and other users can reach the server at nats":                                     {Bus: local, JobID: "j", BusAuth: control.BusAuthJob},
+		"no token, and other users can reach the server at redis":                                    {Bus: "redis://h:1", JobID: "j"},
+		"open to other machines and the job has no token":                                            {Listen: "tcp://0.0.0.0:1"},
 		"tcp://gpu1:1 is reached over the network and the job has no token: set DITASK_TOKEN": {Listen: "unix:///s",
 			Attach: []string{"tcp://[::1]:1", "tcp://gpu1:1"}},
 		"tls: a certificate, its key and an authority": {TLSCert: "c"},

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
 func TestMain(m *testing.M) { os.Exit(deadline.Each(m, time.Minute).Run()) }
@@ -62,32 +62,32 @@ func TestConfigurationFollowsFromTheEnvironment(t *testing.T) {
 	if c.Listen != "unix:///s" || c.Advertise != "unix:///t" || !slices.Equal(c.Attach, env.Attach) || !c.Elastic || c.Logger != log {
 		t.Errorf("%+v", c)
 	}
-	if _, ok := c.Carrier.(*mesh.Carrier); !ok || c.Version == "" || c.JoinTimeout != time.Hour || c.PeerTimeout != time.Minute {
+	if _, ok := c.Transport.(*socket.Transport); !ok || c.Version == "" || c.JoinTimeout != time.Hour || c.PeerTimeout != time.Minute {
 		t.Errorf("%+v", c)
 	}
 }
 
-// The carrier of an environment reaches the nodes of its job.
-func TestTheCarrierReachesANode(t *testing.T) {
+// The transport of an environment reaches the nodes of its job.
+func TestTheTransportReachesANode(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	env := control.Env{JobID: "j", Token: "secret", Listen: "unix://" + filepath.Join(t.TempDir(), "s")}
-	carrier, end, err := Carrier(env, log)
+	transport, end, err := Transport(env, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
-	l, err := carrier.Listen(t.Context(), env.Listen)
+	l, err := transport.Listen(t.Context(), env.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := carrier.Dial(t.Context(), carrier.Advertise(l))
+	conn, err := transport.Dial(t.Context(), transport.Advertise(l))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-	for want, env := range map[string]control.Env{"token file": {TokenFile: "/nowhere/token"}, "no carrier for ftp": {Bus: "ftp://h"}} {
-		if _, _, err := Carrier(env, log); err == nil || !strings.Contains(err.Error(), want) {
+	for want, env := range map[string]control.Env{"token file": {TokenFile: "/nowhere/token"}, "no transport for ftp": {Bus: "ftp://h"}} {
+		if _, _, err := Transport(env, log); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in: %v", want, err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestFaultsOfTheEnvironment(t *testing.T) {
 	for want, env := range map[string]control.Env{
 		"token file: open /nowhere/token": {TokenFile: "/nowhere/token"},
 		`topology "ring"`:                 {Topology: "ring"},
-		"no carrier for ftp://h":          {Bus: "ftp://h"},
+		"no transport for ftp://h":        {Bus: "ftp://h"},
 		"router config: Node -1":          {NodeID: -1},
 	} {
 		r, below, err := Router(env, nil, slog.New(slog.DiscardHandler))

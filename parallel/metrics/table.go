@@ -62,7 +62,7 @@ const (
 	ConnsAccepted = "ditask_connections_accepted_total"
 	ConnsFailed   = "ditask_dials_failed_total"
 	ConnsRefused  = "ditask_connections_refused_total"
-	Carrier       = "ditask_carrier"
+	Transport     = "ditask_transport"
 
 	ProcessMemory = "process_resident_memory_bytes"
 	ProcessCPU    = "process_cpu_seconds_total"
@@ -117,11 +117,11 @@ func Table() []Desc {
 		{PeerUnwritten, Gauge, perPeer, "Bytes that wait to be written to the peer."},
 
 		{ConnsDialed, Counter, nil, "Connections that this node has made."},
-		{ConnsAccepted, Counter, nil, "Connections that others have made to this node, strangers included."},
+		{ConnsAccepted, Counter, nil, "Connections that other processes have opened to this node, unauthenticated ones included."},
 		{ConnsFailed, Counter, nil, "Calls of this node that no connection came of."},
 		{ConnsRefused, Counter, []string{"reason"},
 			"Connections that were refused; reason is one of the codes in docs/wire.md, garbage, silence, no proof or hung up."},
-		{Carrier, Gauge, []string{"what"}, "What the carrier counts of its own."},
+		{Transport, Gauge, []string{"what"}, "What the transport counts of its own."},
 
 		{ProcessMemory, Gauge, nil, "Resident memory of the node's process."},
 		{ProcessCPU, Counter, nil, "User and system time of the node's process."},

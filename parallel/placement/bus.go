@@ -16,16 +16,16 @@ func (p *planner) listenBus() {
 		n.Advertise = n.Listen
 	}
 	if slices.ContainsFunc(p.tasks, func(t TaskSpec) bool { return t.Ports+t.Address != "" }) {
-		p.faultf("platform spec: nodes do not listen with --mq-type %s; leave out ports and address", p.plan.Carrier)
+		p.faultf("platform spec: nodes do not listen with --mq-type %s; leave out ports and address", p.plan.Transport)
 	}
 	p.plan.Bus = p.flags.NATSURL + p.flags.RedisURL
 	switch {
-	case p.plan.Bus == "" && p.plan.Carrier == CarrierNATS:
+	case p.plan.Bus == "" && p.plan.Transport == TransportNATS:
 		p.serveNATS()
 	case p.plan.Bus == "":
 		p.faultf("--mq-type redis: which server? give --redis-url")
 	case p.flags.Ports != "" || p.flags.Address != "":
-		p.faultf("--%s-url: the server is there already; leave out --ports and --address", p.plan.Carrier)
+		p.faultf("--%s-url: the server is there already; leave out --ports and --address", p.plan.Transport)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // listen gives every node the address on which it listens.
 func (p *planner) listen() {
 	switch {
-	case p.plan.Carrier != CarrierMesh:
+	case p.plan.Transport != TransportMesh:
 		p.listenBus()
 	case p.tcp:
 		p.listenTCP()
@@ -184,9 +184,9 @@ func (p *planner) connect() {
 func (p *planner) attachTo(n *Node, ids []int, name, list string) {
 	for _, word := range words(list) {
 		ref, isNode := strings.CutPrefix(word, "$node.")
-		if !isNode && p.plan.Carrier != CarrierMesh {
+		if !isNode && p.plan.Transport != TransportMesh {
 			if _, err := busNode(word); err != nil {
-				p.faultf("%s %q: want bus://node.<id> or $node.<id> with --mq-type %s", name, word, p.plan.Carrier)
+				p.faultf("%s %q: want bus://node.<id> or $node.<id> with --mq-type %s", name, word, p.plan.Transport)
 				return
 			}
 			if !slices.Contains(n.Extern, word) {

@@ -13,11 +13,11 @@ const (
 	Alone = "alone" // nodes dial only their attach list
 )
 
-// The carriers of messages.
+// The transports of messages.
 const (
-	CarrierMesh  = "mesh"  // sockets between the nodes
-	CarrierRedis = "redis" // a Redis server between them
-	CarrierNATS  = "nats"  // a NATS server between them
+	TransportMesh  = "mesh"  // sockets between the nodes
+	TransportRedis = "redis" // a Redis server between them
+	TransportNATS  = "nats"  // a NATS server between them
 )
 
 // DefaultPort is the first port on each host of a job with several launchers.

@@ -8,7 +8,7 @@ import (
 
 // meets reports whether nodes have to find each other: they need not where a server
 // between them knows them by their ids.
-func (p *planner) meets() bool { return p.site.Meet != nil && p.plan.Carrier == CarrierMesh }
+func (p *planner) meets() bool { return p.site.Meet != nil && p.plan.Transport == TransportMesh }
 
 // located reports whether this launcher knows where node i of the plan listens.
 func (p *planner) located(i int) bool {

@@ -18,9 +18,9 @@ const maxSocketPath = 100
 
 // Plan is who runs where.
 type Plan struct {
-	Job      string `json:"job"`
-	Topology string `json:"topology"`
-	Carrier  string `json:"carrier"`
+	Job       string `json:"job"`
+	Topology  string `json:"topology"`
+	Transport string `json:"transport"`
 	// Bus is the URL of the server between the nodes, port 0 for a free one, without
 	// what is secret in it; empty: nodes connect with each other.
 	Bus string `json:"bus,omitempty"`
@@ -183,21 +183,21 @@ func (p *planner) defaults() {
 	}
 	p.plan = Plan{Job: f.Job, Rank: s.Rank}
 	p.plan.Topology = p.pick("--topology", f.Topology, Mesh, Mesh, Star, Alone)
-	fallback := CarrierMesh
+	fallback := TransportMesh
 	switch {
 	case f.NATSURL != "":
-		fallback = CarrierNATS
+		fallback = TransportNATS
 	case f.RedisURL != "":
-		fallback = CarrierRedis
+		fallback = TransportRedis
 	}
-	p.plan.Carrier = p.pick("--mq-type", f.MQType, fallback, CarrierMesh, "nng", CarrierNATS, CarrierRedis)
-	if p.plan.Carrier == "nng" {
-		p.plan.Carrier = CarrierMesh
+	p.plan.Transport = p.pick("--mq-type", f.MQType, fallback, TransportMesh, "nng", TransportNATS, TransportRedis)
+	if p.plan.Transport == "nng" {
+		p.plan.Transport = TransportMesh
 	}
-	if f.NATSURL != "" && p.plan.Carrier != CarrierNATS {
+	if f.NATSURL != "" && p.plan.Transport != TransportNATS {
 		p.faultf("--nats-url: needs --mq-type nats, or none")
 	}
-	if f.RedisURL != "" && p.plan.Carrier != CarrierRedis {
+	if f.RedisURL != "" && p.plan.Transport != TransportRedis {
 		p.faultf("--redis-url: needs --mq-type redis, or none")
 	}
 	if f.Workers < 0 || f.Workers > maxNodes {
@@ -254,8 +254,8 @@ func (p *planner) protocol() {
 		needs = "ports or address in the platform spec"
 	}
 	switch {
-	case protocol != "" && (p.plan.Carrier == CarrierNATS || p.plan.Carrier == CarrierRedis):
-		p.faultf("--protocol %s: nodes do not listen with --mq-type %s: leave --protocol out", protocol, p.plan.Carrier)
+	case protocol != "" && (p.plan.Transport == TransportNATS || p.plan.Transport == TransportRedis):
+		p.faultf("--protocol %s: nodes do not listen with --mq-type %s: leave --protocol out", protocol, p.plan.Transport)
 	case protocol == "ipc" && needs != "":
 		p.faultf("--protocol ipc: %s needs --protocol tcp", needs)
 	}

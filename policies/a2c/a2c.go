@@ -10,7 +10,7 @@
 //	}
 //
 // V. Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning" (2016), algorithm S3, with the
-// environments in step rather than asynchronous. The defaults are those of Stable-Baselines3's A2C,
+// environments in lockstep rather than asynchronous. The defaults are those of Stable-Baselines3's A2C,
 // which collects 5 steps of each environment with a Lambda of 1 for an update.
 //
 // An A2C is not safe for concurrent use. The same config, batches and processor give the same bits,

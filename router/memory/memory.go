@@ -3,8 +3,8 @@
 // every wait in it.
 //
 //	network := memory.New()
-//	a := router.Config{Carrier: network, Listen: "mem://a"}
-//	b := router.Config{Carrier: network, Listen: "mem://b", Attach: []string{"mem://a"}}
+//	a := router.Config{Transport: network, Listen: "mem://a"}
+//	b := router.Config{Transport: network, Listen: "mem://b", Attach: []string{"mem://a"}}
 //
 // A connection has a buffer of 64 KiB for each direction; a writer waits while it
 // is full. Addresses are free words; one that nobody listens on is refused at
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// Network is a set of addresses. It satisfies router.Carrier.
+// Network is a set of addresses. It satisfies router.Transport.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener

@@ -22,9 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minu
 
 func setup(topology router.Topology) routertest.Setup {
 	return routertest.Setup{
-		Carrier:  func(testing.TB) router.Carrier { return memory.New() },
-		Addr:     func(_ testing.TB, node int) string { return fmt.Sprintf("mem://%d", node) },
-		Topology: topology,
+		Transport: func(testing.TB) router.Transport { return memory.New() },
+		Addr:      func(_ testing.TB, node int) string { return fmt.Sprintf("mem://%d", node) },
+		Topology:  topology,
 	}
 }
 
@@ -47,7 +47,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 				delay := time.Duration(rnd.Int64N(int64(5 * time.Second)))
 				wg.Go(func() {
 					<-time.After(delay)
-					cfg := router.Config{Node: id, Expect: n, Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+					cfg := router.Config{Node: id, Expect: n, Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
 					for k := range id {
 						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 					}
@@ -102,7 +102,7 @@ func TestR6BarrierOf64(t *testing.T) {
 	var wg sync.WaitGroup
 	for id := range n {
 		wg.Go(func() {
-			cfg := router.Config{Node: id, Expect: n, Carrier: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+			cfg := router.Config{Node: id, Expect: n, Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
 			for k := range id {
 				cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 			}

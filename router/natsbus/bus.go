@@ -17,7 +17,7 @@ import (
 
 // bus is a connection with the server as package broker sees it.
 type bus struct {
-	*Carrier
+	*Transport
 	nc *nats.Conn
 }
 
@@ -25,8 +25,8 @@ type bus struct {
 // larger ones would keep small ones waiting in the server.
 const pieceBytes = 256 << 10
 
-// newHub returns the hub of this carrier's inbox.
-func (c *Carrier) newHub(nc *nats.Conn) *broker.Hub {
+// newHub returns the hub of this transport's inbox.
+func (c *Transport) newHub(nc *nats.Conn) *broker.Hub {
 	return broker.New(broker.Config{
 		Broker: &bus{c, nc}, Inbox: c.inbox, Window: c.window(), MinWindow: minWindow, MaxWindow: maxWindow,
 		BodyBytes: pieceBytes - broker.CostBytes, Most: func() int { return int(nc.MaxPayload()) },
@@ -92,7 +92,7 @@ func (b *bus) hear(m *nats.Msg) {
 }
 
 // deliver takes in a message to one end of a connection. It must not wait.
-func (c *Carrier) deliver(hub *broker.Hub, m *nats.Msg) {
+func (c *Transport) deliver(hub *broker.Hub, m *nats.Msg) {
 	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 	if err != nil || id == 0 {
 		return
@@ -119,7 +119,7 @@ var (
 )
 
 // peer is the end of a connection of this job to which a subject belongs. Version 1 had other names, which are of no end.
-func (c *Carrier) peer(subject string) (broker.Peer, bool) {
+func (c *Transport) peer(subject string) (broker.Peer, bool) {
 	rest, ok := strings.CutPrefix(subject, c.prefix+"conn.")
 	inbox, last, two := strings.Cut(rest, ".")
 	if !ok || !two || strings.ContainsAny(rest, "*>") || strings.Contains(last, ".") {

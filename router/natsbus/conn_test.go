@@ -23,12 +23,12 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/freeport"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// pair connects two carriers, each with a connection with the server of its own.
+// pair connects two transports, each with a connection with the server of its own.
 func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
 	t.Helper()
 	l, err := open(t, cfg).Listen(soon(t), "bus://node.0")
@@ -160,9 +160,9 @@ func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
 	}
 }
 
-// TestCloseOfACarrierLetsTheOthersKnow closes many connections, and the carrier at
+// TestCloseOfATransportLetsTheOthersKnow closes many connections, and the transport at
 // once after them.
-func TestCloseOfACarrierLetsTheOthersKnow(t *testing.T) {
+func TestCloseOfATransportLetsTheOthersKnow(t *testing.T) {
 	url := plain(t, server.Options{}).ClientURL()
 	l, err := open(t, natsbus.Config{URL: url}).Listen(soon(t), "bus://node.0")
 	if err != nil {
@@ -339,7 +339,7 @@ func TestConfigFaultsAreAllReported(t *testing.T) {
 	}
 }
 
-// refusal is the error of a carrier that cannot listen.
+// refusal is the error of a transport that cannot listen.
 func refusal(t *testing.T, cfg natsbus.Config) string {
 	t.Helper()
 	_, err := open(t, cfg).Listen(soon(t), "bus://node.0")
@@ -458,8 +458,8 @@ func TestNKeyAndCredentials(t *testing.T) {
 }
 
 func TestTLSToAServerWithAName(t *testing.T) {
-	f, stranger := certtest.New(t), certtest.New(t)
-	tlsConfig, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	f, other := certtest.New(t), certtest.New(t)
+	tlsConfig, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +470,7 @@ func TestTLSToAServerWithAName(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair(t, natsbus.Config{URL: url, TLS: right})
-	wrong, err := certs.Client(stranger.Cert, stranger.Key, stranger.CA)
+	wrong, err := certs.Client(other.Cert, other.Key, other.CA)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ const (
 )
 
 // pendingBytes is what may wait in this client for its subscriptions, which never
-// block: the windows of 2000 nodes. It bounds what a stranger can make of it.
+// block: the windows of 2000 nodes. It bounds the memory that an unauthenticated client can take.
 const pendingBytes = 512 << 20
 
 // CheckURL reports whether each URL of a list with commas can be one of a server.
@@ -92,7 +92,7 @@ func Public(list string) string {
 
 // open is the connection with the server, and its hub. It makes them at first, and waits
 // while the connection is lost.
-func (c *Carrier) open(ctx context.Context) (*broker.Hub, *nats.Conn, error) {
+func (c *Transport) open(ctx context.Context) (*broker.Hub, *nats.Conn, error) {
 	select {
 	case c.gate <- struct{}{}:
 		defer func() { <-c.gate }()
@@ -127,7 +127,7 @@ func (c *Carrier) open(ctx context.Context) (*broker.Hub, *nats.Conn, error) {
 }
 
 // connect connects with the server, and waits a while for one that is not there.
-func (c *Carrier) connect(ctx context.Context) (*nats.Conn, error) {
+func (c *Transport) connect(ctx context.Context) (*nats.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
@@ -160,8 +160,8 @@ type downError struct{ err error }
 func (e *downError) Error() string { return e.err.Error() }
 func (e *downError) Unwrap() error { return e.err }
 
-// try connects once, and subscribes to what this carrier's ends receive.
-func (c *Carrier) try() (*nats.Conn, error) {
+// try connects once, and subscribes to what this transport's ends receive.
+func (c *Transport) try() (*nats.Conn, error) {
 	dialed := dialer{bus: c}
 	opts, err := c.options(&dialed)
 	if err != nil {
@@ -210,7 +210,7 @@ const leastPayload = 4096
 // dialer makes the connections with the server. It keeps why one could not be made, which
 // package nats does not say.
 type dialer struct {
-	bus *Carrier
+	bus *Transport
 	err error
 }
 
@@ -229,7 +229,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 // prove lets a server and this client prove to each other that they know the job's key,
 // over TLS if that is asked for. Before that nothing else is said: another process that has
 // taken the server's address learns nothing.
-func (c *Carrier) prove(raw net.Conn, address string) (net.Conn, error) {
+func (c *Transport) prove(raw net.Conn, address string) (net.Conn, error) {
 	conn, err := raw, raw.SetDeadline(time.Now().Add(tryTimeout))
 	if err == nil && c.cfg.TLS != nil {
 		cfg := c.cfg.TLS.Clone()
@@ -256,7 +256,7 @@ func (c *Carrier) prove(raw net.Conn, address string) (net.Conn, error) {
 
 // unproved counts a process at the server's address that is not the server, and logs the
 // first after the start, when nobody else does.
-func (c *Carrier) unproved(err error) {
+func (c *Transport) unproved(err error) {
 	if !refused(err) {
 		return
 	}
@@ -298,7 +298,7 @@ func (s socket) Write(b []byte) (int, error) {
 	return total, nil
 }
 
-func (c *Carrier) options(d *dialer) ([]nats.Option, error) {
+func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.Name(c.cfg.Name),
 		nats.SetCustomDialer(d),
@@ -354,7 +354,7 @@ func settled(ctx context.Context, nc *nats.Conn) error {
 
 // disconnected breaks all connections: what was under way is gone or not, and the
 // sessions know how to find out.
-func (c *Carrier) disconnected(nc *nats.Conn, err error) {
+func (c *Transport) disconnected(nc *nats.Conn, err error) {
 	c.mu.Lock()
 	if c.nc != nc {
 		c.mu.Unlock()
@@ -374,12 +374,12 @@ func (c *Carrier) disconnected(nc *nats.Conn, err error) {
 }
 
 // reconnected logs that there is a server again. The hub then sends the other ends that their connections are broken.
-func (c *Carrier) reconnected(nc *nats.Conn) {
+func (c *Transport) reconnected(nc *nats.Conn) {
 	c.log.Info("connected with NATS again", "url", printable.Text(Public(nc.ConnectedUrl())))
 }
 
 // ended is called when nc has been closed, and nothing of it runs any more.
-func (c *Carrier) ended(nc *nats.Conn) {
+func (c *Transport) ended(nc *nats.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nc == nc {
@@ -388,7 +388,7 @@ func (c *Carrier) ended(nc *nats.Conn) {
 }
 
 // asyncError hears what the server or the client says besides.
-func (c *Carrier) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
 		c.log.Warn("NATS", "err", printable.Error(err))
 		return
@@ -426,7 +426,7 @@ func certificateFault(err error) bool {
 }
 
 // fault says what a server has against this client, and what to do.
-func (c *Carrier) fault(err error) error {
+func (c *Transport) fault(err error) error {
 	advice := "see the server's log"
 	switch {
 	case errors.Is(err, proof.ErrKey), errors.Is(err, proof.ErrForeign):
@@ -444,7 +444,7 @@ func (c *Carrier) fault(err error) error {
 }
 
 // unreachable says that there is no connection with the server, and what to do.
-func (c *Carrier) unreachable(err error) error {
+func (c *Transport) unreachable(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		err = op.Err
 	}

@@ -3,7 +3,7 @@
 //
 //	c, err := natsbus.New(natsbus.Config{URL: "nats://nats.example:4222", Job: "j1"})
 //	defer c.Close()
-//	r, err := router.New(router.Config{Carrier: c, Listen: "bus://node.1", Attach: []string{"bus://node.0"}})
+//	r, err := router.New(router.Config{Transport: c, Listen: "bus://node.1", Attach: []string{"bus://node.0"}})
 //
 // Addresses are "bus://node.<id>": a name within the job, not a place. Where the
 // server is stands in the [Config].
@@ -54,7 +54,7 @@
 //
 // When the connection with the server is lost all connections through it break,
 // and the client connects again by itself, to any server of Config.URL;
-// [Carrier.Dial] waits for that. Servers of a cluster that are not in the list are
+// [Transport.Dial] waits for that. Servers of a cluster that are not in the list are
 // not used, whatever a server says of them: a server, or a process that has taken
 // the place of one, leads its clients nowhere else. Nothing is kept to be sent later. The
 // connection is given up, too, when the server takes nothing of what is written for
@@ -64,7 +64,7 @@
 //
 // # Concurrency
 //
-// A [Carrier] is safe for concurrent use. It has one connection with the server,
+// A [Transport] is safe for concurrent use. It has one connection with the server,
 // made at the first Listen or Dial. Its goroutines are those of package nats, and the
 // writer of its hub: Close ends them. Close of a
 // connection waits for nothing; Read and Write may wait for the server for 3 s, whatever

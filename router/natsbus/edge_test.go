@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// spy is a client of the server that is no carrier, and hears a subject.
+// spy is a client of the server that is no transport, and hears a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
@@ -164,9 +164,9 @@ func TestResetIsNotAnswered(t *testing.T) {
 	<-ended
 }
 
-// TestStrangersAreNotAccepted: a dial that wants its answer elsewhere than at the end
+// TestUnauthenticatedClientsAreNotAccepted: a dial that wants its answer elsewhere than at the end
 // of a connection of this job is not answered.
-func TestStrangersAreNotAccepted(t *testing.T) {
+func TestUnauthenticatedClientsAreNotAccepted(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, sub := spy(t, s, "elsewhere")
 	_, dials := spy(t, s, "ditask.job.dial.7")
@@ -184,20 +184,20 @@ func TestStrangersAreNotAccepted(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Dial(soon(t), "bus://node.7"); err != nil { // it is heard after the stranger
+	if _, err := c.Dial(soon(t), "bus://node.7"); err != nil { // it is served after the unauthenticated one
 		t.Fatal(err)
 	}
 	if err := nc.Publish("elsewhere", []byte("the end")); err != nil {
 		t.Fatal(err)
 	}
 	if m := next(t, sub); string(m.Data) != "the end" {
-		t.Errorf("a stranger is answered: %q", m.Data)
+		t.Errorf("an unauthenticated dial is answered: %q", m.Data)
 	}
 	_ = l.Close()
 }
 
-// TestStrangersDoNotAccept: an answer cannot lead the connection elsewhere.
-func TestStrangersDoNotAccept(t *testing.T) {
+// TestOnlyThePeerAccepts: an answer cannot lead the connection elsewhere.
+func TestOnlyThePeerAccepts(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, _ := spy(t, s, "ditask.job.dial.6")
 	_, err := nc.Subscribe("ditask.job.dial.5", func(m *nats.Msg) {

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// SetWriteTime says how long the server has to take a piece, before the carrier is
+// SetWriteTime says how long the server has to take a piece, before the transport is
 // used.
-func (c *Carrier) SetWriteTime(d time.Duration) { c.writeTime = d }
+func (c *Transport) SetWriteTime(d time.Duration) { c.writeTime = d }
 
-// Socket is what the carrier makes of a connection with the server.
+// Socket is what the transport makes of a connection with the server.
 func Socket(conn net.Conn, d time.Duration) net.Conn { return socket{conn, d} }
 
-// Limit lowers what may wait in the client for the carrier's connections.
-func (c *Carrier) Limit(messages, bytes int) error {
+// Limit lowers what may wait in the client for the transport's connections.
+func (c *Transport) Limit(messages, bytes int) error {
 	c.mu.Lock()
 	sub := c.sub
 	c.mu.Unlock()
 	return sub.SetPendingLimits(messages, bytes)
 }
 
-// Block publishes through the carrier's client, until the server takes nothing more for a while. It returns where the end of
+// Block publishes through the transport's client, until the server takes nothing more for a while. It returns where the end of
 // the last call comes.
-func (c *Carrier) Block(ctx context.Context) <-chan error {
+func (c *Transport) Block(ctx context.Context) <-chan error {
 	ended, step := make(chan error, 1), make(chan struct{}, 1)
 	go func() {
 		junk := make([]byte, 64<<10)
@@ -54,5 +54,5 @@ func (c *Carrier) Block(ctx context.Context) <-chan error {
 // Subject is what a job's id is in a subject.
 func Subject(job string) string { return token(job) }
 
-// Window is that of each of the carrier's connections.
-func (c *Carrier) Window() int { return c.window() }
+// Window is that of each of the transport's connections.
+func (c *Transport) Window() int { return c.window() }

@@ -74,17 +74,17 @@ func (h *hearer) wait(ctx context.Context, n int) error {
 // traffic lets every node send each messages, some of them large, to every other.
 // disturb is called with 1, 2, 3 when node 0 has heard that many quarters. All
 // must come once and in order, and no node may be lost.
-func traffic(t *testing.T, carriers []*natsbus.Carrier, each int, disturb func(quarter int)) {
+func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb func(quarter int)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	n := len(carriers)
+	n := len(transports)
 	hearers := make([]*hearer, n)
 	routers := make([]*router.Router, n)
 	channels := make([]*router.Channel, n)
 	for id := range n {
 		cfg := router.Config{
-			Job: "traffic", Token: []byte("secret"), Node: id, Expect: n, Carrier: carriers[id], Listen: address(t, id), Logger: quiet(),
+			Job: "traffic", Token: []byte("secret"), Node: id, Expect: n, Transport: transports[id], Listen: address(t, id), Logger: quiet(),
 			WindowMessages: 64,
 		}
 		for k := range id {
@@ -152,10 +152,10 @@ func traffic(t *testing.T, carriers []*natsbus.Carrier, each int, disturb func(q
 	}
 }
 
-// carriers opens n carriers, each as in a process of its own.
-func carriers(t *testing.T, n int, cfg func(id int) natsbus.Config) []*natsbus.Carrier {
+// transports opens n transports, each as in a process of its own.
+func transports(t *testing.T, n int, cfg func(id int) natsbus.Config) []*natsbus.Transport {
 	t.Helper()
-	var out []*natsbus.Carrier
+	var out []*natsbus.Transport
 	for id := range n {
 		out = append(out, open(t, cfg(id)))
 	}
@@ -176,7 +176,7 @@ func TestR4ServerRestartsUnderTraffic(t *testing.T) {
 	s := ours(t, cfg)
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL(), "nats://"))
 	_, _ = fmt.Sscan(port, &cfg.Port)
-	bus := carriers(t, 3, func(int) natsbus.Config { return natsbus.Config{URL: s.URL(), Token: "t"} })
+	bus := transports(t, 3, func(int) natsbus.Config { return natsbus.Config{URL: s.URL(), Token: "t"} })
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
 	traffic(t, bus, 1500, func(quarter int) {
@@ -256,7 +256,7 @@ func TestCluster(t *testing.T) {
 func TestR4ClusterLosesServersUnderTraffic(t *testing.T) {
 	servers, start := cluster(t, 3)
 	all := urls(servers)
-	bus := carriers(t, 3, func(id int) natsbus.Config {
+	bus := transports(t, 3, func(id int) natsbus.Config {
 		return natsbus.Config{URL: servers[id].ClientURL() + "," + all}
 	})
 	traffic(t, bus, 1500, func(quarter int) {
@@ -437,7 +437,7 @@ func (p *proxy) release() {
 func TestR4ClientConnectionIsCut(t *testing.T) {
 	s := plain(t, server.Options{})
 	p := newProxy(t, s.ClientURL())
-	bus := carriers(t, 3, func(id int) natsbus.Config {
+	bus := transports(t, 3, func(id int) natsbus.Config {
 		return natsbus.Config{URL: []string{p.url(), p.url(), s.ClientURL()}[id]}
 	})
 	traffic(t, bus, 1500, func(int) { p.cut() })
@@ -454,7 +454,7 @@ func TestR4ClientConnectionIsCut(t *testing.T) {
 func TestSlowClientDropsAndResumes(t *testing.T) {
 	s := plain(t, server.Options{})
 	var log logtest.Buffer
-	bus := carriers(t, 2, func(id int) natsbus.Config {
+	bus := transports(t, 2, func(id int) natsbus.Config {
 		cfg := natsbus.Config{URL: s.ClientURL()}
 		if id == 0 {
 			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -495,7 +495,7 @@ func TestSlowClientDropsAndResumes(t *testing.T) {
 func TestServerClosesSlowClient(t *testing.T) {
 	s := plain(t, server.Options{WriteDeadline: 100 * time.Millisecond})
 	p := newProxy(t, s.ClientURL())
-	bus := carriers(t, 2, func(id int) natsbus.Config {
+	bus := transports(t, 2, func(id int) natsbus.Config {
 		return natsbus.Config{URL: []string{p.url(), s.ClientURL()}[id], Nodes: 2}
 	})
 	ctx := soon(t)
@@ -543,7 +543,7 @@ func TestAuthorizationIsRevokedAndComesBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	bus := carriers(t, 2, func(int) natsbus.Config { return natsbus.Config{URL: s.ClientURL(), Token: "one"} })
+	bus := transports(t, 2, func(int) natsbus.Config { return natsbus.Config{URL: s.ClientURL(), Token: "one"} })
 	ctx := soon(t)
 	traffic(t, bus, 1000, func(quarter int) {
 		if quarter != 1 {

@@ -57,12 +57,12 @@ type Stats struct {
 	Unproved    uint64 // how often what answered at the server's address did not prove that it knows Config.Key
 }
 
-// Carrier satisfies router.Carrier over a NATS server.
-type Carrier struct {
+// Transport satisfies router.Transport over a NATS server.
+type Transport struct {
 	cfg    Config
 	log    *slog.Logger
 	prefix string // of the job's subjects
-	inbox  string // name of this carrier's
+	inbox  string // name of this transport's
 	ctx    context.Context
 	cancel context.CancelFunc
 	gate   chan struct{} // held while one goroutine connects with the server
@@ -78,8 +78,8 @@ type Carrier struct {
 	stats  Stats
 }
 
-// New returns a carrier that has done nothing yet. The error joins all faults.
-func New(cfg Config) (*Carrier, error) {
+// New returns a transport that has done nothing yet. The error joins all faults.
+func New(cfg Config) (*Transport, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -108,7 +108,7 @@ func New(cfg Config) (*Carrier, error) {
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("natsbus: %w", errors.Join(faults...))
 	}
-	c := &Carrier{
+	c := &Transport{
 		cfg: cfg, log: cfg.Logger, prefix: "ditask." + token(cfg.Job) + ".", inbox: broker.NewInbox(),
 		gate:      make(chan struct{}, 1), // a lock that can be waited for together with a context
 		writeTime: writeTime,
@@ -119,19 +119,19 @@ func New(cfg Config) (*Carrier, error) {
 }
 
 // window is this side's window of each connection.
-func (c *Carrier) window() int {
+func (c *Transport) window() int {
 	return min(max(windowBudget/max(c.cfg.Nodes, 1), minWindow), maxWindow)
 }
 
 // Stats returns what has gone wrong so far.
-func (c *Carrier) Stats() Stats {
+func (c *Transport) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
 // Close ends the connection with the server, and all that go through it.
-func (c *Carrier) Close() error {
+func (c *Transport) Close() error {
 	c.cancel()
 	c.mu.Lock()
 	nc, hub, closed := c.nc, c.hub, c.closed
@@ -160,7 +160,7 @@ func JobKey(token string) string {
 }
 
 // broken counts a connection that broke for a fault, and logs the first.
-func (c *Carrier) broken(with net.Addr, err error) {
+func (c *Transport) broken(with net.Addr, err error) {
 	c.mu.Lock()
 	c.stats.Broken++
 	first := c.stats.Broken == 1
@@ -171,10 +171,10 @@ func (c *Carrier) broken(with net.Addr, err error) {
 }
 
 // Advertise is the address that l was given.
-func (c *Carrier) Advertise(l net.Listener) string { return l.Addr().String() }
+func (c *Transport) Advertise(l net.Listener) string { return l.Addr().String() }
 
 // Dial connects to the node at address. Nobody there is an error at once.
-func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
+func (c *Transport) Dial(ctx context.Context, address string) (net.Conn, error) {
 	id, err := Node(address)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func word(id int) string { return fmt.Sprintf("node.%d", id) }
 
 // Listen takes a node's address for the caller. It connects with the server if
 // need be.
-func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, error) {
+func (c *Transport) Listen(ctx context.Context, address string) (net.Listener, error) {
 	id, err := Node(address)
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func ours(t testing.TB, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
-func open(t testing.TB, cfg natsbus.Config) *natsbus.Carrier {
+func open(t testing.TB, cfg natsbus.Config) *natsbus.Transport {
 	t.Helper()
 	if cfg.Job == "" {
 		cfg.Job = "job"
@@ -101,22 +101,22 @@ func open(t testing.TB, cfg natsbus.Config) *natsbus.Carrier {
 	return c
 }
 
-// fleet is a carrier for all nodes of a test: each that listens has a connection
+// fleet is a transport for all nodes of a test: each that listens has a connection
 // with the server of its own, as in a process of its own, and those that dial
 // have one together.
 type fleet struct {
-	router.Carrier
+	router.Transport
 	t    testing.TB
 	cfg  func() natsbus.Config
 	mu   sync.Mutex
-	own  map[string]*natsbus.Carrier
-	dial *natsbus.Carrier
+	own  map[string]*natsbus.Transport
+	dial *natsbus.Transport
 }
 
 func newFleet(t testing.TB, cfg func() natsbus.Config) *fleet {
 	t.Helper()
-	f := &fleet{t: t, cfg: cfg, own: map[string]*natsbus.Carrier{}, dial: open(t, cfg())}
-	f.Carrier = f.dial
+	f := &fleet{t: t, cfg: cfg, own: map[string]*natsbus.Transport{}, dial: open(t, cfg())}
+	f.Transport = f.dial
 	return f
 }
 
@@ -137,7 +137,7 @@ func address(_ testing.TB, node int) string { return fmt.Sprintf("bus://node.%d"
 // is a job of its own.
 func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
 	return routertest.Setup{
-		Carrier: func(t testing.TB) router.Carrier {
+		Transport: func(t testing.TB) router.Transport {
 			cfg.Job = t.Name()
 			return newFleet(t, func() natsbus.Config { return cfg })
 		},

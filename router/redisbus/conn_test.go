@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// ends are the two ends of a connection between two carriers.
-func ends(t testing.TB, dial, listen *redisbus.Carrier) (net.Listener, net.Conn, net.Conn) {
+// ends are the two ends of a connection between two transports.
+func ends(t testing.TB, dial, listen *redisbus.Transport) (net.Listener, net.Conn, net.Conn) {
 	t.Helper()
 	l, err := listen.Listen(t.Context(), "bus://x")
 	if err != nil {
@@ -39,17 +39,17 @@ func ends(t testing.TB, dial, listen *redisbus.Carrier) (net.Listener, net.Conn,
 	return l, a, b
 }
 
-// two are two carriers of one job.
-func two(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) (*redisbus.Carrier, *redisbus.Carrier) {
+// two are two transports of one job.
+func two(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) (*redisbus.Transport, *redisbus.Transport) {
 	t.Helper()
 	var job string
-	a := carrier(t, s, func(c *redisbus.Config) {
+	a := transport(t, s, func(c *redisbus.Config) {
 		job = c.Job
 		if edit != nil {
 			edit(c)
 		}
 	})
-	b := carrier(t, s, func(c *redisbus.Config) {
+	b := transport(t, s, func(c *redisbus.Config) {
 		c.Job = job
 		if edit != nil {
 			edit(c)
@@ -132,7 +132,7 @@ func TestAWriterStopsAtTheWindow(t *testing.T) {
 func TestDialNobody(t *testing.T) {
 	s := redistest.Start(t)
 	dial, listen := two(t, s, nil)
-	refused := func(c *redisbus.Carrier, address string) {
+	refused := func(c *redisbus.Transport, address string) {
 		t.Helper()
 		if c, err := c.Dial(t.Context(), address); err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), address) {
 			t.Errorf("%s: %v, %v", address, c, err)
@@ -141,7 +141,7 @@ func TestDialNobody(t *testing.T) {
 	refused(dial, "bus://x")
 	l, a, _ := ends(t, dial, listen)
 	refused(dial, "bus://y")
-	refused(carrier(t, s, nil), "bus://x") // another job
+	refused(transport(t, s, nil), "bus://x") // another job
 	if _, err := listen.Listen(t.Context(), "bus://x"); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("the same address again: %v", err)
 	}
@@ -231,7 +231,7 @@ func TestEntriesByHand(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Admin(t)
 	const mine = "00112233aabbccdd"
-	c := carrier(t, s, func(c *redisbus.Config) { c.Job = "hand" })
+	c := transport(t, s, func(c *redisbus.Config) { c.Job = "hand" })
 	l, err := c.Listen(t.Context(), "bus://x")
 	if err != nil {
 		t.Fatal(err)

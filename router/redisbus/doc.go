@@ -2,7 +2,7 @@
 // nodes cannot reach each other but can all reach the server.
 //
 //	c, err := redisbus.New(redisbus.Config{URL: "redis://user:secret@host:6379/0", Job: "run-7"})
-//	r, err := router.New(router.Config{Carrier: c, Listen: "bus://node.0"})
+//	r, err := router.New(router.Config{Transport: c, Listen: "bus://node.0"})
 //
 // Addresses are "bus://" and a word that is the same for all who dial it, such as
 // bus://node.3. Who listens on a word that another one listens on takes it over: a
@@ -27,9 +27,9 @@
 // other than letters, digits and -_.~ are escaped as in a URL's query.
 //
 //	ditask:{job}:at:word    string: the inbox of who listens on bus://word
-//	ditask:{job}:in:inbox   stream: what is under way to one carrier
+//	ditask:{job}:in:inbox   stream: what is under way to one transport
 //
-// A carrier that listens or has a connection holds one inbox with a random name,
+// A transport that listens or has a connection holds one inbox with a random name,
 // and two to four connections to the server: one waits for entries, one adds them,
 // and the others are for those who dial and for the keys. Entries are deleted as they are read. A connection has at most
 // Config.WindowBytes under way in each direction, so the memory that a job takes
@@ -52,13 +52,13 @@
 // for all jobs.
 //
 // Whoever may use these keys sees what the nodes say to each other, and could
-// change it: the token of the job, which the handshake proves, keeps strangers out
+// change it: the token of the job, which the handshake proves, keeps unauthenticated clients out
 // but not the server. Beyond one machine, use rediss:// and a user for the job.
 //
 // An entry has one field, f: a message of package broker, or nothing, which makes the
 // stream. A piece of data is at most 128 KiB, and a quarter of the window.
 //
-// A [Carrier] is safe for concurrent use. It opens its connections to the server
+// A [Transport] is safe for concurrent use. It opens its connections to the server
 // with the first Listen or Dial and closes them with the last listener and
 // connection; closing the last one waits until what was written is on the server.
 package redisbus

@@ -28,11 +28,11 @@ const (
 	entryBytes  = 128 << 10       // of data in one entry, with what it costs of a window
 )
 
-// endpoint is a carrier's place at the server, as long as it has a listener or a
+// endpoint is a transport's place at the server, as long as it has a listener or a
 // connection: an inbox, and the goroutines that read it, write to others' and
 // keep it from expiring. Close waits for all three. It is the hub's broker.
 type endpoint struct {
-	*Carrier
+	*Transport
 	hub    *broker.Hub
 	rdb    *redis.Client
 	server string
@@ -49,7 +49,7 @@ type endpoint struct {
 }
 
 // open connects to the server and makes an inbox.
-func open(ctx context.Context, c *Carrier) (*endpoint, error) {
+func open(ctx context.Context, c *Transport) (*endpoint, error) {
 	e := newEndpoint(c)
 	opt := *c.opt
 	opt.Dialer = dialer(e.ctx, opt.TLSConfig)
@@ -69,9 +69,9 @@ func open(ctx context.Context, c *Carrier) (*endpoint, error) {
 	return e, nil
 }
 
-func newEndpoint(c *Carrier) *endpoint {
+func newEndpoint(c *Transport) *endpoint {
 	e := &endpoint{
-		Carrier: c, server: c.opt.Addr, inbox: broker.NewInbox(), log: c.cfg.Logger,
+		Transport: c, server: c.opt.Addr, inbox: broker.NewInbox(), log: c.cfg.Logger,
 		kick: make(chan struct{}, 1), taken: map[string]bool{},
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/redisbus"
 	"github.com/ditask/ditask/router/routertest"
 )
@@ -50,8 +50,8 @@ func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pa
 			edit(c)
 		}
 	})
-	for id, c := range []*redisbus.Carrier{a, b} {
-		cfg := router.Config{Job: "pair", Token: []byte("secret"), Node: id, Expect: 2, Carrier: c, Listen: fmt.Sprint("bus://node.", id), Logger: log.With("node", id)}
+	for id, c := range []*redisbus.Transport{a, b} {
+		cfg := router.Config{Job: "pair", Token: []byte("secret"), Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("bus://node.", id), Logger: log.With("node", id)}
 		if id > 0 {
 			cfg.Attach = []string{"bus://node.0"}
 		}
@@ -350,7 +350,7 @@ func TestMemoryOfTheServerIsBounded(t *testing.T) {
 // listenError is what a node with such a URL is told.
 func listenError(t *testing.T, s *redistest.Server, edit func(*redisbus.Config)) string {
 	t.Helper()
-	c := carrier(t, s, edit)
+	c := transport(t, s, edit)
 	if l, err := c.Listen(t.Context(), "bus://node.0"); err != nil {
 		return err.Error()
 	} else if err := l.Close(); err != nil {
@@ -435,7 +435,7 @@ func TestDocumentedPermissions(t *testing.T) {
 				continue
 			}
 			set("-" + command)
-			err := use(t, carrier(t, s, user))
+			err := use(t, transport(t, s, user))
 			if err == nil && command != "pexpire" && command != "xdel" {
 				t.Errorf("%s is not needed", w)
 			} else if err != nil && !strings.Contains(err.Error(), "may not do that") {
@@ -450,7 +450,7 @@ func TestDocumentedPermissions(t *testing.T) {
 }
 
 // use makes a connection to itself.
-func use(t *testing.T, c *redisbus.Carrier) error {
+func use(t *testing.T, c *redisbus.Transport) error {
 	t.Helper()
 	l, err := c.Listen(t.Context(), "bus://x")
 	if err != nil {
@@ -467,7 +467,7 @@ func use(t *testing.T, c *redisbus.Carrier) error {
 func TestTLS(t *testing.T) {
 	f := certtest.New(t)
 	s := redistest.Start(t, "--tls-port", "x", "--tls-cert-file", f.Cert, "--tls-key-file", f.Key, "--tls-ca-cert-file", f.CA)
-	cfg, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	cfg, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,8 +511,8 @@ func TestManyNodes(t *testing.T) {
 	var wg sync.WaitGroup
 	var entered [3]atomic.Int64
 	for id := range int(nodes) {
-		c := carrier(t, s, func(c *redisbus.Config) { c.Job = "many" })
-		cfg := router.Config{Job: "many", Node: id, Expect: int(nodes), Carrier: c, Listen: fmt.Sprint("bus://node.", id), Logger: slog.New(slog.DiscardHandler)}
+		c := transport(t, s, func(c *redisbus.Config) { c.Job = "many" })
+		cfg := router.Config{Job: "many", Node: id, Expect: int(nodes), Transport: c, Listen: fmt.Sprint("bus://node.", id), Logger: slog.New(slog.DiscardHandler)}
 		cfg.LinkTimeout, cfg.PeerTimeout = 20*time.Second, 40*time.Second // the processors may be busy
 		for k := range id {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("bus://node.", k))

@@ -45,11 +45,11 @@ func TestInboxPublishedEntries(t *testing.T) {
 func TestInboxReaderAfterARestart(t *testing.T) {
 	s := redistest.Start(t)
 	log := &logtest.Buffer{}
-	carrier, err := New(Config{URL: s.URL(), Job: "j", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	transport, err := New(Config{URL: s.URL(), Job: "j", Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEndpoint(carrier) // which nobody renews but the reader
+	e := newEndpoint(transport) // which nobody renews but the reader
 	opt, err := options(Config{URL: s.URL()})
 	if err != nil {
 		t.Fatal(err)

@@ -30,16 +30,16 @@ type Config struct {
 	Logger      *slog.Logger // slog.Default() if nil
 }
 
-// Carrier satisfies router.Carrier.
-type Carrier struct {
+// Transport satisfies router.Transport.
+type Transport struct {
 	cfg     Config
 	opt     *redis.Options
 	opening chan struct{} // held by who opens the endpoint
 	e       *endpoint     // of that one
 }
 
-// New returns a carrier. It does not connect: Listen and Dial do.
-func New(cfg Config) (*Carrier, error) {
+// New returns a transport. It does not connect: Listen and Dial do.
+func New(cfg Config) (*Transport, error) {
 	if cfg.WindowBytes == 0 {
 		cfg.WindowBytes = 1 << 20
 	}
@@ -60,7 +60,7 @@ func New(cfg Config) (*Carrier, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("redisbus config: %w", errors.Join(errs...))
 	}
-	return &Carrier{cfg: cfg, opt: opt, opening: make(chan struct{}, 1)}, nil
+	return &Transport{cfg: cfg, opt: opt, opening: make(chan struct{}, 1)}, nil
 }
 
 const (
@@ -80,13 +80,13 @@ func word(address string) (string, error) {
 }
 
 // key is the name of a key of the job.
-func (c *Carrier) key(sort, name string) string {
+func (c *Transport) key(sort, name string) string {
 	return "ditask:{" + url.QueryEscape(c.cfg.Job) + "}:" + sort + ":" + url.QueryEscape(name)
 }
 
 // Listen takes address for the caller. Another node that listened on it before, and has not
 // closed it, is not found any more.
-func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, error) {
+func (c *Transport) Listen(ctx context.Context, address string) (net.Listener, error) {
 	w, err := word(address)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func (c *Carrier) Listen(ctx context.Context, address string) (net.Listener, err
 }
 
 // Advertise is the address that l was given.
-func (c *Carrier) Advertise(l net.Listener) string { return l.Addr().String() }
+func (c *Transport) Advertise(l net.Listener) string { return l.Addr().String() }
 
 // Dial connects to the node that listens on address, and waits until it answers.
-func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
+func (c *Transport) Dial(ctx context.Context, address string) (net.Conn, error) {
 	w, err := word(address)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (c *Carrier) Dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // acquire returns an open endpoint; the caller releases it.
-func (c *Carrier) acquire(ctx context.Context) (*endpoint, error) {
+func (c *Transport) acquire(ctx context.Context) (*endpoint, error) {
 	select {
 	case c.opening <- struct{}{}:
 	case <-ctx.Done():

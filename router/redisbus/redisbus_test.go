@@ -20,9 +20,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minu
 
 var jobs atomic.Int64
 
-// carrier is a carrier of a job of its own. At the end of the test nothing of it
+// transport is a transport of a job of its own. At the end of the test nothing of it
 // may be left on the server.
-func carrier(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *redisbus.Carrier {
+func transport(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *redisbus.Transport {
 	t.Helper()
 	cfg := redisbus.Config{URL: s.URL(), Job: fmt.Sprint("job-", jobs.Add(1)), Logger: slog.New(slog.DiscardHandler)}
 	if edit != nil {
@@ -37,7 +37,7 @@ func carrier(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *re
 
 func setup(s *redistest.Server, topology router.Topology) routertest.Setup {
 	return routertest.Setup{
-		Carrier: func(t testing.TB) router.Carrier {
+		Transport: func(t testing.TB) router.Transport {
 			t.Helper()
 			admin := s.Admin(t)
 			t.Cleanup(func() { // after the routers were closed
@@ -46,7 +46,7 @@ func setup(s *redistest.Server, topology router.Topology) routertest.Setup {
 					t.Errorf("left on the server: %v, %v", left, err)
 				}
 			})
-			return carrier(t, s, nil)
+			return transport(t, s, nil)
 		},
 		Addr:     func(_ testing.TB, node int) string { return fmt.Sprintf("bus://node.%d", node) },
 		Topology: topology,

@@ -10,7 +10,7 @@ import (
 // Recovery measures how long after the heal of a cut of one second all events
 // have come that were sent meanwhile, as ns/heal: an operation is one cut.
 //
-//	go test -run xxx -bench Recovery -benchtime 5x ./router/mesh
+//	go test -run xxx -bench Recovery -benchtime 5x ./router/socket
 func Recovery(b *testing.B, s Setup) {
 	const events = 1000
 	var total time.Duration

@@ -1,8 +1,8 @@
-// Package routertest is the suite that every carrier of package router passes.
+// Package routertest is the suite that every transport of package router passes.
 //
 //	func TestUnix(t *testing.T) {
 //		routertest.Run(t, routertest.Setup{
-//			Carrier: func(t *testing.T) router.Carrier { return mesh.New(mesh.Config{}) },
+//			Transport: func(t *testing.T) router.Transport { return socket.New(socket.Config{}) },
 //			Addr:    func(t *testing.T, node int) string { return "unix://" + filepath.Join(dir, strconv.Itoa(node)) },
 //		})
 //	}
@@ -23,10 +23,10 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Setup is what the suite needs to know of a carrier.
+// Setup is what the suite needs to know of a transport.
 type Setup struct {
-	// Carrier makes the carrier of one test.
-	Carrier func(t testing.TB) router.Carrier
+	// Transport makes the transport of one test.
+	Transport func(t testing.TB) router.Transport
 	// Addr is the address for a node to listen on.
 	Addr func(t testing.TB, node int) string
 	// Topology of all tests: mesh or star.
@@ -80,7 +80,7 @@ func (s Setup) lab(t testing.TB, n int, edit func(*router.Config)) *lab {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	l := &lab{t: t, setup: s, ctx: ctx, cancel: cancel, wire: NewWire(s.Carrier(t)), edit: edit}
+	l := &lab{t: t, setup: s, ctx: ctx, cancel: cancel, wire: NewWire(s.Transport(t)), edit: edit}
 	for id := range n {
 		l.nodes = append(l.nodes, l.node(id, n))
 	}
@@ -118,7 +118,7 @@ func (l *lab) node(id, expect int) *node {
 func (l *lab) config(id, expect int) router.Config {
 	cfg := router.Config{
 		Job: "lab", Token: []byte("secret"), Node: id, Expect: expect, Topology: l.setup.Topology,
-		Carrier: l.wire, Listen: l.setup.Addr(l.t, id), Logger: slog.New(slog.DiscardHandler),
+		Transport: l.wire, Listen: l.setup.Addr(l.t, id), Logger: slog.New(slog.DiscardHandler),
 	}
 	lower := id
 	if l.setup.Topology == router.Star {
@@ -254,16 +254,16 @@ func (in *inbox) count() int {
 	return len(in.got)
 }
 
-// Wire is a carrier around another one whose connections can be cut.
+// Wire is a transport around another one whose connections can be cut.
 type Wire struct {
-	router.Carrier
+	router.Transport
 	mu    sync.Mutex
 	down  bool
 	conns map[net.Conn]struct{}
 }
 
 // NewWire returns a wire in working order.
-func NewWire(c router.Carrier) *Wire { return &Wire{Carrier: c, conns: map[net.Conn]struct{}{}} }
+func NewWire(c router.Transport) *Wire { return &Wire{Transport: c, conns: map[net.Conn]struct{}{}} }
 
 // Dial connects, unless the wire is cut.
 func (w *Wire) Dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -273,7 +273,7 @@ func (w *Wire) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, fmt.Errorf("%s: the wire is cut", addr)
 	}
 	w.mu.Unlock()
-	c, err := w.Carrier.Dial(ctx, addr)
+	c, err := w.Transport.Dial(ctx, addr)
 	w.mu.Lock()
 	if err != nil {
 		return nil, err
@@ -286,7 +286,7 @@ func (w *Wire) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// Cut breaks every connection, and what is under way is lost if the carrier can
+// Cut breaks every connection, and what is under way is lost if the transport can
 // lose it. Until Heal, none can be made.
 func (w *Wire) Cut() {
 	w.mu.Lock()

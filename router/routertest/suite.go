@@ -660,12 +660,12 @@ func testJobs(t *testing.T, s Setup) {
 		l := s.lab(t, 1, nil)
 		l.start()
 		l.edit = test.edit
-		stranger := l.node(1, 2)
-		err := stranger.Start(l.ctx, nil)
+		other := l.node(1, 2)
+		err := other.Start(l.ctx, nil)
 		var no *router.RefusedError
 		if !errors.As(err, &no) || no.Code != test.code {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		_, _ = stranger.Close(), l.nodes[0].Close()
+		_, _ = other.Close(), l.nodes[0].Close()
 	}
 }

@@ -160,12 +160,12 @@ func Servers() []urfave.Flag {
 // RedisServer returns the URL of the Redis server that the flags name, or "". The URL in
 // the variable is ignored if the command line names another transport.
 func RedisServer(ctx *urfave.Context) string {
-	carrier := ctx.String("mq-type")
-	other := NATSServer(ctx) != "" || ctx.IsSet("mq-type") && carrier != placement.CarrierRedis
+	transport := ctx.String("mq-type")
+	other := NATSServer(ctx) != "" || ctx.IsSet("mq-type") && transport != placement.TransportRedis
 	if u := URL(ctx, "redis-url"); u != "" && (!other || FromCommandLine(ctx, "redis-url")) {
 		return u
 	}
-	if carrier != placement.CarrierRedis {
+	if transport != placement.TransportRedis {
 		return ""
 	}
 	return "redis://" + net.JoinHostPort(strings.Trim(ctx.String("redis-host"), "[]"), strconv.Itoa(ctx.Int("redis-port")))
@@ -184,7 +184,7 @@ func Idle(ctx *urfave.Context) []error {
 		{ctx.Bool("auto-recover"), "--auto-recover", []string{"max-retries"}},
 		{ctx.Path("trace") != "", "--trace", []string{"trace-limit"}},
 		{NATSServer(ctx) != "", "--nats-url", []string{"nats-creds", "nats-nkey"}},
-		{ctx.String("mq-type") == placement.CarrierRedis || ctx.String("redis-url") != "", "--mq-type redis",
+		{ctx.String("mq-type") == placement.TransportRedis || ctx.String("redis-url") != "", "--mq-type redis",
 			[]string{"redis-host", "redis-port"}},
 	} {
 		for _, name := range rule.names {

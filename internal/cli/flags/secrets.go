@@ -79,7 +79,7 @@ func URL(ctx *urfave.Context, name string) string { return strings.TrimSpace(ctx
 // NATSServer returns the URL of the NATS server that the flags name, or "". The URL in the
 // variable is ignored if the command line names another transport.
 func NATSServer(ctx *urfave.Context) string {
-	other := FromCommandLine(ctx, "redis-url") || ctx.IsSet("mq-type") && ctx.String("mq-type") != placement.CarrierNATS
+	other := FromCommandLine(ctx, "redis-url") || ctx.IsSet("mq-type") && ctx.String("mq-type") != placement.TransportNATS
 	if other && !FromCommandLine(ctx, "nats-url") {
 		return ""
 	}

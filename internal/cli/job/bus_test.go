@@ -46,7 +46,7 @@ func served(t *testing.T, env control.Env, log *logtest.Buffer) (*bus, launch.Co
 }
 
 // connect connects with the server as a node does, and says how it went.
-func connect(t *testing.T, cfg natsbus.Config) (*natsbus.Carrier, error) {
+func connect(t *testing.T, cfg natsbus.Config) (*natsbus.Transport, error) {
 	t.Helper()
 	cfg.Job, cfg.Logger = "j", slog.New(slog.DiscardHandler)
 	c, err := natsbus.New(cfg)
@@ -94,15 +94,15 @@ func TestBusIsForTheNodesOfItsJob(t *testing.T) {
 	await(t, closing(b, launch.Result{}, time.Hour, nil), "close")
 	if !strings.Contains(log.String(), "ditask: NATS server: refused a connection from 127.0.0.1:") ||
 		!strings.Contains(log.String(), "connections were refused: ") {
-		t.Errorf("strangers are not logged: %q", log.String())
+		t.Errorf("unauthenticated clients are not logged: %q", log.String())
 	}
 }
 
 func TestBusWantsTheCertificatesOfItsJob(t *testing.T) {
-	f, stranger := certtest.New(t), certtest.New(t)
+	f, other := certtest.New(t), certtest.New(t)
 	b, cfg := served(t, control.Env{Token: "secret", TLSCert: f.Cert, TLSKey: f.Key, TLSCA: f.CA}, &logtest.Buffer{})
 	defer b.close(launch.Result{}, 0, nil)
-	for files, want := range map[certtest.Files]bool{f: true, stranger: false} {
+	for files, want := range map[certtest.Files]bool{f: true, other: false} {
 		tlsConfig, err := certs.Mutual(files.Cert, files.Key, files.CA)
 		if err != nil {
 			t.Fatal(err)
@@ -122,9 +122,9 @@ func TestBusWantsTheCertificatesOfItsJob(t *testing.T) {
 
 func TestBusWaitsForOtherNodes(t *testing.T) {
 	late := launch.Result{Kind: control.Failure, Deadline: time.Now().Add(time.Hour)}
-	for name, end := range map[string]func(c *natsbus.Carrier, signals chan os.Signal){
-		"until they have gone": func(c *natsbus.Carrier, _ chan os.Signal) { _ = c.Close() },
-		"until a signal":       func(_ *natsbus.Carrier, signals chan os.Signal) { signals <- os.Interrupt },
+	for name, end := range map[string]func(c *natsbus.Transport, signals chan os.Signal){
+		"until they have gone": func(c *natsbus.Transport, _ chan os.Signal) { _ = c.Close() },
+		"until a signal":       func(_ *natsbus.Transport, signals chan os.Signal) { signals <- os.Interrupt },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log logtest.Buffer

@@ -94,9 +94,9 @@ func nodes(n int) string {
 // sockets returns the name of the transport of a plan.
 func sockets(plan placement.Plan) string {
 	switch local := plan.Local(); {
-	case plan.Carrier == placement.CarrierNATS:
+	case plan.Transport == placement.TransportNATS:
 		return "NATS"
-	case plan.Carrier == placement.CarrierRedis:
+	case plan.Transport == placement.TransportRedis:
 		return "Redis"
 	case len(local) > 0 && strings.HasPrefix(local[0].Listen, "unix://"):
 		return "unix sockets"

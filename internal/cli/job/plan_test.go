@@ -58,7 +58,7 @@ func TestWritePlan(t *testing.T) {
 			t.Errorf("%s: %v\n%s", c.line, err, out.String())
 		}
 	}
-	if got := sockets(placement.Plan{Carrier: placement.CarrierNATS}); got != "NATS" {
+	if got := sockets(placement.Plan{Transport: placement.TransportNATS}); got != "NATS" {
 		t.Error(got)
 	}
 }

@@ -67,7 +67,7 @@ func joined(ctx *urfave.Context, at place, plan placement.Plan) error {
 	}
 	several := ctx.IsSet("local_rank") && at.pod == nil
 	for _, n := range plan.Local() {
-		several = several || plan.Carrier == placement.CarrierMesh && len(n.Extern) > 0 && (at.step == nil || plan.Expected == 0)
+		several = several || plan.Transport == placement.TransportMesh && len(n.Extern) > 0 && (at.step == nil || plan.Expected == 0)
 	}
 	if several && (ctx.String("job-id") == "" || !hasToken) {
 		return call.Usage("nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")

@@ -67,7 +67,7 @@ func checkManifest(ctx *urfave.Context) error {
 func checkPods(ctx *urfave.Context) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	switch bus := ctx.String("bus"); {
-	case bus != "" && bus != placement.CarrierNATS && bus != placement.CarrierRedis:
+	case bus != "" && bus != placement.TransportNATS && bus != placement.TransportRedis:
 		fault("--bus %q: want nats or redis", bus)
 	case bus != "" && (ctx.IsSet("mq-type") || flags.FromCommandLine(ctx, "nats-url") || flags.FromCommandLine(ctx, "redis-url")):
 		fault("--bus: names the server: leave out --mq-type, --nats-url and --redis-url")

@@ -342,9 +342,9 @@ const (
 func busOf(ctx *urfave.Context, job string) *busServer {
 	b := &busServer{Kind: ctx.String("bus"), Secret: job + "-bus"}
 	switch b.Kind {
-	case placement.CarrierNATS:
+	case placement.TransportNATS:
 		b.Image, b.Port, b.Variable, b.URL = natsImage, 4222, flags.VarNATSURL, "nats://$(BUS_PASSWORD)@"+job+"-bus:4222"
-	case placement.CarrierRedis:
+	case placement.TransportRedis:
 		b.Image, b.Port, b.Variable, b.URL = redisImage, 6379, flags.VarRedisURL, "redis://:$(BUS_PASSWORD)@"+job+"-bus:6379"
 	default:
 		return nil

@@ -281,7 +281,7 @@ func TestSecretsAreNotWritten(t *testing.T) {
 				"mine"}, "",
 		},
 		"a variable that counts not": {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--bus", "nats"}, ""},
-		"another carrier":            {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--mq-type", "mesh"}, ""},
+		"another transport":          {[]string{"DITASK_REDIS_URL=redis://:hunter@h"}, []string{"--mq-type", "mesh"}, ""},
 		"no secrets":                 {nil, []string{"--redis-url", "redis://h", "--tls-key", "/k", "--tls-cert", "/c", "--tls-ca", "/ca"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ var (
 	forTime = flag.Duration("chaos.time", 0, "begin rounds for so long; 0: a few rounds")
 	oneSeed = flag.Int64("chaos.seed", -1, "run the round of this seed only")
 
-	onlyCarrier = flag.String("chaos.carrier", "", "run rounds over this carrier only")
+	onlyTransport = flag.String("chaos.transport", "", "run rounds over this transport only")
 )
 
 // TestChaos runs rounds, and fails with the first violation.
@@ -27,8 +27,8 @@ func TestChaos(t *testing.T) {
 	if err := canNets(); err != nil {
 		t.Logf("no networks of their own for nodes: %v", err)
 	}
-	if have := names(); *onlyCarrier != "" && !slices.Contains(have, *onlyCarrier) {
-		t.Fatalf("-chaos.carrier=%s: want one of %s, of which some need root", *onlyCarrier, strings.Join(have, ", "))
+	if have := names(); *onlyTransport != "" && !slices.Contains(have, *onlyTransport) {
+		t.Fatalf("-chaos.transport=%s: want one of %s, of which some need root", *onlyTransport, strings.Join(have, ", "))
 	}
 	if err := checkHostile(); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 	n := 0
 	for ; n < rounds && !t.Failed() && (*forTime == 0 || time.Since(began) < *forTime); n++ {
 		p := newPlan(first + uint64(n))
-		by[p.carrier.name]++
+		by[p.transport.name]++
 		t.Run(fmt.Sprint("seed=", p.seed), func(t *testing.T) {
 			report := runRound(t, p)
 			total.Add(report)
@@ -59,22 +59,22 @@ func TestChaos(t *testing.T) {
 
 // names are the names of all transports.
 func names() (out []string) {
-	for _, c := range carriers {
+	for _, c := range transports {
 		out = append(out, c.name)
 	}
 	return out
 }
 
 // table is the report, for docs/reliability.md.
-func table(rounds int, total faultlab.Report, carriers map[string]int, failed bool, took time.Duration) string {
+func table(rounds int, total faultlab.Report, transports map[string]int, failed bool, took time.Duration) string {
 	var b strings.Builder
 	row := func(name string, v any) { fmt.Fprintf(&b, "| %s | %v |\n", name, v) }
 	row("", "")
 	fmt.Fprint(&b, "|---|---:|\n")
 	row("time", took.Round(time.Second))
 	row("rounds", rounds)
-	for _, c := range slices.Sorted(maps.Keys(carriers)) {
-		row("... over "+c, carriers[c])
+	for _, c := range slices.Sorted(maps.Keys(transports)) {
+		row("... over "+c, transports[c])
 	}
 	row("processes", total.Nodes)
 	row("events emitted", total.Emitted)

@@ -77,12 +77,12 @@ func (p *plan) invite() {
 		name = *onlyHostile
 	}
 	kind, err := hostile.Find(name)
-	can := slices.DeleteFunc(haveCarriers(), func(c carrier) bool { return c.own }) // networks that the laboratory is not in
+	can := slices.DeleteFunc(haveTransports(), func(c transport) bool { return c.own }) // networks that the laboratory is not in
 	if err != nil || len(can) == 0 {
 		return // checkHostile reports it
 	}
 	p.hostile = kind
-	p.carrier = can[r.IntN(len(can))]
+	p.transport = can[r.IntN(len(can))]
 	p.nodes = 3 + r.IntN(2)
 	p.star = r.IntN(3) == 0
 	p.recover = kind.Costs || kind.Renews || r.IntN(4) > 0
@@ -103,7 +103,7 @@ func checkHostile() error {
 		}
 	}
 	if newPlan(0).hostile.Name == "" {
-		return fmt.Errorf("-chaos.carrier=%s: the laboratory is not in the networks of the nodes, and no hostile node can join", *onlyCarrier)
+		return fmt.Errorf("-chaos.transport=%s: the laboratory is not in the networks of the nodes, and no hostile node can join", *onlyTransport)
 	}
 	return nil
 }
@@ -278,12 +278,12 @@ func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 		if id > 0 {
 			continue
 		}
-		carrier, below, err := connect.Carrier(env, slog.New(slog.DiscardHandler))
+		transport, below, err := connect.Transport(env, slog.New(slog.DiscardHandler))
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		secret, _ := env.Secret() // the transport was made with it
-		cfg.Job, cfg.Token, cfg.Dialer, end = env.JobID, []byte(secret), carrier, below
+		cfg.Job, cfg.Token, cfg.Dialer, end = env.JobID, []byte(secret), transport, below
 	}
 	if cfg.Addrs[victim] == "" { // a leaf of a star does not listen
 		cfg.Victim = 0
@@ -318,7 +318,7 @@ type elsewhere struct {
 
 // elsewhere listens where no node is.
 func (r *round) elsewhere() (end func(), e *elsewhere) {
-	if r.carrier.server != nil || strings.HasPrefix(r.carrier.name, "nats") {
+	if r.transport.server != nil || strings.HasPrefix(r.transport.name, "nats") {
 		return func() {}, &elsewhere{addr: "bus://node.77777"}
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -490,7 +490,7 @@ func TestGrowthIsFound(t *testing.T) {
 
 // Every kind can be asked for, and comes by itself.
 func TestHostileNodesAreInTheMix(t *testing.T) {
-	if *onlyHostile != "" || *onlyCarrier != "" {
+	if *onlyHostile != "" || *onlyTransport != "" {
 		return // the flags leave rounds out
 	}
 	got := map[string]int{}

@@ -16,8 +16,8 @@ import (
 	"github.com/ditask/ditask/internal/faultlab/hostile"
 )
 
-// carrier is the transport of the messages of a round.
-type carrier struct {
+// transport is the transport of the messages of a round.
+type transport struct {
 	name   string
 	flags  []string // of ditask
 	faults []string // what it can suffer, besides its nodes
@@ -27,9 +27,9 @@ type carrier struct {
 	server func(t *testing.T) busServer
 }
 
-// carriers are the transports. A new one needs a line here, and a case in round.inject
+// transports are the transports. A new one needs a line here, and a case in round.inject
 // for a fault that only it has.
-var carriers = []carrier{
+var transports = []transport{
 	{name: "unix"},
 	{name: "tcp", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
 	{name: "tls", flags: []string{"--protocol", "tcp"}, faults: wireFaults, lines: true},
@@ -53,21 +53,21 @@ var (
 
 // plan is what follows from a seed.
 type plan struct {
-	seed    uint64
-	nodes   int
-	carrier carrier
-	star    bool
-	recover bool   // failed nodes are started again
-	end     string // stop, preempt, kill-launcher, kill-launcher-early, or kill-node where that ends the job
-	full    bool   // the log folder is full
-	reader  string // what the reader of the launcher's output does: reads, pauses before the end, or leaves
-	slow    int    // the longest time in ms that a node takes before parallel.Main
-	shape   faultlab.Shape
-	pace    time.Duration
-	big     int
-	jump    int // seconds by which a clock jumps, and back
-	faults  []fault
-	hostile hostile.Kind // what a hostile node does, instead of other faults; without a name: there is none
+	seed      uint64
+	nodes     int
+	transport transport
+	star      bool
+	recover   bool   // failed nodes are started again
+	end       string // stop, preempt, kill-launcher, kill-launcher-early, or kill-node where that ends the job
+	full      bool   // the log folder is full
+	reader    string // what the reader of the launcher's output does: reads, pauses before the end, or leaves
+	slow      int    // the longest time in ms that a node takes before parallel.Main
+	shape     faultlab.Shape
+	pace      time.Duration
+	big       int
+	jump      int // seconds by which a clock jumps, and back
+	faults    []fault
+	hostile   hostile.Kind // what a hostile node does, instead of other faults; without a name: there is none
 }
 
 type fault struct {
@@ -87,9 +87,9 @@ const slowest = 60_000
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
-	have := haveCarriers()
+	have := haveTransports()
 	p := plan{
-		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], carrier: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
+		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], transport: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
 		end:  []string{"stop", "stop", "stop", "stop", "preempt", "kill-launcher", "kill-launcher-early"}[r.IntN(7)],
 		pace: ms(2, 20), big: []int{1000, 300 << 10, 3 << 20}[r.IntN(3)],
 		reader: []string{"reads", "reads", "reads", "pauses", "leaves"}[r.IntN(5)], slow: []int{0, 0, 2000}[r.IntN(3)],
@@ -98,9 +98,9 @@ func newPlan(seed uint64) plan {
 		p.end = "kill-node"
 	}
 	if r.IntN(40) == 0 && !have[0].own {
-		p.nodes, p.pace, p.big, p.carrier, p.recover, p.star = 64, 2*time.Second, 1000, have[0], false, false
+		p.nodes, p.pace, p.big, p.transport, p.recover, p.star = 64, 2*time.Second, 1000, have[0], false, false
 	}
-	if p.carrier.own {
+	if p.transport.own {
 		p.nodes, p.star = min(p.nodes, 4), false
 	}
 	if p.end == "kill-launcher-early" {
@@ -112,7 +112,7 @@ func newPlan(seed uint64) plan {
 		p.big = min(p.big, 300<<10) // what is in progress at the end must arrive within the grace period
 	}
 	p.jump = []int{-3000, -70, -5, 5, 70, 3000}[r.IntN(6)]
-	kinds := slices.Concat(p.carrier.faults, everyFaults)
+	kinds := slices.Concat(p.transport.faults, everyFaults)
 	for range 1 + r.IntN(4) {
 		f := fault{kind: kinds[r.IntN(len(kinds))], a: r.IntN(p.nodes), after: ms(0, 800), lasts: ms(100, 2000)}
 		f.b = (f.a + 1 + r.IntN(p.nodes-1)) % p.nodes
@@ -121,12 +121,12 @@ func newPlan(seed uint64) plan {
 		}
 		switch {
 		case !p.recover:
-		case p.carrier.own && r.IntN(3) == 0:
+		case p.transport.own && r.IntN(3) == 0:
 			f.kind = leave
 		case r.IntN(2) == 0:
 			f.kind, f.grave = "kill", true
-		case (p.carrier.lines || p.carrier.root) && r.IntN(6) == 0: // for longer than nodes wait for each other
-			f.kind, f.grave, f.lasts = p.carrier.faults[0], true, ms(9000, 12000)
+		case (p.transport.lines || p.transport.root) && r.IntN(6) == 0: // for longer than nodes wait for each other
+			f.kind, f.grave, f.lasts = p.transport.faults[0], true, ms(9000, 12000)
 		}
 		p.faults = append(p.faults, f)
 		if f.kind == "stop" && p.nodes == 64 {
@@ -137,10 +137,10 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// haveCarriers are the transports over which there may be rounds.
-func haveCarriers() (have []carrier) {
-	for _, c := range carriers {
-		if (*onlyCarrier == "" || *onlyCarrier == c.name) && (!c.root || canNets() == nil) {
+// haveTransports are the transports over which there may be rounds.
+func haveTransports() (have []transport) {
+	for _, c := range transports {
+		if (*onlyTransport == "" || *onlyTransport == c.name) && (!c.root || canNets() == nil) {
 			have = append(have, c)
 		}
 	}

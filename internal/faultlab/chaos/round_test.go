@@ -77,7 +77,7 @@ func runRound(t *testing.T, p plan) (report faultlab.Report) {
 		r.harm()
 	}
 	report = r.finish()
-	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, heard %d, reported %d, in %v", p.carrier.name, p.nodes, p.star,
+	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, heard %d, reported %d, in %v", p.transport.name, p.nodes, p.star,
 		p.recover,
 		p.reader, p.end, report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
 	return report
@@ -249,7 +249,7 @@ func (r *round) prepare() {
 		env = append(env, fmt.Sprint(varGauge, "=", gaugeEvery), varHostile+"=1")
 	}
 	args := append([]string{"--package", os.Args[0], "--log-dir", logs, "--seed", fmt.Sprint(r.seed >> 1), "--grace", "30s",
-		"--join-timeout", r.joins().String()}, r.carrier.flags...)
+		"--join-timeout", r.joins().String()}, r.transport.flags...)
 	if r.star {
 		args = append(args, "--topology", "star")
 	}
@@ -263,7 +263,7 @@ func (r *round) prepare() {
 		r.t.Cleanup(func() { _ = syscall.Unmount(logs, 0) })
 		r.fault("disk full", false)
 	}
-	switch r.carrier.name {
+	switch r.transport.name {
 	case "netns", "pods":
 		var err error
 		if r.nets, err = newNets(r.t, fmt.Sprint("c", os.Getpid()%10000), r.nodes); err != nil {
@@ -282,7 +282,7 @@ func (r *round) prepare() {
 			}
 			own := slices.Concat([]string{"ip", "netns", "exec", r.nets.name(k), os.Args[0]}, args,
 				[]string{"--job-id", "chaos", "--token", "secret"})
-			if r.carrier.name == "pods" {
+			if r.transport.name == "pods" {
 				r.command(slices.Concat(env, []string{kube.VarNodes + "=" + strings.Join(hosts, ","), fmt.Sprint(kube.VarRank, "=", k)}), own)
 				continue
 			}
@@ -294,11 +294,11 @@ func (r *round) prepare() {
 		files := certtest.New(r.t)
 		args = append(args, "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA)
 	}
-	if r.carrier.server != nil {
-		r.server = r.carrier.server(r.t)
+	if r.transport.server != nil {
+		r.server = r.transport.server(r.t)
 		args = append(args, r.server.flags()...)
 	}
-	if r.carrier.lines {
+	if r.transport.lines {
 		port := freeport.Get(r.t, r.nodes)
 		args = append(args, "--ports", fmt.Sprint(port))
 		r.lines = newLines(r.t, r.seed, r.nodes, port, r.shape)

@@ -1,7 +1,7 @@
 // Package hostile is a node gone bad: it has the token of a job, and its certificate where
 // there is TLS, joins the job, and then says what no honest node says.
 //
-//	result, err := hostile.Run(ctx, hostile.Config{Job: "a7", Token: token, Dialer: carrier, Addrs: addrs, Node: len(addrs)}, "credit")
+//	result, err := hostile.Run(ctx, hostile.Config{Job: "a7", Token: token, Dialer: transport, Addrs: addrs, Node: len(addrs)}, "credit")
 //
 // It speaks the protocol of docs/wire.md by itself, and shares no code with package router.
 // What it can do is in [Kinds]. The chaos laboratory lets it into jobs of real processes,

@@ -30,7 +30,7 @@ func job(t *testing.T) hostile.Config {
 		addr := fmt.Sprint("mem://", id)
 		cfg.Addrs = append(cfg.Addrs, addr)
 		c := router.Config{
-			Job: cfg.Job, Token: cfg.Token, Node: id, Incarnation: 7, Expect: 2, Carrier: network,
+			Job: cfg.Job, Token: cfg.Token, Node: id, Incarnation: 7, Expect: 2, Transport: network,
 			Listen: addr, Elastic: true, Logger: slog.New(slog.DiscardHandler),
 		}
 		if id > 0 {

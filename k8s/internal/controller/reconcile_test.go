@@ -103,14 +103,14 @@ func (w *table) told() (all []string) {
 var allPods = []string{"dqn-collector-0", "dqn-collector-1", "dqn-evaluator-0", "dqn-learner-0"}
 
 func TestReconcileMakesWhatIsMissingOnce(t *testing.T) {
-	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "stranger"}}
-	w := newTable(t, interceptor.Funcs{}, dqnJob(), stranger)
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "foreign"}}
+	w := newTable(t, interceptor.Funcs{}, dqnJob(), foreign)
 	for range 2 {
 		if result, err := w.reconcile(); err != nil || result != (ctrl.Result{}) {
 			t.Fatalf("%v, %v", result, err)
 		}
 	}
-	if got := w.names(&corev1.PodList{}); !slices.Equal(got, append(slices.Clone(allPods), "stranger")) {
+	if got := w.names(&corev1.PodList{}); !slices.Equal(got, append(slices.Clone(allPods), "foreign")) {
 		t.Errorf("pods: %v", got)
 	}
 	if got := w.names(&corev1.SecretList{}); !slices.Equal(got, []string{"dqn-01234567-token"}) {

@@ -89,7 +89,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	g := newGate(l, cfg, strangersMost, proofTime)
+	g := newGate(l, cfg, maxUnauthenticated, proofTime)
 	s, err := serve(ctx, g, cfg)
 	if err != nil {
 		_ = g.Close()

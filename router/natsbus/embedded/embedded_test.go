@@ -48,7 +48,7 @@ func TestOnlyWhoKnowsTheTokenIsServed(t *testing.T) {
 	nc.Close()
 	for _, opts := range [][]nats.Option{{nats.Token("guess")}, nil} {
 		if _, err := nats.Connect(s.URL(), opts...); err == nil {
-			t.Error("a stranger is served")
+			t.Error("an unauthenticated client is served")
 		}
 	}
 	if s.URL() != "nats://127.0.0.1:"+strconv.Itoa(s.Port()) || s.Port() == 0 {

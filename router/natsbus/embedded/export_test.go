@@ -32,12 +32,12 @@ func (g Gate) End() {
 // Refused counts refusals by reason.
 func (g Gate) Refused() map[string]int { return g.counts() }
 
-// Strangers are the addresses of those who have proved nothing yet, without ports.
-func (g Gate) Strangers() map[string]int {
+// Unauthenticated returns the addresses of those who have proved nothing yet, without ports.
+func (g Gate) Unauthenticated() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out := map[string]int{}
-	for _, s := range g.strangers {
+	for _, s := range g.unauthenticated {
 		out[s.from]++
 	}
 	return out

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// strangersMost is how many connections may be between their accept and their proof
+	// maxUnauthenticated is how many connections may be between their accept and their proof
 	// at once, of all addresses together, as at a node: all nodes of a large job may come
 	// at once, and so many take some MiB.
-	strangersMost = 256
+	maxUnauthenticated = 256
 	// proofTime is how long a connection has to prove that it knows the key. A client
 	// gives an attempt 2 s.
 	proofTime = 2 * time.Second
@@ -34,14 +34,14 @@ const (
 
 // gate is the listener of the server. With a key it hands over only connections that have
 // proved that they know it: what others send reaches no line of the server's code. It owns
-// its accept loop and one goroutine for each stranger; they end with Close, and wait waits
+// its accept loop and one goroutine for each unauthenticated connection; they end with Close, and wait waits
 // for them.
 type gate struct {
 	net.Listener
 	key   []byte // empty: all connections are handed over
 	tls   *tls.Config
 	log   *slog.Logger
-	most  int           // strangers at once
+	most  int           // unauthenticated connections at once
 	time  time.Duration // for a proof
 	ready chan net.Conn // proved; capacity 0: the server takes them at once
 	taken chan struct{} // closed when the server accepts from the gate
@@ -49,18 +49,18 @@ type gate struct {
 	done  chan struct{}
 	wg    sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	strangers []*stranger
-	refused   map[string]int
+	mu              sync.Mutex
+	closed          bool
+	unauthenticated []*unauthenticatedConn
+	refused         map[string]int
 }
 
-// stranger is a connection that has proved nothing yet.
-type stranger struct {
+// unauthenticatedConn is a connection that has proved nothing yet.
+type unauthenticatedConn struct {
 	conn net.Conn
 	from string
 	put  bool          // out, by a newcomer
-	gone chan struct{} // closed when it is no stranger any more
+	gone chan struct{} // closed when it has authenticated or was closed
 }
 
 func newGate(l net.Listener, cfg Config, most int, time time.Duration) *gate {
@@ -88,7 +88,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener and the connections of all strangers. It does not wait.
+// Close closes the listener and the all unauthenticated connections. It does not wait.
 func (g *gate) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *gate) Close() error {
 	}
 	g.closed = true
 	close(g.done)
-	for _, s := range g.strangers {
+	for _, s := range g.unauthenticated {
 		_ = s.conn.Close()
 	}
 	return g.Listener.Close()
@@ -149,7 +149,7 @@ func (g *gate) serve() {
 			_ = conn.Close()
 			return
 		}
-		g.wg.Go(func() { g.hear(s) })
+		g.wg.Go(func() { g.authenticate(s) })
 	}
 }
 
@@ -157,20 +157,20 @@ func (g *gate) serve() {
 // one of the address that has most gives up its own: a flood from one address keeps out no
 // other. It is drawn by lot, so that on the same address a client whose proof takes a
 // millisecond is likely to keep its place for so long.
-func (g *gate) enter(conn net.Conn) *stranger {
-	s := &stranger{conn: conn, from: source(conn.RemoteAddr()), gone: make(chan struct{})}
+func (g *gate) enter(conn net.Conn) *unauthenticatedConn {
+	s := &unauthenticatedConn{conn: conn, from: source(conn.RemoteAddr()), gone: make(chan struct{})}
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
 		return nil
 	}
-	var out *stranger
-	if len(g.strangers) >= g.most {
+	var out *unauthenticatedConn
+	if len(g.unauthenticated) >= g.most {
 		out = g.surplus()
 		out.put = true
 		g.remove(out)
 	}
-	g.strangers = append(g.strangers, s)
+	g.unauthenticated = append(g.unauthenticated, s)
 	g.mu.Unlock()
 	if out != nil {
 		_ = out.conn.Close()
@@ -179,11 +179,11 @@ func (g *gate) enter(conn net.Conn) *stranger {
 	return s
 }
 
-// surplus chooses a stranger of the address that has most. The mutex is held.
-func (g *gate) surplus() *stranger {
-	from := map[string][]*stranger{}
-	var most []*stranger
-	for _, s := range g.strangers {
+// surplus chooses a connection of the address that has most of them. The mutex is held.
+func (g *gate) surplus() *unauthenticatedConn {
+	from := map[string][]*unauthenticatedConn{}
+	var most []*unauthenticatedConn
+	for _, s := range g.unauthenticated {
 		from[s.from] = append(from[s.from], s)
 		if len(from[s.from]) > len(most) {
 			most = from[s.from]
@@ -193,14 +193,14 @@ func (g *gate) surplus() *stranger {
 }
 
 // remove takes s off the list. The mutex is held.
-func (g *gate) remove(s *stranger) {
-	if i := slices.Index(g.strangers, s); i >= 0 {
-		g.strangers = slices.Delete(g.strangers, i, i+1)
+func (g *gate) remove(s *unauthenticatedConn) {
+	if i := slices.Index(g.unauthenticated, s); i >= 0 {
+		g.unauthenticated = slices.Delete(g.unauthenticated, i, i+1)
 	}
 }
 
-// hear lets a stranger prove itself, and hands it over.
-func (g *gate) hear(s *stranger) {
+// authenticate checks the proof of a connection, and passes it on.
+func (g *gate) authenticate(s *unauthenticatedConn) {
 	conn := s.conn
 	err := conn.SetDeadline(time.Now().Add(g.time))
 	if err == nil && g.tls != nil {

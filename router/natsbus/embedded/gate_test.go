@@ -61,9 +61,9 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestStrangersMakeWayForOtherAddresses: those of one address make way for each other,
+// TestUnauthenticatedClientsMakeWayForOtherAddresses: those of one address make way for each other,
 // and for those of others, and never put one of an address that has fewer out.
-func TestStrangersMakeWayForOtherAddresses(t *testing.T) {
+func TestUnauthenticatedClientsMakeWayForOtherAddresses(t *testing.T) {
 	s := &street{make(chan net.Conn), make(chan struct{})}
 	g := embedded.NewGate(s, embedded.Config{Key: "key", Logger: slog.New(slog.DiscardHandler)}, 4, time.Hour)
 	defer g.End()
@@ -78,7 +78,7 @@ func TestStrangersMakeWayForOtherAddresses(t *testing.T) {
 	}
 	want := "map[10.0.0.1:1 10.0.0.2:1 2001:db8::/64:2]"
 	until(t, want, func() bool {
-		got := g.Strangers()
+		got := g.Unauthenticated()
 		if got["10.0.0.2"] != 1 || len(got) != 3 {
 			t.Fatalf("%v", got)
 		}
@@ -86,8 +86,8 @@ func TestStrangersMakeWayForOtherAddresses(t *testing.T) {
 	})
 }
 
-// TestStrangersAreRefusedCountedAndLoggedOnce, and all together at the end.
-func TestStrangersAreRefusedCountedAndLoggedOnce(t *testing.T) {
+// TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce, and all together at the end.
+func TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

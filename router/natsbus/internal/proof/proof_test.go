@@ -127,7 +127,7 @@ func TestEchoIsRefused(t *testing.T) {
 	<-done
 }
 
-func TestStrangersAreNamed(t *testing.T) {
+func TestUnauthenticatedClientsAreNamed(t *testing.T) {
 	magic := []byte{'d', 'i', 't', 'n', 'a', 't', 's', 1}
 	for _, c := range []struct {
 		said []byte

@@ -1,6 +1,6 @@
 //go:build unix
 
-package mesh
+package socket
 
 import (
 	"io"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// socket is a connection that can also write without waiting.
-type socket struct {
+// conn is a connection that can also write without waiting.
+type conn struct {
 	net.Conn
 	raw    syscall.RawConn
 	now    attempt
@@ -32,24 +32,23 @@ func wrap(c net.Conn) net.Conn {
 		// The system's default holds less than one chunk. Tcp grows its own.
 		_, _ = b.SetReadBuffer(socketBytes), b.SetWriteBuffer(socketBytes)
 	}
-	k := &socket{Conn: c, raw: raw}
+	k := &conn{Conn: c, raw: raw}
 	k.now.call = func(fd uintptr) bool { return k.now.do(fd, syscall.Write) }
 	k.coming.call = func(fd uintptr) bool { return k.coming.do(fd, syscall.Read) }
 	return k
 }
 
-// socketBytes is asked for as a unix socket's buffer; the system gives what it
-// allows.
+// socketBytes is the requested size of a unix socket's buffers; the system may give less.
 const socketBytes = 1 << 20
 
-// TryWrite writes what the system takes at once. It returns the bytes written,
-// which may be none. One call at a time, and none beside another write.
-func (s *socket) TryWrite(b []byte) (int, error) {
+// TryWrite writes the bytes that the system takes at once, and returns their number, which
+// may be 0. Writes must not be concurrent.
+func (s *conn) TryWrite(b []byte) (int, error) {
 	return s.now.make(s.raw.Write, b)
 }
 
-// TryRead reads what has come, which may be nothing. One call at a time, and none beside another read.
-func (s *socket) TryRead(b []byte) (int, error) {
+// TryRead reads the bytes that have arrived, perhaps none. Reads must not be concurrent.
+func (s *conn) TryRead(b []byte) (int, error) {
 	n, err := s.coming.make(s.raw.Read, b)
 	if n == 0 && err == nil && s.coming.err == 0 {
 		return 0, io.EOF
@@ -57,7 +56,7 @@ func (s *socket) TryRead(b []byte) (int, error) {
 	return n, err
 }
 
-// attempt is one write or read without waiting, kept so that none is allocated.
+// attempt is the state of a write or read without waiting. It is reused, so that a call allocates nothing.
 type attempt struct {
 	call func(fd uintptr) bool
 	b    []byte
@@ -65,7 +64,7 @@ type attempt struct {
 	err  syscall.Errno // 0: none
 }
 
-// make makes the attempt, through a method of the raw connection.
+// make calls through, a method of the raw connection, once.
 func (a *attempt) make(through func(func(fd uintptr) bool) error, b []byte) (int, error) {
 	a.b, a.n, a.err = b, 0, 0 // a closed connection makes no attempt
 	err := through(a.call)
@@ -91,13 +90,13 @@ func (a *attempt) do(fd uintptr, call func(fd int, b []byte) (int, error)) bool 
 	}
 }
 
-// ReadFrom lets io.Copy between two sockets stay in the kernel where it can.
-func (s *socket) ReadFrom(r io.Reader) (int64, error) {
-	if o, ok := r.(*socket); ok {
+// ReadFrom lets io.Copy between two sockets use splice where the system has it.
+func (s *conn) ReadFrom(r io.Reader) (int64, error) {
+	if o, ok := r.(*conn); ok {
 		r = o.Conn
 	}
 	return io.Copy(s.Conn, r)
 }
 
 // WriteBuffers writes all of bufs in as few calls as the system allows.
-func (s *socket) WriteBuffers(bufs *net.Buffers) (int64, error) { return bufs.WriteTo(s.Conn) }
+func (s *conn) WriteBuffers(bufs *net.Buffers) (int64, error) { return bufs.WriteTo(s.Conn) }

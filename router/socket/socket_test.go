@@ -1,4 +1,4 @@
-package mesh_test
+package socket_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/routertest"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }
 
-func carrier(testing.TB) router.Carrier { return mesh.New(mesh.Config{}) }
+func transport(testing.TB) router.Transport { return socket.New(socket.Config{}) }
 
 // sockets gives each test its own folder of sockets.
 func sockets() func(testing.TB, int) string {
@@ -52,38 +52,38 @@ func ports() func(testing.TB, int) string {
 }
 
 func TestUnix(t *testing.T) {
-	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: sockets()})
+	routertest.Run(t, routertest.Setup{Transport: transport, Addr: sockets()})
 }
 
 func TestUnixStar(t *testing.T) {
-	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: sockets(), Topology: router.Star})
+	routertest.Run(t, routertest.Setup{Transport: transport, Addr: sockets(), Topology: router.Star})
 }
 
 func TestTCP(t *testing.T) {
-	routertest.Run(t, routertest.Setup{Carrier: carrier, Addr: ports()})
+	routertest.Run(t, routertest.Setup{Transport: transport, Addr: ports()})
 }
 
 func TestTCPWithTLS(t *testing.T) {
 	f := certtest.New(t)
-	cfg, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	cfg, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := func(testing.TB) router.Carrier { return mesh.New(mesh.Config{TLS: cfg}) }
-	routertest.Run(t, routertest.Setup{Carrier: secure, Addr: ports()})
+	secure := func(testing.TB) router.Transport { return socket.New(socket.Config{TLS: cfg}) }
+	routertest.Run(t, routertest.Setup{Transport: secure, Addr: ports()})
 }
 
 func TestTLSRefusesAnotherAuthority(t *testing.T) {
 	mine, theirs := certtest.New(t), certtest.New(t)
-	server, err := mesh.LoadTLS(mine.Cert, mine.Key, mine.CA)
+	server, err := socket.LoadTLS(mine.Cert, mine.Key, mine.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := mesh.LoadTLS(theirs.Cert, theirs.Key, theirs.CA)
+	client, err := socket.LoadTLS(theirs.Cert, theirs.Key, theirs.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := mesh.New(mesh.Config{TLS: server}).Listen(t.Context(), "tcp://127.0.0.1:0")
+	l, err := socket.New(socket.Config{TLS: server}).Listen(t.Context(), "tcp://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,17 +97,17 @@ func TestTLSRefusesAnotherAuthority(t *testing.T) {
 			go func() { _, _ = c.Read(make([]byte, 1)); _ = c.Close() }()
 		}
 	}()
-	_, err = mesh.New(mesh.Config{TLS: client}).Dial(t.Context(), "tcp://"+l.Addr().String())
+	_, err = socket.New(socket.Config{TLS: client}).Dial(t.Context(), "tcp://"+l.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
-	if _, err := mesh.LoadTLS(mine.Cert, "", mine.CA); err == nil {
+	if _, err := socket.LoadTLS(mine.Cert, "", mine.CA); err == nil {
 		t.Error("a key is missing")
 	}
 }
 
 func TestBusyAndStaleAddresses(t *testing.T) {
-	c := mesh.New(mesh.Config{})
+	c := socket.New(socket.Config{})
 	for _, addr := range []string{"tcp://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
 		l, err := c.Listen(t.Context(), addr)
 		if err != nil {
@@ -127,20 +127,20 @@ func TestBusyAndStaleAddresses(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	for _, bad := range []string{"", "unix://", "tcp://host", "http://x:1", "/run/x"} {
-		if _, _, err := mesh.Split(bad); err == nil {
+		if _, _, err := socket.Split(bad); err == nil {
 			t.Errorf("%q is taken for an address", bad)
 		}
 	}
-	c := mesh.New(mesh.Config{})
+	c := socket.New(socket.Config{})
 	if _, err := c.Listen(t.Context(), "unix:///"+strings.Repeat("x", 200)); err == nil || !strings.Contains(err.Error(), "shorter") {
 		t.Errorf("a long socket path: %v", err)
 	}
 }
 
 func BenchmarkRecovery(b *testing.B) {
-	b.Run("unix", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: sockets()}) })
-	b.Run("tcp", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: ports()}) })
+	b.Run("unix", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Transport: transport, Addr: sockets()}) })
+	b.Run("tcp", func(b *testing.B) { routertest.Recovery(b, routertest.Setup{Transport: transport, Addr: ports()}) })
 	b.Run("star", func(b *testing.B) {
-		routertest.Recovery(b, routertest.Setup{Carrier: carrier, Addr: sockets(), Topology: router.Star})
+		routertest.Recovery(b, routertest.Setup{Transport: transport, Addr: sockets(), Topology: router.Star})
 	})
 }

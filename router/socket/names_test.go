@@ -1,4 +1,4 @@
-package mesh_test
+package socket_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // names is a server of DNS whose answers a test changes.
@@ -107,7 +107,7 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	open := func(node int, incarnation uint64, listen string, attach ...string) *router.Router {
 		r, err := router.New(router.Config{
 			Job: "j", Token: []byte("secret"), Node: node, Incarnation: incarnation, Expect: 2,
-			Carrier: mesh.New(mesh.Config{}), Listen: listen, Attach: attach, Logger: slog.New(slog.DiscardHandler),
+			Transport: socket.New(socket.Config{}), Listen: listen, Attach: attach, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
 //go:build amd64 || arm64
 
-package mesh_test
+package socket_test
 
 import (
 	"bytes"
@@ -14,18 +14,18 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
-// cutter is a carrier whose connections a test closes.
+// cutter is a transport whose connections a test closes.
 type cutter struct {
-	router.Carrier
+	router.Transport
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
 func (c *cutter) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := c.Carrier.Dial(ctx, addr)
+	conn, err := c.Transport.Dial(ctx, addr)
 	if err == nil {
 		c.mu.Lock()
 		c.conns = append(c.conns, conn)
@@ -130,7 +130,7 @@ func group(t *testing.T, n int, edit func(id int, c *router.Config)) []*router.R
 	addr := sockets()
 	var all []*router.Router
 	for id := range n {
-		cfg := router.Config{Job: "j", Node: id, Expect: n, Carrier: mesh.New(mesh.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20}
+		cfg := router.Config{Job: "j", Node: id, Expect: n, Transport: socket.New(socket.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20}
 		for other := range id {
 			cfg.Attach = append(cfg.Attach, addr(t, other))
 		}
@@ -224,8 +224,8 @@ func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemo
 // Every message comes once, whole and in order, while connections are cut: to a node that borrows and to one that keeps.
 // All memory is given back.
 func TestMessagesInMemoryOverCuts(t *testing.T) {
-	c := &cutter{Carrier: mesh.New(mesh.Config{})}
-	all := group(t, 3, func(_ int, cfg *router.Config) { cfg.Carrier = c })
+	c := &cutter{Transport: socket.New(socket.Config{})}
+	all := group(t, 3, func(_ int, cfg *router.Config) { cfg.Transport = c })
 	const total = 60
 	inMemory, lent := exchange(t, all, total, c.cut)
 	if inMemory != total*3/4 || lent == 0 {

@@ -1,4 +1,4 @@
-package mesh
+package socket
 
 import (
 	"crypto/tls"

@@ -20,7 +20,7 @@ type Listener struct {
 	isolated    bool
 	borrowed    bool
 	gone        atomic.Bool // Off, or a Once that was called
-	drop        func()      // takes it off its port's list
+	drop        func()      // takes it off its subscription's list
 }
 
 // Off ends the listener: no call of it begins after Off has returned. It may be
@@ -54,8 +54,8 @@ type slot[T any] struct {
 	head    *traced // what came with it for the tracer; nil: nothing
 }
 
-// port is an event on one task: its mailbox, its listeners and its channel.
-type port[T any] struct {
+// subscription is an event on one task: its mailbox, its listeners and its channel.
+type subscription[T any] struct {
 	mailbox
 	en      *engine
 	core    *eventCore
@@ -96,70 +96,70 @@ type port[T any] struct {
 	onlyBorrowed bool                     // every listener that was called had the message for the call only
 }
 
-// face is what the engine does with a port of any type.
-type face interface {
+// anySubscription is the interface of a subscription with any type of payload.
+type anySubscription interface {
 	box() *mailbox
 	off()
 	stats() EventStats
 	unfed() bool
 }
 
-// ports are the ports of a task. It does not change: who adds one makes another.
-type ports struct {
-	first [8]struct { // the first ones again, found sooner than in a map
+// subscriptions are those of a task. The value is immutable: an addition makes a copy.
+type subscriptions struct {
+	first [8]struct { // the first ones again: a search of few is faster than a map
 		core *eventCore
-		face face
+		sub  anySubscription
 	}
-	all map[*eventCore]face
+	all map[*eventCore]anySubscription
 }
 
-func (ps *ports) of(core *eventCore) face {
+func (ps *subscriptions) of(core *eventCore) anySubscription {
 	for i := range ps.first {
 		if ps.first[i].core == core {
-			return ps.first[i].face
+			return ps.first[i].sub
 		}
 	}
 	return ps.all[core]
 }
 
-func (ps *ports) with(core *eventCore, f face) *ports {
-	more := &ports{first: ps.first, all: maps.Clone(ps.all)}
+func (ps *subscriptions) with(core *eventCore, f anySubscription) *subscriptions {
+	more := &subscriptions{first: ps.first, all: maps.Clone(ps.all)}
 	if n := len(ps.all); n < len(ps.first) {
-		more.first[n].core, more.first[n].face = core, f
+		more.first[n].core, more.first[n].sub = core, f
 	}
 	if more.all == nil {
-		more.all = map[*eventCore]face{}
+		more.all = map[*eventCore]anySubscription{}
 	}
 	more.all[core] = f
 	return more
 }
 
-// port returns the event's port on a task, and declares it on first use.
-func (e *Event[T]) port(en *engine) (*port[T], error) {
-	if p := en.ports.Load().of(&e.core); p != nil {
-		return p.(*port[T]), nil
+// subscription returns the event's subscription on a task, and declares it on first use.
+func (e *Event[T]) subscription(en *engine) (*subscription[T], error) {
+	if p := en.subscriptions.Load().of(&e.core); p != nil {
+		return p.(*subscription[T]), nil
 	}
-	en.portsMu.Lock()
-	defer en.portsMu.Unlock()
-	old := en.ports.Load()
+	en.subscriptionsMu.Lock()
+	defer en.subscriptionsMu.Unlock()
+	old := en.subscriptions.Load()
 	if p := old.of(&e.core); p != nil {
-		return p.(*port[T]), nil
+		return p.(*subscription[T]), nil
 	}
 	for c := range old.all {
 		if c.name == e.core.name {
 			return nil, fmt.Errorf("event %q is declared twice on this task", c.name)
 		}
 	}
-	p, err := newPort[T](en, &e.core)
+	p, err := newSubscription[T](en, &e.core)
 	if err != nil {
 		return nil, fmt.Errorf("event %q: %w", e.core.name, err)
 	}
-	en.ports.Store(old.with(&e.core, p))
+	en.subscriptions.Store(old.with(&e.core, p))
 	return p, nil
 }
 
-func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
-	p := &port[T]{en: en, core: core, traces: en.cfg.tracer != nil && !core.internal}
+func newSubscription[T any](en *engine, core *eventCore) (*subscription[T], error) {
+	p := &subscription[T]{en: en, core: core, traces: en.cfg.tracer != nil && !core.internal}
 	p.work, p.one = p, core.policy != DeliverReliable
 	p.listeners.Store(new([]*listener[T]))
 	p.scratch.New = func() any { return new(slot[T]) }
@@ -182,10 +182,10 @@ func newPort[T any](en *engine, core *eventCore) (*port[T], error) {
 	return p, err
 }
 
-func (p *port[T]) box() *mailbox { return &p.mailbox }
+func (p *subscription[T]) box() *mailbox { return &p.mailbox }
 
 // add puts l on the list and tells the other nodes of the first.
-func (p *port[T]) add(l *listener[T]) {
+func (p *subscription[T]) add(l *listener[T]) {
 	l.drop = func() { p.remove(l) }
 	p.listenersMu.Lock()
 	defer p.listenersMu.Unlock()
@@ -193,7 +193,7 @@ func (p *port[T]) add(l *listener[T]) {
 	p.setListeners(append(slices.Clone(*p.listeners.Load()), l))
 }
 
-func (p *port[T]) remove(l *listener[T]) {
+func (p *subscription[T]) remove(l *listener[T]) {
 	p.listenersMu.Lock()
 	defer p.listenersMu.Unlock()
 	list := *p.listeners.Load()
@@ -203,7 +203,7 @@ func (p *port[T]) remove(l *listener[T]) {
 }
 
 // off ends all listeners, but not waits.
-func (p *port[T]) off() {
+func (p *subscription[T]) off() {
 	for _, l := range *p.listeners.Load() {
 		if !l.waiter {
 			l.Off()
@@ -216,7 +216,7 @@ func onlyBorrow[T any](list []*listener[T]) bool {
 	return !slices.ContainsFunc(list, func(l *listener[T]) bool { return !l.borrowed })
 }
 
-func (p *port[T]) setListeners(list []*listener[T]) {
+func (p *subscription[T]) setListeners(list []*listener[T]) {
 	p.listeners.Store(&list)
 	p.borrowed.Store(onlyBorrow(list))
 	if p.lender != nil {
@@ -233,7 +233,7 @@ func (p *port[T]) setListeners(list []*listener[T]) {
 
 // emitLocal queues a message of this node, waiting while the mailbox is full. It
 // numbers the message as it is queued, so that versions rise in the mailbox.
-func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
+func (p *subscription[T]) emitLocal(ctx context.Context, s slot[T]) error {
 	d := p.en.d
 	d.mu.Lock()
 	for p.core.policy == DeliverReliable && p.local >= mailboxBound {
@@ -269,7 +269,7 @@ func (p *port[T]) emitLocal(ctx context.Context, s slot[T]) error {
 	return nil
 }
 
-func (p *port[T]) awaitRoom(ctx context.Context, room <-chan struct{}) error {
+func (p *subscription[T]) awaitRoom(ctx context.Context, room <-chan struct{}) error {
 	say := newLate(func(waited time.Duration) {
 		p.en.log.Warn("emit still blocked by a listener of this node", "event", p.core.name, "waited", waited)
 	})
@@ -286,7 +286,7 @@ func (p *port[T]) awaitRoom(ctx context.Context, room <-chan struct{}) error {
 
 // put queues a message by the event's policy and returns the credit of the one
 // that was dropped for it. dispatcher.mu is held.
-func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
+func (p *subscription[T]) put(s *slot[T]) (dropped creditSum) {
 	waiting := p.in[p.head:]
 	switch p.core.policy {
 	case DeliverLatest:
@@ -327,7 +327,7 @@ func (p *port[T]) put(s *slot[T]) (dropped creditSum) {
 	return dropped
 }
 
-func (p *port[T]) dropOldest() creditSum {
+func (p *subscription[T]) dropOldest() creditSum {
 	s := p.in[p.head]
 	p.in[p.head] = slot[T]{}
 	p.head++
@@ -347,7 +347,7 @@ func (s *slot[T]) given() creditSum { return creditSum{s.credit, 1, s.bytes, s.l
 
 // load moves messages from in to out: all by exchange, or one if what waits may
 // still be dropped.
-func (p *port[T]) load() int {
+func (p *subscription[T]) load() int {
 	p.at = 0
 	switch {
 	case p.head == len(p.in):
@@ -364,10 +364,10 @@ func (p *port[T]) load() int {
 	return len(p.out)
 }
 
-func (p *port[T]) ready() int { return len(p.out) - p.at }
+func (p *subscription[T]) ready() int { return len(p.out) - p.at }
 
 // run calls the listeners of the next r.left messages.
-func (p *port[T]) run(r *runner) bool {
+func (p *subscription[T]) run(r *runner) bool {
 	for r.left > 0 {
 		s := &p.out[p.at]
 		if s.lent != nil && s.lent.shared {
@@ -389,7 +389,7 @@ func (p *port[T]) run(r *runner) bool {
 }
 
 // call calls the listeners of one message; after a panic it goes on with the next.
-func (p *port[T]) call(s *slot[T]) {
+func (p *subscription[T]) call(s *slot[T]) {
 	if p.calling == nil {
 		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true
 		if len(p.calling) == 0 {
@@ -425,7 +425,7 @@ func (p *port[T]) call(s *slot[T]) {
 
 // callLent is call for a message in memory of another process. A listener that writes there panics. A message whose
 // listeners do not all borrow any more is decoded again, into memory that is theirs.
-func (p *port[T]) callLent(s *slot[T]) {
+func (p *subscription[T]) callLent(s *slot[T]) {
 	if p.calling == nil {
 		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true
 	}
@@ -448,25 +448,25 @@ func (p *port[T]) callLent(s *slot[T]) {
 	p.call(s)
 }
 
-func (p *port[T]) panicked(err error, stack []byte) {
+func (p *subscription[T]) panicked(err error, stack []byte) {
 	p.failed(&p.calling[p.next-1].Listener, err, stack)
 }
 
-func (p *port[T]) hearing() (event, listener string) {
+func (p *subscription[T]) hearing() (event, listener string) {
 	if l := p.called.Load(); l != nil {
 		listener = l.name
 	}
 	return p.core.name, listener
 }
 
-func (p *port[T]) failed(l *Listener, err error, stack []byte) {
+func (p *subscription[T]) failed(l *Listener, err error, stack []byte) {
 	if p.en.failed(l, err, stack) {
 		p.isolated.Add(1)
 	}
 }
 
 // send encodes v once and hands it to the listening peers that match accepts.
-func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer) bool) error {
+func (p *subscription[T]) send(ctx context.Context, v *T, head *traced, match func(Peer) bool) error {
 	if err := p.en.sendable(); err != nil {
 		return err
 	}
@@ -492,7 +492,7 @@ func (p *port[T]) send(ctx context.Context, v *T, head *traced, match func(Peer)
 
 // hand gives a message to the bus. It lets the end of the run know that a listener
 // which takes long in here is not stuck in something else.
-func (p *port[T]) hand(ctx context.Context, payload Buffer, match func(Peer) bool) error {
+func (p *subscription[T]) hand(ctx context.Context, payload Buffer, match func(Peer) bool) error {
 	if r := runnerOf(ctx, p.en.d); r != nil {
 		r.sending.Add(1)
 		r.moves.Add(1)
@@ -538,7 +538,7 @@ const shareBytes = 64 << 10
 
 // encode encodes the value: into memory that other processes of the host read, if the channel has some and the payloads
 // of the event are large.
-func (p *port[T]) encode(out *outbox[T]) (err error) {
+func (p *subscription[T]) encode(out *outbox[T]) (err error) {
 	guess := int(p.size.Load())
 	dst := out.heap[:0]
 	if p.lender != nil && guess >= shareBytes {
@@ -574,7 +574,7 @@ func (p *port[T]) encode(out *outbox[T]) (err error) {
 // keepBytes is the largest encoding buffer that is kept for the next emit.
 const keepBytes = 8 << 20
 
-func (p *port[T]) newOutbox() any {
+func (p *subscription[T]) newOutbox() any {
 	out := new(outbox[T])
 	out.free = func() {
 		if out.mem != nil {
@@ -590,7 +590,7 @@ func (p *port[T]) newOutbox() any {
 
 // deliver takes a message from another node; it never blocks. It decodes on the
 // caller's goroutine and outside the lock, so a large one does not stop others.
-func (p *port[T]) deliver(in *Inbound) error {
+func (p *subscription[T]) deliver(in *Inbound) error {
 	if !p.listened.Load() {
 		p.refused.Add(1)
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload), nil})
@@ -620,7 +620,7 @@ func (p *port[T]) deliver(in *Inbound) error {
 // listeners have had it.
 type loan struct {
 	b    []byte
-	back Credit // who gets b; nil for the port's own
+	back Credit // who gets b; nil for the subscription's own
 
 	shared bool // b is memory of another process
 }
@@ -630,7 +630,7 @@ const lendBytes = 4 << 10
 
 // lend works out what the value is decoded from. Where the listeners only borrow
 // it, that is memory which is used again.
-func (p *port[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
+func (p *subscription[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
 	borrowed := p.borrowed.Load()
 	if in.Lent && !borrowed { // a listener that keeps has just come
 		return in.Payload, false, nil
@@ -653,7 +653,7 @@ func (p *port[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
 }
 
 // restore takes a loan back, unless a listener may have kept the value.
-func (p *port[T]) restore(l *loan) {
+func (p *subscription[T]) restore(l *loan) {
 	if l.back != nil || !p.onlyBorrowed {
 		if p.onlyBorrowed {
 			l.back.Recycle(l.b)

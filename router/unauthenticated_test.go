@@ -17,20 +17,20 @@ type caller struct {
 func (c *caller) RemoteAddr() net.Addr { return c.from }
 func (c *caller) Close() error         { c.hang(); return nil }
 
-// crowd is a set of strangers under test.
+// crowd is a set of unauthenticated connections under test.
 type crowd struct {
-	strangers
+	unauthenticated
 	t   *testing.T
 	now time.Time
 }
 
-// call has a stranger come from an address. It leaves when it is hung up on.
-func (c *crowd) call(from string) *stranger {
+// call adds a connection from an address. It leaves when it is closed.
+func (c *crowd) call(from string) *unauthenticatedConn {
 	conn := &caller{from: &net.TCPAddr{IP: net.ParseIP(from), Port: 1}}
 	n := c.enter(conn, c.now)
 	conn.hang = func() { c.leave(n) }
 	if len(c.all) > c.limit {
-		c.t.Errorf("%d strangers, of %d at most", len(c.all), c.limit)
+		c.t.Errorf("%d unauthenticated connections, of %d at most", len(c.all), c.limit)
 	}
 	return n
 }
@@ -45,12 +45,12 @@ func (c *crowd) count(from string) (n int) {
 }
 
 func newCrowd(t *testing.T) *crowd {
-	return &crowd{strangers: strangers{limit: 8, patience: time.Second}, t: t, now: time.Unix(0, 0)}
+	return &crowd{unauthenticated: unauthenticated{limit: 8, patience: time.Second}, t: t, now: time.Unix(0, 0)}
 }
 
-func TestR7StrangersFromOneAddressMakeWayForOthers(t *testing.T) {
+func TestR7UnauthenticatedClientsFromOneAddressMakeWayForOthers(t *testing.T) {
 	c := newCrowd(t)
-	var flood []*stranger
+	var flood []*unauthenticatedConn
 	for range 100 {
 		if n := c.call("10.0.0.1"); n != nil {
 			flood = append(flood, n)
@@ -75,9 +75,9 @@ func TestR7StrangersFromOneAddressMakeWayForOthers(t *testing.T) {
 	}
 }
 
-func TestR7StrangersFromOneAddressHaveTheirTime(t *testing.T) {
+func TestR7UnauthenticatedClientsFromOneAddressHaveTheirTime(t *testing.T) {
 	c := newCrowd(t)
-	var first []*stranger
+	var first []*unauthenticatedConn
 	for range 8 {
 		first = append(first, c.call("10.0.0.1"))
 	}
@@ -95,7 +95,7 @@ func TestR7StrangersFromOneAddressHaveTheirTime(t *testing.T) {
 	}
 }
 
-func TestSourceOfAStranger(t *testing.T) {
+func TestSourceOfAnUnauthenticatedClient(t *testing.T) {
 	for ip, want := range map[string]string{
 		"10.1.2.3": "10.1.2.3", "::ffff:10.1.2.3": "10.1.2.3", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "::1": "::/64",
 	} {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package mesh
+package socket
 
 import "net"
 

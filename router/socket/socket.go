@@ -1,15 +1,15 @@
-// Package mesh connects nodes by unix sockets and tcp, with TLS if asked.
+// Package socket connects nodes by unix sockets and tcp, with TLS if asked.
 //
-//	c := mesh.New(mesh.Config{})
-//	r, err := router.New(router.Config{Carrier: c, Listen: "tcp://127.0.0.1:0"})
+//	c := socket.New(socket.Config{})
+//	r, err := router.New(router.Config{Transport: c, Listen: "tcp://127.0.0.1:0"})
 //
 // Addresses are "unix:///path/to/socket" and "tcp://host:port". Port 0 takes a
-// free port. A socket file that nobody listens on any more is replaced; one that
-// is in use, like a busy port, is an error that names it. The listener removes
+// free port. A socket file without a listener is replaced; one that
+// is in use, like a busy port, causes an error that names it. The listener removes
 // its socket file when it is closed.
 //
-// A [Carrier] holds no state and is safe for concurrent use.
-package mesh
+// A [Transport] holds no state and is safe for concurrent use.
+package socket
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// Config says how connections are made. The zero value works: no TLS.
+// Config configures a [Transport]. The zero value works: no TLS.
 type Config struct {
 	// TLS is used for tcp on both sides: it holds this node's certificate, and
 	// the authorities for the others'. Give it ClientAuth:
@@ -33,13 +33,13 @@ type Config struct {
 	TLS *tls.Config
 }
 
-// Carrier satisfies router.Carrier.
-type Carrier struct{ cfg Config }
+// Transport satisfies router.Transport.
+type Transport struct{ cfg Config }
 
-// New returns a carrier.
-func New(cfg Config) *Carrier { return &Carrier{cfg} }
+// New returns a transport.
+func New(cfg Config) *Transport { return &Transport{cfg} }
 
-// Split divides an address into the words that package net uses: "unix" and a
+// Split returns the network and address of addr for package net: "unix" and a
 // path, or "tcp" and host:port.
 func Split(addr string) (network, address string, err error) {
 	network, address, _ = strings.Cut(addr, "://")
@@ -55,11 +55,11 @@ func Split(addr string) (network, address string, err error) {
 	return "", "", fmt.Errorf("address %q: want unix:///path or tcp://host:port", addr)
 }
 
-// maxSocketPath is what every system takes for a socket's path.
+// maxSocketPath is the length of a socket's path in bytes that all systems allow.
 const maxSocketPath = 100
 
 // Listen binds addr.
-func (c *Carrier) Listen(ctx context.Context, addr string) (net.Listener, error) {
+func (c *Transport) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	network, address, err := Split(addr)
 	if err != nil {
 		return nil, err
@@ -80,16 +80,16 @@ func (c *Carrier) Listen(ctx context.Context, addr string) (net.Listener, error)
 	return c.Wrap(l), nil
 }
 
-// Wrap makes a listener of one that was bound elsewhere, for example by the
+// Wrap returns a listener of this transport for one that was bound elsewhere, for example by the
 // launcher.
-func (c *Carrier) Wrap(l net.Listener) net.Listener {
+func (c *Transport) Wrap(l net.Listener) net.Listener {
 	if c.cfg.TLS != nil && l.Addr().Network() == "tcp" {
 		return tls.NewListener(l, c.cfg.TLS)
 	}
 	return &listener{l}
 }
 
-// removeStale removes a socket file on which nobody listens.
+// removeStale removes a socket file without a listener.
 func removeStale(ctx context.Context, path string) error {
 	if fi, err := os.Lstat(path); err != nil || fi.Mode()&os.ModeSocket == 0 {
 		return nil //nolint:nilerr // nothing is there that could be stale
@@ -106,9 +106,9 @@ func removeStale(ctx context.Context, path string) error {
 	return err
 }
 
-// Advertise is where others can dial l. For a listener on all interfaces it is
-// the machine's host name.
-func (c *Carrier) Advertise(l net.Listener) string {
+// Advertise returns the address at which other nodes can dial l. For a listener on all
+// interfaces that is the machine's host name.
+func (c *Transport) Advertise(l net.Listener) string {
 	a := l.Addr()
 	if a.Network() != "tcp" {
 		return "unix://" + a.String()
@@ -123,7 +123,7 @@ func (c *Carrier) Advertise(l net.Listener) string {
 }
 
 // Dial connects to addr.
-func (c *Carrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
+func (c *Transport) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	network, address, err := Split(addr)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (c *Carrier) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()
 			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-				err = fmt.Errorf("it hung up, and perhaps speaks no TLS: start all nodes with a certificate, or none: %w", err)
+				err = fmt.Errorf("it closed the connection, and perhaps does not use TLS: start all nodes with a certificate, or none: %w", err)
 			}
 			return nil, fmt.Errorf("tls with %s: %w", address, err)
 		}

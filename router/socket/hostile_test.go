@@ -1,4 +1,4 @@
-package mesh_test
+package socket_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/logtest"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // start starts a node of a job.
@@ -47,14 +47,14 @@ func listening(t *testing.T, cfg router.Config) (r *router.Router, log *logtest.
 	return r, log
 }
 
-// secure is a carrier with TLS by a job's files.
-func secure(t *testing.T, f certtest.Files) (*mesh.Carrier, *tls.Config) {
+// secure is a transport with TLS by a job's files.
+func secure(t *testing.T, f certtest.Files) (*socket.Transport, *tls.Config) {
 	t.Helper()
-	cfg, err := mesh.LoadTLS(f.Cert, f.Key, f.CA)
+	cfg, err := socket.LoadTLS(f.Cert, f.Key, f.CA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mesh.New(mesh.Config{TLS: cfg}), cfg
+	return socket.New(socket.Config{TLS: cfg}), cfg
 }
 
 // between listens, and passes what callers say on to the node at target, and
@@ -94,12 +94,12 @@ func between(t *testing.T, accept func(net.Conn) net.Conn, dial func() (net.Conn
 // the TLS of both sides and hands their proofs on: they hold for their own
 // connections only. Without TLS nobody could tell.
 func TestManInTheMiddle(t *testing.T) {
-	carrier, cfg := secure(t, certtest.New(t))
-	r, _ := listening(t, router.Config{Carrier: carrier})
+	transport, cfg := secure(t, certtest.New(t))
+	r, _ := listening(t, router.Config{Transport: transport})
 	target := strings.TrimPrefix(r.Addr(), "tcp://")
 	addr := between(t, func(c net.Conn) net.Conn { return tls.Server(c, cfg) },
 		func() (net.Conn, error) { return tls.Dial("tcp", target, cfg) })
-	_, err := start(t, router.Config{Carrier: carrier, Node: 1, Attach: []string{addr}})
+	_, err := start(t, router.Config{Transport: transport, Node: 1, Attach: []string{addr}})
 	no, ok := errors.AsType[*router.RefusedError](err)
 	if !ok || no.Code != router.RefuseToken {
 		t.Errorf("with TLS: %v", err)
@@ -108,11 +108,11 @@ func TestManInTheMiddle(t *testing.T) {
 		t.Error("with TLS: it has joined")
 	}
 
-	plain := mesh.New(mesh.Config{})
-	r, _ = listening(t, router.Config{Carrier: plain})
+	plain := socket.New(socket.Config{})
+	r, _ = listening(t, router.Config{Transport: plain})
 	target = strings.TrimPrefix(r.Addr(), "tcp://")
 	addr = between(t, func(c net.Conn) net.Conn { return c }, func() (net.Conn, error) { return net.Dial("tcp", target) })
-	if _, err := start(t, router.Config{Carrier: plain, Node: 1, Attach: []string{addr}}); err != nil {
+	if _, err := start(t, router.Config{Transport: plain, Node: 1, Attach: []string{addr}}); err != nil {
 		t.Errorf("without TLS a proxy is no obstacle: %v", err)
 	}
 }
@@ -121,19 +121,19 @@ func TestManInTheMiddle(t *testing.T) {
 func TestTLSAndPlainPeersSayWhatIsWrong(t *testing.T) {
 	mine, _ := secure(t, certtest.New(t))
 	other, _ := secure(t, certtest.New(t))
-	plain := mesh.New(mesh.Config{})
+	plain := socket.New(socket.Config{})
 	for _, c := range []struct {
 		name              string
-		listens, dials    router.Carrier
+		listens, dials    router.Transport
 		logged, complaint string
 	}{
 		{"a plain node meets TLS", mine, plain, "does not look like a TLS handshake", "if it wants TLS, give this node a certificate"},
-		{"a node with TLS meets a plain one", plain, mine, "the other side speaks TLS", "perhaps speaks no TLS"},
+		{"a node with TLS meets a plain one", plain, mine, "the other side speaks TLS", "perhaps does not use TLS"},
 		{"another authority", mine, other, "bad certificate", "unknown authority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, log := listening(t, router.Config{Carrier: c.listens})
-			_, err := start(t, router.Config{Carrier: c.dials, Node: 1, Attach: []string{r.Addr()}, JoinTimeout: 200 * time.Millisecond})
+			r, log := listening(t, router.Config{Transport: c.listens})
+			_, err := start(t, router.Config{Transport: c.dials, Node: 1, Attach: []string{r.Addr()}, JoinTimeout: 200 * time.Millisecond})
 			if err == nil || !strings.Contains(err.Error(), c.complaint) {
 				t.Errorf("want %q in: %v", c.complaint, err)
 			}
@@ -189,22 +189,22 @@ func slowly(ctx context.Context, c net.Conn) {
 	}
 }
 
-// TestR7FloodKeepsNobodyOut holds 1,000 connections of strangers open to a node,
+// TestR7FloodKeepsNobodyOut holds 1,000 unauthenticated connections open to a node,
 // all from one address, and has another one join meanwhile, with and without TLS.
 func TestR7FloodKeepsNobodyOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have but one loopback address")
 	}
 	secured, _ := secure(t, certtest.New(t))
-	for name, carrier := range map[string]router.Carrier{"plain": mesh.New(mesh.Config{}), "tls": secured} {
+	for name, transport := range map[string]router.Transport{"plain": socket.New(socket.Config{}), "tls": secured} {
 		t.Run(name, func(t *testing.T) {
-			r, log := listening(t, router.Config{Carrier: carrier, MaxHandshakes: 64})
+			r, log := listening(t, router.Config{Transport: transport, MaxHandshakes: 64})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			strangers := flood(ctx, "127.0.0.2", strings.TrimPrefix(r.Addr(), "tcp://"), 1000)
+			clients := flood(ctx, "127.0.0.2", strings.TrimPrefix(r.Addr(), "tcp://"), 1000)
 			turnedAway(r, 1000)
 			before := heap()
-			if _, err := start(t, router.Config{Carrier: carrier, Node: 1, Attach: []string{r.Addr()}}); err != nil {
+			if _, err := start(t, router.Config{Transport: transport, Node: 1, Attach: []string{r.Addr()}}); err != nil {
 				t.Errorf("an honest node: %v", err)
 			}
 			turnedAway(r, 6000)
@@ -218,7 +218,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 				t.Errorf("the heap has grown by %d bytes", grown)
 			}
 			cancel()
-			strangers.Wait()
+			clients.Wait()
 			if n := strings.Count(log.String(), "reason=crowd"); n != 1 {
 				t.Errorf("the crowd is logged %d times", n)
 			}
@@ -226,7 +226,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// turnedAway returns when so many strangers have been put out or turned away.
+// turnedAway returns when so many unauthenticated connections have been closed or refused.
 func turnedAway(r *router.Router, n int) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -1,6 +1,6 @@
 //go:build unix
 
-package mesh_test
+package socket_test
 
 import (
 	"bytes"
@@ -20,11 +20,11 @@ import (
 	"weak"
 
 	"github.com/ditask/ditask/internal/certtest"
-	"github.com/ditask/ditask/router/mesh"
+	"github.com/ditask/ditask/router/socket"
 )
 
-// socket is what a connection of a mesh offers besides that of package net.
-type socket interface {
+// tryConn is the interface of a connection of this package beyond that of package net.
+type tryConn interface {
 	net.Conn
 	io.ReaderFrom
 	TryWrite(b []byte) (int, error)
@@ -32,12 +32,12 @@ type socket interface {
 }
 
 // pair is a connection by way of a listener at addr.
-func pair(t *testing.T, addr string) (dialed, accepted socket) {
+func pair(t *testing.T, addr string) (dialed, accepted tryConn) {
 	t.Helper()
-	return connect(t, mesh.New(mesh.Config{}), addr)
+	return connect(t, socket.New(socket.Config{}), addr)
 }
 
-func connect(t *testing.T, c *mesh.Carrier, addr string) (dialed, accepted socket) {
+func connect(t *testing.T, c *socket.Transport, addr string) (dialed, accepted tryConn) {
 	t.Helper()
 	l, err := c.Listen(t.Context(), addr)
 	if err != nil {
@@ -62,7 +62,7 @@ func connect(t *testing.T, c *mesh.Carrier, addr string) (dialed, accepted socke
 		t.Error(err)
 	}
 	t.Cleanup(func() { _, _ = conn.Close(), other.Close() })
-	return conn.(socket), other.Conn.(socket)
+	return conn.(tryConn), other.Conn.(tryConn)
 }
 
 // addresses are one of each kind.
@@ -219,7 +219,7 @@ func TestHostOfACertificate(t *testing.T) {
 		}
 	})
 	for name, fits := range map[string]bool{"": true, "localhost": true, "example.com": false} {
-		dials := mesh.New(mesh.Config{TLS: &tls.Config{RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13}})
+		dials := socket.New(socket.Config{TLS: &tls.Config{RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13}})
 		conn, err := dials.Dial(t.Context(), c.Advertise(l))
 		if err == nil {
 			_ = conn.Close()
@@ -260,7 +260,7 @@ func TestWhereNoTLSIsSpoken(t *testing.T) {
 			answered <- err
 		}()
 		_, err := c.Dial(t.Context(), "tcp://"+l.Addr().String())
-		if err == nil || strings.Contains(err.Error(), "perhaps speaks no TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+		if err == nil || strings.Contains(err.Error(), "perhaps does not use TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := <-answered; err != nil {
@@ -282,7 +282,7 @@ func TestOtherConnectionsAreWrapped(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	for _, want := range []net.Conn{a, &net.UnixConn{}} {
-		if got, err := mesh.New(mesh.Config{}).Wrap(single{want}).Accept(); got != want || err != nil {
+		if got, err := socket.New(socket.Config{}).Wrap(single{want}).Accept(); got != want || err != nil {
 			t.Errorf("%T became %T, %v", want, got, err)
 		}
 	}
@@ -290,7 +290,7 @@ func TestOtherConnectionsAreWrapped(t *testing.T) {
 
 // A socket file on which nobody listens is replaced, and another file is left alone.
 func TestWhatIsAtTheAddress(t *testing.T) {
-	c, dir := mesh.New(mesh.Config{}), t.TempDir()
+	c, dir := socket.New(socket.Config{}), t.TempDir()
 	stale := filepath.Join(dir, "stale")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
 	if err != nil {
@@ -336,11 +336,11 @@ func TestAddressesAreSplitAndTold(t *testing.T) {
 	for addr, want := range map[string][2]string{
 		"unix:///run/x": {"unix", "/run/x"}, "unix://x": {"unix", "x"}, "tcp://h:1": {"tcp", "h:1"}, "tcp://[::1]:0": {"tcp", "[::1]:0"}, "tcp://:5": {"tcp", ":5"},
 	} {
-		if network, address, err := mesh.Split(addr); network != want[0] || address != want[1] || err != nil {
+		if network, address, err := socket.Split(addr); network != want[0] || address != want[1] || err != nil {
 			t.Errorf("%s: %s, %s, %v", addr, network, address, err)
 		}
 	}
-	c := mesh.New(mesh.Config{})
+	c := socket.New(socket.Config{})
 	for _, bad := range []string{"tcp://host", "http://x:1", "tcp", "unix", "unix://"} {
 		if _, err := c.Dial(t.Context(), bad); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("dial %s: %v", bad, err)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package mesh
+package socket
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 )
 
 // Passes reports whether files can be passed to the other end: the connection is a unix socket.
-func (s *socket) Passes() bool {
+func (s *conn) Passes() bool {
 	_, ok := s.Conn.(*net.UnixConn)
 	return ok
 }
 
 // Pass writes one byte, and with it f, if that is not nil.
-func (s *socket) Pass(b byte, f *os.File) error {
+func (s *conn) Pass(b byte, f *os.File) error {
 	c, ok := s.Conn.(*net.UnixConn)
 	if !ok {
 		return fmt.Errorf("pass a file: %w", syscall.EOPNOTSUPP)
@@ -42,7 +42,7 @@ func (s *socket) Pass(b byte, f *os.File) error {
 
 // Receive reads one byte, and the file that came with it. The file is nil if none came, or several. What is
 // passed at any other time is closed by the system, as no other read asks for it.
-func (s *socket) Receive() (byte, *os.File, error) {
+func (s *conn) Receive() (byte, *os.File, error) {
 	c, ok := s.Conn.(*net.UnixConn)
 	if !ok {
 		return 0, nil, fmt.Errorf("receive a file: %w", syscall.EOPNOTSUPP)
