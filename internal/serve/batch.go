@@ -173,6 +173,9 @@ func (a *actor) call(jobs []*job) (err error) {
 	if spec.StateSize > 0 {
 		a.act.Reset = a.starts
 	}
+	if jobs[0].sample && spec.NoiseSize > 0 { // each request has its own, from the beginning
+		a.act.Noise = make([]float32, jobs[0].rows*spec.NoiseSize)
+	}
 	if jobs[0].seeded {
 		a.act.Rand = rand.New(rand.NewPCG(jobs[0].seed, 1))
 	}

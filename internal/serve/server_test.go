@@ -24,10 +24,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/internal/leak"
 	"github.com/ditask/ditask/internal/serve"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/nn"
+	"github.com/ditask/ditask/policies/ppo"
 )
 
 // answer is an answer to POST /v1/act.
@@ -406,6 +408,37 @@ func TestActionsAreThoseOfThePolicy(t *testing.T) {
 		}
 		if len(a.Actions) != 64 || sampled != (a.Extras["log_prob"] != nil && a.Extras["value"] != nil) {
 			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// TestNoiseOfASampleIsItsOwn: exploration that lasts for several steps begins anew with each request.
+func TestNoiseOfASampleIsItsOwn(t *testing.T) {
+	leak.Check(t)
+	explores := func() policies.Policy {
+		return ppo.New(ppo.Config{Obs: envs.NewBox(-5, 5, 2), Action: envs.NewBox(-1, 1, 1), DrawEvery: 8, Seed: 1})
+	}
+	addr, c := start(t, "tcp", newServer(t, serve.Config{}, explores())), client(t)
+	own := explores()
+	act := policies.Act{
+		Obs: []float32{1, 2, 1, 2}, Action: make([]float32, 2), Noise: make([]float32, 2*own.Spec().NoiseSize),
+		Rand: rand.New(rand.NewPCG(7, 1)), EnvSteps: 1 << 30,
+	}
+	if err := own.Act(&act); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var got struct{ Actions [][]float32 }
+		resp, err := c.Post("http://"+addr+"/v1/act", "", strings.NewReader(`{"observations":[[1,2],[1,2]],"sample":true,"seed":7}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != http.StatusOK || len(got.Actions) != 2 {
+			t.Fatalf("%s, %+v: %v", resp.Status, got, err)
+		}
+		_ = resp.Body.Close()
+		if got.Actions[0][0] != act.Action[0] || got.Actions[1][0] != act.Action[1] {
+			t.Errorf("actions %v, want %v", got.Actions, act.Action)
 		}
 	}
 }

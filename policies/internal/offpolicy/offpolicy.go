@@ -67,6 +67,7 @@ func acting(p policies.Policy, env envs.Vector, seed uint64) policies.Act {
 	n, spec := env.Num(), p.Spec()
 	return policies.Act{
 		Obs: make([]float32, n*spec.Obs.Dim()), Action: make([]float32, n*spec.Action.Dim()), Rand: rand.New(rand.NewPCG(seed, 1)),
+		Noise: make([]float32, n*spec.NoiseSize),
 	}
 }
 
