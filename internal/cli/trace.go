@@ -43,7 +43,7 @@ func (c command) traceCommand() *urfave.Command {
 		{
 			Name: "svg", Usage: "draw the recorded messages as a picture for a browser", ArgsUsage: where, Action: c.traceSVG,
 			Flags: slices.Concat(filter, []urfave.Flag{
-				&urfave.PathFlag{Name: "out", Aliases: []string{"o"}, Usage: "`FILE` to write (default: standard output)"},
+				&urfave.PathFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write (default: standard output)"},
 				&urfave.IntFlag{Name: "limit", Value: pictured, Usage: "number of messages to draw, the first ones"},
 			}),
 		},
@@ -110,7 +110,7 @@ func (c command) traceSVG(ctx *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	out := ctx.Path("out")
+	out := ctx.Path("output")
 	if out == "" {
 		return v.SVG(c.Stdout, ctx.Int("limit"))
 	}

@@ -47,7 +47,7 @@ func RenderCommand(of *call.Call) *urfave.Command {
 		Description: "RUN is the folder of a training, whose policy plays. With --env actions are random. All environments of ditask can\n" +
 			"be drawn; an environment in Python needs the render mode rgb_array.",
 		Flags: []urfave.Flag{
-			&urfave.PathFlag{Name: "out", Aliases: []string{"o"},
+			&urfave.PathFlag{Name: "output", Aliases: []string{"o"},
 				Usage: "`FILE` to write, with the extension .gif (default: named after run or environment)"},
 			&urfave.PathFlag{Name: "frames", Usage: "`FOLDER` to also write the pictures to, as PNG files"},
 			forceFlag(),
@@ -59,9 +59,10 @@ func RenderCommand(of *call.Call) *urfave.Command {
 			&urfave.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the first episode; the others have the following ones"},
 			&urfave.IntFlag{Name: "max-steps", Value: 1000, Usage: fmt.Sprintf("time steps after which an episode is cut off, at most %d",
 				maxFilmSteps)},
-			&urfave.IntFlag{Name: "size", Usage: fmt.Sprintf("pixels of the longer side, %d to %d (default: the environment's, at most %d)",
-				minSize, maxSize, usualSize)},
-			&urfave.IntFlag{Name: "fps", Usage: fmt.Sprintf("pictures per second, 1 to %d (default: the environment's, or %d)", maxRate, usualRate)},
+			&urfave.IntFlag{Name: "size", Usage: fmt.Sprintf("pixels of the longer side, %d to %d", minSize, maxSize),
+				DefaultText: fmt.Sprintf("the environment's, at most %d", usualSize)},
+			&urfave.IntFlag{Name: "fps", Usage: fmt.Sprintf("pictures per second, 1 to %d", maxRate),
+				DefaultText: fmt.Sprintf("the environment's, or %d", usualRate)},
 			&urfave.BoolFlag{Name: "caption", Usage: "write episode, step and return below the pictures"},
 		},
 		Action: c.render,
@@ -73,7 +74,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 		return err
 	}
 	path := renderPath(ctx)
-	if err := free(ctx, "out", path); err != nil {
+	if err := free(ctx, "output", path); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1) // the first one counts
@@ -89,7 +90,7 @@ func (c command) render(ctx *urfave.Context) (err error) {
 	if err := call.UntilSignal(ctx.Context, signals, func(stopping context.Context) error { return c.play(stopping, ctx, s) }); err != nil {
 		return err
 	}
-	if err := free(ctx, "out", path); err != nil { // it may have been created in the meantime
+	if err := free(ctx, "output", path); err != nil { // it may have been created in the meantime
 		return err
 	}
 	if err := export.WriteFile(path, s.video.WriteGIF); err != nil {
@@ -130,9 +131,9 @@ func checkRender(ctx *urfave.Context) error {
 	within("max-steps", 1, maxFilmSteps)
 	within("size", minSize, maxSize)
 	within("fps", 1, maxRate)
-	out := ctx.Path("out")
+	out := ctx.Path("output")
 	fault(out != "" && strings.ToLower(filepath.Ext(out)) != ".gif",
-		"--out %s: want a file that ends with .gif; --frames FOLDER writes PNG files", out)
+		"--output %s: want a file that ends with .gif; --frames FOLDER writes PNG files", out)
 	if err := errors.Join(faults...); err != nil {
 		return call.UsageError{Err: err}
 	}
@@ -141,7 +142,7 @@ func checkRender(ctx *urfave.Context) error {
 
 // renderPath returns the file to write.
 func renderPath(ctx *urfave.Context) string {
-	if path := ctx.Path("out"); path != "" {
+	if path := ctx.Path("output"); path != "" {
 		return path
 	}
 	if env := ctx.String("env"); env != "" {
