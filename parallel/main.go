@@ -104,7 +104,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	}
 	if !launched || env.Nodes == 1 && len(env.Attach) == 0 {
 		if env.Trace != "" {
-			log.Warn("nothing is recorded: a lone node has no other to hear from")
+			log.Warn("nothing is recorded: a lone node has no other to receive from")
 		}
 		n := newNode(env, nil, log)
 		n.runID, n.lock = run, lock

@@ -61,7 +61,7 @@ func (l *list) task(s task.Snapshot) {
 			break // whoever has so many looks at Task.Stats
 		}
 		l.add(metrics.TaskEmitted, float64(e.Emitted), "event", e.Event)
-		l.add(metrics.TaskHeard, float64(e.Delivered), "event", e.Event)
+		l.add(metrics.TaskDelivered, float64(e.Delivered), "event", e.Event)
 		l.add(metrics.TaskSkipped, float64(e.Skipped), "event", e.Event)
 		l.add(metrics.TaskQueued, float64(e.Queued), "event", e.Event)
 		l.add(metrics.TaskListeners, float64(e.Listeners), "event", e.Event)
@@ -129,7 +129,7 @@ func (l *list) streams(streams []stream) {
 		if s.Consumed > 0 {
 			count(metrics.EventsConsumed, s.Consumed)
 			count(metrics.EventsConsumedBytes, s.ConsumedBytes)
-			count(metrics.EventsUnheard, s.Unheard)
+			count(metrics.EventsUnsubscribed, s.Unsubscribed)
 			count(metrics.EventsStale, s.Stale)
 		}
 		if s.Sent == 0 {

@@ -110,13 +110,13 @@ func (r *replayer) Start(ctx context.Context, labels []string) error {
 
 // feed gives the records of a file to the task.
 type feed struct {
-	r       *replayer
-	in      *trace.Reader
-	head    trace.Head
-	offset  time.Duration // between the record's clock and this one's
-	heard   int
-	unheard int
-	limit   bool // the record is not whole
+	r            *replayer
+	in           *trace.Reader
+	head         trace.Head
+	offset       time.Duration // between the record's clock and this one's
+	received     int
+	unsubscribed int
+	limit        bool // the record is not whole
 }
 
 // run feeds until the node was ready, or to the end. It reports the latter.
@@ -165,7 +165,7 @@ func (f *feed) said() {
 	case f.in.Torn():
 		why = "the record ends within a message: the node was killed"
 	}
-	f.r.log.Info("replay: all inputs have been given", "given", f.heard, "not listened to", f.unheard, "why", why)
+	f.r.log.Info("replay: all inputs have been given", "given", f.received, "not listened to", f.unsubscribed, "why", why)
 }
 
 // pause waits until what was recorded at that time is due.
@@ -225,7 +225,7 @@ func (f *feed) give(ctx context.Context, rec trace.Record) error {
 	c := f.r.channels[rec.Event.Name]
 	f.r.mu.Unlock()
 	if c == nil {
-		f.unheard++
+		f.unsubscribed++
 		return nil
 	}
 	listens, err := c.enter(ctx, rec.Bytes)
@@ -233,10 +233,10 @@ func (f *feed) give(ctx context.Context, rec trace.Record) error {
 		return err
 	}
 	if !listens {
-		f.unheard++
+		f.unsubscribed++
 		return nil
 	}
-	f.heard++
+	f.received++
 	return c.deliver(&task.Inbound{
 		From: rec.Node, Version: rec.Version, Payload: rec.Payload, Takable: true, Credit: c, Header: rec.Header,
 	})

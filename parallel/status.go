@@ -73,7 +73,7 @@ func (l *losses) run(quit <-chan struct{}) {
 	for {
 		select {
 		case lost := <-l.client.Lost():
-			l.hear(lost)
+			l.receive(lost)
 		case <-quit:
 			return
 		}
@@ -84,12 +84,12 @@ func (l *losses) run(quit <-chan struct{}) {
 func (l *losses) rest() {
 	select {
 	case lost := <-l.client.Lost():
-		l.hear(lost)
+		l.receive(lost)
 	default:
 	}
 }
 
-func (l *losses) hear(lost []control.Lost) {
+func (l *losses) receive(lost []control.Lost) {
 	for _, one := range lost {
 		l.node.peerGone(one)
 		if one.Final && l.failed == nil {

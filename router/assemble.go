@@ -26,7 +26,7 @@ const (
 // begin begins a message of total bytes with its first chunk.
 func (in *inStream) begin(version uint64, total int) error {
 	in.asmTotal = total
-	in.asmSkip = in.hearer(version) == nil
+	in.asmSkip = in.receiver(version) == nil
 	if !in.arrive(total) {
 		return in.overrun()
 	}

@@ -122,7 +122,7 @@ func (s *session) answered(id uint16, floor uint64) error {
 		return fmt.Errorf("%w: an answer for event number %d, which was not declared", errBadFrame, id)
 	}
 	o := s.outs[id]
-	if o.ch.spec.Delivery == Latest { // its newest value is heard whenever it was sent
+	if o.ch.spec.Delivery == Latest { // its newest value is received whenever it was sent
 		return nil
 	}
 	if o.asked.Load() > 0 {

@@ -50,8 +50,8 @@ func (j *job) losses(of int) map[int]chan error {
 }
 
 // All nodes lose a node whose process has ended when another process says its farewell:
-// those that it dials, those that dial it, and those that hear of it from another node.
-func TestR5AFarewellIsHeardByAllNodes(t *testing.T) {
+// those that it dials, those that dial it, and those that learn of it from another node.
+func TestR5AFarewellIsReceivedByAllNodes(t *testing.T) {
 	oneAddress := func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] }
 	star := func(c *router.Config) { c.Topology = router.Star; oneAddress(c) }
 	for _, c := range []struct {
@@ -194,7 +194,7 @@ func TestAFarewellAfterALeaveIsNoLoss(t *testing.T) {
 	})
 }
 
-// Only a process that has the job's token is heard, and one that nobody hears ends with
+// Only a process that has the job's token is received, and one that nobody receives ends with
 // its context.
 func TestR7AFarewellNeedsTheToken(t *testing.T) {
 	for _, edit := range []func(*router.Config){
@@ -211,7 +211,7 @@ func TestR7AFarewellNeedsTheToken(t *testing.T) {
 			cfg := j.farewell(1)
 			cfg.Listen = ""
 			edit(&cfg)
-			if err := router.SayFarewell(ctx, cfg, "exit code 3", true); err == nil || !strings.Contains(err.Error(), "no node has heard the farewell of node.1 (mem://") {
+			if err := router.SayFarewell(ctx, cfg, "exit code 3", true); err == nil || !strings.Contains(err.Error(), "no node has received the farewell of node.1 (mem://") {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -261,7 +261,7 @@ func (c lateTransport) Dial(ctx context.Context, addr string) (net.Conn, error) 
 	return c.Transport.Dial(ctx, addr)
 }
 
-// A farewell in a job of unknown size is said to those that are slow to hear it too.
+// A farewell in a job of unknown size is said to those that are slow to receive it too.
 func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -281,9 +281,9 @@ func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 	})
 }
 
-// A farewell that one node has heard is no failure when its context ends, though others have
+// A farewell that one node has received is no failure when its context ends, though others have
 // not.
-func TestAFarewellThatSomeHaveHeard(t *testing.T) {
+func TestAFarewellThatSomeHaveReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()

@@ -7,19 +7,19 @@ import (
 
 // The rules of membership for farewells, and for calls of nodes.
 
-// hearing is what becomes of a farewell.
-type hearing uint8
+// farewellEffect is what becomes of a farewell.
+type farewellEffect uint8
 
 const (
-	noNews   hearing = iota // nothing: it is known, or of no node
-	ignored                 // nothing, as it is implausible or too frequent; the log says that
-	begun                   // it is looked into
-	followed                // it is looked into after the one before
+	noNews   farewellEffect = iota // nothing: it is known, or of no node
+	ignored                        // nothing, as it is implausible or too frequent; the log says that
+	begun                          // it is looked into
+	followed                       // it is looked into after the one before
 )
 
-// hear takes note that the process of another node has ended, as node from says, and returns
+// noteFarewell takes note that the process of another node has ended, as node from says, and returns
 // the report that is to be looked into. Unless that is doubtful, it is passed on at once.
-func (m *membership) hear(f Farewell, from int, now int64, wall time.Time) (*report, hearing) {
+func (m *membership) noteFarewell(f Farewell, from int, now int64, wall time.Time) (*report, farewellEffect) {
 	if f.Node == m.job.Node || f.Node < 0 || f.Node > maxNode {
 		return nil, noNews
 	}
@@ -32,7 +32,7 @@ func (m *membership) hear(f Farewell, from int, now int64, wall time.Time) (*rep
 	if !m.plausible(f.Incarnation, wall) || !m.news.allows(m, f.Node, now) || !busy && len(m.hearsay) >= m.mostPeers() {
 		return nil, ignored
 	}
-	m.farewells[f.Node] = heard{incarnation: f.Incarnation}
+	m.farewells[f.Node] = knownFarewell{incarnation: f.Incarnation}
 	said := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
 	if busy {
 		m.hearsay[f.Node] = said // newer than the one that waited
@@ -59,8 +59,8 @@ func (m *membership) next(id int) *report {
 // before.
 func (m *membership) bury(f report, err error) (kept bool) {
 	was := m.was[f.Node]
-	_, heardOf := m.farewells[f.Node]
-	if m.present.of(f.Node) != nil || was.incarnation >= f.Incarnation || !heardOf && f.hearsay {
+	_, known := m.farewells[f.Node]
+	if m.present.of(f.Node) != nil || was.incarnation >= f.Incarnation || !known && f.hearsay {
 		return false
 	}
 	was.incarnation, was.hearsay, was.err = f.Incarnation, f.hearsay, err
@@ -68,7 +68,7 @@ func (m *membership) bury(f report, err error) (kept bool) {
 	if m.known[f.Node].incarnation <= f.Incarnation {
 		delete(m.known, f.Node)
 	}
-	return !heardOf
+	return !known
 }
 
 // overFor reports whether a node that is not started again is gone, has not left in order,

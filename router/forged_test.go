@@ -15,7 +15,7 @@ import (
 )
 
 // A process that has the token says the farewell of a node that lives. Nobody loses that node.
-// When it has really ended, its farewell is heard as quickly as any other.
+// When it has really ended, its farewell is received as quickly as any other.
 func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 	for _, topology := range []router.Topology{router.Mesh, router.Star} {
 		for _, ahead := range []uint64{0, uint64(time.Hour)} {

@@ -13,7 +13,7 @@ const goneWithin = time.Second
 // Gone gives a peer up because its process is known to have ended: so nothing waits
 // for Config.PeerTimeout. f.Incarnation is that of the process, and older ones are gone
 // with it; a newer one stays. What the peer had sent before is still delivered, as far
-// as it arrives within a second. The watchers hear of a peer that is Lost, with an
+// as it arrives within a second. The watchers learn of a peer that is Lost, with an
 // error that has the reason. A peer that has left in order, or was lost before, is not
 // lost again; but if f.Final is set, a loss is reported in any case, with an error that
 // wraps a [FailedError], and a Start that waits for other nodes fails with that error. Gone
@@ -47,7 +47,7 @@ func (r *Router) giveUp(f report) bool {
 	s := r.forget(f, err)
 	unlock()
 	if s != nil {
-		if l := s.current(); l != nil && !r.heardOut(l, f) {
+		if l := s.current(); l != nil && !r.drained(l, f) {
 			return false
 		}
 		r.lose(s, err)
@@ -58,9 +58,9 @@ func (r *Router) giveUp(f report) bool {
 	return true
 }
 
-// heardOut waits until what a peer that is gone had sent has been read. It reports false
+// drained waits until what a peer that is gone had sent has been read. It reports false
 // if the peer lives, or if this router is closed meanwhile.
-func (r *Router) heardOut(l *link, f report) bool {
+func (r *Router) drained(l *link, f report) bool {
 	var lives <-chan struct{}
 	if f.hearsay {
 		lives = l.s.ask()
@@ -93,11 +93,11 @@ func (s *session) ask() <-chan struct{} {
 }
 
 // disbelieve takes note that a peer lives whose farewell was said. Farewells of it are not
-// heard for goneWithin, as others pass this one on, and then not passed on before they have
+// received for goneWithin, as others pass this one on, and then not passed on before they have
 // proved true.
 func (r *Router) disbelieve(f report) {
 	r.mu.Lock()
-	r.farewells[f.Node] = heard{disbelieved: r.clock()}
+	r.farewells[f.Node] = knownFarewell{disbelieved: r.clock()}
 	r.mu.Unlock()
 	r.log.Warn("a node has told of the end of another one, which answers",
 		"from", fmt.Sprintf("node.%d", f.from), "peer", fmt.Sprintf("node.%d", f.Node), "reason", f.Reason)

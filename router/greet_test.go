@@ -94,7 +94,7 @@ func TestBindingOfATLSConnection(t *testing.T) {
 	if got := binding(raw); got != nil {
 		t.Errorf("before the handshake: %x", got)
 	}
-	if got := notHeard(dialled, io.EOF); got != io.EOF { //nolint:errorlint // it must be the same
+	if got := explainNoAnswer(dialled, io.EOF); got != io.EOF { //nolint:errorlint // it must be the same
 		t.Errorf("over TLS: %v", got)
 	}
 }

@@ -265,7 +265,7 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	var a answer
 	if _, err := readMsg(conn, &a); err != nil {
-		return hello{}, nil, notHeard(conn, err)
+		return hello{}, nil, explainNoAnswer(conn, err)
 	}
 	addr := conn.RemoteAddr().String()
 	if a.Refuse != nil {
@@ -284,16 +284,16 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	pr := r.prove("dial", both)
 	if other.Farewell != nil {
-		r.hearFarewell(other.Farewell.of(other), other.Node)
-		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseGone, "the farewell was heard"}})
-		return hello{}, nil, fmt.Errorf("node.%d: %w", other.Node, errHeard)
+		r.applyFarewell(other.Farewell.of(other), other.Node)
+		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseGone, "the farewell was received"}})
+		return hello{}, nil, fmt.Errorf("node.%d: %w", other.Node, errFarewellAnswered)
 	}
 	return other, pr, nil
 }
 
-// notHeard explains an answer that did not come, where that may be because only
+// explainNoAnswer explains an answer that did not come, where that may be because only
 // the other side speaks TLS.
-func notHeard(conn net.Conn, err error) error {
+func explainNoAnswer(conn net.Conn, err error) error {
 	if len(binding(conn)) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 		return fmt.Errorf("hung up when it was greeted; if it wants TLS, give this node a certificate: %w", err)
 	}
@@ -513,7 +513,7 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	}
 	r.unauthenticated.leave(n)
 	if r.farewell != nil {
-		return r.say(conn, r.wasHeard(h, p))
+		return r.say(conn, r.answerDial(h, p))
 	}
 	switch h.Purpose {
 	case purposeJoin:

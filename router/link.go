@@ -64,7 +64,7 @@ func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) 
 	}
 	s.link = l
 	s.links++
-	s.lastHeard.Store(s.r.clock())
+	s.lastReceived.Store(s.r.clock())
 	s.ackDue = true
 	for _, in := range s.ins { // totals may have been lost with the last link
 		if !in.due {
@@ -312,7 +312,7 @@ func (l *link) readFrames() error {
 		}
 		w += n
 		s.wireIn.Add(uint64(n)) //nolint:gosec // not negative
-		s.lastHeard.Store(s.r.clock())
+		s.lastReceived.Store(s.r.clock())
 	}
 }
 
@@ -368,7 +368,7 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 	if in.asmHave == in.asmTotal {
 		payload := in.assembled()
 		if in.asmSkip {
-			in.unhear(int(total)) //nolint:gosec // bounded above
+			in.discard(int(total)) //nolint:gosec // bounded above
 			return min(chunkHead+n, len(b)), nil
 		}
 		taken, err := s.deliver(in, version, payload, true)
@@ -396,7 +396,7 @@ func (l *link) readRest(dst []byte, have, n int, buf []byte) error {
 		}
 		have += k
 		l.s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
-		l.s.lastHeard.Store(l.s.r.clock())
+		l.s.lastReceived.Store(l.s.r.clock())
 	}
 	return nil
 }

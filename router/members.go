@@ -97,8 +97,8 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.leaves = slices.Contains(h.Features, featureLeave)
 	s.knowsDone = slices.Contains(h.Features, featureDone)
 	s.answers = slices.Contains(h.Features, featureListening)
-	s.hearsFarewells = slices.Contains(h.Features, featureFarewell)
-	s.lastHeard.Store(r.clock())
+	s.takesFarewells = slices.Contains(h.Features, featureFarewell)
+	s.lastReceived.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

@@ -19,16 +19,16 @@ type membership struct {
 	job     *Config // of this node: ids, times and the topology; nothing of it is called
 	present roster
 
-	was       map[int]former    // peers that are gone, by node id
-	formers   []int             // nodes of which something is kept that are not expected: see remember
-	known     map[int]rumour    // nodes that others told of and that this one has not met
-	reached   map[int]reaching  // those that keepReaching calls
-	farewells map[int]heard     // the newest farewell of each node, by node id
-	hearsay   map[int]*report   // farewells that others have said and that are looked into: the next one of each node
-	attached  map[string]int    // attach address -> node id that answered there
-	trouble   map[string]string // address -> why it cannot be reached
-	joins     paces             // of new sessions
-	news      paces             // of farewells
+	was       map[int]former        // peers that are gone, by node id
+	formers   []int                 // nodes of which something is kept that are not expected: see remember
+	known     map[int]rumour        // nodes that others told of and that this one has not met
+	reached   map[int]reaching      // those that keepReaching calls
+	farewells map[int]knownFarewell // the newest farewell of each node, by node id
+	hearsay   map[int]*report       // farewells that others have said and that are looked into: the next one of each node
+	attached  map[string]int        // attach address -> node id that answered there
+	trouble   map[string]string     // address -> why it cannot be reached
+	joins     paces                 // of new sessions
+	news      paces                 // of farewells
 
 	beenReady bool  // Start has returned
 	readyAt   int64 // clock of that
@@ -62,7 +62,7 @@ type member struct {
 func newMembership(job *Config, present roster) membership {
 	return membership{
 		job: job, present: present, was: map[int]former{}, known: map[int]rumour{}, reached: map[int]reaching{},
-		farewells: map[int]heard{}, hearsay: map[int]*report{}, attached: map[string]int{}, trouble: map[string]string{},
+		farewells: map[int]knownFarewell{}, hearsay: map[int]*report{}, attached: map[string]int{}, trouble: map[string]string{},
 	}
 }
 

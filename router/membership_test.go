@@ -289,12 +289,12 @@ func TestRuleOfTheFormer(t *testing.T) {
 			t.Fatalf("forgotten %v", forgotten)
 		}
 	}
-	m.farewells[6], m.reached[6] = heard{}, reaching{}
+	m.farewells[6], m.reached[6] = knownFarewell{}, reaching{}
 	if forgotten := m.remember(5); forgotten != nil { // the newest again
 		t.Errorf("forgotten %v", forgotten)
 	}
-	_, heardOf := m.farewells[6]
-	if forgotten := m.remember(9999); !slices.Equal(forgotten, []int{6}) || !heardOf || len(m.farewells) != 0 ||
+	_, known := m.farewells[6]
+	if forgotten := m.remember(9999); !slices.Equal(forgotten, []int{6}) || !known || len(m.farewells) != 0 ||
 		!m.reached[6].over || m.was[6].err != nil {
 		t.Errorf("forgotten %v", forgotten)
 	}

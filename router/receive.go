@@ -44,7 +44,7 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		if in.ch.Load() != nil { // else the message is not heard
+		if in.ch.Load() != nil { // else the message is not received
 			in.header = append(in.header[:0], body...)
 		}
 		return nil
@@ -221,9 +221,9 @@ func (s *session) caughtUp() {
 	s.mu.Unlock()
 }
 
-// hearer returns the event to which a message of this number is to be delivered; nil if this
+// receiver returns the event to which a message of this number is to be delivered; nil if this
 // node does not listen to it.
-func (in *inStream) hearer(version uint64) *channel {
+func (in *inStream) receiver(version uint64) *channel {
 	ch := in.ch.Load()
 	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
 		return nil
@@ -231,18 +231,18 @@ func (in *inStream) hearer(version uint64) *channel {
 	return ch
 }
 
-// unhear drops a message of n bytes that this node does not listen to.
-func (in *inStream) unhear(n int) {
+// discard drops a message of n bytes that this node does not listen to.
+func (in *inStream) discard(n int) {
 	in.header = in.header[:0]
-	in.unheard.Add(1)
+	in.unsubscribed.Add(1)
 	in.Return(1, n)
 }
 
 // deliver hands a message to the node. It reports whether the payload was taken.
 func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
-	ch := in.hearer(version)
+	ch := in.receiver(version)
 	if ch == nil {
-		in.unhear(len(payload))
+		in.discard(len(payload))
 		return false, nil
 	}
 	header := in.header

@@ -32,8 +32,8 @@ type Router struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of this router
 
-	farewell *Farewell // what this router says, which is no node; nil: it is one
-	heardBy  *hearers  // of the farewell; nil without one
+	farewell   *Farewell  // what this router says, which is no node; nil: it is one
+	receivedBy *receivers // of the farewell; nil without one
 
 	unauthenticated unauthenticated
 	labels          []string // set by Start
@@ -309,7 +309,7 @@ func (r *Router) failed(err error) {
 func (r *Router) incompatible(s *session, err error) {
 	if r.beenReady {
 		r.wg.Go(func() {
-			r.log.Error("an event of a peer is not heard", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
+			r.log.Error("an event of a peer is not received", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
 		})
 		return
 	}

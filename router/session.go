@@ -23,7 +23,7 @@ type session struct {
 	knowsDone bool // the peer understands frameDone
 	answers   bool // the peer answers frameListen with frameListening
 
-	hearsFarewells bool // the peer understands frameFarewell
+	takesFarewells bool // the peer understands frameFarewell
 
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
@@ -33,7 +33,7 @@ type session struct {
 	outs    []*outStream // by this node's number of the event
 	bulks   []*outStream // whose chunks go out, in turn
 	waiting int          // messages that wait for room, under Reliable
-	burst   int          // sends since the peer was last heard
+	burst   int          // sends since the peer was last received
 	finSeq  uint64       // number of our Fin, or 0
 	told    uint64       // frames of the peer's that were acknowledged
 
@@ -64,11 +64,11 @@ type session struct {
 	theirs  atomic.Pointer[peerMemory] // nil: the peer has passed none
 	sharing atomic.Bool                // the peer has mapped this node's memory, and is not gone
 
-	spares    spares
-	received  atomic.Uint64 // sequenced frames
-	wireIn    atomic.Uint64 // bytes read
-	lastHeard atomic.Int64  // clock of the last frame
-	rtt       atomic.Int64  // ns, of the last ping
+	spares       spares
+	received     atomic.Uint64 // sequenced frames
+	wireIn       atomic.Uint64 // bytes read
+	lastReceived atomic.Int64  // clock of the last frame
+	rtt          atomic.Int64  // ns, of the last ping
 
 	// The router's mutex guards these.
 	remote map[string]*inStream // the peer's events by name

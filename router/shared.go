@@ -302,7 +302,7 @@ func (s *session) receiveShared(h header, body []byte) error {
 	}
 	s.gotFrame(headerBytes + len(body))
 	s.r.mem.received.Add(1)
-	if ch := in.hearer(version); ch != nil && ch.borrows.Load() {
+	if ch := in.receiver(version); ch != nil && ch.borrows.Load() {
 		if !in.arrive(len(b)) {
 			s.recycleShared(b)
 			return in.overrun()
@@ -316,7 +316,7 @@ func (s *session) receiveShared(h header, body []byte) error {
 	if in.asmSkip {
 		in.asmTotal = 0
 		s.recycleShared(b)
-		in.unhear(len(b))
+		in.discard(len(b))
 		return nil
 	}
 	in.copies = copying{version, b}

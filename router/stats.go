@@ -79,8 +79,8 @@ type StreamStats struct {
 	Queued                    int    // wait for room
 	InFlight, InFlightBytes   int    // on their way to the peer's listeners
 
-	Consumed, ConsumedBytes uint64 // messages of the peer that are done with here: heard, or dropped
-	Unheard                 uint64 // of them: this node did not listen
+	Consumed, ConsumedBytes uint64 // messages of the peer that are done with here: received, or dropped
+	Unsubscribed            uint64 // of them: this node did not listen
 	Stale                   uint64 // of them: a newer value of a Latest event was here already
 }
 
@@ -141,7 +141,7 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := PeerStats{
-		Node: s.peer.ID, State: LinkUp, RTT: time.Duration(s.rtt.Load()), Silent: time.Duration(s.r.clock() - s.lastHeard.Load()),
+		Node: s.peer.ID, State: LinkUp, RTT: time.Duration(s.rtt.Load()), Silent: time.Duration(s.r.clock() - s.lastReceived.Load()),
 		Reconnects: max(s.links, 1) - 1, Joins: 1, WireOut: s.wireOut, WireIn: s.wireIn.Load(), LogBytes: s.log.todo,
 	}
 	if s.link == nil {
@@ -186,7 +186,7 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 func (in *inStream) stats() StreamStats {
 	return StreamStats{
 		Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
-		Unheard: in.unheard.Load(), Stale: in.stale.Load(),
+		Unsubscribed: in.unsubscribed.Load(), Stale: in.stale.Load(),
 	}
 }
 
@@ -194,7 +194,7 @@ func (in *inStream) stats() StreamStats {
 func (s StreamStats) since(before StreamStats) StreamStats {
 	s.Consumed -= before.Consumed
 	s.ConsumedBytes -= before.ConsumedBytes
-	s.Unheard -= before.Unheard
+	s.Unsubscribed -= before.Unsubscribed
 	s.Stale -= before.Stale
 	return s
 }
@@ -263,6 +263,6 @@ func (s *StreamStats) Add(t StreamStats) {
 	s.InFlightBytes += t.InFlightBytes
 	s.Consumed += t.Consumed
 	s.ConsumedBytes += t.ConsumedBytes
-	s.Unheard += t.Unheard
+	s.Unsubscribed += t.Unsubscribed
 	s.Stale += t.Stale
 }

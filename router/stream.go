@@ -227,7 +227,7 @@ type inStream struct {
 
 	received [2]uint64 // messages, bytes: at most a window more than has been consumed
 
-	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
+	unsubscribed, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int

@@ -31,7 +31,7 @@ func (r *Router) tick() {
 		last = now
 		for _, s := range sessions {
 			if slept > 0 {
-				s.lastHeard.Store(min(s.lastHeard.Load()+int64(slept), now))
+				s.lastReceived.Store(min(s.lastReceived.Load()+int64(slept), now))
 			}
 			r.check(s, joins)
 		}
@@ -64,7 +64,7 @@ const joinPatience = 4
 // that joins is patient.
 func (r *Router) check(s *session, joins bool) {
 	now := r.clock()
-	silent := time.Duration(now - s.lastHeard.Load())
+	silent := time.Duration(now - s.lastReceived.Load())
 	s.mu.Lock()
 	l := s.link
 	if l != nil {
@@ -87,7 +87,7 @@ func (r *Router) check(s *session, joins bool) {
 	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
-		l.cut(fmt.Errorf("nothing was heard for %v, not even a heartbeat", silent.Round(time.Millisecond)))
+		l.cut(fmt.Errorf("nothing was received for %v, not even a heartbeat", silent.Round(time.Millisecond)))
 	}
 }
 

@@ -205,8 +205,8 @@ func TestNewConnectionTellsTheTotals(t *testing.T) {
 		s.ins[1].due, s.credits = true, []*inStream{s.ins[1]}
 		<-time.After(time.Minute)
 		l, err := s.attach(c, true, 0)
-		if err != nil || s.lastHeard.Load() != s.r.clock() || s.links != 1 {
-			t.Error(err, s.lastHeard.Load(), s.r.clock(), s.links)
+		if err != nil || s.lastReceived.Load() != s.r.clock() || s.links != 1 {
+			t.Error(err, s.lastReceived.Load(), s.r.clock(), s.links)
 		}
 		close(c.letGo)
 		synctest.Wait()

@@ -18,14 +18,14 @@ import (
 // Hand-off: while more than one message is outstanding, a timer looks whether the
 // runner has made progress. If not, or at once if a listener is about to block in
 // this package, a new runner becomes the current one. It gets back what the slow
-// one had claimed, except for the mailbox of the message that is being heard. Of
+// one had claimed, except for the mailbox of the message that is being delivered. Of
 // that mailbox the slow runner is then the owner: it needs no tickets, empties
 // it in order, and gives it back.
 //
 // The claim passes over without a lock in the quick path: the runner counts each
 // message it has run by a compare-and-swap on pos, and a hand-off makes pos
 // negative by another. Exactly one of the two succeeds, so both sides know which
-// message was being heard.
+// message was being delivered.
 const (
 	claimMax     = 256  // messages that a runner claims at a time
 	mailboxBound = 4096 // local messages that wait in a Reliable mailbox
@@ -79,7 +79,7 @@ type mailbox struct {
 type creditSum struct {
 	credit          Credit
 	messages, bytes int
-	lent            *loan // of a message that nobody hears; else nil
+	lent            *loan // of a message without a listener; else nil
 }
 
 // work is the typed side of a mailbox.
@@ -93,8 +93,8 @@ type work interface {
 	run(r *runner) bool
 	// panicked reports that the listener which was called last did not return.
 	panicked(err error, stack []byte)
-	// hearing names the event, and the listener that was called last.
-	hearing() (event, listener string)
+	// current names the event, and the listener that was called last.
+	current() (event, listener string)
 }
 
 // dispatcher owns the runners of a task. They are started by start and by

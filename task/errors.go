@@ -24,7 +24,7 @@ var (
 // PreemptError says that a run was asked to give way, as by SIGTERM. Who
 // preempts a run from outside cancels Run's context with one as the cause. Where
 // nodes may come and go (see [Bus]), the others then go on without this one, which
-// first hears all that they had for it; else the whole job is preempted. It
+// first receives all that they had for it; else the whole job is preempted. It
 // wraps [ErrPreempted].
 type PreemptError struct {
 	Node   int    // id of the node that was preempted first

@@ -25,8 +25,8 @@ type EventOption func(*eventCore)
 func Reliable() EventOption { return func(c *eventCore) { c.policy = DeliverReliable } }
 
 // Latest keeps only the newest value of each sender: older ones that were not
-// heard yet are skipped and counted. A newer value takes the place of the one it
-// replaces, so what was emitted after a value never is heard before it or a newer
+// received yet are skipped and counted. A newer value takes the place of the one it
+// replaces, so what was emitted after a value is never delivered before it or a newer
 // one. A node that joins late receives the newest value before its first step.
 func Latest() EventOption { return func(c *eventCore) { c.policy = DeliverLatest } }
 
@@ -59,7 +59,7 @@ func NewEvent[T any](name string, opts ...EventOption) *Event[T] {
 // Name returns the name of the event.
 func (e *Event[T]) Name() string { return e.core.name }
 
-// Host is what events are emitted and heard on: every [*Task].
+// Host is what events are emitted and received on: every [*Task].
 type Host interface{ engine() *engine }
 
 // EmitOption says whom an emit reaches.
@@ -125,15 +125,15 @@ func (p *subscription[T]) emit(ctx context.Context, v T, head *traced, opts []Em
 			return fmt.Errorf("emit %q: %w", p.core.name, err)
 		}
 	} else if len(opts) == 0 {
-		p.reportUnheard()
+		p.reportNoListener()
 	}
 	return nil
 }
 
-// reportUnheard logs once that nobody listens to the event. It does not if there is
+// reportNoListener logs once that nobody listens to the event. It does not if there is
 // a listener, or was one before, such as a Once that has fired.
-func (p *subscription[T]) reportUnheard() {
-	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
+func (p *subscription[T]) reportNoListener() {
+	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unsubscribed.Swap(true) {
 		return
 	}
 	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)
@@ -187,7 +187,7 @@ func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }
 
 // On calls fn for every message of the event, until Off. Calls are never
 // concurrent, and in order per sender. fn's ctx ends when the run does: at once if
-// the task fails, else when all messages have been heard, or when the listener
+// the task fails, else when all messages have been delivered, or when the listener
 // blocks for longer than [ListenerGrace] at the end. What it then returns because of
 // that, such as ctx.Err() or context.Cause(ctx), is no failure. See also [Sender] and
 // [Version]. Any other error, and a panic, ends the task with a [*ListenerError],

@@ -201,8 +201,8 @@ func (e *engine) succeededAlone() bool {
 	return e.partly
 }
 
-// heardFinish ends this task as another node says.
-func (e *engine) heardFinish(_ context.Context, m finishMessage) error {
+// receiveFinish ends this task as another node says.
+func (e *engine) receiveFinish(_ context.Context, m finishMessage) error {
 	m.Reason = printable.Block(m.Reason, maxReason)
 	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}
 	switch o.Kind {

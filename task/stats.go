@@ -65,7 +65,7 @@ func (p *subscription[T]) stats() EventStats {
 	return s
 }
 
-// unfed says that the user's listeners here never heard anything.
+// unfed says that the user's listeners here never received anything.
 func (p *subscription[T]) unfed() bool {
 	p.listenersMu.Lock()
 	ever := p.ever
@@ -104,11 +104,11 @@ func (e *engine) unsent(stats []EventStats) {
 // reportUnfed logs the listeners that nobody ever fed.
 func (e *engine) reportUnfed() {
 	if e.bus == nil {
-		return // alone, some have nobody to hear
+		return // alone, some have nobody to receive
 	}
 	for c, p := range e.subscriptions.Load().all {
 		if p.unfed() {
-			e.log.Info("listener never heard its event", "event", c.name, "node", e.id)
+			e.log.Info("listener never received its event", "event", c.name, "node", e.id)
 		}
 	}
 }
@@ -118,15 +118,15 @@ func (e *engine) backlog() string {
 	var parts []string
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
-	heard := e.d.heard()
+	received := e.d.running()
 	for c, p := range e.subscriptions.Load().all {
 		b := p.box()
 		if b.queued == 0 {
 			continue
 		}
-		part := fmt.Sprintf("event %q: %d not heard to the end", c.name, b.queued)
-		if heard[b] {
-			_, listener := b.work.hearing()
+		part := fmt.Sprintf("event %q: %d not delivered to the end", c.name, b.queued)
+		if received[b] {
+			_, listener := b.work.current()
 			part += ", in listener " + listener
 		}
 		parts = append(parts, part)

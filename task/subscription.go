@@ -71,7 +71,7 @@ type subscription[T any] struct {
 	refused      atomic.Uint64 // messages that arrived when nobody listened
 	noOne        atomic.Uint64 // messages that were queued, but whose listeners had gone
 	isolated     atomic.Uint64 // calls that dropped an isolated listener
-	unheard      atomic.Bool   // it was reported that nobody listens
+	unsubscribed atomic.Bool   // it was reported that nobody listens
 	listened     atomic.Bool   // there is a listener
 	everListened atomic.Bool   // there is one, or was
 	borrowed     atomic.Bool   // and all of them only borrow
@@ -89,7 +89,7 @@ type subscription[T any] struct {
 	oldest, newest, skipped uint64
 	last                    map[int]uint64 // Latest: the newest version of each sender
 
-	// Of the message being heard; they belong to the runner.
+	// Of the message being delivered; they belong to the runner.
 	calling      []*listener[T]
 	next         int
 	called       atomic.Pointer[Listener] // the last one that was called; for others too
@@ -452,7 +452,7 @@ func (p *subscription[T]) panicked(err error, stack []byte) {
 	p.failed(&p.calling[p.next-1].Listener, err, stack)
 }
 
-func (p *subscription[T]) hearing() (event, listener string) {
+func (p *subscription[T]) current() (event, listener string) {
 	if l := p.called.Load(); l != nil {
 		listener = l.name
 	}

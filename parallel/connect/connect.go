@@ -23,9 +23,9 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // Router makes the router of the node that env describes, which has done nothing yet, and

@@ -102,7 +102,7 @@ type Env struct {
 
 	Trace      string // folder to record the node's events in; empty: they are not recorded
 	TraceLimit int    // MiB that the record may have; 0: 256
-	Replay     string // file of such a record: the node runs alone and hears what is in it
+	Replay     string // file of such a record: the node runs alone and receives what is in it
 	ReplayFast bool   // without the pauses of the record
 
 	// A job whose nodes meet through a server. Listen and Attach are then

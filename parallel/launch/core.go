@@ -54,18 +54,18 @@ const (
 
 // coreNode is one node as the rules see it.
 type coreNode struct {
-	id      int
-	state   nodeState
-	startAt time.Time // while pending
-	attempt int       // of the current or next start
-	starts  int       // so far
-	heardAt time.Time // when it last said anything; zero: it has not been ready
-	told    bool      // was sent a signal to end
-	killed  bool      // was killed by the launcher
-	mute    bool      // the same, because it did not answer
-	verdict control.Kind
-	code    int
-	last    Failure // after which it is started again
+	id           int
+	state        nodeState
+	startAt      time.Time // while pending
+	attempt      int       // of the current or next start
+	starts       int       // so far
+	receivedAt   time.Time // when it last said anything; zero: it has not been ready
+	told         bool      // was sent a signal to end
+	killed       bool      // was killed by the launcher
+	unresponsive bool      // the same, because it did not answer
+	verdict      control.Kind
+	code         int
+	last         Failure // after which it is started again
 }
 
 type nodeState int
@@ -147,7 +147,7 @@ func (c *core) next() time.Time {
 			sooner(n.startAt)
 		case n.state == alive && c.phase == running:
 			sooner(c.ticked.Add(c.every()))
-			if at := n.heardAt.Add(c.silence); !n.heardAt.IsZero() && at.After(c.ticked) {
+			if at := n.receivedAt.Add(c.silence); !n.receivedAt.IsZero() && at.After(c.ticked) {
 				sooner(at)
 			}
 		}
@@ -158,11 +158,11 @@ func (c *core) next() time.Time {
 // every is how often at least the rules look whether the nodes answer.
 func (c *core) every() time.Duration { return c.silence / 4 }
 
-// heard says when the current attempt of a node, which has been ready, last
+// answered records when the current attempt of a node, which has been ready, last
 // said anything.
-func (c *core) heard(i int, at time.Time) {
-	if n := &c.nodes[i]; at.After(n.heardAt) {
-		n.heardAt = at
+func (c *core) answered(i int, at time.Time) {
+	if n := &c.nodes[i]; at.After(n.receivedAt) {
+		n.receivedAt = at
 	}
 }
 
@@ -171,12 +171,12 @@ func (c *core) tick(now time.Time) []action {
 	var out []action
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == pending && !n.startAt.After(now) {
-			n.state, n.heardAt = alive, time.Time{}
+			n.state, n.receivedAt = alive, time.Time{}
 			n.starts++
 			out = append(out, action{do: start, node: i})
 		}
 	}
-	out = append(out, c.killMute(now)...)
+	out = append(out, c.killUnresponsive(now)...)
 	if c.deadline.IsZero() || c.deadline.After(now) {
 		return out
 	}
@@ -190,9 +190,9 @@ func (c *core) tick(now time.Time) []action {
 	return out
 }
 
-// killMute kills the nodes that have not answered for too long: that is how they
+// killUnresponsive kills the nodes that have not answered for too long: that is how they
 // fail. The time for which the launcher itself did not run does not count.
-func (c *core) killMute(now time.Time) []action {
+func (c *core) killUnresponsive(now time.Time) []action {
 	slept := time.Duration(0)
 	if between := now.Sub(c.ticked); !c.ticked.IsZero() && between >= 2*c.every() {
 		slept = between - c.every()
@@ -201,14 +201,14 @@ func (c *core) killMute(now time.Time) []action {
 	var out []action
 	for i := range c.nodes {
 		n := &c.nodes[i]
-		if n.state != alive || n.heardAt.IsZero() {
+		if n.state != alive || n.receivedAt.IsZero() {
 			continue
 		}
-		if n.heardAt = n.heardAt.Add(slept); n.heardAt.After(now) {
-			n.heardAt = now
+		if n.receivedAt = n.receivedAt.Add(slept); n.receivedAt.After(now) {
+			n.receivedAt = now
 		}
-		if c.phase == running && !n.mute && now.Sub(n.heardAt) >= c.silence {
-			n.mute = true
+		if c.phase == running && !n.unresponsive && now.Sub(n.receivedAt) >= c.silence {
+			n.unresponsive = true
 			out = append(out, action{do: kill, node: i})
 		}
 	}
@@ -356,7 +356,7 @@ func (c *core) failure(i int, e exit) Failure {
 	}
 	switch {
 	case e.signal != syscall.SIGKILL:
-	case n.mute:
+	case n.unresponsive:
 		f.Error, f.ours, f.told = fmt.Sprintf("did not answer for %v and was killed", c.silence), true, false
 	case n.killed:
 		// Only if nothing else went wrong is it worth a word.
@@ -378,7 +378,7 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 	over := e.outcome != nil && e.outcome.Over
 	if c.recover && c.phase == running && n.attempt < c.maxRetries && !over {
 		delay := c.delay(n.attempt)
-		n.state, n.startAt, n.mute, n.last = pending, now.Add(delay), false, f
+		n.state, n.startAt, n.unresponsive, n.last = pending, now.Add(delay), false, f
 		n.attempt++
 		return []action{
 			{do: restart, node: i},

@@ -51,7 +51,7 @@ func (l *Launcher) sayFarewell(i int, reason string, final bool) {
 	l.waiters.Go(func() {
 		late := time.AfterFunc(farewellWithin, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
-		_ = cmd.Wait() // whether it was heard or not: there is nothing else to try
+		_ = cmd.Wait() // whether it was received or not: there is nothing else to try
 		l.parted <- parted{i, cmd}
 	})
 }

@@ -33,12 +33,12 @@ type Launcher struct {
 
 	gather sync.Mutex // one gathering of metrics at a time
 
-	mu     sync.Mutex
-	states []State      // in order of local id
-	heard  []time.Time  // when the current attempt of a node, once it is ready, last said anything
-	waits  map[int]bool // the nodes that have never been ready, by local id
-	asks   []ask        // for metrics, in order of local id
-	seq    uint64       // of the newest request for metrics
+	mu       sync.Mutex
+	states   []State      // in order of local id
+	received []time.Time  // when the current attempt of a node, once it is ready, last said anything
+	waits    map[int]bool // the nodes that have never been ready, by local id
+	asks     []ask        // for metrics, in order of local id
+	seq      uint64       // of the newest request for metrics
 }
 
 // node is a node of the plan with what belongs to all of its attempts.
@@ -105,7 +105,7 @@ func New(cfg Config) (*Launcher, error) {
 		l.nodes = append(l.nodes, &node{Node: n})
 		l.states = append(l.states, State{ID: n.ID, Labels: n.Labels, Phase: Waiting})
 	}
-	l.heard = make([]time.Time, len(ids))
+	l.received = make([]time.Time, len(ids))
 	l.asks = make([]ask, len(ids))
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
 	l.core.shared = cfg.Plan.Shared() && cfg.Plan.Topology != placement.Alone
@@ -188,7 +188,7 @@ func (l *Launcher) loop(ctx context.Context) {
 		}
 		select {
 		case <-timer.C:
-			l.tellHeard()
+			l.reportReceived()
 			l.do(l.core.tick(time.Now()))
 		case <-ready:
 			sayReady()
@@ -214,12 +214,12 @@ func (l *Launcher) loop(ctx context.Context) {
 	}
 }
 
-// tellHeard tells the rules when the nodes were last heard.
-func (l *Launcher) tellHeard() {
+// reportReceived passes to the core when each node last sent a message.
+func (l *Launcher) reportReceived() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, at := range l.heard {
-		l.core.heard(i, at)
+	for i, at := range l.received {
+		l.core.answered(i, at)
 	}
 }
 
@@ -274,13 +274,13 @@ func (l *Launcher) start(i int) {
 	attempt := l.core.nodes[i].attempt
 	n.incarnation = control.NextIncarnation(n.incarnation, time.Now())
 	l.mu.Lock()
-	l.heard[i] = time.Time{}
+	l.received[i] = time.Time{}
 	l.mu.Unlock()
 	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
 		env: l.env(n, attempt), socket: n.socket, watcher: l.watcher,
-	}, log, func(m control.Message) { l.hear(i, log, m) })
+	}, log, func(m control.Message) { l.receive(i, log, m) })
 	if err != nil {
 		log.close()
 		l.waiters.Go(func() {
@@ -323,15 +323,15 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	return e
 }
 
-// hear takes in a message of a node. It waits for nothing: a node whose messages
+// receive takes in a message of a node. It waits for nothing: a node whose messages
 // are not read would pass for one that is silent.
-func (l *Launcher) hear(i int, log *nodeLog, m control.Message) {
+func (l *Launcher) receive(i int, log *nodeLog, m control.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch m.Type {
 	case control.TypeReady:
-		l.states[i].Phase, l.heard[i] = Running, now
+		l.states[i].Phase, l.received[i] = Running, now
 		if l.waits[i] {
 			delete(l.waits, i)
 			if len(l.waits) == 0 {
@@ -346,8 +346,8 @@ func (l *Launcher) hear(i int, log *nodeLog, m control.Message) {
 	case control.TypeMetrics:
 		l.told(i, *m.Metrics)
 	}
-	if !l.heard[i].IsZero() {
-		l.heard[i] = now
+	if !l.received[i].IsZero() {
+		l.received[i] = now
 	}
 }
 

@@ -37,7 +37,7 @@ func prepared(t *testing.T, cfg Config) *Launcher {
 // The process that says a farewell gets the line and the environment of the node.
 func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "heard")
+	file := filepath.Join(dir, "received")
 	l := prepared(t, Config{WorkDir: dir, Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file}})
 	n := l.nodes[0]
 	n.incarnation = 7
@@ -159,13 +159,13 @@ func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
 	}
 }
 
-// What was heard of an attempt does not count for the next one.
+// What was learned of an attempt does not count for the next one.
 func TestAStartForgetsTheAttemptBefore(t *testing.T) {
 	l := prepared(t, Config{})
-	l.heard[0], l.core.nodes[0].attempt, l.nodes[0].incarnation = time.Now(), 2, 1<<63
+	l.received[0], l.core.nodes[0].attempt, l.nodes[0].incarnation = time.Now(), 2, 1<<63
 	l.start(0)
-	if s := l.Snapshot()[0]; !l.heard[0].IsZero() || s.Phase != Starting || s.Restarts != 2 || s.PID == 0 {
-		t.Errorf("heard at %v, %+v", l.heard[0], s)
+	if s := l.Snapshot()[0]; !l.received[0].IsZero() || s.Phase != Starting || s.Restarts != 2 || s.PID == 0 {
+		t.Errorf("received at %v, %+v", l.received[0], s)
 	}
 	if p := l.nodes[0].proc; p == nil || l.asks[0].proc != p || l.nodes[0].incarnation != 1<<63+1 {
 		t.Errorf("%+v", l.nodes[0])

@@ -78,13 +78,13 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 	p.watcher.tell(watchStart, p.cmd.Process.Pid)
 	p.readers.Go(func() { log.copy("stdout", p.pipes[0]) })
 	p.readers.Go(func() { log.copy("stderr", p.pipes[1]) })
-	p.readers.Go(func() { p.hear(onMessage) })
+	p.readers.Go(func() { p.receive(onMessage) })
 	return p, nil
 }
 
-// hear reads what the node says until its end of the socket is closed, and then
+// receive reads what the node says until its end of the socket is closed, and then
 // tells it that all was read.
-func (p *proc) hear(onMessage func(control.Message)) {
+func (p *proc) receive(onMessage func(control.Message)) {
 	r := control.NewReader(p.pipes[2])
 	for {
 		m, err := r.Next()

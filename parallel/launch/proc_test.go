@@ -66,16 +66,16 @@ func TestAProcessThatWasWaitedForGetsNoSignal(t *testing.T) {
 }
 
 // A launcher that ends in order tells its watcher so, which then kills nothing.
-func TestTheWatcherHearsThatTheLauncherIsDone(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "heard")
+func TestTheWatcherReceivesThatTheLauncherIsDone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "received")
 	w, err := startWatcher([]string{"/bin/sh", "-c", `cat >"$0"`, file}, os.Environ(), func() { t.Error("it has ended before") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.tell(watchEnd, 7)
 	w.finish()
-	if heard, err := os.ReadFile(file); err != nil || string(heard) != "end 7\ndone \n" {
-		t.Errorf("%q, %v", heard, err)
+	if received, err := os.ReadFile(file); err != nil || string(received) != "end 7\ndone \n" {
+		t.Errorf("%q, %v", received, err)
 	}
 }
 

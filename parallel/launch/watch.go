@@ -28,7 +28,7 @@ func Watch(r io.Reader) {
 	w := watched{groups: map[int]bool{}}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		w.hear(lines.Text())
+		w.receive(lines.Text())
 	}
 	if w.done {
 		return
@@ -63,7 +63,7 @@ type watched struct {
 	done    bool
 }
 
-func (w *watched) hear(line string) {
+func (w *watched) receive(line string) {
 	what, rest, _ := strings.Cut(line, " ")
 	pid, err := strconv.Atoi(rest)
 	switch {

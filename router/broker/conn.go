@@ -39,23 +39,23 @@ type conn struct {
 	sending sync.Mutex // held while messages are published directly, in their order
 	one     [1]*Message
 
-	mu       sync.Mutex
-	readable sync.Cond
-	writable sync.Cond
-	place    string // of the other end
-	peer     hello
-	piece    int         // largest body to send
-	answer   bool        // the other side has answered
-	closed   bool        // by this side
-	ended    bool        // by the other side
-	err      error       // why the connection broke
-	told     bool        // the other side knows of that
-	unheard  error       // why nothing can be written, while what has come can be read to its end
-	probe    *time.Timer // while the connection is young
+	mu           sync.Mutex
+	readable     sync.Cond
+	writable     sync.Cond
+	place        string // of the other end
+	peer         hello
+	piece        int         // largest body to send
+	answer       bool        // the other side has answered
+	closed       bool        // by this side
+	ended        bool        // by the other side
+	err          error       // why the connection broke
+	told         bool        // the other side knows of that
+	unsubscribed error       // why nothing can be written, while what has come can be read to its end
+	probe        *time.Timer // while the connection is young
 
 	queued  bool       // is among those that have something to send
 	out     []*Message // to be sent
-	due     bool       // the other side has to hear of consumed
+	due     bool       // the other side has to learn of consumed
 	sent    uint64     // bytes taken from Write
 	used    uint64     // of the other side's window, in all
 	acked   uint64     // of used, returned
@@ -289,8 +289,8 @@ func (c *conn) gone(err error) {
 	defer c.mu.Unlock()
 	if !c.answer {
 		c.failLocked(err, "")
-	} else if c.unheard == nil {
-		c.unheard = err
+	} else if c.unsubscribed == nil {
+		c.unsubscribed = err
 		c.writable.Broadcast()
 	}
 }
@@ -302,7 +302,7 @@ func (c *conn) broken() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err != nil || c.ended || c.unheard != nil
+	return c.err != nil || c.ended || c.unsubscribed != nil
 }
 
 // why is the error of a connection that this side has closed.
@@ -310,8 +310,8 @@ func (c *conn) why() error {
 	switch {
 	case c.err != nil:
 		return c.err
-	case c.unheard != nil:
-		return c.unheard
+	case c.unsubscribed != nil:
+		return c.unsubscribed
 	}
 	return net.ErrClosed
 }
@@ -339,7 +339,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	rest := copy(c.in, c.in[whole:])
 	clear(c.in[rest:])
 	c.in = c.in[:rest]
-	ack := c.consumed-c.said >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unheard == nil && c.err == nil //nolint:gosec // positive
+	ack := c.consumed-c.said >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unsubscribed == nil && c.err == nil //nolint:gosec // positive
 	c.due = c.due || ack
 	c.mu.Unlock()
 	if ack {
@@ -421,8 +421,8 @@ func (c *conn) put(bufs *net.Buffers, left int) (int, error) {
 		return 0, c.err
 	case c.ended:
 		return 0, errReset
-	case c.unheard != nil:
-		return 0, c.unheard
+	case c.unsubscribed != nil:
+		return 0, c.unsubscribed
 	case c.writeBy.passed:
 		return 0, os.ErrDeadlineExceeded
 	case left == 0:
@@ -463,7 +463,7 @@ func (c *conn) Close() error {
 		c.mu.Unlock()
 		return nil
 	}
-	if c.ended || c.unheard != nil || c.told || !c.answer {
+	if c.ended || c.unsubscribed != nil || c.told || !c.answer {
 		c.dropOut() // nobody reads it
 	} else {
 		c.out = append(c.out, &Message{Bytes: appendHead(nil, head{kind: kindFin, offset: c.sent}), c: c})

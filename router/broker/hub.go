@@ -21,7 +21,7 @@ type Message struct {
 	To    string // place of the receiver
 	From  string // place of the sender; empty in a reset
 	Bytes []byte // only until Publish returns
-	// Err is set by Publish: nil if the broker has the message, ErrUnheard if the place has ended, ErrAgain if that is not known
+	// Err is set by Publish: nil if the broker has the message, ErrInboxGone if the place has ended, ErrAgain if that is not known
 	// and the message is to be published again. Any other error breaks the connection.
 	Err error
 
@@ -29,8 +29,8 @@ type Message struct {
 }
 
 var (
-	// ErrUnheard is the error of a message whose place has ended.
-	ErrUnheard = errors.New("the other side's inbox is gone")
+	// ErrInboxGone is the error of a message whose place has ended.
+	ErrInboxGone = errors.New("the other side's inbox is gone")
 	// ErrAgain is the error of a message that has to be published again.
 	ErrAgain = errors.New("not sent")
 	// ErrRefused is the error of a dial that nobody accepts.
@@ -582,7 +582,7 @@ func (h *Hub) settle(m *Message) bool {
 	case errors.Is(m.Err, ErrAgain):
 		return false
 	case m.Err == nil || m.c == nil:
-	case errors.Is(m.Err, ErrUnheard):
+	case errors.Is(m.Err, ErrInboxGone):
 		m.c.gone(m.Err)
 	default:
 		m.c.fail(m.Err, cannotSend)

@@ -387,7 +387,7 @@ func (c *Transport) ended(nc *nats.Conn) {
 	}
 }
 
-// asyncError hears what the server or the client says besides.
+// asyncError receives what the server or the client says besides.
 func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
 		c.log.Warn("NATS", "err", printable.Error(err))

@@ -249,7 +249,7 @@ func (e *endpoint) published(err error) error {
 		case e.kick <- struct{}{}: // this endpoint's inbox may be gone, too
 		default:
 		}
-		return fmt.Errorf("redis at %s: %w", e.server, broker.ErrUnheard)
+		return fmt.Errorf("redis at %s: %w", e.server, broker.ErrInboxGone)
 	case refused:
 		return explain(e.server, err)
 	}

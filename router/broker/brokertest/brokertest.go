@@ -121,7 +121,7 @@ func (e *end) publish(m *broker.Message) error {
 		times = edit(copied)
 	}
 	if to == nil {
-		return broker.ErrUnheard
+		return broker.ErrInboxGone
 	}
 	for range times {
 		if known, _ := to.hub.Deliver(0, copied.Bytes); !known && m.From != "" {

@@ -89,7 +89,7 @@ func Server(conn net.Conn, key []byte) error {
 	}
 	bound := binding(conn)
 	if !hmac.Equal(p[:], prove(key, client, theirs, mine, bound)) {
-		_, _ = conn.Write([]byte{0}) // the client is refused, whether it hears why or not
+		_, _ = conn.Write([]byte{0}) // the client is refused, whether it receives why or not
 		return ErrKey
 	}
 	_, err = conn.Write(append([]byte{1}, prove(key, server, theirs, mine, bound)...))
