@@ -83,7 +83,7 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error {
 // then their loss was reported when it came, and is no failure of this node.
 func (b *bus) Close() error { return b.end(b.r.Close) }
 
-// Elastic is false for the hub of a star, without which the others reach nobody.
+// Elastic is false for the hub of a star, through which all others communicate.
 func (b *bus) Elastic() bool {
 	hub := b.n.env.Topology == router.Star.String() && b.n.env.NodeID == 0
 	return b.n.env.AutoRecover && !hub

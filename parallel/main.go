@@ -37,22 +37,22 @@ func Main(fns ...Func) {
 func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) int {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
-		sayf(stderr, "ditask: bad environment: %v", err)
+		writeLine(stderr, "ditask: bad environment: %v", err)
 		return ExitUsage
 	}
 	fn, err := pick(env.Main, fns)
 	if err != nil {
-		sayf(stderr, "ditask: %v", err)
+		writeLine(stderr, "ditask: %v", err)
 		return ExitUsage
 	}
 	n, err := join(env, launched, newLogger(env, launched, stderr))
 	if err != nil {
-		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
+		writeLine(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	client, err := control.Open(env)
 	if err != nil {
-		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
+		writeLine(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	p := newProcess(n, client, stderr)
@@ -161,9 +161,9 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 // maxSaid bounds in bytes what a node says by itself on stderr: an error with its stack.
 const maxSaid = 64 << 10
 
-// sayf writes a line, or several, of the node itself. Errors may hold text from outside.
-func sayf(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintln(w, printable.Block(fmt.Sprintf(format, args...), maxSaid)) // nobody is left to tell
+// writeLine writes a line, or several, of the node itself. Errors may hold text from outside.
+func writeLine(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintln(w, printable.Block(fmt.Sprintf(format, args...), maxSaid)) // an error cannot be reported
 }
 
 // newRouter makes the router that env asks for, and what is to be called after it.
@@ -197,18 +197,18 @@ func newProcess(n *Node, client *control.Client, stderr io.Writer) *process {
 // had to say has been read then: if the job fails, that is why this node was preempted.
 func (p *process) close() {
 	_ = p.client.Close()
-	p.sayPreempted()
+	p.logPreempted()
 }
 
-// sayPreempted writes once why a preempted node has ended.
-func (p *process) sayPreempted() {
+// logPreempted writes once why a preempted node has ended.
+func (p *process) logPreempted() {
 	p.losses.rest()
 	switch failed := p.losses.failed; {
 	case p.preempted == nil:
 	case failed != nil:
-		sayf(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
+		writeLine(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
 	default:
-		sayf(p.stderr, "%v", p.preempted)
+		writeLine(p.stderr, "%v", p.preempted)
 	}
 	p.preempted = nil
 }
@@ -229,20 +229,20 @@ func (p *process) run(fn Func) int {
 	code := p.within(orders, o.limit, done)
 	if o.gone { // the client has removed the socket
 		if p.preempted != nil {
-			sayf(p.stderr, "%v", p.preempted)
+			writeLine(p.stderr, "%v", p.preempted)
 		}
 		control.KillGroup()
 	}
 	return code
 }
 
-// within waits for the end of a function that was told to end, up to a limit.
+// within waits up to a limit for the end of a function that was asked to end.
 func (p *process) within(o *orders, limit time.Duration, done <-chan error) int {
 	missed, err := o.within(limit, done)
 	if missed == "" {
 		return p.ended(err)
 	}
-	sayf(p.stderr, "%s: %s", p.node.name(), missed)
+	writeLine(p.stderr, "%s: %s", p.node.name(), missed)
 	_ = p.client.Outcome(control.Outcome{Kind: control.Failure, Node: p.node.ID(), Error: "did not end within the grace period"})
 	return ExitFailure
 }
@@ -257,7 +257,7 @@ func (p *process) ended(err error) int {
 		o.Kind, code, p.preempted = control.Preempted, ExitPreempted, err
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
-		sayf(p.stderr, "%s", p.lastWords(err, o))
+		writeLine(p.stderr, "%s", p.lastWords(err, o))
 	}
 	_ = p.client.Outcome(o)
 	return code

@@ -58,7 +58,7 @@ func (l *list) task(s task.Snapshot) {
 	l.add(metrics.TaskLag, s.Lag)
 	for i, e := range s.Events {
 		if i >= maxEvents {
-			break // whoever has so many looks at Task.Stats
+			break // Task.Stats has all of them
 		}
 		l.add(metrics.TaskEmitted, float64(e.Emitted), "event", e.Event)
 		l.add(metrics.TaskDelivered, float64(e.Delivered), "event", e.Event)

@@ -164,7 +164,7 @@ func (n *Node) Observe(fn func() task.Snapshot) {
 	n.observe = fn
 }
 
-// status is what the launcher is told.
+// status is the report to the launcher.
 func (n *Node) status() control.Status {
 	n.mu.Lock()
 	observe := n.observe

@@ -103,7 +103,7 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		if got := p.outcome(t); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.err, got, c.want)
 		}
-		p.sayPreempted()
+		p.logPreempted()
 		if p.stderr.String() != c.stderr {
 			t.Errorf("%v: it writes %q, want %q", c.err, p.stderr.String(), c.stderr)
 		}
@@ -116,8 +116,8 @@ func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
 		p := launch(t, control.Env{NodeID: 7})
 		p.losses.receive([]control.Lost{{Node: 3, Final: final}, {Node: 4, Final: final}})
 		p.ended(&task.PreemptError{Node: 7, Reason: "SIGTERM"})
-		p.sayPreempted()
-		p.sayPreempted()
+		p.logPreempted()
+		p.logPreempted()
 		want := "task is preempted on node 7: SIGTERM\n"
 		if final {
 			want = "node.7: ended, because node 3 failed\n"

@@ -47,7 +47,7 @@ type replayChannel struct {
 	mu              sync.Mutex
 	listens         bool
 	messages, bytes int
-	room            chan struct{} // closed when something was consumed; nil: nobody waits
+	room            chan struct{} // closed when something was consumed; nil: nothing waits
 }
 
 func newReplayer(n *Node, path string, fast bool, log *slog.Logger) *replayer {
@@ -102,7 +102,7 @@ func (r *replayer) Start(ctx context.Context, labels []string) error {
 		defer close(r.given)
 		defer func() { _ = file.Close() }()
 		if _, err := f.run(r.ctx, false); err != nil && r.ctx.Err() == nil {
-			r.tell(task.PeerChange{Event: task.BusFailed, Err: fmt.Errorf("replay %s: %w", r.path, err), Fatal: true})
+			r.notify(task.PeerChange{Event: task.BusFailed, Err: fmt.Errorf("replay %s: %w", r.path, err), Fatal: true})
 		}
 	})
 	return nil
@@ -216,7 +216,7 @@ func (f *feed) peer(p trace.Peer) {
 		delete(f.r.peers, p.Node)
 	}
 	f.r.mu.Unlock()
-	f.r.tell(c)
+	f.r.notify(c)
 }
 
 // give hands one message to the task, when there is room for it.
@@ -327,7 +327,7 @@ func (r *replayer) Watch(fn func(task.PeerChange)) {
 	r.watchers = append(r.watchers, fn)
 }
 
-func (r *replayer) tell(c task.PeerChange) {
+func (r *replayer) notify(c task.PeerChange) {
 	r.mu.Lock()
 	watchers := r.watchers
 	r.mu.Unlock()
@@ -336,7 +336,7 @@ func (r *replayer) tell(c task.PeerChange) {
 	}
 }
 
-// Drain has nobody to wait for.
+// Drain has no peers to wait for.
 func (r *replayer) Drain(context.Context, bool) error { return nil }
 func (r *replayer) Elastic() bool                     { return false }
 func (r *replayer) Grace() time.Duration              { return 0 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrAway is wrapped by a PeerError of [Router.Losses] for messages that were sent while the
-// peer was lost and not yet back: they went to nobody.
+// peer was lost and not yet back: no node received them.
 var ErrAway = errors.New("away")
 
 // absence counts the messages of one event for one peer that is gone, in one incarnation.
@@ -117,7 +117,7 @@ func (r *Router) isBack(id int, incarnation uint64) {
 		r.keepLoss(lost)
 	}
 	r.mu.Unlock()
-	r.sayMissed(id, lost, left)
+	r.logMissed(id, lost, left)
 }
 
 // report adds what was not reported yet to the error, which may be nil. The mutex is held.
@@ -154,14 +154,14 @@ func (r *Router) reportAway() {
 	}
 	r.mu.Unlock()
 	for id, perr := range lost {
-		r.sayMissed(id, perr, 0)
+		r.logMissed(id, perr, 0)
 	}
 	for id, n := range left {
-		r.sayMissed(id, nil, n)
+		r.logMissed(id, nil, n)
 	}
 }
 
-func (r *Router) sayMissed(id int, lost *PeerError, left uint64) {
+func (r *Router) logMissed(id int, lost *PeerError, left uint64) {
 	peer := fmt.Sprintf("node.%d", id)
 	if lost != nil {
 		r.log.Warn("messages for a node were not sent, as it was lost", "peer", peer, "messages", lost.Undelivered)

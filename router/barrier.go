@@ -150,7 +150,7 @@ func (r *Router) offer(s *session) {
 // them, and tells its peers. The rounds of members differ by one at most: one is in a barrier that
 // another has still to enter. So a round is taken over that is at most one more than what the
 // lower half of the members have entered, and no single member makes a newcomer wait for a round
-// that nobody reaches. Members that leave count only if there is no other: they may lag
+// that no node reaches. Members that leave count only if there is no other: they may lag
 // behind. The mutex is held.
 func (r *Router) takeOver() {
 	members := make([]map[string]uint64, 0, len(r.offers))
@@ -163,13 +163,13 @@ func (r *Router) takeOver() {
 		members = slices.AppendSeq(members, maps.Values(r.offers))
 	}
 	r.offers = nil
-	said := map[string][]uint64{}
+	entered := map[string][]uint64{}
 	for _, rounds := range members {
 		for name, round := range rounds {
-			said[name] = append(said[name], round)
+			entered[name] = append(entered[name], round)
 		}
 	}
-	for name, rounds := range said {
+	for name, rounds := range entered {
 		round := newest(rounds, len(members))
 		if _, ok := r.rounds[name]; round <= r.rounds[name] || !ok && len(r.rounds) >= maxBarriers {
 			continue

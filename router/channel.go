@@ -150,7 +150,7 @@ func (c *Channel) EverListened() bool { return c.c.listened.Load() }
 // other, and every peer receives their messages in that order. Under Reliable Send blocks
 // while a peer's window is full, or an earlier message waits for room in it; one peer's full
 // window does not delay the others. A peer that
-// listened and is gone is sent nothing, and keeps nobody waiting: the message is counted
+// listened and is gone is sent nothing and is not waited for: the message is counted
 // for it, see [StreamStats], until it is back. The
 // error joins a *[PeerError] for each peer that was lost meanwhile, and the
 // cause of ctx if it ended first, in which case some peers have the message and
@@ -263,7 +263,7 @@ func (c *channel) postSerially(to *audience, match func(Peer) bool, payload Buff
 // await waits until no message of one Send waits for room any more, and returns how many of
 // the peers were addressed.
 func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
-	say := time.NewTimer(sayAfter)
+	say := time.NewTimer(logAfter)
 	defer say.Stop()
 	began, n := time.Now(), 0
 	var errs []error
@@ -274,7 +274,7 @@ func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
 		case <-w.over:
 		case <-say.C:
 			waited := time.Since(began).Round(time.Second)
-			sayBlocked(waits[i:], waited)
+			logBlocked(waits[i:], waited)
 			say.Reset(waited)
 			continue
 		case <-c.r.draining:
@@ -294,8 +294,8 @@ func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// sayBlocked logs the peers that a Send waits for.
-func sayBlocked(waits []*waiter, waited time.Duration) {
+// logBlocked logs the peers that a Send waits for.
+func logBlocked(waits []*waiter, waited time.Duration) {
 	for _, w := range waits {
 		select {
 		case <-w.over:

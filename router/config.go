@@ -26,7 +26,7 @@ type Config struct {
 	Transport Transport
 	Listener  net.Listener // a listener that is bound already, or
 	Listen    string       // an address to bind at Start; empty means none
-	Advertise string       // the address told to others; empty means the bound one
+	Advertise string       // the address for other nodes; empty means the bound one
 	Attach    []string     // addresses to dial
 
 	// WindowMessages and WindowBytes bound what one sender may have on its way
@@ -59,7 +59,7 @@ type Config struct {
 	MaxHandshakes    int
 
 	Logger *slog.Logger // slog.Default() if nil
-	Tap    Tap          // told of every message; nil: nobody is
+	Tap    Tap          // sees every message; may be nil
 }
 
 func def[T comparable](v *T, d T) {

@@ -191,7 +191,7 @@ func (r *Router) hasLeft(addr string) bool {
 // callsAgain reports whether this node goes on calling the addresses of nodes that have left.
 func (r *Router) callsAgain() bool { return r.cfg.Elastic && !r.inDrain.Load() }
 
-// outlives reports whether a refusal is no reason to end: somebody who has not
+// outlives reports whether a refusal is no reason to end: a process that has not
 // proved to be of this job answers at the address of a peer that this node has been
 // connected with. It is logged once, and the peer has its time to come back.
 func (r *Router) outlives(addr string, err error) bool {
@@ -199,9 +199,9 @@ func (r *Router) outlives(addr string, err error) bool {
 		return false
 	}
 	r.mu.Lock()
-	ready, said := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
+	ready, logged := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
 	r.mu.Unlock()
-	if ready && !said {
+	if ready && !logged {
 		r.log.Warn("an unauthenticated process answers at the address of a peer", "addr", addr, "err", err)
 	}
 	return ready

@@ -28,12 +28,12 @@ const (
 	// maxReason bounds in bytes the reason of a farewell, of a refusal and of a bye: a
 	// sentence or two for a log, of which each connection has one.
 	maxReason = 1 << 10
-	// farewellRest is how long SayFarewell goes on after a node has received it: the other
+	// farewellRest is how long SendFarewell goes on after a node has received it: the other
 	// ones that call the address of the node do that at once.
 	farewellRest = 300 * time.Millisecond
 )
 
-// SayFarewell tells the job that the process of node cfg.Node, in incarnation
+// SendFarewell tells the job that the process of node cfg.Node, in incarnation
 // cfg.Incarnation, has ended without taking leave. It is for another process, such as one
 // that the node's supervisor starts: it takes the place of the node, with the same Config,
 // dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
@@ -41,9 +41,9 @@ const (
 // peers, but for a node that is connected with the one that has ended and still has answers
 // from it. A newer incarnation of the node is not concerned.
 //
-// SayFarewell returns nil when all of cfg.Expect nodes have received it, or 300 ms after the
+// SendFarewell returns nil when all of cfg.Expect nodes have received it, or 300 ms after the
 // last one that did. When ctx ends before one has, the error says what was tried.
-func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) error {
+func SendFarewell(ctx context.Context, cfg Config, reason string, final bool) error {
 	r, err := New(cfg)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) err
 		return err
 	}
 	for _, addr := range cfg.Attach {
-		r.wg.Go(func() { r.keepTelling(addr) })
+		r.wg.Go(func() { r.keepSending(addr) })
 	}
 	for others := cfg.Expect - 1; ; {
 		n := r.receivedBy.count()
@@ -83,7 +83,7 @@ func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) err
 type receivers struct {
 	mu   sync.Mutex
 	ids  map[int]bool
-	more chan struct{} // 1: somebody has been added
+	more chan struct{} // 1: a node has been added
 }
 
 func (h *receivers) add(id int) {
@@ -109,11 +109,11 @@ func (r *Router) troubles() string {
 	return r.membership.troubles()
 }
 
-// keepTelling says the farewell to the node at addr, until that has received it.
-func (r *Router) keepTelling(addr string) {
+// keepSending says the farewell to the node at addr, until that has received it.
+func (r *Router) keepSending(addr string) {
 	var wait backoff
 	for {
-		err := r.tellFarewell(addr)
+		err := r.sendFarewell(addr)
 		if err == nil {
 			return
 		}
@@ -124,8 +124,8 @@ func (r *Router) keepTelling(addr string) {
 	}
 }
 
-// tellFarewell says the farewell once.
-func (r *Router) tellFarewell(addr string) error {
+// sendFarewell says the farewell once.
+func (r *Router) sendFarewell(addr string) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
 	defer cancel()
 	conn, err := r.dial(ctx, addr)
@@ -173,23 +173,23 @@ func (r *Router) applyFarewell(f Farewell, from int) {
 	if r.closed {
 		return
 	}
-	said, what := r.noteFarewell(f, from, r.clock(), time.Now())
-	if what == ignored {
+	news, effect := r.noteFarewell(f, from, r.clock(), time.Now())
+	if effect == ignored {
 		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
 			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
 	}
-	if said == nil {
+	if news == nil {
 		return
 	}
 	r.remember(f.Node)
-	if !said.doubtful {
-		r.passOn(said)
+	if !news.doubtful {
+		r.passOn(news)
 	}
-	if what == followed {
+	if effect == followed {
 		return
 	}
 	r.wg.Go(func() {
-		for next := said; next != nil; next = r.nextReport(f.Node) {
+		for next := news; next != nil; next = r.nextReport(f.Node) {
 			if r.giveUp(*next) && next.doubtful {
 				r.mu.Lock()
 				r.passOn(next)
@@ -225,13 +225,13 @@ func (r *Router) nextReport(id int) *report {
 // farewell may end this node, and with it the connection, before an answer to it is written.
 func (r *Router) answerFarewell(conn net.Conn, h hello) (bool, error) {
 	if h.Farewell == nil {
-		return r.say(conn, &refusal{RefuseProtocol, "a farewell without a reason"})
+		return r.refuse(conn, &refusal{RefuseProtocol, "a farewell without a reason"})
 	}
 	r.mu.Lock()
 	closed := r.closed
 	r.mu.Unlock()
 	if closed {
-		return r.say(conn, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)})
+		return r.refuse(conn, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)})
 	}
 	_, err := writeMsg(conn, nil, welcome{})
 	r.applyFarewell(h.Farewell.of(h), h.Node) // also if the other side does not receive the answer

@@ -33,13 +33,13 @@ func (m *membership) noteFarewell(f Farewell, from int, now int64, wall time.Tim
 		return nil, ignored
 	}
 	m.farewells[f.Node] = knownFarewell{incarnation: f.Incarnation}
-	said := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
+	news := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
 	if busy {
-		m.hearsay[f.Node] = said // newer than the one that waited
-		return said, followed
+		m.hearsay[f.Node] = news // newer than the one that waited
+		return news, followed
 	}
 	m.hearsay[f.Node] = nil
-	return said, begun
+	return news, begun
 }
 
 // next returns the farewell of a node that has come while another one was looked into, or nil.

@@ -204,7 +204,7 @@ func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
 	})
 }
 
-// TestLimitsThatDifferAreRefused would leave a sender without room for ever: the
+// TestLimitsThatDifferAreRefused would leave a sender without room forever: the
 // receiver tells what it has consumed by quarters of a window that it knows.
 func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()

@@ -17,7 +17,7 @@ const goneWithin = time.Second
 // error that has the reason. A peer that has left in order, or was lost before, is not
 // lost again; but if f.Final is set, a loss is reported in any case, with an error that
 // wraps a [FailedError], and a Start that waits for other nodes fails with that error. Gone
-// does not block. See [SayFarewell] for the nodes that the caller cannot tell itself.
+// does not block. See [SendFarewell] for the nodes that the caller cannot tell itself.
 func (r *Router) Gone(f Farewell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,5 +139,5 @@ func (r *Router) hasFailed(f Farewell, unmet bool, err error) {
 	}
 	r.mu.Unlock()
 	r.changed.broadcast()
-	r.tell()
+	r.notify()
 }

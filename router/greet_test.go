@@ -208,7 +208,7 @@ func TestRefusalsThatAreNoFaults(t *testing.T) {
 		r := openRouter(t, Config{})
 		ours, theirs := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		if kept, err := r.say(ours, &refusal{code, "why"}); kept || (err != nil) != fault {
+		if kept, err := r.refuse(ours, &refusal{code, "why"}); kept || (err != nil) != fault {
 			t.Errorf("%s: %v, %v", code, kept, err)
 		}
 		_ = ours.Close()

@@ -207,7 +207,7 @@ func (r *Router) prove(side string, c conversation) []byte {
 }
 
 // binding is what only the two ends of a TLS connection can know of it (an
-// exporter of RFC 8446, as in RFC 9266): with it in the proofs, whoever is in the
+// exporter of RFC 8446, as in RFC 9266): with it in the proofs, a process in the
 // middle with a certificate of their own cannot hand them on. It is empty for any
 // other connection.
 func binding(conn net.Conn) []byte {
@@ -312,7 +312,7 @@ func isTLS(err error) bool {
 	return errors.Is(err, errSpeaksTLS) || strings.Contains(err.Error(), "tls: ")
 }
 
-// unauthenticatedError is a refusal by, or of, somebody who need not be of this job.
+// unauthenticatedError is a refusal by, or of, a process that need not be of this job.
 type unauthenticatedError struct{ *RefusedError }
 
 func (e *unauthenticatedError) Unwrap() error { return e.RefusedError }
@@ -386,7 +386,7 @@ func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var errConnected = errors.New("connected already")
 
-// errNoProof says that somebody has read this node's proof and has not given one. A proof is
+// errNoProof is the error of a client that has read this node's proof and sent none. A proof is
 // something to try weak tokens on.
 var errNoProof = errors.New("no proof")
 
@@ -509,11 +509,11 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 		return false, fmt.Errorf("%w of node.%d: %w", errNoProof, h.Node, err)
 	}
 	if !hmac.Equal(p.Proof, r.prove("dial", both)) {
-		return r.say(conn, &refusal{RefuseToken, "wrong token"})
+		return r.refuse(conn, &refusal{RefuseToken, "wrong token"})
 	}
 	r.unauthenticated.leave(n)
 	if r.farewell != nil {
-		return r.say(conn, r.answerDial(h, p))
+		return r.refuse(conn, r.answerDial(h, p))
 	}
 	switch h.Purpose {
 	case purposeJoin:
@@ -525,11 +525,11 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	case purposeAnswer:
 		return r.relayed(conn, h)
 	}
-	return r.say(conn, &refusal{RefuseProtocol, fmt.Sprintf("purpose %q", h.Purpose)})
+	return r.refuse(conn, &refusal{RefuseProtocol, fmt.Sprintf("purpose %q", h.Purpose)})
 }
 
-// say ends a handshake with a refusal.
-func (r *Router) say(conn net.Conn, no *refusal) (bool, error) {
+// refuse ends a handshake with a refusal.
+func (r *Router) refuse(conn net.Conn, no *refusal) (bool, error) {
 	_, _ = writeMsg(conn, nil, welcome{Refuse: no})
 	if no.Code == RefuseDuplicate || no.Code == RefuseRelay || no.Code == RefuseClosed {
 		return false, nil // it will come again
@@ -560,7 +560,7 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool
 	unlock, ok := r.tryLockPeer(h.Node)
 	if !ok {
 		if r.cfg.Node > h.Node { // our own call to that node wins
-			return r.say(conn, &refusal{RefuseDuplicate, "this node is calling already"})
+			return r.refuse(conn, &refusal{RefuseDuplicate, "this node is calling already"})
 		}
 		unlock = r.lockPeer(h.Node)
 	}
@@ -577,18 +577,18 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool
 		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node, r.cfg.Node, r.cfg.PeerTimeout)}
 	}
 	if no != nil {
-		return r.say(conn, no)
+		return r.refuse(conn, no)
 	}
 	if s != nil {
 		if l := s.current(); l != nil && l.dialed && r.cfg.Node > h.Node {
-			return r.say(conn, &refusal{RefuseDuplicate, "connected already"})
+			return r.refuse(conn, &refusal{RefuseDuplicate, "connected already"})
 		}
 		s.detach()
 	}
 	var err error
 	if s == nil {
 		if s, err = r.admit(h); err != nil {
-			return r.say(conn, &refusal{RefuseClosed, err.Error()})
+			return r.refuse(conn, &refusal{RefuseClosed, err.Error()})
 		}
 	}
 	if _, err := writeMsg(conn, nil, welcome{Got: s.received.Load()}); err != nil {

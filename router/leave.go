@@ -49,7 +49,7 @@ func (s *session) askLeave() {
 	}
 }
 
-// peerLeaves sends the peer nothing after what is under way, and then says so.
+// peerLeaves finishes what is under way to the peer, and then announces the leave.
 func (r *Router) peerLeaves(s *session) {
 	r.log.Info("a node leaves", "peer", fmt.Sprintf("node.%d", s.peer.ID))
 	r.note(func() {
@@ -179,7 +179,7 @@ func (r *Router) end(leave bool) error {
 	var links []*link
 	for _, s := range r.peers {
 		if l := s.current(); l != nil && leave {
-			l.sayBye("the node has ended")
+			l.sendBye("the node has ended")
 			links = append(links, l)
 		}
 	}

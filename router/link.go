@@ -20,7 +20,7 @@ type link struct {
 	ended  chan struct{} // closed when the reader has ended
 
 	// The session's mutex guards these.
-	writing bool // somebody is in a write call
+	writing bool // a goroutine is in a write call
 	idle    bool // the writer waits
 	full    bool // the system took less than it was given, perhaps but a part of a frame: the writer will see to it
 	closed  bool
@@ -183,7 +183,7 @@ func (l *link) wrote(n int) {
 	s := l.s
 	l.writing = false
 	if s.err != nil {
-		s.log.free() // end has left it to whoever was writing
+		s.log.free() // end has left it to the writing goroutine
 	} else {
 		s.wrote(n)
 	}
@@ -401,9 +401,9 @@ func (l *link) readRest(dst []byte, have, n int, buf []byte) error {
 	return nil
 }
 
-// sayBye lets the writer tell the peer that this node leaves, after all that is
+// sendBye lets the writer tell the peer that this node leaves, after all that is
 // to be written. The peer then closes the connection.
-func (l *link) sayBye(reason string) {
+func (l *link) sendBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.byeSay = cutReason(reason)

@@ -19,7 +19,7 @@ type Member struct {
 // peerLock is held by one handshake with a node. It is no mutex, as testing/synctest
 // does not see waits for one.
 type peerLock struct {
-	held  chan struct{} // 1: somebody has the lock
+	held  chan struct{} // 1: the lock is held
 	users int           // have it or wait for it; locksMu guards it
 }
 
@@ -75,7 +75,7 @@ func (r *Router) find(h hello) (*session, *refusal) {
 		return nil, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)}
 	}
 	s := r.peers[h.Node]
-	same, replaces, no := r.judge(h.Node, h.Incarnation)
+	same, replaces, no := r.classify(h.Node, h.Incarnation)
 	r.mu.Unlock()
 	if replaces {
 		r.lose(s, ErrReplaced)
@@ -125,7 +125,7 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.askLeave()
 	}
 	if r.done {
-		s.sayDone()
+		s.sendDone()
 	}
 	if s.late = r.inDrain.Load(); s.late {
 		s.control(frameFin, 0, 0, nil)
@@ -247,7 +247,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 		r.log.Warn("a node has left before it had all", "peer", fmt.Sprintf("node.%d", s.peer.ID), "unacknowledged", perr.Undelivered)
 	}
 	r.changed.broadcast()
-	r.tell()
+	r.notify()
 }
 
 // current is the session's link, or nil.
@@ -273,5 +273,5 @@ func (r *Router) peerReady(s *session, before bool) {
 			r.changes = append(r.changes, Change{Kind: Joined, Peer: s.peer})
 		}
 	})
-	r.tell()
+	r.notify()
 }

@@ -66,9 +66,9 @@ func newMembership(job *Config, present roster) membership {
 	}
 }
 
-// judge reports whether a node that says hello is a peer already, in this incarnation or in
+// classify reports whether a node that says hello is a peer already, in this incarnation or in
 // an older one, which the new one replaces; or why it is refused.
-func (m *membership) judge(id int, incarnation uint64) (same, replaces bool, no *refusal) {
+func (m *membership) classify(id int, incarnation uint64) (same, replaces bool, no *refusal) {
 	p := m.present.of(id)
 	gone, wasHere := m.was[id]
 	switch {
@@ -198,7 +198,7 @@ func (m *membership) left(p *member, kind ChangeKind, reason error, barriers map
 	f := former{incarnation: p.peer.Incarnation, ready: p.ready, withdrawn: p.withdrawn, barriers: barriers, addrs: p.addrs, err: reason}
 	if kind == Lost {
 		f.lostAt = now
-		f.sayAt = now + int64(sayAfter)
+		f.sayAt = now + int64(logAfter)
 	}
 	m.was[p.peer.ID] = f
 	return m.remember(p.peer.ID)
@@ -291,7 +291,7 @@ func (m *membership) joining(now int64) bool {
 // lacks names the nodes that Start waits for, and why.
 func (m *membership) lacks(now int64) []string {
 	var out []string
-	say := func(id int) {
+	check := func(id int) {
 		if p := m.present.of(id); p != nil {
 			if !p.ready || !p.seen {
 				out = append(out, fmt.Sprintf("node.%d (connected, not ready)", id))
@@ -306,7 +306,7 @@ func (m *membership) lacks(now int64) []string {
 	if m.job.Expect > 0 && m.job.Topology != Alone && !runs {
 		ids, unknown := m.expected()
 		for _, id := range ids {
-			say(id)
+			check(id)
 		}
 		if unknown > 0 {
 			out = append(out, fmt.Sprintf("%d more", unknown))
@@ -318,17 +318,17 @@ func (m *membership) lacks(now int64) []string {
 	}
 	for _, addr := range m.job.Attach {
 		if id, ok := m.attached[addr]; ok {
-			say(id)
+			check(id)
 		} else if !runs {
 			out = append(out, addr+inBrackets(m.trouble[addr]))
 		}
 	}
 	for id := range m.present.all() {
-		say(id)
+		check(id)
 	}
 	for id, o := range m.known {
 		if now-o.at <= int64(m.waitsFor(id)) {
-			say(id)
+			check(id)
 		}
 	}
 	slices.Sort(out)
@@ -442,14 +442,14 @@ func (m *membership) entered(id int, name string, round uint64) (bool, error) {
 }
 
 // reminders returns for how long no peer has been present, and which lost peers have been
-// away for how long, where the log is to say so: after sayAfter, and then each time after as
+// away for how long, where the log is to say so: after logAfter, and then each time after as
 // long again.
 func (m *membership) reminders(now int64) (alone time.Duration, away map[int]time.Duration) {
 	switch {
 	case !m.beenReady || m.job.Expect <= 1 || m.present.count() > 0:
 		m.aloneAt = 0
 	case m.aloneAt == 0:
-		m.aloneAt, m.sayAlone = now, now+int64(sayAfter)
+		m.aloneAt, m.sayAlone = now, now+int64(logAfter)
 	case now >= m.sayAlone:
 		alone = time.Duration(now - m.aloneAt)
 		m.sayAlone = now + int64(alone)

@@ -294,7 +294,7 @@ func TestWhatIsSaidIsPrintable(t *testing.T) {
 		t.Errorf("%d bytes, code %q", len(a.Refuse.Reason), a.Refuse.Code)
 	}
 	g := meet(t, nil)
-	g.link.sayBye(logtest.Hostile + strings.Repeat("x", 2*maxReason))
+	g.link.sendBye(logtest.Hostile + strings.Repeat("x", 2*maxReason))
 	g.r.mu.Lock()
 	defer g.r.mu.Unlock()
 	g.link.s.mu.Lock()

@@ -291,7 +291,7 @@ func (r *Router) fail(err error) {
 	r.failed(err)
 	r.mu.Unlock()
 	r.changed.broadcast()
-	r.tell()
+	r.notify()
 }
 
 // failed takes note of a failure, of which others are to be told. The mutex is held.
@@ -314,11 +314,11 @@ func (r *Router) incompatible(s *session, err error) {
 		return
 	}
 	r.failed(err) // now, or Start could return before
-	r.wg.Go(func() { r.changed.broadcast(); r.tell() })
+	r.wg.Go(func() { r.changed.broadcast(); r.notify() })
 }
 
-// tell calls the watchers for what has changed, in order.
-func (r *Router) tell() {
+// notify calls the watchers for each change, in order.
+func (r *Router) notify() {
 	r.watchMu.Lock()
 	defer r.watchMu.Unlock()
 	r.mu.Lock()

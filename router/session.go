@@ -35,7 +35,7 @@ type session struct {
 	waiting int          // messages that wait for room, under Reliable
 	burst   int          // sends since the peer was last received
 	finSeq  uint64       // number of our Fin, or 0
-	told    uint64       // frames of the peer's that were acknowledged
+	acked   uint64       // frames of the peer's that were acknowledged
 
 	ackDue     bool
 	seenDue    bool
@@ -52,7 +52,7 @@ type session struct {
 	wireOut  uint64        // bytes written
 	pingedAt int64         // clock of the newest ping
 	askedAt  uint64        // clock of the ping that ask waits for
-	alive    chan struct{} // closed when that is answered; nil: nobody waits
+	alive    chan struct{} // closed when that is answered; nil: nothing waits
 
 	// The reader owns these.
 	ins      []*inStream // by the peer's number of the event
@@ -182,9 +182,9 @@ func (o *outStream) post(version uint64, payload Buffer) sending {
 	return sent
 }
 
-// sayAfter is how long a send waits, or a lost peer is away, before the log says
+// logAfter is how long a send waits, or a lost peer is away, before the log says
 // for whom, or that it is.
-const sayAfter = 10 * time.Second
+const logAfter = 10 * time.Second
 
 // burstSends is how many messages a sender writes to the connection by itself
 // before it leaves the writing to the writer, which then sends many at once.
@@ -210,7 +210,7 @@ func (s *session) goesOut(bySender bool) bool {
 	return true
 }
 
-// flush writes what was just appended, if nobody else does by now.
+// flush writes what was just appended, unless another goroutine does.
 func (s *session) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,19 +259,19 @@ func (s *session) pendingWrite() bool {
 // the log, and the totals that are due into dst, which is empty, and which it returns.
 func (s *session) stage(dst []byte, limit int) []byte {
 	s.stageReleases() // before the credit of the same messages
-	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.told {
+	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.acked {
 		dst = appendU64(dst, frameAck, 0, 0)
 		for _, in := range s.credits {
 			in.due = false
 			m, b := in.consumed[0].Load(), in.consumed[1].Load()
-			in.told[0].Store(m)
-			in.told[1].Store(b)
+			in.reported[0].Store(m)
+			in.reported[1].Store(b)
 			dst = appendU64(dst, frameCredit, in.id, m, b)
 		}
 		clear(s.credits)
 		s.credits = s.credits[:0]
-		s.ackDue, s.told = false, s.received.Load() // after the totals: what was consumed is acknowledged before
-		le.PutUint64(dst[headerBytes:], s.told)
+		s.ackDue, s.acked = false, s.received.Load() // after the totals: what was consumed is acknowledged before
+		le.PutUint64(dst[headerBytes:], s.acked)
 	}
 	if s.pingDue != 0 {
 		dst = appendU64(dst, framePing, 0, s.pingDue)

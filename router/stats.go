@@ -69,7 +69,7 @@ type StreamStats struct {
 	Peer  int
 
 	Sent, SentBytes           uint64 // messages for the peer; of the bytes, those that went on their way
-	Delivered, DeliveredBytes uint64 // the peer's listeners have had them; the peer says so once a second at least
+	Delivered, DeliveredBytes uint64 // processed by the peer's listeners; the peer reports that once a second at least
 	Replaced                  uint64 // a newer value of a Latest event took its place
 	Oldest                    uint64 // dropped under DropOldest
 	Newest                    uint64 // dropped under DropNewest

@@ -227,7 +227,7 @@ type inStream struct {
 
 	received [2]uint64 // messages, bytes: at most a window more than has been consumed
 
-	unsubscribed, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
+	unsubscribed, stale atomic.Uint64 // dropped here: without a listener; older than the value here
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int
@@ -238,7 +238,7 @@ type inStream struct {
 	copies   copying // the message that is being copied out of the peer's memory
 
 	consumed [2]atomic.Uint64 // messages, bytes
-	told     [2]atomic.Uint64 // of that, what the peer has been told
+	reported [2]atomic.Uint64 // the part of consumed that was sent to the peer
 	due      bool             // queued for the writer; the session's mutex guards it
 
 	before *StreamStats // counted when this node had not declared the event; nil: nothing. The router's mutex guards it
@@ -249,7 +249,7 @@ func (in *inStream) Return(messages, bytes int) {
 	m := in.consumed[0].Add(uint64(messages)) //nolint:gosec // not negative
 	b := in.consumed[1].Add(uint64(bytes))    //nolint:gosec // not negative
 	every, everyBytes := in.quarter()
-	if m-in.told[0].Load() < every && b-in.told[1].Load() < everyBytes {
+	if m-in.reported[0].Load() < every && b-in.reported[1].Load() < everyBytes {
 		return
 	}
 	s := in.s

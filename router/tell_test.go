@@ -48,7 +48,7 @@ func TestCallsThatEndWithAWelcome(t *testing.T) {
 		"a farewell": func(r *Router, conn net.Conn) error {
 			r.cfg.Transport = dialFunc(func(context.Context, string) (net.Conn, error) { return conn, nil })
 			r.receivedBy = newReceivers()
-			err := r.tellFarewell("a")
+			err := r.sendFarewell("a")
 			if n := r.receivedBy.count(); (n == 1) != (err == nil) {
 				t.Errorf("received by %d nodes: %v", n, err)
 			}
@@ -148,7 +148,7 @@ func TestFarewellIsHungUp(t *testing.T) {
 					welcomes(hub, hubConn{theirs}, false, "\x02\x00\x00\x00{}")
 				}
 			}()
-			if err := r.tellFarewell("a"); (err != nil) != deaf {
+			if err := r.sendFarewell("a"); (err != nil) != deaf {
 				t.Error(err)
 			}
 			if _, err := mine.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {

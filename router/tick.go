@@ -73,7 +73,7 @@ func (r *Router) check(s *session, joins bool) {
 			s.pingDue = uint64(now) //nolint:gosec // positive
 			s.pingedAt = now
 		}
-		if s.received.Load() != s.told {
+		if s.received.Load() != s.acked {
 			s.ackDue = true
 		}
 		s.signal()
@@ -101,7 +101,7 @@ func (s *session) creditRest() {
 		s.releaseDue = true
 	}
 	for _, in := range s.remote {
-		if !in.due && s.err == nil && in.consumed[0].Load() != in.told[0].Load() {
+		if !in.due && s.err == nil && in.consumed[0].Load() != in.reported[0].Load() {
 			in.due = true
 			s.credits = append(s.credits, in)
 		}

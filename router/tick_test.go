@@ -135,7 +135,7 @@ func TestRemindersGrowRare(t *testing.T) {
 	r.log = slog.New(slog.NewTextHandler(&log, nil))
 	r.beenReady = true
 	begin := int64(time.Minute)
-	r.was[1] = former{lostAt: begin, sayAt: begin + int64(sayAfter)}
+	r.was[1] = former{lostAt: begin, sayAt: begin + int64(logAfter)}
 	r.was[2] = former{err: errWentAway}
 	for s := range 90 {
 		r.remind(begin + int64(s)*int64(time.Second))

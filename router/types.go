@@ -54,7 +54,7 @@ func (b Bytes) Retain() {}
 // Release does nothing.
 func (b Bytes) Release() {}
 
-// Tap is told of every message as it passes, for a record of it. Its methods are
+// Tap sees every message as it passes, to record it. Its methods are
 // called by senders and readers, at once for different events and peers, and may take their
 // time at the price of the messages' own. The arguments are valid during the call.
 type Tap interface {

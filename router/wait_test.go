@@ -162,7 +162,7 @@ func TestRestOfTheRoomIsGivenBack(t *testing.T) {
 		due            int
 	}{{5, 5, nil, 0}, {6, 5, ErrLost, 0}, {6, 5, nil, 1}, {7, 5, nil, 1}} {
 		in.consumed[0].Store(c.consumed)
-		in.told[0].Store(c.told)
+		in.reported[0].Store(c.told)
 		s.err = c.err
 		if s.creditRest(); len(s.credits) != c.due || in.due != (c.due == 1) {
 			t.Errorf("%+v: due %v, %d times", c, in.due, len(s.credits))
@@ -303,7 +303,7 @@ func TestFarewellsThatAreReceived(t *testing.T) {
 
 // A farewell needs a configuration that works.
 func TestFarewellWithoutATransport(t *testing.T) {
-	if err := SayFarewell(context.Background(), Config{}, "x", false); err == nil || !strings.Contains(err.Error(), "Transport is missing") {
+	if err := SendFarewell(context.Background(), Config{}, "x", false); err == nil || !strings.Contains(err.Error(), "Transport is missing") {
 		t.Error(err)
 	}
 }

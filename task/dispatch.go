@@ -52,10 +52,10 @@ type mailbox struct {
 	local     int           // those of them that were emitted on this node
 	tickets   int           // tickets in the queue, void ones included
 	void      int           // how many of the next tickets stand for nothing
-	avail     int           // messages in out that nobody has claimed
+	avail     int           // messages in out that no runner has claimed
 	touched   bool          // in the claim, or the inheritance, of the current runner
 	owner     *runner       // the slow runner that keeps it
-	room      chan struct{} // closed when there is room; nil if nobody waits
+	room      chan struct{} // closed when there is room; nil if nothing waits
 	delivered uint64
 
 	// ctx is the context of its listeners, and cancel ends it. They are set when its
@@ -111,7 +111,7 @@ type dispatcher struct {
 	idle    bool // current is parked: no ticket is queued
 	slow    map[*runner]bool
 	stopped bool
-	changed chan struct{} // closed at the next change; nil if nobody waits
+	changed chan struct{} // closed at the next change; nil if nothing waits
 	timer   *time.Timer
 	armed   bool
 	seen    progress
@@ -163,7 +163,7 @@ func (d *dispatcher) start(base context.Context) {
 	d.run(nil)
 }
 
-// run makes a new runner the current one. d.mu is held, or nobody else has d.
+// run makes a new runner the current one. d.mu is held, or no other goroutine has d.
 func (d *dispatcher) run(touched []*mailbox) {
 	r := &runner{d: d, touched: touched}
 	d.current, d.idle = r, false

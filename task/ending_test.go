@@ -172,7 +172,7 @@ func TestAListenerThatIgnoresItsContextIsNamedAtTheEnd(t *testing.T) {
 		must(t, evA.Emit(t.Context(), tk, 1))
 		err := tk.Close(t.Context())
 		synctest.Wait() // for the log
-		if err == nil || strings.Count(err.Error(), `event "a": 1 not received to the end, in listener deaf`) != 2 {
+		if err == nil || strings.Count(err.Error(), `event "a": 1 not delivered to the end, in listener deaf`) != 2 {
 			t.Errorf("error %v", err)
 		}
 		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") || !strings.Contains(s, "in listener deaf") || strings.Count(s, "blocks the end") != 1 {

@@ -187,15 +187,15 @@ func (e *engine) latestReceived() bool {
 	return true
 }
 
-// sayLate logs what, if the function that it returns is not called for long.
-func (e *engine) sayLate(what string) (stop func()) {
+// logLate logs what, if the function that it returns is not called for long.
+func (e *engine) logLate(what string) (stop func()) {
 	return newLate(func(waited time.Duration) {
 		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs(), "events", e.backlog())
 	}).stop
 }
 
-// sayBlocked logs that a listener holds the end of the run.
-func (e *engine) sayBlocked(b *mailbox, waited time.Duration) {
+// logBlocked logs that a listener holds the end of the run.
+func (e *engine) logBlocked(b *mailbox, waited time.Duration) {
 	event, listener := b.work.current()
 	e.log.Warn("a listener blocks the end of the run: its context has ended",
 		"event", event, "listener", listener, "node", e.id, "waited", waited)
@@ -234,7 +234,7 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	}
 	dctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("drain timeout of %v: %w", limit, context.DeadlineExceeded))
 	defer cancel()
-	e.d.watchEnd(min(e.cfg.listenerGrace, limit/2), limit/2, e.sayBlocked)
+	e.d.watchEnd(min(e.cfg.listenerGrace, limit/2), limit/2, e.logBlocked)
 	var errs []error
 	if e.bus != nil && !e.busDown.Load() {
 		errs = append(errs, e.drainBus(dctx, o, tell))
@@ -271,7 +271,7 @@ func (e *engine) willBeBack() bool {
 }
 
 func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
-	defer e.sayLate("still waiting for events to arrive at the end")()
+	defer e.logLate("still waiting for events to arrive at the end")()
 	var errs []error
 	together := tell && (o.Kind == Success || o.Kind == Preempted)
 	switch {
@@ -304,7 +304,7 @@ func (e *engine) leave(ctx context.Context) error {
 // drainBoxes waits until every message was delivered. Listeners that then still wait
 // for events are cut off.
 func (e *engine) drainBoxes(ctx context.Context) error {
-	defer e.sayLate("still waiting for listeners at the end")()
+	defer e.logLate("still waiting for listeners at the end")()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.base, func() { cancel(context.Cause(e.base)) })()

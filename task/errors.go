@@ -136,7 +136,7 @@ func (e *PayloadError) Error() string {
 func (e *PayloadError) Unwrap() error { return e.Err }
 
 // carries says whether err is target or wraps it. Errors of types that cannot be compared,
-// such as slices, are told apart by text. An err that is not nil carries no nil.
+// such as slices, are distinguished by text. An err that is not nil carries no nil.
 func carries(err, target error) bool {
 	return errors.Is(err, target) || target != nil && !reflect.TypeOf(target).Comparable() && err.Error() == target.Error()
 }

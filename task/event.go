@@ -130,10 +130,10 @@ func (p *subscription[T]) emit(ctx context.Context, v T, head *traced, opts []Em
 	return nil
 }
 
-// reportNoListener logs once that nobody listens to the event. It does not if there is
+// reportNoListener logs once that the event has no listener. It does not if there is
 // a listener, or was one before, such as a Once that has fired.
 func (p *subscription[T]) reportNoListener() {
-	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unsubscribed.Swap(true) {
+	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unlistened.Swap(true) {
 		return
 	}
 	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)
@@ -180,7 +180,7 @@ func Isolated() ListenOption { return func(l *Listener) { l.isolated = true } }
 func Named(name string) ListenOption { return func(l *Listener) { l.name = name } }
 
 // Borrowed says that the listener uses the payload during its call only. Where all
-// listeners of an event say so, the memory of large tensors from other nodes is
+// listeners of an event ask for it, the memory of large tensors from other nodes is
 // used again for the next message, without garbage; from nodes of the same host they are that node's memory
 // itself. The listener does not write to the payload: in such memory a write panics.
 func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }

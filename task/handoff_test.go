@@ -240,7 +240,7 @@ func TestTheEndNamesAllThatIsNotReceived(t *testing.T) {
 		for i := range 6 {
 			ev := NewEvent[int](fmt.Sprint("stuck.", i))
 			ev.On(tk, func(context.Context, int) error { <-stuck; return nil }, Named("deaf"))
-			want = append(want, fmt.Sprintf("event %q: 1 not received to the end, in listener deaf", ev.Name()))
+			want = append(want, fmt.Sprintf("event %q: 1 not delivered to the end, in listener deaf", ev.Name()))
 			events = append(events, ev)
 		}
 		must(t, tk.Start(t.Context()))

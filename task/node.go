@@ -106,10 +106,10 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	// Close takes leave of the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
 	Close() error
-	// Grace is how long this node has to end after it was told to, before it is killed;
+	// Grace is the time that this node has to end after SIGTERM before it is killed;
 	// 0: it is not known.
 	Grace() time.Duration
-	// Elastic reports whether the others go on when this node is told to end.
+	// Elastic reports whether the others continue when this node is stopped.
 	Elastic() bool
 	// Leave asks the other nodes to send nothing more to this one, and returns
 	// when all that they had sent has been delivered. What is emitted here still

@@ -13,7 +13,7 @@ import (
 const (
 	DropReasonOldest   = "oldest"      // a newer message took its room (DropOldest)
 	DropReasonNewest   = "newest"      // there was no room for it (DropNewest)
-	DropReasonNoOne    = "no listener" // it arrived when nobody listened any more
+	DropReasonNoOne    = "no listener" // it arrived after the last listener had gone
 	DropReasonIsolated = "isolated"    // listeners dropped for an error or panic
 	DropReasonGone     = "peer gone"   // it waited for room at another node, which then left or was lost
 )
@@ -101,10 +101,10 @@ func (e *engine) unsent(stats []EventStats) {
 	}
 }
 
-// reportUnfed logs the listeners that nobody ever fed.
+// reportUnfed logs the listeners that never received their event.
 func (e *engine) reportUnfed() {
 	if e.bus == nil {
-		return // alone, some have nobody to receive
+		return // alone, some have no sender
 	}
 	for c, p := range e.subscriptions.Load().all {
 		if p.unfed() {

@@ -68,10 +68,10 @@ type subscription[T any] struct {
 	scratch sync.Pool    // of *slot[T]: a place for what arrives
 
 	emitted      atomic.Uint64
-	refused      atomic.Uint64 // messages that arrived when nobody listened
+	refused      atomic.Uint64 // messages that arrived without a listener
 	noOne        atomic.Uint64 // messages that were queued, but whose listeners had gone
 	isolated     atomic.Uint64 // calls that dropped an isolated listener
-	unsubscribed atomic.Bool   // it was reported that nobody listens
+	unlistened   atomic.Bool   // it was reported that there is no listener
 	listened     atomic.Bool   // there is a listener
 	everListened atomic.Bool   // there is one, or was
 	borrowed     atomic.Bool   // and all of them only borrow

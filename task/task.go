@@ -196,7 +196,7 @@ func (t *Task[C]) Start(ctx context.Context) error {
 
 // abort closes a task that could not be started.
 func (t *Task[C]) abort(ctx context.Context, err error) error {
-	t.en.busDown.Store(true) // there is nobody to tell
+	t.en.busDown.Store(true) // nothing is left to notify
 	if pe, ok := errors.AsType[*PreemptError](context.Cause(ctx)); ok {
 		t.en.preempt(pe)
 	} else {

@@ -253,7 +253,7 @@ func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want string
-	}{"it fails": {broken, "broken"}, "a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not received to the end`}} {
+	}{"it fails": {broken, "broken"}, "a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not delivered to the end`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node := newFakeJob(1).node(0)

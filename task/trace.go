@@ -7,7 +7,7 @@ import (
 
 // Tracer follows events from the emit to the listeners, in this process and in
 // others. Package middleware/tracing has one for OpenTelemetry; give it to a task
-// by [Trace]. Its methods are called by whoever emits and by runners of listeners,
+// by [Trace]. Its methods are called by emitters and by runners of listeners,
 // any number at a time.
 type Tracer interface {
 	// Emit is called as an emit begins. The header travels with the event: some

@@ -30,7 +30,7 @@ import (
 
 // Router makes the router of the node that env describes, which has done nothing yet, and
 // the function that is to be called once, after the router has been closed. tap is told of
-// every message; nil: nobody is. The error says which variable is wrong.
+// every message, if it is not nil. The error names the wrong variable.
 func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router, below func(), err error) {
 	cfg, below, err := configOf(env, log)
 	if err != nil {
@@ -126,12 +126,12 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	if token == "" && elsewhere != "" {
 		return nil, fmt.Errorf("%s is reached over the network and the job has no token: set %s", elsewhere, control.VarToken)
 	}
-	alone := env.ControlFD == 0 // a launcher says so once for all its nodes
+	alone := env.ControlFD == 0 // a launcher logs that once for all its nodes
 	switch {
 	case alone && tlsConfig == nil && open:
-		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
+		log.Warn("other machines can reach this node, and there is no TLS: anyone on the network path can read and change the messages", "listen", env.Listen)
 	case alone && tlsConfig == nil && elsewhere != "":
-		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say",
+		log.Warn("this node reaches another machine, and there is no TLS: anyone on the network path can read and change the messages",
 			"attach", elsewhere)
 	}
 	transport := socket.New(socket.Config{TLS: tlsConfig})
@@ -210,7 +210,7 @@ func checkBus(env control.Env, token string, log *slog.Logger) error {
 	}
 	if token != "" {
 		if open := env.OpenServer(); open != "" && env.ControlFD == 0 { // as in connectMesh
-			log.Warn("the server is reached over the network without TLS: whoever is on the way can read and change what nodes say, "+
+			log.Warn("the server is reached over the network without TLS: anyone on the network path can read and change the messages, "+
 				"and read a password of the server",
 				"server", open)
 		}

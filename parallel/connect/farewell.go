@@ -48,7 +48,7 @@ func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Read
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellWithin)
 	defer cancel()
-	return router.SayFarewell(ctx, cfg, m.Lost.Reason, m.Lost.Final)
+	return router.SendFarewell(ctx, cfg, m.Lost.Reason, m.Lost.Final)
 }
 
 // onServer are the addresses of the other nodes on the server of the job. Those that dialled

@@ -98,10 +98,10 @@ func (c *Client) read() {
 			c.interval.Store(int64(m.Interval))
 		case m.Type == TypeMetrics:
 			select {
-			case <-c.asked: // nobody waits for the older one
+			case <-c.asked: // no caller waits for the older one
 			default:
 			}
-			c.asked <- m.Metrics.Seq // there is room: nobody else sends
+			c.asked <- m.Metrics.Seq // there is room: nothing else sends
 		case m.Type == TypeLost:
 			var before []Lost
 			select {
@@ -140,7 +140,7 @@ func (c *Client) live() {
 }
 
 // Gone is closed when the launcher is gone, and also by Close. Without a
-// launcher it is nil, and blocks for ever.
+// launcher it is nil, and blocks forever.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // Interval is how often the launcher would like a status; 0: it has not said.
@@ -165,12 +165,12 @@ func (c *Client) Status(s Status) error {
 }
 
 // Asked has the number of the launcher's newest request for metrics, which is
-// answered by [Client.Metrics]. Without a launcher it is nil, and blocks for ever.
+// answered by [Client.Metrics]. Without a launcher it is nil, and blocks forever.
 func (c *Client) Asked() <-chan uint64 { return c.asked }
 
 // Lost has the other nodes of this launcher whose processes have ended without taking
 // leave: all that were not received from the channel yet, and of each node the newest.
-// Without a launcher it is nil, and blocks for ever.
+// Without a launcher it is nil, and blocks forever.
 func (c *Client) Lost() <-chan []Lost { return c.lost }
 
 // partBytes is about how long a line of samples is, below MaxLine whatever the

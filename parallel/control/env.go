@@ -58,7 +58,7 @@ const (
 // BusAuthJob is the BusAuth of a server that a launcher of the job runs.
 const BusAuthJob = "job"
 
-// Env is what a node is told by its launcher. The zero value is a lone node
+// Env is the environment that a launcher gives a node. The zero value is a lone node
 // without a launcher.
 type Env struct {
 	JobID     string // name of the job; nodes of another job are refused

@@ -220,7 +220,7 @@ func (m Message) Append(dst []byte) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-// cut shortens s to about limit bytes, and says so.
+// cut shortens s to about limit bytes, and marks the cut.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -319,12 +319,12 @@ func (p Pod) Site() placement.Site {
 	if p.Size == 1 {
 		return site
 	}
-	site.Meet = &placement.Meeting{Here: p.Rank == 0}
+	site.Rendezvous = &placement.Rendezvous{Here: p.Rank == 0}
 	site.Launchers[p.Rank].Slot = p.Local
 	if p.oneHost() {
 		return site
 	}
 	site.Launchers[p.Rank].Host = p.Own
-	site.Launchers[0].Host, site.Meet.Host = p.Leader, p.Leader
+	site.Launchers[0].Host, site.Rendezvous.Host = p.Leader, p.Leader
 	return site
 }

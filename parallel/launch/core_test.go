@@ -41,7 +41,7 @@ func words(actions []action) string {
 		switch a.do {
 		case start:
 			out = append(out, fmt.Sprint("start", a.node))
-		case tell:
+		case sendSignal:
 			out = append(out, fmt.Sprintf("%v%d", a.signal, a.node))
 		case kill:
 			out = append(out, fmt.Sprint("kill", a.node))
@@ -58,7 +58,7 @@ func words(actions []action) string {
 func noted(actions []action) string {
 	var out []string
 	for _, a := range actions {
-		if a.do == say {
+		if a.do == logNote {
 			out = append(out, a.note)
 		}
 	}
@@ -520,8 +520,8 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		{told: true, e: killedBy(syscall.SIGSEGV), want: control.Failure},
 		{e: exit{err: errors.New("start")}, want: control.Failure},
 	} {
-		n := &coreNode{told: c.told}
-		if got := (&core{}).judge(n, c.e); got != c.want {
+		n := &coreNode{signalled: c.told}
+		if got := (&core{}).classify(n, c.e); got != c.want {
 			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
 		}
 	}
@@ -674,7 +674,7 @@ func (w *walker) obey(actions []action) error {
 				return fmt.Errorf("node %d is started in phase %d", a.node, w.c.phase)
 			}
 			w.alive[a.node] = true
-		case tell, kill:
+		case sendSignal, kill:
 			if !w.alive[a.node] {
 				return fmt.Errorf("node %d does not run and is told to end", a.node)
 			}

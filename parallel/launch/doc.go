@@ -50,7 +50,7 @@
 // a node's own: a crash, a panic, an error. A straggler does not fail it, but is
 // named in a warning: a node that was killed because it did not end within the grace
 // period, or that fails only because a node which has succeeded is gone. If something
-// reliable was lost with a straggler, whoever had sent that says so, and fails
+// reliable was lost with a straggler, its sender reports that, and fails
 // instead of succeeding.
 //
 // When the launcher itself is killed, its nodes read end-of-file on their

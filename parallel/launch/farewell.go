@@ -26,10 +26,10 @@ func (n *node) lost(reason string, final bool) control.Message {
 	return control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason, Final: final}}
 }
 
-// sayFarewell starts the process that tells the nodes of other launchers of the end of a
+// sendFarewell starts the process that tells the nodes of other launchers of the end of a
 // node's process. Without one they notice it by the silence of the node. Every process
 // that is started ends in exactly one send on parted.
-func (l *Launcher) sayFarewell(i int, reason string, final bool) {
+func (l *Launcher) sendFarewell(i int, reason string, final bool) {
 	n := l.nodes[i]
 	line, err := n.lost(reason, final).Append(nil)
 	if err != nil || len(l.cfg.Farewell) == 0 {

@@ -344,7 +344,7 @@ func TestL13KilledLauncherLeavesNothing(t *testing.T) {
 }
 
 // TestWatchKillsWhatIsLeft runs the watcher in this process, over groups that it is
-// told of in several ways.
+// receiveMetrics of in several ways.
 func TestWatchKillsWhatIsLeft(t *testing.T) {
 	w := leak.Check(t)
 	addr := filepath.Join(w.Dir, "s")

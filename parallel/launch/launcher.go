@@ -134,7 +134,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	l.waiters.Wait()
 	result := l.core.result()
 	if text := result.restarts(); text != "" {
-		l.out.say("INFO", text)
+		l.out.log("INFO", text)
 	}
 	l.out.flush(l.cfg.Signals)
 	return result, nil
@@ -152,7 +152,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 		return err
 	}
 	l.watcher, err = startWatcher(l.cfg.Watcher, l.cfg.Environ, func() {
-		l.out.say("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
+		l.out.log("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
 	})
 	if err != nil {
 		for _, s := range sockets {
@@ -161,7 +161,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 		return fmt.Errorf("start the watcher: %w", err)
 	}
 	for _, s := range sockets {
-		l.watcher.tell(watchSocket, s.addr)
+		l.watcher.send(watchSocket, s.addr)
 	}
 	l.plan = plan
 	for i, n := range plan.Local() {
@@ -176,7 +176,7 @@ func (l *Launcher) loop(ctx context.Context) {
 	stopped, ready := ctx.Done(), l.ready
 	sayReady := func() {
 		ready = nil
-		l.out.say("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
+		l.out.log("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -228,9 +228,9 @@ func (l *Launcher) do(actions []action) {
 		switch a.do {
 		case start:
 			l.start(a.node)
-		case tell:
+		case sendSignal:
 			if p := l.nodes[a.node].proc; p != nil {
-				p.tell(a.signal)
+				p.signal(a.signal)
 			}
 		case kill:
 			if p := l.nodes[a.node].proc; p != nil {
@@ -246,12 +246,12 @@ func (l *Launcher) do(actions []action) {
 			l.change(a.node, func(s *State) { s.Phase = phase })
 			l.nodes[a.node].retired = true
 			l.nodes[a.node].free()
-		case say:
-			l.out.say("WARN", a.note)
+		case logNote:
+			l.out.log("WARN", a.note)
 		case lose:
 			l.lose(a.node, a.note, a.final)
 		case part:
-			l.sayFarewell(a.node, a.note, a.final)
+			l.sendFarewell(a.node, a.note, a.final)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func (l *Launcher) start(i int) {
 	l.waiters.Go(func() { l.exits <- exited{i, p.wait()} })
 }
 
-// env is what one attempt of a node is told, but for its file descriptors.
+// env is the environment of one attempt of a node, without its file descriptors.
 func (l *Launcher) env(n *node, attempt int) control.Env {
 	e := l.cfg.Env
 	e.JobID, e.Topology, e.Nodes = l.cfg.Plan.Job, l.cfg.Plan.Topology, l.cfg.Plan.Expected
@@ -344,7 +344,7 @@ func (l *Launcher) receive(i int, log *nodeLog, m control.Message) {
 		}
 		l.states[i].Status, l.states[i].StatusAt = *m.Status, now
 	case control.TypeMetrics:
-		l.told(i, *m.Metrics)
+		l.receiveMetrics(i, *m.Metrics)
 	}
 	if !l.received[i].IsZero() {
 		l.received[i] = now

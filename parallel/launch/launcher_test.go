@@ -41,7 +41,7 @@ func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	l := prepared(t, Config{WorkDir: dir, Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file}})
 	n := l.nodes[0]
 	n.incarnation = 7
-	l.sayFarewell(0, "exit code 3", true)
+	l.sendFarewell(0, "exit code 3", true)
 	if l.saying != 1 || n.farewell == nil {
 		t.Fatalf("%d are said", l.saying)
 	}
@@ -60,7 +60,7 @@ func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 func TestAFarewellThatCannotBeSaid(t *testing.T) {
 	for _, command := range [][]string{nil, {"/nowhere/ditask"}} {
 		l := prepared(t, Config{Farewell: command})
-		l.sayFarewell(0, "exit code 3", false)
+		l.sendFarewell(0, "exit code 3", false)
 		if l.saying != 0 || l.nodes[0].farewell != nil {
 			t.Errorf("%q: %d are said", command, l.saying)
 		}
@@ -149,7 +149,7 @@ func TestAnInterruptEndsFarewells(t *testing.T) {
 // The rules may name a node whose process could not be started, or has just ended.
 func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
 	l := prepared(t, Config{})
-	l.do([]action{{do: tell, signal: syscall.SIGTERM}, {do: kill}, {do: lose, note: "exit code 3"}, {do: restart}})
+	l.do([]action{{do: sendSignal, signal: syscall.SIGTERM}, {do: kill}, {do: lose, note: "exit code 3"}, {do: restart}})
 	if s := l.Snapshot()[0]; s.Phase != Backoff || l.nodes[0].retired {
 		t.Errorf("%+v", s)
 	}

@@ -91,8 +91,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// told takes in a part of a node's metrics. The mutex is held.
-func (l *Launcher) told(i int, m control.Metrics) {
+// receiveMetrics takes in a part of a node's metrics. The mutex is held.
+func (l *Launcher) receiveMetrics(i int, m control.Metrics) {
 	a := &l.asks[i]
 	if a.seq == 0 || m.Seq != a.seq {
 		return // too late

@@ -50,8 +50,8 @@ type record struct {
 	Record  json.RawMessage `json:"record,omitempty"`
 }
 
-// say writes a line of the launcher itself. It never waits.
-func (o *output) say(level, text string) { o.stderr.Say(ownLine(o.format, o.now(), level, text)) }
+// log writes a line of the launcher itself. It never waits.
+func (o *output) log(level, text string) { o.stderr.TryWrite(ownLine(o.format, o.now(), level, text)) }
 
 // ownLine is a line of the launcher itself. What it quotes begins no line.
 func ownLine(format string, now time.Time, level, text string) []byte {
@@ -110,11 +110,11 @@ func (o *output) reportDropped(name string, s *Stream) {
 	switch {
 	case n == 0:
 	case isGone(why):
-		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as its reader has gone: %v", name, n, why))
+		o.log("WARN", fmt.Sprintf("%s: %d lines were not written, as its reader has gone: %v", name, n, why))
 	case why != nil:
-		o.say("WARN", fmt.Sprintf("%s: %d lines could not be written: %v", name, n, why))
+		o.log("WARN", fmt.Sprintf("%s: %d lines could not be written: %v", name, n, why))
 	default:
-		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as nothing read them", name, n))
+		o.log("WARN", fmt.Sprintf("%s: %d lines were not written, as nothing read them", name, n))
 	}
 }
 
@@ -143,7 +143,7 @@ func jsonLine(v any) []byte {
 // fileFailed says once for the whole job that a log file cannot be written.
 func (o *output) fileFailed(err error) {
 	if !o.failed.Swap(true) {
-		o.say("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
+		o.log("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
 	}
 }
 

@@ -70,12 +70,12 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 	}
 	p.cmd.Env = slices.Concat(control.Strip(s.environ), s.env.Encode())
 	p.cmd.SysProcAttr = sysProcAttr()
-	p.watcher.tell(watchBegin, s.env.Incarnation)
+	p.watcher.send(watchBegin, s.env.Incarnation)
 	if err := p.cmd.Start(); err != nil {
 		p.closePipes()
 		return nil, err
 	}
-	p.watcher.tell(watchStart, p.cmd.Process.Pid)
+	p.watcher.send(watchStart, p.cmd.Process.Pid)
 	p.readers.Go(func() { log.copy("stdout", p.pipes[0]) })
 	p.readers.Go(func() { log.copy("stderr", p.pipes[1]) })
 	p.readers.Go(func() { p.receive(onMessage) })
@@ -124,8 +124,8 @@ func (p *proc) write(m control.Message, wait time.Duration) {
 	}
 }
 
-// tell sends a signal to the node, and wakes it if it was stopped.
-func (p *proc) tell(sig syscall.Signal) {
+// signal sends a signal to the node, and wakes it if it was stopped.
+func (p *proc) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
@@ -150,7 +150,7 @@ func (p *proc) wait() exit {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		killGroup(p.cmd.Process)
-		p.watcher.tell(watchEnd, p.cmd.Process.Pid) // before the number can be another's
+		p.watcher.send(watchEnd, p.cmd.Process.Pid) // before the number can be another's
 		p.reaped = true
 	})
 	close(p.log.ended)

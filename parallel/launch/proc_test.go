@@ -47,8 +47,8 @@ func TestAProcessThatWasWaitedForGetsNoSignal(t *testing.T) {
 		send   func(p *proc)
 		want   syscall.Signal
 	}{
-		"told":                 {false, func(p *proc) { p.tell(syscall.SIGINT) }, syscall.SIGINT},
-		"told after the end":   {true, func(p *proc) { p.tell(syscall.SIGINT) }, syscall.SIGTERM},
+		"told":                 {false, func(p *proc) { p.signal(syscall.SIGINT) }, syscall.SIGINT},
+		"told after the end":   {true, func(p *proc) { p.signal(syscall.SIGINT) }, syscall.SIGTERM},
 		"killed":               {false, (*proc).kill, syscall.SIGKILL},
 		"killed after the end": {true, (*proc).kill, syscall.SIGTERM},
 	} {
@@ -72,7 +72,7 @@ func TestTheWatcherReceivesThatTheLauncherIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.tell(watchEnd, 7)
+	w.send(watchEnd, 7)
 	w.finish()
 	if received, err := os.ReadFile(file); err != nil || string(received) != "end 7\ndone \n" {
 		t.Errorf("%q, %v", received, err)
@@ -95,7 +95,7 @@ func TestAWatcherIsOptional(t *testing.T) {
 	if w != nil || err != nil {
 		t.Errorf("%v, %v", w, err)
 	}
-	w.tell(watchEnd, 7)
+	w.send(watchEnd, 7)
 	w.finish()
 	if _, err := startWatcher([]string{"/nonexistent"}, nil, nil); err == nil {
 		t.Error("a program that is not there is started")

@@ -44,9 +44,9 @@ type Failure struct {
 	Error    string   // what the node said of it; may be empty
 	Lines    []string // the last lines that it wrote
 
-	ours bool // the launcher has killed the node: the exit code says nothing
-	late bool // the same, at the end of the job
-	told bool // the log has the error already
+	ours   bool // the launcher has killed the node: the exit code says nothing
+	late   bool // the same, at the end of the job
+	logged bool // the log has the error already
 }
 
 func newFailure(n coreNode, e exit) Failure {
@@ -61,7 +61,7 @@ func newFailure(n coreNode, e exit) Failure {
 		f.Cause, f.Error = e.outcome.Node, e.outcome.Error
 	}
 	head, _, _ := strings.Cut(f.Error, "\n")
-	f.told = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
+	f.logged = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
 	f.Lines = f.Lines[max(len(f.Lines)-reportLines, 0):]
 	return f
 }
@@ -121,7 +121,7 @@ func (r Result) Report(w io.Writer) error {
 	return err
 }
 
-// given says how a job ended that was told to end.
+// given describes the end of a job that was stopped.
 func (r Result) given() string {
 	switch {
 	case r.forced:
@@ -136,7 +136,7 @@ func (r Result) given() string {
 	return "the job was preempted"
 }
 
-// advice says how a job that was told to end goes on.
+// advice describes how to continue a job that was stopped.
 func (r Result) advice() string {
 	if r.forced || r.leaves {
 		return ""
@@ -184,7 +184,7 @@ func (f Failure) after() string {
 // line is the failure as the log has it, once, followed by what becomes of the job. The
 // reason is left out where the log has it already. A stack and the like stand below.
 func (f Failure) line(then string) string {
-	if f.told {
+	if f.logged {
 		return f.how() + then
 	}
 	text := f.Headline() + then

@@ -152,8 +152,8 @@ func (w *watcher) reap() {
 	}
 }
 
-// tell writes a line, without insisting.
-func (w *watcher) tell(what string, rest any) {
+// send writes a line, and ignores errors.
+func (w *watcher) send(what string, rest any) {
 	if w != nil && w.pipe.SetWriteDeadline(time.Now().Add(promptly)) == nil {
 		_, _ = fmt.Fprintf(w.pipe, "%s %v\n", what, rest) // it may have been killed, which reap reports
 	}
@@ -167,7 +167,7 @@ func (w *watcher) finish() {
 	w.mu.Lock()
 	w.finished = true
 	w.mu.Unlock()
-	w.tell(watchDone, "")
+	w.send(watchDone, "")
 	_ = w.pipe.Close()
 	w.wait.Wait()
 }

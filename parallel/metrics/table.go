@@ -84,7 +84,7 @@ func Table() []Desc {
 		{NodeRestarts, Counter, nil, "Restarts of the node by its launcher."},
 
 		{TaskSteps, Counter, nil, "Steps of the task that were completed."},
-		{TaskLag, Gauge, nil, "How old what the node works with is, in versions behind the newest, as Task.ReportLag was told."},
+		{TaskLag, Gauge, nil, "How many versions the data that this node works with is behind the newest, as passed to Task.ReportLag."},
 		{TaskEmitted, Counter, perEvent, "Calls of Emit on this node."},
 		{TaskDelivered, Counter, perEvent, "Messages of this and other nodes that were handed to listeners here."},
 		{TaskDropped, Counter, []string{"event", "reason"}, "Messages dropped in this node's mailbox; reason is oldest, newest, no listener or isolated."},

@@ -55,15 +55,15 @@ type Site struct {
 	Port      int        // first port on each host when --ports is not given; 0: DefaultPort
 	// Open says that there may be more launchers than these.
 	Open bool
-	// Meet says where the nodes find each other if a launcher does not know on
+	// Rendezvous describes where the nodes find each other if a launcher does not know on
 	// which hosts and ports the others are; nil: it does.
-	Meet *Meeting
+	Rendezvous *Rendezvous
 }
 
-// Meeting is one node that all others can find: the first one of one launcher.
+// Rendezvous is one node that all others can find: the first one of one launcher.
 // All nodes dial it and learn of the others when they join, so that these may
 // listen on any port.
-type Meeting struct {
+type Rendezvous struct {
 	Host string // where it is dialled; empty: the loopback address
 	Here bool   // it is this launcher's
 	// Elsewhere says why it need not be the first node of launcher 0; empty: it is.

@@ -40,7 +40,7 @@ type Node struct {
 	Rank      int      `json:"rank"`      // its launcher
 	Host      string   `json:"host"`      // empty: this machine
 	Listen    string   `json:"listen"`    // unix:///path, tcp://host:port, port 0 for a free one, or bus://node.<id>; empty: none
-	Advertise string   `json:"advertise"` // what others dial; empty: nobody can
+	Advertise string   `json:"advertise"` // what others dial; empty: they cannot
 	Dials     []int    `json:"dials"`     // ids of the planned nodes that it dials
 	Extern    []string `json:"-"`         // addresses that it dials besides
 	Attach    []string `json:"attach"`    // addresses of Dials, then Extern

@@ -27,7 +27,7 @@ type Holder struct {
 // HeldError is the error of [Take] for a folder in which a job runs.
 type HeldError struct {
 	Dir string
-	By  Holder // the zero value if it has not said so yet
+	By  Holder // the zero value if it has not written it yet
 }
 
 // Error names the folder and the process that has it, and says what to do.

@@ -293,15 +293,15 @@ func (s Step) Site() placement.Site {
 	if s.Tasks == 1 {
 		return site
 	}
-	site.Meet = &placement.Meeting{Here: s.NodeID == 0 && s.LocalID == 0, Ports: s.Ports}
+	site.Rendezvous = &placement.Rendezvous{Here: s.NodeID == 0 && s.LocalID == 0, Ports: s.Ports}
 	site.Launchers[s.ProcID].Slot = s.LocalID
 	if len(s.Hosts) == 1 {
 		return site
 	}
 	site.Launchers[s.ProcID].Host = s.Hosts[s.NodeID]
-	site.Meet.Host = s.Hosts[0]
+	site.Rendezvous.Host = s.Hosts[0]
 	if s.Arbitrary {
-		site.Meet.Elsewhere = VarDistribution + "=arbitrary"
+		site.Rendezvous.Elsewhere = VarDistribution + "=arbitrary"
 	} else {
 		site.Launchers[0].Host = s.Hosts[0]
 	}

@@ -28,7 +28,7 @@ const (
 	KindEnd
 )
 
-// Head says whose file it is: all that the node was told by its launcher and that
+// Head describes the recorded node: the part of its launcher's environment that
 // it takes to start it alone.
 type Head struct {
 	Job         string   `json:"job"`
@@ -90,7 +90,7 @@ func Path(dir string, node, attempt int) string {
 // Pattern matches the names that Path makes.
 const Pattern = "node-*-*.trace"
 
-// DefaultLimit is how large a file grows if nobody says else.
+// DefaultLimit is the default limit of a file in bytes.
 const DefaultLimit = 256 << 20
 
 // endRoom is kept for the end record.

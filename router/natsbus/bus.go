@@ -54,7 +54,7 @@ func (b *bus) Place(end broker.Peer) string {
 	return b.prefix + "conn." + end.Inbox + "." + strconv.FormatUint(end.ID, 10)
 }
 
-// Find is the subject on which a node receives dials; nobody may receive it.
+// Find is the subject on which a node receives dials; it may have no subscriber.
 func (b *bus) Find(_ context.Context, word string) (string, error) {
 	return b.prefix + "dial." + strings.TrimPrefix(word, "node."), nil
 }

@@ -255,7 +255,7 @@ func (c *Transport) prove(raw net.Conn, address string) (net.Conn, error) {
 }
 
 // unproved counts a process at the server's address that is not the server, and logs the
-// first after the start, when nobody else does.
+// first one after the start, when nothing else does.
 func (c *Transport) unproved(err error) {
 	if !refused(err) {
 		return
@@ -306,7 +306,7 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // who gives a peer up is its session
 		nats.ReconnectBufSize(-1),      // what is sent late has been sent again by then
-		nats.IgnoreDiscoveredServers(), // a server leads its clients nowhere else than they were told
+		nats.IgnoreDiscoveredServers(), // a server must not lead its clients to other addresses
 		nats.CustomReconnectDelay(func(attempts int) time.Duration {
 			d := min(waitLeast<<min(attempts, 10), waitMost)
 			return d/2 + rand.N(d/2)

@@ -27,7 +27,7 @@
 //
 // A node has two subscriptions, however many connections it has:
 //
-//	ditask.<job>.dial.<node>      who wants to connect says so here
+//	ditask.<job>.dial.<node>      requests to connect
 //	ditask.<job>.conn.<inbox>.*   messages of connections; <inbox> is random, and * names this end of one
 //
 // Messages are those of package broker. The reply subject is the sender's own end, so

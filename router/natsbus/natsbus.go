@@ -173,7 +173,7 @@ func (c *Transport) broken(with net.Addr, err error) {
 // Advertise is the address that l was given.
 func (c *Transport) Advertise(l net.Listener) string { return l.Addr().String() }
 
-// Dial connects to the node at address. Nobody there is an error at once.
+// Dial connects to the node at address. If no node listens there, the error is immediate.
 func (c *Transport) Dial(ctx context.Context, address string) (net.Conn, error) {
 	id, err := Node(address)
 	if err != nil {

@@ -15,7 +15,7 @@
 // break one with an error that names them; entries that come twice are seen as such. The
 // sessions of package router then dial again and continue where they were.
 //
-// A connection to the server that breaks is made anew, and nobody notices. What
+// A connection to the server that breaks is made anew, which users do not notice. What
 // the server refuses (a wrong password, missing permissions, no memory left) is
 // an error that names the server and says what to do.
 //
@@ -51,7 +51,7 @@
 // and +select if the URL names a database other than 0. The pattern ~ditask:* is
 // for all jobs.
 //
-// Whoever may use these keys sees what the nodes say to each other, and could
+// A client that may use these keys sees the messages of the nodes, and could
 // change it: the token of the job, which the handshake proves, keeps unauthenticated clients out
 // but not the server. Beyond one machine, use rediss:// and a user for the job.
 //

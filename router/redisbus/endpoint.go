@@ -120,7 +120,7 @@ func (e *endpoint) makeInbox(ctx context.Context) error {
 	return err
 }
 
-// keep renews the keys until nobody uses the endpoint any more.
+// keep renews the keys until the endpoint is unused.
 func (e *endpoint) keep() {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -178,7 +178,7 @@ func (e *endpoint) renewWord(w string) error {
 		return e.rdb.PExpire(e.ctx, key, wordExpiry).Err()
 	case !e.taken[w]:
 		e.taken[w] = true
-		e.log.Warn("somebody else listens here now: was this node started twice?", "address", scheme+w, "job", e.cfg.Job)
+		e.log.Warn("another process listens here now: was this node started twice?", "address", scheme+w, "job", e.cfg.Job)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (e *endpoint) read() {
 	}
 }
 
-// over reports whether nobody uses the endpoint any more.
+// over reports whether the endpoint is unused.
 func (e *endpoint) over() bool {
 	select {
 	case <-e.hub.Done():

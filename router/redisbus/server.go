@@ -23,7 +23,7 @@ const (
 	// to it is made anew: less than a session's LinkTimeout.
 	answerTime = 4 * time.Second
 	dialTime   = 4 * time.Second
-	// poolSize is for the reader, the writer, the keeper, and whoever dials.
+	// poolSize is for the reader, the writer, the keeper, and dials.
 	poolSize = 4
 )
 
@@ -170,7 +170,7 @@ func checkVersion(ctx context.Context, rdb *redis.Client) error {
 	if err != nil {
 		return err
 	}
-	return judgeVersion(version)
+	return requireVersion(version)
 }
 
 // askVersion is the server's version; empty: it does not say.
@@ -191,8 +191,8 @@ func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	return "", nil
 }
 
-// judgeVersion refuses what has no XADD NOMKSTREAM.
-func judgeVersion(v string) error {
+// checkVersion refuses what has no XADD NOMKSTREAM.
+func requireVersion(v string) error {
 	parts := strings.Split(v, ".")
 	if len(parts) < 2 {
 		return nil // an imitation: it will tell by the commands that it refuses

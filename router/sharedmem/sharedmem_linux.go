@@ -19,7 +19,7 @@ const (
 	sealSeal         = 0x1
 	sealShrink       = 0x2
 	sealGrow         = 0x4
-	sealFutureWrite  = 0x10 // nobody else can write; since Linux 5.1
+	sealFutureWrite  = 0x10 // no other process can write; since Linux 5.1
 	tmpfsMagic       = 0x01021994
 	memfdCreateAMD64 = 319
 	memfdCreateARM64 = 279

@@ -194,11 +194,11 @@ type logger struct {
 	why  string
 }
 
-func (l *logger) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
-func (l *logger) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
-func (l *logger) Tracef(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
-func (l *logger) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
-func (l *logger) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
+func (l *logger) Noticef(format string, v ...any) { l.logAt(slog.LevelDebug, format, v) }
+func (l *logger) Debugf(format string, v ...any)  { l.logAt(slog.LevelDebug, format, v) }
+func (l *logger) Tracef(format string, v ...any)  { l.logAt(slog.LevelDebug, format, v) }
+func (l *logger) Warnf(format string, v ...any)   { l.logAt(slog.LevelWarn, format, v) }
+func (l *logger) Errorf(format string, v ...any)  { l.logAt(slog.LevelError, format, v) }
 
 // Fatalf keeps why the server cannot go on, for the error of Start.
 func (l *logger) Fatalf(format string, v ...any) {
@@ -216,7 +216,7 @@ func (l *logger) fatal() string {
 	return l.why
 }
 
-func (l *logger) say(level slog.Level, format string, v []any) {
+func (l *logger) logAt(level slog.Level, format string, v []any) {
 	if l.log.Enabled(context.Background(), level) {
 		l.log.Log(context.Background(), level, "NATS server: "+printable.Text(fmt.Sprintf(format, v...))) // it quotes clients
 	}
