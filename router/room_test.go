@@ -270,6 +270,6 @@ func TestNewestValueIsOfferedOnce(t *testing.T) {
 type sentTap struct{ told []string }
 
 func (s *sentTap) Sent(_ string, peer int, version uint64, payload []byte) {
-	s.acked = append(s.told, fmt.Sprintf("%d:%d:%s", peer, version, payload))
+	s.told = append(s.told, fmt.Sprintf("%d:%d:%s", peer, version, payload))
 }
 func (*sentTap) Received(string, *Message) {}
