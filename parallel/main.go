@@ -247,7 +247,7 @@ func (p *process) within(o *orders, limit time.Duration, done <-chan error) int 
 	return ExitFailure
 }
 
-// ended says how the function ended, and returns the exit code.
+// ended describes how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
 	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: failedElsewhere(err) || p.node.hasTold()}
 	o.All = err == nil && p.node.bus != nil && p.node.bus.all.Load()
@@ -263,7 +263,7 @@ func (p *process) ended(err error) int {
 	return code
 }
 
-// lastWords is what a node writes of its failure. Where another node has failed, the log
+// lastWords returns the message that a node writes about its failure. Where another node has failed, the log
 // has its error already: that node, or else the launcher of this one, writes it.
 func (p *process) lastWords(err error, o control.Outcome) string {
 	switch {

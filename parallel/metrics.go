@@ -74,7 +74,7 @@ func (l *list) task(s task.Snapshot) {
 	}
 }
 
-// stream is what was counted of one event with one peer, or with all.
+// stream has the counters of one event with one peer, or with all.
 type stream struct {
 	router.StreamStats
 	peer string
@@ -121,7 +121,7 @@ func peerLabel(id int) string {
 	return strconv.Itoa(id)
 }
 
-// streams tells of each direction that has carried something.
+// streams adds the counters of each direction that has carried messages.
 func (l *list) streams(streams []stream) {
 	for _, s := range streams {
 		at := []string{"event", s.Event, "peer", s.peer}
@@ -184,7 +184,7 @@ func (l *list) router(st router.Stats) {
 	}
 }
 
-// process tells of this process and its runtime.
+// process adds metrics of this process and its runtime.
 func (l *list) process() {
 	l.add(metrics.Goroutines, float64(runtime.NumGoroutine()))
 	reads := []rtmetrics.Sample{

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Func is what a node runs. Its error ends the job.
+// Func is the function of a node. Its error ends the job.
 type Func func(ctx context.Context, node *Node) error
 
 // Node is one process of a job, or one of the nodes that [Run] makes. It

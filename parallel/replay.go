@@ -156,7 +156,7 @@ func (f *feed) run(ctx context.Context, untilReady bool) (done bool, err error) 
 	}
 }
 
-// said tells that all was given.
+// said logs that all inputs were given.
 func (f *feed) said() {
 	why := "the record ends here"
 	switch {

@@ -13,7 +13,7 @@ import (
 const (
 	// graceDefault is the time that a node has to end after SIGTERM.
 	graceDefault = 10 * time.Second
-	// goneGrace is how long a node outlives its launcher.
+	// goneGrace is the time that a node outlives its launcher.
 	goneGrace = 3 * time.Second
 )
 

@@ -16,7 +16,7 @@ func during(fn func(quit <-chan struct{})) (stop func()) {
 	return func() { close(quit); <-ended }
 }
 
-// reporter tells the launcher when the node is ready, from then on how it is doing, as
+// reporter reports to the launcher that the node is ready, and from then on its status, as
 // often as the launcher asks, and its metrics, whenever the launcher asks.
 type reporter struct {
 	node   *Node

@@ -23,7 +23,7 @@ type absence struct {
 	reported uint64 // of missed: in a PeerError already
 }
 
-// audience is where the messages of an event go. It does not change.
+// audience is the set of receivers of an event. It is immutable.
 type audience struct {
 	out  []*outStream // of the peers that listen
 	away []*absence   // of those that did and are gone
@@ -48,7 +48,7 @@ func (a *audience) only(match func(Peer) bool) *audience {
 	return to
 }
 
-// absent takes note that a peer that listened is gone, or leaves, and returns where its
+// absent records that a peer that listened is gone, or leaves, and returns where its
 // messages are counted: with those of a newer incarnation if that is gone too. The mutex is
 // held.
 func (c *channel) absent(s *session, left bool) *absence {
@@ -86,7 +86,7 @@ func (o *outStream) miss() {
 	}
 }
 
-// setOff takes note of the events that a peer listened to when it went. The mutex is held.
+// setOff records the events that a peer listened to when it went. The mutex is held.
 func (r *Router) setOff(s *session, left bool) {
 	for _, c := range r.channels {
 		if in := s.remote[c.spec.Name]; in != nil && in.ch.Load() == c && in.listens && c.spec.Delivery != Latest {

@@ -88,7 +88,7 @@ func (r *Router) inVain(name string, id int, err error) error {
 
 var errDone = errors.New("it is done with its own part of the job")
 
-// pass takes note that all nodes have entered a round, and tells the peers but from,
+// pass records that all nodes have entered a round, and tells the peers but from,
 // which has said it. So a message that a node sends after the barrier never overtakes the
 // word that the barrier is passed. The mutex is held.
 func (r *Router) pass(name string, round uint64, from *session) {
@@ -103,7 +103,7 @@ func (r *Router) pass(name string, round uint64, from *session) {
 	}
 }
 
-// receiveBarrier takes note of a round that the peer has entered.
+// receiveBarrier records a round that the peer has entered.
 func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	var b barrierMsg
 	if err := json.Unmarshal(body, &b); err != nil {

@@ -80,7 +80,7 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	return &Channel{c}, nil
 }
 
-// Listen tells the other nodes whether this node listens to the event. After Listen(true)
+// Listen announces to the other nodes whether this node listens to the event. After Listen(true)
 // the messages of a peer are delivered from the first one on that the peer has sent
 // knowing of it, and none of them is missed until Listen(false). What was under way before
 // is dropped, but for the newest value of a Latest event.
@@ -101,7 +101,7 @@ func (c *Channel) Listen(on bool) {
 	c.c.listens.Store(on) // from now on the answers are waited for
 }
 
-// listen tells the peer whether this node listens to its event number id.
+// listen announces to the peer whether this node listens to its event number id.
 func (s *session) listen(id uint16, flags uint8) {
 	if flags&flagOn != 0 && s.answers && s.r.channels[id].spec.Delivery != Latest {
 		s.mu.Lock()
@@ -111,7 +111,7 @@ func (s *session) listen(id uint16, flags uint8) {
 	s.control(frameListen, flags, id, nil)
 }
 
-// answered takes note that the peer knows that this node listens to its event number id,
+// answered records that the peer knows that this node listens to its event number id,
 // and has sent the messages up to number floor before that.
 func (s *session) answered(id uint16, floor uint64) error {
 	s.r.mu.Lock()
@@ -186,7 +186,7 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 	return p.sent + n, err
 }
 
-// posting is what has become of one message.
+// posting is the result of one message.
 type posting struct {
 	sent      int    // peers that it is on its way to
 	unwritten uint64 // bits: those of them, by index in the audience, that the sender may write to at once
@@ -226,7 +226,7 @@ func (c *channel) post(to *audience, payload Buffer) (p posting) {
 	return p
 }
 
-// add takes note of a peer that the message is not on its way to. The session's mutex is
+// add records a peer that the message is not on its way to. The session's mutex is
 // held.
 func (u *unsent) add(o *outStream, was sending, version uint64, payload Buffer) *unsent {
 	if u == nil {

@@ -26,7 +26,7 @@ type backoff struct {
 // mostPatience bounds how much longer than HandshakeTimeout a handshake may last on a busy host.
 const mostPatience = 8
 
-// patience is how long the next call may take. Where many nodes start at once on few
+// patience is the time that the next call may take. Where many nodes start at once on few
 // processors, each of them answers late; if all hung up and called again, none would
 // ever get through. So a node that joins the job gives an address four times as long after a
 // call that was not answered in time.
@@ -39,7 +39,7 @@ func (r *Router) patience(b *backoff) time.Duration {
 	return r.cfg.HandshakeTimeout * time.Duration(min(1<<min(2*b.slow, 16), mostPatience))
 }
 
-// listensFor is how long the listening side of a handshake waits for the other one, which may
+// listensFor is the time that the listening side of a handshake waits for the other one, which may
 // be more patient than this node.
 func (r *Router) listensFor() time.Duration { return mostPatience * r.cfg.HandshakeTimeout }
 
@@ -59,7 +59,7 @@ func (b *backoff) next() time.Duration {
 	return max(min(max(time.Since(b.since)/8, 5*time.Millisecond), most), least)
 }
 
-// keepCalling sees to the connection with the node at an attach address, for as
+// keepCalling maintains the connection with the node at an attach address, for as
 // long as the router is open: a node that is restarted is found there again, and so is
 // one that has left an elastic job and comes back.
 func (r *Router) keepCalling(addr string) {
@@ -86,7 +86,7 @@ type reaching struct {
 	over        bool   // it is not called any more
 }
 
-// reach sees to the connection with a node that another one told of, by one goroutine
+// reach maintains the connection with a node that another one told of, by one goroutine
 // for each node. The mutex is held.
 func (r *Router) reach(c call) {
 	if r.membership.reach(c) {

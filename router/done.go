@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Done tells the peers that this node has done its part of the job, and returns when
+// Done announces to the peers that this node has done its part of the job, and returns when
 // every expected node has said the same or has left. Until then this node goes on
 // receiving and may send. A node that is lost is waited for: its next incarnation has
 // to say it again. A Barrier that a done node has not entered fails at once on the other
@@ -46,7 +46,7 @@ func (r *Router) Done(ctx context.Context) error {
 	return err
 }
 
-// sendDone tells the peer that this node is done, if it understands that.
+// sendDone announces to the peer that this node is done, if it understands that.
 func (s *session) sendDone() {
 	if s.knowsDone {
 		s.control(frameDone, 0, 0, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Farewell says that the process of a node has ended without taking leave of the job.
+// Farewell means that the process of a node has ended without taking leave of the job.
 type Farewell struct {
 	Node        int    `json:"node"`
 	Incarnation uint64 `json:"incarnation,string"` // of the process that has ended
@@ -20,7 +20,7 @@ type Farewell struct {
 	Final       bool   `json:"final,omitempty"`    // the node is not started again: the job has failed
 }
 
-// featureFarewell says that a node understands frameFarewell. A node that does not say it
+// featureFarewell means that a node understands frameFarewell. A node without it
 // is sent none.
 const featureFarewell = "farewell"
 
@@ -28,12 +28,12 @@ const (
 	// maxReason bounds in bytes the reason of a farewell, of a refusal and of a bye: a
 	// sentence or two for a log, of which each connection has one.
 	maxReason = 1 << 10
-	// farewellRest is how long SendFarewell goes on after a node has received it: the other
+	// farewellRest is the time that SendFarewell goes on after a node has received it: the other
 	// ones that call the address of the node do that at once.
 	farewellRest = 300 * time.Millisecond
 )
 
-// SendFarewell tells the job that the process of node cfg.Node, in incarnation
+// SendFarewell announces to the job that the process of node cfg.Node, in incarnation
 // cfg.Incarnation, has ended without taking leave. It is for another process, such as one
 // that the node's supervisor starts: it takes the place of the node, with the same Config,
 // dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
@@ -102,14 +102,14 @@ func (h *receivers) count() int {
 	return len(h.ids)
 }
 
-// troubles says why addresses cannot be reached.
+// troubles describes the addresses that cannot be reached.
 func (r *Router) troubles() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.membership.troubles()
 }
 
-// keepSending says the farewell to the node at addr, until that has received it.
+// keepSending sends the farewell to the node at addr until it has received it.
 func (r *Router) keepSending(addr string) {
 	var wait backoff
 	for {
@@ -124,7 +124,7 @@ func (r *Router) keepSending(addr string) {
 	}
 }
 
-// sendFarewell says the farewell once.
+// sendFarewell sends the farewell once.
 func (r *Router) sendFarewell(addr string) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
 	defer cancel()
@@ -161,10 +161,10 @@ func (r *Router) answerDial(h hello, p proof) *refusal {
 	return &refusal{RefuseClosed, fmt.Sprintf("the process of node.%d has ended: %s", r.cfg.Node, r.farewell.Reason)}
 }
 
-// errFarewellAnswered says that the farewell of a node has answered, and not the node.
+// errFarewellAnswered means that the farewell of a node has answered, and not the node.
 var errFarewellAnswered = errors.New("its process has ended")
 
-// applyFarewell takes note that the process of another node has ended, as a third one
+// applyFarewell records that the process of another node has ended, as a third one
 // reports, and tells the peers but from, which has told of it.
 func (r *Router) applyFarewell(f Farewell, from int) {
 	f.Reason = cutReason(f.Reason)
@@ -205,7 +205,7 @@ type knownFarewell struct {
 	disbelieved int64 // clock at which the node has answered nevertheless; 0: it has not
 }
 
-// passOn tells the peers of a farewell. The mutex is held.
+// passOn passes a farewell on to the peers. The mutex is held.
 func (r *Router) passOn(f *report) {
 	for id, s := range r.peers {
 		if id != f.Node && id != f.from && s.takesFarewells {

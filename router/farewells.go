@@ -7,7 +7,7 @@ import (
 
 // The rules of membership for farewells, and for calls of nodes.
 
-// farewellEffect is what becomes of a farewell.
+// farewellEffect is the effect of a farewell.
 type farewellEffect uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	followed                       // it is looked into after the one before
 )
 
-// noteFarewell takes note that the process of another node has ended, as node from says, and returns
+// noteFarewell records that the process of another node has ended, as node from says, and returns
 // the report that is to be looked into. Unless that is doubtful, it is passed on at once.
 func (m *membership) noteFarewell(f Farewell, from int, now int64, wall time.Time) (*report, farewellEffect) {
 	if f.Node == m.job.Node || f.Node < 0 || f.Node > maxNode {
@@ -53,7 +53,7 @@ func (m *membership) next(id int) *report {
 	return next
 }
 
-// bury takes note of the end of a node that is not present: later connections of this
+// bury records the end of a node that is not present: later connections of this
 // incarnation are refused; those of older ones too, unless the farewell is hearsay: a node
 // that connects lives. It reports whether something is kept of the node by that which was not
 // before.
@@ -78,7 +78,7 @@ func (m *membership) overFor(f Farewell) bool {
 	return m.present.of(f.Node) == nil && was.incarnation <= f.Incarnation && !errors.Is(was.err, errLeft)
 }
 
-// hubAddr is where the hub of a star is.
+// hubAddr is the address of the hub of a star.
 func (m *membership) hubAddr() string {
 	if len(m.job.Attach) > 0 {
 		return m.job.Attach[0]
@@ -107,7 +107,7 @@ func (m *membership) goal(id int, again bool) (addr string, relayTo int, hasLeft
 	return c.addr, -1, hasLeft, true
 }
 
-// calledInVain is how many nodes are called that are not connected.
+// calledInVain is the number of called nodes that are not connected.
 func (m *membership) calledInVain() int {
 	n := len(m.reached)
 	for id := range m.present.all() {
@@ -134,7 +134,7 @@ func (m *membership) awaited(p *member) (call, bool) {
 	return call{id, incarnation, p.addrs[0]}, true
 }
 
-// reach takes note of a node to be called, and reports whether the calls are to begin.
+// reach records a node to be called, and reports whether the calls are to begin.
 func (m *membership) reach(c call) (begins bool) {
 	_, runs := m.reached[c.id]
 	m.reached[c.id] = reaching{incarnation: c.incarnation, addr: c.addr}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// goneWithin is how long the connection with a peer whose process has ended may still
+// goneWithin is the time that the connection with a peer whose process has ended may still
 // bring what the peer has sent. A socket ends by itself when that has been read; a
 // connection through a server, or through the hub of a star, may stay open.
 const goneWithin = time.Second
@@ -92,7 +92,7 @@ func (s *session) ask() <-chan struct{} {
 	return s.alive
 }
 
-// disbelieve takes note that a peer lives whose farewell was said. Farewells of it are not
+// disbelieve records that a peer lives whose farewell was said. Farewells of it are not
 // received for goneWithin, as others pass this one on, and then not passed on before they have
 // proved true.
 func (r *Router) disbelieve(f report) {

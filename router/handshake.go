@@ -53,7 +53,7 @@ const (
 	purposeFarewell = "farewell" // the process of the node has ended
 )
 
-// hello is what each side says of itself.
+// hello is the description that each side sends of itself.
 type hello struct {
 	Protocol    int      `json:"protocol"`
 	Version     string   `json:"version,omitempty"`
@@ -87,19 +87,19 @@ func (r *Router) limits() limits {
 	return limits{r.cfg.WindowMessages, r.cfg.WindowBytes, r.cfg.ChunkBytes}
 }
 
-// featureHeader says that a node understands frameMsgHeader. Who does not say it
+// featureHeader means that a node understands frameMsgHeader. A node without it
 // is sent none.
 const featureHeader = "header"
 
-// featureLeave says that a node understands frameLeave. Who does not say it is left
+// featureLeave means that a node understands frameLeave. A node without it is left
 // without a word beforehand.
 const featureLeave = "leave"
 
-// featureDone says that a node understands frameDone. A node that does not say it is
+// featureDone means that a node understands frameDone. A node without it is
 // sent none.
 const featureDone = "done"
 
-// featureListening says that a node answers frameListen with frameListening. A node that
+// featureListening means that a node answers frameListen with frameListening. A node that
 // does not say it is sent no answer, and gives none.
 const featureListening = "listening"
 
@@ -122,7 +122,7 @@ func makePrintable(texts []string) {
 	}
 }
 
-// refusal says no.
+// refusal is the answer of a node that refuses a connection.
 type refusal struct {
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
@@ -189,7 +189,7 @@ func (r *Router) hello(purpose string) hello {
 	return h
 }
 
-// conversation is what two sides prove that they mean: both hellos and, under
+// conversation is the content that both sides' proofs cover: both hellos and, under
 // TLS, the connection.
 type conversation struct{ client, server, binding []byte }
 

@@ -42,7 +42,7 @@ func (r *Router) Leave(ctx context.Context) error {
 	return fmt.Errorf("leave: %s may still send: %w", strings.Join(waits, ", "), err)
 }
 
-// askLeave tells the peer that this node leaves.
+// askLeave announces to the peer that this node leaves.
 func (s *session) askLeave() {
 	if s.leaves {
 		s.control(frameLeave, 0, 0, nil)
@@ -65,7 +65,7 @@ func (r *Router) peerLeaves(s *session) {
 	s.mu.Unlock()
 }
 
-// Drain says that this node will send nothing more, and returns when its peers
+// Drain announces that this node will send nothing more, and returns when its peers
 // have received all that was sent. With waitPeers it waits too until they have
 // said the same; a peer that has never been ready is no part of the job, and is not
 // waited for in this. Without waitPeers it does not wait for a peer that joins
@@ -137,8 +137,8 @@ func (r *Router) undrained(waitPeers bool) error {
 	return errors.Join(errs...)
 }
 
-// closeWithin is how long Close waits for connections to take its leave;
-// hubWithin is how long the hub of a star stays for the leaves, which need it to
+// closeWithin is the time that Close waits for connections to take its leave;
+// hubWithin is the time that the hub of a star stays for the leaves, which need it to
 // finish among themselves; hubLonger the same where all are known to finish.
 const (
 	closeWithin = time.Second

@@ -31,7 +31,7 @@ type link struct {
 	bufs    net.Buffers
 }
 
-// tryWriter is what a transport's connection may offer to write at once what the
+// tryWriter is an optional method of a transport's connection to write at once what the
 // system takes without waiting.
 type tryWriter interface {
 	// TryWrite writes what can be written without waiting. It returns the bytes
@@ -39,7 +39,7 @@ type tryWriter interface {
 	TryWrite(b []byte) (int, error)
 }
 
-// buffersWriter is what a transport's connection may offer to write many buffers
+// buffersWriter is an optional method of a transport's connection to write many buffers
 // in one call, where it hides one that net.Buffers knows.
 type buffersWriter interface {
 	WriteBuffers(bufs *net.Buffers) (int64, error)
@@ -102,7 +102,7 @@ func (l *link) cut(why error) {
 	_ = l.conn.Close() // without the mutex: TLS says goodbye, and may wait
 }
 
-// broke takes note that the connection is of no use, for a reason that the reader
+// broke records that the connection is of no use, for a reason that the reader
 // reports. It is to be closed. The mutex is held.
 func (l *link) broke(why error) {
 	if !l.closed {
@@ -177,7 +177,7 @@ func (l *link) writeBye() {
 	l.wrote(0)
 }
 
-// wrote takes note of the end of a write call that has written n bytes of the
+// wrote records the end of a write call that has written n bytes of the
 // log. The mutex is held.
 func (l *link) wrote(n int) {
 	s := l.s

@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Member is what nodes tell each other of a third.
+// Member describes a node to other nodes.
 type Member struct {
 	ID          int      `json:"id"`
 	Incarnation uint64   `json:"incarnation,string"`
@@ -135,7 +135,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	return s, nil
 }
 
-// introduce tells the newcomer of the others and the others of the newcomer. The
+// introduce announces the others to the newcomer and the newcomer to the others. The
 // mutex is held.
 func (r *Router) introduce(s *session) {
 	var all []Member
@@ -148,7 +148,7 @@ func (r *Router) introduce(s *session) {
 	}
 }
 
-// learn takes note of nodes that another one knows, and calls some of them.
+// learn records nodes that another one knows, and calls some of them.
 func (r *Router) learn(members []Member, from int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +165,7 @@ func (r *Router) learn(members []Member, from int) {
 	}
 }
 
-// rumour is what this node knows of one that it has not met, in this incarnation.
+// rumour describes a node that others have announced and that is not connected yet, in this incarnation.
 type rumour struct {
 	incarnation uint64
 	at          int64 // clock
@@ -183,12 +183,12 @@ func (r *Router) doubt(now int64) {
 	}
 }
 
-// maxAhead is how far an incarnation, which is the time of the node's start, may lie in the
+// maxAhead is the distance by which an incarnation, which is the time of the node's start, may lie in the
 // future: the clocks of hosts differ, and are set. Incarnations only grow, so that one
 // from the far future would keep the node out for as long.
 const maxAhead = 24 * time.Hour
 
-// linkEnded takes note of a connection that has ended.
+// linkEnded records a connection that has ended.
 func (r *Router) linkEnded(s *session, err error) {
 	err = printable.Error(err) // it may quote what came over the connection
 	if errors.Is(err, errLeft) {
@@ -257,7 +257,7 @@ func (s *session) current() *link {
 	return s.link
 }
 
-// peerReady takes note that the peer is ready, and whether it had been so before it
+// peerReady records that the peer is ready, and whether it had been so before it
 // met this node, and lets it know when it has our newest values.
 func (r *Router) peerReady(s *session, before bool) {
 	s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// membership is what a node knows of the other nodes of its job, and the rules that follow
+// membership is the state of the other nodes of a job as one node knows it, and the rules that follow
 // from it: which nodes are expected, present, gone and forgotten, which incarnation counts,
 // which announcements and farewells are believed, and whom a newcomer waits for. It has no
 // goroutine, lock, clock or network. Its methods take what has happened, with the clock at
@@ -98,7 +98,7 @@ func (m *membership) admits(id int, now int64) error {
 	return nil
 }
 
-// met takes note that a node of which others may have told has come.
+// met records that a node of which others may have told has come.
 func (m *membership) met(p *member) {
 	id, incarnation := p.peer.ID, p.peer.Incarnation
 	if m.known[id].incarnation <= incarnation {
@@ -120,7 +120,7 @@ type call struct {
 	addr        string // empty in a star: through the hub
 }
 
-// learn takes note of nodes that another one knows. It returns those that this node calls,
+// learn records nodes that another one knows. It returns those that this node calls,
 // which have a lower id, as the others call this node; and those that are not believed, as
 // their incarnations are from the far future.
 func (m *membership) learn(members []Member, now int64, wall time.Time) (calls []call, ahead []int) {
@@ -151,7 +151,7 @@ func (m *membership) learn(members []Member, now int64, wall time.Time) (calls [
 	return calls, ahead
 }
 
-// waitsFor is how long a newcomer waits for a member that others have told of. An expected one
+// waitsFor is the time that a newcomer waits for a member that others have told of. An expected one
 // that is dead is rarely told of, as its peers know of its death or lose it within PeerTimeout;
 // but one that lives can take much longer than that to connect where the machines are busy, and
 // what this node emits before is lost to it.
@@ -181,7 +181,7 @@ func (m *membership) doubt(now int64) (look bool) {
 	return look
 }
 
-// mostPeers is how many other nodes this one has as peers, and of how many others that it
+// mostPeers is the number of other nodes that this one has as peers, and of others that it
 // has not met it is told.
 func (m *membership) mostPeers() int { return max(maxPeers, m.job.Expect) }
 
@@ -192,7 +192,7 @@ func (m *membership) plausible(incarnation uint64, wall time.Time) bool {
 	return incarnation <= now || incarnation-now <= uint64(maxAhead)
 }
 
-// left takes note that a peer is gone, and returns the nodes that are forgotten for it.
+// left records that a peer is gone, and returns the nodes that are forgotten for it.
 // barriers are the rounds that it has entered and this node has not passed.
 func (m *membership) left(p *member, kind ChangeKind, reason error, barriers map[string]uint64, now int64) (forgotten []int) {
 	f := former{incarnation: p.peer.Incarnation, ready: p.ready, withdrawn: p.withdrawn, barriers: barriers, addrs: p.addrs, err: reason}
@@ -204,7 +204,7 @@ func (m *membership) left(p *member, kind ChangeKind, reason error, barriers map
 	return m.remember(p.peer.ID)
 }
 
-// remember takes note that something is kept of a node after its session, and returns the
+// remember records that something is kept of a node after its session, and returns the
 // oldest ones that are not expected, if there are too many: they are forgotten.
 func (m *membership) remember(id int) (forgotten []int) {
 	if id < m.job.Expect {
@@ -231,7 +231,7 @@ func (m *membership) remember(id int) (forgotten []int) {
 	return forgotten
 }
 
-// isReady takes note that a peer is ready, and whether it had been so before it met this
+// isReady records that a peer is ready, and whether it had been so before it met this
 // node. It reports whether the peer has joined by that.
 func (m *membership) isReady(p *member, before bool, now int64) (joined bool) {
 	if before && !m.beenReady {
@@ -361,7 +361,7 @@ func (m *membership) expected() (ids []int, unknown int) {
 	return ids, 0
 }
 
-// maxTrouble is how many addresses that cannot be reached are named.
+// maxTrouble is the number of unreachable addresses that are named.
 const maxTrouble = 8
 
 // troubles joins why addresses cannot be reached.

@@ -268,7 +268,7 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 	return m.Taken, nil
 }
 
-// declared takes note of an event of the peer's.
+// declared records an event of the peer's.
 func (r *Router) declared(s *session, id uint16, d declaration, on bool) error {
 	if int(id) != len(s.ins) || int(id) >= maxChannels {
 		return fmt.Errorf("%w: event %q has number %d, want %d", errBadFrame, d.Name, id, len(s.ins))
@@ -308,7 +308,7 @@ func (r *Router) join(c *channel, in *inStream) error {
 	return nil
 }
 
-// listening takes note of whether the peer listens to one of its events. It returns an error
+// listening records whether the peer listens to one of its events. It returns an error
 // if the peer asks, and does not acknowledge the answers.
 func (r *Router) listening(in *inStream, on bool) error {
 	r.mu.Lock()
@@ -363,7 +363,7 @@ func (r *Router) retarget(c *channel) {
 	}
 }
 
-// aim takes note of whether the peer listens to c. It returns its stream if so,
+// aim records whether the peer listens to c. It returns its stream if so,
 // and whether it has just begun.
 func (s *session) aim(c *channel, on bool) (o *outStream, began bool) {
 	s.mu.Lock()

@@ -41,11 +41,11 @@ func (r *Router) callHub(conn net.Conn, h hello) error {
 	return nil
 }
 
-// maxPipes is how many pipes the hub of a star makes: each leaf of 362 with each other one.
+// maxPipes is the number of pipes that the hub of a star makes: each leaf of 362 with each other one.
 // Each has two sockets and, where the system cannot copy by itself, two buffers of 32 KiB.
 const maxPipes = 1 << 16
 
-// pipeKey is who has asked for a pipe, and to whom. There is one pipe of a key: a leaf asks
+// pipeKey is the pair of the node that has asked for a pipe and its target. There is one pipe of a key: a leaf asks
 // again when the one before has ended at its side.
 type pipeKey struct{ from, to int }
 

@@ -294,7 +294,7 @@ func (r *Router) fail(err error) {
 	r.notify()
 }
 
-// failed takes note of a failure, of which others are to be told. The mutex is held.
+// failed records a failure, of which others are to be told. The mutex is held.
 func (r *Router) failed(err error) {
 	if r.failure == nil {
 		r.failure = err

@@ -126,7 +126,7 @@ func (d *declaration) check() error {
 	return nil
 }
 
-// declare tells the peer of an event. The router's mutex is held.
+// declare announces an event to the peer. The router's mutex is held.
 func (s *session) declare(c *channel) {
 	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, printable.Cut(c.spec.Schema, maxSchema)}
 	body, _ := json.Marshal(d) //nolint:errchkjson // texts and numbers: it cannot fail
@@ -157,7 +157,7 @@ func (s *session) control(t frameType, flags uint8, channel uint16, body []byte)
 	s.signal()
 }
 
-// sending is what has become of a message for one peer.
+// sending is the state of a message for one peer.
 type sending uint8
 
 const (
@@ -182,17 +182,17 @@ func (o *outStream) post(version uint64, payload Buffer) sending {
 	return sent
 }
 
-// logAfter is how long a send waits, or a lost peer is away, before the log says
+// logAfter is the time that a send waits, or a lost peer is away, before the log says
 // for whom, or that it is.
 const logAfter = 10 * time.Second
 
-// burstSends is how many messages a sender writes to the connection by itself
+// burstSends is the number of messages that a sender writes to the connection by itself
 // before it leaves the writing to the writer, which then sends many at once.
 // Whatever comes from the peer starts the count again, so that questions and
 // answers go out without a change of goroutine.
 const burstSends = 3
 
-// flushBytes is how much a sender in a burst lets gather before it writes by
+// flushBytes is the number of bytes that a sender in a burst gathers before it writes by
 // itself after all: the writer may be waiting for the processor that the sender
 // has.
 const flushBytes = 48 << 10
@@ -229,7 +229,7 @@ func (s *session) signal() {
 	}
 }
 
-// wrote takes note of n bytes that were written, and lets senders go on that were
+// wrote records n bytes that were written, and lets senders go on that were
 // too far ahead. The mutex is held.
 func (s *session) wrote(n int) {
 	s.log.wrote(n)

@@ -21,21 +21,21 @@ import (
 // the peer's on the payload, until the peer's frameRelease or the end of the session. Both frames
 // are sequenced, so that claims are exact over a cut.
 
-// featureMemory says that this end of the connection passes and takes descriptors. A node says it
+// featureMemory means that this end of the connection passes and takes descriptors. A node has it
 // where nothing is between the two ends that could keep them.
 const featureMemory = "memory"
 
 const (
 	// sharedBytes is the least payload that goes by shared memory.
 	sharedBytes = 64 << 10
-	// maxRelease is how many claims one frameRelease ends.
+	// maxRelease is the number of claims that one frameRelease ends.
 	maxRelease = maxFrameBody / 8
 )
 
 // Memory is a place for a payload, from [Channel.Lend].
 type Memory = messaging.Memory
 
-// passer is what a transport's connection may offer to pass descriptors to the other end.
+// passer is an optional interface of a transport's connection to pass descriptors to the other end.
 type passer interface {
 	// Passes reports whether the two calls below work.
 	Passes() bool
@@ -45,7 +45,7 @@ type passer interface {
 	Receive() (byte, *os.File, error)
 }
 
-// tryReader is what a transport's connection may offer to read what has come.
+// tryReader is an optional interface of a transport's connection to read what has come.
 type tryReader interface {
 	// TryRead reads without waiting. It returns 0 if nothing has come, and [io.EOF] at the end.
 	TryRead(b []byte) (int, error)
@@ -137,7 +137,7 @@ type claims struct {
 	bytes int               // of them
 }
 
-// mapped takes note that the peer has mapped this node's memory.
+// mapped records that the peer has mapped this node's memory.
 func (s *session) mapped() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (c *Channel) Lend(n int) Memory {
 	return nil
 }
 
-// Borrow says whether deliver gives back every payload that it takes, and never writes to it: see [Message.Lent].
+// Borrow reports whether deliver gives back every payload that it takes, and never writes to it: see [Message.Lent].
 func (c *Channel) Borrow(on bool) { c.c.borrows.Store(on) }
 
 // peerMemory is the memory of a peer, as this node has it.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stats is what a router has counted since New, at one moment. Counters only grow:
+// Stats has the counters of a router since New, at one moment. Counters only grow:
 // what was counted with a peer that is gone, or with an older incarnation of one,
 // stays in.
 //
@@ -24,20 +24,20 @@ type Stats struct {
 	// Refused counts the connections that were refused, by reason, as
 	// [Router.Refused] does.
 	Refused map[string]int
-	// Transport is what the transport says of itself, by its own words; nil if it says
+	// Transport has the counters of the transport, by its own names; nil if it has
 	// nothing.
 	Transport map[string]int64
 	Shared    SharedStats // messages in shared memory
 }
 
-// Counter is what a transport may be besides: it counts what the router cannot see.
+// Counter is an optional interface of a transport: it counts what the router cannot see.
 type Counter interface {
 	// Counters are the transport's present numbers by name, in the words
 	// "open_connections" or "server_reconnects". They are few.
 	Counters() map[string]int64
 }
 
-// LinkState is how a peer is connected.
+// LinkState is the state of a peer's connection.
 type LinkState string
 
 // The states of a link.
@@ -84,7 +84,7 @@ type StreamStats struct {
 	Stale                   uint64 // of them: a newer value of a Latest event was here already
 }
 
-// Dropped is what was given up under the event's policy.
+// Dropped is the number of messages dropped under the event's policy.
 func (s *StreamStats) Dropped() uint64 { return s.Replaced + s.Oldest + s.Newest + s.Abandoned }
 
 // calls counts connections.
@@ -190,7 +190,7 @@ func (in *inStream) stats() StreamStats {
 	}
 }
 
-// since is what came after it had been counted before.
+// since returns the counts after an earlier count.
 func (s StreamStats) since(before StreamStats) StreamStats {
 	s.Consumed -= before.Consumed
 	s.ConsumedBytes -= before.ConsumedBytes

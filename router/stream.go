@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// outStream is what one session sends of one event. The session's mutex guards
+// outStream is the sending side of one event in one session. The session's mutex guards
 // it.
 type outStream struct {
 	s        *session
@@ -64,7 +64,7 @@ func (o *outStream) windows() (messages, bytes int) {
 	return c.WindowMessages, c.WindowBytes
 }
 
-// aheadBytes is how far a Reliable sender may be ahead of the writer while there
+// aheadBytes is the number of bytes by which a Reliable sender may be ahead of the writer while there
 // is a connection: what is written soon is still in the processor's cache.
 const aheadBytes = 1 << 20
 
@@ -172,7 +172,7 @@ func (o *outStream) refill() {
 	o.admit()
 }
 
-// credit takes note of what the peer has consumed. It returns an error for totals that go
+// credit records what the peer has consumed. It returns an error for totals that go
 // back or beyond what was sent, and for those of messages that should have been acknowledged.
 func (o *outStream) credit(messages, bytes uint64) error {
 	if messages < o.consumed[0] || messages > o.sent[0] || bytes < o.consumed[1] || bytes > o.sent[1] {
@@ -212,7 +212,7 @@ func (o *outStream) end() int {
 	return n
 }
 
-// inStream is what one session receives of one event. Its reader owns it, but
+// inStream is the receiving side of one event in one session. Its reader owns it, but
 // for the totals of what has been consumed.
 type inStream struct {
 	s       *session

@@ -56,7 +56,7 @@ func (r *Router) remind(now int64) {
 	}
 }
 
-// joinPatience is how many times PeerTimeout a peer may be silent while this node joins the
+// joinPatience is the number of PeerTimeouts for which a peer may be silent while this node joins the
 // job: nodes that start all at once on few processors have little time for each other.
 const joinPatience = 4
 
@@ -91,7 +91,7 @@ func (r *Router) check(s *session, joins bool) {
 	}
 }
 
-// creditRest tells the peer of what was consumed since it was last told, though it
+// creditRest reports to the peer the consumption since the last report, though it
 // is less than a quarter of the window: so its counts are never old. The router's
 // mutex is held.
 func (s *session) creditRest() {

@@ -29,7 +29,7 @@ import (
 const (
 	claimMax     = 256  // messages that a runner claims at a time
 	mailboxBound = 4096 // local messages that wait in a Reliable mailbox
-	// handOffAfter is how long a runner may make no progress while messages are
+	// handOffAfter is the time that a runner may make no progress while messages are
 	// queued. It is well above what a busy machine takes a thread away for, so
 	// that a quick listener keeps its place in the order.
 	handOffAfter = 10 * time.Millisecond
@@ -62,7 +62,7 @@ type mailbox struct {
 	// first message is claimed, and do not change.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// dv is what listeners get as their context. It belongs to the runner that has
+	// dv is the context of listeners. It belongs to the runner that has
 	// the mailbox, and is made when that is another one.
 	dv *delivery
 
@@ -75,7 +75,7 @@ type mailbox struct {
 	}
 }
 
-// creditSum is what is to be returned to one sender.
+// creditSum is the credit that is to be returned to one sender.
 type creditSum struct {
 	credit          Credit
 	messages, bytes int
@@ -118,7 +118,7 @@ type dispatcher struct {
 	ending  *ending // nil before the end of the run
 }
 
-// progress is what the timer saw of the current runner.
+// progress is the state of the current runner at the last timer.
 type progress struct {
 	r     *runner
 	batch uint64
@@ -457,7 +457,7 @@ func (b *mailbox) account(credit Credit, bytes int) {
 	b.ran.credits = append(b.ran.credits, creditSum{credit, 1, bytes, nil})
 }
 
-// wouldStop says whether an emit of r's listener to box waits, through other
+// wouldStop reports whether an emit of r's listener to box waits, through other
 // blocked listeners, for r itself. d.mu is held, and r has been handed off.
 func (r *runner) wouldStop(box *mailbox) bool {
 	for b := box; b != nil && b.owner != nil; b = b.owner.blockedOn {

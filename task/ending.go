@@ -35,7 +35,7 @@ type lateBox struct {
 	waited time.Duration
 }
 
-// sighting is what the watch saw of a runner, and when it saw it first.
+// sighting is a state of a runner, and the time of its first observation.
 type sighting struct {
 	progress
 	moves uint64
@@ -136,7 +136,7 @@ func (r *runner) claimed() *mailbox {
 	return nil
 }
 
-// waits says whether r's listener waits in this package. d.mu is held.
+// waits reports whether r's listener waits in this package. d.mu is held.
 func (r *runner) waits() bool {
 	return r.waiting > 0 || r.blockedOn != nil || r.sending.Load() > 0
 }
@@ -163,7 +163,7 @@ func (d *dispatcher) stopWatch() {
 	}
 }
 
-// quiet says that every message was run, up to listeners that are blocked in a
+// quiet reports whether every message was run, up to listeners that are blocked in a
 // wait for an event. d.mu is held.
 func (d *dispatcher) quiet() bool {
 	for r := range d.slow {
@@ -174,7 +174,7 @@ func (d *dispatcher) quiet() bool {
 	return d.idle
 }
 
-// empty says that every message was run and no listener is. d.mu is held.
+// empty reports whether every message was run and no listener is. d.mu is held.
 func (d *dispatcher) empty() bool { return d.idle && len(d.slow) == 0 }
 
 // stop ends the runners and waits for them until ctx ends.

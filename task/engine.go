@@ -177,7 +177,7 @@ func (e *engine) open(ctx context.Context) error {
 	return nil
 }
 
-// latestReceived says whether no Latest value waits to be delivered. d.mu is held.
+// latestReceived reports whether no Latest value waits to be delivered. d.mu is held.
 func (e *engine) latestReceived() bool {
 	for c, p := range e.subscriptions.Load().all {
 		if c.policy == DeliverLatest && p.box().queued > 0 {
@@ -264,7 +264,7 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	return errors.Join(append([]error{err}, errs...)...)
 }
 
-// willBeBack says that this node has failed and will be started again.
+// willBeBack announces that this node has failed and will be started again.
 func (e *engine) willBeBack() bool {
 	o, _ := e.result()
 	return o.Kind == Failure && o.Node == e.id && e.bus.Recovers()

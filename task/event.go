@@ -59,10 +59,10 @@ func NewEvent[T any](name string, opts ...EventOption) *Event[T] {
 // Name returns the name of the event.
 func (e *Event[T]) Name() string { return e.core.name }
 
-// Host is what events are emitted and received on: every [*Task].
+// Host is a task on which events are emitted and received: every [*Task].
 type Host interface{ engine() *engine }
 
-// EmitOption says whom an emit reaches.
+// EmitOption restricts the receivers of an emit.
 type EmitOption struct {
 	where emitWhere
 	to    []string
@@ -179,7 +179,7 @@ func Isolated() ListenOption { return func(l *Listener) { l.isolated = true } }
 // name of its function.
 func Named(name string) ListenOption { return func(l *Listener) { l.name = name } }
 
-// Borrowed says that the listener uses the payload during its call only. Where all
+// Borrowed means that the listener uses the payload during its call only. Where all
 // listeners of an event ask for it, the memory of large tensors from other nodes is
 // used again for the next message, without garbage; from nodes of the same host they are that node's memory
 // itself. The listener does not write to the payload: in such memory a write panics.

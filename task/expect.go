@@ -161,7 +161,7 @@ func (w *Expectation[T]) arrived() {
 	close(w.got)
 }
 
-// endWait takes note that a wait of r's listener is over. d.mu is held.
+// endWait records that a wait of r's listener is over. d.mu is held.
 func (r *runner) endWait() {
 	r.waiting--
 	r.moves.Add(1)

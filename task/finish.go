@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Kind says how a task ended.
+// Kind describes how a task ended.
 type Kind uint8
 
 // The kinds of an outcome.
@@ -35,14 +35,14 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Outcome is how a task ended, and why.
+// Outcome is the end of a task, and its reason.
 type Outcome struct {
 	Kind   Kind
 	Node   int    // id of the node that ended it
 	Reason string // such as "max steps", or the text of an error
 }
 
-// finishEvent tells the other nodes of the job how it ends.
+// finishEvent announces the end of the job to its other nodes.
 var finishEvent = &Event[finishMessage]{core: eventCore{name: "ditask.finish", internal: true}}
 
 // maxReason bounds in bytes the reason of another node: the text of an error, with the
@@ -247,7 +247,7 @@ func (e *engine) interrupted(cause error) {
 	e.fail(fmt.Errorf("run: %w", cause))
 }
 
-// isCut says whether a step's error comes from the end of the run's context, and
+// isCut reports whether a step's error comes from the end of the run's context, and
 // so is none of its own.
 func isCut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()) || errors.Is(err, ErrFinished))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lateAfter is how long something may block before the log says what it waits for.
+// lateAfter is the time after which a blocked operation is logged.
 const lateAfter = 10 * time.Second
 
 // late reports something that blocks for long: after lateAfter, then each time

@@ -28,7 +28,7 @@ type EventStats struct {
 	Queued    int               // messages that wait here now
 	Busy      time.Duration     // that listeners here have taken, what they waited included
 	Listeners int               // there are now
-	// Unsent is what this node has dropped of its own messages before they were on
+	// Unsent is the number of this node's own messages that were dropped before they were on
 	// their way to another node, by peer; peers for which nothing was dropped are
 	// missing. Dropped and Skipped above count in the mailbox here. So a message of a
 	// DropOldest, DropNewest or Latest event for another node is counted once: here in
@@ -65,7 +65,7 @@ func (p *subscription[T]) stats() EventStats {
 	return s
 }
 
-// unfed says that the user's listeners here never received anything.
+// unfed reports whether the user's listeners here never received anything.
 func (p *subscription[T]) unfed() bool {
 	p.listenersMu.Lock()
 	ever := p.ever
@@ -135,7 +135,7 @@ func (e *engine) backlog() string {
 	return strings.Join(parts, "; ")
 }
 
-// snapshot says how the task is doing.
+// snapshot returns the state of the task.
 func (e *engine) snapshot() Snapshot {
 	s := Snapshot{Role: strings.Join(e.roles, "+"), Steps: e.steps.Load(), Lag: math.Float64frombits(e.lag.Load())}
 	s.Events = e.stats()

@@ -30,7 +30,7 @@ func (l *Listener) Off() {
 	l.drop()
 }
 
-// take says whether the listener is to be called.
+// take reports whether the listener is to be called.
 func (l *Listener) take() bool {
 	if l.once {
 		return l.gone.CompareAndSwap(false, true)
@@ -342,7 +342,7 @@ func (p *subscription[T]) dropOldest() creditSum {
 	return s.given()
 }
 
-// given is what a message that is dropped gives back.
+// given is the credit of a dropped message.
 func (s *slot[T]) given() creditSum { return creditSum{s.credit, 1, s.bytes, s.lent} }
 
 // load moves messages from in to out: all by exchange, or one if what waits may
@@ -525,7 +525,7 @@ func (e *encoded) Release() {
 	}
 }
 
-// outbox is what one emit to other nodes needs: a place for the value, and the
+// outbox is the state of one emit to other nodes: a place for the value, and the
 // buffer that it is encoded into.
 type outbox[T any] struct {
 	encoded

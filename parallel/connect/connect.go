@@ -80,7 +80,7 @@ func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) 
 	}, c.close, nil
 }
 
-// connector is how a node reaches the others: a transport, and what runs below it.
+// connector is a transport and the parts below it.
 type connector struct {
 	transport router.Transport
 	listener  net.Listener // bound by the launcher; nil: the transport binds
@@ -170,7 +170,7 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	return &connector{transport: transport, close: func() { _ = transport.Close() }}, nil
 }
 
-// natsConfig is how a node meets the NATS server that env names. A server of the job
+// natsConfig returns the configuration for the NATS server that env names. A server of the job
 // is waited for as long as its launcher may take, and proves that it knows the token.
 func natsConfig(env control.Env, token string) natsbus.Config {
 	cfg := natsbus.Config{

@@ -49,7 +49,7 @@ type Message struct {
 	Lost     *Lost         `json:"lost,omitempty"`        // with TypeLost
 }
 
-// Lost tells that the process of a node has ended without taking leave of the job: to the
+// Lost means that the process of a node has ended without leaving the job: to the
 // other nodes of its launcher, and to the process that says the node's farewell.
 type Lost struct {
 	Node        int    `json:"node"`
@@ -66,7 +66,7 @@ type Metrics struct {
 	Last    bool             `json:"last,omitempty"` // nothing more comes
 }
 
-// Status is how a node is doing.
+// Status is the state of a node.
 type Status struct {
 	Role  string  `json:"role,omitempty"`  // its roles, such as "learner"
 	Step  int64   `json:"step"`            // steps of its task so far
@@ -82,7 +82,7 @@ type Status struct {
 	RTTPeer    int           `json:"rtt_peer,omitempty"`   // which
 }
 
-// Kind says how a node ended.
+// Kind describes how a node ended.
 type Kind string
 
 // The ways in which a node ends.

@@ -64,7 +64,7 @@ func (s Source) String() string {
 	return [...]string{"nothing", VarNodes, VarLeader, VarTorchRank + " and " + VarTorchMaster}[s]
 }
 
-// Where says which variables lookup has. One of a source's own is enough,
+// Where describes which variables lookup has. One of a source's own is enough,
 // so that a missing one is noticed; but torchrun's names are common words, and
 // count only if all of rank, size and address are there.
 func Where(lookup func(string) (string, bool)) Source {
@@ -305,7 +305,7 @@ func (p Pod) oneHost() bool {
 	return p.Leader == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Site says where the launchers run.
+// Site describes where the launchers run.
 func (p Pod) Site() placement.Site {
 	site := placement.Site{Rank: p.Rank, Port: p.Port, Launchers: make([]placement.Launcher, p.Size)}
 	if p.Hosts != nil {

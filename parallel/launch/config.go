@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// Config says what to run. Plan and Command are needed; all else has a default.
+// Config describes what to run. Plan and Command are needed; all else has a default.
 type Config struct {
 	// Plan has the nodes: the local ones are started. The server of a plan that
 	// [placement.Plan.RunsBus] is the caller's, who runs it and gives the plan that
@@ -41,7 +41,7 @@ type Config struct {
 	// in a job that recovers they then wait for it forever, also where it is not started
 	// again.
 	Farewell []string
-	// Processors is how many processors of this machine the nodes share, where
+	// Processors is the number of processors of this machine that the nodes share, where
 	// Environ is nil; 0: all that this process may use.
 	Processors int
 

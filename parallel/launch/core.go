@@ -76,7 +76,7 @@ const (
 	ended
 )
 
-// exit is how one process ended.
+// exit describes the end of one process.
 type exit struct {
 	code    int              // exit code; 128 + signal if a signal ended it
 	signal  syscall.Signal   // 0: it exited
@@ -133,7 +133,7 @@ func (c *core) done() bool {
 	return !slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.state != ended })
 }
 
-// next is when tick has something to do; zero: never.
+// next returns the time of the next due action; zero: none.
 func (c *core) next() time.Time {
 	at := c.deadline
 	sooner := func(t time.Time) {
@@ -155,7 +155,7 @@ func (c *core) next() time.Time {
 	return at
 }
 
-// every is how often at least the rules look whether the nodes answer.
+// every is the longest interval between two checks of the nodes' answers.
 func (c *core) every() time.Duration { return c.silence / 4 }
 
 // answered records when the current attempt of a node, which has been ready, last
@@ -279,7 +279,7 @@ func (c *core) announces(e exit) bool {
 	return c.shared && c.phase < stopping && (e.outcome == nil || !e.outcome.Over)
 }
 
-// reason describes an exit to the other nodes: as a signal or an exit code, and said, if
+// reason describes an exit to the other nodes: as a signal or an exit code, and said if
 // the launcher has a reason of its own. The log has the node's reason once, without them.
 func (e exit) reason(said string) string {
 	how := fmt.Sprintf("exit code %d", e.code)
@@ -409,7 +409,7 @@ func (c *core) unreported(e exit) string {
 	return "the program did not call parallel.Main: pass the node's function to parallel.Main" + helper
 }
 
-// blamesSuccess says whether a node has failed only because another one, which
+// blamesSuccess reports whether a node has failed only because another one, which
 // has ended with success, is gone.
 func (c *core) blamesSuccess(f Failure) bool {
 	return f.Cause != f.Node && slices.ContainsFunc(c.nodes, func(n coreNode) bool {
@@ -429,7 +429,7 @@ func (c *core) delay(attempt int) time.Duration {
 	return min(d, c.maxBackoff)
 }
 
-// stop tells all nodes to end.
+// stop signals all nodes to end.
 func (c *core) stop(now time.Time, sig syscall.Signal, grace time.Duration, note string) []action {
 	c.phase, c.deadline = stopping, now.Add(grace)
 	out := c.cancelStarts()
@@ -482,7 +482,7 @@ func (c *core) aliveIDs() string {
 	return nodesText(ids)
 }
 
-// result is how the job went, once it is done.
+// result returns the result of the job, once it is done.
 func (c *core) result() Result {
 	r := Result{First: first(c.failures), Deadline: c.deadline, signal: c.signal, forced: c.forced, leaves: c.recover && c.shared}
 	success := true

@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// farewellWithin is when a process that says a farewell is killed. It ends by itself
+// farewellWithin is the time after which a process that sends a farewell is killed. It ends by itself
 // within 2 s.
 const farewellWithin = 3 * time.Second
 
@@ -65,7 +65,7 @@ func (l *Launcher) cutFarewell(n *node) {
 	}
 }
 
-// hasParted takes note of the end of a farewell.
+// hasParted records the end of a farewell.
 func (l *Launcher) hasParted(p parted) {
 	l.saying--
 	if n := l.nodes[p.index]; n.farewell == p.cmd {

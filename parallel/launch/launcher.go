@@ -56,7 +56,7 @@ type exited struct {
 	exit  exit
 }
 
-// Phase says what a node is doing.
+// Phase describes what a node is doing.
 type Phase string
 
 // The phases of a node.
@@ -69,7 +69,7 @@ const (
 	Failed   Phase = "failed"   // for the last time
 )
 
-// State is how a node is doing.
+// State is the state of a node.
 type State struct {
 	ID       int
 	Labels   []string // as planned
@@ -113,7 +113,7 @@ func New(cfg Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Snapshot is how the nodes are doing, in order of local id.
+// Snapshot returns the states of the nodes, in order of local id.
 func (l *Launcher) Snapshot() []State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +256,7 @@ func (l *Launcher) do(actions []action) {
 	}
 }
 
-// lose tells the other nodes that the process of one has ended.
+// lose announces the end of a node's process to the other nodes.
 func (l *Launcher) lose(i int, reason string, final bool) {
 	m := l.nodes[i].lost(reason, final)
 	for _, other := range l.nodes {
@@ -323,7 +323,7 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	return e
 }
 
-// receive takes in a message of a node. It waits for nothing: a node whose messages
+// receive handles a message of a node. It waits for nothing: a node whose messages
 // are not read would pass for one that is silent.
 func (l *Launcher) receive(i int, log *nodeLog, m control.Message) {
 	l.mu.Lock()

@@ -104,7 +104,7 @@ func (o *output) flush(signals <-chan os.Signal) {
 	}
 }
 
-// reportDropped says at the end how many lines were not written.
+// reportDropped logs at the end the number of lines that were not written.
 func (o *output) reportDropped(name string, s *Stream) {
 	n, why := s.Dropped()
 	switch {
@@ -140,14 +140,14 @@ func jsonLine(v any) []byte {
 	return append(printable.JSON(b), '\n')
 }
 
-// fileFailed says once for the whole job that a log file cannot be written.
+// fileFailed logs once for the whole job that a log file cannot be written.
 func (o *output) fileFailed(err error) {
 	if !o.failed.Swap(true) {
 		o.log("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
 	}
 }
 
-// nodeLog is what one attempt of one node writes. Its streams may be copied
+// nodeLog is the output of one attempt of one node. Its streams may be copied
 // concurrently.
 type nodeLog struct {
 	out     *output
@@ -195,7 +195,7 @@ func (o *output) header(id, attempt int) []byte {
 	return fmt.Appendf(nil, "--- node %d, attempt %d, %s ---\n", id, attempt, now.Format(time.RFC3339))
 }
 
-// Role is what the lines of the node are marked with.
+// Role is the prefix of the node's lines.
 func (n *nodeLog) Role() string { return *n.role.Load() }
 
 // setRole changes the mark, once the node has said what its roles are.

@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// drainTime is how long the output of a node is read after its process has
+// drainTime is the time that the output of a node is read after its process has
 // ended and its group was killed: only what has left the group can still hold
 // it open.
 const drainTime = time.Second
@@ -116,7 +116,7 @@ const (
 	promptly = 100 * time.Millisecond
 )
 
-// write says something to the node, without insisting.
+// write sends a message to the node, and ignores errors.
 func (p *proc) write(m control.Message, wait time.Duration) {
 	line, err := m.Append(nil)
 	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(wait)) == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// Result is how a job went, as far as this launcher's nodes are concerned.
+// Result describes the end of a job, for the nodes of this launcher.
 type Result struct {
 	Kind     control.Kind // of the job
 	First    *Failure     // the first failure, with Kind Failure
@@ -25,7 +25,7 @@ type Result struct {
 	leaves bool // the job goes on with the nodes of other launchers
 }
 
-// NodeResult is how one node ended.
+// NodeResult describes the end of one node.
 type NodeResult struct {
 	ID       int
 	Kind     control.Kind // of its last attempt; empty: it was never started
@@ -66,7 +66,7 @@ func newFailure(n coreNode, e exit) Failure {
 	return f
 }
 
-// reportLines is how many of the last lines of a node are reported.
+// reportLines is the number of the last lines of a node that are reported.
 const reportLines = 12
 
 // ExitCode is the exit code for the process of the launcher: 0 success, 75
@@ -87,7 +87,7 @@ func (r Result) ExitCode() int {
 	return r.First.ExitCode
 }
 
-// restarts says how often which node was started again; empty: none was.
+// restarts describes how often which node was started again; empty: none was.
 func (r Result) restarts() string {
 	var out []string
 	for _, n := range r.Nodes {

@@ -169,7 +169,7 @@ func (s *Stream) write() {
 	s.wake()
 }
 
-// wrote takes note of how the write of a line ended. The mutex is held.
+// wrote records how the write of a line ended. The mutex is held.
 func (s *Stream) wrote(line queued, err error) {
 	switch {
 	case isGone(err):
@@ -248,7 +248,7 @@ func (s *Stream) Flush(stop <-chan os.Signal) {
 	}
 }
 
-// Dropped is how many lines were not written, with those that wait while the reader is
+// Dropped is the number of lines that were not written, with those that wait while the reader is
 // paused, and why the last one was not: nil if the reader was only paused.
 func (s *Stream) Dropped() (lines int, why error) {
 	s.mu.Lock()

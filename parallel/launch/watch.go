@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// watchGrace is how long nodes have to end by themselves when their launcher has been
+// watchGrace is the time that nodes have to end by themselves when their launcher has been
 // killed. A node in parallel.Main needs 3 s at most.
 const watchGrace = 3500 * time.Millisecond
 
@@ -55,7 +55,7 @@ const (
 	watchDone   = "done"   // the launcher has ended in order
 )
 
-// watched is what a watcher knows.
+// watched is the state of a watcher.
 type watched struct {
 	begun   string // incarnation of a node whose pid has not come yet; empty: none
 	groups  map[int]bool

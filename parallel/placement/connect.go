@@ -59,7 +59,7 @@ func (p *planner) listenTCP() {
 	}
 }
 
-// host is where node i listens: at the address of its task, or else at that of
+// host returns the host at which node i listens: at the address of its task, or else at that of
 // --address, which is one of the host of this launcher and says nothing of other hosts.
 func (p *planner) host(i int) string {
 	n := p.plan.Nodes[i]

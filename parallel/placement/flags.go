@@ -43,17 +43,17 @@ type Flags struct {
 	// RunDir is the folder of unix sockets. One "*" in it stands for ten
 	// characters that are not known yet.
 	RunDir string
-	// Hostname is how other machines call this one, for --address 0.0.0.0.
+	// Hostname is the name of this machine for other ones, for --address 0.0.0.0.
 	Hostname string
 }
 
-// Site says where the launchers of a job run. The zero value is one launcher
+// Site describes where the launchers of a job run. The zero value is one launcher
 // on this machine.
 type Site struct {
 	Launchers []Launcher // in order of rank; empty: one, on this machine
 	Rank      int        // which of them this one is
 	Port      int        // first port on each host when --ports is not given; 0: DefaultPort
-	// Open says that there may be more launchers than these.
+	// Open means that there may be more launchers than these.
 	Open bool
 	// Rendezvous describes where the nodes find each other if a launcher does not know on
 	// which hosts and ports the others are; nil: it does.
@@ -66,7 +66,7 @@ type Site struct {
 type Rendezvous struct {
 	Host string // where it is dialled; empty: the loopback address
 	Here bool   // it is this launcher's
-	// Elsewhere says why it need not be the first node of launcher 0; empty: it is.
+	// Elsewhere describes why it need not be the first node of launcher 0; empty: it is.
 	Elsewhere string
 	// Ports are reserved for the job on each host: the first is the port of that
 	// node, and others use them before free ones. Empty: its port is that of the Site.

@@ -43,7 +43,7 @@ func Variables() []string {
 	}
 }
 
-// Place is where a process is, as Slurm sees it.
+// Place is the position of a process in a Slurm step.
 type Place int
 
 // The places.
@@ -57,7 +57,7 @@ const (
 // batch script, the shell of salloc, and others (slurm.h: SLURM_BATCH_SCRIPT).
 const firstSpecialStep = 0xfffffff0
 
-// Where says where the process is whose variables lookup reads.
+// Where returns the place of the process whose variables lookup reads.
 func Where(lookup func(string) (string, bool)) Place {
 	job, _ := lookup(VarJobID)
 	step, inStep := lookup(VarStepID)
@@ -126,7 +126,7 @@ func Parse(lookup func(string) (string, bool)) (Step, error) {
 // parser reads the variables of a task.
 type parser struct{ variables.Reader }
 
-// adviceStep is what to do about a variable that is missing.
+// adviceStep is the advice about a missing variable.
 const adviceStep = "srun sets it for each task: start ditask with srun"
 
 // text is the value of a variable that may be missing, and whether there is one.
@@ -238,7 +238,7 @@ func (p *parser) show(name string) string {
 	return name + "=" + p.Value(name)
 }
 
-// processors is how many processors the task has: what was asked for each task,
+// processors is the number of processors of the task: what was asked for each task,
 // or its share of those that the step has on the host.
 func (p *parser) processors(s Step) int {
 	if n := p.Number(VarCPUsPerTask, 1, maxHosts, ""); n > 0 {
@@ -286,7 +286,7 @@ func (s Step) Port() int {
 	return portBase + (s.JobID+stepWidth*s.StepID)%portCount
 }
 
-// Site says where the launchers run. On one host they meet on the loopback
+// Site describes where the launchers run. On one host they meet on the loopback
 // address.
 func (s Step) Site() placement.Site {
 	site := placement.Site{Rank: s.ProcID, Port: s.Port(), Launchers: make([]placement.Launcher, s.Tasks)}

@@ -14,7 +14,7 @@ import (
 
 const magic = "ditrace1"
 
-// Kind is what a record is.
+// Kind is the kind of a record.
 type Kind uint8
 
 // The kinds of record.
@@ -71,7 +71,7 @@ type Peer struct {
 	Error       string   `json:"error,omitempty"`
 }
 
-// End says why nothing more is in the file.
+// End describes why nothing more is in the file.
 type End struct {
 	Reason string `json:"reason"` // EndClosed or EndLimit
 }
@@ -82,7 +82,7 @@ const (
 	EndLimit  = "limit"  // the file has the size that it may have: what came after is missing
 )
 
-// Path is where the file of one start of a node is.
+// Path returns the path of the file of one start of a node.
 func Path(dir string, node, attempt int) string {
 	return filepath.Join(dir, fmt.Sprintf("node-%d-%d.trace", node, attempt))
 }
@@ -172,7 +172,7 @@ func (r *Recorder) Close() error {
 	return nil
 }
 
-// Declare says what an event is. It comes before the event's first message.
+// Declare describes an event. It comes before the event's first message.
 func (r *Recorder) Declare(e Event) {
 	r.mu.Lock()
 	n := len(r.events)

@@ -197,7 +197,7 @@ func (c *conn) flush() {
 
 const cannotSend = "the other side cannot send"
 
-// receive takes in a message of the other end. The error is that of a message that cannot be.
+// receive handles a message of the other end. The error is that of a message that cannot be.
 func (c *conn) receive(h head, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +241,7 @@ func (c *conn) receive(h head, body []byte) error {
 	return nil
 }
 
-// accepted takes in the answer of the side that was dialled. The mutex is held.
+// accepted handles the answer of the side that was dialled. The mutex is held.
 func (c *conn) accepted(h head, body []byte) error {
 	if c.answer {
 		return nil // the same message again
@@ -283,7 +283,7 @@ func (c *conn) failLocked(err error, why string) {
 	}
 }
 
-// gone takes note that the other side has no inbox any more. If it has closed the connection in order, that has come or will.
+// gone records that the other side has no inbox any more. If it has closed the connection in order, that has come or will.
 func (c *conn) gone(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,7 +348,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return total, nil
 }
 
-// readErr is why a read reads nothing. The mutex is held.
+// readErr is the reason why a read returns no bytes. The mutex is held.
 func (c *conn) readErr() error {
 	switch {
 	case c.closed:

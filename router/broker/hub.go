@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Message is what one end of a connection sends to the other.
+// Message is a message from one end of a connection to the other.
 type Message struct {
 	To    string // place of the receiver
 	From  string // place of the sender; empty in a reset
@@ -47,13 +47,13 @@ type Broker interface {
 	Claim(ctx context.Context, word string) (release func(), err error)
 	// Find is the place to which a dial of a word is sent. ErrRefused: there is none.
 	Find(ctx context.Context, word string) (place string, err error)
-	// Place is where an end of a connection receives messages.
+	// Place is the inbox of an end of a connection.
 	Place(end Peer) string
 	// Close ends the connection with the server, after wrote is closed or ctx has ended.
 	Close(ctx context.Context, wrote <-chan struct{})
 }
 
-// Config is what a broker's adapter says of it. All fields but Most, Name and Broken are needed.
+// Config describes a broker to its hub. All fields but Most, Name and Broken are needed.
 type Config struct {
 	Broker    Broker
 	Inbox     string     // its name, of NewInbox
@@ -323,7 +323,7 @@ func (h *Hub) Listen(ctx context.Context, word string) (net.Listener, error) {
 	return l, nil
 }
 
-// Deliver takes in a message of the inbox. id is the connection that it came to, 0 if the message alone says that. A message
+// Deliver handles a message of the inbox. id is the connection that it came to, 0 if the message alone says that. A message
 // that has to be answered by a reset, since no connection here is its own, is not known. Deliver does not wait.
 func (h *Hub) Deliver(id uint64, b []byte) (known bool, err error) {
 	m, body, err := parse(b)
@@ -576,7 +576,7 @@ func (h *Hub) unsettled(batch []*Message) []*Message {
 	return rest
 }
 
-// settle takes note of what became of a message. It reports whether that is known.
+// settle records what became of a message. It reports whether that is known.
 func (h *Hub) settle(m *Message) bool {
 	switch {
 	case errors.Is(m.Err, ErrAgain):

@@ -83,7 +83,7 @@ func (b *bus) Close(_ context.Context, wrote <-chan struct{}) {
 // resetHead is the head of a reset in version 1 of the wire, before the reason.
 var resetHead = append([]byte{6}, make([]byte, 16)...)
 
-// receive takes in a dial.
+// receive handles a dial.
 func (b *bus) receive(m *nats.Msg) {
 	_, err := b.hub.Deliver(0, m.Data)
 	if _, ok := b.peer(m.Reply); ok && errors.Is(err, broker.ErrVersion) {
@@ -91,7 +91,7 @@ func (b *bus) receive(m *nats.Msg) {
 	}
 }
 
-// deliver takes in a message to one end of a connection. It must not wait.
+// deliver handles a message to one end of a connection. It must not wait.
 func (c *Transport) deliver(hub *broker.Hub, m *nats.Msg) {
 	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 	if err != nil || id == 0 {

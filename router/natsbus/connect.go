@@ -29,7 +29,7 @@ const (
 	waitMost     = 500 * time.Millisecond
 )
 
-// pendingBytes is what may wait in this client for its subscriptions, which never
+// pendingBytes is the number of bytes that may wait in this client for its subscriptions, which never
 // block: the windows of 2000 nodes. It bounds the memory that an unauthenticated client can take.
 const pendingBytes = 512 << 20
 
@@ -425,7 +425,7 @@ func certificateFault(err error) bool {
 	return strings.Contains(text, "tls: ") || strings.Contains(text, "x509: ")
 }
 
-// fault says what a server has against this client, and what to do.
+// fault describes the reason why a server refuses this client, and the remedy.
 func (c *Transport) fault(err error) error {
 	advice := "see the server's log"
 	switch {
@@ -443,7 +443,7 @@ func (c *Transport) fault(err error) error {
 	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), printable.Error(err), advice)
 }
 
-// unreachable says that there is no connection with the server, and what to do.
+// unreachable describes a missing connection with the server, and the remedy.
 func (c *Transport) unreachable(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		err = op.Err
@@ -451,7 +451,7 @@ func (c *Transport) unreachable(err error) error {
 	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), printable.Error(err))
 }
 
-// Info is what [Check] has found out about a server.
+// Info is the result of [Check].
 type Info struct {
 	Server     string // its version
 	URL        string // of the one that answered, without secrets

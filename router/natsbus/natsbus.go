@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/broker"
 )
 
-// Config says where the server is, and who is there. URL and Job are needed.
+// Config describes the server and this node. URL and Job are needed.
 type Config struct {
 	// URL of the server, nats://host:port or tls://host:port, with a user and a
 	// password or a token if it wants them; several of one cluster with commas

@@ -20,7 +20,7 @@ const (
 	renewEvery  = 2 * time.Second
 	inboxExpiry = 30 * time.Second
 	wordExpiry  = 10 * time.Second
-	// blockTime is how long one read waits for entries. It is short so that a
+	// blockTime is the time that one read waits for entries. It is short so that a
 	// server that has vanished is noticed within answerTime.
 	blockTime   = time.Second
 	forgetTime  = 2 * time.Second // for the server to delete a word
@@ -238,7 +238,7 @@ func (e *endpoint) Publish(messages []*broker.Message) {
 	}
 }
 
-// published is what the server says of an entry.
+// published is the server's reply about an entry.
 func (e *endpoint) published(err error) error {
 	_, refused := refusal(err)
 	switch {

@@ -21,7 +21,7 @@ func pattern(b []byte, number uint64) {
 	}
 }
 
-// mixed is what the nodes of testMixed have received.
+// mixed has the messages that the nodes of testMixed have received.
 type mixed struct {
 	mu   sync.Mutex
 	next map[string]uint64 // the number that may come next, by receiver, sender and policy

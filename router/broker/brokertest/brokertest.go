@@ -22,7 +22,7 @@ import (
 // Window is that of each connection, in bytes, unless its Kind has another.
 const Window = 64 << 10
 
-// Kind is what a hub's server is like.
+// Kind is the kind of a hub's server.
 type Kind struct {
 	Direct, Lossy bool // as in broker.Config
 	Window        int  // bytes; 0: Window

@@ -44,7 +44,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Config says where the server listens. The zero value is a free port of the
+// Config describes where the server listens. The zero value is a free port of the
 // loopback address, open to every process of this machine.
 type Config struct {
 	Host   string       // address to listen on; empty: 127.0.0.1
@@ -154,13 +154,13 @@ func give(s *server.Server, l net.Listener) error {
 	return nil
 }
 
-// URL is where clients on this machine connect.
+// URL is the address for clients on this machine.
 func (s *Server) URL() string { return s.url }
 
-// Port is where it listens.
+// Port is the port of the listener.
 func (s *Server) Port() int { return s.port }
 
-// Clients is how many clients are connected.
+// Clients is the number of connected clients.
 func (s *Server) Clients() int { return s.s.NumClients() }
 
 // Close waits until all clients have gone, or ctx ends, and ends the server: the
