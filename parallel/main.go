@@ -24,7 +24,7 @@ const (
 	ExitSuccess   = 0  // done
 	ExitFailure   = 1  // an error or a panic, this node's or another's
 	ExitUsage     = 2  // the environment makes no sense
-	ExitPreempted = 75 // told to end: drained, and what saves on finish has saved; may be run again
+	ExitPreempted = 75 // stopped: drained, and saved by its hooks; may be run again
 )
 
 // Main runs one of fns as this process's node and exits. The environment says
@@ -158,7 +158,7 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
 }
 
-// maxSaid bounds in bytes what a node says by itself on stderr: an error with its stack.
+// maxSaid bounds in bytes a message of the node itself on stderr: an error with its stack.
 const maxSaid = 64 << 10
 
 // writeLine writes a line, or several, of the node itself. Errors may hold text from outside.
@@ -193,7 +193,7 @@ func newProcess(n *Node, client *control.Client, stderr io.Writer) *process {
 	return &process{node: n, client: client, stderr: stderr, losses: losses{node: n, client: client}}
 }
 
-// close ends the conversation with the launcher, which has been told the outcome. What it
+// close ends the connection with the launcher, which has the outcome. What it
 // had to say has been read then: if the job fails, that is why this node was preempted.
 func (p *process) close() {
 	_ = p.client.Close()

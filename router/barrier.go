@@ -124,7 +124,7 @@ func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	return nil
 }
 
-// maxOffered is how many names of barriers a newcomer keeps of the rounds that members
+// maxOffered is the number of names of barriers that a newcomer keeps of the rounds that members
 // tell it, of all members together, until it has started.
 const maxOffered = 4 * maxBarriers
 

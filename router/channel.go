@@ -250,7 +250,7 @@ func (c *channel) postSerially(to *audience, match func(Peer) bool, payload Buff
 		if c.spec.Delivery == Latest {
 			c.retain(version, payload)
 		}
-		to = c.targets.Load() // after that: who begins to listen later is given the newest value
+		to = c.targets.Load() // after that: a node that listens later gets the newest value
 	}
 	if tap := c.r.cfg.Tap; tap != nil {
 		for _, o := range to.out {
@@ -305,7 +305,7 @@ func logBlocked(waits []*waiter, waited time.Duration) {
 	}
 }
 
-// retain keeps the newest value for those who join late. The mutex is held.
+// retain keeps the newest value for nodes that join late. The mutex is held.
 func (c *channel) retain(version uint64, payload Buffer) {
 	if c.newest.payload != nil {
 		c.newest.payload.Release()

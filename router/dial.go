@@ -27,7 +27,7 @@ type backoff struct {
 const mostPatience = 8
 
 // patience is the time that the next call may take. Where many nodes start at once on few
-// processors, each of them answers late; if all hung up and called again, none would
+// processors, each of them answers late; if all gave up and called again, none would
 // ever get through. So a node that joins the job gives an address four times as long after a
 // call that was not answered in time.
 func (r *Router) patience(b *backoff) time.Duration {
@@ -43,7 +43,7 @@ func (r *Router) patience(b *backoff) time.Duration {
 // be more patient than this node.
 func (r *Router) listensFor() time.Duration { return mostPatience * r.cfg.HandshakeTimeout }
 
-// callsPerSecond bounds the calls of nodes that were told of and do not answer, after the
+// callsPerSecond bounds the calls of announced nodes that do not answer, after the
 // first call of each.
 const callsPerSecond = 200
 
@@ -86,7 +86,7 @@ type reaching struct {
 	over        bool   // it is not called any more
 }
 
-// reach maintains the connection with a node that another one told of, by one goroutine
+// reach maintains the connection with a node that another one announced, by one goroutine
 // for each node. The mutex is held.
 func (r *Router) reach(c call) {
 	if r.membership.reach(c) {

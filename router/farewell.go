@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Farewell means that the process of a node has ended without taking leave of the job.
+// Farewell means that the process of a node has ended without leaving of the job.
 type Farewell struct {
 	Node        int    `json:"node"`
 	Incarnation uint64 `json:"incarnation,string"` // of the process that has ended
@@ -34,7 +34,7 @@ const (
 )
 
 // SendFarewell announces to the job that the process of node cfg.Node, in incarnation
-// cfg.Incarnation, has ended without taking leave. It is for another process, such as one
+// cfg.Incarnation, has ended without leaving. It is for another process, such as one
 // that the node's supervisor starts: it takes the place of the node, with the same Config,
 // dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
 // again. Each node that receives the farewell does what [Router.Gone] says, and tells its own
@@ -165,7 +165,7 @@ func (r *Router) answerDial(h hello, p proof) *refusal {
 var errFarewellAnswered = errors.New("its process has ended")
 
 // applyFarewell records that the process of another node has ended, as a third one
-// reports, and tells the peers but from, which has told of it.
+// reports, and passes that on to all peers except from.
 func (r *Router) applyFarewell(f Farewell, from int) {
 	f.Reason = cutReason(f.Reason)
 	r.mu.Lock()

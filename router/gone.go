@@ -26,12 +26,12 @@ func (r *Router) Gone(f Farewell) {
 	}
 }
 
-// report is a farewell, and who has said it.
+// report is a farewell, and its sender.
 type report struct {
 	Farewell
 	hearsay  bool // another node has said it, and not the launcher of this one
 	from     int  // that node
-	doubtful bool // the node has answered after an earlier one: its peers are told when this one has proved true
+	doubtful bool // the node has answered after an earlier one: it is passed on when this one has proved true
 }
 
 // giveUp does what Gone says. A peer that answers a question which was asked after a

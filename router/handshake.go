@@ -206,7 +206,7 @@ func (r *Router) prove(side string, c conversation) []byte {
 	return m.Sum(nil)
 }
 
-// binding is what only the two ends of a TLS connection can know of it (an
+// binding is a secret of the two ends of a TLS connection (an
 // exporter of RFC 8446, as in RFC 9266): with it in the proofs, a process in the
 // middle with a certificate of their own cannot hand them on. It is empty for any
 // other connection.

@@ -12,7 +12,7 @@ import (
 // Leave asks the peers to send this node no more messages, and returns when all that
 // they had sent has been delivered. Then Drain and Close lose nothing on either side,
 // and the others go on without this node: no barrier waits for it any more. It may
-// still send until Drain. When ctx ends first, the error says who has not answered.
+// still send until Drain. When ctx ends first, the error names the nodes that have not answered.
 func (r *Router) Leave(ctx context.Context) error {
 	if !r.started.Load() {
 		return nil
@@ -146,7 +146,7 @@ const (
 	hubLonger   = time.Minute
 )
 
-// Close takes leave of the peers and returns when everything has ended. The
+// Close leaves the peers and returns when everything has ended. The
 // error joins what the peers of this moment have not acknowledged; see also
 // [Router.Losses].
 func (r *Router) Close() error {
@@ -162,7 +162,7 @@ func (r *Router) Close() error {
 	return r.end(true)
 }
 
-// Abandon is Close without taking leave: to the peers it is as if the node had
+// Abandon is Close without a leave: to the peers it is as if the node had
 // crashed, so that they wait for its next incarnation.
 func (r *Router) Abandon() error { return r.end(false) }
 

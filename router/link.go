@@ -167,7 +167,7 @@ func (l *link) write() {
 	}
 }
 
-// writeBye takes leave of the peer. The mutex is held, and is held again afterwards.
+// writeBye ends the connection in order. The mutex is held, and is held again afterwards.
 func (l *link) writeBye() {
 	bye := appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay))
 	l.writing = true
@@ -240,7 +240,7 @@ func (l *link) read() {
 	s := l.s
 	defer s.r.wg.Done()
 	err := l.readFrames()
-	if fault := s.copyAll(); fault != nil { // what has come is received
+	if fault := s.copyAll(); fault != nil { // what has arrived is received
 		s.endCopies()
 		err = fault
 	}
@@ -252,7 +252,7 @@ func (l *link) read() {
 	}
 	if s.link == l && l.bye == nil { // after a leave the link stays: Gone waits for its end
 		s.link = nil
-		s.wakeWaiting() // who was too far ahead of the writer may fill the window
+		s.wakeWaiting() // a sender that was too far ahead of the writer may fill the window
 	}
 	switch {
 	case l.bye != nil:
@@ -262,7 +262,7 @@ func (l *link) read() {
 	}
 	s.mu.Unlock()
 	s.r.linkEnded(s, err)
-	close(l.ended) // after it is known why: who dialled looks at that
+	close(l.ended) // after the reason is set: the dialling side reads it
 }
 
 // readFrames parses what comes. The buffer holds several small frames, or the
@@ -407,6 +407,6 @@ func (l *link) sendBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.byeSay = cutReason(reason)
-	l.s.ackDue = true // what has come is not lost
+	l.s.ackDue = true // what has arrived is not lost
 	l.s.wake.Broadcast()
 }

@@ -51,7 +51,7 @@ func (r *Router) usePeerLock(id int) *peerLock {
 	defer r.locksMu.Unlock()
 	m := r.locks[id]
 	if m == nil {
-		m = &peerLock{held: make(chan struct{}, 1)} // holds who has the lock
+		m = &peerLock{held: make(chan struct{}, 1)} // held by the owner of the lock
 		r.locks[id] = m
 	}
 	m.users++
@@ -212,7 +212,7 @@ func (r *Router) linkEnded(s *session, err error) {
 // lose gives a peer up.
 func (r *Router) lose(s *session, reason error) { r.depart(s, Lost, reason) }
 
-// depart removes a peer, wakes who waits for it, and reports what it has not
+// depart removes a peer, wakes all that wait for it, and reports what it has not
 // acknowledged.
 func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	perr, first := s.end(reason)

@@ -12,7 +12,7 @@ import (
 
 // membership is the state of the other nodes of a job as one node knows it, and the rules that follow
 // from it: which nodes are expected, present, gone and forgotten, which incarnation counts,
-// which announcements and farewells are believed, and whom a newcomer waits for. It has no
+// which announcements and farewells are believed, and the nodes that a newcomer waits for. It has no
 // goroutine, lock, clock or network. Its methods take what has happened, with the clock at
 // that time where it counts, and return what the router is to do. The router's mutex guards it.
 type membership struct {
@@ -21,7 +21,7 @@ type membership struct {
 
 	was       map[int]former        // peers that are gone, by node id
 	formers   []int                 // nodes of which something is kept that are not expected: see remember
-	known     map[int]rumour        // nodes that others told of and that this one has not met
+	known     map[int]rumour        // nodes that others announced and that are not connected
 	reached   map[int]reaching      // those that keepReaching calls
 	farewells map[int]knownFarewell // the newest farewell of each node, by node id
 	hearsay   map[int]*report       // farewells that others have said and that are looked into: the next one of each node
@@ -98,7 +98,7 @@ func (m *membership) admits(id int, now int64) error {
 	return nil
 }
 
-// met records that a node of which others may have told has come.
+// met records the connection of a node that others may have announced.
 func (m *membership) met(p *member) {
 	id, incarnation := p.peer.ID, p.peer.Incarnation
 	if m.known[id].incarnation <= incarnation {
@@ -151,8 +151,8 @@ func (m *membership) learn(members []Member, now int64, wall time.Time) (calls [
 	return calls, ahead
 }
 
-// waitsFor is the time that a newcomer waits for a member that others have told of. An expected one
-// that is dead is rarely told of, as its peers know of its death or lose it within PeerTimeout;
+// waitsFor is the time that a newcomer waits for a member that others have announced. An expected one
+// that is dead is rarely announced, as its peers know of its death or lose it within PeerTimeout;
 // but one that lives can take much longer than that to connect where the machines are busy, and
 // what this node emits before is lost to it.
 func (m *membership) waitsFor(id int) time.Duration {
@@ -162,8 +162,8 @@ func (m *membership) waitsFor(id int) time.Duration {
 	return m.job.PeerTimeout
 }
 
-// doubt forgets the nodes that others have told of and that have not been met in time, which
-// is twice the time in which a node that joins has to meet this one. A node that is told of
+// doubt forgets the nodes that others have announced and that have not connected in time, which
+// is twice the time in which a node that joins has to connect. A node that is announced
 // again is believed again. It reports whether a Start that waits is to look again: its waits
 // for such nodes are limited, see runs and lacks.
 func (m *membership) doubt(now int64) (look bool) {
@@ -442,7 +442,7 @@ func (m *membership) entered(id int, name string, round uint64) (bool, error) {
 }
 
 // reminders returns for how long no peer has been present, and which lost peers have been
-// away for how long, where the log is to say so: after logAfter, and then each time after as
+// away for how long, where that is to be logged: after logAfter, and then each time after as
 // long again.
 func (m *membership) reminders(now int64) (alone time.Duration, away map[int]time.Duration) {
 	switch {

@@ -208,7 +208,7 @@ func (r *Router) splice(p *pipe, a, b net.Conn) (bool, error) {
 }
 
 // answerRelay calls the hub back, and serves the leaf at the other end. A call that
-// breaks is made again for as long as the leaf waits for it: nobody tells the leaf
+// breaks is made again for as long as the leaf waits for it: the leaf does not learn
 // that it was in vain.
 func (r *Router) answerRelay(m relayMsg) {
 	if r.answering.Add(1) > maxTickets { // the hub sees that no call comes back

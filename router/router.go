@@ -270,7 +270,7 @@ func (r *Router) sendable() error {
 	return nil
 }
 
-// note changes what is guarded by the mutex and wakes those who wait for it.
+// note changes state under the mutex and wakes all that wait for it.
 func (r *Router) note(change func()) {
 	r.mu.Lock()
 	change()
@@ -359,7 +359,7 @@ func (r *Router) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// awaitReady waits for the other nodes and says whom it waits for.
+// awaitReady waits for the other nodes, and logs for which.
 func (r *Router) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.JoinTimeout, errJoinTimeout)
 	defer cancel()
@@ -412,7 +412,7 @@ func (s *session) controlJSON(t frameType, flags uint8, v any) {
 	s.control(t, flags, 0, body)
 }
 
-// signal wakes everyone who waits for a change.
+// signal wakes all that wait for a change.
 type signal struct {
 	mu sync.Mutex
 	c  chan struct{}

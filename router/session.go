@@ -39,11 +39,11 @@ type session struct {
 
 	ackDue     bool
 	seenDue    bool
-	leaveDue   bool   // the peer leaves, and is to be told that no more messages come
+	leaveDue   bool   // the peer leaves, and is to learn that no more messages come
 	pingDue    uint64 // clock to send, or 0
 	pongDue    uint64
 	credits    []*inStream
-	releaseDue bool   // the peer is to be told what was released of its memory
+	releaseDue bool   // releases of the peer's memory are to be sent
 	claims     claims // what the peer has of this node's memory
 	quietFor   int    // ticks without anything written
 	ahead      int    // bytes reserved for the peer's unfinished messages
@@ -239,7 +239,7 @@ func (s *session) wrote(n int) {
 	}
 }
 
-// wakeWaiting lets senders go on for whom there is room. The mutex is held.
+// wakeWaiting wakes senders for which there is room. The mutex is held.
 func (s *session) wakeWaiting() {
 	if s.waiting == 0 {
 		return

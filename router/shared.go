@@ -45,7 +45,7 @@ type passer interface {
 	Receive() (byte, *os.File, error)
 }
 
-// tryReader is an optional interface of a transport's connection to read what has come.
+// tryReader is an optional interface of a transport's connection to read what has arrived.
 type tryReader interface {
 	// TryRead reads without waiting. It returns 0 if nothing has come, and [io.EOF] at the end.
 	TryRead(b []byte) (int, error)
@@ -250,7 +250,7 @@ type peerMemory struct {
 
 	mu       sync.Mutex
 	held     []hold
-	released []byte // numbers to be told
+	released []byte // numbers to be sent
 	bytes    int    // of what they stand for
 }
 
@@ -418,7 +418,7 @@ func (p *peerMemory) hold(off, n uint64) ([]byte, error) {
 }
 
 // recycleShared ends the use of a message in the peer's memory. It reports false if b is none. The
-// peer is told when this comes to a quarter of a window, or with the next credit.
+// peer learns of it when this comes to a quarter of a window, or with the next credit.
 func (s *session) recycleShared(b []byte) bool {
 	pm := s.theirs.Load()
 	if pm == nil {
@@ -463,7 +463,7 @@ func (s *session) stageReleases() {
 	pm.bytes = 0
 }
 
-// unreleased reports whether the peer has not been told of all that was released. The mutex is held.
+// unreleased reports whether some releases were not sent to the peer. The mutex is held.
 func (s *session) unreleased() bool {
 	pm := s.theirs.Load()
 	if pm == nil {

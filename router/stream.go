@@ -262,7 +262,7 @@ func (in *inStream) Return(messages, bytes int) {
 	}
 }
 
-// quarter is how much must have been consumed for the peer to be told: a
+// quarter is the consumption after which the peer gets a report: a
 // quarter of its window.
 func (in *inStream) quarter() (messages, bytes uint64) {
 	c := &in.s.r.cfg

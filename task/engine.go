@@ -129,7 +129,7 @@ func (e *engine) peerChanged(c PeerChange) {
 		e.busDown.Store(true)
 		e.fail(fmt.Errorf("bus: %w", c.Err))
 	case PeerLost:
-		// Once the job has succeeded it does not fail for who is gone: what that one had
+		// Once the job has succeeded it does not fail for a node that is gone: what that one had
 		// not received is in the error of the bus's Close.
 		if c.Fatal && !e.succeeded() {
 			e.failFor(c.Err)

@@ -8,7 +8,7 @@ import (
 // Event is the declaration of an event: its name, the type of its payload, and
 // what happens when a listener is slow. It holds no state, so one package-level
 // value serves all tasks. Payloads are shared with the listeners of this node:
-// who emits a slice, map or pointer does not change it afterwards.
+// an emitter does not change an emitted slice, map or pointer afterwards.
 type Event[T any] struct{ core eventCore }
 
 type eventCore struct {
@@ -90,7 +90,7 @@ func To(patterns ...string) EmitOption { return EmitOption{to: patterns} }
 // Emit hands v to every listener of the event on this node and on the others,
 // each once. It returns when v is queued here and taken over by the bus, without
 // waiting for the listeners to run. On a [Reliable] event it blocks while a queue
-// is full, until ctx or the task ends; an error says who was not reached.
+// is full, until ctx or the task ends; an error names the nodes that were not reached.
 func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) error {
 	en := h.engine()
 	if err := en.usable("emit", e.core.name); err != nil {
@@ -139,7 +139,7 @@ func (p *subscription[T]) reportNoListener() {
 	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)
 }
 
-// route works out whom the options reach.
+// route returns the receivers that the options select.
 func route(en *engine, remote bool, opts []EmitOption) (local, rem bool, match func(Peer) bool) {
 	local, rem = true, remote
 	to := make([][]string, 0, len(opts))

@@ -119,7 +119,7 @@ func (e *engine) fail(err error) {
 }
 
 // failFor is fail for the loss of a peer. If that is the failure of a node of which all
-// nodes know, they are not told of it again.
+// nodes know, they get no second message about it.
 func (e *engine) failFor(err error) {
 	if remote, ok := errors.AsType[*RemoteError](err); ok {
 		e.decide(Outcome{Kind: Failure, Node: remote.Node, Reason: remote.Reason}, err, err, 0)

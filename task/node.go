@@ -42,7 +42,7 @@ type Observer interface {
 
 // Claimer is an optional interface of a Node: [New] claims the node for its task, and
 // panics if it was claimed before. A node carries one task in its life, as the other
-// nodes take leave of it at the end of the run.
+// nodes leave each other at the end of the run.
 type Claimer interface {
 	// Claim reports whether it is the first call.
 	Claim() bool
@@ -103,7 +103,7 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	// here. When ctx ends first, the error says what was not received, and by
 	// whom.
 	Drain(ctx context.Context, waitPeers bool) error
-	// Close takes leave of the other nodes and frees everything. Messages that
+	// Close leaves the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
 	Close() error
 	// Grace is the time that this node has to end after SIGTERM before it is killed;
@@ -113,14 +113,14 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	Elastic() bool
 	// Leave asks the other nodes to send nothing more to this one, and returns
 	// when all that they had sent has been delivered. What is emitted here still
-	// goes out. When ctx ends first, the error says who may still send.
+	// goes out. When ctx ends first, the error names the nodes that may still send.
 	Leave(ctx context.Context) error
 	// Done announces to the other nodes that this one has done its part of the job, and
 	// returns when all of them have said the same or have left. Both sides may emit
 	// meanwhile. When ctx ends first, the error names the nodes that are not done.
 	Done(ctx context.Context) error
 	// Recovers reports whether this node is started again if it fails. The
-	// others are then not told of its failure, and wait for it to come back.
+	// others then do not learn of its failure, and wait for its return.
 	Recovers() bool
 	// Abandon is Close for that case: no leave is taken.
 	Abandon() error

@@ -55,7 +55,7 @@ func Isolate() Option { return func(c *config) { c.isolate = true } }
 
 // DrainTimeout bounds how long the end of a run waits for events to arrive, here
 // and at the other nodes, and for listeners to return. The default is 30 s, and half of the grace period, if
-// that is less, where a launcher has told the node to end.
+// that is less, where a launcher has asked the node to end.
 func DrainTimeout(d time.Duration) Option { return func(c *config) { c.drain = d } }
 
 // HookTimeout bounds the [Task.OnFinish] hooks together. The default is 30 s.

@@ -620,7 +620,7 @@ func (p *subscription[T]) deliver(in *Inbound) error {
 // listeners have had it.
 type loan struct {
 	b    []byte
-	back Credit // who gets b; nil for the subscription's own
+	back Credit // the owner of b; nil for the subscription's own
 
 	shared bool // b is memory of another process
 }

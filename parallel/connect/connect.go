@@ -29,7 +29,7 @@ import (
 )
 
 // Router makes the router of the node that env describes, which has done nothing yet, and
-// the function that is to be called once, after the router has been closed. tap is told of
+// the function that is to be called once, after the router has been closed. tap sees
 // every message, if it is not nil. The error names the wrong variable.
 func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router, below func(), err error) {
 	cfg, below, err := configOf(env, log)

@@ -147,7 +147,7 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 func (c *Client) Interval() time.Duration { return time.Duration(c.interval.Load()) }
 
 // Ready means that the node is connected to those that it expects. From then on
-// the Client says by itself, every 2 s until Close, that the node lives.
+// the Client sends a heartbeat every 2 s until Close.
 func (c *Client) Ready() error {
 	if c.file == nil {
 		return nil

@@ -89,7 +89,7 @@ type Kind string
 const (
 	Success   Kind = "success"   // done, by max steps or finish
 	Failure   Kind = "failure"   // an error or a panic, its own or another node's
-	Preempted Kind = "preempted" // told to end: drained and checkpointed, may be resumed
+	Preempted Kind = "preempted" // stopped: drained and checkpointed, may be resumed
 )
 
 // Outcome is the last thing that a node says.

@@ -294,7 +294,7 @@ func (p Pod) Job() string {
 }
 
 // NeedsOwn reports whether Own has to be set before [Pod.Site] is called: no
-// variable says under which address the other pods find this one.
+// variable has the address at which the other pods find this one.
 func (p Pod) NeedsOwn() bool {
 	return p.Own == "" && p.Hosts == nil && p.Size > 1 && p.Rank > 0 && !p.oneHost()
 }

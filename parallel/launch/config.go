@@ -20,7 +20,7 @@ import (
 // Config describes what to run. Plan and Command are needed; all else has a default.
 type Config struct {
 	// Plan has the nodes: the local ones are started. The server of a plan that
-	// [placement.Plan.RunsBus] is the caller's, who runs it and gives the plan that
+	// [placement.Plan.RunsBus] is the caller's, which runs it and gives the plan that
 	// [placement.Plan.BindBus] returns.
 	Plan    placement.Plan
 	Command []string // program and arguments of every node
@@ -36,7 +36,7 @@ type Config struct {
 	Watcher []string
 	// Farewell is the program and arguments of a process that calls connect.Farewell of
 	// parallel/connect: it tells the nodes of other launchers at once that the process of a
-	// node has ended without taking leave, whether the job recovers or not. Without one (nil),
+	// node has ended without leaving, whether the job recovers or not. Without one (nil),
 	// and where this launcher is killed as well, they notice it by the silence of the node;
 	// in a job that recovers they then wait for it forever, also where it is not started
 	// again.

@@ -17,7 +17,7 @@ const (
 )
 
 // core is the rules of supervision, without processes and without a clock: it
-// is told what happened and when, and says what to do. It is for one
+// receives events with their times, and returns actions. It is for one
 // goroutine.
 type core struct {
 	recover     bool
@@ -28,7 +28,7 @@ type core struct {
 	silence     time.Duration // how long a ready node may say nothing
 	independent bool          // a success does not end the others
 	main        string        // the function that the user asked for; empty: none
-	shared      bool          // other launchers have nodes in the job, which are to be told of the end of a process
+	shared      bool          // other launchers have nodes in the job, which are to learn of the end of a process
 	replaced    bool          // no failure of a node is its last: the launcher is started again
 
 	nodes    []coreNode
@@ -255,7 +255,7 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 	}
 }
 
-// lost tells of an end without a leave, before anything else is done: the other nodes, and
+// lost announces an end without a leave, before anything else is done: the other nodes, and
 // those of other launchers unless elsewhere, the reason for them, is empty. They would wait
 // for the node until it has been silent for long. A node that has reported its success or
 // its preemption has taken leave.

@@ -65,7 +65,7 @@ const (
 	Starting Phase = "starting" // has not said that it is ready
 	Running  Phase = "running"
 	Backoff  Phase = "back-off" // failed, and will be started again
-	Ended    Phase = "ended"    // with success, told to end, or never started
+	Ended    Phase = "ended"    // with success, stopped, or never started
 	Failed   Phase = "failed"   // for the last time
 )
 
@@ -76,7 +76,7 @@ type State struct {
 	Phase    Phase
 	PID      int // of the current or last process; 0: none
 	Restarts int
-	Status   control.Status // the last that it told
+	Status   control.Status // the last one received
 	StatusAt time.Time      // when; zero: never
 }
 
@@ -194,7 +194,7 @@ func (l *Launcher) loop(ctx context.Context) {
 			sayReady()
 		case e := <-l.exits:
 			select {
-			case <-ready: // before the end of who was the last
+			case <-ready: // before the end of the last one
 				sayReady()
 			default:
 			}

@@ -153,7 +153,7 @@ type nodeLog struct {
 	out     *output
 	id      int
 	attempt int
-	role    atomic.Pointer[string] // who reads the control socket must not wait for a disk
+	role    atomic.Pointer[string] // the reader of the control socket must not wait for a disk
 	ended   chan struct{}          // closed when the process has ended: its lines wait for nothing
 
 	mu     sync.Mutex

@@ -18,7 +18,7 @@ type Result struct {
 	First    *Failure     // the first failure, with Kind Failure
 	Restarts int          // of all nodes together
 	Nodes    []NodeResult // in order of local id
-	Deadline time.Time    // when nodes that had not ended would have been told to, or killed; zero: none were to end, or all were killed
+	Deadline time.Time    // when nodes that had not ended would have been signalled or killed; zero: none were to end, or all were killed
 
 	signal syscall.Signal
 	forced bool // the user wanted the nodes killed

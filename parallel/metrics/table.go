@@ -80,7 +80,7 @@ func Table() []Desc {
 	perEvent, perPeer, stream := []string{"event"}, []string{"peer"}, []string{"event", "peer"}
 	return []Desc{
 		{NodeUp, Gauge, nil, "1 if the node is connected to those that it expects, 0 if it starts, waits for its restart, or has ended."},
-		{NodeAnswered, Gauge, nil, "1 if the node has told its metrics for this scrape; without it, there are none of it but those of the launcher."},
+		{NodeAnswered, Gauge, nil, "1 if the node has answered this scrape; without an answer, the scrape has only the launcher's metrics of it."},
 		{NodeRestarts, Counter, nil, "Restarts of the node by its launcher."},
 
 		{TaskSteps, Counter, nil, "Steps of the task that were completed."},

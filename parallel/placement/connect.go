@@ -155,7 +155,7 @@ func (p *planner) portsOf(name, list string, first, last int, out []int) {
 	p.assign(name, "ports", list, first, last, 1, 65535, func(_ *Node, port int) { out[i] = port; i++ })
 }
 
-// connect decides who dials whom.
+// connect decides which nodes dial which.
 func (p *planner) connect() {
 	ids := make([]int, 0, len(p.plan.Nodes))
 	for _, n := range p.plan.Nodes {

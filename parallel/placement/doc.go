@@ -1,4 +1,4 @@
-// Package placement decides who runs where: from what the user said ([Flags])
+// Package placement decides where each node runs: from the user's flags ([Flags])
 // and from where the launchers of the job run ([Site]) it computes the id, the
 // address and the attach list of every node, before anything is started.
 //

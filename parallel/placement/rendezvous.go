@@ -79,7 +79,7 @@ func (p *planner) rendezvousPorts(first, last, offset int, out []int) {
 	}
 }
 
-// dialRendezvous gives node i whom it dials: the node that all dial and, in a mesh,
+// dialRendezvous sets the addresses that node i dials: the node that all dial and, in a mesh,
 // those of its own launcher with a smaller id. least is the smallest id.
 func (p *planner) dialRendezvous(i, least int) {
 	n := &p.plan.Nodes[i]

@@ -142,7 +142,7 @@ func sameFile(f *os.File, path string) error {
 	return err
 }
 
-// heldBy reads who holds the lock.
+// heldBy reads the holder of the lock.
 func heldBy(dir string) (h Holder) {
 	if text, err := os.ReadFile(filepath.Join(dir, LockFile)); err == nil && json.Unmarshal(text, &h) != nil {
 		return Holder{}

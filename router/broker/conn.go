@@ -50,7 +50,7 @@ type conn struct {
 	ended      bool        // by the other side
 	err        error       // why the connection broke
 	resetSent  bool        // the other side knows of that
-	unwritable error       // why nothing can be written, while what has come can be read to its end
+	unwritable error       // why nothing can be written, while what has arrived can be read to its end
 	probe      *time.Timer // while the connection is young
 
 	queued  bool       // is among those that have something to send
@@ -316,7 +316,7 @@ func (c *conn) why() error {
 	return net.ErrClosed
 }
 
-// Read reads what has come, as much as fits. What came before the connection broke can be read after it.
+// Read reads what has arrived, as much as fits. What came before the connection broke can be read after it.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	for len(c.in) == 0 && !c.closed && c.err == nil && !c.ended && !c.readBy.passed && len(b) > 0 {

@@ -304,7 +304,7 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 		nats.SetCustomDialer(d),
 		nats.Timeout(tryTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
-		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // who gives a peer up is its session
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // the session gives a peer up
 		nats.ReconnectBufSize(-1),      // what is sent late has been sent again by then
 		nats.IgnoreDiscoveredServers(), // a server must not lead its clients to other addresses
 		nats.CustomReconnectDelay(func(attempts int) time.Duration {

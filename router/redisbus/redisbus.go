@@ -25,7 +25,7 @@ type Config struct {
 	// certificate if the server wants one. Nil means the system's authorities.
 	TLS *tls.Config
 	// WindowBytes is the number of bytes that may be under way in each direction of a connection,
-	// 1 MiB. Who reads decides.
+	// 1 MiB. The reader's value counts.
 	WindowBytes int
 	Logger      *slog.Logger // slog.Default() if nil
 }
@@ -34,7 +34,7 @@ type Config struct {
 type Transport struct {
 	cfg     Config
 	opt     *redis.Options
-	opening chan struct{} // held by who opens the endpoint
+	opening chan struct{} // held while the endpoint is opened
 	e       *endpoint     // of that one
 }
 

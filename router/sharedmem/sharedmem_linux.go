@@ -33,7 +33,7 @@ func memfdCreate() uintptr {
 }
 
 func create(bytes int) (*os.File, []byte, error) {
-	name := [...]byte{'d', 'i', 't', 'a', 's', 'k', 0} // of its kind, for those who look at the maps of a process
+	name := [...]byte{'d', 'i', 't', 'a', 's', 'k', 0} // of its kind, for readers of /proc/PID/maps
 	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(&name[0])), mfdCloexec|mfdAllowSealing, 0)
 	if no != 0 {
 		return nil, nil, fmt.Errorf("memfd_create: %w", no)

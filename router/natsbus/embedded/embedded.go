@@ -8,7 +8,7 @@
 // It is a package apart from natsbus so that a program that connects with a server
 // does not link one.
 //
-// It listens on the loopback address unless told otherwise, and keeps nothing on
+// It listens on the loopback address by default, and keeps nothing on
 // disk. Its warnings and errors are logged as such, all else at debug level. It holds
 // its port from Start to Close.
 //
@@ -164,7 +164,7 @@ func (s *Server) Port() int { return s.port }
 func (s *Server) Clients() int { return s.s.NumClients() }
 
 // Close waits until all clients have gone, or ctx ends, and ends the server: the
-// other nodes of a job may still have to take leave of each other.
+// other nodes of a job may still have to leave each other.
 func (s *Server) Close(ctx context.Context) {
 	t := time.NewTicker(5 * time.Millisecond) // the server does not say when a client goes
 	defer t.Stop()

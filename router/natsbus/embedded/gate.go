@@ -104,7 +104,7 @@ func (g *gate) Close() error {
 }
 
 // wait returns after Close, when nothing of the gate runs. It logs how many connections
-// were refused, if the log has not named all but those that hung up.
+// were refused, if the log has not named all of them, except those that closed the connection.
 func (g *gate) wait() {
 	g.wg.Wait()
 	counts := g.counts()

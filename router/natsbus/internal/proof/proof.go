@@ -126,7 +126,7 @@ func prove(key []byte, side string, clientNonce, serverNonce, bound []byte) []by
 	return m.Sum(nil)
 }
 
-// binding is what only the two ends of a TLS connection can know of it, so that a
+// binding is a secret of the two ends of a TLS connection, so that a
 // certificate of the job without its token is not enough to sit in the middle. It is empty
 // without TLS.
 func binding(conn net.Conn) []byte {
