@@ -50,7 +50,8 @@ type Node struct {
 
 // newNode makes a node of env; r is nil for a lone one.
 func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
-	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{}), exits: make(chan error, 1)}
+	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{}),
+		exits: make(chan error, 1)}
 	if r == nil && env.Replay == "" {
 		close(n.ready)
 		n.labels = append([]string{"standalone"}, env.Labels...)

@@ -44,7 +44,8 @@ func Run(ctx context.Context, cfg Config, fn Func) error {
 	if log == nil {
 		log = slog.Default()
 	}
-	env := control.Env{JobID: "run-" + rand.Text()[:8], Nodes: max(cfg.Nodes, 1), Topology: cfg.Topology, Labels: cfg.Labels, Dir: cfg.Dir, Seed: cfg.Seed, AutoRecover: cfg.Recover}
+	env := control.Env{JobID: "run-" + rand.Text()[:8], Nodes: max(cfg.Nodes, 1), Topology: cfg.Topology, Labels: cfg.Labels,
+		Dir: cfg.Dir, Seed: cfg.Seed, AutoRecover: cfg.Recover}
 	if cfg.Nodes < 2 {
 		return call(ctx, newNode(env, nil, log), fn)
 	}

@@ -300,7 +300,8 @@ func logBlocked(waits []*waiter, waited time.Duration) {
 		select {
 		case <-w.over:
 		default:
-			w.o.s.r.log.Warn("still waiting for room", "event", w.o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", w.o.s.peer.ID), "waited", waited)
+			w.o.s.r.log.Warn("still waiting for room", "event", w.o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", w.o.s.peer.ID),
+				"waited", waited)
 		}
 	}
 }

@@ -300,7 +300,8 @@ func explainNoAnswer(conn net.Conn, err error) error {
 	return err
 }
 
-var errSpeaksTLS = fmt.Errorf("%w: the other side speaks TLS, and this node has no certificate: start all nodes with one, or none", errBadFrame)
+var errSpeaksTLS = fmt.Errorf("%w: the other side speaks TLS, and this node has no certificate: start all nodes with one, or none",
+	errBadFrame)
 
 // startsTLS reports whether b, which begins no message of ours, begins a TLS
 // record: a handshake or an alert.
@@ -321,7 +322,8 @@ func (e *unauthenticatedError) Unwrap() error { return e.RefusedError }
 func (r *Router) acceptable(h hello) *refusal {
 	switch {
 	case h.Protocol != Protocol:
-		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version, h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
+		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version,
+			h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
 	case h.Job != r.cfg.Job:
 		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, printable.Text(h.Job), r.cfg.Node)}
 	case h.Node < 0 || h.Node > maxNode:
@@ -329,10 +331,12 @@ func (r *Router) acceptable(h hello) *refusal {
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
 	case !r.plausible(h.Incarnation, time.Now()):
-		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts",
-			h.Node, maxAhead, r.cfg.Node)}
+		return &refusal{RefuseClock,
+			fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts",
+				h.Node, maxAhead, r.cfg.Node)}
 	case h.Limits != r.limits():
-		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node, r.limits())}
+		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node,
+			r.limits())}
 	}
 	return nil
 }
@@ -574,7 +578,8 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool
 		return false, nil
 	}
 	if no == nil && !remember(s, p) {
-		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node, r.cfg.Node, r.cfg.PeerTimeout)}
+		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node,
+			r.cfg.Node, r.cfg.PeerTimeout)}
 	}
 	if no != nil {
 		return r.refuse(conn, no)

@@ -60,7 +60,8 @@ func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) 
 		return nil, s.err
 	}
 	if !s.log.rewind(got) {
-		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent, s.log.done)
+		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent,
+			s.log.done)
 	}
 	s.link = l
 	s.links++
@@ -343,7 +344,8 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 		return 0, err
 	}
 	if total > uint64(s.r.cfg.MaxMessageBytes) { //nolint:gosec // positive
-		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
+		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total,
+			s.r.cfg.MaxMessageBytes)
 	}
 	if off == 0 && in.asmTotal == 0 {
 		if err := in.begin(version, int(total)); err != nil { //nolint:gosec // bounded above
@@ -351,7 +353,8 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 		}
 	}
 	if off != uint64(in.asmHave) || total != uint64(in.asmTotal) || n > in.asmTotal-in.asmHave || n == 0 { //nolint:gosec // not negative
-		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, in.asmTotal)
+		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total,
+			in.asmHave, in.asmTotal)
 	}
 	var dst []byte
 	if !in.asmSkip {

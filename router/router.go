@@ -243,7 +243,8 @@ func (r *Router) refused(from net.Addr, err error) {
 	first := r.noted[reason] == 1
 	r.mu.Unlock()
 	if first && reason != "hung up" {
-		r.log.Warn("refused a connection", "from", printable.Text(from.String()), "reason", printable.Text(reason), "err", printable.Error(err))
+		r.log.Warn("refused a connection", "from", printable.Text(from.String()), "reason", printable.Text(reason),
+			"err", printable.Error(err))
 	}
 }
 
@@ -370,7 +371,8 @@ func (r *Router) awaitReady(ctx context.Context) error {
 		for {
 			select {
 			case <-report.C:
-				r.log.Info("waiting for other nodes", "missing", strings.Join(r.missing(), "; "), "for", time.Since(r.began).Round(time.Second))
+				r.log.Info("waiting for other nodes", "missing", strings.Join(r.missing(), "; "),
+					"for", time.Since(r.began).Round(time.Second))
 			case <-stop:
 				return
 			}

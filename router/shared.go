@@ -289,7 +289,8 @@ func (s *session) receiveShared(h header, body []byte) error {
 	case pm == nil:
 		return fmt.Errorf("%w: event %q: a message in shared memory, of which there is none", errBadFrame, in.decl.Name)
 	case total == 0 || total > uint64(s.r.cfg.MaxMessageBytes): //nolint:gosec // positive
-		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want 1 to %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
+		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want 1 to %d", errBadFrame, in.decl.Name, total,
+			s.r.cfg.MaxMessageBytes)
 	case in.asmTotal != 0:
 		return fmt.Errorf("%w: event %q: a message within the chunks of another", errBadFrame, in.decl.Name)
 	}

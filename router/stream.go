@@ -288,5 +288,6 @@ func (in *inStream) arrive(n int) bool {
 
 // overrun is the error for a message for which arrive reports false.
 func (in *inStream) overrun() error {
-	return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame,
+		in.decl.Name)
 }

@@ -99,7 +99,8 @@ func newConnector(env control.Env, token string, log *slog.Logger) (*connector, 
 	case "redis", "rediss":
 		return connectRedis(env, token, log)
 	}
-	return nil, fmt.Errorf("%s: no transport for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus, natsbus.Public(env.Bus))
+	return nil, fmt.Errorf("%s: no transport for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus,
+		natsbus.Public(env.Bus))
 }
 
 // connectMesh connects nodes by sockets.
@@ -111,7 +112,8 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	network, address, err := socket.Split(env.Listen)
 	open := err == nil && network == "tcp" && control.BeyondLoopback(address)
 	if token == "" && open {
-		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
+		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen,
+			control.VarToken)
 	}
 	elsewhere := ""
 	for _, addr := range env.Attach {
@@ -129,7 +131,8 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	alone := env.ControlFD == 0 // a launcher logs that once for all its nodes
 	switch {
 	case alone && tlsConfig == nil && open:
-		log.Warn("other machines can reach this node, and there is no TLS: anyone on the network path can read and change the messages", "listen", env.Listen)
+		log.Warn("other machines can reach this node, and there is no TLS: anyone on the network path can read and change the messages",
+			"listen", env.Listen)
 	case alone && tlsConfig == nil && elsewhere != "":
 		log.Warn("this node reaches another machine, and there is no TLS: anyone on the network path can read and change the messages",
 			"attach", elsewhere)
@@ -218,7 +221,8 @@ func checkBus(env control.Env, token string, log *slog.Logger) error {
 	}
 	_, hosts, _ := strings.Cut(natsbus.Public(env.Bus), "://")
 	if env.BusAuth == control.BusAuthJob || control.BeyondLoopback(hosts) {
-		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus), control.VarToken)
+		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus),
+			control.VarToken)
 	}
 	return nil
 }

@@ -174,7 +174,8 @@ func (p *parser) jobSet(pod *Pod) {
 	}
 	pod.Rank = slices.IndexFunc(pod.Hosts, func(host string) bool { return host == name || strings.HasPrefix(host, name+".") })
 	if pod.Rank < 0 {
-		p.Faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex, VarCompletionIndex)
+		p.Faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex,
+			VarCompletionIndex)
 		return
 	}
 	p.task(pod)

@@ -176,7 +176,8 @@ func (l *Launcher) loop(ctx context.Context) {
 	stopped, ready := ctx.Done(), l.ready
 	sayReady := func() {
 		ready = nil
-		l.out.log("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
+		l.out.log("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes),
+			time.Since(l.began).Round(time.Millisecond)))
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()

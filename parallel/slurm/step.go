@@ -204,7 +204,8 @@ func (p *parser) compare(s Step) {
 		}
 	}
 	if first := s.NodeID == 0 && s.LocalID == 0; !s.Arbitrary && first != (s.ProcID == 0) {
-		p.Faultf(VarProcID, "task 0 is not the first on the first host (%s, %s, %s)", p.show(VarNodeID), p.show(VarLocalID), p.show(VarDistribution))
+		p.Faultf(VarProcID, "task 0 is not the first on the first host (%s, %s, %s)", p.show(VarNodeID), p.show(VarLocalID),
+			p.show(VarDistribution))
 	}
 	p.compareJob(s)
 }
@@ -229,7 +230,8 @@ func (p *parser) compareJob(s Step) {
 		have[h] = true
 	}
 	if at := slices.IndexFunc(s.Hosts, func(h string) bool { return !have[h] }); at >= 0 {
-		p.Faultf(VarNodeList, "%s is no host of %s: the variables of another job's step are set: start ditask with srun", s.Hosts[at], p.show(VarJobNodeList))
+		p.Faultf(VarNodeList, "%s is no host of %s: the variables of another job's step are set: start ditask with srun", s.Hosts[at],
+			p.show(VarJobNodeList))
 	}
 }
 

@@ -367,7 +367,8 @@ func (c *Transport) disconnected(nc *nats.Conn, err error) {
 		err = errors.New("it closed the connection")
 	}
 	err = printable.Error(err)
-	hub.BreakAll(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err), "the other side lost its connection with the NATS server")
+	hub.BreakAll(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err),
+		"the other side lost its connection with the NATS server")
 	if !closed {
 		c.log.Warn("the NATS server is gone, trying again", "url", Public(c.cfg.URL), "err", err)
 	}
@@ -398,7 +399,8 @@ func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) 
 	first := c.stats.Dropped == 1
 	c.mu.Unlock()
 	if first {
-		c.log.Warn("this client was too slow for NATS, which dropped messages: connections break and are made again; counted from now on", "subject", sub.Subject)
+		c.log.Warn("this client was too slow for NATS, which dropped messages: connections break and are made again; counted from now on",
+			"subject", sub.Subject)
 	}
 }
 

@@ -217,7 +217,8 @@ func (e *endpoint) forgetWord(w string) {
 func (e *endpoint) Find(ctx context.Context, w string) (string, error) {
 	inbox, err := e.rdb.Get(ctx, e.key("at", w)).Result()
 	if errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("%w: no node of job %q has this address: start the node, with the same Redis server", broker.ErrRefused, e.cfg.Job)
+		return "", fmt.Errorf("%w: no node of job %q has this address: start the node, with the same Redis server", broker.ErrRefused,
+			e.cfg.Job)
 	}
 	if err != nil {
 		return "", explain(e.server, err)

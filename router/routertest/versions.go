@@ -43,7 +43,8 @@ func testVersions(t *testing.T, s Setup) {
 	for i, n := range l.nodes {
 		receives[i] = &rising{last: map[string]uint64{}, received: map[string]uint64{}}
 		for d := router.Reliable; d <= router.DropNewest; d++ {
-			ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 8}, func(m *router.Message) error { return receives[i].receive(d.String(), m) })
+			ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 8},
+				func(m *router.Message) error { return receives[i].receive(d.String(), m) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,8 @@ func testVersions(t *testing.T, s Setup) {
 	}
 	for id, h := range receives {
 		if want := len(chs[id]) * (2 - max(0, 1-id/2)); len(h.received) != want || len(h.wrong) > 0 {
-			t.Errorf("node.%d has received %v, want %d; %d faults, the first %q", id, h.received, want, len(h.wrong), h.wrong[:min(len(h.wrong), 3)])
+			t.Errorf("node.%d has received %v, want %d; %d faults, the first %q", id, h.received, want, len(h.wrong),
+				h.wrong[:min(len(h.wrong), 3)])
 		}
 	}
 }
