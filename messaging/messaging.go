@@ -13,7 +13,7 @@ package messaging
 
 import "fmt"
 
-// Delivery is what happens to a message that its receiver is too slow for.
+// Delivery is the treatment of a message that its receiver is too slow for.
 type Delivery uint8
 
 // The delivery policies.
@@ -55,7 +55,7 @@ type Spec struct {
 type Buffer interface {
 	// Bytes returns the payload. It must not be changed.
 	Bytes() []byte
-	// Header is what travels beside the payload, such as the context of a trace:
+	// Header is data beside the payload, such as the context of a trace:
 	// nil for nothing. It must not change, and is asked for only if Spec.Headers
 	// says that there may be one.
 	Header() []byte
@@ -73,7 +73,7 @@ type Inbound struct {
 	Payload []byte
 	// Takable permits the receiver to keep Payload, and to alias it. It then sets Taken.
 	Takable, Taken bool
-	// Lent says that Payload is memory of the sender's process. The receiver does not write to it, and gives it to
+	// Lent means that Payload is memory of the sender's process. The receiver does not write to it, and gives it to
 	// Credit.Recycle before the message is consumed, if it has taken it.
 	Lent   bool
 	Credit Credit // to be returned when the message has been consumed

@@ -83,13 +83,13 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error {
 // then their loss was reported when it came, and is no failure of this node.
 func (b *bus) Close() error { return b.end(b.r.Close) }
 
-// Elastic is false for the hub of a star, without which the others reach nobody.
+// Elastic is false for the hub of a star, through which all others communicate.
 func (b *bus) Elastic() bool {
 	hub := b.n.env.Topology == router.Star.String() && b.n.env.NodeID == 0
 	return b.n.env.AutoRecover && !hub
 }
 
-// Grace is what the launcher leaves its nodes.
+// Grace is the time that the launcher gives its nodes to end.
 func (b *bus) Grace() time.Duration { return b.n.env.Grace }
 
 func (b *bus) Leave(ctx context.Context) error { return b.r.Leave(ctx) }
@@ -106,7 +106,7 @@ func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 
 // one and they have acknowledged all that was sent.
 func (n *Node) hasTold() bool { return n.bus != nil && !n.bus.Recovers() && n.bus.drained.Load() }
 
-// Unsent is what the router has counted, with all peers that there were. It makes the
+// Unsent returns the router's counters over all peers, also former ones. It makes the
 // bus a task.Counter.
 func (b *bus) Unsent() []task.Unsent { return unsent(b.r.Stats().Streams) }
 

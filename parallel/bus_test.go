@@ -173,7 +173,7 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 }
 
 // A node that sends what is not of the event's type is lost to the others, by its id, with the
-// event and the message. The task of a job that recovers goes on, and hears what others send.
+// event and the message. The task of a job that recovers goes on, and receives what others send.
 func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 			honest := newNode(env, routers[0], slog.New(slog.NewTextHandler(log, nil)))
 			event := task.NewEvent[[]string]("texts")
 			tk := task.New[struct{}](honest)
-			var heard [][]string
-			event.On(tk, func(_ context.Context, v []string) error { heard = append(heard, v); return nil })
+			var received [][]string
+			event.On(tk, func(_ context.Context, v []string) error { received = append(received, v); return nil })
 			codec, err := honest.Codec().Payload(reflect.TypeFor[[]string]())
 			if err != nil {
 				t.Fatal(err)
@@ -212,8 +212,8 @@ func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 			}
 			synctest.Wait()
 			why := `node.1: malformed frame: event "texts", message 2: the payload does not decode: payload: decode []string: `
-			if len(heard) != 1 || heard[0][0] != "x" || tk.Finished() == recovers {
-				t.Errorf("heard %q, finished: %v", heard, tk.Finished())
+			if len(received) != 1 || received[0][0] != "x" || tk.Finished() == recovers {
+				t.Errorf("received %q, finished: %v", received, tk.Finished())
 			}
 			said := tk.Outcome().Reason
 			if recovers {

@@ -56,18 +56,18 @@ func TestListenersThatBlockOnAllNodesLetTheJobEnd(t *testing.T) {
 	}
 }
 
-// TestListenersAtTheEndHearWhatWasEmittedBefore has slow listeners, whose answers
-// are heard too.
-func TestListenersAtTheEndHearWhatWasEmittedBefore(t *testing.T) {
+// TestListenersAtTheEndReceiveWhatWasEmittedBefore has slow listeners, whose answers
+// are received too.
+func TestListenersAtTheEndReceiveWhatWasEmittedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 4
-		var heard [3]int
+		var received [3]int
 		cfg := parallel.Config{Nodes: 3, Logger: slog.New(slog.DiscardHandler)}
 		err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 			tk := task.New[struct{}](node)
 			small.On(tk, func(context.Context, int) error {
 				<-time.After(2 * time.Second)
-				heard[node.ID()]++
+				received[node.ID()]++
 				return nil
 			})
 			tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
@@ -80,8 +80,8 @@ func TestListenersAtTheEndHearWhatWasEmittedBefore(t *testing.T) {
 			}))
 			return tk.Run(ctx, task.MaxSteps(1))
 		})
-		if err != nil || heard != [3]int{3 * n, 3 * n, 3 * n} {
-			t.Errorf("%v; heard %v, want %d each", err, heard, 3*n)
+		if err != nil || received != [3]int{3 * n, 3 * n, 3 * n} {
+			t.Errorf("%v; received %v, want %d each", err, received, 3*n)
 		}
 	})
 }

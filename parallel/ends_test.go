@@ -109,9 +109,9 @@ func TestTheContextEndsWithTheFunction(t *testing.T) {
 	}
 }
 
-// The launcher hears that a node is ready, how it is doing as often as it asks, and
+// The launcher receives that a node is ready, how it is doing as often as it asks, and
 // what it counts when it asks.
-func TestTheLauncherHearsHowANodeIsDoing(t *testing.T) {
+func TestTheLauncherReceivesHowANodeIsDoing(t *testing.T) {
 	p := launch(t, control.Env{})
 	var steps atomic.Int64
 	p.node.Observe(func() task.Snapshot { return task.Snapshot{Role: "learner", Steps: steps.Add(1000)} })

@@ -56,17 +56,17 @@ func wait[T any](ctx context.Context, c <-chan T) error {
 
 func TestE10FloodAtASlowNodeLosesNothingAndTakesNoMemory(t *testing.T) {
 	const n = 100_000
-	var heard, sent atomic.Int64
+	var received, sent atomic.Int64
 	gate, done := make(chan struct{}), make(chan struct{})
 	listen := func(tk *task.Task[struct{}]) {
 		blobs.On(tk, func(ctx context.Context, b blob) error {
 			if err := wait(ctx, gate); err != nil {
 				return err
 			}
-			if int64(b.N) != heard.Load() || len(b.Data) != 1024 {
+			if int64(b.N) != received.Load() || len(b.Data) != 1024 {
 				return errors.New("out of order")
 			}
-			if heard.Add(1) == n {
+			if received.Add(1) == n {
 				close(done)
 			}
 			return nil
@@ -104,8 +104,8 @@ func TestE10FloodAtASlowNodeLosesNothingAndTakesNoMemory(t *testing.T) {
 	if err := two(t, listen, flood, watch); err != nil {
 		t.Fatal(err)
 	}
-	if heard.Load() != n {
-		t.Errorf("%d of %d events were heard", heard.Load(), n)
+	if received.Load() != n {
+		t.Errorf("%d of %d events were received", received.Load(), n)
 	}
 }
 
@@ -157,14 +157,14 @@ func TestBorrowedTensorsAreWholeDuringTheCall(t *testing.T) {
 		}
 		return s
 	}
-	heard := 0
+	received := 0
 	done := make(chan struct{})
 	listen := func(tk *task.Task[struct{}]) {
 		tensors.On(tk, func(_ context.Context, v []float32) error {
-			if want := float64(heard) * float64(len(v)); sum(v) != want {
-				t.Errorf("message %d adds up to %v, want %v", heard, sum(v), want)
+			if want := float64(received) * float64(len(v)); sum(v) != want {
+				t.Errorf("message %d adds up to %v, want %v", received, sum(v), want)
 			}
-			if heard++; heard == n {
+			if received++; received == n {
 				close(done)
 			}
 			return nil
@@ -278,9 +278,9 @@ func TestE1OtherShapeIsRefusedWithBothSchemas(t *testing.T) {
 	}
 }
 
-// TestExpectBeforeTheEmitHearsEveryAnswer asks both other nodes again and again. A
+// TestExpectBeforeTheEmitReceivesEveryAnswer asks both other nodes again and again. A
 // WaitFor after the emit would lose nearly every answer.
-func TestExpectBeforeTheEmitHearsEveryAnswer(t *testing.T) {
+func TestExpectBeforeTheEmitReceivesEveryAnswer(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		t.Run(topology, func(t *testing.T) {
 			const rounds = 200
@@ -326,7 +326,7 @@ func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
 		task.DropReasonNewest: task.NewEvent[int]("lossy", task.DropNewest(queue)),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			heard := 0
+			received := 0
 			var stats [2]task.EventStats
 			step := func(ctx context.Context, tk *task.Task[struct{}]) error {
 				for i := range n {
@@ -342,7 +342,7 @@ func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
 				tk := task.New[struct{}](node)
 				tasks[node.ID()] = tk
 				if node.ID() == 1 {
-					ev.On(tk, func(context.Context, int) error { heard++; <-time.After(time.Second / 4); return nil })
+					ev.On(tk, func(context.Context, int) error { received++; <-time.After(time.Second / 4); return nil })
 				}
 				tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {
 					if node.ID() == 0 {
@@ -369,7 +369,7 @@ func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
 				t.Fatalf("%s: sender %+v", reason, stats[0])
 			}
 			u := stats[0].Unsent[0]
-			if sum := int(u.Dropped[reason]+stats[1].Dropped[reason]) + heard; u.Peer != 1 || u.Dropped[reason] == 0 || sum != n {
+			if sum := int(u.Dropped[reason]+stats[1].Dropped[reason]) + received; u.Peer != 1 || u.Dropped[reason] == 0 || sum != n {
 				t.Errorf("%s: %d of %d are counted; sender %+v, receiver %+v", reason, sum, n, stats[0], stats[1])
 			}
 		})

@@ -26,7 +26,7 @@ func (n *Node) returned(ctx context.Context, err error) error {
 	if joined && n.bus.ended.Load() {
 		return nil
 	}
-	if ctx.Err() != nil { // it was told to end
+	if ctx.Err() != nil { // it was stopped
 		return context.Cause(ctx)
 	}
 	if joined {

@@ -18,7 +18,7 @@ import (
 )
 
 // TestNodesComeAndGo: of five nodes that all emit to all, two are told to end while
-// the others run on. What was addressed to a node, it has heard, and nobody reports
+// the others run on. What was addressed to a node, it has received, and nobody reports
 // a loss.
 func TestNodesComeAndGo(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
@@ -55,7 +55,7 @@ func TestNodesComeAndGo(t *testing.T) {
 				t.Errorf("%s: %v", topology, err)
 			}
 			if fromGone.Load() != sent.Load() || sent.Load() < 100 {
-				t.Errorf("%s: node.0 heard %d messages of those that left, of %d", topology, fromGone.Load(), sent.Load())
+				t.Errorf("%s: node.0 received %d messages of those that left, of %d", topology, fromGone.Load(), sent.Load())
 			}
 		})
 	}

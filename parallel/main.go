@@ -24,7 +24,7 @@ const (
 	ExitSuccess   = 0  // done
 	ExitFailure   = 1  // an error or a panic, this node's or another's
 	ExitUsage     = 2  // the environment makes no sense
-	ExitPreempted = 75 // told to end: drained, and what saves on finish has saved; may be run again
+	ExitPreempted = 75 // stopped: drained, and saved by its hooks; may be run again
 )
 
 // Main runs one of fns as this process's node and exits. The environment says
@@ -37,22 +37,22 @@ func Main(fns ...Func) {
 func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) int {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
-		sayf(stderr, "ditask: bad environment: %v", err)
+		writeLine(stderr, "ditask: bad environment: %v", err)
 		return ExitUsage
 	}
 	fn, err := pick(env.Main, fns)
 	if err != nil {
-		sayf(stderr, "ditask: %v", err)
+		writeLine(stderr, "ditask: %v", err)
 		return ExitUsage
 	}
 	n, err := join(env, launched, newLogger(env, launched, stderr))
 	if err != nil {
-		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
+		writeLine(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	client, err := control.Open(env)
 	if err != nil {
-		sayf(stderr, "ditask: node.%d: %v", env.NodeID, err)
+		writeLine(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	p := newProcess(n, client, stderr)
@@ -104,7 +104,7 @@ func join(env control.Env, launched bool, log *slog.Logger) (*Node, error) {
 	}
 	if !launched || env.Nodes == 1 && len(env.Attach) == 0 {
 		if env.Trace != "" {
-			log.Warn("nothing is recorded: a lone node has no other to hear from")
+			log.Warn("nothing is recorded: a lone node has no other to receive from")
 		}
 		n := newNode(env, nil, log)
 		n.runID, n.lock = run, lock
@@ -158,12 +158,12 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
 }
 
-// maxSaid bounds in bytes what a node says by itself on stderr: an error with its stack.
+// maxSaid bounds in bytes a message of the node itself on stderr: an error with its stack.
 const maxSaid = 64 << 10
 
-// sayf writes a line, or several, of the node itself. Errors may hold text from outside.
-func sayf(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintln(w, printable.Block(fmt.Sprintf(format, args...), maxSaid)) // nobody is left to tell
+// writeLine writes a line, or several, of the node itself. Errors may hold text from outside.
+func writeLine(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintln(w, printable.Block(fmt.Sprintf(format, args...), maxSaid)) // an error cannot be reported
 }
 
 // newRouter makes the router that env asks for, and what is to be called after it.
@@ -193,22 +193,22 @@ func newProcess(n *Node, client *control.Client, stderr io.Writer) *process {
 	return &process{node: n, client: client, stderr: stderr, losses: losses{node: n, client: client}}
 }
 
-// close ends the conversation with the launcher, which has been told the outcome. What it
+// close ends the connection with the launcher, which has the outcome. What it
 // had to say has been read then: if the job fails, that is why this node was preempted.
 func (p *process) close() {
 	_ = p.client.Close()
-	p.sayPreempted()
+	p.logPreempted()
 }
 
-// sayPreempted writes once why a preempted node has ended.
-func (p *process) sayPreempted() {
+// logPreempted writes once why a preempted node has ended.
+func (p *process) logPreempted() {
 	p.losses.rest()
 	switch failed := p.losses.failed; {
 	case p.preempted == nil:
 	case failed != nil:
-		sayf(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
+		writeLine(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
 	default:
-		sayf(p.stderr, "%v", p.preempted)
+		writeLine(p.stderr, "%v", p.preempted)
 	}
 	p.preempted = nil
 }
@@ -229,25 +229,25 @@ func (p *process) run(fn Func) int {
 	code := p.within(orders, o.limit, done)
 	if o.gone { // the client has removed the socket
 		if p.preempted != nil {
-			sayf(p.stderr, "%v", p.preempted)
+			writeLine(p.stderr, "%v", p.preempted)
 		}
 		control.KillGroup()
 	}
 	return code
 }
 
-// within waits for the end of a function that was told to end, up to a limit.
+// within waits up to a limit for the end of a function that was asked to end.
 func (p *process) within(o *orders, limit time.Duration, done <-chan error) int {
 	missed, err := o.within(limit, done)
 	if missed == "" {
 		return p.ended(err)
 	}
-	sayf(p.stderr, "%s: %s", p.node.name(), missed)
+	writeLine(p.stderr, "%s: %s", p.node.name(), missed)
 	_ = p.client.Outcome(control.Outcome{Kind: control.Failure, Node: p.node.ID(), Error: "did not end within the grace period"})
 	return ExitFailure
 }
 
-// ended says how the function ended, and returns the exit code.
+// ended describes how the function ended, and returns the exit code.
 func (p *process) ended(err error) int {
 	o := control.Outcome{Kind: control.Success, Node: cause(err, p.node.ID()), Over: failedElsewhere(err) || p.node.hasTold()}
 	o.All = err == nil && p.node.bus != nil && p.node.bus.all.Load()
@@ -257,13 +257,13 @@ func (p *process) ended(err error) int {
 		o.Kind, code, p.preempted = control.Preempted, ExitPreempted, err
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
-		sayf(p.stderr, "%s", p.lastWords(err, o))
+		writeLine(p.stderr, "%s", p.lastWords(err, o))
 	}
 	_ = p.client.Outcome(o)
 	return code
 }
 
-// lastWords is what a node writes of its failure. Where another node has failed, the log
+// lastWords returns the message that a node writes about its failure. Where another node has failed, the log
 // has its error already: that node, or else the launcher of this one, writes it.
 func (p *process) lastWords(err error, o control.Outcome) string {
 	switch {

@@ -101,7 +101,7 @@ func lookupOf(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
 
-// A lone node hears nothing that could be recorded.
+// A lone node receives nothing that could be recorded.
 func TestRecordOfALoneNodeIsRefusedWithAWarning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "trace")
 	_, log := joined(t, control.Env{Trace: dir, Dir: t.TempDir()}, false)

@@ -58,10 +58,10 @@ func (l *list) task(s task.Snapshot) {
 	l.add(metrics.TaskLag, s.Lag)
 	for i, e := range s.Events {
 		if i >= maxEvents {
-			break // whoever has so many looks at Task.Stats
+			break // Task.Stats has all of them
 		}
 		l.add(metrics.TaskEmitted, float64(e.Emitted), "event", e.Event)
-		l.add(metrics.TaskHeard, float64(e.Delivered), "event", e.Event)
+		l.add(metrics.TaskDelivered, float64(e.Delivered), "event", e.Event)
 		l.add(metrics.TaskSkipped, float64(e.Skipped), "event", e.Event)
 		l.add(metrics.TaskQueued, float64(e.Queued), "event", e.Event)
 		l.add(metrics.TaskListeners, float64(e.Listeners), "event", e.Event)
@@ -74,7 +74,7 @@ func (l *list) task(s task.Snapshot) {
 	}
 }
 
-// stream is what was counted of one event with one peer, or with all.
+// stream has the counters of one event with one peer, or with all.
 type stream struct {
 	router.StreamStats
 	peer string
@@ -121,7 +121,7 @@ func peerLabel(id int) string {
 	return strconv.Itoa(id)
 }
 
-// streams tells of each direction that has carried something.
+// streams adds the counters of each direction that has carried messages.
 func (l *list) streams(streams []stream) {
 	for _, s := range streams {
 		at := []string{"event", s.Event, "peer", s.peer}
@@ -129,7 +129,7 @@ func (l *list) streams(streams []stream) {
 		if s.Consumed > 0 {
 			count(metrics.EventsConsumed, s.Consumed)
 			count(metrics.EventsConsumedBytes, s.ConsumedBytes)
-			count(metrics.EventsUnheard, s.Unheard)
+			count(metrics.EventsUnsubscribed, s.Unsubscribed)
 			count(metrics.EventsStale, s.Stale)
 		}
 		if s.Sent == 0 {
@@ -184,7 +184,7 @@ func (l *list) router(st router.Stats) {
 	}
 }
 
-// process tells of this process and its runtime.
+// process adds metrics of this process and its runtime.
 func (l *list) process() {
 	l.add(metrics.Goroutines, float64(runtime.NumGoroutine()))
 	reads := []rtmetrics.Sample{

@@ -46,7 +46,7 @@ func TestMetricsOfATask(t *testing.T) {
 task_steps_total[] 3
 task_lag_versions[] 0.5
 task_events_emitted_total[event e] 1
-task_events_heard_total[event e] 2
+task_events_delivered_total[event e] 2
 task_versions_skipped_total[event e] 3
 task_events_queued[event e] 4
 task_listeners[event e] 5
@@ -74,7 +74,7 @@ func TestMetricsOfEvents(t *testing.T) {
 			Event: "a", Peer: 1, Sent: 1, SentBytes: 2, Delivered: 3, DeliveredBytes: 4, Replaced: 5, Oldest: 6, Newest: 7, Abandoned: 8, Lost: 9,
 			Queued: 10, InFlight: 11, InFlightBytes: 12,
 		},
-		{Event: "a", Peer: 2, Consumed: 13, ConsumedBytes: 14, Unheard: 15, Stale: 16},
+		{Event: "a", Peer: 2, Consumed: 13, ConsumedBytes: 14, Unsubscribed: 15, Stale: 16},
 		{Event: "b", Peer: 1, Sent: 1},
 	}, false))
 	l.streams(bounded([]router.StreamStats{{Peer: router.Forgotten, Consumed: 17}}, false))
@@ -93,7 +93,7 @@ events_in_flight[event a peer 1] 11
 events_in_flight_bytes[event a peer 1] 12
 events_consumed_total[event a peer 2] 13
 events_consumed_bytes_total[event a peer 2] 14
-events_unheard_total[event a peer 2] 15
+events_unsubscribed_total[event a peer 2] 15
 events_stale_total[event a peer 2] 16
 events_sent_total[event b peer 1] 1
 events_sent_bytes_total[event b peer 1] 0
@@ -105,7 +105,7 @@ events_in_flight[event b peer 1] 0
 events_in_flight_bytes[event b peer 1] 0
 events_consumed_total[event (undeclared) peer former] 17
 events_consumed_bytes_total[event (undeclared) peer former] 0
-events_unheard_total[event (undeclared) peer former] 0
+events_unsubscribed_total[event (undeclared) peer former] 0
 events_stale_total[event (undeclared) peer former] 0`)
 }
 

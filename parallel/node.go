@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Func is what a node runs. Its error ends the job.
+// Func is the function of a node. Its error ends the job.
 type Func func(ctx context.Context, node *Node) error
 
 // Node is one process of a job, or one of the nodes that [Run] makes. It
@@ -50,7 +50,8 @@ type Node struct {
 
 // newNode makes a node of env; r is nil for a lone one.
 func newNode(env control.Env, r *router.Router, log *slog.Logger) *Node {
-	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{}), exits: make(chan error, 1)}
+	n := &Node{env: env, log: log, codec: codec{payload.New(payload.Limits{})}, began: time.Now(), ready: make(chan struct{}),
+		exits: make(chan error, 1)}
 	if r == nil && env.Replay == "" {
 		close(n.ready)
 		n.labels = append([]string{"standalone"}, env.Labels...)
@@ -164,7 +165,7 @@ func (n *Node) Observe(fn func() task.Snapshot) {
 	n.observe = fn
 }
 
-// status is what the launcher is told.
+// status is the report to the launcher.
 func (n *Node) status() control.Status {
 	n.mu.Lock()
 	observe := n.observe

@@ -42,7 +42,7 @@ func TestWhatANodeSaysIsPrintable(t *testing.T) {
 	} {
 		p := launch(t, control.Env{NodeID: 7})
 		p.ended(err)
-		p.sayPreempted()
+		p.logPreempted()
 		if got := p.stderr.String(); logtest.Faults(got) != "" || got == "" {
 			t.Errorf("%T: %s", err, logtest.Faults(got))
 		}

@@ -103,7 +103,7 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		if got := p.outcome(t); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.err, got, c.want)
 		}
-		p.sayPreempted()
+		p.logPreempted()
 		if p.stderr.String() != c.stderr {
 			t.Errorf("%v: it writes %q, want %q", c.err, p.stderr.String(), c.stderr)
 		}
@@ -114,10 +114,10 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		p := launch(t, control.Env{NodeID: 7})
-		p.losses.hear([]control.Lost{{Node: 3, Final: final}, {Node: 4, Final: final}})
+		p.losses.receive([]control.Lost{{Node: 3, Final: final}, {Node: 4, Final: final}})
 		p.ended(&task.PreemptError{Node: 7, Reason: "SIGTERM"})
-		p.sayPreempted()
-		p.sayPreempted()
+		p.logPreempted()
+		p.logPreempted()
 		want := "task is preempted on node 7: SIGTERM\n"
 		if final {
 			want = "node.7: ended, because node 3 failed\n"
@@ -205,7 +205,7 @@ func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
 	_ = nodes[0].Close()
 }
 
-// The launcher hears whether a success is that of one node, which ends the job, or of all.
+// The launcher receives whether a success is that of one node, which ends the job, or of all.
 func TestTheOutcomeSaysWhetherAllNodesAreDone(t *testing.T) {
 	for _, opts := range [][]task.RunOption{{task.MaxSteps(1)}, {task.MaxSteps(1), task.WaitForAll()}} {
 		routers, _ := pairOfRouters(t)

@@ -69,7 +69,8 @@ func (r *recorder) done() {
 
 // changed notes the change of a peer.
 func (r *recorder) changed(c router.Change) {
-	kind, ok := map[router.ChangeKind]string{router.Joined: trace.PeerJoined, router.Left: trace.PeerLeft, router.Lost: trace.PeerLost}[c.Kind]
+	kind, ok := map[router.ChangeKind]string{router.Joined: trace.PeerJoined, router.Left: trace.PeerLeft,
+		router.Lost: trace.PeerLost}[c.Kind]
 	if !ok {
 		return
 	}

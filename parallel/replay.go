@@ -47,7 +47,7 @@ type replayChannel struct {
 	mu              sync.Mutex
 	listens         bool
 	messages, bytes int
-	room            chan struct{} // closed when something was consumed; nil: nobody waits
+	room            chan struct{} // closed when something was consumed; nil: nothing waits
 }
 
 func newReplayer(n *Node, path string, fast bool, log *slog.Logger) *replayer {
@@ -102,7 +102,7 @@ func (r *replayer) Start(ctx context.Context, labels []string) error {
 		defer close(r.given)
 		defer func() { _ = file.Close() }()
 		if _, err := f.run(r.ctx, false); err != nil && r.ctx.Err() == nil {
-			r.tell(task.PeerChange{Event: task.BusFailed, Err: fmt.Errorf("replay %s: %w", r.path, err), Fatal: true})
+			r.notify(task.PeerChange{Event: task.BusFailed, Err: fmt.Errorf("replay %s: %w", r.path, err), Fatal: true})
 		}
 	})
 	return nil
@@ -110,13 +110,13 @@ func (r *replayer) Start(ctx context.Context, labels []string) error {
 
 // feed gives the records of a file to the task.
 type feed struct {
-	r       *replayer
-	in      *trace.Reader
-	head    trace.Head
-	offset  time.Duration // between the record's clock and this one's
-	heard   int
-	unheard int
-	limit   bool // the record is not whole
+	r            *replayer
+	in           *trace.Reader
+	head         trace.Head
+	offset       time.Duration // between the record's clock and this one's
+	received     int
+	unsubscribed int
+	limit        bool // the record is not whole
 }
 
 // run feeds until the node was ready, or to the end. It reports the latter.
@@ -156,7 +156,7 @@ func (f *feed) run(ctx context.Context, untilReady bool) (done bool, err error) 
 	}
 }
 
-// said tells that all was given.
+// said logs that all inputs were given.
 func (f *feed) said() {
 	why := "the record ends here"
 	switch {
@@ -165,7 +165,7 @@ func (f *feed) said() {
 	case f.in.Torn():
 		why = "the record ends within a message: the node was killed"
 	}
-	f.r.log.Info("replay: all inputs have been given", "given", f.heard, "not listened to", f.unheard, "why", why)
+	f.r.log.Info("replay: all inputs have been given", "given", f.received, "not listened to", f.unsubscribed, "why", why)
 }
 
 // pause waits until what was recorded at that time is due.
@@ -216,7 +216,7 @@ func (f *feed) peer(p trace.Peer) {
 		delete(f.r.peers, p.Node)
 	}
 	f.r.mu.Unlock()
-	f.r.tell(c)
+	f.r.notify(c)
 }
 
 // give hands one message to the task, when there is room for it.
@@ -225,7 +225,7 @@ func (f *feed) give(ctx context.Context, rec trace.Record) error {
 	c := f.r.channels[rec.Event.Name]
 	f.r.mu.Unlock()
 	if c == nil {
-		f.unheard++
+		f.unsubscribed++
 		return nil
 	}
 	listens, err := c.enter(ctx, rec.Bytes)
@@ -233,10 +233,10 @@ func (f *feed) give(ctx context.Context, rec trace.Record) error {
 		return err
 	}
 	if !listens {
-		f.unheard++
+		f.unsubscribed++
 		return nil
 	}
-	f.heard++
+	f.received++
 	return c.deliver(&task.Inbound{
 		From: rec.Node, Version: rec.Version, Payload: rec.Payload, Takable: true, Credit: c, Header: rec.Header,
 	})
@@ -327,7 +327,7 @@ func (r *replayer) Watch(fn func(task.PeerChange)) {
 	r.watchers = append(r.watchers, fn)
 }
 
-func (r *replayer) tell(c task.PeerChange) {
+func (r *replayer) notify(c task.PeerChange) {
 	r.mu.Lock()
 	watchers := r.watchers
 	r.mu.Unlock()
@@ -336,7 +336,7 @@ func (r *replayer) tell(c task.PeerChange) {
 	}
 }
 
-// Drain has nobody to wait for.
+// Drain has no peers to wait for.
 func (r *replayer) Drain(context.Context, bool) error { return nil }
 func (r *replayer) Elastic() bool                     { return false }
 func (r *replayer) Grace() time.Duration              { return 0 }

@@ -65,13 +65,13 @@ func job(t *testing.T, traceDir string, fns ...func(ctx context.Context, n *para
 	return errs
 }
 
-// heard is what a node hears, in order.
-type heard struct {
+// received is what a node receives, in order.
+type received struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (h *heard) notef(format string, args ...any) {
+func (h *received) notef(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, fmt.Sprintf(format, args...))
@@ -79,8 +79,8 @@ func (h *heard) notef(format string, args ...any) {
 
 var errCrash = errors.New("crashed on purpose")
 
-// crasher is a node that notes what it hears, and fails over the hundredth message.
-func crasher(h *heard) func(ctx context.Context, n *parallel.Node) error {
+// crasher is a node that notes what it receives, and fails over the hundredth message.
+func crasher(h *received) func(ctx context.Context, n *parallel.Node) error {
 	return func(ctx context.Context, n *parallel.Node) error {
 		tk := task.New[struct{}](n)
 		small.On(tk, func(ctx context.Context, v int) error {
@@ -124,13 +124,13 @@ func feeder(ctx context.Context, n *parallel.Node) error {
 // again, alone.
 func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 	dir := t.TempDir()
-	var first heard
+	var first received
 	errs := job(t, dir, feeder, crasher(&first))
 	if !errors.Is(errs[1], errCrash) {
 		t.Fatal(errs)
 	}
 	for _, fast := range []bool{true, false} {
-		var again heard
+		var again received
 		node := join(t, control.Env{
 			JobID: "j", NodeID: 1, Nodes: 2, Seed: 7, Labels: []string{"blue"}, Replay: trace.Path(dir, 1, 0), ReplayFast: fast,
 		}, slog.New(slog.DiscardHandler))
@@ -149,11 +149,11 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 		// Events of one name keep their order; two names may change places, as a
 		// large payload takes its time.
 		for _, event := range []string{"small", "weights", "size"} {
-			pick := func(h *heard) []string {
+			pick := func(h *received) []string {
 				return slices.DeleteFunc(slices.Clone(h.lines), func(s string) bool { return !strings.HasPrefix(s, event) })
 			}
 			if want, got := pick(&first), pick(&again); !slices.Equal(got[:min(len(got), len(want))], want[:min(len(got), len(want))]) || event == "small" && len(got) < 100 {
-				t.Errorf("fast %v: heard\n%v\nwant\n%v", fast, got, want)
+				t.Errorf("fast %v: received\n%v\nwant\n%v", fast, got, want)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 // TestReplayRefusesAnotherProgram has an event of another shape.
 func TestReplayRefusesAnotherProgram(t *testing.T) {
 	dir := t.TempDir()
-	var h heard
+	var h received
 	_ = job(t, dir, feeder, crasher(&h))
 	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: trace.Path(dir, 1, 0), ReplayFast: true}, slog.New(slog.DiscardHandler))
 	tk := task.New[struct{}](node)
@@ -175,7 +175,7 @@ func TestReplayRefusesAnotherProgram(t *testing.T) {
 
 func TestReplayOfAMissingRecordSaysSo(t *testing.T) {
 	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: filepath.Join(t.TempDir(), "none")}, slog.New(slog.DiscardHandler))
-	var h heard
+	var h received
 	if err := crasher(&h)(t.Context(), node); err == nil || !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

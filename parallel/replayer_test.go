@@ -158,7 +158,7 @@ func TestReplayWaitsForRoomInTheMailbox(t *testing.T) {
 			for freed := range 2 {
 				synctest.Wait()
 				if got := len(r.given); got != c.room+freed {
-					t.Errorf("%+v: %d given after %d were heard, want %d", c.spec, got, freed, c.room+freed)
+					t.Errorf("%+v: %d given after %d were received, want %d", c.spec, got, freed, c.room+freed)
 				}
 				r.credits[freed].Return(1, c.bytes)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Config says what job [Run] makes. The zero value is a lone node.
+// Config describes what job [Run] makes. The zero value is a lone node.
 type Config struct {
 	Nodes    int           // number of nodes; 0 and 1: a lone one
 	Topology string        // mesh (the default) or star
@@ -44,7 +44,8 @@ func Run(ctx context.Context, cfg Config, fn Func) error {
 	if log == nil {
 		log = slog.Default()
 	}
-	env := control.Env{JobID: "run-" + rand.Text()[:8], Nodes: max(cfg.Nodes, 1), Topology: cfg.Topology, Labels: cfg.Labels, Dir: cfg.Dir, Seed: cfg.Seed, AutoRecover: cfg.Recover}
+	env := control.Env{JobID: "run-" + rand.Text()[:8], Nodes: max(cfg.Nodes, 1), Topology: cfg.Topology, Labels: cfg.Labels,
+		Dir: cfg.Dir, Seed: cfg.Seed, AutoRecover: cfg.Recover}
 	if cfg.Nodes < 2 {
 		return call(ctx, newNode(env, nil, log), fn)
 	}
@@ -75,7 +76,7 @@ func Run(ctx context.Context, cfg Config, fn Func) error {
 	return errors.Join(errs...)
 }
 
-// attachTo is how many of the lower ids a node dials.
+// attachTo is the number of lower ids that a node dials.
 func attachTo(t router.Topology, id int) int {
 	if t == router.Star {
 		return min(id, 1)
@@ -83,7 +84,7 @@ func attachTo(t router.Topology, id int) int {
 	return id
 }
 
-// PanicError is what a node's function panicked with.
+// PanicError is the panic of a node's function.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -95,7 +96,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Valu
 // errExited is the error of a function that neither returned nor panicked.
 var errExited = errors.New("the node's function ended its goroutine (runtime.Goexit, as FailNow of a test does): return an error instead")
 
-// exitWithin is how soon the function of a node ends if its goroutine has run the task
+// exitWithin is the time within which the function of a node ends if its goroutine has run the task
 // whose Run does not return.
 const exitWithin = time.Second
 

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// graceDefault is how long a node that was told to end may take.
+	// graceDefault is the time that a node has to end after SIGTERM.
 	graceDefault = 10 * time.Second
-	// goneGrace is how long a node outlives its launcher.
+	// goneGrace is the time that a node outlives its launcher.
 	goneGrace = 3 * time.Second
 )
 
@@ -41,7 +41,7 @@ func newOrders(env control.Env, client *control.Client) *orders {
 	return o
 }
 
-// graceOf is the time for the function of a node that is told to end. It leaves a little of
+// graceOf is the time that the function of a node has to end after SIGTERM. It leaves a little of
 // the launcher's.
 func graceOf(env control.Env) time.Duration {
 	g := env.Grace
@@ -64,7 +64,7 @@ func (o *orders) await(done <-chan error) (*order, error) {
 	}
 }
 
-// within waits for the result of a function that was told to end. After the limit, missed
+// within waits for the result of a function that was asked to end. After the limit, missed
 // is the reason why there is none. A second signal ends a node without a launcher at once;
 // one with a launcher leaves that to it, as Slurm gives each signal to both, and the
 // launcher hands it on.

@@ -16,7 +16,7 @@ func during(fn func(quit <-chan struct{})) (stop func()) {
 	return func() { close(quit); <-ended }
 }
 
-// reporter tells the launcher when the node is ready, from then on how it is doing, as
+// reporter reports to the launcher that the node is ready, and from then on its status, as
 // often as the launcher asks, and its metrics, whenever the launcher asks.
 type reporter struct {
 	node   *Node
@@ -73,7 +73,7 @@ func (l *losses) run(quit <-chan struct{}) {
 	for {
 		select {
 		case lost := <-l.client.Lost():
-			l.hear(lost)
+			l.receive(lost)
 		case <-quit:
 			return
 		}
@@ -84,12 +84,12 @@ func (l *losses) run(quit <-chan struct{}) {
 func (l *losses) rest() {
 	select {
 	case lost := <-l.client.Lost():
-		l.hear(lost)
+		l.receive(lost)
 	default:
 	}
 }
 
-func (l *losses) hear(lost []control.Lost) {
+func (l *losses) receive(lost []control.Lost) {
 	for _, one := range lost {
 		l.node.peerGone(one)
 		if one.Final && l.failed == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrAway is wrapped by a PeerError of [Router.Losses] for messages that were sent while the
-// peer was lost and not yet back: they went to nobody.
+// peer was lost and not yet back: no node received them.
 var ErrAway = errors.New("away")
 
 // absence counts the messages of one event for one peer that is gone, in one incarnation.
@@ -23,7 +23,7 @@ type absence struct {
 	reported uint64 // of missed: in a PeerError already
 }
 
-// audience is where the messages of an event go. It does not change.
+// audience is the set of receivers of an event. It is immutable.
 type audience struct {
 	out  []*outStream // of the peers that listen
 	away []*absence   // of those that did and are gone
@@ -48,7 +48,7 @@ func (a *audience) only(match func(Peer) bool) *audience {
 	return to
 }
 
-// absent takes note that a peer that listened is gone, or leaves, and returns where its
+// absent records that a peer that listened is gone, or leaves, and returns where its
 // messages are counted: with those of a newer incarnation if that is gone too. The mutex is
 // held.
 func (c *channel) absent(s *session, left bool) *absence {
@@ -86,7 +86,7 @@ func (o *outStream) miss() {
 	}
 }
 
-// setOff takes note of the events that a peer listened to when it went. The mutex is held.
+// setOff records the events that a peer listened to when it went. The mutex is held.
 func (r *Router) setOff(s *session, left bool) {
 	for _, c := range r.channels {
 		if in := s.remote[c.spec.Name]; in != nil && in.ch.Load() == c && in.listens && c.spec.Delivery != Latest {
@@ -117,7 +117,7 @@ func (r *Router) isBack(id int, incarnation uint64) {
 		r.keepLoss(lost)
 	}
 	r.mu.Unlock()
-	r.sayMissed(id, lost, left)
+	r.logMissed(id, lost, left)
 }
 
 // report adds what was not reported yet to the error, which may be nil. The mutex is held.
@@ -154,14 +154,14 @@ func (r *Router) reportAway() {
 	}
 	r.mu.Unlock()
 	for id, perr := range lost {
-		r.sayMissed(id, perr, 0)
+		r.logMissed(id, perr, 0)
 	}
 	for id, n := range left {
-		r.sayMissed(id, nil, n)
+		r.logMissed(id, nil, n)
 	}
 }
 
-func (r *Router) sayMissed(id int, lost *PeerError, left uint64) {
+func (r *Router) logMissed(id int, lost *PeerError, left uint64) {
 	peer := fmt.Sprintf("node.%d", id)
 	if lost != nil {
 		r.log.Warn("messages for a node were not sent, as it was lost", "peer", peer, "messages", lost.Undelivered)

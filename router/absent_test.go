@@ -57,7 +57,7 @@ func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 		}
 		send(10, nil)
 		for life := uint64(2); life < 4; life++ {
-			<-time.After(3 * time.Second) // the sender hears what was consumed
+			<-time.After(3 * time.Second) // the sender receives what was consumed
 			_ = j.nodes[2].Abandon()
 			synctest.Wait()
 			send(5, nil)
@@ -85,10 +85,10 @@ func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 			t.Errorf("logged %d times", n)
 		}
 		<-time.After(5 * time.Second)
-		heard := uint64(len(strings.Fields(in[2].all())))
+		received := uint64(len(strings.Fields(in[2].all())))
 		st := streamTo(j.nodes[0], 2)
-		if st.Sent != 10+2*(5+7+3+4) || st.Sent != st.Delivered+st.Lost || st.Delivered != 18 || heard != 18 {
-			t.Errorf("heard %d: %+v", heard, st)
+		if st.Sent != 10+2*(5+7+3+4) || st.Sent != st.Delivered+st.Lost || st.Delivered != 18 || received != 18 {
+			t.Errorf("received %d: %+v", received, st)
 		}
 		if st := routertest.Total(j.nodes[0], "e"); st.Lost != 30 {
 			t.Errorf("%+v", st)
@@ -118,7 +118,7 @@ func TestSendsToANodeThatLeftAreCounted(t *testing.T) {
 		send()
 		j.leave(2)
 		send()
-		synctest.Wait() // node 0 has heard the last of node 2
+		synctest.Wait() // node 0 has received the last of node 2
 		if err := j.nodes[0].Losses(); err != nil {
 			t.Error(err)
 		}
@@ -190,8 +190,8 @@ func TestR5NothingIsUncountedWhileANodeGoes(t *testing.T) {
 				if counted := st.Delivered + st.Lost + st.Away; counted+failed != 4*each || st.Sent+failed != 4*each || leaves && failed+st.Lost > 0 {
 					t.Errorf("%d failed, %+v", failed, st)
 				}
-				if heard := uint64(len(strings.Fields(in[1].all()))); heard < st.Delivered || leaves && heard != st.Delivered {
-					t.Errorf("heard %d, %+v", heard, st)
+				if received := uint64(len(strings.Fields(in[1].all()))); received < st.Delivered || leaves && received != st.Delivered {
+					t.Errorf("received %d, %+v", received, st)
 				}
 			})
 		}

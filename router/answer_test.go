@@ -96,7 +96,7 @@ func TestHangUpWithoutTLSIsExplained(t *testing.T) {
 	a, b := net.Pipe()
 	_, _ = a.Close(), b.Close()
 	for err, explained := range map[error]bool{io.EOF: true, syscall.ECONNRESET: true, os.ErrDeadlineExceeded: false} {
-		got := notHeard(a, err)
+		got := explainNoAnswer(a, err)
 		if strings.Contains(got.Error(), "if it wants TLS") != explained || !errors.Is(got, err) {
 			t.Errorf("%v: %v", err, got)
 		}

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// Memory for messages whose chunks are coming in. It is taken for what has come, up to
+// Memory for messages whose chunks are coming in. It is taken for what has arrived, up to
 // twice as much, and beyond that ahead of what comes, as that spares copies: up to growth
-// times what has come, while the bounds of the peer and of the node allow. A message that
+// times what has arrived, while the bounds of the peer and of the node allow. A message that
 // finds no room below the bounds comes in all the same.
 const (
-	growth    = 16        // times what has come of a message
+	growth    = 16        // times what has arrived of a message
 	peerAhead = 128 << 20 // bytes for all unfinished messages of one peer: two of 64 MiB
 	nodeAhead = 512 << 20 // bytes for those of all peers
 )
@@ -26,7 +26,7 @@ const (
 // begin begins a message of total bytes with its first chunk.
 func (in *inStream) begin(version uint64, total int) error {
 	in.asmTotal = total
-	in.asmSkip = in.hearer(version) == nil
+	in.asmSkip = in.receiver(version) == nil
 	if !in.arrive(total) {
 		return in.overrun()
 	}

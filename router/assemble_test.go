@@ -35,10 +35,10 @@ func (s *session) unfinished() (taken, have int) {
 
 // A peer sends large messages of events that this node does not have, or does not listen
 // to: nothing is kept of them, and they are counted and credited when they have come.
-func TestR7MessagesThatNobodyHearsAreNotAssembled(t *testing.T) {
+func TestR7MessagesThatNobodyReceivesAreNotAssembled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
-		if _, err := g.r.Channel(Spec{Name: "f1"}, func(*Message) error { t.Error("heard"); return nil }); err != nil {
+		if _, err := g.r.Channel(Spec{Name: "f1"}, func(*Message) error { t.Error("received"); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		const n = 1000
@@ -63,15 +63,15 @@ func TestR7MessagesThatNobodyHearsAreNotAssembled(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if in := whole.link.s.ins[1]; in.unheard.Load() != 3 || in.consumed[0].Load() != 3 || in.consumed[1].Load() != 12*inlineBytes {
-			t.Errorf("%d messages are not heard, %d of %d bytes credited", in.unheard.Load(), in.consumed[0].Load(), in.consumed[1].Load())
+		if in := whole.link.s.ins[1]; in.unsubscribed.Load() != 3 || in.consumed[0].Load() != 3 || in.consumed[1].Load() != 12*inlineBytes {
+			t.Errorf("%d messages are not received, %d of %d bytes credited", in.unsubscribed.Load(), in.consumed[0].Load(), in.consumed[1].Load())
 		}
 	})
 }
 
 // A message whose first chunk came before this node listened is not delivered: its sender did
 // not know. The next one is.
-func TestMessageThatBeganBeforeTheListenerIsNotHeard(t *testing.T) {
+func TestMessageThatBeganBeforeTheListenerIsNotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
 		var got []uint64
@@ -93,7 +93,7 @@ func TestMessageThatBeganBeforeTheListenerIsNotHeard(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(got) != 1 || got[0] != 2 {
-			t.Errorf("heard messages %d, want 2", got)
+			t.Errorf("received messages %d, want 2", got)
 		}
 	})
 }

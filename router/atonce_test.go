@@ -35,13 +35,13 @@ func TestNothingWaitsForAHeartbeat(t *testing.T) {
 			check(fmt.Sprint("message ", i), err)
 		}
 		if n := len(strings.Fields(in[1].all())); n != 50 {
-			t.Errorf("%d messages heard", n)
+			t.Errorf("%d messages received", n)
 		}
 		large := make(router.Bytes, 1<<20)
 		_, err := out[0].Send(t.Context(), large, nil)
 		check("a large message", err)
 		if n := len(in[1].all()); n != 100+1<<20 {
-			t.Errorf("%d bytes heard", n)
+			t.Errorf("%d bytes received", n)
 		}
 		newest[1].Listen(false)
 		check("Listen(false)", nil)
@@ -50,7 +50,7 @@ func TestNothingWaitsForAHeartbeat(t *testing.T) {
 		newest[1].Listen(true)
 		check("Listen(true)", nil)
 		if got := seen[1].all(); got != "v" {
-			t.Errorf("heard %q", got)
+			t.Errorf("received %q", got)
 		}
 		late, err := j.nodes[1].Channel(router.Spec{Name: "late"}, in[1].deliver)
 		check("a late event", err)
@@ -202,7 +202,7 @@ func TestNewestValueIsSentOnceWhenOthersJoin(t *testing.T) {
 		<-time.After(5 * time.Second)
 		for id := 1; id < 3; id++ {
 			if st := streamTo(j.nodes[0], id); st.Sent != 1 || in[id].all() != "v" {
-				t.Errorf("node.%d has heard %q: %+v", id, in[id].all(), st)
+				t.Errorf("node.%d has received %q: %+v", id, in[id].all(), st)
 			}
 		}
 	})

@@ -88,7 +88,7 @@ func (r *Router) inVain(name string, id int, err error) error {
 
 var errDone = errors.New("it is done with its own part of the job")
 
-// pass takes note that all nodes have entered a round, and tells the peers but from,
+// pass records that all nodes have entered a round, and tells the peers but from,
 // which has said it. So a message that a node sends after the barrier never overtakes the
 // word that the barrier is passed. The mutex is held.
 func (r *Router) pass(name string, round uint64, from *session) {
@@ -103,7 +103,7 @@ func (r *Router) pass(name string, round uint64, from *session) {
 	}
 }
 
-// receiveBarrier takes note of a round that the peer has entered.
+// receiveBarrier records a round that the peer has entered.
 func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	var b barrierMsg
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -124,7 +124,7 @@ func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	return nil
 }
 
-// maxOffered is how many names of barriers a newcomer keeps of the rounds that members
+// maxOffered is the number of names of barriers that a newcomer keeps of the rounds that members
 // tell it, of all members together, until it has started.
 const maxOffered = 4 * maxBarriers
 
@@ -150,7 +150,7 @@ func (r *Router) offer(s *session) {
 // them, and tells its peers. The rounds of members differ by one at most: one is in a barrier that
 // another has still to enter. So a round is taken over that is at most one more than what the
 // lower half of the members have entered, and no single member makes a newcomer wait for a round
-// that nobody reaches. Members that leave count only if there is no other: they may lag
+// that no node reaches. Members that leave count only if there is no other: they may lag
 // behind. The mutex is held.
 func (r *Router) takeOver() {
 	members := make([]map[string]uint64, 0, len(r.offers))
@@ -163,13 +163,13 @@ func (r *Router) takeOver() {
 		members = slices.AppendSeq(members, maps.Values(r.offers))
 	}
 	r.offers = nil
-	said := map[string][]uint64{}
+	entered := map[string][]uint64{}
 	for _, rounds := range members {
 		for name, round := range rounds {
-			said[name] = append(said[name], round)
+			entered[name] = append(entered[name], round)
 		}
 	}
-	for name, rounds := range said {
+	for name, rounds := range entered {
 		round := newest(rounds, len(members))
 		if _, ok := r.rounds[name]; round <= r.rounds[name] || !ok && len(r.rounds) >= maxBarriers {
 			continue

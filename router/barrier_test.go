@@ -42,7 +42,7 @@ func TestR6BarrierThatOnePassesAllPass(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for round := range 3 {
-			// The word passes on: node.1 hears it from node.3 only.
+			// The word passes on: node.1 receives it from node.3 only.
 			release := []func(){j.gates.hold(2, 1), j.gates.hold(0, 1)}
 			late := enter(ctx, j.nodes[1], "b")
 			j.each(func(_ int, r *router.Router) error { return r.Barrier(ctx, "b") }, 0, 2, 3)
@@ -175,7 +175,7 @@ func TestDoneWaitsForAll(t *testing.T) {
 		}
 		<-time.After(35 * time.Second)
 		if got := in[1].all(); got != "0 2" && got != "2 0" {
-			t.Errorf("node.1 has heard %q", got)
+			t.Errorf("node.1 has received %q", got)
 		}
 		if n := strings.Count(j.log.String(), `this node is done and waits for the others" at=0 missing=node.2 waited=`); n != 2 { // after 10 s and 20 s
 			t.Errorf("logged %d times:\n%s", n, j.log.String())
@@ -190,7 +190,7 @@ func TestDoneWaitsForAll(t *testing.T) {
 }
 
 // A node that has left is not waited for; one that was done and is lost has to be done
-// again; a newcomer hears which nodes are done.
+// again; a newcomer receives which nodes are done.
 func TestDoneAndNodesThatGoAndCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 4, func(c *router.Config) { c.PeerTimeout = time.Second })

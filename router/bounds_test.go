@@ -114,7 +114,7 @@ func TestR7AnswersToListenAreChecked(t *testing.T) {
 	if why := g.lost(); !strings.Contains(why, "an answer for event number 9") {
 		t.Error(why)
 	}
-	if n := g.link.s.ins[0].unheard.Load(); n != 0 {
+	if n := g.link.s.ins[0].unsubscribed.Load(); n != 0 {
 		t.Errorf("%d messages were dropped", n)
 	}
 	if n := g.link.s.outs[0].asked.Load(); n != 0 {

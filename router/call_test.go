@@ -163,7 +163,7 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 	}
 }
 
-// A node that has failed calls the nodes no more that it has heard of.
+// A node that has failed calls the nodes no more that it has learned of.
 func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}

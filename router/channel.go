@@ -80,7 +80,7 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	return &Channel{c}, nil
 }
 
-// Listen tells the other nodes whether this node listens to the event. After Listen(true)
+// Listen announces to the other nodes whether this node listens to the event. After Listen(true)
 // the messages of a peer are delivered from the first one on that the peer has sent
 // knowing of it, and none of them is missed until Listen(false). What was under way before
 // is dropped, but for the newest value of a Latest event.
@@ -101,7 +101,7 @@ func (c *Channel) Listen(on bool) {
 	c.c.listens.Store(on) // from now on the answers are waited for
 }
 
-// listen tells the peer whether this node listens to its event number id.
+// listen announces to the peer whether this node listens to its event number id.
 func (s *session) listen(id uint16, flags uint8) {
 	if flags&flagOn != 0 && s.answers && s.r.channels[id].spec.Delivery != Latest {
 		s.mu.Lock()
@@ -111,7 +111,7 @@ func (s *session) listen(id uint16, flags uint8) {
 	s.control(frameListen, flags, id, nil)
 }
 
-// answered takes note that the peer knows that this node listens to its event number id,
+// answered records that the peer knows that this node listens to its event number id,
 // and has sent the messages up to number floor before that.
 func (s *session) answered(id uint16, floor uint64) error {
 	s.r.mu.Lock()
@@ -122,7 +122,7 @@ func (s *session) answered(id uint16, floor uint64) error {
 		return fmt.Errorf("%w: an answer for event number %d, which was not declared", errBadFrame, id)
 	}
 	o := s.outs[id]
-	if o.ch.spec.Delivery == Latest { // its newest value is heard whenever it was sent
+	if o.ch.spec.Delivery == Latest { // its newest value is received whenever it was sent
 		return nil
 	}
 	if o.asked.Load() > 0 {
@@ -150,7 +150,7 @@ func (c *Channel) EverListened() bool { return c.c.listened.Load() }
 // other, and every peer receives their messages in that order. Under Reliable Send blocks
 // while a peer's window is full, or an earlier message waits for room in it; one peer's full
 // window does not delay the others. A peer that
-// listened and is gone is sent nothing, and keeps nobody waiting: the message is counted
+// listened and is gone is sent nothing and is not waited for: the message is counted
 // for it, see [StreamStats], until it is back. The
 // error joins a *[PeerError] for each peer that was lost meanwhile, and the
 // cause of ctx if it ended first, in which case some peers have the message and
@@ -186,7 +186,7 @@ func (c *Channel) Send(ctx context.Context, payload Buffer, match func(Peer) boo
 	return p.sent + n, err
 }
 
-// posting is what has become of one message.
+// posting is the result of one message.
 type posting struct {
 	sent      int    // peers that it is on its way to
 	unwritten uint64 // bits: those of them, by index in the audience, that the sender may write to at once
@@ -226,7 +226,7 @@ func (c *channel) post(to *audience, payload Buffer) (p posting) {
 	return p
 }
 
-// add takes note of a peer that the message is not on its way to. The session's mutex is
+// add records a peer that the message is not on its way to. The session's mutex is
 // held.
 func (u *unsent) add(o *outStream, was sending, version uint64, payload Buffer) *unsent {
 	if u == nil {
@@ -250,7 +250,7 @@ func (c *channel) postSerially(to *audience, match func(Peer) bool, payload Buff
 		if c.spec.Delivery == Latest {
 			c.retain(version, payload)
 		}
-		to = c.targets.Load() // after that: who begins to listen later is given the newest value
+		to = c.targets.Load() // after that: a node that listens later gets the newest value
 	}
 	if tap := c.r.cfg.Tap; tap != nil {
 		for _, o := range to.out {
@@ -263,7 +263,7 @@ func (c *channel) postSerially(to *audience, match func(Peer) bool, payload Buff
 // await waits until no message of one Send waits for room any more, and returns how many of
 // the peers were addressed.
 func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
-	say := time.NewTimer(sayAfter)
+	say := time.NewTimer(logAfter)
 	defer say.Stop()
 	began, n := time.Now(), 0
 	var errs []error
@@ -274,7 +274,7 @@ func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
 		case <-w.over:
 		case <-say.C:
 			waited := time.Since(began).Round(time.Second)
-			sayBlocked(waits[i:], waited)
+			logBlocked(waits[i:], waited)
 			say.Reset(waited)
 			continue
 		case <-c.r.draining:
@@ -294,18 +294,19 @@ func (c *channel) await(ctx context.Context, waits []*waiter) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// sayBlocked logs the peers that a Send waits for.
-func sayBlocked(waits []*waiter, waited time.Duration) {
+// logBlocked logs the peers that a Send waits for.
+func logBlocked(waits []*waiter, waited time.Duration) {
 	for _, w := range waits {
 		select {
 		case <-w.over:
 		default:
-			w.o.s.r.log.Warn("still waiting for room", "event", w.o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", w.o.s.peer.ID), "waited", waited)
+			w.o.s.r.log.Warn("still waiting for room", "event", w.o.ch.spec.Name, "peer", fmt.Sprintf("node.%d", w.o.s.peer.ID),
+				"waited", waited)
 		}
 	}
 }
 
-// retain keeps the newest value for those who join late. The mutex is held.
+// retain keeps the newest value for nodes that join late. The mutex is held.
 func (c *channel) retain(version uint64, payload Buffer) {
 	if c.newest.payload != nil {
 		c.newest.payload.Release()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Config says who a node is and how it reaches the others. The zero value of
+// Config describes a node and its connections to the others. The zero value of
 // every field but Transport works; [New] fills in the defaults.
 type Config struct {
 	Job         string   // job id: nodes of another job are refused
@@ -19,14 +19,14 @@ type Config struct {
 	Topology    Topology // mesh unless set
 	Version     string   // the program's version: a difference is logged only
 
-	// Elastic says that nodes leave the job and come back: a node that has left in order
+	// Elastic means that nodes leave the job and come back: a node that has left in order
 	// is called again, at the address that it had.
 	Elastic bool
 
 	Transport Transport
 	Listener  net.Listener // a listener that is bound already, or
 	Listen    string       // an address to bind at Start; empty means none
-	Advertise string       // the address told to others; empty means the bound one
+	Advertise string       // the address for other nodes; empty means the bound one
 	Attach    []string     // addresses to dial
 
 	// WindowMessages and WindowBytes bound what one sender may have on its way
@@ -39,17 +39,17 @@ type Config struct {
 	// MaxMessageBytes is the largest payload accepted, 1 GiB.
 	MaxMessageBytes int
 
-	// SharedBytes is how much memory this node may take for payloads of 64 KiB or more that it shares with
+	// SharedBytes is the memory in bytes that this node may take for payloads of 64 KiB or more that it shares with
 	// peers of its host, over unix sockets: a multiple of 4096, 1 GiB at most; 0: it shares none, and uses none of
 	// theirs. The memory is taken as it is needed, and then kept. Payloads for which there is no room go by the sockets.
 	SharedBytes int
 
-	// PeerTimeout is how long a peer may be out of reach before it is lost, 8 s; four
+	// PeerTimeout is the time that a peer may be out of reach before it is lost, 8 s; four
 	// times as long, with its connection left in peace, while this node joins the job,
 	// and then for as long again as that has taken, 32 s at most.
-	// LinkTimeout is how long a connection may be silent, 5 s, and Heartbeat how
+	// LinkTimeout is the time that a connection may be silent, 5 s, and Heartbeat how
 	// often an idle one is tested, 2 s; both are less where PeerTimeout is less.
-	// JoinTimeout is how long Start waits for the others, 60 s.
+	// JoinTimeout is the time that Start waits for the others, 60 s.
 	Heartbeat, LinkTimeout, PeerTimeout, JoinTimeout time.Duration
 	// HandshakeTimeout bounds one call of an address, 5 s. A node that joins the job gives a
 	// busy one more time at the next call, up to 40 s, and the listening side waits as long
@@ -59,7 +59,7 @@ type Config struct {
 	MaxHandshakes    int
 
 	Logger *slog.Logger // slog.Default() if nil
-	Tap    Tap          // told of every message; nil: nobody is
+	Tap    Tap          // sees every message; may be nil
 }
 
 func def[T comparable](v *T, d T) {

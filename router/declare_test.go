@@ -97,7 +97,7 @@ func TestR7AnswerForTheEventAfterTheLast(t *testing.T) {
 		}
 	}
 	if s.answered(0, 3) != nil || s.ins[0].floor != 7 {
-		t.Errorf("heard from message %d on", s.ins[0].floor)
+		t.Errorf("received from message %d on", s.ins[0].floor)
 	}
 }
 

@@ -64,8 +64,8 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 			r.reached[8] = reaching{6, "newest", false}
 			for node := 7; node < 9; node++ {
 				s, err := r.admit(hello{Node: node, Incarnation: 5, Addrs: addrs, Labels: []string{"actor"}})
-				if err != nil || s.lastHeard.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) || !slices.Equal(s.addrs, addrs) {
-					t.Errorf("%+v, heard at %d of %d, %v", s.peer, s.lastHeard.Load(), r.clock(), err)
+				if err != nil || s.lastReceived.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) || !slices.Equal(s.addrs, addrs) {
+					t.Errorf("%+v, received at %d of %d, %v", s.peer, s.lastReceived.Load(), r.clock(), err)
 				}
 			}
 			want := reaching{5, "new", false}
@@ -162,7 +162,7 @@ func TestLogOfTheEndOfAConnection(t *testing.T) {
 	}
 }
 
-// A peer that says twice that it is ready joins once, and is heard of by those who wait.
+// A peer that says twice that it is ready joins once, and is learned of by those who wait.
 func TestPeerJoinsOnce(t *testing.T) {
 	r := openRouter(t, Config{})
 	var kinds []ChangeKind
@@ -235,7 +235,7 @@ func TestPeersAreInOrder(t *testing.T) {
 	}
 }
 
-// Of a star, only a leaf reaches the nodes that it hears of, and not the hub; a node that is alone
+// Of a star, only a leaf reaches the nodes that it learns of, and not the hub; a node that is alone
 // reaches none.
 func TestNodesThatAStarReaches(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -56,7 +56,7 @@ func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 			r.joins = paces{} // it comes more slowly than this test
 		}
 		r.learn([]Member{{ID: id + 10000, Incarnation: 1}}, id)
-		r.hearFarewell(Farewell{Node: id + 20000, Incarnation: 1, Reason: "exit code 3"}, id)
+		r.applyFarewell(Farewell{Node: id + 20000, Incarnation: 1, Reason: "exit code 3"}, id)
 		s := admitted(t, r, id, uint64(i)+1)
 		announce(t, s, "e")
 		announce(t, s, fmt.Sprint("of peer ", i))
@@ -100,8 +100,8 @@ func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 	for _, p := range r.past {
 		joins += p.Joins
 	}
-	if sum.Consumed != 2*peers || sum.Unheard != 2*peers || joins != peers {
-		t.Errorf("of %d peers with 2 messages: %d messages, %d of them unheard, %d joins", peers, sum.Consumed, sum.Unheard, joins)
+	if sum.Consumed != 2*peers || sum.Unsubscribed != 2*peers || joins != peers {
+		t.Errorf("of %d peers with 2 messages: %d messages, %d of them unsubscribed, %d joins", peers, sum.Consumed, sum.Unsubscribed, joins)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestCountersOfAnEventThatIsDeclaredLater(t *testing.T) {
 	}
 	for range 2 {
 		if st := r.Stats().Streams; len(st) != 2 || st[0].Consumed != 1 || st[1].Event != "e" || st[1].Consumed != 1 ||
-			st[1].ConsumedBytes != 4 || st[1].Unheard != 1 {
+			st[1].ConsumedBytes != 4 || st[1].Unsubscribed != 1 {
 			t.Errorf("%+v", st)
 		}
 		r.lose(s, ErrLost)
@@ -427,7 +427,7 @@ func TestRoundsOfAPeerThatIsGone(t *testing.T) {
 	}
 }
 
-// An incarnation from the far future is refused, and not heard of.
+// An incarnation from the far future is refused, and not learned of.
 func TestR7IncarnationsFromTheFuture(t *testing.T) {
 	now := uint64(time.Now().UnixNano())
 	day := uint64(maxAhead)
@@ -447,7 +447,7 @@ func TestR7IncarnationsFromTheFuture(t *testing.T) {
 		if _, ok := r.known[3]; ok != c.ok {
 			t.Errorf("%+v: a member: %v", c, ok)
 		}
-		r.hearFarewell(Farewell{Node: 2, Incarnation: c.incarnation}, 1)
+		r.applyFarewell(Farewell{Node: 2, Incarnation: c.incarnation}, 1)
 		r.mu.Lock()
 		if _, ok := r.farewells[2]; ok != c.ok {
 			t.Errorf("%+v: a farewell: %v", c, ok)
@@ -561,7 +561,7 @@ func TestR7AFloodOfFarewells(t *testing.T) {
 		unlock := r.lockPeer(3) // a handshake goes on
 		before := sent()
 		for i := range uint64(1000) {
-			r.hearFarewell(Farewell{Node: 3, Incarnation: i + 1, Reason: "exit code 3"}, 2)
+			r.applyFarewell(Farewell{Node: 3, Incarnation: i + 1, Reason: "exit code 3"}, 2)
 		}
 		if n := sent() - before; n != newsBurst {
 			t.Errorf("%d farewells are passed on", n)
@@ -583,7 +583,7 @@ func TestR7AFloodOfFarewells(t *testing.T) {
 			<-time.After(time.Second / newsPerSecond)
 			before := sent()
 			for i := range uint64(10) {
-				r.hearFarewell(Farewell{Node: 3, Incarnation: 1000 + uint64(r.clock()) + i, Reason: "exit code 3"}, 2)
+				r.applyFarewell(Farewell{Node: 3, Incarnation: 1000 + uint64(r.clock()) + i, Reason: "exit code 3"}, 2)
 			}
 			if n := sent() - before; n != 1 {
 				t.Errorf("%d farewells are passed on in a second", n)
@@ -592,7 +592,7 @@ func TestR7AFloodOfFarewells(t *testing.T) {
 	})
 }
 
-// A peer that answers after its farewell has come lives, and its true farewell is heard then.
+// A peer that answers after its farewell has come lives, and its true farewell is received then.
 // One that does not answer is lost after a second.
 func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -627,7 +627,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 		})
 		<-time.After(time.Second)
 		early := uint64(r.clock()) - 1
-		r.hearFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "exit code 3", Final: true}, 2)
+		r.applyFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "exit code 3", Final: true}, 2)
 		asked := <-pings
 		pong := func(v uint64) {
 			if _, err := theirs.Write(appendU64(nil, framePong, 0, v)); err != nil {
@@ -645,7 +645,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 			`from=node.2 peer=node.1 reason="exit code 3"`) {
 			t.Error(log.String())
 		}
-		r.hearFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "passed on by another one"}, 0)
+		r.applyFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "passed on by another one"}, 0)
 		if len(r.hearsay) != 0 {
 			t.Error("a farewell that has just been disbelieved is looked into again")
 		}
@@ -653,7 +653,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 		other := admitted(t, r, 2, 1)
 		sent := func() uint64 { other.mu.Lock(); defer other.mu.Unlock(); return other.log.sent }
 		before, began := sent(), time.Now()
-		r.hearFarewell(Farewell{Node: 1, Incarnation: 5, Reason: "killed"}, 0)
+		r.applyFarewell(Farewell{Node: 1, Incarnation: 5, Reason: "killed"}, 0)
 		if synctest.Wait(); sent() != before {
 			t.Error("a doubtful farewell is passed on")
 		}
@@ -674,7 +674,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 func TestR7AFarewellOfANodeThatWasNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Expect: 3})
-		r.hearFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "exit code 3"}, 2)
+		r.applyFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "exit code 3"}, 2)
 		r.Gone(Farewell{Node: 2, Incarnation: 9, Reason: "exit code 3"})
 		synctest.Wait()
 		for _, c := range []struct {
@@ -693,7 +693,7 @@ func TestR7AFarewellOfANodeThatWasNotMet(t *testing.T) {
 	})
 }
 
-// A newcomer waits for an expected member that it has only heard of for half of the time that it
+// A newcomer waits for an expected member that it has only learned of for half of the time that it
 // has to join, and for any other as long as a peer may be silent.
 func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 	for _, c := range []struct {
@@ -780,9 +780,9 @@ func TestR7MembersOfANewcomerAreTheExpectedOnes(t *testing.T) {
 	}
 }
 
-// TestAFarewellIsAnsweredBeforeItIsHeard: what it says may end the node that hears it, and the answer with
+// TestAFarewellIsAnsweredBeforeItIsReceived: what it says may end the node that receives it, and the answer with
 // it.
-func TestAFarewellIsAnsweredBeforeItIsHeard(t *testing.T) {
+func TestAFarewellIsAnsweredBeforeItIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})
 		ours, theirs := net.Pipe()
@@ -792,22 +792,22 @@ func TestAFarewellIsAnsweredBeforeItIsHeard(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		heard := func() bool {
+		received := func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return r.farewells[3].incarnation == 2
 		}
-		if heard() {
-			t.Error("it is heard before it is answered")
+		if received() {
+			t.Error("it is received before it is answered")
 		}
 		var w welcome
 		if _, err := readMsg(theirs, &w); err != nil || w.Refuse != nil {
 			t.Errorf("answer %+v, %v", w, err)
 		}
-		if err := <-done; err != nil || !heard() {
-			t.Errorf("%v, heard: %v", err, heard())
+		if err := <-done; err != nil || !received() {
+			t.Errorf("%v, received: %v", err, received())
 		}
-		// One that has gone is heard all the same.
+		// One that has gone is received all the same.
 		_ = theirs.Close()
 		if _, err := r.answerFarewell(ours, hello{Node: 4, Incarnation: 2, Farewell: &Farewell{Reason: "exit code 3"}}); err == nil {
 			t.Error("an answer to nobody is no error")

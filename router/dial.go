@@ -26,8 +26,8 @@ type backoff struct {
 // mostPatience bounds how much longer than HandshakeTimeout a handshake may last on a busy host.
 const mostPatience = 8
 
-// patience is how long the next call may take. Where many nodes start at once on few
-// processors, each of them answers late; if all hung up and called again, none would
+// patience is the time that the next call may take. Where many nodes start at once on few
+// processors, each of them answers late; if all gave up and called again, none would
 // ever get through. So a node that joins the job gives an address four times as long after a
 // call that was not answered in time.
 func (r *Router) patience(b *backoff) time.Duration {
@@ -39,11 +39,11 @@ func (r *Router) patience(b *backoff) time.Duration {
 	return r.cfg.HandshakeTimeout * time.Duration(min(1<<min(2*b.slow, 16), mostPatience))
 }
 
-// listensFor is how long the listening side of a handshake waits for the other one, which may
+// listensFor is the time that the listening side of a handshake waits for the other one, which may
 // be more patient than this node.
 func (r *Router) listensFor() time.Duration { return mostPatience * r.cfg.HandshakeTimeout }
 
-// callsPerSecond bounds the calls of nodes that were told of and do not answer, after the
+// callsPerSecond bounds the calls of announced nodes that do not answer, after the
 // first call of each.
 const callsPerSecond = 200
 
@@ -59,7 +59,7 @@ func (b *backoff) next() time.Duration {
 	return max(min(max(time.Since(b.since)/8, 5*time.Millisecond), most), least)
 }
 
-// keepCalling sees to the connection with the node at an attach address, for as
+// keepCalling maintains the connection with the node at an attach address, for as
 // long as the router is open: a node that is restarted is found there again, and so is
 // one that has left an elastic job and comes back.
 func (r *Router) keepCalling(addr string) {
@@ -86,7 +86,7 @@ type reaching struct {
 	over        bool   // it is not called any more
 }
 
-// reach sees to the connection with a node that another one told of, by one goroutine
+// reach maintains the connection with a node that another one announced, by one goroutine
 // for each node. The mutex is held.
 func (r *Router) reach(c call) {
 	if r.membership.reach(c) {
@@ -191,7 +191,7 @@ func (r *Router) hasLeft(addr string) bool {
 // callsAgain reports whether this node goes on calling the addresses of nodes that have left.
 func (r *Router) callsAgain() bool { return r.cfg.Elastic && !r.inDrain.Load() }
 
-// outlives reports whether a refusal is no reason to end: somebody who has not
+// outlives reports whether a refusal is no reason to end: a process that has not
 // proved to be of this job answers at the address of a peer that this node has been
 // connected with. It is logged once, and the peer has its time to come back.
 func (r *Router) outlives(addr string, err error) bool {
@@ -199,9 +199,9 @@ func (r *Router) outlives(addr string, err error) bool {
 		return false
 	}
 	r.mu.Lock()
-	ready, said := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
+	ready, logged := r.beenReady, r.trouble[addr] == printable.Error(err).Error()
 	r.mu.Unlock()
-	if ready && !said {
+	if ready && !logged {
 		r.log.Warn("an unauthenticated process answers at the address of a peer", "addr", addr, "err", err)
 	}
 	return ready

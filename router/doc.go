@@ -36,7 +36,7 @@
 //
 // Each event has a window at each receiver. The receiver gives room back when
 // the listener has had a message, not when it has arrived, so a slow listener
-// blocks who sends to it, and nobody else, and memory stays flat.
+// blocks only its senders, and memory stays bounded.
 //
 // # Concurrency
 //

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Done tells the peers that this node has done its part of the job, and returns when
+// Done announces to the peers that this node has done its part of the job, and returns when
 // every expected node has said the same or has left. Until then this node goes on
 // receiving and may send. A node that is lost is waited for: its next incarnation has
 // to say it again. A Barrier that a done node has not entered fails at once on the other
@@ -25,7 +25,7 @@ func (r *Router) Done(ctx context.Context) error {
 		if !r.done {
 			r.done = true
 			for _, s := range r.peers {
-				s.sayDone()
+				s.sendDone()
 			}
 		}
 	})
@@ -46,26 +46,26 @@ func (r *Router) Done(ctx context.Context) error {
 	return err
 }
 
-// sayDone tells the peer that this node is done, if it understands that.
-func (s *session) sayDone() {
+// sendDone announces to the peer that this node is done, if it understands that.
+func (s *session) sendDone() {
 	if s.knowsDone {
 		s.control(frameDone, 0, 0, nil)
 	}
 }
 
-// meanwhile calls say after sayAfter, and each time after twice as long, until the
+// meanwhile calls log after logAfter, and each time after twice as long, until the
 // function that it returns is called.
-func (r *Router) meanwhile(say func(waited time.Duration)) (stop func()) {
+func (r *Router) meanwhile(log func(waited time.Duration)) (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		waited := sayAfter
+		waited := logAfter
 		t := time.NewTimer(waited)
 		defer t.Stop()
 		for {
 			select {
 			case <-t.C:
-				say(waited)
+				log(waited)
 				t.Reset(waited)
 				waited *= 2
 			case <-quit:

@@ -65,6 +65,6 @@ func TestR4SilentConnectionIsMadeAgain(t *testing.T) {
 				t.Errorf("node.%d: %+v", id, p)
 			}
 		}
-		j.says(1, `msg="lost the connection, waiting for a new one" at=0 peer=node.1 err="nothing was heard for `)
+		j.says(1, `msg="lost the connection, waiting for a new one" at=0 peer=node.1 err="nothing was received for `)
 	})
 }

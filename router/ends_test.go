@@ -239,11 +239,11 @@ func TestHubSaysWhyItMakesNoPipe(t *testing.T) {
 			{3, 3, 1, "node.0 makes no pipe from node.3 to node.3"},
 		} {
 			ours, theirs := net.Pipe()
-			heard := make(chan string, 1) // one result
-			go func() { b, _ := io.ReadAll(theirs); heard <- string(b) }()
+			received := make(chan string, 1) // one result
+			go func() { b, _ := io.ReadAll(theirs); received <- string(b) }()
 			kept, err := hub.relay(ours, hello{Node: c.node, Incarnation: c.incarnation, Target: c.target})
 			_ = ours.Close()
-			if got := <-heard; kept || err != nil || !strings.Contains(got, c.want) || !strings.Contains(got, RefuseRelay) {
+			if got := <-received; kept || err != nil || !strings.Contains(got, c.want) || !strings.Contains(got, RefuseRelay) {
 				t.Errorf("%v, %v, %q, want %q", kept, err, got, c.want)
 			}
 			if len(hub.tickets) != 0 || len(hub.pipes) != 0 {

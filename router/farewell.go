@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Farewell says that the process of a node has ended without taking leave of the job.
+// Farewell means that the process of a node has ended without leaving of the job.
 type Farewell struct {
 	Node        int    `json:"node"`
 	Incarnation uint64 `json:"incarnation,string"` // of the process that has ended
@@ -20,7 +20,7 @@ type Farewell struct {
 	Final       bool   `json:"final,omitempty"`    // the node is not started again: the job has failed
 }
 
-// featureFarewell says that a node understands frameFarewell. A node that does not say it
+// featureFarewell means that a node understands frameFarewell. A node without it
 // is sent none.
 const featureFarewell = "farewell"
 
@@ -28,37 +28,37 @@ const (
 	// maxReason bounds in bytes the reason of a farewell, of a refusal and of a bye: a
 	// sentence or two for a log, of which each connection has one.
 	maxReason = 1 << 10
-	// farewellRest is how long SayFarewell goes on after a node has heard it: the other
+	// farewellRest is the time that SendFarewell goes on after a node has received it: the other
 	// ones that call the address of the node do that at once.
 	farewellRest = 300 * time.Millisecond
 )
 
-// SayFarewell tells the job that the process of node cfg.Node, in incarnation
-// cfg.Incarnation, has ended without taking leave. It is for another process, such as one
+// SendFarewell announces to the job that the process of node cfg.Node, in incarnation
+// cfg.Incarnation, has ended without leaving. It is for another process, such as one
 // that the node's supervisor starts: it takes the place of the node, with the same Config,
 // dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
-// again. Each node that hears the farewell does what [Router.Gone] says, and tells its own
+// again. Each node that receives the farewell does what [Router.Gone] says, and tells its own
 // peers, but for a node that is connected with the one that has ended and still has answers
 // from it. A newer incarnation of the node is not concerned.
 //
-// SayFarewell returns nil when all of cfg.Expect nodes have heard it, or 300 ms after the
+// SendFarewell returns nil when all of cfg.Expect nodes have received it, or 300 ms after the
 // last one that did. When ctx ends before one has, the error says what was tried.
-func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) error {
+func SendFarewell(ctx context.Context, cfg Config, reason string, final bool) error {
 	r, err := New(cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Abandon() }() // it has no session
 	r.farewell = &Farewell{Node: cfg.Node, Incarnation: cfg.Incarnation, Reason: cutReason(reason), Final: final}
-	r.heardBy = &hearers{ids: map[int]bool{}, more: make(chan struct{}, 1)}
+	r.receivedBy = &receivers{ids: map[int]bool{}, more: make(chan struct{}, 1)}
 	if err := r.listen(ctx); err != nil && len(cfg.Attach) == 0 {
 		return err
 	}
 	for _, addr := range cfg.Attach {
-		r.wg.Go(func() { r.keepTelling(addr) })
+		r.wg.Go(func() { r.keepSending(addr) })
 	}
 	for others := cfg.Expect - 1; ; {
-		n := r.heardBy.count()
+		n := r.receivedBy.count()
 		if n >= others && others > 0 {
 			return nil
 		}
@@ -67,26 +67,26 @@ func SayFarewell(ctx context.Context, cfg Config, reason string, final bool) err
 			rest = time.After(farewellRest)
 		}
 		select {
-		case <-r.heardBy.more:
+		case <-r.receivedBy.more:
 		case <-rest:
 			return nil
 		case <-ctx.Done():
 			if n > 0 {
 				return nil
 			}
-			return fmt.Errorf("no node has heard the farewell of node.%d%s: %w", cfg.Node, r.troubles(), context.Cause(ctx))
+			return fmt.Errorf("no node has received the farewell of node.%d%s: %w", cfg.Node, r.troubles(), context.Cause(ctx))
 		}
 	}
 }
 
-// hearers are the nodes that have heard a farewell.
-type hearers struct {
+// receivers are the nodes that have received a farewell.
+type receivers struct {
 	mu   sync.Mutex
 	ids  map[int]bool
-	more chan struct{} // 1: somebody has been added
+	more chan struct{} // 1: a node has been added
 }
 
-func (h *hearers) add(id int) {
+func (h *receivers) add(id int) {
 	h.mu.Lock()
 	h.ids[id] = true
 	h.mu.Unlock()
@@ -96,24 +96,24 @@ func (h *hearers) add(id int) {
 	}
 }
 
-func (h *hearers) count() int {
+func (h *receivers) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.ids)
 }
 
-// troubles says why addresses cannot be reached.
+// troubles describes the addresses that cannot be reached.
 func (r *Router) troubles() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.membership.troubles()
 }
 
-// keepTelling says the farewell to the node at addr, until that has heard it.
-func (r *Router) keepTelling(addr string) {
+// keepSending sends the farewell to the node at addr until it has received it.
+func (r *Router) keepSending(addr string) {
 	var wait backoff
 	for {
-		err := r.tellFarewell(addr)
+		err := r.sendFarewell(addr)
 		if err == nil {
 			return
 		}
@@ -124,8 +124,8 @@ func (r *Router) keepTelling(addr string) {
 	}
 }
 
-// tellFarewell says the farewell once.
-func (r *Router) tellFarewell(addr string) error {
+// sendFarewell sends the farewell once.
+func (r *Router) sendFarewell(addr string) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.HandshakeTimeout)
 	defer cancel()
 	conn, err := r.dial(ctx, addr)
@@ -148,48 +148,48 @@ func (r *Router) tellFarewell(addr string) error {
 	if w.Refuse != nil {
 		return &RefusedError{w.Refuse.Code, w.Refuse.Reason, conn.RemoteAddr().String()}
 	}
-	r.heardBy.add(h.Node)
+	r.receivedBy.add(h.Node)
 	return nil
 }
 
-// wasHeard ends the handshake of a node that has dialled the address of the one whose
+// answerDial ends the handshake of a node that has dialled the address of the one whose
 // farewell this is. A node that understands the farewell refuses to go on.
-func (r *Router) wasHeard(h hello, p proof) *refusal {
+func (r *Router) answerDial(h hello, p proof) *refusal {
 	if p.Refuse != nil && p.Refuse.Code == RefuseGone {
-		r.heardBy.add(h.Node)
+		r.receivedBy.add(h.Node)
 	}
 	return &refusal{RefuseClosed, fmt.Sprintf("the process of node.%d has ended: %s", r.cfg.Node, r.farewell.Reason)}
 }
 
-// errHeard says that the farewell of a node has answered, and not the node.
-var errHeard = errors.New("its process has ended")
+// errFarewellAnswered means that the farewell of a node has answered, and not the node.
+var errFarewellAnswered = errors.New("its process has ended")
 
-// hearFarewell takes note that the process of another node has ended, as a third one
-// reports, and tells the peers but from, which has told of it.
-func (r *Router) hearFarewell(f Farewell, from int) {
+// applyFarewell records that the process of another node has ended, as a third one
+// reports, and passes that on to all peers except from.
+func (r *Router) applyFarewell(f Farewell, from int) {
 	f.Reason = cutReason(f.Reason)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	said, what := r.hear(f, from, r.clock(), time.Now())
-	if what == ignored {
+	news, effect := r.noteFarewell(f, from, r.clock(), time.Now())
+	if effect == ignored {
 		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
 			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
 	}
-	if said == nil {
+	if news == nil {
 		return
 	}
 	r.remember(f.Node)
-	if !said.doubtful {
-		r.passOn(said)
+	if !news.doubtful {
+		r.passOn(news)
 	}
-	if what == followed {
+	if effect == followed {
 		return
 	}
 	r.wg.Go(func() {
-		for next := said; next != nil; next = r.nextReport(f.Node) {
+		for next := news; next != nil; next = r.nextReport(f.Node) {
 			if r.giveUp(*next) && next.doubtful {
 				r.mu.Lock()
 				r.passOn(next)
@@ -199,16 +199,16 @@ func (r *Router) hearFarewell(f Farewell, from int) {
 	})
 }
 
-// heard is the newest farewell of a node.
-type heard struct {
+// knownFarewell is the newest farewell of a node.
+type knownFarewell struct {
 	incarnation uint64
 	disbelieved int64 // clock at which the node has answered nevertheless; 0: it has not
 }
 
-// passOn tells the peers of a farewell. The mutex is held.
+// passOn passes a farewell on to the peers. The mutex is held.
 func (r *Router) passOn(f *report) {
 	for id, s := range r.peers {
-		if id != f.Node && id != f.from && s.hearsFarewells {
+		if id != f.Node && id != f.from && s.takesFarewells {
 			s.controlJSON(frameFarewell, 0, f.Farewell)
 		}
 	}
@@ -225,26 +225,26 @@ func (r *Router) nextReport(id int) *report {
 // farewell may end this node, and with it the connection, before an answer to it is written.
 func (r *Router) answerFarewell(conn net.Conn, h hello) (bool, error) {
 	if h.Farewell == nil {
-		return r.say(conn, &refusal{RefuseProtocol, "a farewell without a reason"})
+		return r.refuse(conn, &refusal{RefuseProtocol, "a farewell without a reason"})
 	}
 	r.mu.Lock()
 	closed := r.closed
 	r.mu.Unlock()
 	if closed {
-		return r.say(conn, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)})
+		return r.refuse(conn, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)})
 	}
 	_, err := writeMsg(conn, nil, welcome{})
-	r.hearFarewell(h.Farewell.of(h), h.Node) // also if the other side does not hear the answer
+	r.applyFarewell(h.Farewell.of(h), h.Node) // also if the other side does not receive the answer
 	return false, err
 }
 
-// receiveFarewell takes a farewell that the peer has heard.
+// receiveFarewell takes a farewell that the peer has received.
 func (s *session) receiveFarewell(body []byte) error {
 	var f Farewell
 	if err := json.Unmarshal(body, &f); err != nil {
 		return fmt.Errorf("%w: farewell: %w", errBadFrame, printable.Error(err))
 	}
-	s.r.hearFarewell(f, s.peer.ID)
+	s.r.applyFarewell(f, s.peer.ID)
 	return nil
 }
 

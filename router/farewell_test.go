@@ -50,8 +50,8 @@ func (j *job) losses(of int) map[int]chan error {
 }
 
 // All nodes lose a node whose process has ended when another process says its farewell:
-// those that it dials, those that dial it, and those that hear of it from another node.
-func TestR5AFarewellIsHeardByAllNodes(t *testing.T) {
+// those that it dials, those that dial it, and those that learn of it from another node.
+func TestR5AFarewellIsReceivedByAllNodes(t *testing.T) {
 	oneAddress := func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] }
 	star := func(c *router.Config) { c.Topology = router.Star; oneAddress(c) }
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestR5AFarewellIsHeardByAllNodes(t *testing.T) {
 					synctest.Wait()
 					_ = j.nodes[dead].Abandon()
 					began := time.Now()
-					if err := router.SayFarewell(t.Context(), j.farewell(dead), "killed by signal: killed", false); err != nil {
+					if err := router.SendFarewell(t.Context(), j.farewell(dead), "killed by signal: killed", false); err != nil {
 						t.Error(err)
 					}
 					after(t, began, time.Second)
@@ -94,7 +94,7 @@ func TestAFarewellIsAboutAnIncarnation(t *testing.T) {
 		j.start()
 		_ = j.nodes[2].Abandon()
 		cfg := j.farewell(2)
-		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
+		if err := router.SendFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
 			t.Error(err)
 		}
 		j.make(2, 2)
@@ -102,7 +102,7 @@ func TestAFarewellIsAboutAnIncarnation(t *testing.T) {
 		synctest.Wait()
 		j.together(0, 1, 2)
 		cfg.Listen = "" // the new one has it
-		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", true); err != nil {
+		if err := router.SendFarewell(t.Context(), cfg, "exit code 3", true); err != nil {
 			t.Error(err)
 		}
 		<-time.After(10 * time.Second)
@@ -128,7 +128,7 @@ func TestAFinalFarewellReportsTheFailureOfTheJob(t *testing.T) {
 			if silent {
 				<-time.After(time.Minute)
 			}
-			if err := router.SayFarewell(t.Context(), j.farewell(2), "node 2 failed: killed", true); err != nil {
+			if err := router.SendFarewell(t.Context(), j.farewell(2), "node 2 failed: killed", true); err != nil {
 				t.Error(err)
 			}
 			for id, c := range lost {
@@ -157,7 +157,7 @@ func TestAFarewellBeforeTheNodeWasMet(t *testing.T) {
 				go func() { started <- r.Start(t.Context(), nil) }()
 			}
 			synctest.Wait()
-			if err := router.SayFarewell(t.Context(), j.farewell(2), "exit code 3", final); err != nil {
+			if err := router.SendFarewell(t.Context(), j.farewell(2), "exit code 3", final); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -182,7 +182,7 @@ func TestAFarewellAfterALeaveIsNoLoss(t *testing.T) {
 		lost := j.losses(2)
 		j.start()
 		j.leave(2)
-		if err := router.SayFarewell(t.Context(), j.farewell(2), "exit code 3", true); err != nil {
+		if err := router.SendFarewell(t.Context(), j.farewell(2), "exit code 3", true); err != nil {
 			t.Error(err)
 		}
 		<-time.After(2 * time.Second)
@@ -194,7 +194,7 @@ func TestAFarewellAfterALeaveIsNoLoss(t *testing.T) {
 	})
 }
 
-// Only a process that has the job's token is heard, and one that nobody hears ends with
+// Only a process that has the job's token is received, and one that nobody receives ends with
 // its context.
 func TestR7AFarewellNeedsTheToken(t *testing.T) {
 	for _, edit := range []func(*router.Config){
@@ -211,7 +211,7 @@ func TestR7AFarewellNeedsTheToken(t *testing.T) {
 			cfg := j.farewell(1)
 			cfg.Listen = ""
 			edit(&cfg)
-			if err := router.SayFarewell(ctx, cfg, "exit code 3", true); err == nil || !strings.Contains(err.Error(), "no node has heard the farewell of node.1 (mem://") {
+			if err := router.SendFarewell(ctx, cfg, "exit code 3", true); err == nil || !strings.Contains(err.Error(), "no node has received the farewell of node.1 (mem://") {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -233,12 +233,12 @@ func TestAFarewellWhoseAddressIsTaken(t *testing.T) {
 		defer cancel()
 		cfg := j.farewell(1)
 		cfg.Listen, cfg.Attach = "mem://0", nil
-		if err := router.SayFarewell(ctx, cfg, "exit code 3", false); err == nil || !strings.HasPrefix(err.Error(), "listen on mem://0: ") {
+		if err := router.SendFarewell(ctx, cfg, "exit code 3", false); err == nil || !strings.HasPrefix(err.Error(), "listen on mem://0: ") {
 			t.Error(err)
 		}
 		_ = j.nodes[1].Abandon()
 		cfg.Attach = []string{"mem://0"}
-		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
+		if err := router.SendFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
 			t.Error(err)
 		}
 		if err := <-lost[0]; !errors.Is(err, router.ErrLost) {
@@ -261,7 +261,7 @@ func (c lateTransport) Dial(ctx context.Context, addr string) (net.Conn, error) 
 	return c.Transport.Dial(ctx, addr)
 }
 
-// A farewell in a job of unknown size is said to those that are slow to hear it too.
+// A farewell in a job of unknown size is said to those that are slow to receive it too.
 func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -272,7 +272,7 @@ func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 		late := lateTransport{cfg.Transport, "mem://1", new(atomic.Bool)}
 		time.AfterFunc(100*time.Millisecond, func() { late.there.Store(true) })
 		cfg.Expect, cfg.Transport = 0, late
-		if err := router.SayFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
+		if err := router.SendFarewell(t.Context(), cfg, "exit code 3", false); err != nil {
 			t.Error(err)
 		}
 		if !late.there.Load() {
@@ -281,9 +281,9 @@ func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 	})
 }
 
-// A farewell that one node has heard is no failure when its context ends, though others have
+// A farewell that one node has received is no failure when its context ends, though others have
 // not.
-func TestAFarewellThatSomeHaveHeard(t *testing.T) {
+func TestAFarewellThatSomeHaveReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()
@@ -293,7 +293,7 @@ func TestAFarewellThatSomeHaveHeard(t *testing.T) {
 		defer cancel()
 		cfg := j.farewell(2)
 		cfg.Listen, cfg.Attach = "", []string{"mem://0"}
-		if err := router.SayFarewell(ctx, cfg, "exit code 3", false); err != nil {
+		if err := router.SendFarewell(ctx, cfg, "exit code 3", false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -307,7 +307,7 @@ func TestAFarewellToANodeThatBeginsLater(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		said := make(chan error, 1) // one result
-		go func() { said <- router.SayFarewell(ctx, j.farewell(1), "exit code 3", true) }()
+		go func() { said <- router.SendFarewell(ctx, j.farewell(1), "exit code 3", true) }()
 		<-time.After(5 * time.Second)
 		if err := j.nodes[0].Start(ctx, nil); !failed(err) {
 			t.Error(err)

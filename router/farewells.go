@@ -7,19 +7,19 @@ import (
 
 // The rules of membership for farewells, and for calls of nodes.
 
-// hearing is what becomes of a farewell.
-type hearing uint8
+// farewellEffect is the effect of a farewell.
+type farewellEffect uint8
 
 const (
-	noNews   hearing = iota // nothing: it is known, or of no node
-	ignored                 // nothing, as it is implausible or too frequent; the log says that
-	begun                   // it is looked into
-	followed                // it is looked into after the one before
+	noNews   farewellEffect = iota // nothing: it is known, or of no node
+	ignored                        // nothing, as it is implausible or too frequent; the log says that
+	begun                          // it is looked into
+	followed                       // it is looked into after the one before
 )
 
-// hear takes note that the process of another node has ended, as node from says, and returns
+// noteFarewell records that the process of another node has ended, as node from says, and returns
 // the report that is to be looked into. Unless that is doubtful, it is passed on at once.
-func (m *membership) hear(f Farewell, from int, now int64, wall time.Time) (*report, hearing) {
+func (m *membership) noteFarewell(f Farewell, from int, now int64, wall time.Time) (*report, farewellEffect) {
 	if f.Node == m.job.Node || f.Node < 0 || f.Node > maxNode {
 		return nil, noNews
 	}
@@ -32,14 +32,14 @@ func (m *membership) hear(f Farewell, from int, now int64, wall time.Time) (*rep
 	if !m.plausible(f.Incarnation, wall) || !m.news.allows(m, f.Node, now) || !busy && len(m.hearsay) >= m.mostPeers() {
 		return nil, ignored
 	}
-	m.farewells[f.Node] = heard{incarnation: f.Incarnation}
-	said := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
+	m.farewells[f.Node] = knownFarewell{incarnation: f.Incarnation}
+	news := &report{Farewell: f, hearsay: true, from: from, doubtful: doubtful}
 	if busy {
-		m.hearsay[f.Node] = said // newer than the one that waited
-		return said, followed
+		m.hearsay[f.Node] = news // newer than the one that waited
+		return news, followed
 	}
 	m.hearsay[f.Node] = nil
-	return said, begun
+	return news, begun
 }
 
 // next returns the farewell of a node that has come while another one was looked into, or nil.
@@ -53,14 +53,14 @@ func (m *membership) next(id int) *report {
 	return next
 }
 
-// bury takes note of the end of a node that is not present: later connections of this
+// bury records the end of a node that is not present: later connections of this
 // incarnation are refused; those of older ones too, unless the farewell is hearsay: a node
 // that connects lives. It reports whether something is kept of the node by that which was not
 // before.
 func (m *membership) bury(f report, err error) (kept bool) {
 	was := m.was[f.Node]
-	_, heardOf := m.farewells[f.Node]
-	if m.present.of(f.Node) != nil || was.incarnation >= f.Incarnation || !heardOf && f.hearsay {
+	_, known := m.farewells[f.Node]
+	if m.present.of(f.Node) != nil || was.incarnation >= f.Incarnation || !known && f.hearsay {
 		return false
 	}
 	was.incarnation, was.hearsay, was.err = f.Incarnation, f.hearsay, err
@@ -68,7 +68,7 @@ func (m *membership) bury(f report, err error) (kept bool) {
 	if m.known[f.Node].incarnation <= f.Incarnation {
 		delete(m.known, f.Node)
 	}
-	return !heardOf
+	return !known
 }
 
 // overFor reports whether a node that is not started again is gone, has not left in order,
@@ -78,7 +78,7 @@ func (m *membership) overFor(f Farewell) bool {
 	return m.present.of(f.Node) == nil && was.incarnation <= f.Incarnation && !errors.Is(was.err, errLeft)
 }
 
-// hubAddr is where the hub of a star is.
+// hubAddr is the address of the hub of a star.
 func (m *membership) hubAddr() string {
 	if len(m.job.Attach) > 0 {
 		return m.job.Attach[0]
@@ -107,7 +107,7 @@ func (m *membership) goal(id int, again bool) (addr string, relayTo int, hasLeft
 	return c.addr, -1, hasLeft, true
 }
 
-// calledInVain is how many nodes are called that are not connected.
+// calledInVain is the number of called nodes that are not connected.
 func (m *membership) calledInVain() int {
 	n := len(m.reached)
 	for id := range m.present.all() {
@@ -134,7 +134,7 @@ func (m *membership) awaited(p *member) (call, bool) {
 	return call{id, incarnation, p.addrs[0]}, true
 }
 
-// reach takes note of a node to be called, and reports whether the calls are to begin.
+// reach records a node to be called, and reports whether the calls are to begin.
 func (m *membership) reach(c call) (begins bool) {
 	_, runs := m.reached[c.id]
 	m.reached[c.id] = reaching{incarnation: c.incarnation, addr: c.addr}

@@ -5,57 +5,57 @@ import (
 	"time"
 )
 
-// A farewell is heard once for each incarnation, and not at all of this node, of none, or too
-// often. One of a node that has answered an earlier one is doubtful, and is not heard for a
+// A farewell is received once for each incarnation, and not at all of this node, of none, or too
+// often. One of a node that has answered an earlier one is doubtful, and is not received for a
 // second.
 func TestRuleOfFarewells(t *testing.T) {
 	wall := time.Unix(100, 0)
 	m, _ := rules(Config{Node: 1, Expect: 4, Incarnation: 3})
-	hear := func(id int, incarnation uint64, now float64, want hearing, doubtful bool) {
+	receive := func(id int, incarnation uint64, now float64, want farewellEffect, doubtful bool) {
 		t.Helper()
-		said, what := m.hear(Farewell{Node: id, Incarnation: incarnation}, 2, secs(now), wall)
+		said, what := m.noteFarewell(Farewell{Node: id, Incarnation: incarnation}, 2, secs(now), wall)
 		if what != want || (said != nil) != (want >= begun) || said != nil && (said.doubtful != doubtful || !said.hearsay || said.from != 2) {
 			t.Errorf("of node.%d, incarnation %d: %v, %+v", id, incarnation, what, said)
 		}
 	}
-	hear(1, 5, 0, noNews, false)
-	hear(-1, 5, 0, noNews, false)
-	hear(maxNode+1, 5, 0, noNews, false)
-	hear(3, uint64(wall.Add(2*maxAhead).UnixNano()), 0, ignored, false)
-	hear(3, 5, 0, begun, false)
-	hear(3, 5, 0, noNews, false)
-	hear(3, 6, 0, followed, false)
-	hear(3, 7, 0, followed, false)
+	receive(1, 5, 0, noNews, false)
+	receive(-1, 5, 0, noNews, false)
+	receive(maxNode+1, 5, 0, noNews, false)
+	receive(3, uint64(wall.Add(2*maxAhead).UnixNano()), 0, ignored, false)
+	receive(3, 5, 0, begun, false)
+	receive(3, 5, 0, noNews, false)
+	receive(3, 6, 0, followed, false)
+	receive(3, 7, 0, followed, false)
 	if next := m.next(3); next == nil || next.Incarnation != 7 {
 		t.Errorf("next %+v", next)
 	}
 	if next := m.next(3); next != nil || len(m.hearsay) != 0 {
 		t.Errorf("next %+v of %v", next, m.hearsay)
 	}
-	m.farewells[3] = heard{disbelieved: secs(1)}
-	hear(3, 7, 2, noNews, true)
-	hear(3, 7, 2.1, begun, true)
+	m.farewells[3] = knownFarewell{disbelieved: secs(1)}
+	receive(3, 7, 2, noNews, true)
+	receive(3, 7, 2.1, begun, true)
 	for i := range uint64(newsBurst) {
-		hear(0, 10+i, 3, [2]hearing{begun, followed}[min(i, 1)], false)
+		receive(0, 10+i, 3, [2]farewellEffect{begun, followed}[min(i, 1)], false)
 	}
-	hear(0, 99, 3, ignored, false)
+	receive(0, 99, 3, ignored, false)
 }
 
 // A node that is not present is buried by the farewell of a newer incarnation; by hearsay
-// only if that was heard of by this node itself. A failed node is over, unless it has left
+// only if that was learned of by this node itself. A failed node is over, unless it has left
 // in order, or is back.
 func TestRuleOfBurial(t *testing.T) {
 	for name, c := range map[string]struct {
-		present, heardOf bool
-		was              former
-		hearsay          bool
-		buried, kept     bool
-		over             bool
+		present, known bool
+		was            former
+		hearsay        bool
+		buried, kept   bool
+		over           bool
 	}{
 		"by the launcher":          {buried: true, kept: true, over: true},
 		"by hearsay":               {hearsay: true, over: true},
-		"by hearsay that is known": {hearsay: true, heardOf: true, buried: true, over: true},
-		"known to the launcher":    {heardOf: true, buried: true, over: true},
+		"by hearsay that is known": {hearsay: true, known: true, buried: true, over: true},
+		"known to the launcher":    {known: true, buried: true, over: true},
 		"present":                  {present: true},
 		"gone before":              {was: former{incarnation: 5, err: ErrLost}, over: true},
 		"had left":                 {was: former{incarnation: 5, err: errLeft}},
@@ -67,8 +67,8 @@ func TestRuleOfBurial(t *testing.T) {
 		if c.present {
 			peers.add(3)
 		}
-		if c.heardOf {
-			m.farewells[3] = heard{incarnation: 5}
+		if c.known {
+			m.farewells[3] = knownFarewell{incarnation: 5}
 		}
 		if c.was.incarnation > 0 {
 			m.was[3] = c.was

@@ -177,9 +177,9 @@ func TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode(t *testing.T) {
 	}
 }
 
-// TestANodeThatWasGivenUpIsToldByWhoeverDialsIt stops the higher node's hearing
+// TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt stops the higher node's receiving
 // the lower one, which does not dial: it must not stay behind alone.
-func TestANodeThatWasGivenUpIsToldByWhoeverDialsIt(t *testing.T) {
+func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := routertest.NewWire(memory.New())
 		nodes, _ := two(t, wire, func(c *router.Config) {
@@ -204,7 +204,7 @@ func TestANodeThatWasGivenUpIsToldByWhoeverDialsIt(t *testing.T) {
 	})
 }
 
-// TestLimitsThatDifferAreRefused would leave a sender without room for ever: the
+// TestLimitsThatDifferAreRefused would leave a sender without room forever: the
 // receiver tells what it has consumed by quarters of a window that it knows.
 func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()

@@ -15,7 +15,7 @@ import (
 )
 
 // A process that has the token says the farewell of a node that lives. Nobody loses that node.
-// When it has really ended, its farewell is heard as quickly as any other.
+// When it has really ended, its farewell is received as quickly as any other.
 func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 	for _, topology := range []router.Topology{router.Mesh, router.Star} {
 		for _, ahead := range []uint64{0, uint64(time.Hour)} {
@@ -32,7 +32,7 @@ func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 					synctest.Wait()
 					forged := j.farewell(2)
 					forged.Listen, forged.Attach, forged.Incarnation = "", []string{"mem://0"}, 1+ahead
-					if err := router.SayFarewell(t.Context(), forged, "killed", true); err != nil {
+					if err := router.SendFarewell(t.Context(), forged, "killed", true); err != nil {
 						t.Error(err)
 					}
 					<-time.After(10 * time.Second)
@@ -42,7 +42,7 @@ func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 					}
 					_ = j.nodes[2].Abandon()
 					began := time.Now()
-					if err := router.SayFarewell(t.Context(), j.farewell(2), "exit code 3", false); err != nil {
+					if err := router.SendFarewell(t.Context(), j.farewell(2), "exit code 3", false); err != nil {
 						t.Error(err)
 					}
 					for id, c := range lost {

@@ -9,14 +9,14 @@ const (
 	// something is remembered. Each message of an event counts what those of them miss that
 	// have listened to it. The one that was gone first is forgotten first.
 	maxFormer = 1 << 10
-	// maxUnfinished is how many rounds of barriers are remembered of a peer that is gone. Each
+	// maxUnfinished is the number of rounds of barriers that are kept of a peer that is gone. Each
 	// has a name of at most maxName bytes. A node is in one round for each goroutine that waits.
 	maxUnfinished = 64
-	// maxLosses is how many losses are kept one by one, each about 100 bytes.
+	// maxLosses is the number of losses that are kept one by one, each about 100 bytes.
 	maxLosses = 1 << 10
 )
 
-// former is what is remembered of a peer that is gone.
+// former is the state that is kept of a peer that is gone.
 type former struct {
 	incarnation uint64
 	hearsay     bool // no session has ended: a third node has said that this incarnation did
@@ -29,7 +29,7 @@ type former struct {
 	sayAt       int64 // clock at which the log says that it is still away
 }
 
-// remember takes note that something is kept of a node after its session. The mutex is held.
+// remember records that something is kept of a node after its session. The mutex is held.
 func (r *Router) remember(id int) { r.forgetAll(r.membership.remember(id)) }
 
 // forgetAll forgets what was counted with nodes that are no peers, and adds it to the sums of

@@ -38,14 +38,14 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		mine, theirs := net.Pipe()
 		_ = mine.SetDeadline(time.Now().Add(5 * time.Second))
-		heard := make(chan struct{})
-		go func() { _, _ = io.Copy(io.Discard, theirs); close(heard) }()
+		received := make(chan struct{})
+		go func() { _, _ = io.Copy(io.Discard, theirs); close(received) }()
 		go func() { _, _ = theirs.Write(b); _ = theirs.Close() }()
 		if l, err := r.callJoin(mine, nil, nil); err == nil || l != nil {
 			t.Fatal("it has joined")
 		}
 		_ = mine.Close()
-		<-heard
+		<-received
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// goneWithin is how long the connection with a peer whose process has ended may still
+// goneWithin is the time that the connection with a peer whose process has ended may still
 // bring what the peer has sent. A socket ends by itself when that has been read; a
 // connection through a server, or through the hub of a star, may stay open.
 const goneWithin = time.Second
@@ -13,11 +13,11 @@ const goneWithin = time.Second
 // Gone gives a peer up because its process is known to have ended: so nothing waits
 // for Config.PeerTimeout. f.Incarnation is that of the process, and older ones are gone
 // with it; a newer one stays. What the peer had sent before is still delivered, as far
-// as it arrives within a second. The watchers hear of a peer that is Lost, with an
+// as it arrives within a second. The watchers learn of a peer that is Lost, with an
 // error that has the reason. A peer that has left in order, or was lost before, is not
 // lost again; but if f.Final is set, a loss is reported in any case, with an error that
 // wraps a [FailedError], and a Start that waits for other nodes fails with that error. Gone
-// does not block. See [SayFarewell] for the nodes that the caller cannot tell itself.
+// does not block. See [SendFarewell] for the nodes that the caller cannot tell itself.
 func (r *Router) Gone(f Farewell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -26,12 +26,12 @@ func (r *Router) Gone(f Farewell) {
 	}
 }
 
-// report is a farewell, and who has said it.
+// report is a farewell, and its sender.
 type report struct {
 	Farewell
 	hearsay  bool // another node has said it, and not the launcher of this one
 	from     int  // that node
-	doubtful bool // the node has answered after an earlier one: its peers are told when this one has proved true
+	doubtful bool // the node has answered after an earlier one: it is passed on when this one has proved true
 }
 
 // giveUp does what Gone says. A peer that answers a question which was asked after a
@@ -47,7 +47,7 @@ func (r *Router) giveUp(f report) bool {
 	s := r.forget(f, err)
 	unlock()
 	if s != nil {
-		if l := s.current(); l != nil && !r.heardOut(l, f) {
+		if l := s.current(); l != nil && !r.drained(l, f) {
 			return false
 		}
 		r.lose(s, err)
@@ -58,9 +58,9 @@ func (r *Router) giveUp(f report) bool {
 	return true
 }
 
-// heardOut waits until what a peer that is gone had sent has been read. It reports false
+// drained waits until what a peer that is gone had sent has been read. It reports false
 // if the peer lives, or if this router is closed meanwhile.
-func (r *Router) heardOut(l *link, f report) bool {
+func (r *Router) drained(l *link, f report) bool {
 	var lives <-chan struct{}
 	if f.hearsay {
 		lives = l.s.ask()
@@ -92,12 +92,12 @@ func (s *session) ask() <-chan struct{} {
 	return s.alive
 }
 
-// disbelieve takes note that a peer lives whose farewell was said. Farewells of it are not
-// heard for goneWithin, as others pass this one on, and then not passed on before they have
+// disbelieve records that a peer lives whose farewell was said. Farewells of it are not
+// received for goneWithin, as others pass this one on, and then not passed on before they have
 // proved true.
 func (r *Router) disbelieve(f report) {
 	r.mu.Lock()
-	r.farewells[f.Node] = heard{disbelieved: r.clock()}
+	r.farewells[f.Node] = knownFarewell{disbelieved: r.clock()}
 	r.mu.Unlock()
 	r.log.Warn("a node has told of the end of another one, which answers",
 		"from", fmt.Sprintf("node.%d", f.from), "peer", fmt.Sprintf("node.%d", f.Node), "reason", f.Reason)
@@ -139,5 +139,5 @@ func (r *Router) hasFailed(f Farewell, unmet bool, err error) {
 	}
 	r.mu.Unlock()
 	r.changed.broadcast()
-	r.tell()
+	r.notify()
 }

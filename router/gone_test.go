@@ -63,12 +63,12 @@ func TestR5AGonePeerIsLostAtOnce(t *testing.T) {
 	}
 }
 
-// What the peer had sent before its end is delivered, though the node is slow to hear
+// What the peer had sent before its end is delivered, though the node is slow to receive
 // it.
-func TestR5AGonePeerIsHeardToItsEnd(t *testing.T) {
+func TestR5AGonePeerIsReceivedToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, release := memory.New(), make(chan struct{})
-		heard := 0
+		received := 0
 		var nodes [2]*router.Router
 		var out [2]*router.Channel
 		for id := range nodes {
@@ -80,7 +80,7 @@ func TestR5AGonePeerIsHeardToItsEnd(t *testing.T) {
 			if nodes[id], err = router.New(cfg); err != nil {
 				t.Fatal(err)
 			}
-			if out[id], err = nodes[id].Channel(router.Spec{Name: "n"}, func(*router.Message) error { <-release; heard++; return nil }); err != nil {
+			if out[id], err = nodes[id].Channel(router.Spec{Name: "n"}, func(*router.Message) error { <-release; received++; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			out[id].Listen(true)
@@ -98,13 +98,13 @@ func TestR5AGonePeerIsHeardToItsEnd(t *testing.T) {
 		_ = nodes[1].Abandon() // it reports what was not acknowledged
 		nodes[0].Gone(router.Farewell{Node: 1, Incarnation: 5, Reason: "exit code 3"})
 		synctest.Wait()
-		if len(changes) > 0 || heard > 0 {
-			t.Errorf("before it was heard: %d changes, %d messages", len(changes), heard)
+		if len(changes) > 0 || received > 0 {
+			t.Errorf("before it was received: %d changes, %d messages", len(changes), received)
 		}
 		close(release)
 		<-changes
-		if heard != 10 {
-			t.Errorf("%d messages heard, want 10", heard)
+		if received != 10 {
+			t.Errorf("%d messages received, want 10", received)
 		}
 		_ = nodes[0].Close()
 	})

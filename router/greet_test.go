@@ -94,7 +94,7 @@ func TestBindingOfATLSConnection(t *testing.T) {
 	if got := binding(raw); got != nil {
 		t.Errorf("before the handshake: %x", got)
 	}
-	if got := notHeard(dialled, io.EOF); got != io.EOF { //nolint:errorlint // it must be the same
+	if got := explainNoAnswer(dialled, io.EOF); got != io.EOF { //nolint:errorlint // it must be the same
 		t.Errorf("over TLS: %v", got)
 	}
 }
@@ -208,7 +208,7 @@ func TestRefusalsThatAreNoFaults(t *testing.T) {
 		r := openRouter(t, Config{})
 		ours, theirs := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		if kept, err := r.say(ours, &refusal{code, "why"}); kept || (err != nil) != fault {
+		if kept, err := r.refuse(ours, &refusal{code, "why"}); kept || (err != nil) != fault {
 			t.Errorf("%s: %v, %v", code, kept, err)
 		}
 		_ = ours.Close()

@@ -53,7 +53,7 @@ const (
 	purposeFarewell = "farewell" // the process of the node has ended
 )
 
-// hello is what each side says of itself.
+// hello is the description that each side sends of itself.
 type hello struct {
 	Protocol    int      `json:"protocol"`
 	Version     string   `json:"version,omitempty"`
@@ -87,19 +87,19 @@ func (r *Router) limits() limits {
 	return limits{r.cfg.WindowMessages, r.cfg.WindowBytes, r.cfg.ChunkBytes}
 }
 
-// featureHeader says that a node understands frameMsgHeader. Who does not say it
+// featureHeader means that a node understands frameMsgHeader. A node without it
 // is sent none.
 const featureHeader = "header"
 
-// featureLeave says that a node understands frameLeave. Who does not say it is left
+// featureLeave means that a node understands frameLeave. A node without it is left
 // without a word beforehand.
 const featureLeave = "leave"
 
-// featureDone says that a node understands frameDone. A node that does not say it is
+// featureDone means that a node understands frameDone. A node without it is
 // sent none.
 const featureDone = "done"
 
-// featureListening says that a node answers frameListen with frameListening. A node that
+// featureListening means that a node answers frameListen with frameListening. A node that
 // does not say it is sent no answer, and gives none.
 const featureListening = "listening"
 
@@ -122,7 +122,7 @@ func makePrintable(texts []string) {
 	}
 }
 
-// refusal says no.
+// refusal is the answer of a node that refuses a connection.
 type refusal struct {
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
@@ -189,7 +189,7 @@ func (r *Router) hello(purpose string) hello {
 	return h
 }
 
-// conversation is what two sides prove that they mean: both hellos and, under
+// conversation is the content that both sides' proofs cover: both hellos and, under
 // TLS, the connection.
 type conversation struct{ client, server, binding []byte }
 
@@ -206,8 +206,8 @@ func (r *Router) prove(side string, c conversation) []byte {
 	return m.Sum(nil)
 }
 
-// binding is what only the two ends of a TLS connection can know of it (an
-// exporter of RFC 8446, as in RFC 9266): with it in the proofs, whoever is in the
+// binding is a secret of the two ends of a TLS connection (an
+// exporter of RFC 8446, as in RFC 9266): with it in the proofs, a process in the
 // middle with a certificate of their own cannot hand them on. It is empty for any
 // other connection.
 func binding(conn net.Conn) []byte {
@@ -265,7 +265,7 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	var a answer
 	if _, err := readMsg(conn, &a); err != nil {
-		return hello{}, nil, notHeard(conn, err)
+		return hello{}, nil, explainNoAnswer(conn, err)
 	}
 	addr := conn.RemoteAddr().String()
 	if a.Refuse != nil {
@@ -284,23 +284,24 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 	}
 	pr := r.prove("dial", both)
 	if other.Farewell != nil {
-		r.hearFarewell(other.Farewell.of(other), other.Node)
-		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseGone, "the farewell was heard"}})
-		return hello{}, nil, fmt.Errorf("node.%d: %w", other.Node, errHeard)
+		r.applyFarewell(other.Farewell.of(other), other.Node)
+		_, _ = writeMsg(conn, nil, proof{Proof: pr, Refuse: &refusal{RefuseGone, "the farewell was received"}})
+		return hello{}, nil, fmt.Errorf("node.%d: %w", other.Node, errFarewellAnswered)
 	}
 	return other, pr, nil
 }
 
-// notHeard explains an answer that did not come, where that may be because only
+// explainNoAnswer explains an answer that did not come, where that may be because only
 // the other side speaks TLS.
-func notHeard(conn net.Conn, err error) error {
+func explainNoAnswer(conn net.Conn, err error) error {
 	if len(binding(conn)) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
 		return fmt.Errorf("hung up when it was greeted; if it wants TLS, give this node a certificate: %w", err)
 	}
 	return err
 }
 
-var errSpeaksTLS = fmt.Errorf("%w: the other side speaks TLS, and this node has no certificate: start all nodes with one, or none", errBadFrame)
+var errSpeaksTLS = fmt.Errorf("%w: the other side speaks TLS, and this node has no certificate: start all nodes with one, or none",
+	errBadFrame)
 
 // startsTLS reports whether b, which begins no message of ours, begins a TLS
 // record: a handshake or an alert.
@@ -312,7 +313,7 @@ func isTLS(err error) bool {
 	return errors.Is(err, errSpeaksTLS) || strings.Contains(err.Error(), "tls: ")
 }
 
-// unauthenticatedError is a refusal by, or of, somebody who need not be of this job.
+// unauthenticatedError is a refusal by, or of, a process that need not be of this job.
 type unauthenticatedError struct{ *RefusedError }
 
 func (e *unauthenticatedError) Unwrap() error { return e.RefusedError }
@@ -321,7 +322,8 @@ func (e *unauthenticatedError) Unwrap() error { return e.RefusedError }
 func (r *Router) acceptable(h hello) *refusal {
 	switch {
 	case h.Protocol != Protocol:
-		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version, h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
+		return &refusal{RefuseProtocol, fmt.Sprintf("node.%d (%s) speaks protocol %d, node.%d (%s) speaks %d", h.Node, h.Version,
+			h.Protocol, r.cfg.Node, r.cfg.Version, Protocol)}
 	case h.Job != r.cfg.Job:
 		return &refusal{RefuseJob, fmt.Sprintf("node.%d belongs to job %q, node.%d to another", h.Node, printable.Text(h.Job), r.cfg.Node)}
 	case h.Node < 0 || h.Node > maxNode:
@@ -329,10 +331,12 @@ func (r *Router) acceptable(h hello) *refusal {
 	case h.Node == r.cfg.Node:
 		return &refusal{RefuseID, fmt.Sprintf("node id %d is taken: two nodes were started with it", h.Node)}
 	case !r.plausible(h.Incarnation, time.Now()):
-		return &refusal{RefuseClock, fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts",
-			h.Node, maxAhead, r.cfg.Node)}
+		return &refusal{RefuseClock,
+			fmt.Sprintf("node.%d was started more than %v ahead of the clock of node.%d: set the clocks of their hosts",
+				h.Node, maxAhead, r.cfg.Node)}
 	case h.Limits != r.limits():
-		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node, r.limits())}
+		return &refusal{RefuseLimits, fmt.Sprintf("node.%d has %v; node.%d has %v: give all nodes the same", h.Node, h.Limits, r.cfg.Node,
+			r.limits())}
 	}
 	return nil
 }
@@ -386,7 +390,7 @@ func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var errConnected = errors.New("connected already")
 
-// errNoProof says that somebody has read this node's proof and has not given one. A proof is
+// errNoProof is the error of a client that has read this node's proof and sent none. A proof is
 // something to try weak tokens on.
 var errNoProof = errors.New("no proof")
 
@@ -509,11 +513,11 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 		return false, fmt.Errorf("%w of node.%d: %w", errNoProof, h.Node, err)
 	}
 	if !hmac.Equal(p.Proof, r.prove("dial", both)) {
-		return r.say(conn, &refusal{RefuseToken, "wrong token"})
+		return r.refuse(conn, &refusal{RefuseToken, "wrong token"})
 	}
 	r.unauthenticated.leave(n)
 	if r.farewell != nil {
-		return r.say(conn, r.wasHeard(h, p))
+		return r.refuse(conn, r.answerDial(h, p))
 	}
 	switch h.Purpose {
 	case purposeJoin:
@@ -525,11 +529,11 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	case purposeAnswer:
 		return r.relayed(conn, h)
 	}
-	return r.say(conn, &refusal{RefuseProtocol, fmt.Sprintf("purpose %q", h.Purpose)})
+	return r.refuse(conn, &refusal{RefuseProtocol, fmt.Sprintf("purpose %q", h.Purpose)})
 }
 
-// say ends a handshake with a refusal.
-func (r *Router) say(conn net.Conn, no *refusal) (bool, error) {
+// refuse ends a handshake with a refusal.
+func (r *Router) refuse(conn net.Conn, no *refusal) (bool, error) {
 	_, _ = writeMsg(conn, nil, welcome{Refuse: no})
 	if no.Code == RefuseDuplicate || no.Code == RefuseRelay || no.Code == RefuseClosed {
 		return false, nil // it will come again
@@ -560,7 +564,7 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool
 	unlock, ok := r.tryLockPeer(h.Node)
 	if !ok {
 		if r.cfg.Node > h.Node { // our own call to that node wins
-			return r.say(conn, &refusal{RefuseDuplicate, "this node is calling already"})
+			return r.refuse(conn, &refusal{RefuseDuplicate, "this node is calling already"})
 		}
 		unlock = r.lockPeer(h.Node)
 	}
@@ -574,21 +578,22 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool
 		return false, nil
 	}
 	if no == nil && !remember(s, p) {
-		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node, r.cfg.Node, r.cfg.PeerTimeout)}
+		no = &refusal{RefuseLost, fmt.Sprintf("node.%d and node.%d were out of touch for longer than %v, and the job went on", h.Node,
+			r.cfg.Node, r.cfg.PeerTimeout)}
 	}
 	if no != nil {
-		return r.say(conn, no)
+		return r.refuse(conn, no)
 	}
 	if s != nil {
 		if l := s.current(); l != nil && l.dialed && r.cfg.Node > h.Node {
-			return r.say(conn, &refusal{RefuseDuplicate, "connected already"})
+			return r.refuse(conn, &refusal{RefuseDuplicate, "connected already"})
 		}
 		s.detach()
 	}
 	var err error
 	if s == nil {
 		if s, err = r.admit(h); err != nil {
-			return r.say(conn, &refusal{RefuseClosed, err.Error()})
+			return r.refuse(conn, &refusal{RefuseClosed, err.Error()})
 		}
 	}
 	if _, err := writeMsg(conn, nil, welcome{Got: s.received.Load()}); err != nil {

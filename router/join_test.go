@@ -32,7 +32,7 @@ func TestStartWaitsForTheLastNode(t *testing.T) {
 	})
 }
 
-// A second Listen(true) changes nothing: what is under way is heard.
+// A second Listen(true) changes nothing: what is under way is received.
 func TestListenTwiceIsListenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -49,7 +49,7 @@ func TestListenTwiceIsListenOnce(t *testing.T) {
 		release()
 		synctest.Wait()
 		if got := in[1].all(); got != "0 1 2" {
-			t.Errorf("heard %q, want 0 1 2", got)
+			t.Errorf("received %q, want 0 1 2", got)
 		}
 	})
 }

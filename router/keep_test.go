@@ -85,12 +85,12 @@ func TestR7CreditWithoutAcknowledgementIsBounded(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", acknowledged late: ", late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					heard := &tally{}
+					received := &tally{}
 					spec := Spec{Name: "o"}
 					for spec.Delivery.String() != c.delivery {
 						spec.Delivery++
 					}
-					g := meetWith(t, heard, func(c *Config) {
+					g := meetWith(t, received, func(c *Config) {
 						c.WindowMessages, c.ChunkBytes = window, inlineBytes
 						if name == "only bytes" {
 							c.WindowMessages, c.WindowBytes = 1<<14, window*inlineBytes
@@ -119,7 +119,7 @@ func TestR7CreditWithoutAcknowledgementIsBounded(t *testing.T) {
 					for range 20 {
 						<-time.After(100 * time.Millisecond)
 						synctest.Wait()
-						frames, m, b := heard.count()
+						frames, m, b := received.count()
 						kept = max(kept, logged(g.link.s))
 						var say []byte
 						if late {
@@ -136,7 +136,7 @@ func TestR7CreditWithoutAcknowledgementIsBounded(t *testing.T) {
 					synctest.Wait()
 					cancel()
 					sending.Wait()
-					_, m, _ := heard.count()
+					_, m, _ := received.count()
 					if late {
 						if g.link.s.err != nil || m < 6*c.most {
 							t.Errorf("%d messages, lost: %v", m, g.link.s.err)
@@ -243,8 +243,8 @@ func TestR7PeerWithoutCreditMakesNothingGrow(t *testing.T) {
 		t.Run(delivery.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const window, queue = 16, 8
-				heard := &tally{}
-				g := meetWith(t, heard, func(c *Config) { c.WindowMessages = window })
+				received := &tally{}
+				g := meetWith(t, received, func(c *Config) { c.WindowMessages = window })
 				g.r.started.Store(true)
 				out, err := g.r.Channel(Spec{Name: "o", Delivery: delivery, Queue: queue}, nil)
 				if err != nil {
@@ -260,7 +260,7 @@ func TestR7PeerWithoutCreditMakesNothingGrow(t *testing.T) {
 						t.Fatalf("message %d: %v", i+1, err)
 					}
 					synctest.Wait()
-					frames, _, _ := heard.count()
+					frames, _, _ := received.count()
 					g.say(t, appendU64(nil, frameAck, 0, frames))
 				}
 				synctest.Wait()
@@ -277,31 +277,31 @@ func TestR7PeerWithoutCreditMakesNothingGrow(t *testing.T) {
 // over from a broken one.
 func TestCreditStandsBehindItsAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		heard := &tally{}
-		g := meetWith(t, heard, func(c *Config) { c.WindowMessages = 4 })
+		received := &tally{}
+		g := meetWith(t, received, func(c *Config) { c.WindowMessages = 4 })
 		g.r.channels[0].deliver = func(m *Message) error { m.Credit.Return(1, len(m.Payload)); return nil }
-		check := func(heard *tally, messages int) {
+		check := func(received *tally, messages int) {
 			t.Helper()
 			synctest.Wait()
 			acked, credits := uint64(0), 0
-			for i, h := range heard.ctl {
+			for i, h := range received.ctl {
 				switch h.typ {
 				case frameAck:
-					acked = heard.said[i]
+					acked = received.said[i]
 				case frameCredit:
-					if credits++; acked < heard.said[i]+1 { // and the declaration
-						t.Errorf("%d messages consumed, %d frames acknowledged", heard.said[i], acked)
+					if credits++; acked < received.said[i]+1 { // and the declaration
+						t.Errorf("%d messages consumed, %d frames acknowledged", received.said[i], acked)
 					}
 				}
 			}
-			if credits == 0 || heard.said[len(heard.said)-1] != uint64(messages) {
-				t.Errorf("no credit for %d messages: %v", messages, heard.said)
+			if credits == 0 || received.said[len(received.said)-1] != uint64(messages) {
+				t.Errorf("no credit for %d messages: %v", messages, received.said)
 			}
 		}
 		for v := range uint64(100) {
 			g.say(t, data(v+1))
 		}
-		check(heard, 100)
+		check(received, 100)
 		g.link.s.detach()
 		mine, theirs := net.Pipe()
 		again := &tally{}

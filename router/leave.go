@@ -12,7 +12,7 @@ import (
 // Leave asks the peers to send this node no more messages, and returns when all that
 // they had sent has been delivered. Then Drain and Close lose nothing on either side,
 // and the others go on without this node: no barrier waits for it any more. It may
-// still send until Drain. When ctx ends first, the error says who has not answered.
+// still send until Drain. When ctx ends first, the error names the nodes that have not answered.
 func (r *Router) Leave(ctx context.Context) error {
 	if !r.started.Load() {
 		return nil
@@ -42,14 +42,14 @@ func (r *Router) Leave(ctx context.Context) error {
 	return fmt.Errorf("leave: %s may still send: %w", strings.Join(waits, ", "), err)
 }
 
-// askLeave tells the peer that this node leaves.
+// askLeave announces to the peer that this node leaves.
 func (s *session) askLeave() {
 	if s.leaves {
 		s.control(frameLeave, 0, 0, nil)
 	}
 }
 
-// peerLeaves sends the peer nothing after what is under way, and then says so.
+// peerLeaves finishes what is under way to the peer, and then announces the leave.
 func (r *Router) peerLeaves(s *session) {
 	r.log.Info("a node leaves", "peer", fmt.Sprintf("node.%d", s.peer.ID))
 	r.note(func() {
@@ -65,7 +65,7 @@ func (r *Router) peerLeaves(s *session) {
 	s.mu.Unlock()
 }
 
-// Drain says that this node will send nothing more, and returns when its peers
+// Drain announces that this node will send nothing more, and returns when its peers
 // have received all that was sent. With waitPeers it waits too until they have
 // said the same; a peer that has never been ready is no part of the job, and is not
 // waited for in this. Without waitPeers it does not wait for a peer that joins
@@ -137,8 +137,8 @@ func (r *Router) undrained(waitPeers bool) error {
 	return errors.Join(errs...)
 }
 
-// closeWithin is how long Close waits for connections to take its leave;
-// hubWithin is how long the hub of a star stays for the leaves, which need it to
+// closeWithin is the time that Close waits for connections to take its leave;
+// hubWithin is the time that the hub of a star stays for the leaves, which need it to
 // finish among themselves; hubLonger the same where all are known to finish.
 const (
 	closeWithin = time.Second
@@ -146,7 +146,7 @@ const (
 	hubLonger   = time.Minute
 )
 
-// Close takes leave of the peers and returns when everything has ended. The
+// Close leaves the peers and returns when everything has ended. The
 // error joins what the peers of this moment have not acknowledged; see also
 // [Router.Losses].
 func (r *Router) Close() error {
@@ -162,7 +162,7 @@ func (r *Router) Close() error {
 	return r.end(true)
 }
 
-// Abandon is Close without taking leave: to the peers it is as if the node had
+// Abandon is Close without a leave: to the peers it is as if the node had
 // crashed, so that they wait for its next incarnation.
 func (r *Router) Abandon() error { return r.end(false) }
 
@@ -179,7 +179,7 @@ func (r *Router) end(leave bool) error {
 	var links []*link
 	for _, s := range r.peers {
 		if l := s.current(); l != nil && leave {
-			l.sayBye("the node has ended")
+			l.sendBye("the node has ended")
 			links = append(links, l)
 		}
 	}

@@ -20,7 +20,7 @@ type link struct {
 	ended  chan struct{} // closed when the reader has ended
 
 	// The session's mutex guards these.
-	writing bool // somebody is in a write call
+	writing bool // a goroutine is in a write call
 	idle    bool // the writer waits
 	full    bool // the system took less than it was given, perhaps but a part of a frame: the writer will see to it
 	closed  bool
@@ -31,7 +31,7 @@ type link struct {
 	bufs    net.Buffers
 }
 
-// tryWriter is what a transport's connection may offer to write at once what the
+// tryWriter is an optional method of a transport's connection to write at once what the
 // system takes without waiting.
 type tryWriter interface {
 	// TryWrite writes what can be written without waiting. It returns the bytes
@@ -39,7 +39,7 @@ type tryWriter interface {
 	TryWrite(b []byte) (int, error)
 }
 
-// buffersWriter is what a transport's connection may offer to write many buffers
+// buffersWriter is an optional method of a transport's connection to write many buffers
 // in one call, where it hides one that net.Buffers knows.
 type buffersWriter interface {
 	WriteBuffers(bufs *net.Buffers) (int64, error)
@@ -60,11 +60,12 @@ func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) 
 		return nil, s.err
 	}
 	if !s.log.rewind(got) {
-		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent, s.log.done)
+		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent,
+			s.log.done)
 	}
 	s.link = l
 	s.links++
-	s.lastHeard.Store(s.r.clock())
+	s.lastReceived.Store(s.r.clock())
 	s.ackDue = true
 	for _, in := range s.ins { // totals may have been lost with the last link
 		if !in.due {
@@ -102,7 +103,7 @@ func (l *link) cut(why error) {
 	_ = l.conn.Close() // without the mutex: TLS says goodbye, and may wait
 }
 
-// broke takes note that the connection is of no use, for a reason that the reader
+// broke records that the connection is of no use, for a reason that the reader
 // reports. It is to be closed. The mutex is held.
 func (l *link) broke(why error) {
 	if !l.closed {
@@ -167,7 +168,7 @@ func (l *link) write() {
 	}
 }
 
-// writeBye takes leave of the peer. The mutex is held, and is held again afterwards.
+// writeBye ends the connection in order. The mutex is held, and is held again afterwards.
 func (l *link) writeBye() {
 	bye := appendFrame(nil, frameBye, 0, 0, []byte(l.byeSay))
 	l.writing = true
@@ -177,13 +178,13 @@ func (l *link) writeBye() {
 	l.wrote(0)
 }
 
-// wrote takes note of the end of a write call that has written n bytes of the
+// wrote records the end of a write call that has written n bytes of the
 // log. The mutex is held.
 func (l *link) wrote(n int) {
 	s := l.s
 	l.writing = false
 	if s.err != nil {
-		s.log.free() // end has left it to whoever was writing
+		s.log.free() // end has left it to the writing goroutine
 	} else {
 		s.wrote(n)
 	}
@@ -240,7 +241,7 @@ func (l *link) read() {
 	s := l.s
 	defer s.r.wg.Done()
 	err := l.readFrames()
-	if fault := s.copyAll(); fault != nil { // what has come is received
+	if fault := s.copyAll(); fault != nil { // what has arrived is received
 		s.endCopies()
 		err = fault
 	}
@@ -252,7 +253,7 @@ func (l *link) read() {
 	}
 	if s.link == l && l.bye == nil { // after a leave the link stays: Gone waits for its end
 		s.link = nil
-		s.wakeWaiting() // who was too far ahead of the writer may fill the window
+		s.wakeWaiting() // a sender that was too far ahead of the writer may fill the window
 	}
 	switch {
 	case l.bye != nil:
@@ -262,7 +263,7 @@ func (l *link) read() {
 	}
 	s.mu.Unlock()
 	s.r.linkEnded(s, err)
-	close(l.ended) // after it is known why: who dialled looks at that
+	close(l.ended) // after the reason is set: the dialling side reads it
 }
 
 // readFrames parses what comes. The buffer holds several small frames, or the
@@ -312,7 +313,7 @@ func (l *link) readFrames() error {
 		}
 		w += n
 		s.wireIn.Add(uint64(n)) //nolint:gosec // not negative
-		s.lastHeard.Store(s.r.clock())
+		s.lastReceived.Store(s.r.clock())
 	}
 }
 
@@ -343,7 +344,8 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 		return 0, err
 	}
 	if total > uint64(s.r.cfg.MaxMessageBytes) { //nolint:gosec // positive
-		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
+		return 0, fmt.Errorf("%w: event %q: a message of %d bytes is over the limit of %d", errBadFrame, in.decl.Name, total,
+			s.r.cfg.MaxMessageBytes)
 	}
 	if off == 0 && in.asmTotal == 0 {
 		if err := in.begin(version, int(total)); err != nil { //nolint:gosec // bounded above
@@ -351,7 +353,8 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 		}
 	}
 	if off != uint64(in.asmHave) || total != uint64(in.asmTotal) || n > in.asmTotal-in.asmHave || n == 0 { //nolint:gosec // not negative
-		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total, in.asmHave, in.asmTotal)
+		return 0, fmt.Errorf("%w: event %q: a chunk of %d bytes at %d of %d, have %d of %d", errBadFrame, in.decl.Name, n, off, total,
+			in.asmHave, in.asmTotal)
 	}
 	var dst []byte
 	if !in.asmSkip {
@@ -368,7 +371,7 @@ func (l *link) readChunk(h header, b, buf []byte) (int, error) {
 	if in.asmHave == in.asmTotal {
 		payload := in.assembled()
 		if in.asmSkip {
-			in.unhear(int(total)) //nolint:gosec // bounded above
+			in.discard(int(total)) //nolint:gosec // bounded above
 			return min(chunkHead+n, len(b)), nil
 		}
 		taken, err := s.deliver(in, version, payload, true)
@@ -396,17 +399,17 @@ func (l *link) readRest(dst []byte, have, n int, buf []byte) error {
 		}
 		have += k
 		l.s.wireIn.Add(uint64(k)) //nolint:gosec // not negative
-		l.s.lastHeard.Store(l.s.r.clock())
+		l.s.lastReceived.Store(l.s.r.clock())
 	}
 	return nil
 }
 
-// sayBye lets the writer tell the peer that this node leaves, after all that is
+// sendBye lets the writer tell the peer that this node leaves, after all that is
 // to be written. The peer then closes the connection.
-func (l *link) sayBye(reason string) {
+func (l *link) sendBye(reason string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.byeSay = cutReason(reason)
-	l.s.ackDue = true // what has come is not lost
+	l.s.ackDue = true // what has arrived is not lost
 	l.s.wake.Broadcast()
 }

@@ -171,7 +171,7 @@ func TestByeIsSaidAfterASendersOwnWrite(t *testing.T) {
 		synctest.Wait()
 		s.r.wg.Go(func() { _ = send(s.outs[0], Bytes("x")) })
 		synctest.Wait()
-		l.sayBye("the end")
+		l.sendBye("the end")
 		s.mu.Lock()
 		s.ackDue = false // so that nothing but bye is left to say
 		s.mu.Unlock()
@@ -194,7 +194,7 @@ func TestByeComesAfterAnAcknowledgement(t *testing.T) {
 		close(c.letGo)
 		_, l := linked(t, c)
 		synctest.Wait()
-		l.sayBye("the end")
+		l.sendBye("the end")
 		synctest.Wait()
 		if d := cmp.Diff([]frameType{frameAck, frameAck, frameBye}, c.types(t)); d != "" {
 			t.Errorf("frames:\n%s", d)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// sendLog is what one session has sent and the peer has not acknowledged:
+// sendLog has the frames that one session has sent and the peer has not acknowledged:
 // sequenced frames in segments. Small frames are copied into segments of 2 to 64
 // KiB; a chunk is a segment of its own that refers to its payload. The writer's
 // place in the log moves forward with what it writes, and back when a new
@@ -22,7 +22,7 @@ type sendLog struct {
 	size int        // of the newest segment's buffer: firstBytes << size
 }
 
-// maxControlLog is how many bytes of control frames a peer may leave unacknowledged. The
+// maxControlLog is the number of bytes of control frames that a peer may leave unacknowledged. The
 // largest run of them comes when two nodes meet: 16 MiB of declarations, as many rounds of
 // barriers and the members, 40 MiB in all. Later the frames that say whether this node
 // listens are the most: 8 million of them may be sent while a peer does not run.
@@ -212,7 +212,7 @@ func (l *sendLog) wrote(n int) {
 	}
 }
 
-// ack takes note that the peer has received the frames up to number n, and frees
+// ack records that the peer has received the frames up to number n, and frees
 // them. writing says that the writer has segments in its hands. It reports false
 // for a number that was never sent.
 func (l *sendLog) ack(n uint64, writing bool) bool {

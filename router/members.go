@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Member is what nodes tell each other of a third.
+// Member describes a node to other nodes.
 type Member struct {
 	ID          int      `json:"id"`
 	Incarnation uint64   `json:"incarnation,string"`
@@ -19,7 +19,7 @@ type Member struct {
 // peerLock is held by one handshake with a node. It is no mutex, as testing/synctest
 // does not see waits for one.
 type peerLock struct {
-	held  chan struct{} // 1: somebody has the lock
+	held  chan struct{} // 1: the lock is held
 	users int           // have it or wait for it; locksMu guards it
 }
 
@@ -51,7 +51,7 @@ func (r *Router) usePeerLock(id int) *peerLock {
 	defer r.locksMu.Unlock()
 	m := r.locks[id]
 	if m == nil {
-		m = &peerLock{held: make(chan struct{}, 1)} // holds who has the lock
+		m = &peerLock{held: make(chan struct{}, 1)} // held by the owner of the lock
 		r.locks[id] = m
 	}
 	m.users++
@@ -75,7 +75,7 @@ func (r *Router) find(h hello) (*session, *refusal) {
 		return nil, &refusal{RefuseClosed, fmt.Sprintf("node.%d is closing", r.cfg.Node)}
 	}
 	s := r.peers[h.Node]
-	same, replaces, no := r.judge(h.Node, h.Incarnation)
+	same, replaces, no := r.classify(h.Node, h.Incarnation)
 	r.mu.Unlock()
 	if replaces {
 		r.lose(s, ErrReplaced)
@@ -97,8 +97,8 @@ func (r *Router) admit(h hello) (*session, error) {
 	s.leaves = slices.Contains(h.Features, featureLeave)
 	s.knowsDone = slices.Contains(h.Features, featureDone)
 	s.answers = slices.Contains(h.Features, featureListening)
-	s.hearsFarewells = slices.Contains(h.Features, featureFarewell)
-	s.lastHeard.Store(r.clock())
+	s.takesFarewells = slices.Contains(h.Features, featureFarewell)
+	s.lastReceived.Store(r.clock())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -125,7 +125,7 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.askLeave()
 	}
 	if r.done {
-		s.sayDone()
+		s.sendDone()
 	}
 	if s.late = r.inDrain.Load(); s.late {
 		s.control(frameFin, 0, 0, nil)
@@ -135,7 +135,7 @@ func (r *Router) admit(h hello) (*session, error) {
 	return s, nil
 }
 
-// introduce tells the newcomer of the others and the others of the newcomer. The
+// introduce announces the others to the newcomer and the newcomer to the others. The
 // mutex is held.
 func (r *Router) introduce(s *session) {
 	var all []Member
@@ -148,7 +148,7 @@ func (r *Router) introduce(s *session) {
 	}
 }
 
-// learn takes note of nodes that another one knows, and calls some of them.
+// learn records nodes that another one knows, and calls some of them.
 func (r *Router) learn(members []Member, from int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +165,7 @@ func (r *Router) learn(members []Member, from int) {
 	}
 }
 
-// rumour is what this node knows of one that it has not met, in this incarnation.
+// rumour describes a node that others have announced and that is not connected yet, in this incarnation.
 type rumour struct {
 	incarnation uint64
 	at          int64 // clock
@@ -183,12 +183,12 @@ func (r *Router) doubt(now int64) {
 	}
 }
 
-// maxAhead is how far an incarnation, which is the time of the node's start, may lie in the
+// maxAhead is the distance by which an incarnation, which is the time of the node's start, may lie in the
 // future: the clocks of hosts differ, and are set. Incarnations only grow, so that one
 // from the far future would keep the node out for as long.
 const maxAhead = 24 * time.Hour
 
-// linkEnded takes note of a connection that has ended.
+// linkEnded records a connection that has ended.
 func (r *Router) linkEnded(s *session, err error) {
 	err = printable.Error(err) // it may quote what came over the connection
 	if errors.Is(err, errLeft) {
@@ -212,7 +212,7 @@ func (r *Router) linkEnded(s *session, err error) {
 // lose gives a peer up.
 func (r *Router) lose(s *session, reason error) { r.depart(s, Lost, reason) }
 
-// depart removes a peer, wakes who waits for it, and reports what it has not
+// depart removes a peer, wakes all that wait for it, and reports what it has not
 // acknowledged.
 func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 	perr, first := s.end(reason)
@@ -247,7 +247,7 @@ func (r *Router) depart(s *session, kind ChangeKind, reason error) {
 		r.log.Warn("a node has left before it had all", "peer", fmt.Sprintf("node.%d", s.peer.ID), "unacknowledged", perr.Undelivered)
 	}
 	r.changed.broadcast()
-	r.tell()
+	r.notify()
 }
 
 // current is the session's link, or nil.
@@ -257,7 +257,7 @@ func (s *session) current() *link {
 	return s.link
 }
 
-// peerReady takes note that the peer is ready, and whether it had been so before it
+// peerReady records that the peer is ready, and whether it had been so before it
 // met this node, and lets it know when it has our newest values.
 func (r *Router) peerReady(s *session, before bool) {
 	s.mu.Lock()
@@ -273,5 +273,5 @@ func (r *Router) peerReady(s *session, before bool) {
 			r.changes = append(r.changes, Change{Kind: Joined, Peer: s.peer})
 		}
 	})
-	r.tell()
+	r.notify()
 }

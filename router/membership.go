@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// membership is what a node knows of the other nodes of its job, and the rules that follow
+// membership is the state of the other nodes of a job as one node knows it, and the rules that follow
 // from it: which nodes are expected, present, gone and forgotten, which incarnation counts,
-// which announcements and farewells are believed, and whom a newcomer waits for. It has no
+// which announcements and farewells are believed, and the nodes that a newcomer waits for. It has no
 // goroutine, lock, clock or network. Its methods take what has happened, with the clock at
 // that time where it counts, and return what the router is to do. The router's mutex guards it.
 type membership struct {
 	job     *Config // of this node: ids, times and the topology; nothing of it is called
 	present roster
 
-	was       map[int]former    // peers that are gone, by node id
-	formers   []int             // nodes of which something is kept that are not expected: see remember
-	known     map[int]rumour    // nodes that others told of and that this one has not met
-	reached   map[int]reaching  // those that keepReaching calls
-	farewells map[int]heard     // the newest farewell of each node, by node id
-	hearsay   map[int]*report   // farewells that others have said and that are looked into: the next one of each node
-	attached  map[string]int    // attach address -> node id that answered there
-	trouble   map[string]string // address -> why it cannot be reached
-	joins     paces             // of new sessions
-	news      paces             // of farewells
+	was       map[int]former        // peers that are gone, by node id
+	formers   []int                 // nodes of which something is kept that are not expected: see remember
+	known     map[int]rumour        // nodes that others announced and that are not connected
+	reached   map[int]reaching      // those that keepReaching calls
+	farewells map[int]knownFarewell // the newest farewell of each node, by node id
+	hearsay   map[int]*report       // farewells that others have said and that are looked into: the next one of each node
+	attached  map[string]int        // attach address -> node id that answered there
+	trouble   map[string]string     // address -> why it cannot be reached
+	joins     paces                 // of new sessions
+	news      paces                 // of farewells
 
 	beenReady bool  // Start has returned
 	readyAt   int64 // clock of that
@@ -62,13 +62,13 @@ type member struct {
 func newMembership(job *Config, present roster) membership {
 	return membership{
 		job: job, present: present, was: map[int]former{}, known: map[int]rumour{}, reached: map[int]reaching{},
-		farewells: map[int]heard{}, hearsay: map[int]*report{}, attached: map[string]int{}, trouble: map[string]string{},
+		farewells: map[int]knownFarewell{}, hearsay: map[int]*report{}, attached: map[string]int{}, trouble: map[string]string{},
 	}
 }
 
-// judge reports whether a node that says hello is a peer already, in this incarnation or in
+// classify reports whether a node that says hello is a peer already, in this incarnation or in
 // an older one, which the new one replaces; or why it is refused.
-func (m *membership) judge(id int, incarnation uint64) (same, replaces bool, no *refusal) {
+func (m *membership) classify(id int, incarnation uint64) (same, replaces bool, no *refusal) {
 	p := m.present.of(id)
 	gone, wasHere := m.was[id]
 	switch {
@@ -98,7 +98,7 @@ func (m *membership) admits(id int, now int64) error {
 	return nil
 }
 
-// met takes note that a node of which others may have told has come.
+// met records the connection of a node that others may have announced.
 func (m *membership) met(p *member) {
 	id, incarnation := p.peer.ID, p.peer.Incarnation
 	if m.known[id].incarnation <= incarnation {
@@ -120,7 +120,7 @@ type call struct {
 	addr        string // empty in a star: through the hub
 }
 
-// learn takes note of nodes that another one knows. It returns those that this node calls,
+// learn records nodes that another one knows. It returns those that this node calls,
 // which have a lower id, as the others call this node; and those that are not believed, as
 // their incarnations are from the far future.
 func (m *membership) learn(members []Member, now int64, wall time.Time) (calls []call, ahead []int) {
@@ -151,8 +151,8 @@ func (m *membership) learn(members []Member, now int64, wall time.Time) (calls [
 	return calls, ahead
 }
 
-// waitsFor is how long a newcomer waits for a member that others have told of. An expected one
-// that is dead is rarely told of, as its peers know of its death or lose it within PeerTimeout;
+// waitsFor is the time that a newcomer waits for a member that others have announced. An expected one
+// that is dead is rarely announced, as its peers know of its death or lose it within PeerTimeout;
 // but one that lives can take much longer than that to connect where the machines are busy, and
 // what this node emits before is lost to it.
 func (m *membership) waitsFor(id int) time.Duration {
@@ -162,8 +162,8 @@ func (m *membership) waitsFor(id int) time.Duration {
 	return m.job.PeerTimeout
 }
 
-// doubt forgets the nodes that others have told of and that have not been met in time, which
-// is twice the time in which a node that joins has to meet this one. A node that is told of
+// doubt forgets the nodes that others have announced and that have not connected in time, which
+// is twice the time in which a node that joins has to connect. A node that is announced
 // again is believed again. It reports whether a Start that waits is to look again: its waits
 // for such nodes are limited, see runs and lacks.
 func (m *membership) doubt(now int64) (look bool) {
@@ -181,7 +181,7 @@ func (m *membership) doubt(now int64) (look bool) {
 	return look
 }
 
-// mostPeers is how many other nodes this one has as peers, and of how many others that it
+// mostPeers is the number of other nodes that this one has as peers, and of others that it
 // has not met it is told.
 func (m *membership) mostPeers() int { return max(maxPeers, m.job.Expect) }
 
@@ -192,19 +192,19 @@ func (m *membership) plausible(incarnation uint64, wall time.Time) bool {
 	return incarnation <= now || incarnation-now <= uint64(maxAhead)
 }
 
-// left takes note that a peer is gone, and returns the nodes that are forgotten for it.
+// left records that a peer is gone, and returns the nodes that are forgotten for it.
 // barriers are the rounds that it has entered and this node has not passed.
 func (m *membership) left(p *member, kind ChangeKind, reason error, barriers map[string]uint64, now int64) (forgotten []int) {
 	f := former{incarnation: p.peer.Incarnation, ready: p.ready, withdrawn: p.withdrawn, barriers: barriers, addrs: p.addrs, err: reason}
 	if kind == Lost {
 		f.lostAt = now
-		f.sayAt = now + int64(sayAfter)
+		f.sayAt = now + int64(logAfter)
 	}
 	m.was[p.peer.ID] = f
 	return m.remember(p.peer.ID)
 }
 
-// remember takes note that something is kept of a node after its session, and returns the
+// remember records that something is kept of a node after its session, and returns the
 // oldest ones that are not expected, if there are too many: they are forgotten.
 func (m *membership) remember(id int) (forgotten []int) {
 	if id < m.job.Expect {
@@ -231,7 +231,7 @@ func (m *membership) remember(id int) (forgotten []int) {
 	return forgotten
 }
 
-// isReady takes note that a peer is ready, and whether it had been so before it met this
+// isReady records that a peer is ready, and whether it had been so before it met this
 // node. It reports whether the peer has joined by that.
 func (m *membership) isReady(p *member, before bool, now int64) (joined bool) {
 	if before && !m.beenReady {
@@ -291,7 +291,7 @@ func (m *membership) joining(now int64) bool {
 // lacks names the nodes that Start waits for, and why.
 func (m *membership) lacks(now int64) []string {
 	var out []string
-	say := func(id int) {
+	check := func(id int) {
 		if p := m.present.of(id); p != nil {
 			if !p.ready || !p.seen {
 				out = append(out, fmt.Sprintf("node.%d (connected, not ready)", id))
@@ -306,7 +306,7 @@ func (m *membership) lacks(now int64) []string {
 	if m.job.Expect > 0 && m.job.Topology != Alone && !runs {
 		ids, unknown := m.expected()
 		for _, id := range ids {
-			say(id)
+			check(id)
 		}
 		if unknown > 0 {
 			out = append(out, fmt.Sprintf("%d more", unknown))
@@ -318,17 +318,17 @@ func (m *membership) lacks(now int64) []string {
 	}
 	for _, addr := range m.job.Attach {
 		if id, ok := m.attached[addr]; ok {
-			say(id)
+			check(id)
 		} else if !runs {
 			out = append(out, addr+inBrackets(m.trouble[addr]))
 		}
 	}
 	for id := range m.present.all() {
-		say(id)
+		check(id)
 	}
 	for id, o := range m.known {
 		if now-o.at <= int64(m.waitsFor(id)) {
-			say(id)
+			check(id)
 		}
 	}
 	slices.Sort(out)
@@ -361,7 +361,7 @@ func (m *membership) expected() (ids []int, unknown int) {
 	return ids, 0
 }
 
-// maxTrouble is how many addresses that cannot be reached are named.
+// maxTrouble is the number of unreachable addresses that are named.
 const maxTrouble = 8
 
 // troubles joins why addresses cannot be reached.
@@ -442,14 +442,14 @@ func (m *membership) entered(id int, name string, round uint64) (bool, error) {
 }
 
 // reminders returns for how long no peer has been present, and which lost peers have been
-// away for how long, where the log is to say so: after sayAfter, and then each time after as
+// away for how long, where that is to be logged: after logAfter, and then each time after as
 // long again.
 func (m *membership) reminders(now int64) (alone time.Duration, away map[int]time.Duration) {
 	switch {
 	case !m.beenReady || m.job.Expect <= 1 || m.present.count() > 0:
 		m.aloneAt = 0
 	case m.aloneAt == 0:
-		m.aloneAt, m.sayAlone = now, now+int64(sayAfter)
+		m.aloneAt, m.sayAlone = now, now+int64(logAfter)
 	case now >= m.sayAlone:
 		alone = time.Duration(now - m.aloneAt)
 		m.sayAlone = now + int64(alone)

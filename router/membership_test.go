@@ -67,7 +67,7 @@ func TestRuleOfIncarnations(t *testing.T) {
 		if c.was.incarnation > 0 {
 			m.was[3] = c.was
 		}
-		same, replaces, no := m.judge(3, c.incarnation)
+		same, replaces, no := m.classify(3, c.incarnation)
 		code := ""
 		if no != nil {
 			code = no.Code
@@ -277,7 +277,7 @@ func TestRuleOfTheFormer(t *testing.T) {
 	if forgotten := m.left(one, Lost, ErrLost, map[string]uint64{"b": 2}, secs(3)); forgotten != nil {
 		t.Errorf("forgotten %v", forgotten)
 	}
-	if f := m.was[1]; f.lostAt != secs(3) || f.sayAt != secs(3)+int64(sayAfter) || !f.ready || f.barriers["b"] != 2 ||
+	if f := m.was[1]; f.lostAt != secs(3) || f.sayAt != secs(3)+int64(logAfter) || !f.ready || f.barriers["b"] != 2 ||
 		!errors.Is(f.err, ErrLost) || f.addrs[0] != "at1" || len(m.formers) != 0 {
 		t.Errorf("%+v, %v", f, m.formers)
 	}
@@ -289,12 +289,12 @@ func TestRuleOfTheFormer(t *testing.T) {
 			t.Fatalf("forgotten %v", forgotten)
 		}
 	}
-	m.farewells[6], m.reached[6] = heard{}, reaching{}
+	m.farewells[6], m.reached[6] = knownFarewell{}, reaching{}
 	if forgotten := m.remember(5); forgotten != nil { // the newest again
 		t.Errorf("forgotten %v", forgotten)
 	}
-	_, heardOf := m.farewells[6]
-	if forgotten := m.remember(9999); !slices.Equal(forgotten, []int{6}) || !heardOf || len(m.farewells) != 0 ||
+	_, known := m.farewells[6]
+	if forgotten := m.remember(9999); !slices.Equal(forgotten, []int{6}) || !known || len(m.farewells) != 0 ||
 		!m.reached[6].over || m.was[6].err != nil {
 		t.Errorf("forgotten %v", forgotten)
 	}

@@ -94,7 +94,7 @@ func TestEventsThatAPeerMisses(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		r := openRouter(t, Config{})
 		r.beenReady = true // an event that differs is no failure
-		for _, name := range []string{"heard", "off", "newest", "differs"} {
+		for _, name := range []string{"received", "off", "newest", "differs"} {
 			delivery := map[bool]Delivery{true: Latest}[name == "newest"]
 			event(t, r, Spec{Name: name, Delivery: delivery})
 		}
@@ -116,7 +116,7 @@ func TestEventsThatAPeerMisses(t *testing.T) {
 		r.setOff(s, left)
 		for _, c := range r.channels {
 			a := c.absences[7]
-			if (a != nil) != (c.spec.Name == "heard") || a != nil && (a.left != left || a.peer.Incarnation != 3) {
+			if (a != nil) != (c.spec.Name == "received") || a != nil && (a.left != left || a.peer.Incarnation != 3) {
 				t.Errorf("%s: %+v", c.spec.Name, a)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// A node that joins while another one leaves hears that it leaves.
-func TestNewcomerHearsThatANodeLeaves(t *testing.T) {
+// A node that joins while another one leaves receives that it leaves.
+func TestNewcomerReceivesThatANodeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Expect = min(2, 1+c.Node) + c.Node/2 })
 		defer j.close()
@@ -41,7 +41,7 @@ func TestNewcomerHearsThatANodeLeaves(t *testing.T) {
 }
 
 // A node that joins when another one has drained knows that this one sends nothing more.
-func TestNewcomerHearsThatANodeHasFinished(t *testing.T) {
+func TestNewcomerReceivesThatANodeHasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.Expect = 1 + c.Node })
 		defer j.close()
@@ -59,7 +59,7 @@ func TestNewcomerHearsThatANodeHasFinished(t *testing.T) {
 }
 
 // Two nodes join a running job at the same time, and are told of more that never come. They
-// wait for its members and each other only, whichever is heard last.
+// wait for its members and each other only, whichever is received last.
 func TestNewcomersWaitForMembersOnly(t *testing.T) {
 	for _, last := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {

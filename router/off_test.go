@@ -11,8 +11,8 @@ import (
 	"github.com/ditask/ditask/router/routertest"
 )
 
-// After Off and On, a node hears all messages of a sender from the first one on that it
-// hears: not one that was under way before the sender knew of the Off, and then none that
+// After Off and On, a node receives all messages of a sender from the first one on that it
+// receives: not one that was under way before the sender knew of the Off, and then none that
 // was emitted before the sender knew of the On.
 func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 	for _, delivery := range []router.Delivery{router.Reliable, router.DropOldest, router.DropNewest} {
@@ -46,11 +46,11 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 					send()
 				}
 				if got := in[1].all(); got != "1 4 7" {
-					t.Errorf("heard %q, want 1 4 7", got)
+					t.Errorf("received %q, want 1 4 7", got)
 				}
 				<-time.After(5 * time.Second) // the sender is told once a second what was consumed
-				if st := routertest.Total(j.nodes[1], "e"); st.Unheard != 2 {
-					t.Errorf("the listener has dropped %d messages, want 2", st.Unheard)
+				if st := routertest.Total(j.nodes[1], "e"); st.Unsubscribed != 2 {
+					t.Errorf("the listener has dropped %d messages, want 2", st.Unsubscribed)
 				}
 				if st := routertest.Total(j.nodes[0], "e"); st.Sent != 5 || st.Delivered != 5 || st.Queued+st.InFlight != 0 {
 					t.Errorf("%+v", st)
@@ -60,7 +60,7 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 	}
 }
 
-// A listener that is new to an event hears what is emitted as soon as the sender knows of
+// A listener that is new to an event receives what is emitted as soon as the sender knows of
 // it, also where the sender declares the event later.
 func TestOnBeforeTheSenderHasTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestOnBeforeTheSenderHasTheEvent(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := in.all(); got != "0 1 2" {
-			t.Errorf("heard %q", got)
+			t.Errorf("received %q", got)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestOffAndOnOverABrokenConnection(t *testing.T) {
 			<-j.after()
 		}
 		if got := strings.Fields(in[1].all()); len(got) != 20 {
-			t.Errorf("heard %q", got)
+			t.Errorf("received %q", got)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestE11LatestIsThereAfterOffAndOn(t *testing.T) {
 			synctest.Wait()
 		}
 		if got := in[1].all(); got != "0 1 2" {
-			t.Errorf("heard %q, want 0 1 2", got)
+			t.Errorf("received %q, want 0 1 2", got)
 		}
 	})
 }
@@ -167,14 +167,14 @@ func TestE4OffAndOnDuringALargeMessage(t *testing.T) {
 		}
 		<-j.after()
 		if got := in[1].all(); got != "first" {
-			t.Errorf("heard %d bytes", len(got))
+			t.Errorf("received %d bytes", len(got))
 		}
 	})
 }
 
-// A newest value that a node has heard already, and is sent again after On, is dropped and
+// A newest value that a node has received already, and is sent again after On, is dropped and
 // takes no room.
-func TestE11LatestIsHeardOnceOverOffAndOn(t *testing.T) {
+func TestE11LatestIsReceivedOnceOverOffAndOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
 		defer j.close()
@@ -191,7 +191,7 @@ func TestE11LatestIsHeardOnceOverOffAndOn(t *testing.T) {
 			}
 		}
 		if got := in[1].all(); got != "0 1 2" {
-			t.Errorf("heard %q, want 0 1 2", got)
+			t.Errorf("received %q, want 0 1 2", got)
 		}
 	})
 }

@@ -55,8 +55,8 @@ func TestSlowChunkIsNoSilence(t *testing.T) {
 			<-time.After(3 * time.Second)
 			g.say(t, piece)
 			synctest.Wait()
-			if s := g.link.s; s.lastHeard.Load() != s.r.clock() {
-				t.Errorf("silent for %v", time.Duration(s.r.clock()-s.lastHeard.Load()))
+			if s := g.link.s; s.lastReceived.Load() != s.r.clock() {
+				t.Errorf("silent for %v", time.Duration(s.r.clock()-s.lastReceived.Load()))
 			}
 		}
 	})
@@ -66,8 +66,8 @@ func TestSlowChunkIsNoSilence(t *testing.T) {
 // whole.
 func TestConnectionThatEndsWithinAChunk(t *testing.T) {
 	for name, c := range map[string]struct {
-		frames []byte
-		heard  int
+		frames   []byte
+		received int
 	}{
 		"within a chunk": {slices.Concat(data(1), chunk(2, 300, 0, make([]byte, 300))[:200]), 1},
 		"after a chunk":  {slices.Concat(data(1), chunk(2, 300, 0, make([]byte, 300))), 2},
@@ -76,13 +76,13 @@ func TestConnectionThatEndsWithinAChunk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := meet(t, nil)
-				heard := 0
-				g.r.channels[0].deliver = func(*Message) error { heard++; return nil }
+				received := 0
+				g.r.channels[0].deliver = func(*Message) error { received++; return nil }
 				g.say(t, c.frames)
 				_ = g.Close()
 				<-g.link.ended
-				if heard != c.heard || g.link.s.current() != nil || g.r.peers[7] != g.link.s {
-					t.Errorf("%d messages heard, link %v, a peer: %v", heard, g.link.s.current(), g.r.peers[7] != nil)
+				if received != c.received || g.link.s.current() != nil || g.r.peers[7] != g.link.s {
+					t.Errorf("%d messages received, link %v, a peer: %v", received, g.link.s.current(), g.r.peers[7] != nil)
 				}
 			})
 		})
@@ -125,13 +125,13 @@ func TestBytesThatComeWithTheEndOfAConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := meet(t, nil)
 			synctest.Wait()
-			heard := 0
-			g.r.channels[0].deliver = func(*Message) error { heard++; return nil }
+			received := 0
+			g.r.channels[0].deliver = func(*Message) error { received++; return nil }
 			s := g.link.s
 			s.detach()
 			l := &link{s: s, conn: &lastWords{b: c.frames, idle: true, err: c.err}, ended: make(chan struct{})}
-			if err := l.readFrames(); !errors.Is(err, c.want) || heard != 2 {
-				t.Errorf("%v, %d messages heard", err, heard)
+			if err := l.readFrames(); !errors.Is(err, c.want) || received != 2 {
+				t.Errorf("%v, %d messages received", err, received)
 			}
 		})
 	}

@@ -44,11 +44,11 @@ func TestHubThatDoesNotWaitAnyMore(t *testing.T) {
 		hub := openRouter(t, Config{Topology: Star})
 		hub.tickets["t"] = make(chan net.Conn)
 		ours, theirs := net.Pipe()
-		heard := make(chan string, 1) // one result
-		go func() { b, _ := io.ReadAll(theirs); heard <- string(b) }()
+		received := make(chan string, 1) // one result
+		go func() { b, _ := io.ReadAll(theirs); received <- string(b) }()
 		kept, err := hub.relayed(ours, hello{Node: 1, Ticket: "t"})
 		_ = ours.Close()
-		if got := <-heard; kept || err != nil || !strings.Contains(got, "the ticket has expired") {
+		if got := <-received; kept || err != nil || !strings.Contains(got, "the ticket has expired") {
 			t.Errorf("%v, %v, %q", kept, err, got)
 		}
 	})

@@ -117,20 +117,20 @@ func TestPayloadIsNotKeptForATap(t *testing.T) {
 	}
 }
 
-// The messages of a peer that does not answer Listen are heard at once.
+// The messages of a peer that does not answer Listen are received at once.
 func TestListenDoesNotWaitForAnOlderVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		synctest.Wait()
-		heard := 0
-		g.r.channels[0].deliver = func(*Message) error { heard++; return nil }
+		received := 0
+		g.r.channels[0].deliver = func(*Message) error { received++; return nil }
 		ch := &Channel{g.r.channels[0]}
 		ch.Listen(false)
 		ch.Listen(true)
 		g.say(t, data(1))
 		synctest.Wait()
-		if heard != 1 {
-			t.Errorf("%d messages are heard", heard)
+		if received != 1 {
+			t.Errorf("%d messages are received", received)
 		}
 	})
 }
@@ -140,15 +140,15 @@ func TestMessageThatComesWhileNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		synctest.Wait()
-		heard := 0
-		g.r.channels[0].deliver = func(*Message) error { heard++; return nil }
+		received := 0
+		g.r.channels[0].deliver = func(*Message) error { received++; return nil }
 		ch := &Channel{g.r.channels[0]}
 		ch.Listen(false)
 		g.say(t, data(1))
 		synctest.Wait()
 		in := g.link.s.ins[0]
-		if heard != 0 || in.unheard.Load() != 1 || in.consumed[0].Load() != 1 || in.consumed[1].Load() != 5 {
-			t.Errorf("%d messages are heard, %d dropped, %d given back", heard, in.unheard.Load(), in.consumed[0].Load())
+		if received != 0 || in.unsubscribed.Load() != 1 || in.consumed[0].Load() != 1 || in.consumed[1].Load() != 5 {
+			t.Errorf("%d messages are received, %d dropped, %d given back", received, in.unsubscribed.Load(), in.consumed[0].Load())
 		}
 	})
 }

@@ -142,7 +142,7 @@ func TestPrintedTextOfACaller(t *testing.T) {
 			}
 			mine := fmt.Appendf(nil, "%s,%q:%s}", b[:len(b)-1], c.field, c.value) // of two values the last counts
 			ours, theirs := net.Pipe()
-			heard := make(chan string, 1) // one result
+			received := make(chan string, 1) // one result
 			go func() {
 				defer func() { _ = ours.Close() }()
 				_, _ = ours.Write(append(le.AppendUint32(magic[:], uint32(len(mine))), mine...))
@@ -159,11 +159,11 @@ func TestPrintedTextOfACaller(t *testing.T) {
 					rest, _ := io.ReadAll(ours)
 					said = rest[min(4, len(rest)):]
 				}
-				heard <- string(said)
+				received <- string(said)
 			}()
 			_ = theirs.SetDeadline(time.Now().Add(10 * time.Second)) // only a fault takes that long
 			hub.serve(theirs, nil)
-			checkPrinted(t, "the answer", <-heard, c.said)
+			checkPrinted(t, "the answer", <-received, c.said)
 			checkPrinted(t, "the log", log.String(), c.log)
 			hub.mu.Lock()
 			failure := fmt.Sprint(hub.failure)
@@ -294,7 +294,7 @@ func TestWhatIsSaidIsPrintable(t *testing.T) {
 		t.Errorf("%d bytes, code %q", len(a.Refuse.Reason), a.Refuse.Code)
 	}
 	g := meet(t, nil)
-	g.link.sayBye(logtest.Hostile + strings.Repeat("x", 2*maxReason))
+	g.link.sendBye(logtest.Hostile + strings.Repeat("x", 2*maxReason))
 	g.r.mu.Lock()
 	defer g.r.mu.Unlock()
 	g.link.s.mu.Lock()

@@ -44,7 +44,7 @@ func (s *session) receive(l *link, h header, body []byte) error {
 			return err
 		}
 		s.gotFrame(headerBytes + len(body))
-		if in.ch.Load() != nil { // else the message is not heard
+		if in.ch.Load() != nil { // else the message is not received
 			in.header = append(in.header[:0], body...)
 		}
 		return nil
@@ -221,9 +221,9 @@ func (s *session) caughtUp() {
 	s.mu.Unlock()
 }
 
-// hearer returns the event to which a message of this number is to be delivered; nil if this
+// receiver returns the event to which a message of this number is to be delivered; nil if this
 // node does not listen to it.
-func (in *inStream) hearer(version uint64) *channel {
+func (in *inStream) receiver(version uint64) *channel {
 	ch := in.ch.Load()
 	if ch == nil || !ch.listens.Load() || in.out.asked.Load() > 0 || version <= in.floor {
 		return nil
@@ -231,18 +231,18 @@ func (in *inStream) hearer(version uint64) *channel {
 	return ch
 }
 
-// unhear drops a message of n bytes that this node does not listen to.
-func (in *inStream) unhear(n int) {
+// discard drops a message of n bytes that this node does not listen to.
+func (in *inStream) discard(n int) {
 	in.header = in.header[:0]
-	in.unheard.Add(1)
+	in.unsubscribed.Add(1)
 	in.Return(1, n)
 }
 
 // deliver hands a message to the node. It reports whether the payload was taken.
 func (s *session) deliver(in *inStream, version uint64, payload []byte, takable bool) (bool, error) {
-	ch := in.hearer(version)
+	ch := in.receiver(version)
 	if ch == nil {
-		in.unhear(len(payload))
+		in.discard(len(payload))
 		return false, nil
 	}
 	header := in.header
@@ -268,7 +268,7 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 	return m.Taken, nil
 }
 
-// declared takes note of an event of the peer's.
+// declared records an event of the peer's.
 func (r *Router) declared(s *session, id uint16, d declaration, on bool) error {
 	if int(id) != len(s.ins) || int(id) >= maxChannels {
 		return fmt.Errorf("%w: event %q has number %d, want %d", errBadFrame, d.Name, id, len(s.ins))
@@ -308,7 +308,7 @@ func (r *Router) join(c *channel, in *inStream) error {
 	return nil
 }
 
-// listening takes note of whether the peer listens to one of its events. It returns an error
+// listening records whether the peer listens to one of its events. It returns an error
 // if the peer asks, and does not acknowledge the answers.
 func (r *Router) listening(in *inStream, on bool) error {
 	r.mu.Lock()
@@ -363,7 +363,7 @@ func (r *Router) retarget(c *channel) {
 	}
 }
 
-// aim takes note of whether the peer listens to c. It returns its stream if so,
+// aim records whether the peer listens to c. It returns its stream if so,
 // and whether it has just begun.
 func (s *session) aim(c *channel, on bool) (o *outStream, began bool) {
 	s.mu.Lock()

@@ -226,8 +226,8 @@ func TestR2AddressThatGoesToAnotherNode(t *testing.T) {
 }
 
 // Where nodes that leave are not called, one that comes back is still reached by the nodes
-// that hear of it.
-func TestR2NodeIsReachedAgainWhenItIsHeardOf(t *testing.T) {
+// that learn of it.
+func TestR2NodeIsReachedAgainWhenItIsAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] })
 		defer j.close()
@@ -244,7 +244,7 @@ func TestR2NodeIsReachedAgainWhenItIsHeardOf(t *testing.T) {
 }
 
 // A node that another one told of is called once, and not again while it is connected.
-func TestNodeThatWasHeardOfIsCalledOnce(t *testing.T) {
+func TestNodeThatWasAnnouncedIsCalledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] })
 		defer j.close()

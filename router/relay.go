@@ -41,11 +41,11 @@ func (r *Router) callHub(conn net.Conn, h hello) error {
 	return nil
 }
 
-// maxPipes is how many pipes the hub of a star makes: each leaf of 362 with each other one.
+// maxPipes is the number of pipes that the hub of a star makes: each leaf of 362 with each other one.
 // Each has two sockets and, where the system cannot copy by itself, two buffers of 32 KiB.
 const maxPipes = 1 << 16
 
-// pipeKey is who has asked for a pipe, and to whom. There is one pipe of a key: a leaf asks
+// pipeKey is the pair of the node that has asked for a pipe and its target. There is one pipe of a key: a leaf asks
 // again when the one before has ended at its side.
 type pipeKey struct{ from, to int }
 
@@ -135,13 +135,13 @@ func (r *Router) relay(conn net.Conn, h hello) (bool, error) {
 	back := make(chan net.Conn) // a hand-over: the other side waits
 	p, s, no := r.openPipe(h, ticket, back)
 	if p == nil {
-		return r.say(conn, &refusal{RefuseRelay, no})
+		return r.refuse(conn, &refusal{RefuseRelay, no})
 	}
 	s.controlJSON(frameRelay, 0, relayMsg{ticket, h.Node})
 	other := r.called(p, ticket, back)
 	if other == nil {
 		r.endedPipe(p)
-		return r.say(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d did not call back", h.Target)})
+		return r.refuse(conn, &refusal{RefuseRelay, fmt.Sprintf("node.%d did not call back", h.Target)})
 	}
 	return r.splice(p, conn, other)
 }
@@ -169,7 +169,7 @@ func (r *Router) relayed(conn net.Conn, h hello) (bool, error) {
 	back := r.tickets[h.Ticket]
 	r.mu.Unlock()
 	if back == nil {
-		return r.say(conn, &refusal{RefuseRelay, "the ticket has expired"})
+		return r.refuse(conn, &refusal{RefuseRelay, "the ticket has expired"})
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.listensFor())
 	defer cancel()
@@ -177,7 +177,7 @@ func (r *Router) relayed(conn net.Conn, h hello) (bool, error) {
 	case back <- conn:
 		return true, nil
 	case <-ctx.Done():
-		return r.say(conn, &refusal{RefuseRelay, "the ticket has expired"})
+		return r.refuse(conn, &refusal{RefuseRelay, "the ticket has expired"})
 	}
 }
 
@@ -208,10 +208,10 @@ func (r *Router) splice(p *pipe, a, b net.Conn) (bool, error) {
 }
 
 // answerRelay calls the hub back, and serves the leaf at the other end. A call that
-// breaks is made again for as long as the leaf waits for it: nobody tells the leaf
+// breaks is made again for as long as the leaf waits for it: the leaf does not learn
 // that it was in vain.
 func (r *Router) answerRelay(m relayMsg) {
-	if r.answering.Add(1) > maxTickets { // the hub sees that nobody calls back
+	if r.answering.Add(1) > maxTickets { // the hub sees that no call comes back
 		r.answering.Add(-1)
 		return
 	}

@@ -59,15 +59,15 @@ func TestR3ALeafAnswersTheHubAgain(t *testing.T) {
 			}
 			nodes[id] = r
 		}
-		hear := func(m *router.Message) error {
+		receive := func(m *router.Message) error {
 			got <- string(m.Payload)
 			m.Credit.Return(1, len(m.Payload))
 			return nil
 		}
-		if ch, err := nodes[1].Channel(router.Spec{Name: "n"}, hear); err == nil {
+		if ch, err := nodes[1].Channel(router.Spec{Name: "n"}, receive); err == nil {
 			ch.Listen(true)
 		}
-		out, err := nodes[2].Channel(router.Spec{Name: "n"}, hear)
+		out, err := nodes[2].Channel(router.Spec{Name: "n"}, receive)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,9 +121,9 @@ func TestR7RecordedHandshakeOfADiallerIsRefused(t *testing.T) {
 	if _, err := c.Write(said); err != nil {
 		t.Fatal(err)
 	}
-	heard, _ := io.ReadAll(c)
+	received, _ := io.ReadAll(c)
 	_ = c.Close()
-	last := heard[messages(heard, 1):]
+	last := received[messages(received, 1):]
 	if !strings.Contains(string(last), `"code":"token"`) || len(last) != messages(last, 1) {
 		t.Errorf("the victim says %q", last)
 	}
@@ -220,8 +220,8 @@ func TestR7ProofOfTheOtherSideIsRefused(t *testing.T) {
 	if _, err := c.Write(message(t, map[string]any{"proof": a.Proof, "got": "0"})); err != nil {
 		t.Fatal(err)
 	}
-	if heard, _ := io.ReadAll(c); !strings.Contains(string(heard), `"code":"token"`) {
-		t.Errorf("the victim says %q", heard)
+	if received, _ := io.ReadAll(c); !strings.Contains(string(received), `"code":"token"`) {
+		t.Errorf("the victim says %q", received)
 	}
 	if r.Refused()[router.RefuseToken] != 1 {
 		t.Errorf("refused: %v", r.Refused())

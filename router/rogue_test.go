@@ -30,8 +30,8 @@ func meet(t *testing.T, edit func(*Config)) *rogue {
 	return meetWith(t, io.Discard, edit)
 }
 
-// meetWith is meet with a rogue that hears what the router sends.
-func meetWith(t *testing.T, heard io.Writer, edit func(*Config)) *rogue {
+// meetWith is meet with a rogue that receives what the router sends.
+func meetWith(t *testing.T, received io.Writer, edit func(*Config)) *rogue {
 	t.Helper()
 	cfg := Config{Node: 5, Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)}
 	if edit != nil {
@@ -56,7 +56,7 @@ func meetWith(t *testing.T, heard io.Writer, edit func(*Config)) *rogue {
 		t.Fatal(err)
 	}
 	var read sync.WaitGroup
-	read.Go(func() { _, _ = io.Copy(heard, theirs) })
+	read.Go(func() { _, _ = io.Copy(received, theirs) })
 	t.Cleanup(func() { _ = theirs.Close(); read.Wait(); _ = r.Close() })
 	g := &rogue{theirs, r, l}
 	g.say(t, appendFrame(nil, frameDeclare, flagOn, 0, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)))
@@ -234,7 +234,7 @@ func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 
 // Of the nodes that others tell of, one calls those with lower ids whose newest incarnation is
 // not connected, and that have an address.
-func TestNodesThatAreHeardOfAndCalled(t *testing.T) {
+func TestNodesThatAreAnnouncedAndCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
 		r, err := New(Config{Node: 5, Transport: n, Logger: slog.New(slog.DiscardHandler)})

@@ -143,8 +143,8 @@ func TestRoomIsGivenBackByTheQuarter(t *testing.T) {
 		in := &inStream{s: o.s, decl: declaration{Delivery: Reliable.String()}}
 		in.consumed[0].Store(1000) // told
 		in.consumed[1].Store(1 << 20)
-		in.told[0].Store(1000)
-		in.told[1].Store(1 << 20)
+		in.reported[0].Store(1000)
+		in.reported[1].Store(1 << 20)
 		for range 2 {
 			in.Return(c.messages, c.bytes)
 			if in.due != c.due || (len(o.s.credits) == 1) != c.due {

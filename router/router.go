@@ -32,8 +32,8 @@ type Router struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of this router
 
-	farewell *Farewell // what this router says, which is no node; nil: it is one
-	heardBy  *hearers  // of the farewell; nil without one
+	farewell   *Farewell  // what this router says, which is no node; nil: it is one
+	receivedBy *receivers // of the farewell; nil without one
 
 	unauthenticated unauthenticated
 	labels          []string // set by Start
@@ -243,7 +243,8 @@ func (r *Router) refused(from net.Addr, err error) {
 	first := r.noted[reason] == 1
 	r.mu.Unlock()
 	if first && reason != "hung up" {
-		r.log.Warn("refused a connection", "from", printable.Text(from.String()), "reason", printable.Text(reason), "err", printable.Error(err))
+		r.log.Warn("refused a connection", "from", printable.Text(from.String()), "reason", printable.Text(reason),
+			"err", printable.Error(err))
 	}
 }
 
@@ -270,7 +271,7 @@ func (r *Router) sendable() error {
 	return nil
 }
 
-// note changes what is guarded by the mutex and wakes those who wait for it.
+// note changes state under the mutex and wakes all that wait for it.
 func (r *Router) note(change func()) {
 	r.mu.Lock()
 	change()
@@ -291,10 +292,10 @@ func (r *Router) fail(err error) {
 	r.failed(err)
 	r.mu.Unlock()
 	r.changed.broadcast()
-	r.tell()
+	r.notify()
 }
 
-// failed takes note of a failure, of which others are to be told. The mutex is held.
+// failed records a failure, of which others are to be told. The mutex is held.
 func (r *Router) failed(err error) {
 	if r.failure == nil {
 		r.failure = err
@@ -309,16 +310,16 @@ func (r *Router) failed(err error) {
 func (r *Router) incompatible(s *session, err error) {
 	if r.beenReady {
 		r.wg.Go(func() {
-			r.log.Error("an event of a peer is not heard", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
+			r.log.Error("an event of a peer is not received", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
 		})
 		return
 	}
 	r.failed(err) // now, or Start could return before
-	r.wg.Go(func() { r.changed.broadcast(); r.tell() })
+	r.wg.Go(func() { r.changed.broadcast(); r.notify() })
 }
 
-// tell calls the watchers for what has changed, in order.
-func (r *Router) tell() {
+// notify calls the watchers for each change, in order.
+func (r *Router) notify() {
 	r.watchMu.Lock()
 	defer r.watchMu.Unlock()
 	r.mu.Lock()
@@ -359,7 +360,7 @@ func (r *Router) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// awaitReady waits for the other nodes and says whom it waits for.
+// awaitReady waits for the other nodes, and logs for which.
 func (r *Router) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.JoinTimeout, errJoinTimeout)
 	defer cancel()
@@ -370,7 +371,8 @@ func (r *Router) awaitReady(ctx context.Context) error {
 		for {
 			select {
 			case <-report.C:
-				r.log.Info("waiting for other nodes", "missing", strings.Join(r.missing(), "; "), "for", time.Since(r.began).Round(time.Second))
+				r.log.Info("waiting for other nodes", "missing", strings.Join(r.missing(), "; "),
+					"for", time.Since(r.began).Round(time.Second))
 			case <-stop:
 				return
 			}
@@ -412,7 +414,7 @@ func (s *session) controlJSON(t frameType, flags uint8, v any) {
 	s.control(t, flags, 0, body)
 }
 
-// signal wakes everyone who waits for a change.
+// signal wakes all that wait for a change.
 type signal struct {
 	mu sync.Mutex
 	c  chan struct{}

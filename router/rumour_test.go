@@ -31,7 +31,7 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	}
 	for range 2 {
 		for _, f := range []Farewell{{Node: 9, Incarnation: 5, Reason: strings.Repeat("é", 5000)}, {Node: 9, Incarnation: 4}, {Node: 0, Incarnation: 7}, {Node: -1, Incarnation: 7}} {
-			r.hearFarewell(f, 3)
+			r.applyFarewell(f, 3)
 		}
 	}
 	for i, want := range []uint64{1, 0, 0} {
@@ -48,7 +48,7 @@ func TestFarewellsOfMoreNodesThanThereCanBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range 2 * maxPeers {
-		r.hearFarewell(Farewell{Node: id + 1, Incarnation: 1}, 0)
+		r.applyFarewell(Farewell{Node: id + 1, Incarnation: 1}, 0)
 	}
 	r.mu.Lock()
 	if len(r.farewells) != maxFormer {
@@ -59,7 +59,7 @@ func TestFarewellsOfMoreNodesThanThereCanBe(t *testing.T) {
 	if len(r.was) > maxFormer {
 		t.Errorf("%d", len(r.was))
 	}
-	if r.hearFarewell(Farewell{Node: 1, Incarnation: 2}, 0); r.farewells[1].incarnation == 2 {
-		t.Error("heard after Close")
+	if r.applyFarewell(Farewell{Node: 1, Incarnation: 2}, 0); r.farewells[1].incarnation == 2 {
+		t.Error("received after Close")
 	}
 }

@@ -127,7 +127,7 @@ func TestLogOfLongWaits(t *testing.T) {
 	})
 }
 
-// An event that two running nodes declare differently is heard by neither, and both go on.
+// An event that two running nodes declare differently is received by neither, and both go on.
 func TestLogOfAnEventThatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -144,13 +144,13 @@ func TestLogOfAnEventThatDiffers(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		j.says(1, `level=ERROR msg="an event of a peer is not heard" at=0 peer=node.1 err="event \"f\" differs: `)
+		j.says(1, `level=ERROR msg="an event of a peer is not received" at=0 peer=node.1 err="event \"f\" differs: `)
 		if _, err := out[0].Send(t.Context(), router.Bytes("x"), nil); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
 		if got := in[1].all(); got != "x" {
-			t.Errorf("heard %q", got)
+			t.Errorf("received %q", got)
 		}
 	})
 }

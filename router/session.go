@@ -23,7 +23,7 @@ type session struct {
 	knowsDone bool // the peer understands frameDone
 	answers   bool // the peer answers frameListen with frameListening
 
-	hearsFarewells bool // the peer understands frameFarewell
+	takesFarewells bool // the peer understands frameFarewell
 
 	mu      sync.Mutex
 	wake    sync.Cond // the writer waits here
@@ -33,17 +33,17 @@ type session struct {
 	outs    []*outStream // by this node's number of the event
 	bulks   []*outStream // whose chunks go out, in turn
 	waiting int          // messages that wait for room, under Reliable
-	burst   int          // sends since the peer was last heard
+	burst   int          // sends since the peer was last received
 	finSeq  uint64       // number of our Fin, or 0
-	told    uint64       // frames of the peer's that were acknowledged
+	acked   uint64       // frames of the peer's that were acknowledged
 
 	ackDue     bool
 	seenDue    bool
-	leaveDue   bool   // the peer leaves, and is to be told that no more messages come
+	leaveDue   bool   // the peer leaves, and is to learn that no more messages come
 	pingDue    uint64 // clock to send, or 0
 	pongDue    uint64
 	credits    []*inStream
-	releaseDue bool   // the peer is to be told what was released of its memory
+	releaseDue bool   // releases of the peer's memory are to be sent
 	claims     claims // what the peer has of this node's memory
 	quietFor   int    // ticks without anything written
 	ahead      int    // bytes reserved for the peer's unfinished messages
@@ -52,7 +52,7 @@ type session struct {
 	wireOut  uint64        // bytes written
 	pingedAt int64         // clock of the newest ping
 	askedAt  uint64        // clock of the ping that ask waits for
-	alive    chan struct{} // closed when that is answered; nil: nobody waits
+	alive    chan struct{} // closed when that is answered; nil: nothing waits
 
 	// The reader owns these.
 	ins      []*inStream // by the peer's number of the event
@@ -64,11 +64,11 @@ type session struct {
 	theirs  atomic.Pointer[peerMemory] // nil: the peer has passed none
 	sharing atomic.Bool                // the peer has mapped this node's memory, and is not gone
 
-	spares    spares
-	received  atomic.Uint64 // sequenced frames
-	wireIn    atomic.Uint64 // bytes read
-	lastHeard atomic.Int64  // clock of the last frame
-	rtt       atomic.Int64  // ns, of the last ping
+	spares       spares
+	received     atomic.Uint64 // sequenced frames
+	wireIn       atomic.Uint64 // bytes read
+	lastReceived atomic.Int64  // clock of the last frame
+	rtt          atomic.Int64  // ns, of the last ping
 
 	// The router's mutex guards these.
 	remote map[string]*inStream // the peer's events by name
@@ -126,7 +126,7 @@ func (d *declaration) check() error {
 	return nil
 }
 
-// declare tells the peer of an event. The router's mutex is held.
+// declare announces an event to the peer. The router's mutex is held.
 func (s *session) declare(c *channel) {
 	d := declaration{c.spec.Name, c.spec.Delivery.String(), c.spec.Queue, c.spec.Fingerprint, printable.Cut(c.spec.Schema, maxSchema)}
 	body, _ := json.Marshal(d) //nolint:errchkjson // texts and numbers: it cannot fail
@@ -157,7 +157,7 @@ func (s *session) control(t frameType, flags uint8, channel uint16, body []byte)
 	s.signal()
 }
 
-// sending is what has become of a message for one peer.
+// sending is the state of a message for one peer.
 type sending uint8
 
 const (
@@ -182,17 +182,17 @@ func (o *outStream) post(version uint64, payload Buffer) sending {
 	return sent
 }
 
-// sayAfter is how long a send waits, or a lost peer is away, before the log says
+// logAfter is the time that a send waits, or a lost peer is away, before the log says
 // for whom, or that it is.
-const sayAfter = 10 * time.Second
+const logAfter = 10 * time.Second
 
-// burstSends is how many messages a sender writes to the connection by itself
+// burstSends is the number of messages that a sender writes to the connection by itself
 // before it leaves the writing to the writer, which then sends many at once.
 // Whatever comes from the peer starts the count again, so that questions and
 // answers go out without a change of goroutine.
 const burstSends = 3
 
-// flushBytes is how much a sender in a burst lets gather before it writes by
+// flushBytes is the number of bytes that a sender in a burst gathers before it writes by
 // itself after all: the writer may be waiting for the processor that the sender
 // has.
 const flushBytes = 48 << 10
@@ -210,7 +210,7 @@ func (s *session) goesOut(bySender bool) bool {
 	return true
 }
 
-// flush writes what was just appended, if nobody else does by now.
+// flush writes what was just appended, unless another goroutine does.
 func (s *session) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *session) signal() {
 	}
 }
 
-// wrote takes note of n bytes that were written, and lets senders go on that were
+// wrote records n bytes that were written, and lets senders go on that were
 // too far ahead. The mutex is held.
 func (s *session) wrote(n int) {
 	s.log.wrote(n)
@@ -239,7 +239,7 @@ func (s *session) wrote(n int) {
 	}
 }
 
-// wakeWaiting lets senders go on for whom there is room. The mutex is held.
+// wakeWaiting wakes senders for which there is room. The mutex is held.
 func (s *session) wakeWaiting() {
 	if s.waiting == 0 {
 		return
@@ -259,19 +259,19 @@ func (s *session) pendingWrite() bool {
 // the log, and the totals that are due into dst, which is empty, and which it returns.
 func (s *session) stage(dst []byte, limit int) []byte {
 	s.stageReleases() // before the credit of the same messages
-	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.told {
+	if s.ackDue || len(s.credits) > 0 || s.received.Load() != s.acked {
 		dst = appendU64(dst, frameAck, 0, 0)
 		for _, in := range s.credits {
 			in.due = false
 			m, b := in.consumed[0].Load(), in.consumed[1].Load()
-			in.told[0].Store(m)
-			in.told[1].Store(b)
+			in.reported[0].Store(m)
+			in.reported[1].Store(b)
 			dst = appendU64(dst, frameCredit, in.id, m, b)
 		}
 		clear(s.credits)
 		s.credits = s.credits[:0]
-		s.ackDue, s.told = false, s.received.Load() // after the totals: what was consumed is acknowledged before
-		le.PutUint64(dst[headerBytes:], s.told)
+		s.ackDue, s.acked = false, s.received.Load() // after the totals: what was consumed is acknowledged before
+		le.PutUint64(dst[headerBytes:], s.acked)
 	}
 	if s.pingDue != 0 {
 		dst = appendU64(dst, framePing, 0, s.pingDue)

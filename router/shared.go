@@ -21,21 +21,21 @@ import (
 // the peer's on the payload, until the peer's frameRelease or the end of the session. Both frames
 // are sequenced, so that claims are exact over a cut.
 
-// featureMemory says that this end of the connection passes and takes descriptors. A node says it
+// featureMemory means that this end of the connection passes and takes descriptors. A node has it
 // where nothing is between the two ends that could keep them.
 const featureMemory = "memory"
 
 const (
 	// sharedBytes is the least payload that goes by shared memory.
 	sharedBytes = 64 << 10
-	// maxRelease is how many claims one frameRelease ends.
+	// maxRelease is the number of claims that one frameRelease ends.
 	maxRelease = maxFrameBody / 8
 )
 
 // Memory is a place for a payload, from [Channel.Lend].
 type Memory = messaging.Memory
 
-// passer is what a transport's connection may offer to pass descriptors to the other end.
+// passer is an optional interface of a transport's connection to pass descriptors to the other end.
 type passer interface {
 	// Passes reports whether the two calls below work.
 	Passes() bool
@@ -45,7 +45,7 @@ type passer interface {
 	Receive() (byte, *os.File, error)
 }
 
-// tryReader is what a transport's connection may offer to read what has come.
+// tryReader is an optional interface of a transport's connection to read what has arrived.
 type tryReader interface {
 	// TryRead reads without waiting. It returns 0 if nothing has come, and [io.EOF] at the end.
 	TryRead(b []byte) (int, error)
@@ -137,7 +137,7 @@ type claims struct {
 	bytes int               // of them
 }
 
-// mapped takes note that the peer has mapped this node's memory.
+// mapped records that the peer has mapped this node's memory.
 func (s *session) mapped() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (c *Channel) Lend(n int) Memory {
 	return nil
 }
 
-// Borrow says whether deliver gives back every payload that it takes, and never writes to it: see [Message.Lent].
+// Borrow reports whether deliver gives back every payload that it takes, and never writes to it: see [Message.Lent].
 func (c *Channel) Borrow(on bool) { c.c.borrows.Store(on) }
 
 // peerMemory is the memory of a peer, as this node has it.
@@ -250,7 +250,7 @@ type peerMemory struct {
 
 	mu       sync.Mutex
 	held     []hold
-	released []byte // numbers to be told
+	released []byte // numbers to be sent
 	bytes    int    // of what they stand for
 }
 
@@ -289,7 +289,8 @@ func (s *session) receiveShared(h header, body []byte) error {
 	case pm == nil:
 		return fmt.Errorf("%w: event %q: a message in shared memory, of which there is none", errBadFrame, in.decl.Name)
 	case total == 0 || total > uint64(s.r.cfg.MaxMessageBytes): //nolint:gosec // positive
-		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want 1 to %d", errBadFrame, in.decl.Name, total, s.r.cfg.MaxMessageBytes)
+		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want 1 to %d", errBadFrame, in.decl.Name, total,
+			s.r.cfg.MaxMessageBytes)
 	case in.asmTotal != 0:
 		return fmt.Errorf("%w: event %q: a message within the chunks of another", errBadFrame, in.decl.Name)
 	}
@@ -302,7 +303,7 @@ func (s *session) receiveShared(h header, body []byte) error {
 	}
 	s.gotFrame(headerBytes + len(body))
 	s.r.mem.received.Add(1)
-	if ch := in.hearer(version); ch != nil && ch.borrows.Load() {
+	if ch := in.receiver(version); ch != nil && ch.borrows.Load() {
 		if !in.arrive(len(b)) {
 			s.recycleShared(b)
 			return in.overrun()
@@ -316,7 +317,7 @@ func (s *session) receiveShared(h header, body []byte) error {
 	if in.asmSkip {
 		in.asmTotal = 0
 		s.recycleShared(b)
-		in.unhear(len(b))
+		in.discard(len(b))
 		return nil
 	}
 	in.copies = copying{version, b}
@@ -418,7 +419,7 @@ func (p *peerMemory) hold(off, n uint64) ([]byte, error) {
 }
 
 // recycleShared ends the use of a message in the peer's memory. It reports false if b is none. The
-// peer is told when this comes to a quarter of a window, or with the next credit.
+// peer learns of it when this comes to a quarter of a window, or with the next credit.
 func (s *session) recycleShared(b []byte) bool {
 	pm := s.theirs.Load()
 	if pm == nil {
@@ -463,7 +464,7 @@ func (s *session) stageReleases() {
 	pm.bytes = 0
 }
 
-// unreleased reports whether the peer has not been told of all that was released. The mutex is held.
+// unreleased reports whether some releases were not sent to the peer. The mutex is held.
 func (s *session) unreleased() bool {
 	pm := s.theirs.Load()
 	if pm == nil {

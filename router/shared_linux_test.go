@@ -93,7 +93,7 @@ func bytesOf(n int, frame []byte) (all [][]byte) {
 	return all
 }
 
-// Where the listeners borrow, a message is the peer's memory itself; else it is a copy. What nobody hears is given back at once.
+// Where the listeners borrow, a message is the peer's memory itself; else it is a copy. What nobody receives is given back at once.
 // All of it is told to the peer.
 func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 	const size = 1 << 20
@@ -201,7 +201,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 	_ = g.Close()
 	<-g.link.ended
 	if len(got) != 3 || got[0] != 1 || got[1] != 2 || got[2] != 3 {
-		t.Errorf("heard %d", got)
+		t.Errorf("received %d", got)
 	}
 	if len(s.copies) != 0 || len(s.theirs.Load().held) != 0 {
 		t.Errorf("%d copies are unfinished, %d messages held", len(s.copies), len(s.theirs.Load().held))

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// logBurst is how many lines of one message the log takes at once: what a large job
+	// logBurst is the number of lines of one message that are logged at once: as many as a large job
 	// may have to say when a host fails.
 	logBurst = 256
-	// logPerSecond is how many it takes after that, so that peers that come and go cannot
+	// logPerSecond is the number per second after that, so that peers that come and go cannot
 	// fill a disk.
 	logPerSecond = 1
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stats is what a router has counted since New, at one moment. Counters only grow:
+// Stats has the counters of a router since New, at one moment. Counters only grow:
 // what was counted with a peer that is gone, or with an older incarnation of one,
 // stays in.
 //
@@ -24,20 +24,20 @@ type Stats struct {
 	// Refused counts the connections that were refused, by reason, as
 	// [Router.Refused] does.
 	Refused map[string]int
-	// Transport is what the transport says of itself, by its own words; nil if it says
+	// Transport has the counters of the transport, by its own names; nil if it has
 	// nothing.
 	Transport map[string]int64
 	Shared    SharedStats // messages in shared memory
 }
 
-// Counter is what a transport may be besides: it counts what the router cannot see.
+// Counter is an optional interface of a transport: it counts what the router cannot see.
 type Counter interface {
 	// Counters are the transport's present numbers by name, in the words
 	// "open_connections" or "server_reconnects". They are few.
 	Counters() map[string]int64
 }
 
-// LinkState is how a peer is connected.
+// LinkState is the state of a peer's connection.
 type LinkState string
 
 // The states of a link.
@@ -69,7 +69,7 @@ type StreamStats struct {
 	Peer  int
 
 	Sent, SentBytes           uint64 // messages for the peer; of the bytes, those that went on their way
-	Delivered, DeliveredBytes uint64 // the peer's listeners have had them; the peer says so once a second at least
+	Delivered, DeliveredBytes uint64 // processed by the peer's listeners; the peer reports that once a second at least
 	Replaced                  uint64 // a newer value of a Latest event took its place
 	Oldest                    uint64 // dropped under DropOldest
 	Newest                    uint64 // dropped under DropNewest
@@ -79,12 +79,12 @@ type StreamStats struct {
 	Queued                    int    // wait for room
 	InFlight, InFlightBytes   int    // on their way to the peer's listeners
 
-	Consumed, ConsumedBytes uint64 // messages of the peer that are done with here: heard, or dropped
-	Unheard                 uint64 // of them: this node did not listen
+	Consumed, ConsumedBytes uint64 // messages of the peer that are done with here: received, or dropped
+	Unsubscribed            uint64 // of them: this node did not listen
 	Stale                   uint64 // of them: a newer value of a Latest event was here already
 }
 
-// Dropped is what was given up under the event's policy.
+// Dropped is the number of messages dropped under the event's policy.
 func (s *StreamStats) Dropped() uint64 { return s.Replaced + s.Oldest + s.Newest + s.Abandoned }
 
 // calls counts connections.
@@ -141,7 +141,7 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := PeerStats{
-		Node: s.peer.ID, State: LinkUp, RTT: time.Duration(s.rtt.Load()), Silent: time.Duration(s.r.clock() - s.lastHeard.Load()),
+		Node: s.peer.ID, State: LinkUp, RTT: time.Duration(s.rtt.Load()), Silent: time.Duration(s.r.clock() - s.lastReceived.Load()),
 		Reconnects: max(s.links, 1) - 1, Joins: 1, WireOut: s.wireOut, WireIn: s.wireIn.Load(), LogBytes: s.log.todo,
 	}
 	if s.link == nil {
@@ -186,15 +186,15 @@ func (s *session) stats(streams map[streamKey]StreamStats) PeerStats {
 func (in *inStream) stats() StreamStats {
 	return StreamStats{
 		Consumed: in.consumed[0].Load(), ConsumedBytes: in.consumed[1].Load(),
-		Unheard: in.unheard.Load(), Stale: in.stale.Load(),
+		Unsubscribed: in.unsubscribed.Load(), Stale: in.stale.Load(),
 	}
 }
 
-// since is what came after it had been counted before.
+// since returns the counts after an earlier count.
 func (s StreamStats) since(before StreamStats) StreamStats {
 	s.Consumed -= before.Consumed
 	s.ConsumedBytes -= before.ConsumedBytes
-	s.Unheard -= before.Unheard
+	s.Unsubscribed -= before.Unsubscribed
 	s.Stale -= before.Stale
 	return s
 }
@@ -263,6 +263,6 @@ func (s *StreamStats) Add(t StreamStats) {
 	s.InFlightBytes += t.InFlightBytes
 	s.Consumed += t.Consumed
 	s.ConsumedBytes += t.ConsumedBytes
-	s.Unheard += t.Unheard
+	s.Unsubscribed += t.Unsubscribed
 	s.Stale += t.Stale
 }

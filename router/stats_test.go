@@ -137,12 +137,12 @@ func TestStatsAddUpUnderEveryPolicy(t *testing.T) {
 			<-time.After(2 * time.Second)
 		}
 		for delivery := range events {
-			s, heard := stream(d.nodes[0], delivery.String(), 1), stream(d.nodes[1], delivery.String(), 0)
+			s, received := stream(d.nodes[0], delivery.String(), 1), stream(d.nodes[1], delivery.String(), 0)
 			if !adds(s) || s.Queued != 0 || s.InFlight != 0 || s.Delivered != s.Sent-s.Dropped() || s.SentBytes != s.DeliveredBytes {
 				t.Errorf("%v, all taken: %+v", delivery, s)
 			}
-			if heard.Consumed != s.Delivered || heard.ConsumedBytes != s.DeliveredBytes || heard.Sent != 0 {
-				t.Errorf("%v at the other end: %+v, want %d", delivery, heard, s.Delivered)
+			if received.Consumed != s.Delivered || received.ConsumedBytes != s.DeliveredBytes || received.Sent != 0 {
+				t.Errorf("%v at the other end: %+v, want %d", delivery, received, s.Delivered)
 			}
 		}
 		d.close()
@@ -234,11 +234,11 @@ func TestHeadersArriveWithTheirMessages(t *testing.T) {
 			header string
 		}
 		var mu sync.Mutex
-		var heard []got
+		var received []got
 		d.deliver = func(m *router.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
-			heard = append(heard, got{len(m.Payload), string(m.Header)})
+			received = append(received, got{len(m.Payload), string(m.Header)})
 			if bytes.IndexFunc(m.Payload, func(r rune) bool { return r != 'x' }) >= 0 {
 				t.Error("the header is in the payload")
 			}
@@ -272,8 +272,8 @@ func TestHeadersArriveWithTheirMessages(t *testing.T) {
 		<-time.After(5 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if fmt.Sprint(heard) != fmt.Sprint(want) {
-			t.Errorf("got %.200v\nwant %.200v", fmt.Sprint(heard), fmt.Sprint(want))
+		if fmt.Sprint(received) != fmt.Sprint(want) {
+			t.Errorf("got %.200v\nwant %.200v", fmt.Sprint(received), fmt.Sprint(want))
 		}
 		d.close()
 	})

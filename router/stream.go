@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// outStream is what one session sends of one event. The session's mutex guards
+// outStream is the sending side of one event in one session. The session's mutex guards
 // it.
 type outStream struct {
 	s        *session
@@ -64,7 +64,7 @@ func (o *outStream) windows() (messages, bytes int) {
 	return c.WindowMessages, c.WindowBytes
 }
 
-// aheadBytes is how far a Reliable sender may be ahead of the writer while there
+// aheadBytes is the number of bytes by which a Reliable sender may be ahead of the writer while there
 // is a connection: what is written soon is still in the processor's cache.
 const aheadBytes = 1 << 20
 
@@ -172,7 +172,7 @@ func (o *outStream) refill() {
 	o.admit()
 }
 
-// credit takes note of what the peer has consumed. It returns an error for totals that go
+// credit records what the peer has consumed. It returns an error for totals that go
 // back or beyond what was sent, and for those of messages that should have been acknowledged.
 func (o *outStream) credit(messages, bytes uint64) error {
 	if messages < o.consumed[0] || messages > o.sent[0] || bytes < o.consumed[1] || bytes > o.sent[1] {
@@ -212,7 +212,7 @@ func (o *outStream) end() int {
 	return n
 }
 
-// inStream is what one session receives of one event. Its reader owns it, but
+// inStream is the receiving side of one event in one session. Its reader owns it, but
 // for the totals of what has been consumed.
 type inStream struct {
 	s       *session
@@ -227,7 +227,7 @@ type inStream struct {
 
 	received [2]uint64 // messages, bytes: at most a window more than has been consumed
 
-	unheard, stale atomic.Uint64 // dropped here: nobody listens; a newer value was here
+	unsubscribed, stale atomic.Uint64 // dropped here: without a listener; older than the value here
 
 	asm      []byte // the message whose chunks are coming in, as far as there is memory for it
 	asmHave  int
@@ -238,7 +238,7 @@ type inStream struct {
 	copies   copying // the message that is being copied out of the peer's memory
 
 	consumed [2]atomic.Uint64 // messages, bytes
-	told     [2]atomic.Uint64 // of that, what the peer has been told
+	reported [2]atomic.Uint64 // the part of consumed that was sent to the peer
 	due      bool             // queued for the writer; the session's mutex guards it
 
 	before *StreamStats // counted when this node had not declared the event; nil: nothing. The router's mutex guards it
@@ -249,7 +249,7 @@ func (in *inStream) Return(messages, bytes int) {
 	m := in.consumed[0].Add(uint64(messages)) //nolint:gosec // not negative
 	b := in.consumed[1].Add(uint64(bytes))    //nolint:gosec // not negative
 	every, everyBytes := in.quarter()
-	if m-in.told[0].Load() < every && b-in.told[1].Load() < everyBytes {
+	if m-in.reported[0].Load() < every && b-in.reported[1].Load() < everyBytes {
 		return
 	}
 	s := in.s
@@ -262,7 +262,7 @@ func (in *inStream) Return(messages, bytes int) {
 	}
 }
 
-// quarter is how much must have been consumed for the peer to be told: a
+// quarter is the consumption after which the peer gets a report: a
 // quarter of its window.
 func (in *inStream) quarter() (messages, bytes uint64) {
 	c := &in.s.r.cfg
@@ -288,5 +288,6 @@ func (in *inStream) arrive(n int) bool {
 
 // overrun is the error for a message for which arrive reports false.
 func (in *inStream) overrun() error {
-	return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame, in.decl.Name)
+	return fmt.Errorf("%w: event %q: more messages than there was room for; are the windows of all nodes the same?", errBadFrame,
+		in.decl.Name)
 }

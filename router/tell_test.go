@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-func newHearers() *hearers { return &hearers{ids: map[int]bool{}, more: make(chan struct{}, 1)} }
+func newReceivers() *receivers { return &receivers{ids: map[int]bool{}, more: make(chan struct{}, 1)} }
 
 // welcomes is the listening side of a handshake: it says welcome in the end, unless it is deaf
 // to the proof of the other side.
@@ -47,17 +47,17 @@ func TestCallsThatEndWithAWelcome(t *testing.T) {
 		"the hub": func(r *Router, conn net.Conn) error { return r.callHub(conn, r.hello(purposeAnswer)) },
 		"a farewell": func(r *Router, conn net.Conn) error {
 			r.cfg.Transport = dialFunc(func(context.Context, string) (net.Conn, error) { return conn, nil })
-			r.heardBy = newHearers()
-			err := r.tellFarewell("a")
-			if n := r.heardBy.count(); (n == 1) != (err == nil) {
-				t.Errorf("heard by %d nodes: %v", n, err)
+			r.receivedBy = newReceivers()
+			err := r.sendFarewell("a")
+			if n := r.receivedBy.count(); (n == 1) != (err == nil) {
+				t.Errorf("received by %d nodes: %v", n, err)
 			}
 			return err
 		},
 	}
 	for name, c := range map[string]struct {
 		token   string
-		deaf    bool // it does not hear the proof
+		deaf    bool // it does not receive the proof
 		welcome string
 		want    string // "" for success
 	}{
@@ -86,17 +86,17 @@ func TestCallsThatEndWithAWelcome(t *testing.T) {
 	}
 }
 
-// A node that dials one whose process has ended has heard the farewell when it says so.
-func TestFarewellIsHeardByWhoSaysSo(t *testing.T) {
+// A node that dials one whose process has ended has received the farewell when it says so.
+func TestFarewellIsReceivedByTheAnsweringNode(t *testing.T) {
 	r := openRouter(t, Config{Node: 9})
-	r.farewell, r.heardBy = &Farewell{Node: 9, Reason: "exit code 3"}, newHearers()
+	r.farewell, r.receivedBy = &Farewell{Node: 9, Reason: "exit code 3"}, newReceivers()
 	for i, p := range []proof{{}, {Refuse: &refusal{Code: RefuseLost}}, {Refuse: &refusal{Code: RefuseGone}}} {
-		no := r.wasHeard(hello{Node: i}, p)
+		no := r.answerDial(hello{Node: i}, p)
 		if no.Code != RefuseClosed || no.Reason != "the process of node.9 has ended: exit code 3" {
 			t.Errorf("%+v", no)
 		}
-		if n := r.heardBy.count(); (n > 0) != (i == 2) {
-			t.Errorf("%+v: heard by %d", p.Refuse, n)
+		if n := r.receivedBy.count(); (n > 0) != (i == 2) {
+			t.Errorf("%+v: received by %d", p.Refuse, n)
 		}
 	}
 }
@@ -107,11 +107,11 @@ func TestFarewellsThatAreRefused(t *testing.T) {
 		r := openRouter(t, Config{Node: 2})
 		r.closed = f != nil
 		ours, theirs := net.Pipe()
-		heard := make(chan string, 1) // one result
-		go func() { b, _ := io.ReadAll(theirs); heard <- string(b) }()
+		received := make(chan string, 1) // one result
+		go func() { b, _ := io.ReadAll(theirs); received <- string(b) }()
 		kept, err := r.answerFarewell(ours, hello{Node: 1, Incarnation: 1, Farewell: f})
 		_ = ours.Close()
-		if got := <-heard; kept || (err != nil) != (f == nil) || !strings.Contains(got, want) {
+		if got := <-received; kept || (err != nil) != (f == nil) || !strings.Contains(got, want) {
 			t.Errorf("%v, %v, %q, want %q", kept, err, got, want)
 		}
 		r.closed = false
@@ -128,7 +128,7 @@ func TestReasonsAreCut(t *testing.T) {
 	}
 }
 
-// A call for a farewell that is not answered in time is hung up, and so is one that was heard.
+// A call for a farewell that is not answered in time is hung up, and so is one that was received.
 func TestFarewellIsHungUp(t *testing.T) {
 	for _, deaf := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestFarewellIsHungUp(t *testing.T) {
 				Job: "j", Token: []byte("secret"), Node: 1,
 				Transport: dialFunc(func(context.Context, string) (net.Conn, error) { return mine, nil }),
 			})
-			r.heardBy = newHearers()
+			r.receivedBy = newReceivers()
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -148,7 +148,7 @@ func TestFarewellIsHungUp(t *testing.T) {
 					welcomes(hub, hubConn{theirs}, false, "\x02\x00\x00\x00{}")
 				}
 			}()
-			if err := r.tellFarewell("a"); (err != nil) != deaf {
+			if err := r.sendFarewell("a"); (err != nil) != deaf {
 				t.Error(err)
 			}
 			if _, err := mine.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {

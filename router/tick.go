@@ -31,7 +31,7 @@ func (r *Router) tick() {
 		last = now
 		for _, s := range sessions {
 			if slept > 0 {
-				s.lastHeard.Store(min(s.lastHeard.Load()+int64(slept), now))
+				s.lastReceived.Store(min(s.lastReceived.Load()+int64(slept), now))
 			}
 			r.check(s, joins)
 		}
@@ -56,7 +56,7 @@ func (r *Router) remind(now int64) {
 	}
 }
 
-// joinPatience is how many times PeerTimeout a peer may be silent while this node joins the
+// joinPatience is the number of PeerTimeouts for which a peer may be silent while this node joins the
 // job: nodes that start all at once on few processors have little time for each other.
 const joinPatience = 4
 
@@ -64,7 +64,7 @@ const joinPatience = 4
 // that joins is patient.
 func (r *Router) check(s *session, joins bool) {
 	now := r.clock()
-	silent := time.Duration(now - s.lastHeard.Load())
+	silent := time.Duration(now - s.lastReceived.Load())
 	s.mu.Lock()
 	l := s.link
 	if l != nil {
@@ -73,7 +73,7 @@ func (r *Router) check(s *session, joins bool) {
 			s.pingDue = uint64(now) //nolint:gosec // positive
 			s.pingedAt = now
 		}
-		if s.received.Load() != s.told {
+		if s.received.Load() != s.acked {
 			s.ackDue = true
 		}
 		s.signal()
@@ -87,11 +87,11 @@ func (r *Router) check(s *session, joins bool) {
 	case silent > r.cfg.PeerTimeout:
 		r.lose(s, fmt.Errorf("%w: silent for %v", ErrLost, silent.Round(time.Millisecond)))
 	case l != nil && silent > r.cfg.LinkTimeout:
-		l.cut(fmt.Errorf("nothing was heard for %v, not even a heartbeat", silent.Round(time.Millisecond)))
+		l.cut(fmt.Errorf("nothing was received for %v, not even a heartbeat", silent.Round(time.Millisecond)))
 	}
 }
 
-// creditRest tells the peer of what was consumed since it was last told, though it
+// creditRest reports to the peer the consumption since the last report, though it
 // is less than a quarter of the window: so its counts are never old. The router's
 // mutex is held.
 func (s *session) creditRest() {
@@ -101,7 +101,7 @@ func (s *session) creditRest() {
 		s.releaseDue = true
 	}
 	for _, in := range s.remote {
-		if !in.due && s.err == nil && in.consumed[0].Load() != in.told[0].Load() {
+		if !in.due && s.err == nil && in.consumed[0].Load() != in.reported[0].Load() {
 			in.due = true
 			s.credits = append(s.credits, in)
 		}

@@ -49,7 +49,7 @@ func TestWhatATickMakesDue(t *testing.T) {
 				synctest.Wait()
 				<-time.After(time.Second)
 				now := s.r.clock()
-				s.lastHeard.Store(now)
+				s.lastReceived.Store(now)
 				s.mu.Lock()
 				s.quietFor, s.pingedAt, s.ackDue = c.quiet, 0, false
 				if c.tested > 0 {
@@ -79,7 +79,7 @@ func TestNodeThatJoinsIsPatient(t *testing.T) {
 		joins     bool
 		cut, lost bool
 	}{
-		"heard": {5 * time.Second, false, false, false}, "silent": {5*time.Second + 1, false, true, false},
+		"received": {5 * time.Second, false, false, false}, "silent": {5*time.Second + 1, false, true, false},
 		"out of reach": {8*time.Second + 1, false, false, true}, "joins": {32 * time.Second, true, false, false},
 		"joins for too long": {32*time.Second + 1, true, false, true},
 	} {
@@ -88,7 +88,7 @@ func TestNodeThatJoinsIsPatient(t *testing.T) {
 				conn := newSlowConn()
 				s, l := linked(t, conn)
 				<-time.After(time.Minute)
-				s.lastHeard.Store(s.r.clock() - int64(c.silent))
+				s.lastReceived.Store(s.r.clock() - int64(c.silent))
 				s.r.check(s, c.joins)
 				s.mu.Lock()
 				if cut, lost := l.closed && s.err == nil, s.err != nil; cut != c.cut || lost != c.lost {
@@ -135,7 +135,7 @@ func TestRemindersGrowRare(t *testing.T) {
 	r.log = slog.New(slog.NewTextHandler(&log, nil))
 	r.beenReady = true
 	begin := int64(time.Minute)
-	r.was[1] = former{lostAt: begin, sayAt: begin + int64(sayAfter)}
+	r.was[1] = former{lostAt: begin, sayAt: begin + int64(logAfter)}
 	r.was[2] = former{err: errWentAway}
 	for s := range 90 {
 		r.remind(begin + int64(s)*int64(time.Second))

@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/messaging"
 )
 
-// Delivery is what happens to a message that its receiver is too slow for.
+// Delivery is the treatment of a message that its receiver is too slow for.
 type Delivery = messaging.Delivery
 
 // The delivery policies.
@@ -54,7 +54,7 @@ func (b Bytes) Retain() {}
 // Release does nothing.
 func (b Bytes) Release() {}
 
-// Tap is told of every message as it passes, for a record of it. Its methods are
+// Tap sees every message as it passes, to record it. Its methods are
 // called by senders and readers, at once for different events and peers, and may take their
 // time at the price of the messages' own. The arguments are valid during the call.
 type Tap interface {
@@ -66,7 +66,7 @@ type Tap interface {
 	Received(event string, m *Message)
 }
 
-// ChangeKind is what can happen to a peer.
+// ChangeKind is the kind of a change of a peer.
 type ChangeKind uint8
 
 // The changes of a peer.
@@ -96,7 +96,7 @@ type Transport interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Topology says who connects to whom.
+// Topology is the set of connections between nodes.
 type Topology uint8
 
 // The topologies.
@@ -155,13 +155,13 @@ type FailedError struct {
 	Reason string // that of the farewell
 }
 
-// Error says that the peer is lost, and the reason.
+// Error means that the peer is lost, and the reason.
 func (e *FailedError) Error() string { return fmt.Sprintf("%v: %s", ErrLost, e.Reason) }
 
 // Unwrap returns [ErrLost].
 func (*FailedError) Unwrap() error { return ErrLost }
 
-// PeerError says what was not delivered to one peer, and why.
+// PeerError describes the messages that were not delivered to one peer, and the reason.
 type PeerError struct {
 	Node        int // or Forgotten
 	Incarnation uint64
@@ -183,7 +183,7 @@ func (e *PeerError) Error() string {
 // Unwrap returns the reason.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// RefusedError is how a handshake ends that one side refuses.
+// RefusedError is the error of a refused handshake.
 type RefusedError struct {
 	Code   string // one of the Refuse codes in docs/wire.md
 	Reason string

@@ -14,7 +14,7 @@ import (
 )
 
 // Start waits for the nodes of the job; where their number does not count, for the addresses to
-// dial, unless the job runs already, and for the nodes that answered there or were heard of.
+// dial, unless the job runs already, and for the nodes that answered there or were learned of.
 func TestWhomStartWaitsFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		expect   int
@@ -25,9 +25,9 @@ func TestWhomStartWaitsFor(t *testing.T) {
 		"nobody": {1, Mesh, func(*Router) {}, nil},
 		"of three": {3, Mesh, func(r *Router) { r.trouble["a"] = "why" },
 			[]string{"node.1", "node.2 (a: why)"}},
-		"ids that are others":    {3, Mesh, func(r *Router) { r.peers[9] = &session{} }, []string{"node.9 (connected, not ready)", "1 more"}},
-		"ids that were others":   {3, Mesh, func(r *Router) { r.was[9] = former{ready: true} }, []string{"1 more"}},
-		"ids that were heard of": {3, Mesh, func(r *Router) { r.known[9] = rumour{incarnation: 1} }, []string{"node.1", "node.2"}},
+		"ids that are others":      {3, Mesh, func(r *Router) { r.peers[9] = &session{} }, []string{"node.9 (connected, not ready)", "1 more"}},
+		"ids that were others":     {3, Mesh, func(r *Router) { r.was[9] = former{ready: true} }, []string{"1 more"}},
+		"ids that were learned of": {3, Mesh, func(r *Router) { r.known[9] = rumour{incarnation: 1} }, []string{"node.1", "node.2"}},
 		"connected": {3, Mesh, func(r *Router) {
 			r.peers[1], r.peers[2] = &session{member: member{ready: true, seen: true}}, &session{member: member{ready: true}}
 		}, []string{"node.2 (connected, not ready)"}},
@@ -107,8 +107,8 @@ func TestPausedProcessLosesNobody(t *testing.T) {
 		if g.r.peer(7) == nil {
 			t.Error("the peer is lost")
 		}
-		if heard, now := g.link.s.lastHeard.Load(), g.r.clock(); heard > now || heard < now-int64(4*time.Second) {
-			t.Errorf("heard at %v of %v", time.Duration(heard), time.Duration(now))
+		if received, now := g.link.s.lastReceived.Load(), g.r.clock(); received > now || received < now-int64(4*time.Second) {
+			t.Errorf("received at %v of %v", time.Duration(received), time.Duration(now))
 		}
 		<-time.After(10 * time.Second)
 		if g.r.peer(7) != nil {
@@ -128,7 +128,7 @@ func TestSilenceThatEndsAConnection(t *testing.T) {
 			synctest.Wait()
 			<-time.After(time.Minute)
 			s := g.link.s
-			s.lastHeard.Store(g.r.clock() - int64(silent))
+			s.lastReceived.Store(g.r.clock() - int64(silent))
 			g.r.check(s, false)
 			synctest.Wait()
 			got := "connected"
@@ -140,7 +140,7 @@ func TestSilenceThatEndsAConnection(t *testing.T) {
 				}
 			case s.current() == nil:
 				got = "cut"
-				if !strings.Contains(fmt.Sprint(g.link.why), "nothing was heard for ") {
+				if !strings.Contains(fmt.Sprint(g.link.why), "nothing was received for ") {
 					t.Error(g.link.why)
 				}
 			}
@@ -162,7 +162,7 @@ func TestRestOfTheRoomIsGivenBack(t *testing.T) {
 		due            int
 	}{{5, 5, nil, 0}, {6, 5, ErrLost, 0}, {6, 5, nil, 1}, {7, 5, nil, 1}} {
 		in.consumed[0].Store(c.consumed)
-		in.told[0].Store(c.told)
+		in.reported[0].Store(c.told)
 		s.err = c.err
 		if s.creditRest(); len(s.credits) != c.due || in.due != (c.due == 1) {
 			t.Errorf("%+v: due %v, %d times", c, in.due, len(s.credits))
@@ -213,7 +213,7 @@ func TestNodeThatIsNotStartedAgain(t *testing.T) {
 	}
 }
 
-// A node that is closed while it hears a peer out that is gone does not lose it.
+// A node that is closed while it receives a peer out that is gone does not lose it.
 func TestNodeThatIsClosedLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
@@ -259,14 +259,14 @@ func TestWhatADrainSaysOfAPeer(t *testing.T) {
 	}
 }
 
-// A farewell is heard once for each incarnation, by those peers that understand it and have not
+// A farewell is received once for each incarnation, by those peers that understand it and have not
 // told of it; only of other nodes, and of so many.
-func TestFarewellsThatAreHeard(t *testing.T) {
+func TestFarewellsThatAreReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Node: 1})
 		for id := 2; id <= 5; id++ {
 			r.peers[id] = newSession(r, Peer{ID: id, Incarnation: 9}, nil)
-			r.peers[id].hearsFarewells = id < 5
+			r.peers[id].takesFarewells = id < 5
 		}
 		told := func() (got []uint64) {
 			for id := 2; id <= 5; id++ {
@@ -284,17 +284,17 @@ func TestFarewellsThatAreHeard(t *testing.T) {
 			{1, 9, 9, []uint64{0, 1, 1, 0}}, {-1, 9, 9, []uint64{0, 1, 1, 0}}, {maxNode + 1, 9, 9, []uint64{0, 1, 1, 0}},
 			{maxNode, 9, 9, []uint64{1, 2, 2, 0}}, {0, 9, 9, []uint64{2, 3, 3, 0}},
 		} {
-			r.hearFarewell(Farewell{Node: c.node, Incarnation: c.incarnation, Reason: "x"}, c.from)
+			r.applyFarewell(Farewell{Node: c.node, Incarnation: c.incarnation, Reason: "x"}, c.from)
 			if !slices.Equal(told(), c.want) {
 				t.Errorf("%+v: told %v", c, told())
 			}
 		}
 		for i := range maxFormer {
-			r.hearFarewell(Farewell{Node: 1000 + i, Incarnation: 1}, 9)
+			r.applyFarewell(Farewell{Node: 1000 + i, Incarnation: 1}, 9)
 		}
-		r.hearFarewell(Farewell{Node: 2, Incarnation: 5}, 9)
+		r.applyFarewell(Farewell{Node: 2, Incarnation: 5}, 9)
 		newest := r.farewells[1000+maxFormer-1]
-		if len(r.farewells) != maxFormer || r.farewells[2] != (heard{incarnation: 5}) || newest != (heard{incarnation: 1}) {
+		if len(r.farewells) != maxFormer || r.farewells[2] != (knownFarewell{incarnation: 5}) || newest != (knownFarewell{incarnation: 1}) {
 			t.Errorf("%d farewells, of incarnations %d and %d", len(r.farewells), r.farewells[2].incarnation, newest.incarnation)
 		}
 		synctest.Wait()
@@ -303,7 +303,7 @@ func TestFarewellsThatAreHeard(t *testing.T) {
 
 // A farewell needs a configuration that works.
 func TestFarewellWithoutATransport(t *testing.T) {
-	if err := SayFarewell(context.Background(), Config{}, "x", false); err == nil || !strings.Contains(err.Error(), "Transport is missing") {
+	if err := SendFarewell(context.Background(), Config{}, "x", false); err == nil || !strings.Contains(err.Error(), "Transport is missing") {
 		t.Error(err)
 	}
 }

@@ -205,8 +205,8 @@ func TestNewConnectionTellsTheTotals(t *testing.T) {
 		s.ins[1].due, s.credits = true, []*inStream{s.ins[1]}
 		<-time.After(time.Minute)
 		l, err := s.attach(c, true, 0)
-		if err != nil || s.lastHeard.Load() != s.r.clock() || s.links != 1 {
-			t.Error(err, s.lastHeard.Load(), s.r.clock(), s.links)
+		if err != nil || s.lastReceived.Load() != s.r.clock() || s.links != 1 {
+			t.Error(err, s.lastReceived.Load(), s.r.clock(), s.links)
 		}
 		close(c.letGo)
 		synctest.Wait()
@@ -271,8 +271,8 @@ func TestWhatIsStaged(t *testing.T) {
 	if d := cmp.Diff([]frameType{frameChunk, frameChunk, frameSeen, frameLeave, frameAck, framePing, framePong}, staged()); d != "" {
 		t.Error(d)
 	}
-	if s.pendingWrite() || len(s.bulks) != 0 || s.told != 3 || staged() != nil {
-		t.Errorf("something is left: %d large messages, told of %d", len(s.bulks), s.told)
+	if s.pendingWrite() || len(s.bulks) != 0 || s.acked != 3 || staged() != nil {
+		t.Errorf("something is left: %d large messages, acknowledged %d", len(s.bulks), s.acked)
 	}
 	s.outs[0].put(2, make(Bytes, 2*inlineBytes))
 	if got := s.stage(nil, 0); got != nil || s.log.unwritten() {

@@ -173,18 +173,18 @@ func TestEmitAndDeliverAllocateNothing(t *testing.T) {
 	}
 	ctx := t.Context()
 	local := New[empty](Alone())
-	heard := make(chan struct{}, 1) // capacity 1: each emit is heard before the next
-	benchEvent.On(local, func(context.Context, int) error { heard <- struct{}{}; return nil })
+	received := make(chan struct{}, 1) // capacity 1: each emit is received before the next
+	benchEvent.On(local, func(context.Context, int) error { received <- struct{}{}; return nil })
 	must(t, local.Start(ctx))
 	remote, _ := remoteTask(t)
 	to, p := remoteTask(t)
-	benchEvent.On(to, func(context.Context, int) error { heard <- struct{}{}; return nil })
+	benchEvent.On(to, func(context.Context, int) error { received <- struct{}{}; return nil })
 	var c credits
 	in := Inbound{From: 1, Payload: []byte{2}, Credit: &c}
 	for name, f := range map[string]func(){
-		"local":   func() { must(t, benchEvent.Emit(ctx, local, 1)); <-heard },
+		"local":   func() { must(t, benchEvent.Emit(ctx, local, 1)); <-received },
 		"remote":  func() { must(t, benchEvent.Emit(ctx, remote, 1)) },
-		"deliver": func() { must(t, p.deliver(&in)); <-heard },
+		"deliver": func() { must(t, p.deliver(&in)); <-received },
 	} {
 		if n := testing.AllocsPerRun(1000, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -147,7 +147,7 @@ func withName(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// errExited says that something, such as t.FailNow of a test, has ended the goroutine
+// errExited means that something, such as t.FailNow of a test, has ended the goroutine
 // of what has this name.
 func errExited(name string) error {
 	return fmt.Errorf("%s ended its goroutine (runtime.Goexit): return an error instead", name)

@@ -38,7 +38,7 @@ func runnerOf(ctx context.Context, d *dispatcher) *runner {
 	return nil
 }
 
-// Sender returns the id of the node that emitted the event being heard, or -1 if
+// Sender returns the id of the node that emitted the event being delivered, or -1 if
 // ctx is not that of a listener's call. It is valid during the call only.
 func Sender(ctx context.Context) int {
 	if dv := deliveryOf(ctx); dv != nil {
@@ -47,10 +47,10 @@ func Sender(ctx context.Context) int {
 	return -1
 }
 
-// Version returns the number of the event being heard among those of its sender
+// Version returns the number of the event being delivered among those of its sender
 // and name, from 1, or 0 if ctx is not that of a listener's call. It is valid
 // during the call only. On every node the numbers of one sender's events of one name rise
-// in the order in which they are heard, also where several goroutines of the sender emit at
+// in the order in which they are received, also where several goroutines of the sender emit at
 // once.
 func Version(ctx context.Context) uint64 {
 	if dv := deliveryOf(ctx); dv != nil {

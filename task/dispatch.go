@@ -18,18 +18,18 @@ import (
 // Hand-off: while more than one message is outstanding, a timer looks whether the
 // runner has made progress. If not, or at once if a listener is about to block in
 // this package, a new runner becomes the current one. It gets back what the slow
-// one had claimed, except for the mailbox of the message that is being heard. Of
+// one had claimed, except for the mailbox of the message that is being delivered. Of
 // that mailbox the slow runner is then the owner: it needs no tickets, empties
 // it in order, and gives it back.
 //
 // The claim passes over without a lock in the quick path: the runner counts each
 // message it has run by a compare-and-swap on pos, and a hand-off makes pos
 // negative by another. Exactly one of the two succeeds, so both sides know which
-// message was being heard.
+// message was being delivered.
 const (
 	claimMax     = 256  // messages that a runner claims at a time
 	mailboxBound = 4096 // local messages that wait in a Reliable mailbox
-	// handOffAfter is how long a runner may make no progress while messages are
+	// handOffAfter is the time that a runner may make no progress while messages are
 	// queued. It is well above what a busy machine takes a thread away for, so
 	// that a quick listener keeps its place in the order.
 	handOffAfter = 10 * time.Millisecond
@@ -52,17 +52,17 @@ type mailbox struct {
 	local     int           // those of them that were emitted on this node
 	tickets   int           // tickets in the queue, void ones included
 	void      int           // how many of the next tickets stand for nothing
-	avail     int           // messages in out that nobody has claimed
+	avail     int           // messages in out that no runner has claimed
 	touched   bool          // in the claim, or the inheritance, of the current runner
 	owner     *runner       // the slow runner that keeps it
-	room      chan struct{} // closed when there is room; nil if nobody waits
+	room      chan struct{} // closed when there is room; nil if nothing waits
 	delivered uint64
 
 	// ctx is the context of its listeners, and cancel ends it. They are set when its
 	// first message is claimed, and do not change.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// dv is what listeners get as their context. It belongs to the runner that has
+	// dv is the context of listeners. It belongs to the runner that has
 	// the mailbox, and is made when that is another one.
 	dv *delivery
 
@@ -75,11 +75,11 @@ type mailbox struct {
 	}
 }
 
-// creditSum is what is to be returned to one sender.
+// creditSum is the credit that is to be returned to one sender.
 type creditSum struct {
 	credit          Credit
 	messages, bytes int
-	lent            *loan // of a message that nobody hears; else nil
+	lent            *loan // of a message without a listener; else nil
 }
 
 // work is the typed side of a mailbox.
@@ -93,8 +93,8 @@ type work interface {
 	run(r *runner) bool
 	// panicked reports that the listener which was called last did not return.
 	panicked(err error, stack []byte)
-	// hearing names the event, and the listener that was called last.
-	hearing() (event, listener string)
+	// current names the event, and the listener that was called last.
+	current() (event, listener string)
 }
 
 // dispatcher owns the runners of a task. They are started by start and by
@@ -111,14 +111,14 @@ type dispatcher struct {
 	idle    bool // current is parked: no ticket is queued
 	slow    map[*runner]bool
 	stopped bool
-	changed chan struct{} // closed at the next change; nil if nobody waits
+	changed chan struct{} // closed at the next change; nil if nothing waits
 	timer   *time.Timer
 	armed   bool
 	seen    progress
 	ending  *ending // nil before the end of the run
 }
 
-// progress is what the timer saw of the current runner.
+// progress is the state of the current runner at the last timer.
 type progress struct {
 	r     *runner
 	batch uint64
@@ -163,7 +163,7 @@ func (d *dispatcher) start(base context.Context) {
 	d.run(nil)
 }
 
-// run makes a new runner the current one. d.mu is held, or nobody else has d.
+// run makes a new runner the current one. d.mu is held, or no other goroutine has d.
 func (d *dispatcher) run(touched []*mailbox) {
 	r := &runner{d: d, touched: touched}
 	d.current, d.idle = r, false
@@ -457,7 +457,7 @@ func (b *mailbox) account(credit Credit, bytes int) {
 	b.ran.credits = append(b.ran.credits, creditSum{credit, 1, bytes, nil})
 }
 
-// wouldStop says whether an emit of r's listener to box waits, through other
+// wouldStop reports whether an emit of r's listener to box waits, through other
 // blocked listeners, for r itself. d.mu is held, and r has been handed off.
 func (r *runner) wouldStop(box *mailbox) bool {
 	for b := box; b != nil && b.owner != nil; b = b.owner.blockedOn {

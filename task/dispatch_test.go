@@ -14,7 +14,7 @@ func TestHandOffsAtAnyMomentKeepTheOrder(t *testing.T) {
 	const emitters, each = 4, 5000
 	lossy := NewEvent[int]("lossy", DropOldest(64))
 	tk := New[empty](Alone())
-	var heard atomic.Int64
+	var received atomic.Int64
 	for _, ev := range []*Event[int]{evA, evB, lossy} {
 		var inside atomic.Int32
 		var last [emitters]int
@@ -30,7 +30,7 @@ func TestHandOffsAtAnyMomentKeepTheOrder(t *testing.T) {
 			if v%64 == 0 {
 				runtime.Gosched()
 			}
-			heard.Add(1)
+			received.Add(1)
 			inside.Add(-1)
 			return nil
 		})
@@ -72,7 +72,7 @@ func TestHandOffsAtAnyMomentKeepTheOrder(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if got := heard.Load() + int64(dropped); got != 3*emitters*each {
-		t.Errorf("%d heard or dropped, want %d", got, 3*emitters*each)
+	if got := received.Load() + int64(dropped); got != 3*emitters*each {
+		t.Errorf("%d received or dropped, want %d", got, 3*emitters*each)
 	}
 }

@@ -23,7 +23,7 @@
 // # Events and their order
 //
 // One runner at a time calls the listeners of a task, in order of arrival over
-// all events: what one sender emitted, to whatever events, is heard here in the
+// all events: what one sender emitted, to whatever events, is received here in the
 // order of its emits. Two listeners of one event never run concurrently.
 //
 // A listener that is slow does not stop the others. When it waits for an event,

@@ -12,7 +12,7 @@ import (
 // wait for something that does not come any more, such as a reader of a channel. It
 // then keeps its mailbox, and the credit of the nodes that emitted to it, so that no
 // node can drain. The dispatcher therefore watches its runners during the end. When
-// one has made no progress for a while, the context of the event that it hears ends,
+// one has made no progress for a while, the context of the event that it receives ends,
 // for this message and those behind it. The listeners of other events keep theirs.
 //
 // A wait of this package may still be answered by another node: a [Event.WaitFor], or
@@ -35,7 +35,7 @@ type lateBox struct {
 	waited time.Duration
 }
 
-// sighting is what the watch saw of a runner, and when it saw it first.
+// sighting is a state of a runner, and the time of its first observation.
 type sighting struct {
 	progress
 	moves uint64
@@ -124,7 +124,7 @@ func (d *dispatcher) calling() []*runner {
 	return all
 }
 
-// claimed is the mailbox of the message that r, the current runner, hears, or nil
+// claimed is the mailbox of the message that r, the current runner, receives, or nil
 // if it is between two claims. d.mu is held.
 func (r *runner) claimed() *mailbox {
 	pos := r.pos.Load()
@@ -136,13 +136,13 @@ func (r *runner) claimed() *mailbox {
 	return nil
 }
 
-// waits says whether r's listener waits in this package. d.mu is held.
+// waits reports whether r's listener waits in this package. d.mu is held.
 func (r *runner) waits() bool {
 	return r.waiting > 0 || r.blockedOn != nil || r.sending.Load() > 0
 }
 
-// heard is, for each mailbox, whether a runner calls its listeners now. d.mu is held.
-func (d *dispatcher) heard() map[*mailbox]bool {
+// running returns the mailboxes whose listeners are being called. d.mu is held.
+func (d *dispatcher) running() map[*mailbox]bool {
 	m := map[*mailbox]bool{}
 	for _, r := range d.calling() {
 		b := r.box
@@ -163,7 +163,7 @@ func (d *dispatcher) stopWatch() {
 	}
 }
 
-// quiet says that every message was run, up to listeners that are blocked in a
+// quiet reports whether every message was run, up to listeners that are blocked in a
 // wait for an event. d.mu is held.
 func (d *dispatcher) quiet() bool {
 	for r := range d.slow {
@@ -174,7 +174,7 @@ func (d *dispatcher) quiet() bool {
 	return d.idle
 }
 
-// empty says that every message was run and no listener is. d.mu is held.
+// empty reports whether every message was run and no listener is. d.mu is held.
 func (d *dispatcher) empty() bool { return d.idle && len(d.slow) == 0 }
 
 // stop ends the runners and waits for them until ctx ends.

@@ -117,20 +117,20 @@ func TestABlockedListenerDoesNotCostOthersTheirMessages(t *testing.T) {
 		}))
 		must(t, tk.Run(t.Context(), MaxSteps(1)))
 		if slow != n || quick.Load() != n || ended != 0 || answer.Load() != 42 {
-			t.Errorf("heard %d slowly and %d quickly of %d, %d with an ended context; the answer was %d", slow, quick.Load(), n, ended, answer.Load())
+			t.Errorf("received %d slowly and %d quickly of %d, %d with an ended context; the answer was %d", slow, quick.Load(), n, ended, answer.Load())
 		}
 	})
 }
 
 // TestAWaitThatHoldsTheEndIsCutOff has a listener whose wait keeps the messages
-// behind it from being heard: it ends in half of the drain timeout.
+// behind it from being delivered: it ends in half of the drain timeout.
 func TestAWaitThatHoldsTheEndIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newFakeJob(1).node(0)
 		tk := New[empty](node, DrainTimeout(20*time.Second))
-		heard := 0
+		received := 0
 		evA.On(tk, func(ctx context.Context, v int) error {
-			heard++
+			received++
 			_, err := evB.WaitFor(ctx, tk)
 			if !errors.Is(err, ErrFinished) {
 				t.Errorf("message %d: the wait ended with %v", v, err)
@@ -138,7 +138,7 @@ func TestAWaitThatHoldsTheEndIsCutOff(t *testing.T) {
 			return err
 		})
 		released := make(chan struct{})
-		node.onDrain = func(ctx context.Context) error { // the bus is drained when the messages have been heard
+		node.onDrain = func(ctx context.Context) error { // the bus is drained when the messages have been received
 			select {
 			case <-released:
 				return nil
@@ -154,8 +154,8 @@ func TestAWaitThatHoldsTheEndIsCutOff(t *testing.T) {
 		}))
 		begin := time.Now()
 		must(t, tk.Run(t.Context(), MaxSteps(1)))
-		if took := time.Since(begin); heard != 2 || took != 15*time.Second {
-			t.Errorf("heard %d of 2 in %v", heard, took)
+		if took := time.Since(begin); received != 2 || took != 15*time.Second {
+			t.Errorf("received %d of 2 in %v", received, took)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestAListenerThatIgnoresItsContextIsNamedAtTheEnd(t *testing.T) {
 		must(t, evA.Emit(t.Context(), tk, 1))
 		err := tk.Close(t.Context())
 		synctest.Wait() // for the log
-		if err == nil || strings.Count(err.Error(), `event "a": 1 not heard to the end, in listener deaf`) != 2 {
+		if err == nil || strings.Count(err.Error(), `event "a": 1 not delivered to the end, in listener deaf`) != 2 {
 			t.Errorf("error %v", err)
 		}
 		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") || !strings.Contains(s, "in listener deaf") || strings.Count(s, "blocks the end") != 1 {
@@ -219,11 +219,11 @@ func TestABlockedEmitAtTheEndIsNotCutOff(t *testing.T) {
 	for _, where := range []EmitOption{OnlyLocal(), OnlyRemote()} {
 		synctest.Test(t, func(t *testing.T) {
 			const n = mailboxBound + 2 // more than the window too
-			emitted, heard := 0, 0
+			emitted, received := 0, 0
 			tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
 				if (i == 0) == (where.where == onlyLocal) {
 					evB.On(tk, func(context.Context, int) error {
-						if heard++; heard == 1 {
+						if received++; received == 1 {
 							time.Sleep(5 * time.Second)
 						}
 						return nil
@@ -249,8 +249,8 @@ func TestABlockedEmitAtTheEndIsNotCutOff(t *testing.T) {
 				t.Errorf("%d of %d emits went through", emitted, n)
 			}
 			must(t, tks[1].Close(t.Context()))
-			if heard != n {
-				t.Errorf("%d of %d were heard", heard, n)
+			if received != n {
+				t.Errorf("%d of %d were received", received, n)
 			}
 		})
 	}
@@ -285,9 +285,9 @@ func TestOnlyTheBlockedEventIsCutOff(t *testing.T) {
 	})
 }
 
-// TestAListenerThatHasWaitedIsHeardToTheEnd: its wait does not count any more, whether
+// TestAListenerThatHasWaitedRunsToItsEnd: its wait does not count any more, whether
 // the answer came right before the end or during it.
-func TestAListenerThatHasWaitedIsHeardToTheEnd(t *testing.T) {
+func TestAListenerThatHasWaitedRunsToItsEnd(t *testing.T) {
 	for _, after := range []time.Duration{0, 8 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			tk := jobOf(t, 1, nil)[0]
@@ -308,7 +308,7 @@ func TestAListenerThatHasWaitedIsHeardToTheEnd(t *testing.T) {
 				drainAfter(tk, after+time.Second)
 				time.AfterFunc(after, func() { must(t, evB.Emit(t.Context(), tk, 1)) })
 			}
-			evText.On(tk, func(context.Context, string) error { return nil }) // the end looks again when it is heard
+			evText.On(tk, func(context.Context, string) error { return nil }) // the end looks again when it is received
 			time.AfterFunc(after+100*time.Millisecond, func() { must(t, evText.Emit(t.Context(), tk, "")) })
 			must(t, tk.Close(t.Context()))
 			if ended {
@@ -337,14 +337,14 @@ func TestEmitToOthersAfterTheDrainIsRefused(t *testing.T) {
 	})
 }
 
-// TestAFailedTaskDoesNotHearWhatIsLeft, nor drain for long.
-func TestAFailedTaskDoesNotHearWhatIsLeft(t *testing.T) {
+// TestAFailedTaskDoesNotReceiveWhatIsLeft, nor drain for long.
+func TestAFailedTaskDoesNotReceiveWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newFakeJob(1).node(0)
 		node.onDrain = func(ctx context.Context) error { <-ctx.Done(); return nil }
 		tk := New[empty](node)
-		heard := 0
-		evA.On(tk, func(context.Context, int) error { heard++; time.Sleep(time.Second); return nil })
+		received := 0
+		evA.On(tk, func(context.Context, int) error { received++; time.Sleep(time.Second); return nil })
 		tk.Use(Step(func(ctx context.Context, _ *empty) error {
 			for v := range 100 {
 				must(t, evA.Emit(ctx, tk, v))
@@ -353,8 +353,8 @@ func TestAFailedTaskDoesNotHearWhatIsLeft(t *testing.T) {
 		}))
 		begin := time.Now()
 		err := tk.Run(t.Context())
-		if took := time.Since(begin); err == nil || took < failDrain || took > failDrain+2*time.Second || heard > 7 {
-			t.Errorf("%v after %v, %d heard", err, took, heard)
+		if took := time.Since(begin); err == nil || took < failDrain || took > failDrain+2*time.Second || received > 7 {
+			t.Errorf("%v after %v, %d received", err, took, received)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func newEngine(node Node, opts []Option) *engine {
 		if node.Codec() == nil {
 			panic("task: node has a bus but no codec")
 		}
-		finishEvent.listen(e, e.heardFinish, false, []ListenOption{Named("finish")})
+		finishEvent.listen(e, e.receiveFinish, false, []ListenOption{Named("finish")})
 		e.bus.Watch(e.peerChanged)
 	}
 	return e
@@ -129,7 +129,7 @@ func (e *engine) peerChanged(c PeerChange) {
 		e.busDown.Store(true)
 		e.fail(fmt.Errorf("bus: %w", c.Err))
 	case PeerLost:
-		// Once the job has succeeded it does not fail for who is gone: what that one had
+		// Once the job has succeeded it does not fail for a node that is gone: what that one had
 		// not received is in the error of the bus's Close.
 		if c.Fatal && !e.succeeded() {
 			e.failFor(c.Err)
@@ -140,8 +140,8 @@ func (e *engine) peerChanged(c PeerChange) {
 	}
 }
 
-// start connects, and returns when listeners hear events and every Latest value
-// that the other nodes had has been heard.
+// start connects, and returns when listeners receive events and every Latest value
+// that the other nodes had has been received.
 func (e *engine) start(ctx context.Context) error {
 	if err := e.open(ctx); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (e *engine) start(ctx context.Context) error {
 	if err := e.bus.Start(ctx, e.words); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	if err := e.d.await(ctx, e.latestHeard); err != nil {
-		return fmt.Errorf("start: hear the newest values: %w", err)
+	if err := e.d.await(ctx, e.latestReceived); err != nil {
+		return fmt.Errorf("start: receive the newest values: %w", err)
 	}
 	return nil
 }
@@ -177,8 +177,8 @@ func (e *engine) open(ctx context.Context) error {
 	return nil
 }
 
-// latestHeard says whether no Latest value waits to be heard. d.mu is held.
-func (e *engine) latestHeard() bool {
+// latestReceived reports whether no Latest value waits to be delivered. d.mu is held.
+func (e *engine) latestReceived() bool {
 	for c, p := range e.subscriptions.Load().all {
 		if c.policy == DeliverLatest && p.box().queued > 0 {
 			return false
@@ -187,21 +187,21 @@ func (e *engine) latestHeard() bool {
 	return true
 }
 
-// sayLate logs what, if the function that it returns is not called for long.
-func (e *engine) sayLate(what string) (stop func()) {
+// logLate logs what, if the function that it returns is not called for long.
+func (e *engine) logLate(what string) (stop func()) {
 	return newLate(func(waited time.Duration) {
 		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs(), "events", e.backlog())
 	}).stop
 }
 
-// sayBlocked logs that a listener holds the end of the run.
-func (e *engine) sayBlocked(b *mailbox, waited time.Duration) {
-	event, listener := b.work.hearing()
+// logBlocked logs that a listener holds the end of the run.
+func (e *engine) logBlocked(b *mailbox, waited time.Duration) {
+	event, listener := b.work.current()
 	e.log.Warn("a listener blocks the end of the run: its context has ended",
 		"event", event, "listener", listener, "node", e.id, "waited", waited)
 }
 
-// failDrain bounds how long a failed task waits for the others to hear of it.
+// failDrain bounds how long a failed task waits for the others to learn of it.
 const failDrain = 5 * time.Second
 
 // end ends a started task, in this order:
@@ -210,7 +210,7 @@ const failDrain = 5 * time.Second
 //  2. the OnFinish hooks run (runHooks): they may emit, and see the outcome;
 //  3. the outcome is sent to the other nodes, if it was decided here and is no
 //     failure of a node that will be back; or, where they go on without this one,
-//     they are asked for what they have for it, and that is heard;
+//     they are asked for what they have for it, and that is received;
 //  4. the bus is drained while listeners still run: what was emitted on either
 //     side arrives. From here on a listener that blocks is cut off, so that it
 //     holds no node's end: see [ListenerGrace];
@@ -234,7 +234,7 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	}
 	dctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("drain timeout of %v: %w", limit, context.DeadlineExceeded))
 	defer cancel()
-	e.d.watchEnd(min(e.cfg.listenerGrace, limit/2), limit/2, e.sayBlocked)
+	e.d.watchEnd(min(e.cfg.listenerGrace, limit/2), limit/2, e.logBlocked)
 	var errs []error
 	if e.bus != nil && !e.busDown.Load() {
 		errs = append(errs, e.drainBus(dctx, o, tell))
@@ -258,20 +258,20 @@ func (e *engine) end(ctx context.Context, tell bool) error {
 	}
 	errs = append(errs, e.stopRunners(ctx, most))
 	if rest := e.backlog(); rest != "" && o.Kind == Failure {
-		e.log.Warn("events not heard because the task failed", "node", e.id, "events", rest)
+		e.log.Warn("events not delivered because the task failed", "node", e.id, "events", rest)
 	}
 	_, err := e.result()
 	return errors.Join(append([]error{err}, errs...)...)
 }
 
-// willBeBack says that this node has failed and will be started again.
+// willBeBack announces that this node has failed and will be started again.
 func (e *engine) willBeBack() bool {
 	o, _ := e.result()
 	return o.Kind == Failure && o.Node == e.id && e.bus.Recovers()
 }
 
 func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
-	defer e.sayLate("still waiting for events to arrive at the end")()
+	defer e.logLate("still waiting for events to arrive at the end")()
 	var errs []error
 	together := tell && (o.Kind == Success || o.Kind == Preempted)
 	switch {
@@ -290,7 +290,7 @@ func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	return errors.Join(errs...)
 }
 
-// leave hears all that the others have for this node, which they go on without.
+// leave receives all that the others have for this node, which they go on without.
 func (e *engine) leave(ctx context.Context) error {
 	if err := e.bus.Leave(ctx); err != nil {
 		return err
@@ -301,10 +301,10 @@ func (e *engine) leave(ctx context.Context) error {
 	return nil
 }
 
-// drainBoxes waits until every message was heard. Listeners that then still wait
+// drainBoxes waits until every message was delivered. Listeners that then still wait
 // for events are cut off.
 func (e *engine) drainBoxes(ctx context.Context) error {
-	defer e.sayLate("still waiting for listeners at the end")()
+	defer e.logLate("still waiting for listeners at the end")()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.base, func() { cancel(context.Cause(e.base)) })()

@@ -17,14 +17,14 @@ var (
 	// ErrFinished is the cause with which waits and blocked emits end once the
 	// task has finished.
 	ErrFinished = errors.New("task is finished")
-	// ErrPreempted is what every preemption wraps.
+	// ErrPreempted is wrapped by the error of every preemption.
 	ErrPreempted = errors.New("task is preempted")
 )
 
-// PreemptError says that a run was asked to give way, as by SIGTERM. Who
+// PreemptError means that a run was asked to give way, as by SIGTERM. Who
 // preempts a run from outside cancels Run's context with one as the cause. Where
 // nodes may come and go (see [Bus]), the others then go on without this one, which
-// first hears all that they had for it; else the whole job is preempted. It
+// first receives all that they had for it; else the whole job is preempted. It
 // wraps [ErrPreempted].
 type PreemptError struct {
 	Node   int    // id of the node that was preempted first
@@ -39,7 +39,7 @@ func (e *PreemptError) Error() string {
 // Unwrap returns [ErrPreempted].
 func (e *PreemptError) Unwrap() error { return ErrPreempted }
 
-// RemoteError says that another node of the job failed, which ends this one.
+// RemoteError means that another node of the job failed, which ends this one.
 type RemoteError struct {
 	Node   int    // id of the node that failed
 	Reason string // its error
@@ -94,7 +94,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// WaitError says that a wait for an event ended without it.
+// WaitError means that a wait for an event ended without it.
 type WaitError struct {
 	Event string // name of the event
 	Node  int    // id of this node, which may emit the event too
@@ -118,7 +118,7 @@ func senders(self int, peers []int) string {
 	return s
 }
 
-// PayloadError says that a message from another node is not of the event's type: its payload
+// PayloadError means that a message from another node is not of the event's type: its payload
 // does not decode.
 type PayloadError struct {
 	Event   string // name of the event
@@ -135,8 +135,8 @@ func (e *PayloadError) Error() string {
 // Unwrap returns the error of the codec.
 func (e *PayloadError) Unwrap() error { return e.Err }
 
-// carries says whether err is target or wraps it. Errors of types that cannot be compared,
-// such as slices, are told apart by text. An err that is not nil carries no nil.
+// carries reports whether err is target or wraps it. Errors of types that cannot be compared,
+// such as slices, are distinguished by text. An err that is not nil carries no nil.
 func carries(err, target error) bool {
 	return errors.Is(err, target) || target != nil && !reflect.TypeOf(target).Comparable() && err.Error() == target.Error()
 }

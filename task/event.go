@@ -8,7 +8,7 @@ import (
 // Event is the declaration of an event: its name, the type of its payload, and
 // what happens when a listener is slow. It holds no state, so one package-level
 // value serves all tasks. Payloads are shared with the listeners of this node:
-// who emits a slice, map or pointer does not change it afterwards.
+// an emitter does not change an emitted slice, map or pointer afterwards.
 type Event[T any] struct{ core eventCore }
 
 type eventCore struct {
@@ -25,8 +25,8 @@ type EventOption func(*eventCore)
 func Reliable() EventOption { return func(c *eventCore) { c.policy = DeliverReliable } }
 
 // Latest keeps only the newest value of each sender: older ones that were not
-// heard yet are skipped and counted. A newer value takes the place of the one it
-// replaces, so what was emitted after a value never is heard before it or a newer
+// received yet are skipped and counted. A newer value takes the place of the one it
+// replaces, so what was emitted after a value is never delivered before it or a newer
 // one. A node that joins late receives the newest value before its first step.
 func Latest() EventOption { return func(c *eventCore) { c.policy = DeliverLatest } }
 
@@ -59,10 +59,10 @@ func NewEvent[T any](name string, opts ...EventOption) *Event[T] {
 // Name returns the name of the event.
 func (e *Event[T]) Name() string { return e.core.name }
 
-// Host is what events are emitted and heard on: every [*Task].
+// Host is a task on which events are emitted and received: every [*Task].
 type Host interface{ engine() *engine }
 
-// EmitOption says whom an emit reaches.
+// EmitOption restricts the receivers of an emit.
 type EmitOption struct {
 	where emitWhere
 	to    []string
@@ -90,7 +90,7 @@ func To(patterns ...string) EmitOption { return EmitOption{to: patterns} }
 // Emit hands v to every listener of the event on this node and on the others,
 // each once. It returns when v is queued here and taken over by the bus, without
 // waiting for the listeners to run. On a [Reliable] event it blocks while a queue
-// is full, until ctx or the task ends; an error says who was not reached.
+// is full, until ctx or the task ends; an error names the nodes that were not reached.
 func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) error {
 	en := h.engine()
 	if err := en.usable("emit", e.core.name); err != nil {
@@ -125,21 +125,21 @@ func (p *subscription[T]) emit(ctx context.Context, v T, head *traced, opts []Em
 			return fmt.Errorf("emit %q: %w", p.core.name, err)
 		}
 	} else if len(opts) == 0 {
-		p.reportUnheard()
+		p.reportNoListener()
 	}
 	return nil
 }
 
-// reportUnheard logs once that nobody listens to the event. It does not if there is
+// reportNoListener logs once that the event has no listener. It does not if there is
 // a listener, or was one before, such as a Once that has fired.
-func (p *subscription[T]) reportUnheard() {
-	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unheard.Swap(true) {
+func (p *subscription[T]) reportNoListener() {
+	if p.everListened.Load() || p.channel != nil && p.channel.EverListened() || p.unlistened.Swap(true) {
 		return
 	}
 	p.en.log.Warn("event has no listener on any node", "event", p.core.name, "node", p.en.id)
 }
 
-// route works out whom the options reach.
+// route returns the receivers that the options select.
 func route(en *engine, remote bool, opts []EmitOption) (local, rem bool, match func(Peer) bool) {
 	local, rem = true, remote
 	to := make([][]string, 0, len(opts))
@@ -179,15 +179,15 @@ func Isolated() ListenOption { return func(l *Listener) { l.isolated = true } }
 // name of its function.
 func Named(name string) ListenOption { return func(l *Listener) { l.name = name } }
 
-// Borrowed says that the listener uses the payload during its call only. Where all
-// listeners of an event say so, the memory of large tensors from other nodes is
+// Borrowed means that the listener uses the payload during its call only. Where all
+// listeners of an event ask for it, the memory of large tensors from other nodes is
 // used again for the next message, without garbage; from nodes of the same host they are that node's memory
 // itself. The listener does not write to the payload: in such memory a write panics.
 func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }
 
 // On calls fn for every message of the event, until Off. Calls are never
 // concurrent, and in order per sender. fn's ctx ends when the run does: at once if
-// the task fails, else when all messages have been heard, or when the listener
+// the task fails, else when all messages have been delivered, or when the listener
 // blocks for longer than [ListenerGrace] at the end. What it then returns because of
 // that, such as ctx.Err() or context.Cause(ctx), is no failure. See also [Sender] and
 // [Version]. Any other error, and a panic, ends the task with a [*ListenerError],

@@ -53,7 +53,7 @@ func TestE2OrderPerSenderOverAllEvents(t *testing.T) {
 		var got atomic.Int32
 		tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
 			last[i] = make([]int, emitters)
-			hear := func(_ context.Context, v int) error {
+			receive := func(_ context.Context, v int) error {
 				who, n := v/1000, v%1000
 				if n != last[i][who]+1 {
 					t.Errorf("node %d: emitter %d: %d after %d", i, who, n, last[i][who])
@@ -62,8 +62,8 @@ func TestE2OrderPerSenderOverAllEvents(t *testing.T) {
 				got.Add(1)
 				return nil
 			}
-			evA.On(tk, hear)
-			evB.On(tk, hear)
+			evA.On(tk, receive)
+			evB.On(tk, receive)
 		})
 		var wg sync.WaitGroup
 		for who := range emitters {
@@ -191,7 +191,7 @@ func TestE6EmitReachesWhomItNames(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		opts []EmitOption
-		want string // nodes that hear what node 0 emits
+		want string // nodes that receive what node 0 emits
 	}{
 		{"everyone", nil, "0 1 2"},
 		{"OnlyLocal", []EmitOption{OnlyLocal()}, "0"},
@@ -210,23 +210,23 @@ func TestE6EmitReachesWhomItNames(t *testing.T) {
 				job := newFakeJob(3)
 				nodes := []*fakeNode{job.node(0), job.node(1), job.node(2, "gpu/big")}
 				var tks []*Task[empty]
-				heard := make([]int, 3)
+				received := make([]int, 3)
 				for i, n := range nodes {
 					tk := New[empty](n, ByID("learner", "collector"))
-					evA.On(tk, func(context.Context, int) error { heard[i]++; return nil })
+					evA.On(tk, func(context.Context, int) error { received[i]++; return nil })
 					tks = append(tks, tk)
 				}
 				each(t, tks, func(tk *Task[empty]) error { return tk.Start(t.Context()) })
 				must(t, evA.Emit(t.Context(), tks[0], 1, tc.opts...))
 				each(t, tks, func(tk *Task[empty]) error { return tk.Close(t.Context()) })
 				var got []string
-				for i, n := range heard {
+				for i, n := range received {
 					for range n {
 						got = append(got, fmt.Sprint(i))
 					}
 				}
 				if s := strings.Join(got, " "); s != tc.want {
-					t.Errorf("heard by %q, want %q", s, tc.want)
+					t.Errorf("received by %q, want %q", s, tc.want)
 				}
 			})
 		})
@@ -306,12 +306,12 @@ func TestE10SlowListenerBlocksOnlyItsEmitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		const n = 50_000
-		var heard, quick atomic.Int32
+		var received, quick atomic.Int32
 		evA.On(tk, func(_ context.Context, v int) error {
 			if v == 0 {
 				time.Sleep(time.Second)
 			}
-			if int(heard.Add(1)) != v+1 {
+			if int(received.Add(1)) != v+1 {
 				t.Errorf("%d came out of order", v)
 			}
 			return nil
@@ -337,8 +337,8 @@ func TestE10SlowListenerBlocksOnlyItsEmitter(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if heard.Load() != n {
-			t.Errorf("heard %d of %d", heard.Load(), n)
+		if received.Load() != n {
+			t.Errorf("received %d of %d", received.Load(), n)
 		}
 	})
 }
@@ -392,7 +392,7 @@ func TestE11LatestEndsOnTheNewest(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		if s := tks[1].Stats()[0]; int(s.Skipped)+len(got) != 1000 {
-			t.Errorf("%d skipped, %d heard", s.Skipped, len(got))
+			t.Errorf("%d skipped, %d received", s.Skipped, len(got))
 		}
 	})
 }
@@ -448,7 +448,7 @@ func TestDropPoliciesKeepTheirBoundAndCount(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if !slices.Equal(got, tc.want) {
-					t.Errorf("%d nodes: heard %v, want %v", nodes, got, tc.want)
+					t.Errorf("%d nodes: received %v, want %v", nodes, got, tc.want)
 				}
 				if s := tks[nodes-1].Stats()[0]; s.Dropped[tc.reason] != 6 || s.Queued != 0 {
 					t.Errorf("stats %+v", s)
@@ -514,7 +514,7 @@ func TestE14ListenersThatFillTheirOwnMailboxes(t *testing.T) {
 		must(t, evA.Emit(t.Context(), tk, 0))
 		must(t, tk.Close(t.Context()))
 		if a != 1+2*n || b != n {
-			t.Errorf("heard %d and %d, want %d and %d", a, b, 1+2*n, n)
+			t.Errorf("received %d and %d, want %d and %d", a, b, 1+2*n, n)
 		}
 	})
 }
@@ -551,7 +551,7 @@ func TestPayloadOfAnyTypeAlone(t *testing.T) {
 	must(t, ev.Emit(t.Context(), tk, ch))
 	must(t, tk.Close(t.Context()))
 	if <-ch != 7 {
-		t.Error("the channel was not heard")
+		t.Error("the channel was not received")
 	}
 	defer func() {
 		if msg := fmt.Sprint(recover()); !strings.Contains(msg, "cannot travel") {

@@ -37,7 +37,7 @@ var errStopped = errors.New("the wait was stopped")
 //	}
 //	ball, err := answer.Wait(ctx)
 //
-// A node that hears an event which was emitted here after Expect knows that this node
+// A node that receives an event which was emitted here after Expect knows that this node
 // listens, so the answer that it emits arrives. A further node does not: if the
 // node that was asked has a third one answer, use [Event.On], or Expect before Start.
 //
@@ -161,7 +161,7 @@ func (w *Expectation[T]) arrived() {
 	close(w.got)
 }
 
-// endWait takes note that a wait of r's listener is over. d.mu is held.
+// endWait records that a wait of r's listener is over. d.mu is held.
 func (r *runner) endWait() {
 	r.waiting--
 	r.moves.Add(1)

@@ -20,7 +20,7 @@ func answering(t *testing.T, nodes int) []*Task[empty] {
 	})
 }
 
-func TestExpectHearsTheAnswerToAnEmitAfterIt(t *testing.T) {
+func TestExpectReceivesTheAnswerToAnEmitAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tks := answering(t, 2)
 		for v := range 100 {
@@ -116,7 +116,7 @@ func TestExpectBeforeStartAndAfterClose(t *testing.T) {
 			}
 			return err
 		}))
-		evA.On(tk, func(context.Context, int) error { tk.Finish("heard"); return nil })
+		evA.On(tk, func(context.Context, int) error { tk.Finish("received"); return nil })
 		go func() { synctest.Wait(); must(t, evA.Emit(t.Context(), tk, 7)) }()
 		must(t, tk.Run(t.Context()))
 		if v, err := w.Wait(t.Context()); v != 7 || err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Kind says how a task ended.
+// Kind describes how a task ended.
 type Kind uint8
 
 // The kinds of an outcome.
@@ -35,14 +35,14 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Outcome is how a task ended, and why.
+// Outcome is the end of a task, and its reason.
 type Outcome struct {
 	Kind   Kind
 	Node   int    // id of the node that ended it
 	Reason string // such as "max steps", or the text of an error
 }
 
-// finishEvent tells the other nodes of the job how it ends.
+// finishEvent announces the end of the job to its other nodes.
 var finishEvent = &Event[finishMessage]{core: eventCore{name: "ditask.finish", internal: true}}
 
 // maxReason bounds in bytes the reason of another node: the text of an error, with the
@@ -119,7 +119,7 @@ func (e *engine) fail(err error) {
 }
 
 // failFor is fail for the loss of a peer. If that is the failure of a node of which all
-// nodes know, they are not told of it again.
+// nodes know, they get no second message about it.
 func (e *engine) failFor(err error) {
 	if remote, ok := errors.AsType[*RemoteError](err); ok {
 		e.decide(Outcome{Kind: Failure, Node: remote.Node, Reason: remote.Reason}, err, err, 0)
@@ -201,8 +201,8 @@ func (e *engine) succeededAlone() bool {
 	return e.partly
 }
 
-// heardFinish ends this task as another node says.
-func (e *engine) heardFinish(_ context.Context, m finishMessage) error {
+// receiveFinish ends this task as another node says.
+func (e *engine) receiveFinish(_ context.Context, m finishMessage) error {
 	m.Reason = printable.Block(m.Reason, maxReason)
 	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}
 	switch o.Kind {
@@ -247,7 +247,7 @@ func (e *engine) interrupted(cause error) {
 	e.fail(fmt.Errorf("run: %w", cause))
 }
 
-// isCut says whether a step's error comes from the end of the run's context, and
+// isCut reports whether a step's error comes from the end of the run's context, and
 // so is none of its own.
 func isCut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()) || errors.Is(err, ErrFinished))

@@ -95,11 +95,11 @@ func TestGoexitInAListenerKeepsItsEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		const n = 6
-		var heard []int
+		var received []int
 		evA.On(tk, func(context.Context, int) error { runtime.Goexit(); return nil }, Isolated())
 		evA.On(tk, func(ctx context.Context, v int) error {
-			heard = append(heard, v)
-			if v == 2 { // it keeps its mailbox, and the next message is heard by it
+			received = append(received, v)
+			if v == 2 { // it keeps its mailbox, and the next message is received by it
 				evA.On(tk, func(context.Context, int) error { runtime.Goexit(); return nil }, Isolated())
 				_, err := evB.WaitFor(ctx, tk)
 				return err
@@ -112,8 +112,8 @@ func TestGoexitInAListenerKeepsItsEvent(t *testing.T) {
 		synctest.Wait()
 		must(t, evB.Emit(t.Context(), tk, 1))
 		must(t, tk.Close(t.Context()))
-		if len(heard) != n {
-			t.Errorf("heard %v", heard)
+		if len(received) != n {
+			t.Errorf("received %v", received)
 		}
 		if s := tk.Stats()[0]; s.Dropped[DropReasonIsolated] != 2 || s.Queued != 0 {
 			t.Errorf("stats %+v", s)

@@ -21,21 +21,21 @@ func TestListenersThatAreQuickEnoughKeepTheOrderOverEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				slower, other := NewEvent[int]("slower", opt), NewEvent[int]("other", opt)
 				tk := jobOf(t, 1, nil)[0]
-				var heard, want []int
+				var received, want []int
 				slower.On(tk, func(_ context.Context, v int) error {
 					time.Sleep(handOffAfter * 8 / 10)
-					heard = append(heard, v)
+					received = append(received, v)
 					return nil
 				})
-				other.On(tk, func(_ context.Context, v int) error { heard = append(heard, -v); return nil })
+				other.On(tk, func(_ context.Context, v int) error { received = append(received, -v); return nil })
 				for v := range 30 {
 					must(t, slower.Emit(t.Context(), tk, v))
 					must(t, other.Emit(t.Context(), tk, v))
 					want = append(want, v, -v)
 				}
 				must(t, tk.Close(t.Context()))
-				if !slices.Equal(heard, want) {
-					t.Errorf("heard %v", heard)
+				if !slices.Equal(received, want) {
+					t.Errorf("received %v", received)
 				}
 			})
 		})
@@ -46,9 +46,9 @@ func TestListenersThatAreQuickEnoughKeepTheOrderOverEvents(t *testing.T) {
 func TestASlowListenerDoesNotHoldOthersThatAreEmittedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
-		heard := 0
+		received := 0
 		evA.On(tk, func(context.Context, int) error { time.Sleep(time.Second); return nil })
-		evB.On(tk, func(context.Context, int) error { heard++; return nil })
+		evB.On(tk, func(context.Context, int) error { received++; return nil })
 		for round := range 3 {
 			must(t, evA.Emit(t.Context(), tk, 1))
 			for range 20 {
@@ -56,8 +56,8 @@ func TestASlowListenerDoesNotHoldOthersThatAreEmittedAllTheTime(t *testing.T) {
 				must(t, evB.Emit(t.Context(), tk, 1))
 			}
 			synctest.Wait()
-			if want := 20 * (round + 1); heard != want {
-				t.Errorf("round %d: %d heard, want %d", round, heard, want)
+			if want := 20 * (round + 1); received != want {
+				t.Errorf("round %d: %d received, want %d", round, received, want)
 			}
 			time.Sleep(time.Minute) // nothing to do
 		}
@@ -117,7 +117,7 @@ func TestAStoppedDispatcherStartsNoTimer(t *testing.T) {
 	})
 }
 
-func TestTheMailboxOfTheMessageThatARunnerHears(t *testing.T) {
+func TestTheMailboxOfTheMessageThatARunnerReceives(t *testing.T) {
 	a, b := new(mailbox), new(mailbox)
 	r := &runner{claim: []ticket{{a, 2}, {b, 1}}}
 	for pos, want := range []*mailbox{a, a, b, nil} {
@@ -137,11 +137,11 @@ func TestTheMailboxOfTheMessageThatARunnerHears(t *testing.T) {
 func TestSlowMessagesOneAfterTheOtherAreNoBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](Alone())
-		heard := 0
+		received := 0
 		evA.On(tk, func(ctx context.Context, _ int) error {
 			time.Sleep(600 * time.Millisecond)
-			if heard++; ctx.Err() != nil {
-				t.Errorf("message %d: the context has ended", heard)
+			if received++; ctx.Err() != nil {
+				t.Errorf("message %d: the context has ended", received)
 			}
 			return nil
 		})
@@ -150,8 +150,8 @@ func TestSlowMessagesOneAfterTheOtherAreNoBlock(t *testing.T) {
 			must(t, evA.Emit(t.Context(), tk, v))
 		}
 		must(t, tk.Close(t.Context()))
-		if heard != 10 {
-			t.Errorf("%d of 10 were heard", heard)
+		if received != 10 {
+			t.Errorf("%d of 10 were received", received)
 		}
 	})
 }
@@ -230,8 +230,8 @@ func TestAnEmitThatHadRoomAgainCountsNoMore(t *testing.T) {
 	})
 }
 
-// TestTheEndNamesAllThatIsNotHeard, in the order of the events' names.
-func TestTheEndNamesAllThatIsNotHeard(t *testing.T) {
+// TestTheEndNamesAllThatIsNotReceived, in the order of the events' names.
+func TestTheEndNamesAllThatIsNotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](Alone(), DrainTimeout(time.Second))
 		stuck := make(chan struct{})
@@ -240,7 +240,7 @@ func TestTheEndNamesAllThatIsNotHeard(t *testing.T) {
 		for i := range 6 {
 			ev := NewEvent[int](fmt.Sprint("stuck.", i))
 			ev.On(tk, func(context.Context, int) error { <-stuck; return nil }, Named("deaf"))
-			want = append(want, fmt.Sprintf("event %q: 1 not heard to the end, in listener deaf", ev.Name()))
+			want = append(want, fmt.Sprintf("event %q: 1 not delivered to the end, in listener deaf", ev.Name()))
 			events = append(events, ev)
 		}
 		must(t, tk.Start(t.Context()))
@@ -273,7 +273,7 @@ func TestALateReportIsNotMadeOnceItIsStopped(t *testing.T) {
 	})
 }
 
-// TestABlockedEmitIsReported, and a lone node reports no listener that hears nothing.
+// TestABlockedEmitIsReported, and a lone node reports no listener that receives nothing.
 func TestABlockedEmitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -289,7 +289,7 @@ func TestABlockedEmitIsReported(t *testing.T) {
 		}
 		must(t, tk.Close(t.Context()))
 		synctest.Wait()
-		if s := log.String(); strings.Count(s, "emit still blocked by a listener of this node") != 1 || strings.Contains(s, "never heard") {
+		if s := log.String(); strings.Count(s, "emit still blocked by a listener of this node") != 1 || strings.Contains(s, "never received") {
 			t.Errorf("log:\n%s", s)
 		}
 	})

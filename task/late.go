@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// lateAfter is how long something may block before the log says what it waits for.
+// lateAfter is the time after which a blocked operation is logged.
 const lateAfter = 10 * time.Second
 
 // late reports something that blocks for long: after lateAfter, then each time
 // twice as long as before, until stop.
 type late struct {
-	say func(waited time.Duration)
+	log func(waited time.Duration)
 
 	mu     sync.Mutex
 	timer  *time.Timer
 	waited time.Duration // when it speaks next; 0 once stopped
 }
 
-func newLate(say func(waited time.Duration)) *late {
-	l := &late{say: say, waited: lateAfter}
+func newLate(log func(waited time.Duration)) *late {
+	l := &late{log: log, waited: lateAfter}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(lateAfter, l.fire)
@@ -42,6 +42,6 @@ func (l *late) fire() {
 	}
 	l.mu.Unlock()
 	if waited > 0 {
-		l.say(waited)
+		l.log(waited)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"weak"
 )
 
-// gated lets a task hear an event only once the gate is closed, and returns its subscription.
+// gated lets a task receive an event only once the gate is closed, and returns its subscription.
 func gated[T any](t *testing.T, tk *Task[empty], ev *Event[T], gate <-chan struct{}) *subscription[T] {
 	t.Helper()
 	ev.On(tk, func(context.Context, T) error { <-gate; return nil })
@@ -97,7 +97,7 @@ func (l ledger) equal(m ledger) bool {
 func TestWhatIsDroppedGivesItsRoomBack(t *testing.T) {
 	for _, tc := range []struct {
 		ev               *Event[int]
-		returned, queued int // while the first message is heard
+		returned, queued int // while the first message is received
 	}{
 		{NewEvent[int]("latest", Latest()), 8, 2},
 		{NewEvent[int]("oldest", DropOldest(3)), 6, 4},
@@ -168,7 +168,7 @@ func TestAMailboxThatDropsStaysSmall(t *testing.T) {
 	})
 }
 
-// TestValuesThatAreDoneWithAreFreed: heard, dropped or replaced.
+// TestValuesThatAreDoneWithAreFreed: received, dropped or replaced.
 func TestValuesThatAreDoneWithAreFreed(t *testing.T) {
 	type big [1 << 10]byte
 	synctest.Test(t, func(t *testing.T) {
@@ -204,16 +204,16 @@ func TestValuesThatAreDoneWithAreFreed(t *testing.T) {
 func TestAValueThatCannotBeEncodedIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		number := NewEvent[float64]("number")
-		heard := 0
+		received := 0
 		tks := jobOf(t, 2, func(_ int, tk *Task[empty]) {
-			number.On(tk, func(context.Context, float64) error { heard++; return nil })
+			number.On(tk, func(context.Context, float64) error { received++; return nil })
 		})
 		if err := number.Emit(t.Context(), tks[0], math.NaN(), OnlyRemote()); err == nil || !strings.HasPrefix(err.Error(), `emit "number": `) {
 			t.Errorf("error %v", err)
 		}
 		synctest.Wait()
-		if o := tks[1].Outcome(); heard != 0 || o.Kind != Running {
-			t.Errorf("%d heard, %+v", heard, o)
+		if o := tks[1].Outcome(); received != 0 || o.Kind != Running {
+			t.Errorf("%d received, %+v", received, o)
 		}
 	})
 }
@@ -240,8 +240,8 @@ func TestStatsOfWhatDidNotHappenAreMissing(t *testing.T) {
 	})
 }
 
-// TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsHeard, not at each message.
-func TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsHeard(t *testing.T) {
+// TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsReceived, not at each message.
+func TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		gate := make(chan struct{})
@@ -253,42 +253,42 @@ func TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsHeard(t *testing.T) {
 		emitted := false
 		go func() { must(t, evA.Emit(t.Context(), tk, 1)); emitted = true }()
 		synctest.Wait() // the emit is blocked before a message is taken
-		for heard := range mailboxBound {
+		for received := range mailboxBound {
 			gate <- struct{}{}
-			if heard%100 != 0 && heard <= mailboxBound/2-2 {
+			if received%100 != 0 && received <= mailboxBound/2-2 {
 				continue
 			}
 			synctest.Wait()
-			if emitted && heard < mailboxBound/2-1 {
-				t.Fatalf("the emit has gone on after %d messages", heard+1)
+			if emitted && received < mailboxBound/2-1 {
+				t.Fatalf("the emit has gone on after %d messages", received+1)
 			}
 			if emitted {
 				return
 			}
-			if heard > mailboxBound/2+claimMax {
-				t.Fatalf("the emit is blocked after %d messages", heard)
+			if received > mailboxBound/2+claimMax {
+				t.Fatalf("the emit is blocked after %d messages", received)
 			}
 		}
 	})
 }
 
-// TestManyEvents on one task are all heard, by their names.
+// TestManyEvents on one task are all received, by their names.
 func TestManyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		var events []*Event[int]
-		var heard [12]int
-		for i := range heard {
+		var received [12]int
+		for i := range received {
 			ev := NewEvent[int](fmt.Sprintf("many.%02d", i))
-			ev.On(tk, func(_ context.Context, v int) error { heard[i] += v; return nil })
+			ev.On(tk, func(_ context.Context, v int) error { received[i] += v; return nil })
 			events = append(events, ev)
 		}
 		for i, ev := range events {
 			must(t, ev.Emit(t.Context(), tk, i+1))
 		}
 		synctest.Wait()
-		if want := [12]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}; heard != want {
-			t.Errorf("heard %v", heard)
+		if want := [12]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}; received != want {
+			t.Errorf("received %v", received)
 		}
 		if n := len(tk.en.d.current.touched); n != 0 {
 			t.Errorf("%d mailboxes wait to be settled", n)
@@ -325,8 +325,8 @@ func TestConcurrentFirstUseOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestAMessageBeforeTheStartIsHeardAfterIt, although its bus was early.
-func TestAMessageBeforeTheStartIsHeardAfterIt(t *testing.T) {
+// TestAMessageBeforeTheStartIsReceivedAfterIt, although its bus was early.
+func TestAMessageBeforeTheStartIsReceivedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](newFakeJob(1).node(0))
 		gate := make(chan struct{})
@@ -376,8 +376,8 @@ func TestOutsideOfListenersThereIsNoSender(t *testing.T) {
 	}
 }
 
-// TestOffHoldsForTheMessageThatIsBeingHeard.
-func TestOffHoldsForTheMessageThatIsBeingHeard(t *testing.T) {
+// TestOffHoldsForTheMessageThatIsBeingDelivered.
+func TestOffHoldsForTheMessageThatIsBeingDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		var second *Listener
@@ -395,14 +395,14 @@ func TestOffHoldsForTheMessageThatIsBeingHeard(t *testing.T) {
 // TestRolesOfANodeThatHasAll are found by To, if an option names them.
 func TestRolesOfANodeThatHasAll(t *testing.T) {
 	tk := New[empty](Alone(), ByID("learner", "collector"), ByLabel("gpu", "evaluator"))
-	heard := 0
-	evA.On(tk, func(context.Context, int) error { heard++; return nil })
+	received := 0
+	evA.On(tk, func(context.Context, int) error { received++; return nil })
 	must(t, tk.Start(t.Context()))
 	for _, role := range []string{"learner", "collector", "evaluator", "other"} {
 		must(t, evA.Emit(t.Context(), tk, 1, To(role)))
 	}
 	must(t, tk.Close(t.Context()))
-	if heard != 3 {
-		t.Errorf("%d of 3 roles are found", heard)
+	if received != 3 {
+		t.Errorf("%d of 3 roles are found", received)
 	}
 }

@@ -28,7 +28,7 @@ func describe[C any](m Middleware[C]) (name string, lock *Lock) {
 	return pcName(pc), nil
 }
 
-// ownFile says whether the function at pc was written in this package, so that
+// ownFile reports whether the function at pc was written in this package, so that
 // it knows a probe. Tests are not.
 func ownFile(pc uintptr) bool {
 	file, here := fileOf(pc), fileOf(reflect.ValueOf(ownFile).Pointer())
@@ -81,7 +81,7 @@ func trimName(symbol, file string) string {
 	return path.Base(path.Dir(file)) + "." + kept[len(kept)-1]
 }
 
-// isClosure says whether a part of a symbol is one that the compiler counts:
+// isClosure reports whether a part of a symbol is one that the compiler counts:
 // "func1", "gowrap2", "3".
 func isClosure(part string) bool {
 	digits := strings.TrimPrefix(strings.TrimPrefix(part, "func"), "gowrap")

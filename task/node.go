@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/messaging"
 )
 
-// Node is what a task needs of the process that it runs in. parallel.Node
+// Node is the interface of the process of a task. parallel.Node
 // satisfies it; [Alone] is a node without peers.
 type Node interface {
 	// ID is the node id, 0..N-1 over the whole job.
@@ -17,7 +17,7 @@ type Node interface {
 	// Labels are the words given to this node: "standalone", or "distributed"
 	// and "node.<id>", then the router's and the user's own.
 	Labels() []string
-	// Logger is where the task reports what it cannot return.
+	// Logger logs errors that the task cannot return.
 	Logger() *slog.Logger
 	// Codec turns payloads into bytes. It is nil only where Bus is nil.
 	Codec() Codec
@@ -25,7 +25,7 @@ type Node interface {
 	Bus() Bus
 }
 
-// Snapshot is how a task is doing.
+// Snapshot is the state of a task.
 type Snapshot struct {
 	Role   string  // the node's roles, joined by "+"; empty for all
 	Steps  int64   // steps completed
@@ -34,21 +34,21 @@ type Snapshot struct {
 	Events []EventStats
 }
 
-// Observer is what a Node may be besides: a task gives it a function that says
+// Observer is an optional interface of a Node: a task gives it a function that says
 // how it is doing, for the time of the task.
 type Observer interface {
 	Observe(fn func() Snapshot)
 }
 
-// Claimer is what a Node may be besides: [New] claims the node for its task, and
+// Claimer is an optional interface of a Node: [New] claims the node for its task, and
 // panics if it was claimed before. A node carries one task in its life, as the other
-// nodes take leave of it at the end of the run.
+// nodes leave each other at the end of the run.
 type Claimer interface {
 	// Claim reports whether it is the first call.
 	Claim() bool
 }
 
-// Exiter is what a Node may be besides: it takes the error of a Run that does not return,
+// Exiter is an optional interface of a Node: it takes the error of a Run that does not return,
 // as a step or a hook has ended its goroutine by runtime.Goexit.
 type Exiter interface {
 	// RunExited takes the error. If it reports false, the task logs the error.
@@ -97,36 +97,36 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	// Watch registers fn, which is called for every change of a peer. fn must
 	// not block.
 	Watch(fn func(PeerChange))
-	// Drain says that this node will send nothing more, and returns when the
+	// Drain announces that this node will send nothing more, and returns when the
 	// other nodes have received all that was sent. With waitPeers it also waits
 	// until they have said the same and all that they sent has been delivered
 	// here. When ctx ends first, the error says what was not received, and by
 	// whom.
 	Drain(ctx context.Context, waitPeers bool) error
-	// Close takes leave of the other nodes and frees everything. Messages that
+	// Close leaves the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
 	Close() error
-	// Grace is how long this node has to end after it was told to, before it is killed;
+	// Grace is the time that this node has to end after SIGTERM before it is killed;
 	// 0: it is not known.
 	Grace() time.Duration
-	// Elastic reports whether the others go on when this node is told to end.
+	// Elastic reports whether the others continue when this node is stopped.
 	Elastic() bool
 	// Leave asks the other nodes to send nothing more to this one, and returns
 	// when all that they had sent has been delivered. What is emitted here still
-	// goes out. When ctx ends first, the error says who may still send.
+	// goes out. When ctx ends first, the error names the nodes that may still send.
 	Leave(ctx context.Context) error
-	// Done tells the other nodes that this one has done its part of the job, and
+	// Done announces to the other nodes that this one has done its part of the job, and
 	// returns when all of them have said the same or have left. Both sides may emit
 	// meanwhile. When ctx ends first, the error names the nodes that are not done.
 	Done(ctx context.Context) error
 	// Recovers reports whether this node is started again if it fails. The
-	// others are then not told of its failure, and wait for it to come back.
+	// others then do not learn of its failure, and wait for its return.
 	Recovers() bool
 	// Abandon is Close for that case: no leave is taken.
 	Abandon() error
 }
 
-// Counter is what a Bus may be besides: it counts what the task cannot see.
+// Counter is an optional interface of a Bus: it counts what the task cannot see.
 type Counter interface {
 	// Unsent counts the messages of this node that were given up before they were on
 	// their way to a peer, by event and peer. It may be called after Close.
@@ -135,7 +135,7 @@ type Counter interface {
 
 // Channel is one declared event on a Bus.
 type Channel interface {
-	// Listen tells the other nodes whether this node listens to the event.
+	// Listen announces to the other nodes whether this node listens to the event.
 	Listen(on bool)
 	// Listened reports whether any other node listens to the event now. It is
 	// cheap: a caller asks before it encodes.
@@ -151,7 +151,7 @@ type Channel interface {
 	Send(ctx context.Context, payload Buffer, match func(Peer) bool) (int, error)
 }
 
-// Delivery is what happens to a message that its listener is too slow for.
+// Delivery is the treatment of a message that its listener is too slow for.
 type Delivery = messaging.Delivery
 
 // The delivery policies of an event.
@@ -166,13 +166,13 @@ const (
 	DeliverDropNewest = messaging.DropNewest
 )
 
-// Lender is what a Channel may be besides: payloads can be encoded into memory that other processes of the
+// Lender is an optional interface of a Channel: payloads can be encoded into memory that other processes of the
 // host read, and come in such memory.
 type Lender interface {
 	// Lend returns memory for a payload of n bytes that goes out with the next Send; nil if there is
 	// none, or no use for it.
 	Lend(n int) Memory
-	// Borrow says whether all listeners of the event only borrow its payloads. While that is so, an
+	// Borrow reports whether all listeners of the event only borrow its payloads. While that is so, an
 	// Inbound may be Lent.
 	Borrow(on bool)
 }
@@ -197,7 +197,7 @@ type Credit = messaging.Credit
 // Peer is another node of the job.
 type Peer = messaging.Peer
 
-// PeerEvent is what can happen to a peer.
+// PeerEvent is the kind of a change of a peer.
 type PeerEvent uint8
 
 // The changes of a peer.
@@ -212,10 +212,10 @@ const (
 type PeerChange struct {
 	Peer  Peer
 	Event PeerEvent
-	// Err is why, for PeerLost and BusFailed; it names the peer. A [RemoteError] of PeerLost
+	// Err is the reason, for PeerLost and BusFailed; it names the peer. A [RemoteError] of PeerLost
 	// is the failure of that peer, of which all nodes know.
 	Err error
-	// Fatal says that the job does not go on without this peer: the task fails,
+	// Fatal means that the job does not go on without this peer: the task fails,
 	// unless the job has succeeded already.
 	Fatal bool
 }

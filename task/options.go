@@ -55,7 +55,7 @@ func Isolate() Option { return func(c *config) { c.isolate = true } }
 
 // DrainTimeout bounds how long the end of a run waits for events to arrive, here
 // and at the other nodes, and for listeners to return. The default is 30 s, and half of the grace period, if
-// that is less, where a launcher has told the node to end.
+// that is less, where a launcher has asked the node to end.
 func DrainTimeout(d time.Duration) Option { return func(c *config) { c.drain = d } }
 
 // HookTimeout bounds the [Task.OnFinish] hooks together. The default is 30 s.
@@ -70,7 +70,7 @@ func FinishGrace(d time.Duration) Option { return func(c *config) { c.grace = d 
 // node's step loop and hooks have ended. After it the context of this event's
 // listeners ends with [ErrFinished], for this message and those that follow, and the
 // log names event and listener. A listener that does not look at its context goes on
-// to hear every message. While a listener waits in [Event.WaitFor] or in an Emit, the
+// to receive every message. While a listener waits in [Event.WaitFor] or in an Emit, the
 // bound is half of the drain timeout. The default is 1 s.
 func ListenerGrace(d time.Duration) Option { return func(c *config) { c.listenerGrace = d } }
 
@@ -107,7 +107,7 @@ func MaxSteps(n int) RunOption {
 // Finish and MaxSteps then mean that this node is done: its steps end, and its listeners
 // go on, and may emit, until every other node is done too or has left. A node without
 // middleware is done at once, and so only listens. Listeners then have the [FinishGrace] to
-// hear and answer what is left, the OnFinish hooks run, and all nodes end in order. A
+// receive and answer what is left, the OnFinish hooks run, and all nodes end in order. A
 // failure or a preemption of any node ends all of them as usual, and so does the success of
 // a node that runs without this option. A node that is restarted after it was done is
 // waited for again. The log names the nodes that are not done after 10 s.

@@ -44,7 +44,7 @@ func TestIsolateHoldsForAllListeners(t *testing.T) {
 			calls := map[string]int{}
 			evA.On(tk, func(context.Context, int) error { calls["fails"]++; return errors.New("boom") }, Named("fails"))
 			evA.On(tk, func(context.Context, int) error { calls["panics"]++; panic("ouch") }, Named("panics"))
-			evA.On(tk, func(context.Context, int) error { calls["hears"]++; return nil }, Named("hears"))
+			evA.On(tk, func(context.Context, int) error { calls["receives"]++; return nil }, Named("receives"))
 			tk.Use(Step(func(ctx context.Context, _ *empty) error {
 				defer synctest.Wait()
 				return evA.Emit(ctx, tk, 1)
@@ -56,7 +56,7 @@ func TestIsolateHoldsForAllListeners(t *testing.T) {
 			if !isolate {
 				return
 			}
-			if calls["fails"] != 1 || calls["panics"] != 1 || calls["hears"] != 2 {
+			if calls["fails"] != 1 || calls["panics"] != 1 || calls["receives"] != 2 {
 				t.Errorf("calls: %v", calls)
 			}
 			if st := tk.Stats()[0]; st.Dropped[DropReasonIsolated] != 2 || st.Delivered != 2 {

@@ -156,7 +156,7 @@ func TestTheStartWaitsForLatestValuesOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ev   *Event[int]
 		want string
-	}{"latest": {evLast, "start: hear the newest values: too long"}, "reliable": {evA, ""}} {
+	}{"latest": {evLast, "start: receive the newest values: too long"}, "reliable": {evA, ""}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tk := New[empty](newFakeJob(1).node(0))
@@ -290,7 +290,7 @@ func TestOffOfAllEventsKeepsTheEndOfTheJob(t *testing.T) {
 		}
 		tk := jobOf(t, 1, nil)[0]
 		for _, kind := range []uint8{0, 9} {
-			if err := tk.en.heardFinish(t.Context(), finishMessage{Kind: kind, Node: 1}); err == nil || tk.Finished() {
+			if err := tk.en.receiveFinish(t.Context(), finishMessage{Kind: kind, Node: 1}); err == nil || tk.Finished() {
 				t.Errorf("kind %d: %v, finished %v", kind, err, tk.Finished())
 			}
 		}
@@ -342,7 +342,7 @@ func TestHooksHaveTheirTime(t *testing.T) {
 	})
 }
 
-// TestTheLogOfTheEnd says what was not heard, and only where that is news.
+// TestTheLogOfTheEnd says what was not received, and only where that is news.
 func TestTheLogOfTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step func(ctx context.Context, tk *Task[empty]) error
@@ -355,7 +355,7 @@ func TestTheLogOfTheEnd(t *testing.T) {
 				evText.Expect(tk).Stop()
 				return evB.Emit(ctx, tk, 1)
 			},
-			map[string]int{"msg=finished reason=first": 1, "reason=second": 0, "listener never heard its event": 1, "never heard its event\" event=a": 1, "not heard because": 0},
+			map[string]int{"msg=finished reason=first": 1, "reason=second": 0, "listener never received its event": 1, "never received its event\" event=a": 1, "not delivered because": 0},
 		},
 		"failure": {
 			func(ctx context.Context, tk *Task[empty]) error {
@@ -365,11 +365,11 @@ func TestTheLogOfTheEnd(t *testing.T) {
 				}
 				return errors.New("boom")
 			},
-			map[string]int{"msg=finished": 0, "never heard": 0, "events not heard because the task failed": 1, `event \"b\": `: 1, `event \"a\": `: 0},
+			map[string]int{"msg=finished": 0, "never received": 0, "events not delivered because the task failed": 1, `event \"b\": `: 1, `event \"a\": `: 0},
 		},
 		"cut off": {
 			func(ctx context.Context, tk *Task[empty]) error { return evLast.Emit(ctx, tk, 1) },
-			map[string]int{"listener cut off at the end of the run": 1, "never heard its event": 2, "not heard because": 0},
+			map[string]int{"listener cut off at the end of the run": 1, "never received its event": 2, "not delivered because": 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -395,20 +395,20 @@ func TestTheLogOfTheEnd(t *testing.T) {
 	}
 }
 
-// TestAListenersFailureEndsTheDrain, although others have much to hear.
+// TestAListenersFailureEndsTheDrain, although others have much to receive.
 func TestAListenersFailureEndsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](Alone())
-		heard := 0
+		received := 0
 		evA.On(tk, func(context.Context, int) error { time.Sleep(500 * time.Millisecond); return errors.New("boom") })
-		evB.On(tk, func(context.Context, int) error { heard++; time.Sleep(time.Second); return nil })
+		evB.On(tk, func(context.Context, int) error { received++; time.Sleep(time.Second); return nil })
 		must(t, tk.Start(t.Context()))
 		must(t, evA.Emit(t.Context(), tk, 1))
 		for v := range 20 {
 			must(t, evB.Emit(t.Context(), tk, v))
 		}
-		if err := tk.Close(t.Context()); err == nil || heard > 2 {
-			t.Errorf("%v; %d messages were heard", err, heard)
+		if err := tk.Close(t.Context()); err == nil || received > 2 {
+			t.Errorf("%v; %d messages were received", err, received)
 		}
 	})
 }
@@ -492,7 +492,7 @@ func TestReasonsOfOthersArePrintable(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := finishMessage{Kind: uint8(kind), Node: 1, Reason: logtest.Hostile + strings.Repeat("x", 2*maxReason)}
-		if err := tk.en.heardFinish(t.Context(), said); err != nil {
+		if err := tk.en.receiveFinish(t.Context(), said); err != nil {
 			t.Fatal(err)
 		}
 		o, err := tk.en.result()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// matchAny says whether any pattern matches any of the words. A star matches any
+// matchAny reports whether any pattern matches any of the words. A star matches any
 // run of characters, a question mark one, [a-z] one of a class. A pattern that
 // is malformed matches nothing.
 func matchAny(patterns, words []string) bool {

@@ -149,8 +149,8 @@ func TestAWaitInAnotherTaskIsNoneInThisOne(t *testing.T) {
 	})
 }
 
-// TestAWaitMakesWayWhateverRunnerHears lets another runner hear an event again.
-func TestAWaitMakesWayWhateverRunnerHears(t *testing.T) {
+// TestAWaitMakesWayWhateverRunnerReceives lets another runner receive an event again.
+func TestAWaitMakesWayWhateverRunnerReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		evA.On(tk, func(ctx context.Context, v int) error {
@@ -199,7 +199,7 @@ type ledger struct {
 func (l *ledger) Return(messages, bytes int) { l.returned += messages; l.bytes += bytes; l.calls++ }
 func (l *ledger) Recycle(b []byte)           { l.recycled = append(l.recycled, b) }
 
-func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
+func TestWhatNobodyReceivesGivesItsRoomBack(t *testing.T) {
 	tk := jobOf(t, 1, nil)[0]
 	p, err := evA.subscription(tk.en)
 	must(t, err)
@@ -220,9 +220,9 @@ func TestWhatNobodyHearsGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyHearsIsNotTakenOffTheDelivered counts messages that were heard, that wait
+// TestWhatNobodyReceivesIsNotTakenOffTheDelivered counts messages that were received, that wait
 // when their listener goes, and that arrive afterwards.
-func TestWhatNobodyHearsIsNotTakenOffTheDelivered(t *testing.T) {
+func TestWhatNobodyReceivesIsNotTakenOffTheDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		var l *Listener
@@ -306,11 +306,11 @@ func TestBorrowedMemoryIsUsedAgain(t *testing.T) {
 
 func TestLatestIsByTheSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var heard []int
+		var received []int
 		gate := make(chan struct{})
 		tks := jobOf(t, 3, func(i int, tk *Task[empty]) {
 			if i == 0 {
-				evLast.On(tk, func(_ context.Context, v int) error { <-gate; heard = append(heard, v); return nil })
+				evLast.On(tk, func(_ context.Context, v int) error { <-gate; received = append(received, v); return nil })
 			}
 		})
 		for v := range 10 {
@@ -320,8 +320,8 @@ func TestLatestIsByTheSender(t *testing.T) {
 		}
 		close(gate)
 		synctest.Wait()
-		if !slices.Equal(heard, []int{100, 109, 209}) && !slices.Equal(heard, []int{100, 209, 109}) {
-			t.Errorf("heard %v", heard)
+		if !slices.Equal(received, []int{100, 109, 209}) && !slices.Equal(received, []int{100, 209, 109}) {
+			t.Errorf("received %v", received)
 		}
 	})
 }

@@ -46,9 +46,9 @@ func TestL14FinishIsFinishOnEveryNode(t *testing.T) {
 	for _, n := range []int{1, 2, 8} {
 		for range 20 {
 			synctest.Test(t, func(t *testing.T) {
-				heard := make([]int, n)
+				received := make([]int, n)
 				tks, errs := runJob(t, n, func(i int, tk *Task[empty]) {
-					evA.On(tk, func(context.Context, int) error { heard[i]++; return nil })
+					evA.On(tk, func(context.Context, int) error { received[i]++; return nil })
 					if i > 0 {
 						tk.Use(waitForNothing(tk))
 						return
@@ -61,8 +61,8 @@ func TestL14FinishIsFinishOnEveryNode(t *testing.T) {
 					return tk.Run(t.Context())
 				})
 				for i := range errs {
-					if o := tks[i].Outcome(); errs[i] != nil || heard[i] != 10 || o != (Outcome{Success, 0, "max steps"}) {
-						t.Fatalf("node %d: %v, heard %d, %+v", i, errs[i], heard[i], o)
+					if o := tks[i].Outcome(); errs[i] != nil || received[i] != 10 || o != (Outcome{Success, 0, "max steps"}) {
+						t.Fatalf("node %d: %v, received %d, %+v", i, errs[i], received[i], o)
 					}
 				}
 			})
@@ -119,15 +119,15 @@ func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first hears what they have for it.
+// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first receives what they have for it.
 func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
 		node := job.node(1)
 		node.elastic = true
 		stays, goes := New[empty](job.node(0)), New[empty](node)
-		heard := 0
-		evA.On(goes, func(context.Context, int) error { heard++; return nil })
+		received := 0
+		evA.On(goes, func(context.Context, int) error { received++; return nil })
 		for _, tk := range []*Task[empty]{stays, goes} {
 			tk.Use(Step(func(context.Context, *empty) error { time.Sleep(time.Second); return nil }))
 		}
@@ -136,8 +136,8 @@ func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
 		go func() { done <- stays.Run(t.Context(), MaxSteps(5)) }()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(1500*time.Millisecond, func() { cancel(&PreemptError{Node: 1, Reason: "SIGTERM"}) })
-		if err := goes.Run(ctx); !errors.Is(err, ErrPreempted) || heard != 1 {
-			t.Errorf("error %v, heard %d", err, heard)
+		if err := goes.Run(ctx); !errors.Is(err, ErrPreempted) || received != 1 {
+			t.Errorf("error %v, received %d", err, received)
 		}
 		must(t, <-done)
 		if node.waited {

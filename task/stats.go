@@ -13,7 +13,7 @@ import (
 const (
 	DropReasonOldest   = "oldest"      // a newer message took its room (DropOldest)
 	DropReasonNewest   = "newest"      // there was no room for it (DropNewest)
-	DropReasonNoOne    = "no listener" // it arrived when nobody listened any more
+	DropReasonNoOne    = "no listener" // it arrived after the last listener had gone
 	DropReasonIsolated = "isolated"    // listeners dropped for an error or panic
 	DropReasonGone     = "peer gone"   // it waited for room at another node, which then left or was lost
 )
@@ -28,7 +28,7 @@ type EventStats struct {
 	Queued    int               // messages that wait here now
 	Busy      time.Duration     // that listeners here have taken, what they waited included
 	Listeners int               // there are now
-	// Unsent is what this node has dropped of its own messages before they were on
+	// Unsent is the number of this node's own messages that were dropped before they were on
 	// their way to another node, by peer; peers for which nothing was dropped are
 	// missing. Dropped and Skipped above count in the mailbox here. So a message of a
 	// DropOldest, DropNewest or Latest event for another node is counted once: here in
@@ -65,7 +65,7 @@ func (p *subscription[T]) stats() EventStats {
 	return s
 }
 
-// unfed says that the user's listeners here never heard anything.
+// unfed reports whether the user's listeners here never received anything.
 func (p *subscription[T]) unfed() bool {
 	p.listenersMu.Lock()
 	ever := p.ever
@@ -101,14 +101,14 @@ func (e *engine) unsent(stats []EventStats) {
 	}
 }
 
-// reportUnfed logs the listeners that nobody ever fed.
+// reportUnfed logs the listeners that never received their event.
 func (e *engine) reportUnfed() {
 	if e.bus == nil {
-		return // alone, some have nobody to hear
+		return // alone, some have no sender
 	}
 	for c, p := range e.subscriptions.Load().all {
 		if p.unfed() {
-			e.log.Info("listener never heard its event", "event", c.name, "node", e.id)
+			e.log.Info("listener never received its event", "event", c.name, "node", e.id)
 		}
 	}
 }
@@ -118,15 +118,15 @@ func (e *engine) backlog() string {
 	var parts []string
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
-	heard := e.d.heard()
+	received := e.d.running()
 	for c, p := range e.subscriptions.Load().all {
 		b := p.box()
 		if b.queued == 0 {
 			continue
 		}
-		part := fmt.Sprintf("event %q: %d not heard to the end", c.name, b.queued)
-		if heard[b] {
-			_, listener := b.work.hearing()
+		part := fmt.Sprintf("event %q: %d not delivered to the end", c.name, b.queued)
+		if received[b] {
+			_, listener := b.work.current()
 			part += ", in listener " + listener
 		}
 		parts = append(parts, part)
@@ -135,7 +135,7 @@ func (e *engine) backlog() string {
 	return strings.Join(parts, "; ")
 }
 
-// snapshot says how the task is doing.
+// snapshot returns the state of the task.
 func (e *engine) snapshot() Snapshot {
 	s := Snapshot{Role: strings.Join(e.roles, "+"), Steps: e.steps.Load(), Lag: math.Float64frombits(e.lag.Load())}
 	s.Events = e.stats()

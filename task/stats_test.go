@@ -76,17 +76,17 @@ func TestVersionsRiseForBlockedEmits(t *testing.T) {
 
 // TestE13NothingIsReportedAfterAListenerThatHasFired: the listeners were there.
 func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
-	hear := func(context.Context, int) error { return nil }
+	receive := func(context.Context, int) error { return nil }
 	for name, tc := range map[string]struct {
 		nodes   int
 		listen  func(tks []*Task[empty]) // before the first emit of node 0
 		reports int
 	}{
-		"local Once":   {1, func(tks []*Task[empty]) { evA.Once(tks[0], hear) }, 0},
-		"remote Once":  {2, func(tks []*Task[empty]) { evA.Once(tks[1], hear) }, 0},
+		"local Once":   {1, func(tks []*Task[empty]) { evA.Once(tks[0], receive) }, 0},
+		"remote Once":  {2, func(tks []*Task[empty]) { evA.Once(tks[1], receive) }, 0},
 		"local Expect": {2, func(tks []*Task[empty]) { evA.Expect(tks[0]) }, 0},
 		"Once fired by another node": {3, func(tks []*Task[empty]) {
-			evA.Once(tks[1], hear)
+			evA.Once(tks[1], receive)
 			_ = evA.Emit(context.Background(), tks[2], 1)
 			synctest.Wait()
 		}, 0},

@@ -30,7 +30,7 @@ func (l *Listener) Off() {
 	l.drop()
 }
 
-// take says whether the listener is to be called.
+// take reports whether the listener is to be called.
 func (l *Listener) take() bool {
 	if l.once {
 		return l.gone.CompareAndSwap(false, true)
@@ -68,10 +68,10 @@ type subscription[T any] struct {
 	scratch sync.Pool    // of *slot[T]: a place for what arrives
 
 	emitted      atomic.Uint64
-	refused      atomic.Uint64 // messages that arrived when nobody listened
+	refused      atomic.Uint64 // messages that arrived without a listener
 	noOne        atomic.Uint64 // messages that were queued, but whose listeners had gone
 	isolated     atomic.Uint64 // calls that dropped an isolated listener
-	unheard      atomic.Bool   // it was reported that nobody listens
+	unlistened   atomic.Bool   // it was reported that there is no listener
 	listened     atomic.Bool   // there is a listener
 	everListened atomic.Bool   // there is one, or was
 	borrowed     atomic.Bool   // and all of them only borrow
@@ -89,7 +89,7 @@ type subscription[T any] struct {
 	oldest, newest, skipped uint64
 	last                    map[int]uint64 // Latest: the newest version of each sender
 
-	// Of the message being heard; they belong to the runner.
+	// Of the message being delivered; they belong to the runner.
 	calling      []*listener[T]
 	next         int
 	called       atomic.Pointer[Listener] // the last one that was called; for others too
@@ -342,7 +342,7 @@ func (p *subscription[T]) dropOldest() creditSum {
 	return s.given()
 }
 
-// given is what a message that is dropped gives back.
+// given is the credit of a dropped message.
 func (s *slot[T]) given() creditSum { return creditSum{s.credit, 1, s.bytes, s.lent} }
 
 // load moves messages from in to out: all by exchange, or one if what waits may
@@ -452,7 +452,7 @@ func (p *subscription[T]) panicked(err error, stack []byte) {
 	p.failed(&p.calling[p.next-1].Listener, err, stack)
 }
 
-func (p *subscription[T]) hearing() (event, listener string) {
+func (p *subscription[T]) current() (event, listener string) {
 	if l := p.called.Load(); l != nil {
 		listener = l.name
 	}
@@ -525,7 +525,7 @@ func (e *encoded) Release() {
 	}
 }
 
-// outbox is what one emit to other nodes needs: a place for the value, and the
+// outbox is the state of one emit to other nodes: a place for the value, and the
 // buffer that it is encoded into.
 type outbox[T any] struct {
 	encoded
@@ -620,7 +620,7 @@ func (p *subscription[T]) deliver(in *Inbound) error {
 // listeners have had it.
 type loan struct {
 	b    []byte
-	back Credit // who gets b; nil for the subscription's own
+	back Credit // the owner of b; nil for the subscription's own
 
 	shared bool // b is memory of another process
 }

@@ -78,13 +78,13 @@ func (t *Task[C]) assembling(call string) {
 	}
 }
 
-// Has says whether this node has the role. It has all while it was given none.
+// Has reports whether this node has the role. It has all while it was given none.
 func (t *Task[C]) Has(role string) bool { return t.en.has(role) }
 
 // Roles returns the roles that this node was given; nil means all.
 func (t *Task[C]) Roles() []string { return slices.Clone(t.en.roles) }
 
-// Match says whether any of the patterns matches any label of this node: a star
+// Match reports whether any of the patterns matches any label of this node: a star
 // stands for any characters, a question mark for one.
 func (t *Task[C]) Match(patterns ...string) bool { return matchAny(patterns, t.en.labels) }
 
@@ -119,7 +119,7 @@ func (t *Task[C]) Context() *C { return t.renewal.c }
 // Steps returns the number of steps that have been completed.
 func (t *Task[C]) Steps() int { return int(t.steps.Load()) }
 
-// ReportLag says how old what this node works with is, in versions behind the
+// ReportLag records the age of the data that this node works with, in versions behind the
 // newest: the live table shows it. It has no other effect.
 func (t *Task[C]) ReportLag(versions float64) { t.en.lag.Store(math.Float64bits(versions)) }
 
@@ -147,7 +147,7 @@ func (t *Task[C]) Preempt(reason string) {
 	t.en.preempt(&PreemptError{Node: t.en.id, Reason: reason})
 }
 
-// Finished says whether the run is to end: it is true from Finish, Fail or
+// Finished reports whether the run is to end: it is true from Finish, Fail or
 // Preempt on, and in the last step of MaxSteps before the first backward half.
 func (t *Task[C]) Finished() bool { return t.en.finished.Load() }
 
@@ -196,7 +196,7 @@ func (t *Task[C]) Start(ctx context.Context) error {
 
 // abort closes a task that could not be started.
 func (t *Task[C]) abort(ctx context.Context, err error) error {
-	t.en.busDown.Store(true) // there is nobody to tell
+	t.en.busDown.Store(true) // nothing is left to notify
 	if pe, ok := errors.AsType[*PreemptError](context.Cause(ctx)); ok {
 		t.en.preempt(pe)
 	} else {

@@ -28,7 +28,7 @@ func together(t *testing.T, job *fakeJob, n int, steps func(id int, tk *Task[emp
 	return outcomes, errs
 }
 
-// Every node runs all its steps, whichever is done first, and a node that is done hears
+// Every node runs all its steps, whichever is done first, and a node that is done receives
 // what comes and answers.
 func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -65,10 +65,10 @@ func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		number := NewEvent[int]("number")
-		heard := 0
+		received := 0
 		_, errs := together(t, newFakeJob(2), 2, func(id int, tk *Task[empty]) []RunOption {
 			if id == 0 {
-				number.On(tk, func(context.Context, int) error { heard++; return nil })
+				number.On(tk, func(context.Context, int) error { received++; return nil })
 				return []RunOption{WaitForAll()}
 			}
 			tk.Use(Step(func(ctx context.Context, _ *empty) error {
@@ -80,8 +80,8 @@ func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
 			}))
 			return []RunOption{WaitForAll()}
 		})
-		if err := errors.Join(errs...); err != nil || heard != 5 {
-			t.Errorf("heard %d, %v", heard, err)
+		if err := errors.Join(errs...); err != nil || received != 5 {
+			t.Errorf("received %d, %v", received, err)
 		}
 	})
 }
@@ -91,9 +91,9 @@ func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
 func TestWaitForAllOfANodeThatFinishesBeforeItsFirstStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ev := NewEvent[int]("ev")
-		var heard, steps atomic.Int32
+		var received, steps atomic.Int32
 		outcomes, errs := together(t, newFakeJob(3), 3, func(id int, tk *Task[empty]) []RunOption {
-			ev.On(tk, func(context.Context, int) error { heard.Add(1); return nil })
+			ev.On(tk, func(context.Context, int) error { received.Add(1); return nil })
 			tk.Use(Step(func(ctx context.Context, _ *empty) error {
 				<-time.After(time.Second)
 				steps.Add(1)
@@ -107,8 +107,8 @@ func TestWaitForAllOfANodeThatFinishesBeforeItsFirstStep(t *testing.T) {
 		if err := errors.Join(errs...); err != nil {
 			t.Error(err)
 		}
-		if steps.Load() != 3 || heard.Load() != 6 {
-			t.Errorf("%d steps and %d events heard, want 3 and 6", steps.Load(), heard.Load())
+		if steps.Load() != 3 || received.Load() != 6 {
+			t.Errorf("%d steps and %d events received, want 3 and 6", steps.Load(), received.Load())
 		}
 		if want := (Outcome{Success, 1, "early"}); outcomes[1] != want {
 			t.Errorf("outcome %+v, want %+v", outcomes[1], want)
@@ -220,7 +220,7 @@ func TestWaitForAllOfALoneNode(t *testing.T) {
 }
 
 // A listener that is slow still answers when all are done: the nodes drain after it.
-func TestWaitForAllHearsWhatIsLeft(t *testing.T) {
+func TestWaitForAllReceivesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask, answer := NewEvent[int]("ask"), NewEvent[int]("answer")
 		var answers atomic.Int32
@@ -253,7 +253,7 @@ func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want string
-	}{"it fails": {broken, "broken"}, "a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not heard to the end`}} {
+	}{"it fails": {broken, "broken"}, "a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not delivered to the end`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node := newFakeJob(1).node(0)

@@ -7,18 +7,18 @@ import (
 
 // Tracer follows events from the emit to the listeners, in this process and in
 // others. Package middleware/tracing has one for OpenTelemetry; give it to a task
-// by [Trace]. Its methods are called by whoever emits and by runners of listeners,
+// by [Trace]. Its methods are called by emitters and by runners of listeners,
 // any number at a time.
 type Tracer interface {
 	// Emit is called as an emit begins. The header travels with the event: some
 	// hundred bytes at most, not to be changed any more, nil for nothing. end, if
 	// it is not nil, is called with the result of the emit.
 	Emit(ctx context.Context, event string) (header []byte, end func(error))
-	// Hear is called before a listener is, for an event that came with a header;
+	// Receive is called before a listener is, for an event that came with a header;
 	// from is the id of the node that emitted it. The listener is called with the
-	// context that Hear returns, which must be ctx or made of it, and end, if it is
+	// context that Receive returns, which must be ctx or made of it, and end, if it is
 	// not nil, with what the listener returned. header is valid during the call.
-	Hear(ctx context.Context, event, listener string, from int, header []byte) (heard context.Context, end func(error))
+	Receive(ctx context.Context, event, listener string, from int, header []byte) (received context.Context, end func(error))
 }
 
 // Trace lets tr follow the events of the task. Nodes of a job need not agree: one
@@ -52,7 +52,7 @@ var errListenerPanic = errors.New("the listener panicked")
 
 // callTraced calls one listener of a message that came with a header.
 func (p *subscription[T]) callTraced(ctx context.Context, l *listener[T], s *slot[T]) error {
-	ctx, end := p.en.cfg.tracer.Hear(ctx, p.core.name, l.name, s.from, s.head.header)
+	ctx, end := p.en.cfg.tracer.Receive(ctx, p.core.name, l.name, s.from, s.head.header)
 	if end == nil {
 		return l.fn(ctx, s.v)
 	}

@@ -36,13 +36,13 @@ func (f *fakeTracer) Emit(ctx context.Context, event string) (header []byte, end
 	return []byte(word), func(err error) { f.notef("emitted %s under %s: %v", event, word, err) }
 }
 
-func (f *fakeTracer) Hear(ctx context.Context, event, listener string, from int, header []byte) (heard context.Context, end func(error)) {
+func (f *fakeTracer) Receive(ctx context.Context, event, listener string, from int, header []byte) (received context.Context, end func(error)) {
 	ctx = context.WithValue(ctx, traceKey{}, string(header)+"+")
 	if listener == "unmarked" {
 		return ctx, nil
 	}
 	return ctx, func(err error) {
-		f.notef("%s heard %s of %d under %s: %v", listener, event, from, header, err)
+		f.notef("%s received %s of %d under %s: %v", listener, event, from, header, err)
 	}
 }
 
@@ -91,8 +91,8 @@ func TestTracerFollowsEventsToListeners(t *testing.T) {
 	}
 	wg.Wait()
 	for id, want := range [][]string{
-		{"emitted ask under t: <nil>", "listener heard ask of 0 under t: <nil>", "listener heard answer of 1 under t+: enough"},
-		{"listener heard ask of 0 under t: <nil>", "emitted answer under t+: <nil>"},
+		{"emitted ask under t: <nil>", "listener received ask of 0 under t: <nil>", "listener received answer of 1 under t+: enough"},
+		{"listener received ask of 0 under t: <nil>", "emitted answer under t+: <nil>"},
 	} {
 		got := strings.Join(tracers[id].log, "\n")
 		for _, line := range want {
@@ -112,8 +112,8 @@ func waitForEver(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// TestTracerHearsOfFailures, of listeners that panic too, and needs no function for the end.
-func TestTracerHearsOfFailures(t *testing.T) {
+// TestTracerLearnsOfFailures, of listeners that panic too, and needs no function for the end.
+func TestTracerLearnsOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tracer := &fakeTracer{}
 		tk := New[empty](Alone(), Trace(tracer), Isolate())
@@ -130,7 +130,7 @@ func TestTracerHearsOfFailures(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		want := []string{
-			"emitted a under t: <nil>", "fails heard a of 0 under t: boom", "panics heard a of 0 under t: the listener panicked",
+			"emitted a under t: <nil>", "fails received a of 0 under t: boom", "panics received a of 0 under t: the listener panicked",
 		}
 		slices.Sort(tracer.log)
 		if !slices.Equal(tracer.log, want) || calls != 2 {
@@ -145,8 +145,8 @@ func TestWhatIsNotTracedTravelsWithoutAHeader(t *testing.T) {
 		job := newFakeJob(2)
 		tracer := &fakeTracer{}
 		tks := []*Task[empty]{New[empty](job.node(0), Trace(&fakeTracer{})), New[empty](job.node(1), Trace(tracer))}
-		heard := 0
-		evA.On(tks[1], func(context.Context, int) error { heard++; return nil }, Named("listener"))
+		received := 0
+		evA.On(tks[1], func(context.Context, int) error { received++; return nil }, Named("listener"))
 		each(t, tks, func(tk *Task[empty]) error { return tk.Start(t.Context()) })
 		for v := range 10 {
 			ctx := t.Context()
@@ -156,8 +156,8 @@ func TestWhatIsNotTracedTravelsWithoutAHeader(t *testing.T) {
 			must(t, evA.Emit(ctx, tks[0], v))
 		}
 		each(t, tks, func(tk *Task[empty]) error { return tk.Close(t.Context()) })
-		if heard != 10 || len(tracer.log) != 5 {
-			t.Errorf("%d heard, of which traced %q", heard, tracer.log)
+		if received != 10 || len(tracer.log) != 5 {
+			t.Errorf("%d received, of which traced %q", received, tracer.log)
 		}
 	})
 }

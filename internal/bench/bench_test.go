@@ -40,7 +40,7 @@ var (
 	samples = task.NewEvent[Sample]("bench.sample")
 	blocks  = task.NewEvent[[]float32]("bench.block")
 	burst   = task.NewEvent[int]("bench.burst")
-	heard   = task.NewEvent[int]("bench.heard")
+	received   = task.NewEvent[int]("bench.received")
 	ping    = task.NewEvent[Sample]("bench.ping")
 	pong    = task.NewEvent[Sample]("bench.pong")
 )
@@ -80,7 +80,7 @@ func peer(ctx context.Context, node *parallel.Node) error {
 	t := task.New[struct{}](node)
 	samples.On(t, func(context.Context, Sample) error { return nil })
 	blocks.On(t, func(context.Context, []float32) error { return nil }, task.Borrowed())
-	burst.On(t, func(ctx context.Context, n int) error { return heard.Emit(ctx, t, n, task.To("node.0")) })
+	burst.On(t, func(ctx context.Context, n int) error { return received.Emit(ctx, t, n, task.To("node.0")) })
 	ping.On(t, func(ctx context.Context, s Sample) error { return pong.Emit(ctx, t, s, task.To("node.0")) })
 	t.Use(func(ctx context.Context, _ *struct{}, _ task.Next) error {
 		<-ctx.Done() // the other node finishes
@@ -220,7 +220,7 @@ func BenchmarkEmitFrom(b *testing.B) {
 			runtime.GOMAXPROCS(procs)
 			b.SetBytes(64 * messages)
 			answers := make(chan int, 1) // one answer to a burst
-			heard.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
+			received.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
 			run(b, t, func(ctx context.Context) {
 				for b.Loop() {
 					emitFrom(ctx, b, t, goroutines, messages)
@@ -256,7 +256,7 @@ func benchEmit(b *testing.B, network string, nodes, bytes, messages int) {
 
 func benchEmitOf(b *testing.B, t *task.Task[struct{}], nodes, bytes, messages int) {
 	answers := make(chan int, nodes)
-	heard.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
+	received.On(t, func(_ context.Context, n int) error { answers <- n; return nil })
 	run(b, t, func(ctx context.Context) {
 		emit := func() error { return samples.Emit(ctx, t, Sample{Step: 1}) }
 		if bytes > 64 {

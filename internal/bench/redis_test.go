@@ -23,7 +23,7 @@ const (
 
 // redisNode is one of two nodes that are connected through a server. Its second
 // result closes it.
-func redisNode(ctx context.Context, url string, id int, hear func(n *router.Router, ask *router.Channel,
+func redisNode(ctx context.Context, url string, id int, receive func(n *router.Router, ask *router.Channel,
 	m *router.Message) error) (*router.Router, []*router.Channel, error) {
 	log := slog.New(slog.DiscardHandler)
 	c, err := redisbus.New(redisbus.Config{URL: url, Job: "bench", Logger: log})
@@ -43,7 +43,7 @@ func redisNode(ctx context.Context, url string, id int, hear func(n *router.Rout
 	for i := range 2 { // what is measured, and the answers
 		ch, err := r.Channel(router.Spec{Name: fmt.Sprint(i)}, func(m *router.Message) error {
 			defer m.Credit.Return(1, len(m.Payload))
-			return hear(r, chs[1], m)
+			return receive(r, chs[1], m)
 		})
 		if err != nil {
 			return nil, nil, err

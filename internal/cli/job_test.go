@@ -206,7 +206,7 @@ func TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet(t *testing.T) {
 	}
 }
 
-// TestTheOthersNameACrash: they hear of it from the launcher, not by silence.
+// TestTheOthersNameACrash: they learn of it from the launcher, not by silence.
 func TestTheOthersNameACrash(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--auto-recover", "--max-retries", "1", "--", "1=die")
 	j.expect(t, j.Run(), 137)

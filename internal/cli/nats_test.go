@@ -32,7 +32,7 @@ func external(t *testing.T) string {
 	return strings.Replace(s.URL(), "nats://", "nats://word@", 1)
 }
 
-// greetings runs hello, and checks that each node has heard each other.
+// greetings runs hello, and checks that each node has received each other.
 func greetings(t *testing.T, n int, args ...string) {
 	t.Helper()
 	j := newJob(t, hello, append(args, "-n", fmt.Sprint(n))...)
@@ -41,7 +41,7 @@ func greetings(t *testing.T, n int, args ...string) {
 	j.expect(t, j.Run(), 0)
 	for from := range n {
 		if got := strings.Count(out.String(), fmt.Sprintf("hello from node %d\n", from)); got != n-1 {
-			t.Errorf("node %d was heard %d times, want %d:\n%s%s", from, got, n-1, out.String(), j.log.String())
+			t.Errorf("node %d was received %d times, want %d:\n%s%s", from, got, n-1, out.String(), j.log.String())
 		}
 	}
 }

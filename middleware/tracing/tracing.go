@@ -79,13 +79,13 @@ func (t *Tracer) Emit(ctx context.Context, event string) (header []byte, end fun
 	return appendHeader(nil, ctx), ender(span) //nolint:spancheck // end ends it
 }
 
-// Hear begins a span below the one that the event was emitted under.
-func (t *Tracer) Hear(ctx context.Context, event, listener string, from int, header []byte) (heard context.Context, end func(error)) {
+// Receive begins a span below the one that the event was emitted under.
+func (t *Tracer) Receive(ctx context.Context, event, listener string, from int, header []byte) (received context.Context, end func(error)) {
 	remote := parseHeader(header)
 	if !remote.IsValid() {
 		return ctx, nil
 	}
-	ctx, span := t.t.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "hear "+event, //nolint:spancheck // end ends it
+	ctx, span := t.t.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "receive "+event, //nolint:spancheck // end ends it
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attrSystem.String("ditask"), attrEvent.String(event), attrFrom.Int(from), attrListener.String(listener)))
 	return ctx, ender(span) //nolint:spancheck // end ends it

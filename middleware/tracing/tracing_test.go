@@ -89,7 +89,7 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spans := job(t, numbers, [2]bool{true, true}, parent)
 			above := parent
-			for _, name := range []string{"step", "emit question", "hear question", "emit answer", "hear answer"} {
+			for _, name := range []string{"step", "emit question", "receive question", "emit answer", "receive answer"} {
 				s, ok := spans[name]
 				if !ok {
 					t.Fatalf("no span %q in %v", name, spans)
@@ -98,7 +98,7 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 					t.Errorf("%s: trace %v, parent %v, state %v; want %v, %v, %v", name, s.SpanContext.TraceID(), s.Parent.SpanID(),
 						s.SpanContext.TraceState(), parent.TraceID(), above.SpanID(), state)
 				}
-				if remote := strings.HasPrefix(name, "hear") || name == "step"; s.Parent.IsRemote() != remote {
+				if remote := strings.HasPrefix(name, "receive") || name == "step"; s.Parent.IsRemote() != remote {
 					t.Errorf("%s: the parent is remote: %v", name, s.Parent.IsRemote())
 				}
 				above = s.SpanContext
@@ -106,7 +106,7 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 			if len(spans) != 5 {
 				t.Errorf("%d spans", len(spans))
 			}
-			for _, a := range spans["hear question"].Attributes {
+			for _, a := range spans["receive question"].Attributes {
 				if a.Key == "ditask.listener" && a.Value.AsString() != "answerer" || a.Key == "ditask.from_node" && a.Value.AsInt64() != 0 {
 					t.Errorf("attribute %v", a)
 				}
@@ -130,19 +130,19 @@ func TestErrorsAreOnTheirSpans(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	tr := tracing.New(tracing.Config{Provider: sdk.NewTracerProvider(sdk.WithSyncer(exporter))})
 	tk := task.New[struct{}](task.Alone(), task.Trace(tr))
-	heard := make(chan struct{})
-	questions.On(tk, func(context.Context, int) error { close(heard); panic("no idea") })
+	received := make(chan struct{})
+	questions.On(tk, func(context.Context, int) error { close(received); panic("no idea") })
 	tk.Use(tracing.Step[struct{}](tr, "step"), task.Step(func(ctx context.Context, _ *struct{}) error {
 		if err := questions.Emit(ctx, tk, 1); err != nil {
 			return err
 		}
-		<-heard
+		<-received
 		return errors.New("no answer")
 	}))
 	if err := tk.Run(t.Context(), task.MaxSteps(1)); err == nil {
 		t.Error("no error")
 	}
-	for name, want := range map[string]codes.Code{"step": codes.Error, "emit question": codes.Unset, "hear question": codes.Error} {
+	for name, want := range map[string]codes.Code{"step": codes.Error, "emit question": codes.Unset, "receive question": codes.Error} {
 		found := false
 		for _, s := range exporter.GetSpans() {
 			if s.Name == name {
@@ -161,7 +161,7 @@ func TestErrorsAreOnTheirSpans(t *testing.T) {
 func TestWhatIsNoTraceContextIsPassedOver(t *testing.T) {
 	tr := tracing.New(tracing.Config{Provider: sdk.NewTracerProvider()})
 	for _, header := range []string{"", "x", "00-00000000000000000000000000000000-0000000000000000-01", "\n\n", strings.Repeat("0", 1000)} {
-		if _, end := tr.Hear(t.Context(), "e", "l", 0, []byte(header)); end != nil {
+		if _, end := tr.Receive(t.Context(), "e", "l", 0, []byte(header)); end != nil {
 			t.Errorf("%q began a span", header)
 		}
 	}

@@ -23,14 +23,14 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/parallel/control"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // Router makes the router of the node that env describes, which has done nothing yet, and
-// the function that is to be called once, after the router has been closed. tap is told of
-// every message; nil: nobody is. The error says which variable is wrong.
+// the function that is to be called once, after the router has been closed. tap sees
+// every message, if it is not nil. The error names the wrong variable.
 func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router, below func(), err error) {
 	cfg, below, err := configOf(env, log)
 	if err != nil {
@@ -80,7 +80,7 @@ func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) 
 	}, c.close, nil
 }
 
-// connector is how a node reaches the others: a transport, and what runs below it.
+// connector is a transport and the parts below it.
 type connector struct {
 	transport router.Transport
 	listener  net.Listener // bound by the launcher; nil: the transport binds
@@ -99,7 +99,8 @@ func newConnector(env control.Env, token string, log *slog.Logger) (*connector, 
 	case "redis", "rediss":
 		return connectRedis(env, token, log)
 	}
-	return nil, fmt.Errorf("%s: no transport for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus, natsbus.Public(env.Bus))
+	return nil, fmt.Errorf("%s: no transport for %s: want nats://, tls://, redis:// or rediss://host:port", control.VarBus,
+		natsbus.Public(env.Bus))
 }
 
 // connectMesh connects nodes by sockets.
@@ -111,7 +112,8 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	network, address, err := socket.Split(env.Listen)
 	open := err == nil && network == "tcp" && control.BeyondLoopback(address)
 	if token == "" && open {
-		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen, control.VarToken)
+		return nil, fmt.Errorf("%s is open to other machines and the job has no token: set %s, or listen on loopback", env.Listen,
+			control.VarToken)
 	}
 	elsewhere := ""
 	for _, addr := range env.Attach {
@@ -126,12 +128,13 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 	if token == "" && elsewhere != "" {
 		return nil, fmt.Errorf("%s is reached over the network and the job has no token: set %s", elsewhere, control.VarToken)
 	}
-	alone := env.ControlFD == 0 // a launcher says so once for all its nodes
+	alone := env.ControlFD == 0 // a launcher logs that once for all its nodes
 	switch {
 	case alone && tlsConfig == nil && open:
-		log.Warn("other machines can reach this node, and there is no TLS: whoever is on the way can read and change what nodes say", "listen", env.Listen)
+		log.Warn("other machines can reach this node, and there is no TLS: anyone on the network path can read and change the messages",
+			"listen", env.Listen)
 	case alone && tlsConfig == nil && elsewhere != "":
-		log.Warn("this node reaches another machine, and there is no TLS: whoever is on the way can read and change what nodes say",
+		log.Warn("this node reaches another machine, and there is no TLS: anyone on the network path can read and change the messages",
 			"attach", elsewhere)
 	}
 	transport := socket.New(socket.Config{TLS: tlsConfig})
@@ -170,7 +173,7 @@ func connectNATS(env control.Env, token string, log *slog.Logger) (*connector, e
 	return &connector{transport: transport, close: func() { _ = transport.Close() }}, nil
 }
 
-// natsConfig is how a node meets the NATS server that env names. A server of the job
+// natsConfig returns the configuration for the NATS server that env names. A server of the job
 // is waited for as long as its launcher may take, and proves that it knows the token.
 func natsConfig(env control.Env, token string) natsbus.Config {
 	cfg := natsbus.Config{
@@ -210,7 +213,7 @@ func checkBus(env control.Env, token string, log *slog.Logger) error {
 	}
 	if token != "" {
 		if open := env.OpenServer(); open != "" && env.ControlFD == 0 { // as in connectMesh
-			log.Warn("the server is reached over the network without TLS: whoever is on the way can read and change what nodes say, "+
+			log.Warn("the server is reached over the network without TLS: anyone on the network path can read and change the messages, "+
 				"and read a password of the server",
 				"server", open)
 		}
@@ -218,7 +221,8 @@ func checkBus(env control.Env, token string, log *slog.Logger) error {
 	}
 	_, hosts, _ := strings.Cut(natsbus.Public(env.Bus), "://")
 	if env.BusAuth == control.BusAuthJob || control.BeyondLoopback(hosts) {
-		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus), control.VarToken)
+		return fmt.Errorf("the job has no token, and other users can reach the server at %s: set %s", natsbus.Public(env.Bus),
+			control.VarToken)
 	}
 	return nil
 }

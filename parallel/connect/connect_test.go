@@ -10,9 +10,9 @@ import (
 
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/parallel/control"
-	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/redisbus"
+	"github.com/ditask/ditask/router/socket"
 )
 
 func TestTransportFollowsFromTheBus(t *testing.T) {

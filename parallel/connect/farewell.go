@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// farewellWithin bounds a farewell: nodes that are there hear it within a few round trips.
+	// farewellWithin bounds a farewell: nodes that are there receive it within a few round trips.
 	farewellWithin = 2 * time.Second
-	// farewellCalls bounds the nodes that are called through a server. Each that hears the
-	// farewell tells the others.
+	// farewellCalls bounds the nodes that are called through a server. Each that receives the
+	// farewell announces the end to the other nodes.
 	farewellCalls = 64
 )
 
 // Farewell is the main function of the process that launch.Config.Farewell names: it tells
-// the other nodes of the job that the process of a node has ended without taking leave. It
+// the other nodes of the job that the process of a node has ended without leaving. It
 // reads the environment of that node through lookup, which is os.LookupEnv in a program,
 // and from r how the process has ended, as a line of a control socket (control.TypeLost). It
-// returns when they know, and fails after 2 s if none has heard it.
+// returns when they know, and fails after 2 s if none has received it.
 func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Reader) error {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
@@ -48,7 +48,7 @@ func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Read
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellWithin)
 	defer cancel()
-	return router.SayFarewell(ctx, cfg, m.Lost.Reason, m.Lost.Final)
+	return router.SendFarewell(ctx, cfg, m.Lost.Reason, m.Lost.Final)
 }
 
 // onServer are the addresses of the other nodes on the server of the job. Those that dialled

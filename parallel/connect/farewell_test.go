@@ -85,7 +85,7 @@ func TestFaultsOfAFarewell(t *testing.T) {
 
 // Over sockets a farewell is said to the nodes that the node has dialled, and through a
 // server to all.
-func TestAFarewellThatNothingHears(t *testing.T) {
+func TestAFarewellThatNothingReceives(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := leak.Check(t).Dir
@@ -96,7 +96,7 @@ func TestAFarewellThatNothingHears(t *testing.T) {
 	}
 	env.Bus, env.Listen = "nats://127.0.0.1:1", "bus://node.1"
 	err = Farewell(ctx, lookupIn(env.Encode()), strings.NewReader(lostLine(t, false)))
-	if err == nil || !strings.HasPrefix(err.Error(), "no node has heard the farewell of node.1") {
+	if err == nil || !strings.HasPrefix(err.Error(), "no node has received the farewell of node.1") {
 		t.Errorf("through a server: %v", err)
 	}
 }

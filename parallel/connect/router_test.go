@@ -146,13 +146,13 @@ func start(t *testing.T, nodes [2]*router.Router) {
 func TestRoutersMeetAndTheTapSeesMessages(t *testing.T) {
 	seen := &tap{}
 	both, _ := nodes(t, seen)
-	heard := make(chan string, 1)
+	received := make(chan string, 1)
 	spec := router.Spec{Name: "news"}
 	from, err := both[0].Channel(spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := both[1].Channel(spec, func(m *router.Message) error { heard <- string(m.Payload); return nil })
+	to, err := both[1].Channel(spec, func(m *router.Message) error { received <- string(m.Payload); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func TestRoutersMeetAndTheTapSeesMessages(t *testing.T) {
 	if _, err := from.Send(t.Context(), router.Bytes("hello"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-heard; got != "hello" {
-		t.Errorf("heard %q", got)
+	if got := <-received; got != "hello" {
+		t.Errorf("received %q", got)
 	}
 	if got, want := seen.all(), []string{"news to 1: hello"}; !slices.Equal(got, want) {
 		t.Errorf("the tap saw %q, want %q", got, want)

@@ -14,11 +14,11 @@ import (
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-// patience is how long Ready and Outcome wait for a launcher that does not
+// patience is the time that Ready and Outcome wait for a launcher that does not
 // read.
 const patience = time.Second
 
-// beatEvery is how often a Client of a node that is ready says that it lives.
+// beatEvery is the interval of heartbeats of a ready node's Client.
 const beatEvery = 2 * time.Second
 
 // Client is a node's end of its control socket. It is safe for concurrent use.
@@ -98,10 +98,10 @@ func (c *Client) read() {
 			c.interval.Store(int64(m.Interval))
 		case m.Type == TypeMetrics:
 			select {
-			case <-c.asked: // nobody waits for the older one
+			case <-c.asked: // no caller waits for the older one
 			default:
 			}
-			c.asked <- m.Metrics.Seq // there is room: nobody else sends
+			c.asked <- m.Metrics.Seq // there is room: nothing else sends
 		case m.Type == TypeLost:
 			var before []Lost
 			select {
@@ -114,7 +114,7 @@ func (c *Client) read() {
 	}
 }
 
-// live says every now and then that the node lives, whatever else it is doing: a
+// live announces that the node lives, whatever else it is doing: a
 // launcher takes one that is ready and silent for one that hangs. It ends at Close,
 // or when the launcher is gone.
 func (c *Client) live() {
@@ -140,14 +140,14 @@ func (c *Client) live() {
 }
 
 // Gone is closed when the launcher is gone, and also by Close. Without a
-// launcher it is nil, and blocks for ever.
+// launcher it is nil, and blocks forever.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
-// Interval is how often the launcher would like a status; 0: it has not said.
+// Interval is the interval at which the launcher wants a status; 0: not known yet.
 func (c *Client) Interval() time.Duration { return time.Duration(c.interval.Load()) }
 
-// Ready says that the node is connected to those that it expects. From then on
-// the Client says by itself, every 2 s until Close, that the node lives.
+// Ready means that the node is connected to those that it expects. From then on
+// the Client sends a heartbeat every 2 s until Close.
 func (c *Client) Ready() error {
 	if c.file == nil {
 		return nil
@@ -156,7 +156,7 @@ func (c *Client) Ready() error {
 	return c.write(Message{Type: TypeReady}, patience)
 }
 
-// Status says how the node is doing. If the launcher is too slow to take it at
+// Status describes how the node is doing. If the launcher is too slow to take it at
 // once it is dropped, without an error. Numbers that are not finite are sent
 // as 0.
 func (c *Client) Status(s Status) error {
@@ -165,12 +165,12 @@ func (c *Client) Status(s Status) error {
 }
 
 // Asked has the number of the launcher's newest request for metrics, which is
-// answered by [Client.Metrics]. Without a launcher it is nil, and blocks for ever.
+// answered by [Client.Metrics]. Without a launcher it is nil, and blocks forever.
 func (c *Client) Asked() <-chan uint64 { return c.asked }
 
 // Lost has the other nodes of this launcher whose processes have ended without taking
 // leave: all that were not received from the channel yet, and of each node the newest.
-// Without a launcher it is nil, and blocks for ever.
+// Without a launcher it is nil, and blocks forever.
 func (c *Client) Lost() <-chan []Lost { return c.lost }
 
 // partBytes is about how long a line of samples is, below MaxLine whatever the
@@ -198,7 +198,7 @@ func (c *Client) Metrics(seq uint64, samples []metrics.Sample) error {
 	}
 }
 
-// Outcome says how the node ended. It is the last thing that a node says.
+// Outcome describes how the node ended. It is the last message of a node.
 func (c *Client) Outcome(o Outcome) error {
 	return c.write(Message{Type: TypeOutcome, Outcome: &o}, patience)
 }

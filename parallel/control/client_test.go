@@ -170,7 +170,7 @@ func TestOrphanRemovesItsSocket(t *testing.T) {
 	}
 }
 
-func TestClientHearsTheInterval(t *testing.T) {
+func TestClientReceivesTheInterval(t *testing.T) {
 	launcher, c := pair(t)
 	line, err := control.Message{Type: control.TypeInterval, Interval: 250 * time.Millisecond}.Append([]byte("rubbish\n{\"type\":\"bye\"}\n"))
 	if err != nil {

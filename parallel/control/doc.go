@@ -30,7 +30,7 @@
 // like a status; {"type":"metrics","metrics":{"seq":1}}, which the node answers by
 // lines of that type with the same seq and samples, the last one with "last":true;
 // {"type":"lost","lost":{"node":3,"incarnation":"7","reason":"killed by signal: killed"}},
-// when the process of another node has ended without taking leave of the job;
+// when the process of another node has ended without leaving of the job;
 // and, when it has read end-of-file, {"type":"bye"}: the node has
 // shut down its side, knows that all was read, and leaves. Unknown types and members are ignored, so that either side may
 // be newer.

@@ -58,7 +58,7 @@ const (
 // BusAuthJob is the BusAuth of a server that a launcher of the job runs.
 const BusAuthJob = "job"
 
-// Env is what a node is told by its launcher. The zero value is a lone node
+// Env is the environment that a launcher gives a node. The zero value is a lone node
 // without a launcher.
 type Env struct {
 	JobID     string // name of the job; nodes of another job are refused
@@ -102,7 +102,7 @@ type Env struct {
 
 	Trace      string // folder to record the node's events in; empty: they are not recorded
 	TraceLimit int    // MiB that the record may have; 0: 256
-	Replay     string // file of such a record: the node runs alone and hears what is in it
+	Replay     string // file of such a record: the node runs alone and receives what is in it
 	ReplayFast bool   // without the pauses of the record
 
 	// A job whose nodes meet through a server. Listen and Attach are then

@@ -116,7 +116,7 @@ func TestRemoveSocketTakesOnlyAddresses(t *testing.T) {
 }
 
 // What a node says to a launcher that has gone is an error, also where the launcher may be
-// too slow to hear it, and so is what it says after Close.
+// too slow to receive it, and so is what it says after Close.
 func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	launcher, c := pair(t)
 	_ = launcher.Close()

@@ -49,7 +49,7 @@ type Message struct {
 	Lost     *Lost         `json:"lost,omitempty"`        // with TypeLost
 }
 
-// Lost tells that the process of a node has ended without taking leave of the job: to the
+// Lost means that the process of a node has ended without leaving the job: to the
 // other nodes of its launcher, and to the process that says the node's farewell.
 type Lost struct {
 	Node        int    `json:"node"`
@@ -66,7 +66,7 @@ type Metrics struct {
 	Last    bool             `json:"last,omitempty"` // nothing more comes
 }
 
-// Status is how a node is doing.
+// Status is the state of a node.
 type Status struct {
 	Role  string  `json:"role,omitempty"`  // its roles, such as "learner"
 	Step  int64   `json:"step"`            // steps of its task so far
@@ -82,14 +82,14 @@ type Status struct {
 	RTTPeer    int           `json:"rtt_peer,omitempty"`   // which
 }
 
-// Kind says how a node ended.
+// Kind describes how a node ended.
 type Kind string
 
 // The ways in which a node ends.
 const (
 	Success   Kind = "success"   // done, by max steps or finish
 	Failure   Kind = "failure"   // an error or a panic, its own or another node's
-	Preempted Kind = "preempted" // told to end: drained and checkpointed, may be resumed
+	Preempted Kind = "preempted" // stopped: drained and checkpointed, may be resumed
 )
 
 // Outcome is the last thing that a node says.
@@ -220,7 +220,7 @@ func (m Message) Append(dst []byte) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-// cut shortens s to about limit bytes, and says so.
+// cut shortens s to about limit bytes, and marks the cut.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

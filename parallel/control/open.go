@@ -7,7 +7,7 @@ import (
 
 // OpenServer is the first server in Bus that is reached over the network without TLS, without
 // what is secret in its URL; empty: there is none. TLS that a server may ask for is none, as
-// whoever is on the way can ask for nothing.
+// a server on the way cannot ask for anything.
 func (e *Env) OpenServer() string {
 	if e.Bus == "" {
 		return ""

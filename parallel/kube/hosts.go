@@ -12,7 +12,7 @@ import (
 // the memory.
 const maxPods = 4096
 
-// Hosts is what a list of host names such as h0,h1 or h-[0-3].svc stands for. A
+// Hosts expands a list of host names such as h0,h1 or h-[0-3].svc A
 // name that comes again is another pod on the same host.
 func Hosts(list string) ([]string, error) {
 	var out []string

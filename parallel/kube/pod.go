@@ -64,7 +64,7 @@ func (s Source) String() string {
 	return [...]string{"nothing", VarNodes, VarLeader, VarTorchRank + " and " + VarTorchMaster}[s]
 }
 
-// Where says which variables lookup has. One of a source's own is enough,
+// Where describes which variables lookup has. One of a source's own is enough,
 // so that a missing one is noticed; but torchrun's names are common words, and
 // count only if all of rank, size and address are there.
 func Where(lookup func(string) (string, bool)) Source {
@@ -174,7 +174,8 @@ func (p *parser) jobSet(pod *Pod) {
 	}
 	pod.Rank = slices.IndexFunc(pod.Hosts, func(host string) bool { return host == name || strings.HasPrefix(host, name+".") })
 	if pod.Rank < 0 {
-		p.Faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex, VarCompletionIndex)
+		p.Faultf(VarNodes, "this pod is not in it: it is %s, by %s, %s, %s and %s", name, VarJobSet, VarReplicatedJob, VarJobIndex,
+			VarCompletionIndex)
 		return
 	}
 	p.task(pod)
@@ -294,7 +295,7 @@ func (p Pod) Job() string {
 }
 
 // NeedsOwn reports whether Own has to be set before [Pod.Site] is called: no
-// variable says under which address the other pods find this one.
+// variable has the address at which the other pods find this one.
 func (p Pod) NeedsOwn() bool {
 	return p.Own == "" && p.Hosts == nil && p.Size > 1 && p.Rank > 0 && !p.oneHost()
 }
@@ -305,7 +306,7 @@ func (p Pod) oneHost() bool {
 	return p.Leader == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Site says where the launchers run.
+// Site describes where the launchers run.
 func (p Pod) Site() placement.Site {
 	site := placement.Site{Rank: p.Rank, Port: p.Port, Launchers: make([]placement.Launcher, p.Size)}
 	if p.Hosts != nil {
@@ -319,12 +320,12 @@ func (p Pod) Site() placement.Site {
 	if p.Size == 1 {
 		return site
 	}
-	site.Meet = &placement.Meeting{Here: p.Rank == 0}
+	site.Rendezvous = &placement.Rendezvous{Here: p.Rank == 0}
 	site.Launchers[p.Rank].Slot = p.Local
 	if p.oneHost() {
 		return site
 	}
 	site.Launchers[p.Rank].Host = p.Own
-	site.Launchers[0].Host, site.Meet.Host = p.Leader, p.Leader
+	site.Launchers[0].Host, site.Rendezvous.Host = p.Leader, p.Leader
 	return site
 }

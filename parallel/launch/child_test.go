@@ -258,8 +258,8 @@ func (n *node) actWithOthers(what string) int {
 		return n.act("crash")
 	case "meet":
 		n.greet()
-		return n.act("hear")
-	case "hear": // of the end of another node
+		return n.act("receive")
+	case "receive": // of the end of another node
 		select {
 		case lost := <-n.client.Lost():
 			for _, l := range lost {

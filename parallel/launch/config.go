@@ -17,10 +17,10 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// Config says what to run. Plan and Command are needed; all else has a default.
+// Config describes what to run. Plan and Command are needed; all else has a default.
 type Config struct {
 	// Plan has the nodes: the local ones are started. The server of a plan that
-	// [placement.Plan.RunsBus] is the caller's, who runs it and gives the plan that
+	// [placement.Plan.RunsBus] is the caller's, which runs it and gives the plan that
 	// [placement.Plan.BindBus] returns.
 	Plan    placement.Plan
 	Command []string // program and arguments of every node
@@ -36,21 +36,21 @@ type Config struct {
 	Watcher []string
 	// Farewell is the program and arguments of a process that calls connect.Farewell of
 	// parallel/connect: it tells the nodes of other launchers at once that the process of a
-	// node has ended without taking leave, whether the job recovers or not. Without one (nil),
+	// node has ended without leaving, whether the job recovers or not. Without one (nil),
 	// and where this launcher is killed as well, they notice it by the silence of the node;
-	// in a job that recovers they then wait for it for ever, also where it is not started
+	// in a job that recovers they then wait for it forever, also where it is not started
 	// again.
 	Farewell []string
-	// Processors is how many processors of this machine the nodes share, where
+	// Processors is the number of processors of this machine that the nodes share, where
 	// Environ is nil; 0: all that this process may use.
 	Processors int
 
-	// Env is what every node is told: token, main, folder, grace period (0:
+	// Env is the part of the environment that all nodes share: token, main, folder, grace period (0:
 	// 10 s), log format, seed, TLS and whether to recover. The fields of one
 	// node are filled in from the plan.
 	Env control.Env
 
-	Replaced        bool          // with Env.AutoRecover: somebody starts this launcher again when it fails, so that no failure of a node is its last
+	Replaced        bool          // with Env.AutoRecover: the launcher itself is restarted when it fails, so no failure of a node is final
 	MaxRetries      int           // restarts of one node before the job fails, with Env.AutoRecover; 0: 3
 	Backoff         time.Duration // before the first restart of a node, doubled for each further; 0: 500 ms
 	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s

@@ -17,7 +17,7 @@ const (
 )
 
 // core is the rules of supervision, without processes and without a clock: it
-// is told what happened and when, and says what to do. It is for one
+// receives events with their times, and returns actions. It is for one
 // goroutine.
 type core struct {
 	recover     bool
@@ -28,7 +28,7 @@ type core struct {
 	silence     time.Duration // how long a ready node may say nothing
 	independent bool          // a success does not end the others
 	main        string        // the function that the user asked for; empty: none
-	shared      bool          // other launchers have nodes in the job, which are to be told of the end of a process
+	shared      bool          // other launchers have nodes in the job, which are to learn of the end of a process
 	replaced    bool          // no failure of a node is its last: the launcher is started again
 
 	nodes    []coreNode
@@ -48,24 +48,24 @@ type phase int
 const (
 	running   phase = iota
 	finishing       // a node has succeeded: the others may end by themselves
-	stopping        // all were told to end
+	stopping        // all nodes were signalled to end
 	killing         // all were killed
 )
 
 // coreNode is one node as the rules see it.
 type coreNode struct {
-	id      int
-	state   nodeState
-	startAt time.Time // while pending
-	attempt int       // of the current or next start
-	starts  int       // so far
-	heardAt time.Time // when it last said anything; zero: it has not been ready
-	told    bool      // was sent a signal to end
-	killed  bool      // was killed by the launcher
-	mute    bool      // the same, because it did not answer
-	verdict control.Kind
-	code    int
-	last    Failure // after which it is started again
+	id           int
+	state        nodeState
+	startAt      time.Time // while pending
+	attempt      int       // of the current or next start
+	starts       int       // so far
+	receivedAt   time.Time // when it last said anything; zero: it has not been ready
+	signalled    bool      // was sent a signal to end
+	killed       bool      // was killed by the launcher
+	unresponsive bool      // the same, because it did not answer
+	verdict      control.Kind
+	code         int
+	last         Failure // after which it is started again
 }
 
 type nodeState int
@@ -76,7 +76,7 @@ const (
 	ended
 )
 
-// exit is how one process ended.
+// exit describes the end of one process.
 type exit struct {
 	code    int              // exit code; 128 + signal if a signal ended it
 	signal  syscall.Signal   // 0: it exited
@@ -91,22 +91,22 @@ type exit struct {
 type action struct {
 	do     verb
 	node   int            // index in nodes
-	signal syscall.Signal // with tell
-	note   string         // with say; the reason, with lose and part
+	signal syscall.Signal // with sendSignal
+	note   string         // with logNote; the reason, with lose and part
 	final  bool           // with lose and part: the job has failed
 }
 
 type verb int
 
 const (
-	start   verb = iota // start the node, as its attempt
-	tell                // send the node a signal
-	kill                // kill the node's process group
-	retire              // the node will not be started again
-	say                 // tell the user
-	restart             // the node will be started again later
-	lose                // tell the other nodes that the process of this one has ended
-	part                // tell the nodes of other launchers so
+	start      verb = iota // start the node, as its attempt
+	sendSignal             // send the node a signal
+	kill                   // kill the node's process group
+	retire                 // the node will not be started again
+	logNote                // write the note to the log
+	restart                // the node will be started again later
+	lose                   // tell the other nodes that the process of this one has ended
+	part                   // tell the nodes of other launchers so
 )
 
 func newCore(cfg Config, ids []int, independent bool) *core {
@@ -133,7 +133,7 @@ func (c *core) done() bool {
 	return !slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.state != ended })
 }
 
-// next is when tick has something to do; zero: never.
+// next returns the time of the next due action; zero: none.
 func (c *core) next() time.Time {
 	at := c.deadline
 	sooner := func(t time.Time) {
@@ -147,7 +147,7 @@ func (c *core) next() time.Time {
 			sooner(n.startAt)
 		case n.state == alive && c.phase == running:
 			sooner(c.ticked.Add(c.every()))
-			if at := n.heardAt.Add(c.silence); !n.heardAt.IsZero() && at.After(c.ticked) {
+			if at := n.receivedAt.Add(c.silence); !n.receivedAt.IsZero() && at.After(c.ticked) {
 				sooner(at)
 			}
 		}
@@ -155,14 +155,14 @@ func (c *core) next() time.Time {
 	return at
 }
 
-// every is how often at least the rules look whether the nodes answer.
+// every is the longest interval between two checks of the nodes' answers.
 func (c *core) every() time.Duration { return c.silence / 4 }
 
-// heard says when the current attempt of a node, which has been ready, last
+// answered records when the current attempt of a node, which has been ready, last
 // said anything.
-func (c *core) heard(i int, at time.Time) {
-	if n := &c.nodes[i]; at.After(n.heardAt) {
-		n.heardAt = at
+func (c *core) answered(i int, at time.Time) {
+	if n := &c.nodes[i]; at.After(n.receivedAt) {
+		n.receivedAt = at
 	}
 }
 
@@ -171,12 +171,12 @@ func (c *core) tick(now time.Time) []action {
 	var out []action
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == pending && !n.startAt.After(now) {
-			n.state, n.heardAt = alive, time.Time{}
+			n.state, n.receivedAt = alive, time.Time{}
 			n.starts++
 			out = append(out, action{do: start, node: i})
 		}
 	}
-	out = append(out, c.killMute(now)...)
+	out = append(out, c.killUnresponsive(now)...)
 	if c.deadline.IsZero() || c.deadline.After(now) {
 		return out
 	}
@@ -190,9 +190,9 @@ func (c *core) tick(now time.Time) []action {
 	return out
 }
 
-// killMute kills the nodes that have not answered for too long: that is how they
+// killUnresponsive kills the nodes that have not answered for too long: that is how they
 // fail. The time for which the launcher itself did not run does not count.
-func (c *core) killMute(now time.Time) []action {
+func (c *core) killUnresponsive(now time.Time) []action {
 	slept := time.Duration(0)
 	if between := now.Sub(c.ticked); !c.ticked.IsZero() && between >= 2*c.every() {
 		slept = between - c.every()
@@ -201,14 +201,14 @@ func (c *core) killMute(now time.Time) []action {
 	var out []action
 	for i := range c.nodes {
 		n := &c.nodes[i]
-		if n.state != alive || n.heardAt.IsZero() {
+		if n.state != alive || n.receivedAt.IsZero() {
 			continue
 		}
-		if n.heardAt = n.heardAt.Add(slept); n.heardAt.After(now) {
-			n.heardAt = now
+		if n.receivedAt = n.receivedAt.Add(slept); n.receivedAt.After(now) {
+			n.receivedAt = now
 		}
-		if c.phase == running && !n.mute && now.Sub(n.heardAt) >= c.silence {
-			n.mute = true
+		if c.phase == running && !n.unresponsive && now.Sub(n.receivedAt) >= c.silence {
+			n.unresponsive = true
 			out = append(out, action{do: kill, node: i})
 		}
 	}
@@ -240,13 +240,13 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 	n := &c.nodes[i]
 	n.state = ended
 	n.code = e.code
-	n.verdict = c.judge(n, e)
+	n.verdict = c.classify(n, e)
 	switch n.verdict {
 	case control.Success:
 		return slices.Concat(c.retired(i), c.succeeded(now, e.outcome.All), c.forsake())
 	case control.Preempted:
 		here, elsewhere := e.reason(""), ""
-		if c.tells(e) {
+		if c.announces(e) {
 			elsewhere = here
 		}
 		return slices.Concat(c.lost(i, e, here, elsewhere, false), c.retired(i), c.preempted(now))
@@ -255,7 +255,7 @@ func (c *core) exited(now time.Time, i int, e exit) []action {
 	}
 }
 
-// lost tells of an end without a leave, before anything else is done: the other nodes, and
+// lost announces an end without a leave, before anything else is done: the other nodes, and
 // those of other launchers unless elsewhere, the reason for them, is empty. They would wait
 // for the node until it has been silent for long. A node that has reported its success or
 // its preemption has taken leave.
@@ -273,13 +273,13 @@ func (c *core) lost(i int, e exit, here, elsewhere string, final bool) []action 
 	return out
 }
 
-// tells reports whether the nodes of other launchers are to be told of an end now: not
-// where they know that the job has failed, nor after the nodes of this one were told to end.
-func (c *core) tells(e exit) bool {
+// announces reports whether the nodes of other launchers are to learn of an end now: not
+// where they know that the job has failed, nor after this launcher signalled its nodes to end.
+func (c *core) announces(e exit) bool {
 	return c.shared && c.phase < stopping && (e.outcome == nil || !e.outcome.Over)
 }
 
-// reason describes an exit to the other nodes: as a signal or an exit code, and said, if
+// reason describes an exit to the other nodes: as a signal or an exit code, and said if
 // the launcher has a reason of its own. The log has the node's reason once, without them.
 func (e exit) reason(said string) string {
 	how := fmt.Sprintf("exit code %d", e.code)
@@ -292,12 +292,12 @@ func (e exit) reason(said string) string {
 
 func (c *core) retired(i int) []action { return []action{{do: retire, node: i}} }
 
-// judge returns the meaning of an exit: the outcome that the node has reported,
+// classify returns the meaning of an exit: the outcome that the node has reported,
 // unless the exit code contradicts it. A success needs an outcome: a process that
 // exits with code 0 and reports none has crashed in the middle of its work, or was
-// never a node. Only a node that was told to end may exit with 0 and no outcome.
-func (c *core) judge(n *coreNode, e exit) control.Kind {
-	told := n.told && (e.signal == syscall.SIGTERM || e.signal == syscall.SIGINT || e.signal == syscall.SIGHUP ||
+// never a node. Only a node that was signalled to end may exit with 0 and no outcome.
+func (c *core) classify(n *coreNode, e exit) control.Kind {
+	asked := n.signalled && (e.signal == syscall.SIGTERM || e.signal == syscall.SIGINT || e.signal == syscall.SIGHUP ||
 		e.code == codeInterrupted || e.code == 128+int(syscall.SIGTERM) || e.code == 0 && e.signal == 0 && e.outcome == nil)
 	switch {
 	case e.err != nil:
@@ -308,14 +308,14 @@ func (c *core) judge(n *coreNode, e exit) control.Kind {
 		return control.Success
 	case e.outcome != nil && e.outcome.Kind == control.Preempted && (e.code == 0 || e.code == codePreempted || e.code == codeInterrupted):
 		return control.Preempted
-	case e.outcome == nil && e.code == codePreempted, told:
+	case e.outcome == nil && e.code == codePreempted, asked:
 		return control.Preempted
 	}
 	return control.Failure
 }
 
-// preempted ends the job as SIGTERM would: a node that nobody told to end was
-// told by somebody else.
+// preempted ends the job as SIGTERM would: a node that this launcher did not stop was
+// stopped by another process.
 func (c *core) preempted(now time.Time) []action {
 	if c.phase != running {
 		return nil
@@ -325,7 +325,7 @@ func (c *core) preempted(now time.Time) []action {
 }
 
 func (c *core) failed(now time.Time, i int, e exit) []action {
-	f, tells, before := c.failure(i, e), c.tells(e), len(c.failures)
+	f, tells, before := c.failure(i, e), c.announces(e), len(c.failures)
 	then := c.afterFailure(now, i, e, f)
 	final := len(c.failures) > before && !c.replaced
 	here, elsewhere := e.reason(""), ""
@@ -352,15 +352,15 @@ func (c *core) failure(i int, e exit) Failure {
 		f.Error = c.unreported(e)
 	}
 	if f.Cause != f.Node { // the log has the reason from that node, if it is one of this launcher
-		f.told = f.told || slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.id == f.Cause })
+		f.logged = f.logged || slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.id == f.Cause })
 	}
 	switch {
 	case e.signal != syscall.SIGKILL:
-	case n.mute:
-		f.Error, f.ours, f.told = fmt.Sprintf("did not answer for %v and was killed", c.silence), true, false
+	case n.unresponsive:
+		f.Error, f.ours, f.logged = fmt.Sprintf("did not answer for %v and was killed", c.silence), true, false
 	case n.killed:
 		// Only if nothing else went wrong is it worth a word.
-		f.Error, f.ours, f.late, f.told = "did not end in time and was killed", true, true, false
+		f.Error, f.ours, f.late, f.logged = "did not end in time and was killed", true, true, false
 	}
 	return f
 }
@@ -373,16 +373,16 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 		return c.retired(i)
 	}
 	if c.finished && (f.ours || c.blamesSuccess(f)) {
-		return append(c.retired(i), action{do: say, note: f.line("; the job had succeeded before")})
+		return append(c.retired(i), action{do: logNote, note: f.line("; the job had succeeded before")})
 	}
 	over := e.outcome != nil && e.outcome.Over
 	if c.recover && c.phase == running && n.attempt < c.maxRetries && !over {
 		delay := c.delay(n.attempt)
-		n.state, n.startAt, n.mute, n.last = pending, now.Add(delay), false, f
+		n.state, n.startAt, n.unresponsive, n.last = pending, now.Add(delay), false, f
 		n.attempt++
 		return []action{
 			{do: restart, node: i},
-			{do: say, note: f.line(fmt.Sprintf("; restart %d of %d in %v", n.attempt, c.maxRetries, delay))},
+			{do: logNote, note: f.line(fmt.Sprintf("; restart %d of %d in %v", n.attempt, c.maxRetries, delay))},
 		}
 	}
 	c.failures = append(c.failures, f)
@@ -391,7 +391,7 @@ func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 	case c.phase < stopping:
 		out = append(out, c.stop(now, syscall.SIGTERM, min(c.grace, failGrace), f.line("; the job ends"))...)
 	case f.Cause == f.Node && !f.late: // killAll has named those that were killed late
-		out = append(out, action{do: say, note: f.line("")})
+		out = append(out, action{do: logNote, note: f.line("")})
 	}
 	return out
 }
@@ -409,7 +409,7 @@ func (c *core) unreported(e exit) string {
 	return "the program did not call parallel.Main: pass the node's function to parallel.Main" + helper
 }
 
-// blamesSuccess says whether a node has failed only because another one, which
+// blamesSuccess reports whether a node has failed only because another one, which
 // has ended with success, is gone.
 func (c *core) blamesSuccess(f Failure) bool {
 	return f.Cause != f.Node && slices.ContainsFunc(c.nodes, func(n coreNode) bool {
@@ -429,17 +429,17 @@ func (c *core) delay(attempt int) time.Duration {
 	return min(d, c.maxBackoff)
 }
 
-// stop tells all nodes to end.
+// stop signals all nodes to end.
 func (c *core) stop(now time.Time, sig syscall.Signal, grace time.Duration, note string) []action {
 	c.phase, c.deadline = stopping, now.Add(grace)
 	out := c.cancelStarts()
 	if note != "" {
-		out = append(out, action{do: say, note: note})
+		out = append(out, action{do: logNote, note: note})
 	}
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == alive {
-			n.told = true
-			out = append(out, action{do: tell, node: i, signal: sig})
+			n.signalled = true
+			out = append(out, action{do: sendSignal, node: i, signal: sig})
 		}
 	}
 	return out
@@ -449,7 +449,7 @@ func (c *core) killAll(note string) []action {
 	c.phase, c.deadline = killing, time.Time{}
 	out := c.cancelStarts()
 	if slices.ContainsFunc(c.nodes, func(n coreNode) bool { return n.state == alive }) {
-		out = append(out, action{do: say, note: note})
+		out = append(out, action{do: logNote, note: note})
 	}
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.state == alive {
@@ -482,7 +482,7 @@ func (c *core) aliveIDs() string {
 	return nodesText(ids)
 }
 
-// result is how the job went, once it is done.
+// result returns the result of the job, once it is done.
 func (c *core) result() Result {
 	r := Result{First: first(c.failures), Deadline: c.deadline, signal: c.signal, forced: c.forced, leaves: c.recover && c.shared}
 	success := true

@@ -41,7 +41,7 @@ func parts(actions []action) string {
 	return strings.Join(out, "; ")
 }
 
-func TestRulesL12OtherLaunchersHearOfAnEndWithoutALeave(t *testing.T) {
+func TestRulesL12OtherLaunchersLearnOfAnEndWithoutALeave(t *testing.T) {
 	over := said(control.Failure, 3, 1, "no memory")
 	over.outcome.Over = true
 	const killed = "1: killed by signal: killed"
@@ -70,7 +70,7 @@ func TestRulesL12OtherLaunchersHearOfAnEndWithoutALeave(t *testing.T) {
 					want = ""
 				}
 				if got := parts(s.c.exited(s.now, 1, c.e)); got != want {
-					t.Errorf("recovering %v, shared %v, %+v: other launchers hear %q, want %q", recovering, shared, c.e, got, want)
+					t.Errorf("recovering %v, shared %v, %+v: other launchers receive %q, want %q", recovering, shared, c.e, got, want)
 				}
 			}
 		}
@@ -90,10 +90,10 @@ func TestRulesL12TheLastFailureIsFinal(t *testing.T) {
 			want = "1: killed by signal: killed"
 		}
 		if got := parts(actions); got != want || words(actions) != "retire1 terminated0" || actions[0].do != lose || actions[0].final == replaced {
-			t.Errorf("replaced %v: other launchers hear %q, want %q; %s; %+v", replaced, got, want, words(actions), actions[0])
+			t.Errorf("replaced %v: other launchers receive %q, want %q; %s; %+v", replaced, got, want, words(actions), actions[0])
 		}
 		if got := parts(s.c.exited(s.now, 0, killedBy(syscall.SIGSEGV))); got != "" {
-			t.Errorf("of a node that was told to end they hear %q", got)
+			t.Errorf("of a node that was told to end they receive %q", got)
 		}
 		if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
 			t.Errorf("%+v", r)
@@ -101,7 +101,7 @@ func TestRulesL12TheLastFailureIsFinal(t *testing.T) {
 	}
 }
 
-func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
+func TestRulesTheOthersLearnOfAnEndWithoutALeave(t *testing.T) {
 	for _, c := range []struct {
 		e    exit
 		want string
@@ -124,16 +124,16 @@ func TestRulesTheOthersHearOfAnEndWithoutALeave(t *testing.T) {
 				c.want = ""
 			}
 			if got := lost(actions); got != c.want {
-				t.Errorf("%+v: the others hear %q, want %q", c.e, got, c.want)
+				t.Errorf("%+v: the others receive %q, want %q", c.e, got, c.want)
 			}
 			if c.want != "" && actions[0].do != lose {
-				t.Errorf("%+v: the others hear of it after %v", c.e, words(actions))
+				t.Errorf("%+v: the others learn of it after %v", c.e, words(actions))
 			}
 		}
 	}
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
-	s.c.heard(0, s.now)
+	s.c.answered(0, s.now)
 	for range 5 {
 		s.now = s.now.Add(2500 * time.Millisecond)
 		s.c.tick(s.now)

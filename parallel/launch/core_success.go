@@ -17,14 +17,14 @@ func (c *core) succeeded(now time.Time, all bool) []action {
 	var out []action
 	for _, n := range c.nodes {
 		if n.state == pending && n.attempt > 0 {
-			out = append(out, action{do: say, note: fmt.Sprintf("node %d is not started again: the job has succeeded", n.id)})
+			out = append(out, action{do: logNote, note: fmt.Sprintf("node %d is not started again: the job has succeeded", n.id)})
 		}
 	}
 	return append(out, c.cancelStarts()...)
 }
 
 // forsake ends the nodes that wait to be started again where all others are done and
-// have ended: they would meet nobody. Their last failure is that of the job.
+// have ended: they would have no peers. Their last failure is that of the job.
 func (c *core) forsake() []action {
 	present := func(n coreNode) bool { return n.state == alive || n.state == pending && n.attempt == 0 }
 	if !c.all || c.phase != running || c.shared || c.independent || slices.ContainsFunc(c.nodes, present) {
@@ -37,7 +37,7 @@ func (c *core) forsake() []action {
 			n.attempt--
 			c.failures = append(c.failures, n.last)
 			note := fmt.Sprintf("node %d is not started again: all other nodes are done and have ended; the job ends", n.id)
-			out = append(out, action{do: say, note: note}, action{do: retire, node: i})
+			out = append(out, action{do: logNote, note: note}, action{do: retire, node: i})
 		}
 	}
 	return out

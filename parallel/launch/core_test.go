@@ -41,7 +41,7 @@ func words(actions []action) string {
 		switch a.do {
 		case start:
 			out = append(out, fmt.Sprint("start", a.node))
-		case tell:
+		case sendSignal:
 			out = append(out, fmt.Sprintf("%v%d", a.signal, a.node))
 		case kill:
 			out = append(out, fmt.Sprint("kill", a.node))
@@ -58,7 +58,7 @@ func words(actions []action) string {
 func noted(actions []action) string {
 	var out []string
 	for _, a := range actions {
-		if a.do == say {
+		if a.do == logNote {
 			out = append(out, a.note)
 		}
 	}
@@ -185,11 +185,11 @@ func TestRulesAFailureOfItsOwnSpoilsASuccess(t *testing.T) {
 func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
-	s.c.heard(0, s.now)
-	s.c.heard(1, s.now)
+	s.c.answered(0, s.now)
+	s.c.answered(1, s.now)
 	for range 3 {
 		s.wait(2500*time.Millisecond, "")
-		s.c.heard(1, s.now)
+		s.c.answered(1, s.now)
 	}
 	s.wait(2500*time.Millisecond, "kill0")
 	s.wait(time.Second, "")
@@ -201,12 +201,12 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 	s.wait(time.Second, "start0")
 	for range 20 { // it is not ready yet: that may take long
 		s.wait(2500*time.Millisecond, "")
-		s.c.heard(1, s.now)
+		s.c.answered(1, s.now)
 	}
-	s.c.heard(0, s.now)
+	s.c.answered(0, s.now)
 	for range 3 {
 		s.wait(2500*time.Millisecond, "")
-		s.c.heard(1, s.now)
+		s.c.answered(1, s.now)
 	}
 	s.wait(2500*time.Millisecond, "kill0") // the second time like the first
 	s.exit(0, killedBy(syscall.SIGKILL), "restart0")
@@ -219,7 +219,7 @@ func TestRulesASilentNodeIsKilledAndStartedAgain(t *testing.T) {
 func TestRulesASilentNodeEndsTheJob(t *testing.T) {
 	s := newScript(t, 2, false, false)
 	s.wait(0, "start0 start1")
-	s.c.heard(0, s.now)
+	s.c.answered(0, s.now)
 	for range 3 {
 		s.wait(2500*time.Millisecond, "")
 	}
@@ -238,7 +238,7 @@ func TestRulesASilentNodeEndsTheJob(t *testing.T) {
 func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 	s := newScript(t, 1, true, false)
 	s.wait(0, "start0")
-	s.c.heard(0, s.now)
+	s.c.answered(0, s.now)
 	s.wait(2500*time.Millisecond, "")
 	s.wait(time.Hour, "") // nobody ran: what the node has said has not been read yet
 	s.wait(2500*time.Millisecond, "")
@@ -246,14 +246,14 @@ func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 }
 
 // The time for which the launcher did not run is not added to what a node has said
-// since: it is killed 10 s after it was last heard.
+// since: it is killed 10 s after it was last received.
 func TestRulesAPausedLauncherStillSeesASilentNode(t *testing.T) {
 	s := newScript(t, 1, true, false)
 	s.wait(0, "start0")
-	s.c.heard(0, s.now)
+	s.c.answered(0, s.now)
 	s.wait(2500*time.Millisecond, "")
 	s.now = s.now.Add(time.Hour)
-	s.c.heard(0, s.now.Add(-time.Second))
+	s.c.answered(0, s.now.Add(-time.Second))
 	s.wait(0, "")
 	for range 3 {
 		s.wait(2500*time.Millisecond, "")
@@ -265,14 +265,14 @@ func TestRulesAPausedLauncherStillSeesASilentNode(t *testing.T) {
 func TestRulesASilentNodeIsKilledInTime(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
-	s.c.heard(0, s.now.Add(100*time.Millisecond))
+	s.c.answered(0, s.now.Add(100*time.Millisecond))
 	end := s.now.Add(10100 * time.Millisecond)
 	for at := s.c.next(); at.Before(end); at = s.c.next() {
 		if !at.After(s.now) {
 			t.Fatalf("it looks again at %v", at)
 		}
 		s.wait(at.Sub(s.now), "")
-		s.c.heard(1, s.now)
+		s.c.answered(1, s.now)
 	}
 	s.wait(s.c.next().Sub(s.now), "kill0")
 	if !s.now.Equal(end) {
@@ -356,7 +356,7 @@ func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
 	}
 }
 
-// The job hears of its end once: a node that fails while it ends says nothing more.
+// The job learns of its end once: a node that fails while it ends says nothing more.
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
@@ -520,8 +520,8 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 		{told: true, e: killedBy(syscall.SIGSEGV), want: control.Failure},
 		{e: exit{err: errors.New("start")}, want: control.Failure},
 	} {
-		n := &coreNode{told: c.told}
-		if got := (&core{}).judge(n, c.e); got != c.want {
+		n := &coreNode{signalled: c.told}
+		if got := (&core{}).classify(n, c.e); got != c.want {
 			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
 		}
 	}
@@ -532,10 +532,10 @@ func TestRulesALaterSignOfLifeCounts(t *testing.T) {
 	s := newScript(t, 1, false, false)
 	s.wait(0, "start0")
 	for _, at := range []time.Duration{2 * time.Second, time.Second} {
-		s.c.heard(0, s.now.Add(at))
+		s.c.answered(0, s.now.Add(at))
 	}
-	if got := s.c.nodes[0].heardAt.Sub(s.now); got != 2*time.Second {
-		t.Errorf("heard last after %v", got)
+	if got := s.c.nodes[0].receivedAt.Sub(s.now); got != 2*time.Second {
+		t.Errorf("received last after %v", got)
 	}
 }
 
@@ -674,7 +674,7 @@ func (w *walker) obey(actions []action) error {
 				return fmt.Errorf("node %d is started in phase %d", a.node, w.c.phase)
 			}
 			w.alive[a.node] = true
-		case tell, kill:
+		case sendSignal, kill:
 			if !w.alive[a.node] {
 				return fmt.Errorf("node %d does not run and is told to end", a.node)
 			}

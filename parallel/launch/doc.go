@@ -31,7 +31,7 @@
 //
 // When the process of a node ends without leave (a crash, a failure), the launcher tells
 // its other nodes at once, before anything else: they give the peer up with that reason.
-// The nodes of other launchers are told by a process that the launcher starts
+// The nodes of other launchers learn of it from a process that the launcher starts
 // (Config.Farewell), with the environment and the socket of the node, while it goes on: a
 // restart ends that process, as the new incarnation is news enough, and Run returns when
 // it has ended, after 3 s at most. They learn too whether the node is started again, or
@@ -43,14 +43,14 @@
 //
 // A node that has been ready and then is silent on its control socket for 10 s
 // (Config.Silence; a node speaks every 2 s) is killed: it hangs, or was stopped, and that is its failure. A long step is no
-// silence, as the node's control.Client speaks by itself; nor is a time for which
+// silence, as the node's control.Client sends heartbeats; nor is a time for which
 // the launcher was stopped.
 //
 // Once a node has succeeded the job has, and what can still fail it is a failure of
 // a node's own: a crash, a panic, an error. A straggler does not fail it, but is
 // named in a warning: a node that was killed because it did not end within the grace
 // period, or that fails only because a node which has succeeded is gone. If something
-// reliable was lost with a straggler, whoever had sent that says so, and fails
+// reliable was lost with a straggler, its sender reports that, and fails
 // instead of succeeding.
 //
 // When the launcher itself is killed, its nodes read end-of-file on their

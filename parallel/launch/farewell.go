@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// farewellWithin is when a process that says a farewell is killed. It ends by itself
+// farewellWithin is the time after which a process that sends a farewell is killed. It ends by itself
 // within 2 s.
 const farewellWithin = 3 * time.Second
 
@@ -26,10 +26,10 @@ func (n *node) lost(reason string, final bool) control.Message {
 	return control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason, Final: final}}
 }
 
-// sayFarewell starts the process that tells the nodes of other launchers of the end of a
+// sendFarewell starts the process that tells the nodes of other launchers of the end of a
 // node's process. Without one they notice it by the silence of the node. Every process
 // that is started ends in exactly one send on parted.
-func (l *Launcher) sayFarewell(i int, reason string, final bool) {
+func (l *Launcher) sendFarewell(i int, reason string, final bool) {
 	n := l.nodes[i]
 	line, err := n.lost(reason, final).Append(nil)
 	if err != nil || len(l.cfg.Farewell) == 0 {
@@ -51,7 +51,7 @@ func (l *Launcher) sayFarewell(i int, reason string, final bool) {
 	l.waiters.Go(func() {
 		late := time.AfterFunc(farewellWithin, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
-		_ = cmd.Wait() // whether it was heard or not: there is nothing else to try
+		_ = cmd.Wait() // whether it was received or not: there is nothing else to try
 		l.parted <- parted{i, cmd}
 	})
 }
@@ -65,7 +65,7 @@ func (l *Launcher) cutFarewell(n *node) {
 	}
 }
 
-// hasParted takes note of the end of a farewell.
+// hasParted records the end of a farewell.
 func (l *Launcher) hasParted(p parted) {
 	l.saying--
 	if n := l.nodes[p.index]; n.farewell == p.cmd {

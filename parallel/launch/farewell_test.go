@@ -68,9 +68,9 @@ func sharedJob(t *testing.T, script, name string) (j *job, path string) {
 	return j, path
 }
 
-// The nodes of other launchers hear of a crash, at the address of the node, before the
+// The nodes of other launchers learn of a crash, at the address of the node, before the
 // launcher ends.
-func TestL12OtherLaunchersHearOfACrash(t *testing.T) {
+func TestL12OtherLaunchersLearnOfACrash(t *testing.T) {
 	for _, recovering := range []bool{false, true} {
 		j, path := sharedJob(t, "1=crash,*=wait", "said")
 		j.cfg.Env.AutoRecover, j.cfg.MaxRetries = recovering, 1

@@ -150,7 +150,7 @@ func TestL11FirstFailureIsReportedWithItsCode(t *testing.T) {
 	}
 }
 
-func TestNodesHearHowOftenToTellTheirStatus(t *testing.T) {
+func TestNodesReceiveHowOftenToTellTheirStatus(t *testing.T) {
 	j := newJob(t, 1, "*=interval")
 	j.cfg.StatusInterval = 7 * time.Second
 	expect(t, j.run(t), control.Success, 0)
@@ -203,7 +203,7 @@ func TestL12AlwaysFailingEndsAfterMaxRetries(t *testing.T) {
 	}
 }
 
-func TestTheOthersHearOfACrash(t *testing.T) {
+func TestTheOthersLearnOfACrash(t *testing.T) {
 	for _, recovering := range []bool{false, true} {
 		j := newJob(t, 2, "0=meet,1=crashmet")
 		j.cfg.Env.AutoRecover, j.cfg.Backoff = recovering, time.Hour // node 0 ends the job before
@@ -344,7 +344,7 @@ func TestL13KilledLauncherLeavesNothing(t *testing.T) {
 }
 
 // TestWatchKillsWhatIsLeft runs the watcher in this process, over groups that it is
-// told of in several ways.
+// receiveMetrics of in several ways.
 func TestWatchKillsWhatIsLeft(t *testing.T) {
 	w := leak.Check(t)
 	addr := filepath.Join(w.Dir, "s")

@@ -33,12 +33,12 @@ type Launcher struct {
 
 	gather sync.Mutex // one gathering of metrics at a time
 
-	mu     sync.Mutex
-	states []State      // in order of local id
-	heard  []time.Time  // when the current attempt of a node, once it is ready, last said anything
-	waits  map[int]bool // the nodes that have never been ready, by local id
-	asks   []ask        // for metrics, in order of local id
-	seq    uint64       // of the newest request for metrics
+	mu       sync.Mutex
+	states   []State      // in order of local id
+	received []time.Time  // when the current attempt of a node, once it is ready, last said anything
+	waits    map[int]bool // the nodes that have never been ready, by local id
+	asks     []ask        // for metrics, in order of local id
+	seq      uint64       // of the newest request for metrics
 }
 
 // node is a node of the plan with what belongs to all of its attempts.
@@ -56,7 +56,7 @@ type exited struct {
 	exit  exit
 }
 
-// Phase says what a node is doing.
+// Phase describes what a node is doing.
 type Phase string
 
 // The phases of a node.
@@ -65,18 +65,18 @@ const (
 	Starting Phase = "starting" // has not said that it is ready
 	Running  Phase = "running"
 	Backoff  Phase = "back-off" // failed, and will be started again
-	Ended    Phase = "ended"    // with success, told to end, or never started
+	Ended    Phase = "ended"    // with success, stopped, or never started
 	Failed   Phase = "failed"   // for the last time
 )
 
-// State is how a node is doing.
+// State is the state of a node.
 type State struct {
 	ID       int
 	Labels   []string // as planned
 	Phase    Phase
 	PID      int // of the current or last process; 0: none
 	Restarts int
-	Status   control.Status // the last that it told
+	Status   control.Status // the last one received
 	StatusAt time.Time      // when; zero: never
 }
 
@@ -105,7 +105,7 @@ func New(cfg Config) (*Launcher, error) {
 		l.nodes = append(l.nodes, &node{Node: n})
 		l.states = append(l.states, State{ID: n.ID, Labels: n.Labels, Phase: Waiting})
 	}
-	l.heard = make([]time.Time, len(ids))
+	l.received = make([]time.Time, len(ids))
 	l.asks = make([]ask, len(ids))
 	l.core = newCore(cfg, ids, cfg.Plan.Topology == placement.Alone)
 	l.core.shared = cfg.Plan.Shared() && cfg.Plan.Topology != placement.Alone
@@ -113,7 +113,7 @@ func New(cfg Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Snapshot is how the nodes are doing, in order of local id.
+// Snapshot returns the states of the nodes, in order of local id.
 func (l *Launcher) Snapshot() []State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Launcher) Run(ctx context.Context) (Result, error) {
 	l.waiters.Wait()
 	result := l.core.result()
 	if text := result.restarts(); text != "" {
-		l.out.say("INFO", text)
+		l.out.log("INFO", text)
 	}
 	l.out.flush(l.cfg.Signals)
 	return result, nil
@@ -152,7 +152,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 		return err
 	}
 	l.watcher, err = startWatcher(l.cfg.Watcher, l.cfg.Environ, func() {
-		l.out.say("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
+		l.out.log("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
 	})
 	if err != nil {
 		for _, s := range sockets {
@@ -161,7 +161,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 		return fmt.Errorf("start the watcher: %w", err)
 	}
 	for _, s := range sockets {
-		l.watcher.tell(watchSocket, s.addr)
+		l.watcher.send(watchSocket, s.addr)
 	}
 	l.plan = plan
 	for i, n := range plan.Local() {
@@ -176,7 +176,8 @@ func (l *Launcher) loop(ctx context.Context) {
 	stopped, ready := ctx.Done(), l.ready
 	sayReady := func() {
 		ready = nil
-		l.out.say("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes), time.Since(l.began).Round(time.Millisecond)))
+		l.out.log("INFO", fmt.Sprintf("job %s: %d ready after %v", l.cfg.Plan.Job, len(l.nodes),
+			time.Since(l.began).Round(time.Millisecond)))
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -188,13 +189,13 @@ func (l *Launcher) loop(ctx context.Context) {
 		}
 		select {
 		case <-timer.C:
-			l.tellHeard()
+			l.reportReceived()
 			l.do(l.core.tick(time.Now()))
 		case <-ready:
 			sayReady()
 		case e := <-l.exits:
 			select {
-			case <-ready: // before the end of who was the last
+			case <-ready: // before the end of the last one
 				sayReady()
 			default:
 			}
@@ -214,12 +215,12 @@ func (l *Launcher) loop(ctx context.Context) {
 	}
 }
 
-// tellHeard tells the rules when the nodes were last heard.
-func (l *Launcher) tellHeard() {
+// reportReceived passes to the core when each node last sent a message.
+func (l *Launcher) reportReceived() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, at := range l.heard {
-		l.core.heard(i, at)
+	for i, at := range l.received {
+		l.core.answered(i, at)
 	}
 }
 
@@ -228,9 +229,9 @@ func (l *Launcher) do(actions []action) {
 		switch a.do {
 		case start:
 			l.start(a.node)
-		case tell:
+		case sendSignal:
 			if p := l.nodes[a.node].proc; p != nil {
-				p.tell(a.signal)
+				p.signal(a.signal)
 			}
 		case kill:
 			if p := l.nodes[a.node].proc; p != nil {
@@ -246,17 +247,17 @@ func (l *Launcher) do(actions []action) {
 			l.change(a.node, func(s *State) { s.Phase = phase })
 			l.nodes[a.node].retired = true
 			l.nodes[a.node].free()
-		case say:
-			l.out.say("WARN", a.note)
+		case logNote:
+			l.out.log("WARN", a.note)
 		case lose:
 			l.lose(a.node, a.note, a.final)
 		case part:
-			l.sayFarewell(a.node, a.note, a.final)
+			l.sendFarewell(a.node, a.note, a.final)
 		}
 	}
 }
 
-// lose tells the other nodes that the process of one has ended.
+// lose announces the end of a node's process to the other nodes.
 func (l *Launcher) lose(i int, reason string, final bool) {
 	m := l.nodes[i].lost(reason, final)
 	for _, other := range l.nodes {
@@ -274,13 +275,13 @@ func (l *Launcher) start(i int) {
 	attempt := l.core.nodes[i].attempt
 	n.incarnation = control.NextIncarnation(n.incarnation, time.Now())
 	l.mu.Lock()
-	l.heard[i] = time.Time{}
+	l.received[i] = time.Time{}
 	l.mu.Unlock()
 	log := l.out.open(n.ID, attempt, strings.Join(n.Labels, ","))
 	p, err := startProc(spec{
 		command: l.cfg.Command, workDir: l.cfg.WorkDir, environ: l.cfg.Environ,
 		env: l.env(n, attempt), socket: n.socket, watcher: l.watcher,
-	}, log, func(m control.Message) { l.hear(i, log, m) })
+	}, log, func(m control.Message) { l.receive(i, log, m) })
 	if err != nil {
 		log.close()
 		l.waiters.Go(func() {
@@ -299,7 +300,7 @@ func (l *Launcher) start(i int) {
 	l.waiters.Go(func() { l.exits <- exited{i, p.wait()} })
 }
 
-// env is what one attempt of a node is told, but for its file descriptors.
+// env is the environment of one attempt of a node, without its file descriptors.
 func (l *Launcher) env(n *node, attempt int) control.Env {
 	e := l.cfg.Env
 	e.JobID, e.Topology, e.Nodes = l.cfg.Plan.Job, l.cfg.Plan.Topology, l.cfg.Plan.Expected
@@ -323,15 +324,15 @@ func (l *Launcher) env(n *node, attempt int) control.Env {
 	return e
 }
 
-// hear takes in a message of a node. It waits for nothing: a node whose messages
+// receive handles a message of a node. It waits for nothing: a node whose messages
 // are not read would pass for one that is silent.
-func (l *Launcher) hear(i int, log *nodeLog, m control.Message) {
+func (l *Launcher) receive(i int, log *nodeLog, m control.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch m.Type {
 	case control.TypeReady:
-		l.states[i].Phase, l.heard[i] = Running, now
+		l.states[i].Phase, l.received[i] = Running, now
 		if l.waits[i] {
 			delete(l.waits, i)
 			if len(l.waits) == 0 {
@@ -344,10 +345,10 @@ func (l *Launcher) hear(i int, log *nodeLog, m control.Message) {
 		}
 		l.states[i].Status, l.states[i].StatusAt = *m.Status, now
 	case control.TypeMetrics:
-		l.told(i, *m.Metrics)
+		l.receiveMetrics(i, *m.Metrics)
 	}
-	if !l.heard[i].IsZero() {
-		l.heard[i] = now
+	if !l.received[i].IsZero() {
+		l.received[i] = now
 	}
 }
 

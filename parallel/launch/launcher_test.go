@@ -37,11 +37,11 @@ func prepared(t *testing.T, cfg Config) *Launcher {
 // The process that says a farewell gets the line and the environment of the node.
 func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "heard")
+	file := filepath.Join(dir, "received")
 	l := prepared(t, Config{WorkDir: dir, Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file}})
 	n := l.nodes[0]
 	n.incarnation = 7
-	l.sayFarewell(0, "exit code 3", true)
+	l.sendFarewell(0, "exit code 3", true)
 	if l.saying != 1 || n.farewell == nil {
 		t.Fatalf("%d are said", l.saying)
 	}
@@ -60,7 +60,7 @@ func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 func TestAFarewellThatCannotBeSaid(t *testing.T) {
 	for _, command := range [][]string{nil, {"/nowhere/ditask"}} {
 		l := prepared(t, Config{Farewell: command})
-		l.sayFarewell(0, "exit code 3", false)
+		l.sendFarewell(0, "exit code 3", false)
 		if l.saying != 0 || l.nodes[0].farewell != nil {
 			t.Errorf("%q: %d are said", command, l.saying)
 		}
@@ -149,7 +149,7 @@ func TestAnInterruptEndsFarewells(t *testing.T) {
 // The rules may name a node whose process could not be started, or has just ended.
 func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
 	l := prepared(t, Config{})
-	l.do([]action{{do: tell, signal: syscall.SIGTERM}, {do: kill}, {do: lose, note: "exit code 3"}, {do: restart}})
+	l.do([]action{{do: sendSignal, signal: syscall.SIGTERM}, {do: kill}, {do: lose, note: "exit code 3"}, {do: restart}})
 	if s := l.Snapshot()[0]; s.Phase != Backoff || l.nodes[0].retired {
 		t.Errorf("%+v", s)
 	}
@@ -159,13 +159,13 @@ func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
 	}
 }
 
-// What was heard of an attempt does not count for the next one.
+// What was learned of an attempt does not count for the next one.
 func TestAStartForgetsTheAttemptBefore(t *testing.T) {
 	l := prepared(t, Config{})
-	l.heard[0], l.core.nodes[0].attempt, l.nodes[0].incarnation = time.Now(), 2, 1<<63
+	l.received[0], l.core.nodes[0].attempt, l.nodes[0].incarnation = time.Now(), 2, 1<<63
 	l.start(0)
-	if s := l.Snapshot()[0]; !l.heard[0].IsZero() || s.Phase != Starting || s.Restarts != 2 || s.PID == 0 {
-		t.Errorf("heard at %v, %+v", l.heard[0], s)
+	if s := l.Snapshot()[0]; !l.received[0].IsZero() || s.Phase != Starting || s.Restarts != 2 || s.PID == 0 {
+		t.Errorf("received at %v, %+v", l.received[0], s)
 	}
 	if p := l.nodes[0].proc; p == nil || l.asks[0].proc != p || l.nodes[0].incarnation != 1<<63+1 {
 		t.Errorf("%+v", l.nodes[0])

@@ -88,7 +88,7 @@ func keep(addr string, l interface {
 	return &socket{addr: addr, file: file}, port, nil
 }
 
-// close frees the socket: who dials is refused from now on.
+// close frees the socket: later dials are refused.
 func (s *socket) close() {
 	_ = s.file.Close()
 	control.RemoveSocket(s.addr)

@@ -18,7 +18,7 @@ type ask struct {
 	done    chan struct{} // closed when it is answered, or the node is gone
 }
 
-// metricsWait is how long a node may take to answer.
+// metricsWait is the time that a node may take to answer.
 const metricsWait = time.Second
 
 // Metrics asks all nodes of this launcher that run what they count, and returns
@@ -91,8 +91,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// told takes in a part of a node's metrics. The mutex is held.
-func (l *Launcher) told(i int, m control.Metrics) {
+// receiveMetrics handles a part of a node's metrics. The mutex is held.
+func (l *Launcher) receiveMetrics(i int, m control.Metrics) {
 	a := &l.asks[i]
 	if a.seq == 0 || m.Seq != a.seq {
 		return // too late
@@ -104,7 +104,7 @@ func (l *Launcher) told(i int, m control.Metrics) {
 	}
 }
 
-// reached takes note of the process of a node; nil: it has ended.
+// reached records the process of a node; nil: it has ended.
 func (l *Launcher) reached(i int, p *proc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

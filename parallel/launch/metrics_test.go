@@ -34,7 +34,7 @@ func TestAnswersCountForTheirRequest(t *testing.T) {
 		done          bool
 	}{{7, 7, true, 1, true}, {7, 7, false, 1, false}, {7, 6, true, 0, false}, {0, 0, true, 0, false}, {0, 7, true, 0, false}} {
 		l, done := gathering(c.asked)
-		l.told(0, control.Metrics{Seq: c.answer, Samples: part, Last: c.last})
+		l.receiveMetrics(0, control.Metrics{Seq: c.answer, Samples: part, Last: c.last})
 		if a := l.asks[0]; len(a.samples) != c.samples || answered(done) != c.done || a.seq != 0 && c.done {
 			t.Errorf("%+v: %+v", c, a)
 		}

@@ -50,8 +50,8 @@ type record struct {
 	Record  json.RawMessage `json:"record,omitempty"`
 }
 
-// say writes a line of the launcher itself. It never waits.
-func (o *output) say(level, text string) { o.stderr.Say(ownLine(o.format, o.now(), level, text)) }
+// log writes a line of the launcher itself. It never waits.
+func (o *output) log(level, text string) { o.stderr.TryWrite(ownLine(o.format, o.now(), level, text)) }
 
 // ownLine is a line of the launcher itself. What it quotes begins no line.
 func ownLine(format string, now time.Time, level, text string) []byte {
@@ -104,17 +104,17 @@ func (o *output) flush(signals <-chan os.Signal) {
 	}
 }
 
-// reportDropped says at the end how many lines were not written.
+// reportDropped logs at the end the number of lines that were not written.
 func (o *output) reportDropped(name string, s *Stream) {
 	n, why := s.Dropped()
 	switch {
 	case n == 0:
 	case isGone(why):
-		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as its reader has gone: %v", name, n, why))
+		o.log("WARN", fmt.Sprintf("%s: %d lines were not written, as its reader has gone: %v", name, n, why))
 	case why != nil:
-		o.say("WARN", fmt.Sprintf("%s: %d lines could not be written: %v", name, n, why))
+		o.log("WARN", fmt.Sprintf("%s: %d lines could not be written: %v", name, n, why))
 	default:
-		o.say("WARN", fmt.Sprintf("%s: %d lines were not written, as nothing read them", name, n))
+		o.log("WARN", fmt.Sprintf("%s: %d lines were not written, as nothing read them", name, n))
 	}
 }
 
@@ -140,20 +140,20 @@ func jsonLine(v any) []byte {
 	return append(printable.JSON(b), '\n')
 }
 
-// fileFailed says once for the whole job that a log file cannot be written.
+// fileFailed logs once for the whole job that a log file cannot be written.
 func (o *output) fileFailed(err error) {
 	if !o.failed.Swap(true) {
-		o.say("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
+		o.log("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
 	}
 }
 
-// nodeLog is what one attempt of one node writes. Its streams may be copied
+// nodeLog is the output of one attempt of one node. Its streams may be copied
 // concurrently.
 type nodeLog struct {
 	out     *output
 	id      int
 	attempt int
-	role    atomic.Pointer[string] // who reads the control socket must not wait for a disk
+	role    atomic.Pointer[string] // the reader of the control socket must not wait for a disk
 	ended   chan struct{}          // closed when the process has ended: its lines wait for nothing
 
 	mu     sync.Mutex
@@ -195,7 +195,7 @@ func (o *output) header(id, attempt int) []byte {
 	return fmt.Appendf(nil, "--- node %d, attempt %d, %s ---\n", id, attempt, now.Format(time.RFC3339))
 }
 
-// Role is what the lines of the node are marked with.
+// Role is the prefix of the node's lines.
 func (n *nodeLog) Role() string { return *n.role.Load() }
 
 // setRole changes the mark, once the node has said what its roles are.

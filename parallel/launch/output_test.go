@@ -82,7 +82,7 @@ func TestLinesOfTheLauncher(t *testing.T) {
 		"json": `{"time":"2030-01-02T03:04:05Z","level":"WARN","msg":"no space"}` + "\n",
 	} {
 		o, stdout, stderr := outputs(format, "")
-		o.say("WARN", "no space")
+		o.log("WARN", "no space")
 		o.flush(nil)
 		if stderr.String() != want || stdout.Len() > 0 {
 			t.Errorf("%s: %q, want %q", format, stderr, want)
@@ -208,7 +208,7 @@ func TestWhatTheLauncherSaysIsPrintable(t *testing.T) {
 		o, _, stderr := outputs(format, "")
 		f := newFailure(coreNode{id: 3}, exit{code: 1, role: "learner",
 			outcome: &control.Outcome{Kind: control.Failure, Node: 3, Error: logtest.Hostile}})
-		o.say("WARN", f.line("; the job ends"))
+		o.log("WARN", f.line("; the job ends"))
 		o.flush(nil)
 		if got := stderr.String(); logtest.Faults(got) != "" || !strings.Contains(got, `\u009b2J`) || format == "json" &&
 			strings.Count(got, "\n") != 1 {

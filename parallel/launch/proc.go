@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// drainTime is how long the output of a node is read after its process has
+// drainTime is the time that the output of a node is read after its process has
 // ended and its group was killed: only what has left the group can still hold
 // it open.
 const drainTime = time.Second
@@ -70,21 +70,21 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 	}
 	p.cmd.Env = slices.Concat(control.Strip(s.environ), s.env.Encode())
 	p.cmd.SysProcAttr = sysProcAttr()
-	p.watcher.tell(watchBegin, s.env.Incarnation)
+	p.watcher.send(watchBegin, s.env.Incarnation)
 	if err := p.cmd.Start(); err != nil {
 		p.closePipes()
 		return nil, err
 	}
-	p.watcher.tell(watchStart, p.cmd.Process.Pid)
+	p.watcher.send(watchStart, p.cmd.Process.Pid)
 	p.readers.Go(func() { log.copy("stdout", p.pipes[0]) })
 	p.readers.Go(func() { log.copy("stderr", p.pipes[1]) })
-	p.readers.Go(func() { p.hear(onMessage) })
+	p.readers.Go(func() { p.receive(onMessage) })
 	return p, nil
 }
 
-// hear reads what the node says until its end of the socket is closed, and then
+// receive reads what the node says until its end of the socket is closed, and then
 // tells it that all was read.
-func (p *proc) hear(onMessage func(control.Message)) {
+func (p *proc) receive(onMessage func(control.Message)) {
 	r := control.NewReader(p.pipes[2])
 	for {
 		m, err := r.Next()
@@ -116,7 +116,7 @@ const (
 	promptly = 100 * time.Millisecond
 )
 
-// write says something to the node, without insisting.
+// write sends a message to the node, and ignores errors.
 func (p *proc) write(m control.Message, wait time.Duration) {
 	line, err := m.Append(nil)
 	if err == nil && p.pipes[2].SetWriteDeadline(time.Now().Add(wait)) == nil {
@@ -124,8 +124,8 @@ func (p *proc) write(m control.Message, wait time.Duration) {
 	}
 }
 
-// tell sends a signal to the node, and wakes it if it was stopped.
-func (p *proc) tell(sig syscall.Signal) {
+// signal sends a signal to the node, and wakes it if it was stopped.
+func (p *proc) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
@@ -150,7 +150,7 @@ func (p *proc) wait() exit {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		killGroup(p.cmd.Process)
-		p.watcher.tell(watchEnd, p.cmd.Process.Pid) // before the number can be another's
+		p.watcher.send(watchEnd, p.cmd.Process.Pid) // before the number can be another's
 		p.reaped = true
 	})
 	close(p.log.ended)

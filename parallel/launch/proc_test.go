@@ -47,8 +47,8 @@ func TestAProcessThatWasWaitedForGetsNoSignal(t *testing.T) {
 		send   func(p *proc)
 		want   syscall.Signal
 	}{
-		"told":                 {false, func(p *proc) { p.tell(syscall.SIGINT) }, syscall.SIGINT},
-		"told after the end":   {true, func(p *proc) { p.tell(syscall.SIGINT) }, syscall.SIGTERM},
+		"told":                 {false, func(p *proc) { p.signal(syscall.SIGINT) }, syscall.SIGINT},
+		"told after the end":   {true, func(p *proc) { p.signal(syscall.SIGINT) }, syscall.SIGTERM},
 		"killed":               {false, (*proc).kill, syscall.SIGKILL},
 		"killed after the end": {true, (*proc).kill, syscall.SIGTERM},
 	} {
@@ -66,16 +66,16 @@ func TestAProcessThatWasWaitedForGetsNoSignal(t *testing.T) {
 }
 
 // A launcher that ends in order tells its watcher so, which then kills nothing.
-func TestTheWatcherHearsThatTheLauncherIsDone(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "heard")
+func TestTheWatcherReceivesThatTheLauncherIsDone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "received")
 	w, err := startWatcher([]string{"/bin/sh", "-c", `cat >"$0"`, file}, os.Environ(), func() { t.Error("it has ended before") })
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.tell(watchEnd, 7)
+	w.send(watchEnd, 7)
 	w.finish()
-	if heard, err := os.ReadFile(file); err != nil || string(heard) != "end 7\ndone \n" {
-		t.Errorf("%q, %v", heard, err)
+	if received, err := os.ReadFile(file); err != nil || string(received) != "end 7\ndone \n" {
+		t.Errorf("%q, %v", received, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestAWatcherIsOptional(t *testing.T) {
 	if w != nil || err != nil {
 		t.Errorf("%v, %v", w, err)
 	}
-	w.tell(watchEnd, 7)
+	w.send(watchEnd, 7)
 	w.finish()
 	if _, err := startWatcher([]string{"/nonexistent"}, nil, nil); err == nil {
 		t.Error("a program that is not there is started")

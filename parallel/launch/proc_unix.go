@@ -22,8 +22,8 @@ func groupIsThere(pid int) bool { return !errors.Is(syscall.Kill(-pid, 0), sysca
 // watcherAttr gives a watcher a session of its own: no key of the terminal reaches it.
 func watcherAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// groupTime is how long the killed are waited for. A killed process takes a
-// moment to go; one that nobody reaps stays a zombie, which holds nothing.
+// groupTime is the time that the killed are waited for. A killed process takes a
+// moment to end; one that is not reaped stays a zombie, which holds nothing.
 const groupTime = 100 * time.Millisecond
 
 // awaitGroup returns when nothing is left of the process group that p led. There

@@ -12,20 +12,20 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// Result is how a job went, as far as this launcher's nodes are concerned.
+// Result describes the end of a job, for the nodes of this launcher.
 type Result struct {
 	Kind     control.Kind // of the job
 	First    *Failure     // the first failure, with Kind Failure
 	Restarts int          // of all nodes together
 	Nodes    []NodeResult // in order of local id
-	Deadline time.Time    // when nodes that had not ended would have been told to, or killed; zero: none were to end, or all were killed
+	Deadline time.Time    // when nodes that had not ended would have been signalled or killed; zero: none were to end, or all were killed
 
 	signal syscall.Signal
 	forced bool // the user wanted the nodes killed
 	leaves bool // the job goes on with the nodes of other launchers
 }
 
-// NodeResult is how one node ended.
+// NodeResult describes the end of one node.
 type NodeResult struct {
 	ID       int
 	Kind     control.Kind // of its last attempt; empty: it was never started
@@ -44,9 +44,9 @@ type Failure struct {
 	Error    string   // what the node said of it; may be empty
 	Lines    []string // the last lines that it wrote
 
-	ours bool // the launcher has killed the node: the exit code says nothing
-	late bool // the same, at the end of the job
-	told bool // the log has the error already
+	ours   bool // the launcher has killed the node: the exit code says nothing
+	late   bool // the same, at the end of the job
+	logged bool // the log has the error already
 }
 
 func newFailure(n coreNode, e exit) Failure {
@@ -61,12 +61,12 @@ func newFailure(n coreNode, e exit) Failure {
 		f.Cause, f.Error = e.outcome.Node, e.outcome.Error
 	}
 	head, _, _ := strings.Cut(f.Error, "\n")
-	f.told = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
+	f.logged = head != "" && slices.ContainsFunc(f.Lines, func(l string) bool { return strings.Contains(l, head) })
 	f.Lines = f.Lines[max(len(f.Lines)-reportLines, 0):]
 	return f
 }
 
-// reportLines is how many of the last lines of a node are reported.
+// reportLines is the number of the last lines of a node that are reported.
 const reportLines = 12
 
 // ExitCode is the exit code for the process of the launcher: 0 success, 75
@@ -87,7 +87,7 @@ func (r Result) ExitCode() int {
 	return r.First.ExitCode
 }
 
-// restarts says how often which node was started again; empty: none was.
+// restarts describes how often which node was started again; empty: none was.
 func (r Result) restarts() string {
 	var out []string
 	for _, n := range r.Nodes {
@@ -121,7 +121,7 @@ func (r Result) Report(w io.Writer) error {
 	return err
 }
 
-// given says how a job ended that was told to end.
+// given describes the end of a job that was stopped.
 func (r Result) given() string {
 	switch {
 	case r.forced:
@@ -136,7 +136,7 @@ func (r Result) given() string {
 	return "the job was preempted"
 }
 
-// advice says how a job that was told to end goes on.
+// advice describes how to continue a job that was stopped.
 func (r Result) advice() string {
 	if r.forced || r.leaves {
 		return ""
@@ -184,7 +184,7 @@ func (f Failure) after() string {
 // line is the failure as the log has it, once, followed by what becomes of the job. The
 // reason is left out where the log has it already. A stack and the like stand below.
 func (f Failure) line(then string) string {
-	if f.told {
+	if f.logged {
 		return f.how() + then
 	}
 	text := f.Headline() + then

@@ -74,7 +74,7 @@ func TestFailureOfAnExit(t *testing.T) {
 	} {
 		c.e.role = "learner"
 		f := newFailure(coreNode{id: 2, attempt: 3}, c.e)
-		if f.Node != 2 || f.Cause != c.cause || f.Attempt != 3 || f.Role != "learner" || f.ExitCode != 1 || f.Signal != "" || f.Error != c.err || f.told != c.told || len(f.Lines) != c.lines {
+		if f.Node != 2 || f.Cause != c.cause || f.Attempt != 3 || f.Role != "learner" || f.ExitCode != 1 || f.Signal != "" || f.Error != c.err || f.logged != c.told || len(f.Lines) != c.lines {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 		if n := len(f.Lines); n > 0 && f.Lines[n-1] != c.e.lines[len(c.e.lines)-1] {
@@ -99,7 +99,7 @@ func TestFailureInWords(t *testing.T) {
 			Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\nmore\n"}, "node 2 failed: exit code 1: no memory",
 			"node 2 failed: exit code 1: no memory; then\nstack\nmore",
 		},
-		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n", told: true}, "node 2 failed: exit code 1: no memory", "node 2 failed: exit code 1; then"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n", logged: true}, "node 2 failed: exit code 1: no memory", "node 2 failed: exit code 1; then"},
 		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n"}, "node 2 failed: exit code 1: no memory", "node 2 failed: exit code 1: no memory; then"},
 	} {
 		if got := c.f.Headline(); got != c.headline {
@@ -207,14 +207,14 @@ func TestMetricsOfAnAnswerInParts(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	const other = ", 5 up 0, 5 answered 0, 5 restarts_total 0"
-	l.told(0, part(6, true)) // an answer to an older request
-	l.told(0, part(7, false))
+	l.receiveMetrics(0, part(6, true)) // an answer to an older request
+	l.receiveMetrics(0, part(7, false))
 	if got := text(); got != "4learner up 1, 4learner answered 0, 4learner restarts_total 2"+other {
 		t.Errorf("after a part: %s", got)
 	}
-	l.told(0, part(7, true))
+	l.receiveMetrics(0, part(7, true))
 	<-done
-	l.told(0, part(7, true)) // nothing was asked
+	l.receiveMetrics(0, part(7, true)) // nothing was asked
 	if got := text(); got != "4learner up 1, 4learner answered 1, 4learner restarts_total 2, 4learner m 7, 4learner m 7"+other {
 		t.Errorf("after the last part: %s", got)
 	}

@@ -42,7 +42,7 @@ type Stream struct {
 	writing bool          // the goroutine runs
 	since   time.Time     // when the current write began
 	room    chan struct{} // closed when half of the room is free; nil: nothing waits for it
-	dropped int           // lines since the last that said so
+	dropped int           // lines since the last report
 	lost    int           // lines that were dropped in all
 	failed  error         // why the last line was lost; nil: the reader was paused
 	gone    error         // why the reader will not come back
@@ -73,8 +73,8 @@ func (s *Stream) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Say takes whole lines and never waits: they are dropped where there is no room.
-func (s *Stream) Say(lines []byte) {
+// TryWrite takes whole lines and never waits: they are dropped where there is no room.
+func (s *Stream) TryWrite(lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone != nil || !s.fits(lines, streamBytes+streamReserve) {
@@ -169,7 +169,7 @@ func (s *Stream) write() {
 	s.wake()
 }
 
-// wrote takes note of how the write of a line ended. The mutex is held.
+// wrote records how the write of a line ended. The mutex is held.
 func (s *Stream) wrote(line queued, err error) {
 	switch {
 	case isGone(err):
@@ -248,7 +248,7 @@ func (s *Stream) Flush(stop <-chan os.Signal) {
 	}
 }
 
-// Dropped is how many lines were not written, with those that wait while the reader is
+// Dropped is the number of lines that were not written, with those that wait while the reader is
 // paused, and why the last one was not: nil if the reader was only paused.
 func (s *Stream) Dropped() (lines int, why error) {
 	s.mu.Lock()

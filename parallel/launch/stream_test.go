@@ -118,7 +118,7 @@ func TestStreamDropsWhereItsReaderIsPaused(t *testing.T) {
 		}
 		resume()
 		synctest.Wait()
-		s.Say([]byte("next\n"))
+		s.TryWrite([]byte("next\n"))
 		s.Flush(nil)
 		want := "ditask: 1001 lines are missing here, as nothing read them for 3s; the files of --log-dir have all lines\n"
 		if len(r.lines) != 258 || r.lines[255] != string(kib(255)) || r.lines[256] != want || r.lines[257] != "next\n" {
@@ -153,7 +153,7 @@ func TestStreamSaysWhatIsMissingWhereItIs(t *testing.T) {
 		if len(r.lines) != 256+1+200 || !strings.Contains(r.lines[256], `"level":"WARN","msg":"44 lines are missing here`) {
 			t.Errorf("%d lines: %.100q", len(r.lines), r.lines[256])
 		}
-		s.Say([]byte("x"))
+		s.TryWrite([]byte("x"))
 		s.Flush(nil)
 		if strings.Contains(r.lines[len(r.lines)-1], "missing") {
 			t.Error("it is said twice")
@@ -172,7 +172,7 @@ func TestStreamSaysWithoutWaiting(t *testing.T) {
 		}
 		if d := took(func() {
 			for i := range 65 {
-				s.Say(kib(1000 + i))
+				s.TryWrite(kib(1000 + i))
 			}
 		}); d != 0 {
 			t.Errorf("it waits %v", d)
@@ -243,7 +243,7 @@ func TestStreamWhoseReaderIsGone(t *testing.T) {
 			resume()
 			s.Flush(nil)
 			_, _ = s.Write(kib(10))
-			s.Say(kib(11))
+			s.TryWrite(kib(11))
 			if n, why := s.Dropped(); n != 12 || !errors.Is(why, gone) || len(s.lines) > 0 || s.writing {
 				t.Errorf("%d dropped, %v", n, why)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// watchGrace is how long nodes have to end by themselves when their launcher has been
+// watchGrace is the time that nodes have to end by themselves when their launcher has been
 // killed. A node in parallel.Main needs 3 s at most.
 const watchGrace = 3500 * time.Millisecond
 
@@ -28,7 +28,7 @@ func Watch(r io.Reader) {
 	w := watched{groups: map[int]bool{}}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		w.hear(lines.Text())
+		w.receive(lines.Text())
 	}
 	if w.done {
 		return
@@ -55,7 +55,7 @@ const (
 	watchDone   = "done"   // the launcher has ended in order
 )
 
-// watched is what a watcher knows.
+// watched is the state of a watcher.
 type watched struct {
 	begun   string // incarnation of a node whose pid has not come yet; empty: none
 	groups  map[int]bool
@@ -63,7 +63,7 @@ type watched struct {
 	done    bool
 }
 
-func (w *watched) hear(line string) {
+func (w *watched) receive(line string) {
 	what, rest, _ := strings.Cut(line, " ")
 	pid, err := strconv.Atoi(rest)
 	switch {
@@ -152,8 +152,8 @@ func (w *watcher) reap() {
 	}
 }
 
-// tell writes a line, without insisting.
-func (w *watcher) tell(what string, rest any) {
+// send writes a line, and ignores errors.
+func (w *watcher) send(what string, rest any) {
 	if w != nil && w.pipe.SetWriteDeadline(time.Now().Add(promptly)) == nil {
 		_, _ = fmt.Fprintf(w.pipe, "%s %v\n", what, rest) // it may have been killed, which reap reports
 	}
@@ -167,7 +167,7 @@ func (w *watcher) finish() {
 	w.mu.Lock()
 	w.finished = true
 	w.mu.Unlock()
-	w.tell(watchDone, "")
+	w.send(watchDone, "")
 	_ = w.pipe.Close()
 	w.wait.Wait()
 }

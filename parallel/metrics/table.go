@@ -28,7 +28,7 @@ const (
 	TaskSteps     = "ditask_task_steps_total"
 	TaskLag       = "ditask_task_lag_versions"
 	TaskEmitted   = "ditask_task_events_emitted_total"
-	TaskHeard     = "ditask_task_events_heard_total"
+	TaskDelivered = "ditask_task_events_delivered_total"
 	TaskDropped   = "ditask_task_events_dropped_total"
 	TaskSkipped   = "ditask_task_versions_skipped_total"
 	TaskQueued    = "ditask_task_events_queued"
@@ -46,7 +46,7 @@ const (
 	EventsInFlightBytes  = "ditask_events_in_flight_bytes"
 	EventsConsumed       = "ditask_events_consumed_total"
 	EventsConsumedBytes  = "ditask_events_consumed_bytes_total"
-	EventsUnheard        = "ditask_events_unheard_total"
+	EventsUnsubscribed   = "ditask_events_unsubscribed_total"
 	EventsStale          = "ditask_events_stale_total"
 
 	PeerUp         = "ditask_peer_up"
@@ -80,31 +80,37 @@ func Table() []Desc {
 	perEvent, perPeer, stream := []string{"event"}, []string{"peer"}, []string{"event", "peer"}
 	return []Desc{
 		{NodeUp, Gauge, nil, "1 if the node is connected to those that it expects, 0 if it starts, waits for its restart, or has ended."},
-		{NodeAnswered, Gauge, nil, "1 if the node has told its metrics for this scrape; without it, there are none of it but those of the launcher."},
+		{NodeAnswered, Gauge, nil,
+			"1 if the node has answered this scrape; without an answer, the scrape has only the launcher's metrics of it."},
 		{NodeRestarts, Counter, nil, "Restarts of the node by its launcher."},
 
 		{TaskSteps, Counter, nil, "Steps of the task that were completed."},
-		{TaskLag, Gauge, nil, "How old what the node works with is, in versions behind the newest, as Task.ReportLag was told."},
+		{TaskLag, Gauge, nil, "How many versions the data that this node works with is behind the newest, as passed to Task.ReportLag."},
 		{TaskEmitted, Counter, perEvent, "Calls of Emit on this node."},
-		{TaskHeard, Counter, perEvent, "Messages of this and other nodes that were handed to listeners here."},
-		{TaskDropped, Counter, []string{"event", "reason"}, "Messages dropped in this node's mailbox; reason is oldest, newest, no listener or isolated."},
-		{TaskSkipped, Counter, perEvent, "Versions of a Latest event that this node never heard: a newer one came first, or they were for other nodes."},
+		{TaskDelivered, Counter, perEvent, "Messages of this and other nodes that were handed to listeners here."},
+		{TaskDropped, Counter, []string{"event", "reason"},
+			"Messages dropped in this node's mailbox; reason is oldest, newest, no listener or isolated."},
+		{TaskSkipped, Counter, perEvent,
+			"Versions of a Latest event that this node never received: a newer one came first, or they were for other nodes."},
 		{TaskQueued, Gauge, perEvent, "Messages that wait for a listener of this node."},
 		{TaskListeners, Gauge, perEvent, "Listeners of the event on this node."},
-		{TaskBusy, Counter, perEvent, "Time that listeners of this node have taken, what they waited included; a call that goes on counts when it ends."},
+		{TaskBusy, Counter, perEvent,
+			"Time that listeners of this node have taken, what they waited included; a call that goes on counts when it ends."},
 
 		{EventsSent, Counter, stream, "Messages for the peer: delivered, dropped, lost, queued or in flight."},
 		{EventsSentBytes, Counter, stream, "Payload bytes of the messages that went on their way to the peer."},
 		{EventsDelivered, Counter, stream, "Messages that the peer's listeners have had. The peer tells at least once a second."},
 		{EventsDeliveredBytes, Counter, stream, "Payload bytes of them."},
-		{EventsDropped, Counter, []string{"event", "peer", "reason"}, "Messages for the peer that were dropped by the event's policy; reason is replaced (Latest), oldest, newest, or peer_gone."},
-		{EventsLost, Counter, stream, "Messages that were on their way when the peer was gone, delivered or not, or that were emitted while it was lost."},
+		{EventsDropped, Counter, []string{"event", "peer", "reason"},
+			"Messages for the peer that were dropped by the event's policy; reason is replaced (Latest), oldest, newest, or peer_gone."},
+		{EventsLost, Counter, stream,
+			"Messages that were on their way when the peer was gone, delivered or not, or that were emitted while it was lost."},
 		{EventsQueued, Gauge, stream, "Messages that wait for room at the peer."},
 		{EventsInFlight, Gauge, stream, "Messages on their way to the peer's listeners, or in its mailbox."},
 		{EventsInFlightBytes, Gauge, stream, "Payload bytes of them."},
-		{EventsConsumed, Counter, stream, "Messages of the peer that this node is done with: heard, or dropped."},
+		{EventsConsumed, Counter, stream, "Messages of the peer that this node has delivered or dropped."},
 		{EventsConsumedBytes, Counter, stream, "Payload bytes of them."},
-		{EventsUnheard, Counter, stream, "Messages of the peer that came when this node did not listen."},
+		{EventsUnsubscribed, Counter, stream, "Messages of the peer that came when this node did not listen."},
 		{EventsStale, Counter, stream, "Values of a Latest event of the peer's that came after a newer one."},
 
 		{PeerUp, Gauge, perPeer, "1 while there is a connection to the peer, 0 after it broke, or the peer left or was given up."},

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Address is where a node listens, or is dialled.
+// Address is the address at which a node listens or is dialled.
 type Address struct {
 	Scheme string // tcp or unix
 	Host   string // with tcp: a name or an address, without brackets

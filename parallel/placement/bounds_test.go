@@ -85,14 +85,14 @@ func TestExternalServerIsRunByNoNode(t *testing.T) {
 	}
 }
 
-func TestStarOfNodesThatMeet(t *testing.T) {
-	_, err := placement.New(placement.Flags{Topology: "star", NodeIDs: "3,2,1,0"}, meeting(0, 0))
+func TestStarWithARendezvous(t *testing.T) {
+	_, err := placement.New(placement.Flags{Topology: "star", NodeIDs: "3,2,1,0"}, rendezvous(0, 0))
 	if want := "--topology star: all dial node 3, but the hub is node 0: leave out --node-ids"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	// Where the first launcher is not known, the address of the first task says nothing.
-	site := meeting(2, 0)
-	site.Meet.Elsewhere, site.Launchers[0].Host = "why", ""
+	site := rendezvous(2, 0)
+	site.Rendezvous.Elsewhere, site.Launchers[0].Host = "why", ""
 	plan, err := placement.New(placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1"},{},{},{}]}`)}, site)
 	if want := "2 tcp://0.0.0.0:0 > tcp://h0:20000"; err != nil || show(plan.Local()) != want {
 		t.Errorf("%s, %v", show(plan.Local()), err)

@@ -33,7 +33,7 @@ func (p *planner) listenBus() {
 // compute the same URL: where the hosts are known it has the name of that launcher's
 // host, as --address is one of the host of this launcher alone.
 func (p *planner) serveNATS() {
-	if m := p.site.Meet; m != nil && m.Elsewhere != "" {
+	if m := p.site.Rendezvous; m != nil && m.Elsewhere != "" {
 		p.faultf("--mq-type nats: %s: the host of the first node, whose launcher runs the server, is not known: "+
 			"give --nats-url, or another distribution", m.Elsewhere)
 		return

@@ -49,8 +49,8 @@ func (p *planner) listenTCP() {
 		}
 		a := Address{Scheme: "tcp", Host: p.host(i), Port: ports[i]}
 		n.Listen, n.Advertise = a.String(), p.advertise(a, n.Host)
-		if p.site.Meet != nil && n.Rank != p.plan.Rank && !p.specified(i) {
-			n.Listen, n.Advertise = p.meeting(), p.meeting()
+		if p.site.Rendezvous != nil && n.Rank != p.plan.Rank && !p.specified(i) {
+			n.Listen, n.Advertise = p.rendezvous(), p.rendezvous()
 		}
 		if other, taken := seen[n.Advertise]; taken && ports[i] != 0 {
 			p.faultf("%s is given to node %d and to node %d: give each its own port", n.Advertise, other, n.ID)
@@ -59,7 +59,7 @@ func (p *planner) listenTCP() {
 	}
 }
 
-// host is where node i listens: at the address of its task, or else at that of
+// host returns the host at which node i listens: at the address of its task, or else at that of
 // --address, which is one of the host of this launcher and says nothing of other hosts.
 func (p *planner) host(i int) string {
 	n := p.plan.Nodes[i]
@@ -110,9 +110,9 @@ func (p *planner) ports() []int {
 		p.faultf("--ports: the platform spec has ports too; give one of them")
 		return nil
 	}
-	if inSpec && p.site.Meet != nil && p.site.Meet.Elsewhere != "" {
+	if inSpec && p.site.Rendezvous != nil && p.site.Rendezvous.Elsewhere != "" {
 		p.faultf("platform spec: ports: %s: the hosts of the tasks are not known: use --ports, or another distribution",
-			p.site.Meet.Elsewhere)
+			p.site.Rendezvous.Elsewhere)
 		return nil
 	}
 	for rank, launcher := range p.site.Launchers {
@@ -125,8 +125,8 @@ func (p *planner) ports() []int {
 		if list == "" && p.site.several() {
 			list = strconv.Itoa(p.site.Port)
 		}
-		if p.site.Meet != nil && p.flags.Ports == "" {
-			p.meetingPorts(first, last, launcher.Slot*(last-first), out)
+		if p.site.Rendezvous != nil && p.flags.Ports == "" {
+			p.rendezvousPorts(first, last, launcher.Slot*(last-first), out)
 			continue
 		}
 		// Launchers on one host share its ports: each begins after the ones before.
@@ -155,7 +155,7 @@ func (p *planner) portsOf(name, list string, first, last int, out []int) {
 	p.assign(name, "ports", list, first, last, 1, 65535, func(_ *Node, port int) { out[i] = port; i++ })
 }
 
-// connect decides who dials whom.
+// connect decides which nodes dial which.
 func (p *planner) connect() {
 	ids := make([]int, 0, len(p.plan.Nodes))
 	for _, n := range p.plan.Nodes {
@@ -165,8 +165,8 @@ func (p *planner) connect() {
 	for i := range p.plan.Nodes {
 		n := &p.plan.Nodes[i]
 		switch {
-		case p.meets() && p.plan.Topology != Alone:
-			p.dialMeeting(i, ids[0])
+		case p.needsRendezvous() && p.plan.Topology != Alone:
+			p.dialRendezvous(i, ids[0])
 		case p.plan.Topology == Mesh:
 			at, _ := slices.BinarySearch(ids, n.ID)
 			n.Dials = slices.Clone(ids[:at])

@@ -1,4 +1,4 @@
-// Package placement decides who runs where: from what the user said ([Flags])
+// Package placement decides where each node runs: from the user's flags ([Flags])
 // and from where the launchers of the job run ([Site]) it computes the id, the
 // address and the attach list of every node, before anything is started.
 //
@@ -19,7 +19,7 @@
 //
 // Ids count from 0 over all launchers in order of rank, or follow --node-ids
 // and the platform spec. On one machine nodes listen on unix sockets in the
-// run folder, or on tcp when ports, an address or the protocol say so; tcp
+// run folder, or on tcp when ports, an address or the protocol ask for it; tcp
 // listens on the loopback address unless an address is given, and on a free
 // port (port 0, to be resolved with [Plan.Bind]) unless ports are given. Over
 // several launchers it is always tcp, counting from the site's port on each host.
@@ -30,7 +30,7 @@
 // list is dialled besides: "$node.N" in it stands for the address of node N. A node
 // never dials an address on which it listens itself.
 //
-// A launcher may not know where the others are ([Site.Meet]): then all nodes dial the
+// A launcher may not know where the others are ([Site.Rendezvous]): then all nodes dial the
 // one that everyone can find, listen on free ports, and learn of each other when
 // they join. Their addresses are missing in the plan, except for those of tasks to
 // which the platform spec gives both an address and ports.

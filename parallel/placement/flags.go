@@ -43,30 +43,30 @@ type Flags struct {
 	// RunDir is the folder of unix sockets. One "*" in it stands for ten
 	// characters that are not known yet.
 	RunDir string
-	// Hostname is how other machines call this one, for --address 0.0.0.0.
+	// Hostname is the name of this machine for other ones, for --address 0.0.0.0.
 	Hostname string
 }
 
-// Site says where the launchers of a job run. The zero value is one launcher
+// Site describes where the launchers of a job run. The zero value is one launcher
 // on this machine.
 type Site struct {
 	Launchers []Launcher // in order of rank; empty: one, on this machine
 	Rank      int        // which of them this one is
 	Port      int        // first port on each host when --ports is not given; 0: DefaultPort
-	// Open says that there may be more launchers than these.
+	// Open means that there may be more launchers than these.
 	Open bool
-	// Meet says where the nodes find each other if a launcher does not know on
+	// Rendezvous describes where the nodes find each other if a launcher does not know on
 	// which hosts and ports the others are; nil: it does.
-	Meet *Meeting
+	Rendezvous *Rendezvous
 }
 
-// Meeting is one node that all others can find: the first one of one launcher.
+// Rendezvous is one node that all others can find: the first one of one launcher.
 // All nodes dial it and learn of the others when they join, so that these may
 // listen on any port.
-type Meeting struct {
+type Rendezvous struct {
 	Host string // where it is dialled; empty: the loopback address
 	Here bool   // it is this launcher's
-	// Elsewhere says why it need not be the first node of launcher 0; empty: it is.
+	// Elsewhere describes why it need not be the first node of launcher 0; empty: it is.
 	Elsewhere string
 	// Ports are reserved for the job on each host: the first is the port of that
 	// node, and others use them before free ones. Empty: its port is that of the Site.

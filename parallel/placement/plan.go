@@ -16,7 +16,7 @@ const maxNodes = 4096
 // 104 to 108, their last a zero.
 const maxSocketPath = 100
 
-// Plan is who runs where.
+// Plan is the placement of all nodes of a job.
 type Plan struct {
 	Job       string `json:"job"`
 	Topology  string `json:"topology"`
@@ -24,7 +24,7 @@ type Plan struct {
 	// Bus is the URL of the server between the nodes, port 0 for a free one, without
 	// what is secret in it; empty: nodes connect with each other.
 	Bus string `json:"bus,omitempty"`
-	// BusListen is where the launcher BusRank runs that server, tcp://host:port, port 0
+	// BusListen is the address at which the launcher BusRank runs that server, tcp://host:port, port 0
 	// for a free one; empty: it runs elsewhere.
 	BusListen string `json:"bus_listen,omitempty"`
 	BusRank   int    `json:"-"`
@@ -40,7 +40,7 @@ type Node struct {
 	Rank      int      `json:"rank"`      // its launcher
 	Host      string   `json:"host"`      // empty: this machine
 	Listen    string   `json:"listen"`    // unix:///path, tcp://host:port, port 0 for a free one, or bus://node.<id>; empty: none
-	Advertise string   `json:"advertise"` // what others dial; empty: nobody can
+	Advertise string   `json:"advertise"` // what others dial; empty: they cannot
 	Dials     []int    `json:"dials"`     // ids of the planned nodes that it dials
 	Extern    []string `json:"-"`         // addresses that it dials besides
 	Attach    []string `json:"attach"`    // addresses of Dials, then Extern

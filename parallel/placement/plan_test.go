@@ -260,7 +260,7 @@ func TestAddressesThatCannotServeSeveralHostsAreRefused(t *testing.T) {
 		want string
 	}{
 		{placement.Flags{Address: "127.0.0.1"}, "", at(0, "h0", "h1"), "--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
-		{placement.Flags{Address: "localhost"}, "", meeting(3, 0), "--address localhost: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
+		{placement.Flags{Address: "localhost"}, "", rendezvous(3, 0), "--address localhost: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
 		{placement.Flags{Address: "127.0.0.1", MQType: "nats"}, "", at(0, "h0", "h1"), "--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
 		{placement.Flags{Topology: "star"}, `{"tasks":[{"address":"10.0.0.1"},{"address":"10.0.0.1"}]}`, at(1, "h0", "h1"), "tcp://10.0.0.1:50515 is given to node 0 and to node 1: give each its own port"},
 		{placement.Flags{AttachTo: "tcp://h1:50515"}, "", at(1, "h0", "h1"), "--attach-to tcp://h1:50515: node 1 listens there itself: leave this address out"},
@@ -320,8 +320,8 @@ func TestPlanPutsTheBusAtTheLauncherOfItsFirstNode(t *testing.T) {
 		{"address of the first host", placement.Flags{Address: "10.0.0.1"}, at(0, "a", "b"), "nats://a:50515 tcp://10.0.0.1:50515 0 true"},
 		{"address of the second host", placement.Flags{Address: "10.0.0.2"}, at(1, "a", "b"), "nats://a:50515 tcp://0.0.0.0:50515 0 false"},
 		{"all addresses of the second host", placement.Flags{Address: "0.0.0.0", Ports: "7"}, at(1, "a", "b"), "nats://a:7 tcp://0.0.0.0:7 0 false"},
-		{"address of the meeting's host", placement.Flags{Address: "10.0.0.1"}, meeting(0, 0), "nats://h0:20000 tcp://10.0.0.1:20000 0 true"},
-		{"address of another host than the meeting's", placement.Flags{Address: "10.0.0.2"}, meeting(2, 0), "nats://h0:20000 tcp://0.0.0.0:20000 0 false"},
+		{"address of the rendezvous's host", placement.Flags{Address: "10.0.0.1"}, rendezvous(0, 0), "nats://h0:20000 tcp://10.0.0.1:20000 0 true"},
+		{"address of another host than the rendezvous's", placement.Flags{Address: "10.0.0.2"}, rendezvous(2, 0), "nats://h0:20000 tcp://0.0.0.0:20000 0 false"},
 		{"elsewhere", placement.Flags{NATSURL: "nats://h:1,nats://i:2"}, at(1, "a", "b"), "nats://h:1,nats://i:2  0 false"},
 	} {
 		c.f.MQType = "nats"

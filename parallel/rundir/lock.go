@@ -27,7 +27,7 @@ type Holder struct {
 // HeldError is the error of [Take] for a folder in which a job runs.
 type HeldError struct {
 	Dir string
-	By  Holder // the zero value if it has not said so yet
+	By  Holder // the zero value if it has not written it yet
 }
 
 // Error names the folder and the process that has it, and says what to do.
@@ -142,7 +142,7 @@ func sameFile(f *os.File, path string) error {
 	return err
 }
 
-// heldBy reads who holds the lock.
+// heldBy reads the holder of the lock.
 func heldBy(dir string) (h Holder) {
 	if text, err := os.ReadFile(filepath.Join(dir, LockFile)); err == nil && json.Unmarshal(text, &h) != nil {
 		return Holder{}

@@ -40,7 +40,7 @@ type Mark struct {
 	Started time.Time `json:"started"`
 }
 
-// Request is what a run knows of its folder before it starts.
+// Request describes the folder that a run wants before it starts.
 type Request struct {
 	Dir     string    // given by the user; empty: none
 	Program string    // name of the program

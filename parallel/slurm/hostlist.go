@@ -96,7 +96,7 @@ func expand(item string, limit int) ([]string, error) {
 	return names, nil
 }
 
-// countingOrder says which of n brackets counts fastest, then next, and so on.
+// countingOrder describes which of n brackets counts fastest, then next, and so on.
 // Slurm takes the last bracket as the range of a name that may have more of them,
 // and expands those from the last to the first, each in a loop around the ones
 // before it.

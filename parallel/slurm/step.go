@@ -43,7 +43,7 @@ func Variables() []string {
 	}
 }
 
-// Place is where a process is, as Slurm sees it.
+// Place is the position of a process in a Slurm step.
 type Place int
 
 // The places.
@@ -57,7 +57,7 @@ const (
 // batch script, the shell of salloc, and others (slurm.h: SLURM_BATCH_SCRIPT).
 const firstSpecialStep = 0xfffffff0
 
-// Where says where the process is whose variables lookup reads.
+// Where returns the place of the process whose variables lookup reads.
 func Where(lookup func(string) (string, bool)) Place {
 	job, _ := lookup(VarJobID)
 	step, inStep := lookup(VarStepID)
@@ -126,7 +126,7 @@ func Parse(lookup func(string) (string, bool)) (Step, error) {
 // parser reads the variables of a task.
 type parser struct{ variables.Reader }
 
-// adviceStep is what to do about a variable that is missing.
+// adviceStep is the advice about a missing variable.
 const adviceStep = "srun sets it for each task: start ditask with srun"
 
 // text is the value of a variable that may be missing, and whether there is one.
@@ -204,7 +204,8 @@ func (p *parser) compare(s Step) {
 		}
 	}
 	if first := s.NodeID == 0 && s.LocalID == 0; !s.Arbitrary && first != (s.ProcID == 0) {
-		p.Faultf(VarProcID, "task 0 is not the first on the first host (%s, %s, %s)", p.show(VarNodeID), p.show(VarLocalID), p.show(VarDistribution))
+		p.Faultf(VarProcID, "task 0 is not the first on the first host (%s, %s, %s)", p.show(VarNodeID), p.show(VarLocalID),
+			p.show(VarDistribution))
 	}
 	p.compareJob(s)
 }
@@ -229,7 +230,8 @@ func (p *parser) compareJob(s Step) {
 		have[h] = true
 	}
 	if at := slices.IndexFunc(s.Hosts, func(h string) bool { return !have[h] }); at >= 0 {
-		p.Faultf(VarNodeList, "%s is no host of %s: the variables of another job's step are set: start ditask with srun", s.Hosts[at], p.show(VarJobNodeList))
+		p.Faultf(VarNodeList, "%s is no host of %s: the variables of another job's step are set: start ditask with srun", s.Hosts[at],
+			p.show(VarJobNodeList))
 	}
 }
 
@@ -238,7 +240,7 @@ func (p *parser) show(name string) string {
 	return name + "=" + p.Value(name)
 }
 
-// processors is how many processors the task has: what was asked for each task,
+// processors is the number of processors of the task: what was asked for each task,
 // or its share of those that the step has on the host.
 func (p *parser) processors(s Step) int {
 	if n := p.Number(VarCPUsPerTask, 1, maxHosts, ""); n > 0 {
@@ -286,22 +288,22 @@ func (s Step) Port() int {
 	return portBase + (s.JobID+stepWidth*s.StepID)%portCount
 }
 
-// Site says where the launchers run. On one host they meet on the loopback
+// Site describes where the launchers run. On one host they meet on the loopback
 // address.
 func (s Step) Site() placement.Site {
 	site := placement.Site{Rank: s.ProcID, Port: s.Port(), Launchers: make([]placement.Launcher, s.Tasks)}
 	if s.Tasks == 1 {
 		return site
 	}
-	site.Meet = &placement.Meeting{Here: s.NodeID == 0 && s.LocalID == 0, Ports: s.Ports}
+	site.Rendezvous = &placement.Rendezvous{Here: s.NodeID == 0 && s.LocalID == 0, Ports: s.Ports}
 	site.Launchers[s.ProcID].Slot = s.LocalID
 	if len(s.Hosts) == 1 {
 		return site
 	}
 	site.Launchers[s.ProcID].Host = s.Hosts[s.NodeID]
-	site.Meet.Host = s.Hosts[0]
+	site.Rendezvous.Host = s.Hosts[0]
 	if s.Arbitrary {
-		site.Meet.Elsewhere = VarDistribution + "=arbitrary"
+		site.Rendezvous.Elsewhere = VarDistribution + "=arbitrary"
 	} else {
 		site.Launchers[0].Host = s.Hosts[0]
 	}

@@ -31,7 +31,7 @@
 //	7 end     JSON: End
 //
 // Readers pass over kinds that they do not know. A last record that is torn ends
-// the file. When the limit of bytes is reached an end record says so, and nothing
+// the file. When the limit of bytes is reached an end record marks that, and nothing
 // comes after it.
 //
 // # Concurrency

@@ -14,7 +14,7 @@ import (
 
 const magic = "ditrace1"
 
-// Kind is what a record is.
+// Kind is the kind of a record.
 type Kind uint8
 
 // The kinds of record.
@@ -28,7 +28,7 @@ const (
 	KindEnd
 )
 
-// Head says whose file it is: all that the node was told by its launcher and that
+// Head describes the recorded node: the part of its launcher's environment that
 // it takes to start it alone.
 type Head struct {
 	Job         string   `json:"job"`
@@ -71,7 +71,7 @@ type Peer struct {
 	Error       string   `json:"error,omitempty"`
 }
 
-// End says why nothing more is in the file.
+// End describes why nothing more is in the file.
 type End struct {
 	Reason string `json:"reason"` // EndClosed or EndLimit
 }
@@ -82,7 +82,7 @@ const (
 	EndLimit  = "limit"  // the file has the size that it may have: what came after is missing
 )
 
-// Path is where the file of one start of a node is.
+// Path returns the path of the file of one start of a node.
 func Path(dir string, node, attempt int) string {
 	return filepath.Join(dir, fmt.Sprintf("node-%d-%d.trace", node, attempt))
 }
@@ -90,7 +90,7 @@ func Path(dir string, node, attempt int) string {
 // Pattern matches the names that Path makes.
 const Pattern = "node-*-*.trace"
 
-// DefaultLimit is how large a file grows if nobody says else.
+// DefaultLimit is the default limit of a file in bytes.
 const DefaultLimit = 256 << 20
 
 // endRoom is kept for the end record.
@@ -172,7 +172,7 @@ func (r *Recorder) Close() error {
 	return nil
 }
 
-// Declare says what an event is. It comes before the event's first message.
+// Declare describes an event. It comes before the event's first message.
 func (r *Recorder) Declare(e Event) {
 	r.mu.Lock()
 	n := len(r.events)

@@ -39,35 +39,35 @@ type conn struct {
 	sending sync.Mutex // held while messages are published directly, in their order
 	one     [1]*Message
 
-	mu       sync.Mutex
-	readable sync.Cond
-	writable sync.Cond
-	place    string // of the other end
-	peer     hello
-	piece    int         // largest body to send
-	answer   bool        // the other side has answered
-	closed   bool        // by this side
-	ended    bool        // by the other side
-	err      error       // why the connection broke
-	told     bool        // the other side knows of that
-	unheard  error       // why nothing can be written, while what has come can be read to its end
-	probe    *time.Timer // while the connection is young
+	mu         sync.Mutex
+	readable   sync.Cond
+	writable   sync.Cond
+	place      string // of the other end
+	peer       hello
+	piece      int         // largest body to send
+	answer     bool        // the other side has answered
+	closed     bool        // by this side
+	ended      bool        // by the other side
+	err        error       // why the connection broke
+	resetSent  bool        // the other side knows of that
+	unwritable error       // why nothing can be written, while what has arrived can be read to its end
+	probe      *time.Timer // while the connection is young
 
 	queued  bool       // is among those that have something to send
 	out     []*Message // to be sent
-	due     bool       // the other side has to hear of consumed
+	due     bool       // the other side has to learn of consumed
 	sent    uint64     // bytes taken from Write
 	used    uint64     // of the other side's window, in all
 	acked   uint64     // of used, returned
 	writeBy deadline
 
-	in       [][]byte // data to be read
-	off      int      // bytes read of in[0]
-	got      uint64   // bytes received
-	came     uint64   // of this side's window, in all
-	consumed uint64   // of came, returned
-	said     uint64   // of consumed, said to the other side
-	readBy   deadline
+	in           [][]byte // data to be read
+	off          int      // bytes read of in[0]
+	got          uint64   // bytes received
+	arrived      uint64   // of this side's window, in all
+	consumed     uint64   // of arrived, returned
+	acknowledged uint64   // of consumed, sent to the other side
+	readBy       deadline
 }
 
 func (h *Hub) newConn(local, remote Addr) *conn {
@@ -79,8 +79,8 @@ func (h *Hub) newConn(local, remote Addr) *conn {
 
 func (c *conn) hello() hello { return hello{Peer{c.hub.cfg.Inbox, c.id}, c.hub.cfg.Window} }
 
-// meet takes note of the other end. The mutex is held, or nobody else knows the connection.
-func (c *conn) meet(peer hello) {
+// setPeer records the other end. The mutex is held, or no other goroutine has the connection.
+func (c *conn) setPeer(peer hello) {
 	c.answer, c.peer, c.place = true, peer, c.hub.cfg.Broker.Place(peer.Peer)
 	c.piece = min(c.hub.cfg.BodyBytes, peer.window/4-CostBytes)
 	if c.hub.cfg.Most != nil {
@@ -89,7 +89,7 @@ func (c *conn) meet(peer hello) {
 	c.answered()
 }
 
-// answered lets a dial go on. The mutex is held, or nobody else knows the connection.
+// answered lets a dial go on. The mutex is held, or no other goroutine has the connection.
 func (c *conn) answered() {
 	select {
 	case <-c.up:
@@ -98,9 +98,9 @@ func (c *conn) answered() {
 	}
 }
 
-// greet answers the one that has dialled. Nobody else knows the connection yet.
-func (c *conn) greet(peer hello) {
-	c.meet(peer)
+// accept answers a dial. No other goroutine has the connection yet.
+func (c *conn) accept(peer hello) {
+	c.setPeer(peer)
 	c.out = append(c.out, c.hub.control(head{kind: kindAccept, to: peer.ID, consumed: Version}, c, c.hello(), ""))
 }
 
@@ -155,7 +155,7 @@ func (c *conn) next() *Message {
 	if k := m.Bytes[0]; k != kindDial && k != kindAccept {
 		le.PutUint64(m.Bytes[1:], c.peer.ID)
 		setConsumed(m.Bytes, c.consumed)
-		c.said, c.due = c.consumed, false
+		c.acknowledged, c.due = c.consumed, false
 	}
 	m.To, m.From = c.place, c.own
 	return m
@@ -197,7 +197,7 @@ func (c *conn) flush() {
 
 const cannotSend = "the other side cannot send"
 
-// receive takes in a message of the other end. The error is that of a message that cannot be.
+// receive handles a message of the other end. The error is that of a message that cannot be.
 func (c *conn) receive(h head, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *conn) receive(h head, body []byte) error {
 	case h.kind == kindAccept:
 		return c.accepted(h, body)
 	case h.kind == kindReset:
-		c.told = true
+		c.resetSent = true
 		c.failLocked(errors.New(printable.Text(string(body))), "")
 		return nil
 	case !c.answer && h.kind != kindFin:
@@ -231,9 +231,9 @@ func (c *conn) receive(h head, body []byte) error {
 		c.readable.Broadcast()
 		c.writable.Broadcast()
 	case h.kind == kindData && end > c.got && !c.ended:
-		c.came += uint64(len(body) + CostBytes)
-		if c.came-c.consumed > uint64(c.hub.cfg.Window) { //nolint:gosec // positive
-			return fmt.Errorf("%w: %d bytes over the window", ErrMalformed, c.came-c.consumed-uint64(c.hub.cfg.Window)) //nolint:gosec // positive
+		c.arrived += uint64(len(body) + CostBytes)
+		if c.arrived-c.consumed > uint64(c.hub.cfg.Window) { //nolint:gosec // positive
+			return fmt.Errorf("%w: %d bytes over the window", ErrMalformed, c.arrived-c.consumed-uint64(c.hub.cfg.Window)) //nolint:gosec // positive
 		}
 		c.in, c.got = append(c.in, body), end
 		c.readable.Broadcast()
@@ -241,7 +241,7 @@ func (c *conn) receive(h head, body []byte) error {
 	return nil
 }
 
-// accepted takes in the answer of the side that was dialled. The mutex is held.
+// accepted handles the answer of the side that was dialled. The mutex is held.
 func (c *conn) accepted(h head, body []byte) error {
 	if c.answer {
 		return nil // the same message again
@@ -257,7 +257,7 @@ func (c *conn) accepted(h head, body []byte) error {
 		err = fmt.Errorf("%w: an answer of inbox %s", ErrMalformed, peer.Inbox)
 	}
 	if err == nil {
-		c.meet(peer)
+		c.setPeer(peer)
 	}
 	return err
 }
@@ -278,19 +278,19 @@ func (c *conn) failLocked(err error, why string) {
 	c.answered()
 	c.readable.Broadcast()
 	c.writable.Broadcast()
-	if c.answer && !c.told && why != "" {
+	if c.answer && !c.resetSent && why != "" {
 		c.hub.reset(c.peer.Peer, why)
 	}
 }
 
-// gone takes note that the other side has no inbox any more. If it has closed the connection in order, that has come or will.
+// gone records that the other side has no inbox any more. If it has closed the connection in order, that has come or will.
 func (c *conn) gone(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.answer {
 		c.failLocked(err, "")
-	} else if c.unheard == nil {
-		c.unheard = err
+	} else if c.unwritable == nil {
+		c.unwritable = err
 		c.writable.Broadcast()
 	}
 }
@@ -302,7 +302,7 @@ func (c *conn) broken() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err != nil || c.ended || c.unheard != nil
+	return c.err != nil || c.ended || c.unwritable != nil
 }
 
 // why is the error of a connection that this side has closed.
@@ -310,13 +310,13 @@ func (c *conn) why() error {
 	switch {
 	case c.err != nil:
 		return c.err
-	case c.unheard != nil:
-		return c.unheard
+	case c.unwritable != nil:
+		return c.unwritable
 	}
 	return net.ErrClosed
 }
 
-// Read reads what has come, as much as fits. What came before the connection broke can be read after it.
+// Read reads what has arrived, as much as fits. What came before the connection broke can be read after it.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	for len(c.in) == 0 && !c.closed && c.err == nil && !c.ended && !c.readBy.passed && len(b) > 0 {
@@ -339,7 +339,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	rest := copy(c.in, c.in[whole:])
 	clear(c.in[rest:])
 	c.in = c.in[:rest]
-	ack := c.consumed-c.said >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unheard == nil && c.err == nil //nolint:gosec // positive
+	ack := c.consumed-c.acknowledged >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unwritable == nil && c.err == nil //nolint:gosec // positive
 	c.due = c.due || ack
 	c.mu.Unlock()
 	if ack {
@@ -348,7 +348,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return total, nil
 }
 
-// readErr is why a read reads nothing. The mutex is held.
+// readErr is the reason why a read returns no bytes. The mutex is held.
 func (c *conn) readErr() error {
 	switch {
 	case c.closed:
@@ -421,8 +421,8 @@ func (c *conn) put(bufs *net.Buffers, left int) (int, error) {
 		return 0, c.err
 	case c.ended:
 		return 0, errReset
-	case c.unheard != nil:
-		return 0, c.unheard
+	case c.unwritable != nil:
+		return 0, c.unwritable
 	case c.writeBy.passed:
 		return 0, os.ErrDeadlineExceeded
 	case left == 0:
@@ -463,8 +463,8 @@ func (c *conn) Close() error {
 		c.mu.Unlock()
 		return nil
 	}
-	if c.ended || c.unheard != nil || c.told || !c.answer {
-		c.dropOut() // nobody reads it
+	if c.ended || c.unwritable != nil || c.resetSent || !c.answer {
+		c.dropOut() // nothing reads it
 	} else {
 		c.out = append(c.out, &Message{Bytes: appendHead(nil, head{kind: kindFin, offset: c.sent}), c: c})
 		c.schedule()

@@ -16,12 +16,12 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Message is what one end of a connection sends to the other.
+// Message is a message from one end of a connection to the other.
 type Message struct {
 	To    string // place of the receiver
 	From  string // place of the sender; empty in a reset
 	Bytes []byte // only until Publish returns
-	// Err is set by Publish: nil if the broker has the message, ErrUnheard if the place has ended, ErrAgain if that is not known
+	// Err is set by Publish: nil if the broker has the message, ErrInboxGone if the place has ended, ErrAgain if that is not known
 	// and the message is to be published again. Any other error breaks the connection.
 	Err error
 
@@ -29,11 +29,11 @@ type Message struct {
 }
 
 var (
-	// ErrUnheard is the error of a message whose place has ended.
-	ErrUnheard = errors.New("the other side's inbox is gone")
+	// ErrInboxGone is the error of a message whose place has ended.
+	ErrInboxGone = errors.New("the other side's inbox is gone")
 	// ErrAgain is the error of a message that has to be published again.
 	ErrAgain = errors.New("not sent")
-	// ErrRefused is the error of a dial that nobody accepts.
+	// ErrRefused is the error of a dial that is not accepted.
 	ErrRefused = errors.New("connection refused")
 
 	errReset = errors.New("connection closed by the other side")
@@ -47,13 +47,13 @@ type Broker interface {
 	Claim(ctx context.Context, word string) (release func(), err error)
 	// Find is the place to which a dial of a word is sent. ErrRefused: there is none.
 	Find(ctx context.Context, word string) (place string, err error)
-	// Place is where an end of a connection receives messages.
+	// Place is the inbox of an end of a connection.
 	Place(end Peer) string
 	// Close ends the connection with the server, after wrote is closed or ctx has ended.
 	Close(ctx context.Context, wrote <-chan struct{})
 }
 
-// Config is what a broker's adapter says of it. All fields but Most, Name and Broken are needed.
+// Config describes a broker to its hub. All fields but Most, Name and Broken are needed.
 type Config struct {
 	Broker    Broker
 	Inbox     string     // its name, of NewInbox
@@ -81,7 +81,7 @@ const (
 	backlog    = 1024                   // connections that wait for Accept: all nodes of a large job may dial at once
 	patience   = 500 * time.Millisecond // a dial waits so long before it looks, or asks, again
 	batchBytes = 1 << 20                // from which on a batch is published
-	strayMost  = 16 << 10               // resets that wait; more are dropped, for a hostile flood of dials
+	maxUnbound = 16 << 10               // resets that wait; more are dropped, for a hostile flood of dials
 	lingerTime = 2 * time.Second        // the last Close waits for the server
 )
 
@@ -92,16 +92,16 @@ type Hub struct {
 	nextID atomic.Uint64
 	bodies sync.Pool     // of *Message, with a buffer for a whole body
 	wrote  chan struct{} // closed when the writer has ended
-	ahead  int           // of ready, connections that the writer takes before the first behind strays:
+	ahead  int           // of ready, connections that the writer takes before the first behind unbound:
 	behind int           // the reset for a connection that was closed comes after its end
-	end    chan struct{} // closed when nobody uses the hub any more
+	end    chan struct{} // closed after the last use of the hub
 
 	mu        sync.Mutex
 	wake      sync.Cond
 	refs      int // listeners, connections, and calls that make one
 	ended     bool
 	ready     []*conn    // have something to send
-	strays    []*Message // of no connection
+	unbound   []*Message // of no connection
 	conns     map[uint64]*conn
 	callers   map[Peer]*conn // those that dialled this hub
 	listeners map[string]*listener
@@ -119,7 +119,7 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Done is closed when nobody uses the hub any more.
+// Done is closed after the last use of the hub.
 func (h *Hub) Done() <-chan struct{} { return h.end }
 
 // Retain counts one more user, unless the last one has released the hub.
@@ -213,7 +213,7 @@ func (h *Hub) data(c *conn) *Message {
 	return m
 }
 
-// recycle gives back a message that nobody uses any more.
+// recycle puts an unused message back into the pool.
 func (h *Hub) recycle(m *Message) {
 	if cap(m.Bytes) >= HeadBytes+h.cfg.BodyBytes {
 		m.c = nil
@@ -323,7 +323,7 @@ func (h *Hub) Listen(ctx context.Context, word string) (net.Listener, error) {
 	return l, nil
 }
 
-// Deliver takes in a message of the inbox. id is the connection that it came to, 0 if the message alone says that. A message
+// Deliver handles a message of the inbox. id is the connection that it came to, 0 if the message alone says that. A message
 // that has to be answered by a reset, since no connection here is its own, is not known. Deliver does not wait.
 func (h *Hub) Deliver(id uint64, b []byte) (known bool, err error) {
 	m, body, err := parse(b)
@@ -377,7 +377,7 @@ func (h *Hub) Lost(id uint64, absent, ended error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = true
+	c.resetSent = true
 	if !c.answer {
 		ended = absent
 	}
@@ -396,7 +396,7 @@ func (h *Hub) called(m head, body []byte) error {
 	peer, rest, err := parseHello(body)
 	if v := checkVersion(m); v != nil {
 		if err == nil { // version 1 over Redis knows a fin
-			h.stray(peer.Peer, appendHead(nil, head{kind: kindFin, to: peer.ID}))
+			h.queue(peer.Peer, appendHead(nil, head{kind: kindFin, to: peer.ID}))
 		}
 		return v
 	}
@@ -424,14 +424,14 @@ func (h *Hub) called(m head, body []byte) error {
 	defer h.mu.Unlock()
 	if again != nil { // the same message again, or its answer was lost
 		if h.cfg.Lossy {
-			h.strayLocked(&Message{To: again.place, From: again.own,
+			h.queueLocked(&Message{To: again.place, From: again.own,
 				Bytes: h.control(head{kind: kindAccept, to: peer.ID, consumed: Version}, nil, again.hello(), "").Bytes})
 		}
 		return nil
 	}
 	c := h.newConn(Addr("bus://"+word), Addr("bus://"+printable.Cut(name, 2*nameBytes)))
 	c.from = peer.Peer
-	c.greet(peer) // before the one that accepts it can close it
+	c.accept(peer) // before the one that accepts it can close it
 	if h.cfg.Lossy {
 		c.probeIn(patience)
 	}
@@ -440,27 +440,27 @@ func (h *Hub) called(m head, body []byte) error {
 	c.queued = true
 	h.ready = append(h.ready, c)
 	h.wake.Signal()
-	l.conns <- c // nobody else fills it
+	l.conns <- c // nothing else fills it
 	return nil
 }
 
 // reset sends a place that there is no connection, and why.
 func (h *Hub) reset(peer Peer, why string) {
-	h.stray(peer, append(appendHead(nil, head{kind: kindReset, to: peer.ID}), why...))
+	h.queue(peer, append(appendHead(nil, head{kind: kindReset, to: peer.ID}), why...))
 }
 
 // Reset sends an end that there is no connection with it.
 func (h *Hub) Reset(peer Peer) { h.reset(peer, "there is no such connection any more") }
 
-func (h *Hub) stray(peer Peer, b []byte) {
+func (h *Hub) queue(peer Peer, b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.strayLocked(&Message{To: h.cfg.Broker.Place(peer), Bytes: b})
+	h.queueLocked(&Message{To: h.cfg.Broker.Place(peer), Bytes: b})
 }
 
-func (h *Hub) strayLocked(m *Message) {
-	if len(h.strays) < strayMost {
-		h.strays = append(h.strays, m)
+func (h *Hub) queueLocked(m *Message) {
+	if len(h.unbound) < maxUnbound {
+		h.unbound = append(h.unbound, m)
 		h.wake.Signal()
 	}
 }
@@ -473,7 +473,7 @@ func (h *Hub) enqueue(c *conn) {
 	h.wake.Signal()
 }
 
-// Run publishes what connections have to send, many messages at once, until nobody uses the hub and nothing is left.
+// Run publishes what connections have to send, many messages at once, until the hub is unused and nothing is left.
 func (h *Hub) Run() {
 	defer close(h.wrote)
 	var batch []*Message
@@ -491,12 +491,12 @@ func (h *Hub) Run() {
 func (h *Hub) gather(batch []*Message) []*Message {
 	for size := 0; len(batch) == 0; {
 		h.mu.Lock()
-		for len(h.ready) == 0 && len(h.strays) == 0 && !h.ended {
+		for len(h.ready) == 0 && len(h.unbound) == 0 && !h.ended {
 			h.wake.Wait()
 		}
-		over := len(h.ready) == 0 && len(h.strays) == 0
+		over := len(h.ready) == 0 && len(h.unbound) == 0
 		if h.ahead == 0 {
-			h.ahead, h.behind = len(h.ready), len(h.strays)
+			h.ahead, h.behind = len(h.ready), len(h.unbound)
 		}
 		h.mu.Unlock()
 		if over {
@@ -519,14 +519,14 @@ func (h *Hub) gather(batch []*Message) []*Message {
 	return batch
 }
 
-// takeStrays appends the strays whose turn it is.
+// takeStrays appends the unbound whose turn it is.
 func (h *Hub) takeStrays(batch []*Message) []*Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	batch = append(batch, h.strays[:h.behind]...)
-	rest := copy(h.strays, h.strays[h.behind:])
-	clear(h.strays[rest:])
-	h.strays = h.strays[:rest]
+	batch = append(batch, h.unbound[:h.behind]...)
+	rest := copy(h.unbound, h.unbound[h.behind:])
+	clear(h.unbound[rest:])
+	h.unbound = h.unbound[:rest]
 	return batch
 }
 
@@ -576,13 +576,13 @@ func (h *Hub) unsettled(batch []*Message) []*Message {
 	return rest
 }
 
-// settle takes note of what became of a message. It reports whether that is known.
+// settle records what became of a message. It reports whether that is known.
 func (h *Hub) settle(m *Message) bool {
 	switch {
 	case errors.Is(m.Err, ErrAgain):
 		return false
 	case m.Err == nil || m.c == nil:
-	case errors.Is(m.Err, ErrUnheard):
+	case errors.Is(m.Err, ErrInboxGone):
 		m.c.gone(m.Err)
 	default:
 		m.c.fail(m.Err, cannotSend)
@@ -628,7 +628,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 func (l *listener) Addr() net.Addr { return Addr("bus://" + l.word) }
 
-// Close also closes the connections that nobody has accepted.
+// Close also closes the connections that were not accepted.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		close(l.done)

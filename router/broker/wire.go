@@ -20,7 +20,7 @@ const (
 const (
 	// Version is the number of this protocol.
 	Version = 2
-	// CostBytes is what a message takes of a window besides its body: about what clients and servers keep of each.
+	// CostBytes is the part of a window that a message takes besides its body: about the memory that clients and servers use for each.
 	CostBytes = 256
 	// HeadBytes is the length of what every message begins with.
 	HeadBytes = 25
@@ -41,7 +41,7 @@ var (
 
 var le = binary.LittleEndian
 
-// head is what every message begins with.
+// head is the header of every message.
 type head struct {
 	kind     byte
 	to       uint64 // the connection's id at the receiver

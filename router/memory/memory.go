@@ -7,7 +7,7 @@
 //	b := router.Config{Transport: network, Listen: "mem://b", Attach: []string{"mem://a"}}
 //
 // A connection has a buffer of 64 KiB for each direction; a writer waits while it
-// is full. Addresses are free words; one that nobody listens on is refused at
+// is full. Addresses are free words; one without a listener is refused at
 // once. A Network is safe for concurrent use.
 package memory
 
@@ -28,7 +28,7 @@ type Network struct {
 	listeners map[string]*listener
 }
 
-// New returns a network on which nobody listens.
+// New returns a network without listeners.
 func New() *Network { return &Network{listeners: map[string]*listener{}} }
 
 type addr string

@@ -40,7 +40,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 			network := memory.New()
 			const n = 4
 			var mu sync.Mutex
-			heard := 0
+			received := 0
 			all := make(chan struct{})
 			var wg sync.WaitGroup
 			for id := range n {
@@ -59,7 +59,7 @@ func TestR1RandomStartDelays(t *testing.T) {
 					ch, err := r.Channel(router.Spec{Name: "first"}, func(*router.Message) error {
 						mu.Lock()
 						defer mu.Unlock()
-						if heard++; heard == n*(n-1) {
+						if received++; received == n*(n-1) {
 							close(all)
 						}
 						return nil

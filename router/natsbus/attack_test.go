@@ -85,8 +85,8 @@ func (f *impostor) end() {
 	f.wg.Wait()
 }
 
-// heard is what the impostor was sent.
-func (f *impostor) heard() []string {
+// received is what the impostor was sent.
+func (f *impostor) received() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.said...)
@@ -150,12 +150,12 @@ func TestImpostorLearnsNothing(t *testing.T) {
 			s.Close(now)
 			f := impose(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port), talk)
 			until(t, "the node tries the impostor again, or talks to it", func() bool {
-				heard := f.heard()
-				return len(heard) > 2 || len(heard) > 1 && name == "silence" || strings.Contains(strings.Join(heard, ""), "SUB")
+				received := f.received()
+				return len(received) > 2 || len(received) > 1 && name == "silence" || strings.Contains(strings.Join(received, ""), "SUB")
 			})
 			f.end()
-			heard := f.heard()
-			for _, said := range heard {
+			received := f.received()
+			for _, said := range received {
 				for _, secret := range []string{cfg.Key, "secret", "CONNECT", "SUB", "ditask", "PING"} {
 					if strings.Contains(said, secret) {
 						t.Errorf("the impostor is told %q in %q", secret, said)
@@ -172,7 +172,7 @@ func TestImpostorLearnsNothing(t *testing.T) {
 			}
 			defer replay.Close()
 			longest := ""
-			for _, said := range heard {
+			for _, said := range received {
 				if len(said) > len(longest) {
 					longest = said
 				}
@@ -289,10 +289,10 @@ func TestServerLeadsNobodyElsewhere(t *testing.T) {
 	c := open(t, natsbus.Config{URL: "nats://" + f.Addr().String()})
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
-	_, _ = c.Listen(ctx, "bus://node.0") // it may be heard before the server goes
+	_, _ = c.Listen(ctx, "bus://node.0") // it may be received before the server goes
 	until(t, "the node comes back five times, to the server that it was told",
-		func() bool { return len(f.heard()) > 5 || len(foreign.heard()) > 0 })
-	if n := len(foreign.heard()); n > 0 {
+		func() bool { return len(f.received()) > 5 || len(foreign.received()) > 0 })
+	if n := len(foreign.received()); n > 0 {
 		t.Errorf("%d connections went elsewhere", n)
 	}
 }

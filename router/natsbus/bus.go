@@ -54,7 +54,7 @@ func (b *bus) Place(end broker.Peer) string {
 	return b.prefix + "conn." + end.Inbox + "." + strconv.FormatUint(end.ID, 10)
 }
 
-// Find is the subject on which a node hears dials; nobody may hear it.
+// Find is the subject on which a node receives dials; it may have no subscriber.
 func (b *bus) Find(_ context.Context, word string) (string, error) {
 	return b.prefix + "dial." + strings.TrimPrefix(word, "node."), nil
 }
@@ -62,7 +62,7 @@ func (b *bus) Find(_ context.Context, word string) (string, error) {
 // Claim subscribes to the dials of a node.
 func (b *bus) Claim(ctx context.Context, word string) (release func(), err error) {
 	subject, _ := b.Find(ctx, word)
-	sub, err := b.nc.Subscribe(subject, b.hear)
+	sub, err := b.nc.Subscribe(subject, b.receive)
 	if err != nil {
 		return nil, err
 	}
@@ -83,15 +83,15 @@ func (b *bus) Close(_ context.Context, wrote <-chan struct{}) {
 // resetHead is the head of a reset in version 1 of the wire, before the reason.
 var resetHead = append([]byte{6}, make([]byte, 16)...)
 
-// hear takes in a dial.
-func (b *bus) hear(m *nats.Msg) {
+// receive handles a dial.
+func (b *bus) receive(m *nats.Msg) {
 	_, err := b.hub.Deliver(0, m.Data)
 	if _, ok := b.peer(m.Reply); ok && errors.Is(err, broker.ErrVersion) {
 		_ = b.nc.Publish(m.Reply, append(slices.Clip(resetHead), "refused: "+err.Error()...)) // else the dial takes longer
 	}
 }
 
-// deliver takes in a message to one end of a connection. It must not wait.
+// deliver handles a message to one end of a connection. It must not wait.
 func (c *Transport) deliver(hub *broker.Hub, m *nats.Msg) {
 	id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 	if err != nil || id == 0 {

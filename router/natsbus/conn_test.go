@@ -23,9 +23,9 @@ import (
 	"github.com/ditask/ditask/internal/certs"
 	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/internal/freeport"
-	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/natsbus"
 	"github.com/ditask/ditask/router/natsbus/embedded"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // pair connects two transports, each with a connection with the server of its own.
@@ -490,7 +490,7 @@ func TestCheckTellsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestSubjectsStayBelowTheJob hears all that two nodes say to each other.
+// TestSubjectsStayBelowTheJob receives all that two nodes say to each other.
 func TestSubjectsStayBelowTheJob(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, err := nats.Connect(s.ClientURL())

@@ -29,7 +29,7 @@ const (
 	waitMost     = 500 * time.Millisecond
 )
 
-// pendingBytes is what may wait in this client for its subscriptions, which never
+// pendingBytes is the number of bytes that may wait in this client for its subscriptions, which never
 // block: the windows of 2000 nodes. It bounds the memory that an unauthenticated client can take.
 const pendingBytes = 512 << 20
 
@@ -255,7 +255,7 @@ func (c *Transport) prove(raw net.Conn, address string) (net.Conn, error) {
 }
 
 // unproved counts a process at the server's address that is not the server, and logs the
-// first after the start, when nobody else does.
+// first one after the start, when nothing else does.
 func (c *Transport) unproved(err error) {
 	if !refused(err) {
 		return
@@ -304,9 +304,9 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 		nats.SetCustomDialer(d),
 		nats.Timeout(tryTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
-		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // who gives a peer up is its session
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // the session gives a peer up
 		nats.ReconnectBufSize(-1),      // what is sent late has been sent again by then
-		nats.IgnoreDiscoveredServers(), // a server leads its clients nowhere else than they were told
+		nats.IgnoreDiscoveredServers(), // a server must not lead its clients to other addresses
 		nats.CustomReconnectDelay(func(attempts int) time.Duration {
 			d := min(waitLeast<<min(attempts, 10), waitMost)
 			return d/2 + rand.N(d/2)
@@ -367,7 +367,8 @@ func (c *Transport) disconnected(nc *nats.Conn, err error) {
 		err = errors.New("it closed the connection")
 	}
 	err = printable.Error(err)
-	hub.BreakAll(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err), "the other side lost its connection with the NATS server")
+	hub.BreakAll(fmt.Errorf("the NATS server %s is gone: %w", Public(c.cfg.URL), err),
+		"the other side lost its connection with the NATS server")
 	if !closed {
 		c.log.Warn("the NATS server is gone, trying again", "url", Public(c.cfg.URL), "err", err)
 	}
@@ -387,7 +388,7 @@ func (c *Transport) ended(nc *nats.Conn) {
 	}
 }
 
-// asyncError hears what the server or the client says besides.
+// asyncError receives what the server or the client says besides.
 func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
 		c.log.Warn("NATS", "err", printable.Error(err))
@@ -398,7 +399,8 @@ func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) 
 	first := c.stats.Dropped == 1
 	c.mu.Unlock()
 	if first {
-		c.log.Warn("this client was too slow for NATS, which dropped messages: connections break and are made again; counted from now on", "subject", sub.Subject)
+		c.log.Warn("this client was too slow for NATS, which dropped messages: connections break and are made again; counted from now on",
+			"subject", sub.Subject)
 	}
 }
 
@@ -425,7 +427,7 @@ func certificateFault(err error) bool {
 	return strings.Contains(text, "tls: ") || strings.Contains(text, "x509: ")
 }
 
-// fault says what a server has against this client, and what to do.
+// fault describes the reason why a server refuses this client, and the remedy.
 func (c *Transport) fault(err error) error {
 	advice := "see the server's log"
 	switch {
@@ -443,7 +445,7 @@ func (c *Transport) fault(err error) error {
 	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), printable.Error(err), advice)
 }
 
-// unreachable says that there is no connection with the server, and what to do.
+// unreachable describes a missing connection with the server, and the remedy.
 func (c *Transport) unreachable(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		err = op.Err
@@ -451,7 +453,7 @@ func (c *Transport) unreachable(err error) error {
 	return fmt.Errorf("no NATS server at %s: %w: start one there, or correct the URL", Public(c.cfg.URL), printable.Error(err))
 }
 
-// Info is what [Check] has found out about a server.
+// Info is the result of [Check].
 type Info struct {
 	Server     string // its version
 	URL        string // of the one that answered, without secrets

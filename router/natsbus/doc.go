@@ -17,21 +17,21 @@
 //
 // All subjects of a job begin with "ditask.<job>.", where a byte of the job's id
 // that is not a letter, a digit, "_" or "-" is "~" and two hexadecimal digits. A
-// user of the server who is to take part in the job j1, and in no other, needs
+// user of the server that takes part in the job j1, and in no other, needs
 //
 //	permissions: { publish: "ditask.j1.>", subscribe: "ditask.j1.>" }
 //
 // and can then also read and disturb what the job's nodes say to each other, as
-// whoever owns a switch can with tcp: give TLS to the way to the server, and each
+// the owner of a switch can with tcp: give TLS to the way to the server, and each
 // job that must not trust the others a user or an account of its own.
 //
 // A node has two subscriptions, however many connections it has:
 //
-//	ditask.<job>.dial.<node>      who wants to connect says so here
+//	ditask.<job>.dial.<node>      requests to connect
 //	ditask.<job>.conn.<inbox>.*   messages of connections; <inbox> is random, and * names this end of one
 //
 // Messages are those of package broker. The reply subject is the sender's own end, so
-// that a server that knows nobody at the other end says so ("no responders"), and the
+// that a server without a subscriber reports that ("no responders"), and the
 // connection breaks at once. A piece of data is at most 256 KiB, a quarter of the window,
 // and what the server takes.
 //

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// spy is a client of the server that is no transport, and hears a subject.
+// spy is a client of the server that is no transport, and receives a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
@@ -37,7 +37,7 @@ func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subs
 	return nc, sub
 }
 
-// next is the next message that a spy hears.
+// next is the next message that a spy receives.
 func next(t *testing.T, sub *nats.Subscription) *nats.Msg {
 	t.Helper()
 	m, err := sub.NextMsgWithContext(soon(t))
@@ -74,7 +74,7 @@ func newTap(t *testing.T, s *server.Server, job string) *tap {
 	return &tap{nc: nc, sub: sub}
 }
 
-// ends hears the accept.
+// ends receives the accept.
 func (p *tap) ends(t *testing.T) {
 	t.Helper()
 	m := next(t, p.sub)

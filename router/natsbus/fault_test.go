@@ -27,16 +27,16 @@ import (
 	"github.com/ditask/ditask/router/routertest"
 )
 
-// hearer checks what one node hears: every message of every other node, once and
+// receiver checks what one node receives: every message of every other node, once and
 // in order.
-type hearer struct {
+type receiver struct {
 	mu   sync.Mutex
 	next map[int]uint64
 	all  int
 	more chan struct{}
 }
 
-func (h *hearer) hear(m *router.Message) error {
+func (h *receiver) receive(m *router.Message) error {
 	n := binary.LittleEndian.Uint64(m.Payload)
 	h.mu.Lock()
 	due := h.next[m.From]
@@ -55,7 +55,7 @@ func (h *hearer) hear(m *router.Message) error {
 }
 
 // wait returns when n messages have come.
-func (h *hearer) wait(ctx context.Context, n int) error {
+func (h *receiver) wait(ctx context.Context, n int) error {
 	for {
 		h.mu.Lock()
 		all := h.all
@@ -72,14 +72,14 @@ func (h *hearer) wait(ctx context.Context, n int) error {
 }
 
 // traffic lets every node send each messages, some of them large, to every other.
-// disturb is called with 1, 2, 3 when node 0 has heard that many quarters. All
+// disturb is called with 1, 2, 3 when node 0 has received that many quarters. All
 // must come once and in order, and no node may be lost.
 func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb func(quarter int)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	n := len(transports)
-	hearers := make([]*hearer, n)
+	receivers := make([]*receiver, n)
 	routers := make([]*router.Router, n)
 	channels := make([]*router.Channel, n)
 	for id := range n {
@@ -95,8 +95,8 @@ func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb fu
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = r.Close() })
-		hearers[id] = &hearer{next: map[int]uint64{}, more: make(chan struct{}, 1)}
-		ch, err := r.Channel(router.Spec{Name: "n"}, hearers[id].hear)
+		receivers[id] = &receiver{next: map[int]uint64{}, more: make(chan struct{}, 1)}
+		ch, err := r.Channel(router.Spec{Name: "n"}, receivers[id].receive)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb fu
 	var disturbing sync.WaitGroup
 	disturbing.Go(func() {
 		for quarter := 1; quarter < 4; quarter++ {
-			if hearers[0].wait(ctx, quarter*each*(n-1)/4) != nil {
+			if receivers[0].wait(ctx, quarter*each*(n-1)/4) != nil {
 				return
 			}
 			disturb(quarter)
@@ -140,14 +140,14 @@ func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb fu
 				return err
 			}
 		}
-		return hearers[id].wait(ctx, each*(n-1))
+		return receivers[id].wait(ctx, each*(n-1))
 	})
 	disturbing.Wait()
 	at(func(id int) error { return routers[id].Drain(ctx, true) })
 	at(func(id int) error { return routers[id].Close() })
-	for id, h := range hearers {
+	for id, h := range receivers {
 		if h.all != each*(n-1) {
-			t.Errorf("node.%d heard %d messages, want %d", id, h.all, each*(n-1))
+			t.Errorf("node.%d received %d messages, want %d", id, h.all, each*(n-1))
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/broker"
 )
 
-// Config says where the server is, and who is there. URL and Job are needed.
+// Config describes the server and this node. URL and Job are needed.
 type Config struct {
 	// URL of the server, nats://host:port or tls://host:port, with a user and a
 	// password or a token if it wants them; several of one cluster with commas
@@ -173,7 +173,7 @@ func (c *Transport) broken(with net.Addr, err error) {
 // Advertise is the address that l was given.
 func (c *Transport) Advertise(l net.Listener) string { return l.Addr().String() }
 
-// Dial connects to the node at address. Nobody there is an error at once.
+// Dial connects to the node at address. If no node listens there, the error is immediate.
 func (c *Transport) Dial(ctx context.Context, address string) (net.Conn, error) {
 	id, err := Node(address)
 	if err != nil {

@@ -4,8 +4,8 @@
 //	c, err := redisbus.New(redisbus.Config{URL: "redis://user:secret@host:6379/0", Job: "run-7"})
 //	r, err := router.New(router.Config{Transport: c, Listen: "bus://node.0"})
 //
-// Addresses are "bus://" and a word that is the same for all who dial it, such as
-// bus://node.3. Who listens on a word that another one listens on takes it over: a
+// Addresses are "bus://" and a word that is the same for all nodes that dial it, such as
+// bus://node.3. A node that listens on a word of another one takes it over: a
 // node that was killed is found at its place again as soon as it is back.
 //
 // # What is promised
@@ -15,7 +15,7 @@
 // break one with an error that names them; entries that come twice are seen as such. The
 // sessions of package router then dial again and continue where they were.
 //
-// A connection to the server that breaks is made anew, and nobody notices. What
+// A connection to the server that breaks is made anew, which users do not notice. What
 // the server refuses (a wrong password, missing permissions, no memory left) is
 // an error that names the server and says what to do.
 //
@@ -26,12 +26,12 @@
 // cluster; the URL must name the server that has it. Characters in job and word
 // other than letters, digits and -_.~ are escaped as in a URL's query.
 //
-//	ditask:{job}:at:word    string: the inbox of who listens on bus://word
+//	ditask:{job}:at:word    string: the inbox of the listener on bus://word
 //	ditask:{job}:in:inbox   stream: what is under way to one transport
 //
 // A transport that listens or has a connection holds one inbox with a random name,
 // and two to four connections to the server: one waits for entries, one adds them,
-// and the others are for those who dial and for the keys. Entries are deleted as they are read. A connection has at most
+// and the others are for dials and for the keys. Entries are deleted as they are read. A connection has at most
 // Config.WindowBytes under way in each direction, so the memory that a job takes
 // of the server is bounded by its connections; it is next to nothing while all
 // nodes read.
@@ -51,7 +51,7 @@
 // and +select if the URL names a database other than 0. The pattern ~ditask:* is
 // for all jobs.
 //
-// Whoever may use these keys sees what the nodes say to each other, and could
+// A client that may use these keys sees the messages of the nodes, and could
 // change it: the token of the job, which the handshake proves, keeps unauthenticated clients out
 // but not the server. Beyond one machine, use rediss:// and a user for the job.
 //

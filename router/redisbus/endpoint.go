@@ -20,7 +20,7 @@ const (
 	renewEvery  = 2 * time.Second
 	inboxExpiry = 30 * time.Second
 	wordExpiry  = 10 * time.Second
-	// blockTime is how long one read waits for entries. It is short so that a
+	// blockTime is the time that one read waits for entries. It is short so that a
 	// server that has vanished is noticed within answerTime.
 	blockTime   = time.Second
 	forgetTime  = 2 * time.Second // for the server to delete a word
@@ -120,7 +120,7 @@ func (e *endpoint) makeInbox(ctx context.Context) error {
 	return err
 }
 
-// keep renews the keys until nobody uses the endpoint any more.
+// keep renews the keys until the endpoint is unused.
 func (e *endpoint) keep() {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -178,7 +178,7 @@ func (e *endpoint) renewWord(w string) error {
 		return e.rdb.PExpire(e.ctx, key, wordExpiry).Err()
 	case !e.taken[w]:
 		e.taken[w] = true
-		e.log.Warn("somebody else listens here now: was this node started twice?", "address", scheme+w, "job", e.cfg.Job)
+		e.log.Warn("another process listens here now: was this node started twice?", "address", scheme+w, "job", e.cfg.Job)
 	}
 	return nil
 }
@@ -217,7 +217,8 @@ func (e *endpoint) forgetWord(w string) {
 func (e *endpoint) Find(ctx context.Context, w string) (string, error) {
 	inbox, err := e.rdb.Get(ctx, e.key("at", w)).Result()
 	if errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("%w: no node of job %q has this address: start the node, with the same Redis server", broker.ErrRefused, e.cfg.Job)
+		return "", fmt.Errorf("%w: no node of job %q has this address: start the node, with the same Redis server", broker.ErrRefused,
+			e.cfg.Job)
 	}
 	if err != nil {
 		return "", explain(e.server, err)
@@ -238,7 +239,7 @@ func (e *endpoint) Publish(messages []*broker.Message) {
 	}
 }
 
-// published is what the server says of an entry.
+// published is the server's reply about an entry.
 func (e *endpoint) published(err error) error {
 	_, refused := refusal(err)
 	switch {
@@ -249,7 +250,7 @@ func (e *endpoint) published(err error) error {
 		case e.kick <- struct{}{}: // this endpoint's inbox may be gone, too
 		default:
 		}
-		return fmt.Errorf("redis at %s: %w", e.server, broker.ErrUnheard)
+		return fmt.Errorf("redis at %s: %w", e.server, broker.ErrInboxGone)
 	case refused:
 		return explain(e.server, err)
 	}
@@ -299,7 +300,7 @@ func (e *endpoint) read() {
 	}
 }
 
-// over reports whether nobody uses the endpoint any more.
+// over reports whether the endpoint is unused.
 func (e *endpoint) over() bool {
 	select {
 	case <-e.hub.Done():

@@ -14,7 +14,7 @@ func TestVersions(t *testing.T) {
 	for v, ok := range map[string]bool{
 		"5.0.14": false, "6.0.20": false, "6.2.0": true, "7.0.15": true, "7.2.4": true, "8.1.1": true, "255.255.255": true, "unstable": true,
 	} {
-		if err := judgeVersion(v); (err == nil) != ok {
+		if err := requireVersion(v); (err == nil) != ok {
 			t.Errorf("%s: %v", v, err)
 		}
 	}

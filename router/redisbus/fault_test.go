@@ -19,23 +19,23 @@ import (
 	"github.com/ditask/ditask/internal/race"
 	"github.com/ditask/ditask/internal/redistest"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/redisbus"
 	"github.com/ditask/ditask/router/routertest"
+	"github.com/ditask/ditask/router/socket"
 )
 
 // pair is a job of two nodes that send to each other until told to stop.
 type pair struct {
-	t     testing.TB
-	ctx   context.Context
-	log   logtest.Buffer
-	nodes [2]*router.Router
-	ch    [2]*router.Channel
-	sent  [2]atomic.Uint64 // by this node
-	heard [2]atomic.Uint64 // by this node
-	more  chan struct{}
-	stop  chan struct{}
-	load  sync.WaitGroup
+	t        testing.TB
+	ctx      context.Context
+	log      logtest.Buffer
+	nodes    [2]*router.Router
+	ch       [2]*router.Channel
+	sent     [2]atomic.Uint64 // by this node
+	received [2]atomic.Uint64 // by this node
+	more     chan struct{}
+	stop     chan struct{}
+	load     sync.WaitGroup
 }
 
 func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pair {
@@ -66,7 +66,7 @@ func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pa
 				t.Log(p.log.String())
 			}
 		})
-		ch, err := r.Channel(router.Spec{Name: "n"}, func(m *router.Message) error { return p.hear(id, m) })
+		ch, err := r.Channel(router.Spec{Name: "n"}, func(m *router.Message) error { return p.receive(id, m) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,13 +76,13 @@ func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pa
 	return p
 }
 
-// hear checks that each message is the next one.
-func (p *pair) hear(id int, m *router.Message) error {
-	want := p.heard[id].Load()
+// receive checks that each message is the next one.
+func (p *pair) receive(id int, m *router.Message) error {
+	want := p.received[id].Load()
 	if got := binary.LittleEndian.Uint64(m.Payload); got != want {
-		return fmt.Errorf("node.%d heard message %d in place of %d", id, got, want)
+		return fmt.Errorf("node.%d received message %d in place of %d", id, got, want)
 	}
-	p.heard[id].Add(1)
+	p.received[id].Add(1)
 	m.Credit.Return(1, len(m.Payload))
 	select {
 	case p.more <- struct{}{}:
@@ -130,20 +130,20 @@ func (p *pair) talk(id int) {
 	}
 }
 
-// await waits until both nodes have heard so many more messages.
+// await waits until both nodes have received so many more messages.
 func (p *pair) await(n uint64) {
 	p.t.Helper()
-	from := [2]uint64{p.heard[0].Load(), p.heard[1].Load()}
-	for p.heard[0].Load() < from[0]+n || p.heard[1].Load() < from[1]+n {
+	from := [2]uint64{p.received[0].Load(), p.received[1].Load()}
+	for p.received[0].Load() < from[0]+n || p.received[1].Load() < from[1]+n {
 		select {
 		case <-p.more:
 		case <-p.ctx.Done():
-			p.t.Fatalf("heard %d and %d, had %d and wait for %d more", p.heard[0].Load(), p.heard[1].Load(), from, n)
+			p.t.Fatalf("received %d and %d, had %d and wait for %d more", p.received[0].Load(), p.received[1].Load(), from, n)
 		}
 	}
 }
 
-// finish stops the load, drains, and checks that everything was heard.
+// finish stops the load, drains, and checks that everything was received.
 func (p *pair) finish() {
 	p.t.Helper()
 	close(p.stop)
@@ -158,8 +158,8 @@ func (p *pair) finish() {
 		p.t.Error(err)
 	}
 	for id := range p.nodes {
-		if sent, heard := p.sent[id].Load(), p.heard[1-id].Load(); sent != heard {
-			p.t.Errorf("node.%d sent %d messages, node.%d heard %d", id, sent, 1-id, heard)
+		if sent, received := p.sent[id].Load(), p.received[1-id].Load(); sent != received {
+			p.t.Errorf("node.%d sent %d messages, node.%d received %d", id, sent, 1-id, received)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestInboxPublishedEntries(t *testing.T) {
 		kick      bool
 	}{
 		"sent": {nil, nil, false}, "refused": {refused, refused, false}, "no answer": {net.ErrClosed, broker.ErrAgain, false},
-		"no inbox": {redis.Nil, broker.ErrUnheard, true},
+		"no inbox": {redis.Nil, broker.ErrInboxGone, true},
 	} {
 		e := &endpoint{server: "host:1", kick: make(chan struct{}, 1)}
 		for range 2 { // the second time the keeper is told already

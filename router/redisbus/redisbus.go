@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says which server to use. URL and Job are needed, the zero value of the
+// Config describes which server to use. URL and Job are needed, the zero value of the
 // rest works.
 type Config struct {
 	// URL is redis://user:password@host:port/database, or rediss:// for TLS. All
@@ -24,8 +24,8 @@ type Config struct {
 	// TLS is used for a rediss:// URL: authorities other than the system's, and a
 	// certificate if the server wants one. Nil means the system's authorities.
 	TLS *tls.Config
-	// WindowBytes is how much may be under way in each direction of a connection,
-	// 1 MiB. Who reads decides.
+	// WindowBytes is the number of bytes that may be under way in each direction of a connection,
+	// 1 MiB. The reader's value counts.
 	WindowBytes int
 	Logger      *slog.Logger // slog.Default() if nil
 }
@@ -34,7 +34,7 @@ type Config struct {
 type Transport struct {
 	cfg     Config
 	opt     *redis.Options
-	opening chan struct{} // held by who opens the endpoint
+	opening chan struct{} // held while the endpoint is opened
 	e       *endpoint     // of that one
 }
 

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// answerTime is how long the server may take to answer before the connection
+	// answerTime is the time that the server may take to answer before the connection
 	// to it is made anew: less than a session's LinkTimeout.
 	answerTime = 4 * time.Second
 	dialTime   = 4 * time.Second
-	// poolSize is for the reader, the writer, the keeper, and whoever dials.
+	// poolSize is for the reader, the writer, the keeper, and dials.
 	poolSize = 4
 )
 
@@ -119,7 +119,7 @@ func (failedConn) SetDeadline(time.Time) error      { return nil }
 func (failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (failedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// advice is what to do about the errors of a server, by the word that they begin
+// advice is the remedy for the errors of a server, by the word that they begin
 // with.
 var advice = map[string]string{
 	"NOAUTH":      "it wants a password: put it into the URL, redis://user:password@host:port",
@@ -136,7 +136,7 @@ var advice = map[string]string{
 	"NOREPLICAS":  "it has fewer replicas than it needs to take writes (min-replicas-to-write)",
 }
 
-// explain says which server an error is of, and what to do about it.
+// explain adds the server and the remedy to an error.
 func explain(server string, err error) error {
 	err = printable.Error(err)
 	if text, ok := refusal(err); ok {
@@ -170,7 +170,7 @@ func checkVersion(ctx context.Context, rdb *redis.Client) error {
 	if err != nil {
 		return err
 	}
-	return judgeVersion(version)
+	return requireVersion(version)
 }
 
 // askVersion is the server's version; empty: it does not say.
@@ -191,8 +191,8 @@ func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	return "", nil
 }
 
-// judgeVersion refuses what has no XADD NOMKSTREAM.
-func judgeVersion(v string) error {
+// checkVersion refuses what has no XADD NOMKSTREAM.
+func requireVersion(v string) error {
 	parts := strings.Split(v, ".")
 	if len(parts) < 2 {
 		return nil // an imitation: it will tell by the commands that it refuses
@@ -227,7 +227,7 @@ func Public(url string) string {
 	return scheme + "://" + rest
 }
 
-// Info is what [Check] has found out about a server.
+// Info is the result of [Check].
 type Info struct {
 	Version   string
 	RoundTrip time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// testFarewell ends a node without leave, and lets another process say so: all other nodes
+// testFarewell ends a node without leave, and lets another process announce that: all other nodes
 // lose it at once, long before they would by its silence.
 func testFarewell(t *testing.T, s Setup) {
 	for _, dead := range []int{0, 2} {
@@ -27,7 +27,7 @@ func testFarewell(t *testing.T, s Setup) {
 		}
 		cfg := l.config(dead, len(l.nodes))
 		cfg.Incarnation = 5
-		if err := router.SayFarewell(l.ctx, cfg, "killed by signal: killed", false); err != nil {
+		if err := router.SendFarewell(l.ctx, cfg, "killed by signal: killed", false); err != nil {
 			t.Error(err)
 		}
 		for range len(l.nodes) - 1 {

@@ -23,7 +23,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Setup is what the suite needs to know of a transport.
+// Setup describes a transport to the suite.
 type Setup struct {
 	// Transport makes the transport of one test.
 	Transport func(t testing.TB) router.Transport
@@ -114,7 +114,7 @@ func (l *lab) node(id, expect int) *node {
 	return n
 }
 
-// config is how node id is reached, and reaches the others.
+// config is the configuration of node id.
 func (l *lab) config(id, expect int) router.Config {
 	cfg := router.Config{
 		Job: "lab", Token: []byte("secret"), Node: id, Expect: expect, Topology: l.setup.Topology,
@@ -163,7 +163,7 @@ func (l *lab) finish() {
 	l.each(l.nodes, func(n *node) error { return n.Close() })
 }
 
-// inbox is what one node has received of one event.
+// inbox has the messages of one event that one node has received.
 type inbox struct {
 	ch   *router.Channel
 	mu   sync.Mutex

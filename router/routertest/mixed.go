@@ -21,7 +21,7 @@ func pattern(b []byte, number uint64) {
 	}
 }
 
-// mixed is what the nodes of testMixed have heard.
+// mixed has the messages that the nodes of testMixed have received.
 type mixed struct {
 	mu   sync.Mutex
 	next map[string]uint64 // the number that may come next, by receiver, sender and policy
@@ -31,7 +31,7 @@ type mixed struct {
 func (x *mixed) listen(t *testing.T, n *node) (chs []*router.Channel) {
 	t.Helper()
 	for d := router.Reliable; d <= router.DropNewest; d++ {
-		ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 16}, func(m *router.Message) error { return x.hear(n, d, m) })
+		ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 16}, func(m *router.Message) error { return x.receive(n, d, m) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func (x *mixed) listen(t *testing.T, n *node) (chs []*router.Channel) {
 	return chs
 }
 
-func (x *mixed) hear(n *node, d router.Delivery, m *router.Message) error {
+func (x *mixed) receive(n *node, d router.Delivery, m *router.Message) error {
 	want := make([]byte, len(m.Payload))
 	number := binary.LittleEndian.Uint64(m.Payload)
 	pattern(want, number)

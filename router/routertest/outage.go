@@ -23,9 +23,9 @@ func RunOutage(t *testing.T, s Setup, stop func()) {
 	lost := make([]chan int, n)
 	channels := make([]*router.Channel, n)
 	for i, node := range l.nodes {
-		var heard [n]sync.Once
+		var received [n]sync.Once
 		ch, err := node.Channel(router.Spec{Name: "flow"}, func(m *router.Message) error {
-			heard[m.From].Do(func() { flowing <- struct{}{} })
+			received[m.From].Do(func() { flowing <- struct{}{} })
 			m.Credit.Return(1, len(m.Payload))
 			return nil
 		})

@@ -39,7 +39,7 @@ func Run(t *testing.T, s Setup) {
 		{"R2JoinLeaveRestart", testMembership},
 		{"R4CutAndHeal", testCut},
 		{"R5LostPeerIsNamed", testLost},
-		{"R5FarewellIsHeardByAllNodes", testFarewell},
+		{"R5FarewellIsReceivedByAllNodes", testFarewell},
 		{"R6Barrier", testBarrier},
 		{"R6BarrierNamesMissingAndDead", testBarrierFaults},
 		{"R8JobsDoNotMeet", testJobs},
@@ -100,7 +100,7 @@ func testFirst(t *testing.T, s Setup) {
 		seen := map[int]bool{}
 		for _, v := range ints(t, got) {
 			if v == i || seen[v] {
-				t.Errorf("node.%d heard node.%d, itself or twice", i, v)
+				t.Errorf("node.%d received node.%d, itself or twice", i, v)
 			}
 			seen[v] = true
 		}
@@ -193,7 +193,7 @@ func testOnce(t *testing.T, s Setup) {
 	ascending(t, in[2].wait(l.ctx, t, 100), 100)
 	l.finish()
 	if in[0].count() != 0 || in[3].count() != 0 {
-		t.Errorf("the sender heard %d, node.%d, which does not listen, %d", in[0].count(), deaf.id, in[3].count())
+		t.Errorf("the sender received %d, node.%d, which does not listen, %d", in[0].count(), deaf.id, in[3].count())
 	}
 }
 
@@ -212,7 +212,7 @@ func testMatch(t *testing.T, s Setup) {
 	ascending(t, in[2].wait(l.ctx, t, 1), 1)
 	l.finish()
 	if in[1].count() != 0 {
-		t.Error("node.1 was not named, and heard")
+		t.Error("node.1 was not named, and received")
 	}
 }
 
@@ -558,7 +558,7 @@ func testCut(t *testing.T, s Setup) {
 		for j, v := range ints(t, in[i].wait(l.ctx, t, 2*each)) {
 			from := in[i].got[j].from
 			if v != next[from] {
-				t.Fatalf("node.%d heard %d of node.%d after %d", i, v, from, next[from]-1)
+				t.Fatalf("node.%d received %d of node.%d after %d", i, v, from, next[from]-1)
 			}
 			next[from]++
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// rising checks the versions that one node hears.
+// rising checks the versions that one node receives.
 type rising struct {
-	mu    sync.Mutex
-	last  map[string]uint64 // by event and sender
-	heard map[string]uint64
-	wrong []string
+	mu       sync.Mutex
+	last     map[string]uint64 // by event and sender
+	received map[string]uint64
+	wrong    []string
 }
 
-func (r *rising) hear(event string, m *router.Message) error {
+func (r *rising) receive(event string, m *router.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := fmt.Sprintf("%s of node.%d", event, m.From)
@@ -26,7 +26,7 @@ func (r *rising) hear(event string, m *router.Message) error {
 		r.wrong = append(r.wrong, fmt.Sprintf("%s: version %d after %d", key, m.Version, last))
 	}
 	r.last[key] = m.Version
-	r.heard[key]++
+	r.received[key]++
 	m.Credit.Return(1, len(m.Payload))
 	return nil
 }
@@ -38,12 +38,13 @@ func testVersions(t *testing.T, s Setup) {
 	const senders, each = 4, 60
 	sizes := []int{8, 8, 8, 8, 5000, 300 << 10}
 	l := s.lab(t, 4, func(c *router.Config) { c.WindowMessages = 8 })
-	hears := make([]*rising, len(l.nodes))
+	receives := make([]*rising, len(l.nodes))
 	chs := make([][]*router.Channel, len(l.nodes))
 	for i, n := range l.nodes {
-		hears[i] = &rising{last: map[string]uint64{}, heard: map[string]uint64{}}
+		receives[i] = &rising{last: map[string]uint64{}, received: map[string]uint64{}}
 		for d := router.Reliable; d <= router.DropNewest; d++ {
-			ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 8}, func(m *router.Message) error { return hears[i].hear(d.String(), m) })
+			ch, err := n.Channel(router.Spec{Name: d.String(), Delivery: d, Queue: 8},
+				func(m *router.Message) error { return receives[i].receive(d.String(), m) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,14 +77,15 @@ func testVersions(t *testing.T, s Setup) {
 				continue
 			}
 			key := fmt.Sprintf("%s of node.%d", st.Event, n.id)
-			if got := hears[st.Peer].heard[key]; st.Sent != senders*each || got+st.Dropped() != st.Sent {
-				t.Errorf("%s: node.%d has heard %d; %+v", key, st.Peer, got, st)
+			if got := receives[st.Peer].received[key]; st.Sent != senders*each || got+st.Dropped() != st.Sent {
+				t.Errorf("%s: node.%d has received %d; %+v", key, st.Peer, got, st)
 			}
 		}
 	}
-	for id, h := range hears {
-		if want := len(chs[id]) * (2 - max(0, 1-id/2)); len(h.heard) != want || len(h.wrong) > 0 {
-			t.Errorf("node.%d has heard %v, want %d; %d faults, the first %q", id, h.heard, want, len(h.wrong), h.wrong[:min(len(h.wrong), 3)])
+	for id, h := range receives {
+		if want := len(chs[id]) * (2 - max(0, 1-id/2)); len(h.received) != want || len(h.wrong) > 0 {
+			t.Errorf("node.%d has received %v, want %d; %d faults, the first %q", id, h.received, want, len(h.wrong),
+				h.wrong[:min(len(h.wrong), 3)])
 		}
 	}
 }

@@ -162,7 +162,7 @@ type Segment struct {
 // Bytes returns the memory. It is not cleared.
 func (s *Segment) Bytes() []byte { return s.b }
 
-// Offset is where the segment is in its memory file.
+// Offset is the position of the segment in its memory file.
 func (s *Segment) Offset() int { return s.off }
 
 // Of reports whether the segment is a part of a.

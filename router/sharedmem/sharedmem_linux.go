@@ -19,7 +19,7 @@ const (
 	sealSeal         = 0x1
 	sealShrink       = 0x2
 	sealGrow         = 0x4
-	sealFutureWrite  = 0x10 // nobody else can write; since Linux 5.1
+	sealFutureWrite  = 0x10 // no other process can write; since Linux 5.1
 	tmpfsMagic       = 0x01021994
 	memfdCreateAMD64 = 319
 	memfdCreateARM64 = 279
@@ -33,7 +33,7 @@ func memfdCreate() uintptr {
 }
 
 func create(bytes int) (*os.File, []byte, error) {
-	name := [...]byte{'d', 'i', 't', 'a', 's', 'k', 0} // of its kind, for those who look at the maps of a process
+	name := [...]byte{'d', 'i', 't', 'a', 's', 'k', 0} // of its kind, for readers of /proc/PID/maps
 	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(&name[0])), mfdCloexec|mfdAllowSealing, 0)
 	if no != 0 {
 		return nil, nil, fmt.Errorf("memfd_create: %w", no)

@@ -209,7 +209,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 			}
 			turnedAway(r, 6000)
 			// 5,000 of them keep less than 2 KiB each, their own ends included. Those
-			// that are heard at the moment come and go.
+			// that are received at the moment come and go.
 			grown := heap() - before
 			for range 50 {
 				grown = min(grown, heap()-before)

@@ -82,8 +82,8 @@ func post(ctx context.Context, t *testing.T, ch *router.Channel, i int) bool {
 	return l.mem != nil
 }
 
-// hearer checks what comes: all messages, once each, in order. Half of those that are lent it gives back later.
-type hearer struct {
+// receiver checks what comes: all messages, once each, in order. Half of those that are lent it gives back later.
+type receiver struct {
 	t     *testing.T
 	name  string
 	mu    sync.Mutex
@@ -94,7 +94,7 @@ type hearer struct {
 	total int
 }
 
-func (h *hearer) deliver(m *router.Message) error {
+func (h *receiver) deliver(m *router.Message) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if want := pattern(h.next); !bytes.Equal(m.Payload, want) {
@@ -183,16 +183,16 @@ func finish(t *testing.T, all []*router.Router) {
 func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemory, lent int) {
 	t.Helper()
 	spec := router.Spec{Name: "e"}
-	var hearers []*hearer
+	var receivers []*receiver
 	for id, r := range all[1:] {
-		h := &hearer{t: t, name: fmt.Sprint("node.", id+1), all: make(chan struct{}), total: total}
+		h := &receiver{t: t, name: fmt.Sprint("node.", id+1), all: make(chan struct{}), total: total}
 		ch, err := r.Channel(spec, h.deliver)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ch.Borrow(id == 0)
 		ch.Listen(true)
-		hearers = append(hearers, h)
+		receivers = append(receivers, h)
 	}
 	out, err := all[0].Channel(spec, func(*router.Message) error { return nil })
 	if err != nil {
@@ -214,7 +214,7 @@ func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemo
 			cut()
 		}
 	}
-	for _, h := range hearers {
+	for _, h := range receivers {
 		<-h.all
 		lent += h.lent
 	}

@@ -66,7 +66,8 @@ func (c *Transport) Listen(ctx context.Context, addr string) (net.Listener, erro
 	}
 	if network == "unix" {
 		if len(address) > maxSocketPath {
-			return nil, fmt.Errorf("socket path %q has %d bytes, the system takes %d: choose a shorter folder", address, len(address), maxSocketPath)
+			return nil, fmt.Errorf("socket path %q has %d bytes, the system takes %d: choose a shorter folder", address, len(address),
+				maxSocketPath)
 		}
 		if err := removeStale(ctx, address); err != nil {
 			return nil, err

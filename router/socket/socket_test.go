@@ -13,8 +13,8 @@ import (
 	"github.com/ditask/ditask/internal/deadline"
 	"github.com/ditask/ditask/internal/freeport"
 	"github.com/ditask/ditask/router"
-	"github.com/ditask/ditask/router/socket"
 	"github.com/ditask/ditask/router/routertest"
+	"github.com/ditask/ditask/router/socket"
 )
 
 func TestMain(m *testing.M) {

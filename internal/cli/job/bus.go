@@ -105,7 +105,7 @@ func (b *bus) close(r launch.Result, grace time.Duration, signals <-chan os.Sign
 		case <-signals:
 			cancel()
 		case <-say.C:
-			b.lines.say("INFO", fmt.Sprintf("NATS server: waiting for the nodes of other launchers: %d still connected", b.server.Clients()))
+			b.lines.log("INFO", fmt.Sprintf("NATS server: waiting for the nodes of other launchers: %d still connected", b.server.Clients()))
 		}
 	}
 }
@@ -152,7 +152,7 @@ func newLines(w io.Writer, format string) *lines {
 	return l
 }
 
-func (l *lines) say(level, text string) {
+func (l *lines) log(level, text string) {
 	select {
 	case l.queue <- call.Line(l.format, level, text):
 	default:
@@ -179,7 +179,7 @@ func (l *lines) Enabled(_ context.Context, level slog.Level) bool { return level
 
 // Handle writes one line.
 func (l *lines) Handle(_ context.Context, r slog.Record) error {
-	l.say(r.Level.String(), strings.TrimSpace(r.Message))
+	l.log(r.Level.String(), strings.TrimSpace(r.Message))
 	return nil
 }
 

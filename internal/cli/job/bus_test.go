@@ -229,7 +229,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 func TestLinesDoNotWaitForATerminal(t *testing.T) {
 	w := &stuck{reached: make(chan struct{}, 1), let: make(chan struct{})}
 	l := newLines(w, "text")
-	l.say("WARN", "first")
+	l.log("WARN", "first")
 	await(t, w.reached, "the first line")
 	log := slog.New(l)
 	log.Info("of no interest")

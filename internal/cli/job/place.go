@@ -184,13 +184,13 @@ func (p place) launchers() int {
 // located returns p with addresses instead of host names that do not resolve here. Names
 // in Slurm's configuration need not resolve.
 func (p place) located(ctx context.Context) (place, error) {
-	if p.step == nil || p.site.Meet == nil {
+	if p.step == nil || p.site.Rendezvous == nil {
 		return p, nil
 	}
 	launchers := append([]placement.Launcher(nil), p.site.Launchers...)
-	meet := *p.site.Meet
-	p.site.Launchers, p.site.Meet = launchers, &meet
-	for _, host := range []*string{&meet.Host, &launchers[p.site.Rank].Host, &launchers[0].Host} {
+	r := *p.site.Rendezvous
+	p.site.Launchers, p.site.Rendezvous = launchers, &r
+	for _, host := range []*string{&r.Host, &launchers[p.site.Rank].Host, &launchers[0].Host} {
 		addr, err := hostAddress(ctx, *host)
 		if err != nil {
 			return p, fmt.Errorf("%s=%q: %w", slurm.VarNodeList, os.Getenv(slurm.VarNodeList), err)

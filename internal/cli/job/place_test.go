@@ -244,10 +244,10 @@ func TestLocatedReplacesNamesThatDoNotResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, err := before.located(t.Context())
-	if err != nil || after.site.Meet.Host != "127.0.0.9" || after.site.Launchers[0].Host != "127.0.0.9" || after.site.Launchers[2].Host != "127.0.0.9" || after.site.Launchers[1].Host != "" {
+	if err != nil || after.site.Rendezvous.Host != "127.0.0.9" || after.site.Launchers[0].Host != "127.0.0.9" || after.site.Launchers[2].Host != "127.0.0.9" || after.site.Launchers[1].Host != "" {
 		t.Errorf("%+v, %v", after.site, err)
 	}
-	if before.site.Meet.Host != "n1.invalid" || before.site.Launchers[2].Host != "n2.invalid" {
+	if before.site.Rendezvous.Host != "n1.invalid" || before.site.Launchers[2].Host != "n2.invalid" {
 		t.Errorf("the place before has changed: %+v", before.site)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -257,7 +257,7 @@ func TestLocatedReplacesNamesThatDoNotResolve(t *testing.T) {
 		t.Error(err)
 	}
 	alone := place{}
-	if got, err := alone.located(cancelled); err != nil || got.site.Meet != nil {
+	if got, err := alone.located(cancelled); err != nil || got.site.Rendezvous != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 func TestWritePlan(t *testing.T) {
 	with(t)
-	meet := placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}, {}}, Meet: &placement.Meeting{Host: "a"}}
+	meet := placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}, {}}, Rendezvous: &placement.Rendezvous{Host: "a"}}
 	site := placement.Site{Rank: 1, Open: true, Launchers: []placement.Launcher{{}, {Slot: 1}}}
 	for _, c := range []struct {
 		line string

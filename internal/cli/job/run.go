@@ -111,7 +111,7 @@ func (c command) run(ctx *urfave.Context) error {
 	// process. Nodes start with the signal's default action.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c.caution(a)
-	c.sayResumed(ctx, a)
+	c.logResumed(ctx, a)
 	signals := make(chan os.Signal, 4) // as many as a person sends before looking
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if a.at.slurm != slurm.Outside {

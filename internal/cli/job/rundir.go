@@ -80,8 +80,8 @@ func clearFolder(ctx *urfave.Context, a assignment) error {
 	return rundir.Clear(a.cfg.Env.Dir)
 }
 
-// sayResumed prints the run that is resumed, unless the user has named it.
-func (c command) sayResumed(ctx *urfave.Context, a assignment) {
+// logResumed prints the run that is resumed, unless the user has named it.
+func (c command) logResumed(ctx *urfave.Context, a assignment) {
 	if dir := a.cfg.Env.Dir; a.cfg.Env.Resume && ctx.Path("dir") == "" && a.at.first() {
 		c.Note(a.cfg.Env.LogFormat, "resuming the newest run, "+printable.Cut(dir, 4<<10), slog.String("dir", dir))
 	}

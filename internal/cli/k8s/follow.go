@@ -98,7 +98,7 @@ func (f *podFollower) follow(ctx context.Context) error {
 		case err == nil:
 			seen = time.Now()
 			left := f.copy(run, pods)
-			f.say(s)
+			f.logStatus(s)
 			if s.over() && over.IsZero() {
 				over = time.Now()
 			}
@@ -180,11 +180,11 @@ func (f *podFollower) ended(l *following, err error) {
 	if l.failed++; l.failed >= copiesAtMost && l.whole {
 		l.done = true
 	}
-	f.tell(l.pod.Metadata.UID+" log", err.Error())
+	f.logOnce(l.pod.Metadata.UID+" log", err.Error())
 }
 
-// say prints the changes of a job and its pods.
-func (f *podFollower) say(s jobStatus) {
+// logStatus prints the changes of a job and its pods.
+func (f *podFollower) logStatus(s jobStatus) {
 	text := fmt.Sprintf("job %s: %s, %d of %d pods ready", s.Name, strings.ToLower(s.State), s.Ready, s.Desired)
 	if s.over() {
 		text = fmt.Sprintf("job %s: %s", s.Name, strings.ToLower(s.State))
@@ -194,24 +194,24 @@ func (f *podFollower) say(s jobStatus) {
 			text += ": " + s.Why
 		}
 	}
-	f.tell("", text)
+	f.logOnce("", text)
 	if s.over() {
 		return
 	}
-	told := false
+	logged := false
 	for _, p := range s.Pods {
 		if p.Why != "" {
-			told = true
-			f.tell(p.Name, p.Name+": "+p.Why)
+			logged = true
+			f.logOnce(p.Name, p.Name+": "+p.Why)
 		}
 	}
-	if s.Why != "" && !told { // a DIJob repeats the reason of its pod
-		f.tell("why", "job "+s.Name+": "+s.Why)
+	if s.Why != "" && !logged { // a DIJob repeats the reason of its pod
+		f.logOnce("why", "job "+s.Name+": "+s.Why)
 	}
 }
 
-// tell prints a message about the job or a pod, unless it was the last one about it.
-func (f *podFollower) tell(of, text string) {
+// logOnce prints a message about the job or a pod, unless it was the last one about it.
+func (f *podFollower) logOnce(of, text string) {
 	text, _, _ = strings.Cut(text, "\n")
 	if line := []rune(text); of != "" && len(line) > causesAtMost {
 		text = string(line[:causesAtMost]) + "..."

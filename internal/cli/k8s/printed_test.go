@@ -55,9 +55,9 @@ func TestPrintedTextOfPods(t *testing.T) {
 			}
 			c := &call.Call{Stdout: &stdout, Stderr: &stderr}
 			f := &podFollower{c: c, said: map[string]string{}}
-			f.say(s)
+			f.logStatus(s)
 			s.State = statePending
-			f.say(s)
+			f.logStatus(s)
 			c.Exit(errors.New(job.String()))
 			if err := c.WriteJSON(s); err != nil {
 				t.Fatal(err)

@@ -78,7 +78,7 @@ func table(rounds int, total faultlab.Report, transports map[string]int, failed 
 	}
 	row("processes", total.Nodes)
 	row("events emitted", total.Emitted)
-	row("events heard", total.Delivered)
+	row("events received", total.Delivered)
 	row("events reported as not acknowledged", total.Reported)
 	for _, f := range slices.Sorted(maps.Keys(total.Faults)) {
 		row("fault: "+f, total.Faults[f])

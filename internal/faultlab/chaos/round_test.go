@@ -77,7 +77,7 @@ func runRound(t *testing.T, p plan) (report faultlab.Report) {
 		r.harm()
 	}
 	report = r.finish()
-	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, heard %d, reported %d, in %v", p.transport.name, p.nodes, p.star,
+	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, received %d, reported %d, in %v", p.transport.name, p.nodes, p.star,
 		p.recover,
 		p.reader, p.end, report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
 	return report

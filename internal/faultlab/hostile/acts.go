@@ -160,7 +160,7 @@ func (a *attack) id(ctx context.Context) error {
 }
 
 func (a *attack) farewell(ctx context.Context) error {
-	return a.sayFarewell(ctx, a.cfg.Incarnation)
+	return a.sendFarewell(ctx, a.cfg.Incarnation)
 }
 
 // farewellFuture waits until the victim has been killed and the others know that it has ended,
@@ -172,11 +172,11 @@ func (a *attack) farewellFuture(ctx context.Context) error {
 	}
 	s.stay(ctx)
 	rest(ctx, 250*time.Millisecond) // it starts again after 500 ms
-	return a.sayFarewell(ctx, future)
+	return a.sendFarewell(ctx, future)
 }
 
-// sayFarewell says the victim's farewell to all others, in a hello and in a frame.
-func (a *attack) sayFarewell(ctx context.Context, incarnation uint64) error {
+// sendFarewell says the victim's farewell to all others, in a hello and in a frame.
+func (a *attack) sendFarewell(ctx context.Context, incarnation uint64) error {
 	f := farewell{Node: a.cfg.Victim, Incarnation: incarnation, Reason: "a lie"}
 	err := a.others(func(to int) error {
 		h := a.hello("farewell")

@@ -22,7 +22,7 @@ import (
 // Window is that of each connection, in bytes, unless its Kind has another.
 const Window = 64 << 10
 
-// Kind is what a hub's server is like.
+// Kind is the kind of a hub's server.
 type Kind struct {
 	Direct, Lossy bool // as in broker.Config
 	Window        int  // bytes; 0: Window
@@ -121,7 +121,7 @@ func (e *end) publish(m *broker.Message) error {
 		times = edit(copied)
 	}
 	if to == nil {
-		return broker.ErrUnheard
+		return broker.ErrInboxGone
 	}
 	for range times {
 		if known, _ := to.hub.Deliver(0, copied.Bytes); !known && m.From != "" {

@@ -8,7 +8,7 @@
 // It is a package apart from natsbus so that a program that connects with a server
 // does not link one.
 //
-// It listens on the loopback address unless told otherwise, and keeps nothing on
+// It listens on the loopback address by default, and keeps nothing on
 // disk. Its warnings and errors are logged as such, all else at debug level. It holds
 // its port from Start to Close.
 //
@@ -44,7 +44,7 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Config says where the server listens. The zero value is a free port of the
+// Config describes where the server listens. The zero value is a free port of the
 // loopback address, open to every process of this machine.
 type Config struct {
 	Host   string       // address to listen on; empty: 127.0.0.1
@@ -154,17 +154,17 @@ func give(s *server.Server, l net.Listener) error {
 	return nil
 }
 
-// URL is where clients on this machine connect.
+// URL is the address for clients on this machine.
 func (s *Server) URL() string { return s.url }
 
-// Port is where it listens.
+// Port is the port of the listener.
 func (s *Server) Port() int { return s.port }
 
-// Clients is how many clients are connected.
+// Clients is the number of connected clients.
 func (s *Server) Clients() int { return s.s.NumClients() }
 
 // Close waits until all clients have gone, or ctx ends, and ends the server: the
-// other nodes of a job may still have to take leave of each other.
+// other nodes of a job may still have to leave each other.
 func (s *Server) Close(ctx context.Context) {
 	t := time.NewTicker(5 * time.Millisecond) // the server does not say when a client goes
 	defer t.Stop()
@@ -194,11 +194,11 @@ type logger struct {
 	why  string
 }
 
-func (l *logger) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
-func (l *logger) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
-func (l *logger) Tracef(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
-func (l *logger) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
-func (l *logger) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
+func (l *logger) Noticef(format string, v ...any) { l.logAt(slog.LevelDebug, format, v) }
+func (l *logger) Debugf(format string, v ...any)  { l.logAt(slog.LevelDebug, format, v) }
+func (l *logger) Tracef(format string, v ...any)  { l.logAt(slog.LevelDebug, format, v) }
+func (l *logger) Warnf(format string, v ...any)   { l.logAt(slog.LevelWarn, format, v) }
+func (l *logger) Errorf(format string, v ...any)  { l.logAt(slog.LevelError, format, v) }
 
 // Fatalf keeps why the server cannot go on, for the error of Start.
 func (l *logger) Fatalf(format string, v ...any) {
@@ -216,7 +216,7 @@ func (l *logger) fatal() string {
 	return l.why
 }
 
-func (l *logger) say(level slog.Level, format string, v []any) {
+func (l *logger) logAt(level slog.Level, format string, v []any) {
 	if l.log.Enabled(context.Background(), level) {
 		l.log.Log(context.Background(), level, "NATS server: "+printable.Text(fmt.Sprintf(format, v...))) // it quotes clients
 	}

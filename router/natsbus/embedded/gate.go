@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// maxUnauthenticated is how many connections may be between their accept and their proof
+	// maxUnauthenticated is the number of connections that may be between their accept and their proof
 	// at once, of all addresses together, as at a node: all nodes of a large job may come
 	// at once, and so many take some MiB.
 	maxUnauthenticated = 256
-	// proofTime is how long a connection has to prove that it knows the key. A client
+	// proofTime is the time that a connection has to prove that it knows the key. A client
 	// gives an attempt 2 s.
 	proofTime = 2 * time.Second
-	// acceptPause is how long the listener rests when the system gives it no connection,
+	// acceptPause is the time that the listener rests when the system gives it no connection,
 	// for example because all file descriptors are in use.
 	acceptPause = 50 * time.Millisecond
 )
@@ -104,7 +104,7 @@ func (g *gate) Close() error {
 }
 
 // wait returns after Close, when nothing of the gate runs. It logs how many connections
-// were refused, if the log has not named all but those that hung up.
+// were refused, if the log has not named all of them, except those that closed the connection.
 func (g *gate) wait() {
 	g.wg.Wait()
 	counts := g.counts()
@@ -121,7 +121,7 @@ func (g *gate) wait() {
 	}
 }
 
-// counts is how many connections were refused, by reason.
+// counts is the number of refused connections, by reason.
 func (g *gate) counts() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -279,7 +279,7 @@ func reason(err error) string {
 	return hungUp
 }
 
-// source is what connections are counted by: the address without the port, and of an IPv6
+// source is the key by which connections are counted: the address without the port, and of an IPv6
 // address the network, all of which one host may have.
 func source(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)

@@ -42,7 +42,7 @@ var magic = [8]byte{'d', 'i', 't', 'n', 'a', 't', 's', 1}
 const (
 	nonceBytes = 32
 	proofBytes = sha256.Size
-	greeting   = len(magic) + nonceBytes
+	helloBytes = len(magic) + nonceBytes
 )
 
 // The sides of a conversation.
@@ -53,7 +53,7 @@ const (
 
 // Client proves to a server that this side knows the key, and demands the same of it.
 func Client(conn net.Conn, key []byte) error {
-	mine, theirs, err := greet(conn)
+	mine, theirs, err := exchangeNonces(conn)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func Client(conn net.Conn, key []byte) error {
 
 // Server demands of a client that it proves that it knows the key, and then does the same.
 func Server(conn net.Conn, key []byte) error {
-	mine, theirs, err := greet(conn)
+	mine, theirs, err := exchangeNonces(conn)
 	if err != nil {
 		return err
 	}
@@ -89,32 +89,32 @@ func Server(conn net.Conn, key []byte) error {
 	}
 	bound := binding(conn)
 	if !hmac.Equal(p[:], prove(key, client, theirs, mine, bound)) {
-		_, _ = conn.Write([]byte{0}) // the client is refused, whether it hears why or not
+		_, _ = conn.Write([]byte{0}) // the client is refused, whether it receives why or not
 		return ErrKey
 	}
 	_, err = conn.Write(append([]byte{1}, prove(key, server, theirs, mine, bound)...))
 	return err
 }
 
-// greet exchanges nonces.
-func greet(conn net.Conn) (mine, theirs []byte, err error) {
+// exchangeNonces sends a nonce and reads the other side's.
+func exchangeNonces(conn net.Conn) (mine, theirs []byte, err error) {
 	mine = make([]byte, nonceBytes)
 	_, _ = rand.Read(mine) // never fails
 	if _, err := conn.Write(append(magic[:], mine...)); err != nil {
 		return nil, nil, err
 	}
-	said := make([]byte, greeting)
-	_, err = io.ReadFull(conn, said[:len(magic)])
+	reply := make([]byte, helloBytes)
+	_, err = io.ReadFull(conn, reply[:len(magic)])
 	switch {
-	case (said[0] == 0x15 || said[0] == 0x16) && said[1] == 3: // a TLS alert, which has 7 bytes, or handshake
+	case (reply[0] == 0x15 || reply[0] == 0x16) && reply[1] == 3: // a TLS alert, which has 7 bytes, or handshake
 		return nil, nil, ErrTLS
 	case err != nil:
 		return nil, nil, err
-	case [8]byte(said[:8]) != magic:
+	case [8]byte(reply[:8]) != magic:
 		return nil, nil, ErrForeign
 	}
-	_, err = io.ReadFull(conn, said[len(magic):])
-	return mine, said[len(magic):], err
+	_, err = io.ReadFull(conn, reply[len(magic):])
+	return mine, reply[len(magic):], err
 }
 
 // prove is the proof of a side. Only the last part has no fixed length.
@@ -126,7 +126,7 @@ func prove(key []byte, side string, clientNonce, serverNonce, bound []byte) []by
 	return m.Sum(nil)
 }
 
-// binding is what only the two ends of a TLS connection can know of it, so that a
+// binding is a secret of the two ends of a TLS connection, so that a
 // certificate of the job without its token is not enough to sit in the middle. It is empty
 // without TLS.
 func binding(conn net.Conn) []byte {

@@ -20,7 +20,7 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 		silent := NewStream(io.Discard, "text")
 		log := (&output{now: time.Now, stdout: silent, stderr: silent}).open(0, 0, "gpu")
 		l := &Launcher{
-			ready: make(chan struct{}), waits: map[int]bool{0: true}, states: make([]State, 1), heard: make([]time.Time, 1), asks: make([]ask, 1),
+			ready: make(chan struct{}), waits: map[int]bool{0: true}, states: make([]State, 1), received: make([]time.Time, 1), asks: make([]ask, 1),
 			core: newCore(Config{}, []int{0}, false),
 		}
 		for _, m := range []control.Message{
@@ -28,12 +28,12 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 			{Type: control.TypeStatus, Status: &control.Status{}}, {Type: control.TypeMetrics, Metrics: &control.Metrics{}}, {Type: "of a newer version"},
 		} {
 			<-time.After(time.Second)
-			was := l.heard[0]
-			l.hear(0, log, m)
-			l.tellHeard()
+			was := l.received[0]
+			l.receive(0, log, m)
+			l.reportReceived()
 			ready := m.Type == control.TypeReady || !was.IsZero()
-			if ready != l.heard[0].Equal(time.Now()) || !l.core.nodes[0].heardAt.Equal(l.heard[0]) {
-				t.Errorf("%s: heard at %v, the rules at %v, now %v", m.Type, l.heard[0], l.core.nodes[0].heardAt, time.Now())
+			if ready != l.received[0].Equal(time.Now()) || !l.core.nodes[0].receivedAt.Equal(l.received[0]) {
+				t.Errorf("%s: received at %v, the rules at %v, now %v", m.Type, l.received[0], l.core.nodes[0].receivedAt, time.Now())
 			}
 			if m.Type == control.TypeStatus && m.Status.Step == 7 && (log.Role() != "learner" || l.states[0].Status.Step != 7 || !l.states[0].StatusAt.Equal(time.Now())) {
 				t.Errorf("status: role %s, %+v", log.Role(), l.states[0])
@@ -105,7 +105,7 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	_ = w.Close()
 	pid := p.cmd.Process.Pid
 	if b, err := io.ReadAll(r); err != nil || string(b) != fmt.Sprintf("begin 7\nstart %d\nend %d\n", pid, pid) {
-		t.Errorf("the watcher hears %q, %v", b, err)
+		t.Errorf("the watcher receives %q, %v", b, err)
 	}
 	_ = r.Close()
 }
@@ -114,12 +114,12 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 func TestTheWatcherTakesOnlyGroupsOfNodes(t *testing.T) {
 	w := watched{groups: map[int]bool{}}
 	for _, line := range []string{"start 7", "start 8", "end 7", "start 0", "start 1", "start -9", "start x", "start", "stop 9", "", "socket unix:///run/s"} {
-		w.hear(line)
+		w.receive(line)
 	}
 	if fmt.Sprint(w.groups) != "map[8:true]" || fmt.Sprint(w.sockets) != "[unix:///run/s]" || w.done {
 		t.Errorf("%+v", w)
 	}
-	if w.hear("done "); !w.done {
+	if w.receive("done "); !w.done {
 		t.Error("not done")
 	}
 }

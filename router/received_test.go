@@ -57,10 +57,10 @@ func TestMessagesGoToWhoListens(t *testing.T) {
 				}
 				late := map[bool]string{true: "b c d", false: "c d"}[delivery == router.Latest]
 				if got := in[1].all(); got != late {
-					t.Errorf("node.1 has heard %q, want %q", got, late)
+					t.Errorf("node.1 has received %q, want %q", got, late)
 				}
 				if got := in[2].all(); got != before+"b c" {
-					t.Errorf("node.2 has heard %q, want %q", got, before+"b c")
+					t.Errorf("node.2 has received %q, want %q", got, before+"b c")
 				}
 			})
 		})
@@ -94,7 +94,7 @@ func TestLateJoinerHasTheNewestValueForAll(t *testing.T) {
 		to.Listen(true)
 		synctest.Wait()
 		if got := in.all(); got != "b" {
-			t.Errorf("heard %q, want b", got)
+			t.Errorf("received %q, want b", got)
 		}
 	})
 }
