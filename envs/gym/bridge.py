@@ -27,7 +27,7 @@ TERMINATED, TRUNCATED, WAS_RESET = 1, 2, 4
 BUSY, OP, ANSWERED, ASLEEP = 0, 1, 2, 3
 REQUESTED, POLL, READER_ASLEEP = 16, 17, 18
 
-POLLS = 120  # looks for the next request before the process sleeps, if POLL is set: some microseconds
+LOOKS = 16  # at the number of the next request between two at the clock, while the process polls
 
 # What an environment is in the middle of, beside its number.
 IN_STEP, IN_RESET, IN_RENDER, IN_MAKE = 0, 1, 2, 3
@@ -537,21 +537,22 @@ class Packing(object):
             text = text.replace("terminated is not False", "terminated is not False and terminated is not FALSE")
             text = text.replace("or truncated is not False", "or truncated is not False and truncated is not FALSE")
         import _thread
+        import time
         names = {name: globals()[name] for name in (
             "ANSWERED", "ASLEEP", "REQUESTED", "POLL", "READER_ASLEEP", "REQUESTS", "STEP_REQUEST", "WAKE_ANSWER", "tell", "forked")}
-        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), polls=range(POLLS),
+        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), looks=range(LOOKS), clock=time.perf_counter_ns,
                                         fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
 
 
 # The function returns a message that is not the request of a step, or b"" at the end of the requests. A
 # process that is about to sleep notes that before it looks for work a last time, and a process that has
 # work for the other one looks at that note after it has shown the work. With a fence between the two,
-# at least one of them sees the other; a lock is such a fence. READER_ASLEEP is set before the request if
-# POLL is not set.
+# at least one of them sees the other; a lock is such a fence. POLL is
+# for how many microseconds the process looks for the next request before it sleeps.
 SERVE = """
 def f(self):
     steps, ats, writes, actions, ended, words = self.steps, self.ats, self.writes, self.read_actions, self.ended, self.words
-    seq, awake = self.seq, 0
+    seq, awake = self.seq, False
     while True:
         if words[REQUESTED] != seq:
             seq = self.seq = words[REQUESTED]
@@ -569,20 +570,23 @@ def f(self):
             if forked:
                 exit(70)  # a child that an environment has forked and let go on
             poll = words[POLL]
-            if poll != awake:
-                words[ASLEEP], awake = 1 - poll, poll
+            if awake != (poll > 0):
+                awake = poll > 0
+                words[ASLEEP] = 1 - awake
             words[ANSWERED] = seq
             told = words[READER_ASLEEP]
             if told:
                 tell(WAKE_ANSWER)
             if awake or not told:
                 if awake:
-                    for _ in polls:
-                        if words[REQUESTED] != seq:
-                            break
+                    until = clock() + 1000 * poll
+                    while words[REQUESTED] == seq and clock() < until:
+                        for _ in looks:
+                            if words[REQUESTED] != seq:
+                                break
                     if words[REQUESTED] != seq:
                         continue
-                    words[ASLEEP], awake = 1, 0
+                    words[ASLEEP], awake = 1, False
                 with fence:
                     late = words[READER_ASLEEP]
                 if late and not told:

@@ -38,7 +38,7 @@ type Vector struct {
 	started bool
 	failed  error // of the call that has ended the vector
 	streak  []int // the faults of each process since it took a step
-	polls   bool  // processes may poll
+	polling polling
 
 	busy sync.Mutex // held by a call; Close releases the memory under it
 
@@ -90,7 +90,7 @@ func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
 	v := &Vector{
 		name: printable.Text(name), cfg: cfg, out: &lockedWriter{w: cfg.Stderr},
 		first: helloMessage{protocol, t.module, t.id, t.path, t.attr, 0, cfg.Kwargs, cfg.Options, cfg.RenderMode, int(cfg.Autoreset)},
-		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes), polls: canPoll(),
+		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes), polling: newPolling(),
 	}
 	if err := v.open(ctx); err != nil {
 		_ = v.close(ctx.Err() == nil && answered(err))

@@ -61,7 +61,6 @@ type process struct {
 	out              *lines
 	mem              *memory // nil before it is mapped
 	head             [8]byte
-	polling          polling
 	limit            time.Duration // of the last receive
 	armed            time.Time     // when the deadline of answer was set
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 )
@@ -154,12 +155,15 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 		v.res.Infos[i] = envs.Info{}
 	}
 	v.told = v.told[:0]
+	now := time.Now()
+	python := v.polling.begin(now)
 	for _, p := range v.procs {
 		p.mem.setActions(actions[p.first*v.width:(p.first+p.num)*v.width], p.num)
-		p.request(v.polls)
+		p.request(v.polling.limit, python)
 	}
+	until := now.Add(v.polling.limit)
 	for k, p := range v.procs {
-		err := p.answered(v.cfg.StepTimeout)
+		err := p.answered(until, v.cfg.StepTimeout)
 		if err != nil {
 			err = p.failure(v.name, "step", v.cfg.StepTimeout, err)
 		} else {
@@ -174,6 +178,7 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 			return nil, v.end(err)
 		}
 	}
+	v.polling.end(time.Now())
 	return &v.res, nil
 }
 
