@@ -52,8 +52,8 @@ func TestFloors(t *testing.T) {
 	}
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector, ns/step\tshare by the clock\tquartiles\tof the fastest batches\t"+
-		"processor time\tshare\tquartiles\t")
+	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector, ns/step\tshare by the clock\tquartiles\t"+
+		"of the fastest batches\tprocessor time\tshare\tquartiles\t")
 	for _, row := range rows {
 		plain, vector := measure(t, row.file, row.num)
 		n := len(plain)

@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 
-PROTOCOL = 2
+PROTOCOL = 3
 MIN_VERSION = (3, 8)
 REQUESTS, ANSWERS = 3, 4
 HERE = "ditask-bridge"  # begins the name under which this text is compiled
@@ -563,7 +563,7 @@ def f(self):
                     obs, reward, terminated, truncated, info = result
                     PACK
                     if terminated is not False or truncated is not False:
-                        ended(at, obs, reward, terminated, truncated)
+                        ended(at, obs, reward, terminated, truncated, info)
             except BaseException as e:
                 words[ASLEEP] = 1
                 raise self.explain(e, at, result)
@@ -780,6 +780,23 @@ def read_space(env, which):
         raise Fault(f.code, "%s %s" % (which, f.text))
 
 
+def number_of(name, value):
+    """Returns the value of an info as a float, or NaN for None."""
+    if value is None:
+        return float("nan")
+    said = "key %r of the info of a step that ended an episode is %s, a %s" % (name, cut(repr(value)[:80], True), type(value).__name__)
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") and not hasattr(value, "__index__") \
+            or len(getattr(value, "shape", ())) > 0:
+        raise Fault("info", said + ": only numbers and bools can be named")
+    try:
+        x = float(value)
+    except Exception:
+        raise Fault("info", said + ", which is not one number")
+    if x - x != 0:
+        raise Fault("info", said + ": it must be a finite number, or None")
+    return x
+
+
 class Bridge(object):
     """All environments of this process."""
 
@@ -790,7 +807,7 @@ class Bridge(object):
     def hello(self, hello):
         if hello["protocol"] != PROTOCOL:
             raise Fault("protocol", "protocol %s is spoken here, not %s" % (PROTOCOL, hello["protocol"]))
-        self.mode, self.options = hello["autoreset"], hello["options"]
+        self.mode, self.options, self.infos = hello["autoreset"], hello["options"], hello["infos"] or []
         make = make_function(hello)
         self.envs, self.spaces = [], []
         for i in range(hello["num"]):
@@ -824,6 +841,7 @@ class Bridge(object):
         self.words[OP], self.words[ASLEEP] = IN_MAKE, 1
         self.seq = 0
         self.flags = whole[m["flags"]:m["flags"] + n]
+        self.info_values = whole[m["infos"]:m["infos"] + 8 * n * len(self.infos)].cast("d")
         width = self.action.flat()
         self.values = whole[m["actions"]:m["actions"] + 4 * n * width].cast(m["action_elem"])
         row = m["row"]
@@ -917,7 +935,7 @@ class Bridge(object):
                 self.obs.check(obs)
             raise
 
-    def ended(self, at, obs, reward, terminated, truncated):
+    def ended(self, at, obs, reward, terminated, truncated, info):
         """Does what follows a step whose flags are not both False."""
         if type(terminated) is not bool or type(truncated) is not bool:
             self.check_flag("terminated", terminated)
@@ -926,6 +944,8 @@ class Bridge(object):
         if not flags:
             return  # numpy's False
         i = self.number[at]
+        if self.infos:
+            self.write_infos(i, info)
         self.flags[i] = flags
         if self.mode == SAME_STEP:
             self.finals[i](self.seq, reward, obs)  # as it was written a moment ago
@@ -934,6 +954,14 @@ class Bridge(object):
             self.current[OP] = IN_STEP
         elif self.mode == NEXT_STEP:
             self.steps[i] = self.resetters[i]
+
+    def write_infos(self, i, info):
+        """Writes the numbers of an info, with NaN for those that are missing."""
+        if not hasattr(info, "get"):
+            raise Fault("info", "the info is a %s, not a dict" % type(info).__name__)
+        at = i * len(self.infos)
+        for k, name in enumerate(self.infos):
+            self.info_values[at + k] = number_of(name, info.get(name))
 
     def reset_obs(self, i, seed):
         """Resets environment i and returns the first observation."""

@@ -20,6 +20,7 @@ type memory struct {
 	Actions    int    `json:"actions"` // num x width
 	Obs        int    `json:"obs"`     // num rows: the number of the step, the reward, an observation
 	Final      int    `json:"final"`   // num rows
+	Infos      int    `json:"infos"`   // num x infos: float64
 	Row        int    `json:"row"`     // bytes from one row to the next
 	Elem       string `json:"elem"`    // f: float32; B: bytes
 	ActionElem string `json:"action_elem"`
@@ -54,7 +55,7 @@ const (
 const headBytes = 16
 
 // places returns the memory for num environments, before there is some.
-func places(num, dim, width int, bytewise, discrete bool) *memory {
+func places(num, dim, width, infos int, bytewise, discrete bool) *memory {
 	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 4 * headWords}
 	if bytewise {
 		m.Elem, m.Row = "B", dim
@@ -66,7 +67,7 @@ func places(num, dim, width int, bytewise, discrete bool) *memory {
 	for _, part := range []struct {
 		at   *int
 		size int
-	}{{&m.Flags, num}, {&m.Actions, 4 * num * width}, {&m.Obs, m.Row * num}, {&m.Final, m.Row * num}} {
+	}{{&m.Flags, num}, {&m.Actions, 4 * num * width}, {&m.Obs, m.Row * num}, {&m.Final, m.Row * num}, {&m.Infos, 8 * num * infos}} {
 		*part.at = m.Size
 		m.Size = (m.Size + part.size + 63) &^ 63
 	}
@@ -180,6 +181,11 @@ func (m *memory) setActions(actions []float32, num int) {
 
 func (m *memory) reward(i int) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(m.b[m.Obs+m.Row*i+8:]))
+}
+
+// info is number k of the infos of environment i, which has n of them, or NaN.
+func (m *memory) info(i, k, n int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(m.b[m.Infos+8*(i*n+k):]))
 }
 
 // row copies the row of an environment that begins at one of the places to dst.

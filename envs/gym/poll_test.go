@@ -248,7 +248,7 @@ func TestClosedPipeWhilePolling(t *testing.T) {
 func TestRowsOfAnySize(t *testing.T) {
 	rng := random()
 	for dim := 1; dim <= 70; dim++ {
-		bytewise, floats := places(3, dim, 1, true, true), places(3, dim, 1, false, true)
+		bytewise, floats := places(3, dim, 1, 0, true, true), places(3, dim, 1, 0, false, true)
 		for _, m := range []*memory{bytewise, floats} {
 			m.b = make([]byte, m.Size)
 			want, got := make([]float32, dim), make([]float32, dim)

@@ -22,7 +22,7 @@ import (
 var bridge []byte
 
 // protocol is the version of the messages.
-const protocol = 2
+const protocol = 3
 
 // The operations of a message.
 const (
