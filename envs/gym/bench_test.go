@@ -35,6 +35,7 @@ type cost struct {
 // the machine.
 //
 //	go test ./envs/gym -run TestFloors -v -args -floors
+//	go test ./envs/gym -run TestFloors/cartpole.py:make_busy/1 -v -args -floors
 //
 // Without -floors it measures a little, to see that the table can be made.
 func TestFloors(t *testing.T) {
@@ -55,25 +56,27 @@ func TestFloors(t *testing.T) {
 	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector, ns/step\tshare by the clock\tquartiles\t"+
 		"of the fastest batches\tprocessor time\tshare\tquartiles\t")
 	for _, row := range rows {
-		plain, vector := measure(t, row.file, row.num)
-		n := len(plain)
-		column := func(of func(k int) float64) []float64 {
-			sorted := make([]float64, n)
-			for k := range sorted {
-				sorted[k] = of(k)
+		t.Run(fmt.Sprint(row.file, "/", row.num), func(t *testing.T) {
+			plain, vector := measure(t, row.file, row.num)
+			n := len(plain)
+			column := func(of func(k int) float64) []float64 {
+				sorted := make([]float64, n)
+				for k := range sorted {
+					sorted[k] = of(k)
+				}
+				slices.Sort(sorted)
+				return sorted
 			}
-			slices.Sort(sorted)
-			return sorted
-		}
-		clock := column(func(k int) float64 { return plain[k].clock / vector[k].clock })
-		cpu := column(func(k int) float64 { return plain[k].cpu / vector[k].cpu })
-		if !(clock[0] > 0 && cpu[0] > 0) {
-			t.Fatalf("%s: %v ns in a plain loop, %v ns in a vector", row.file, plain, vector)
-		}
-		loop, took := column(func(k int) float64 { return plain[k].clock }), column(func(k int) float64 { return vector[k].clock })
-		spent := column(func(k int) float64 { return vector[k].cpu })
-		fmt.Fprintf(w, "%d of %s\t%.0f\t%.0f\t%.2f\t%.2f..%.2f\t%.2f\t%.0f\t%.2f\t%.2f..%.2f\t\n", row.num, row.file, loop[n/2], took[n/2],
-			clock[n/2], clock[n/4], clock[3*n/4], loop[n/20]/took[n/20], spent[n/2], cpu[n/2], cpu[n/4], cpu[3*n/4])
+			clock := column(func(k int) float64 { return plain[k].clock / vector[k].clock })
+			cpu := column(func(k int) float64 { return plain[k].cpu / vector[k].cpu })
+			if !(clock[0] > 0 && cpu[0] > 0) {
+				t.Fatalf("%v ns in a plain loop, %v ns in a vector", plain, vector)
+			}
+			loop, took := column(func(k int) float64 { return plain[k].clock }), column(func(k int) float64 { return vector[k].clock })
+			spent := column(func(k int) float64 { return vector[k].cpu })
+			fmt.Fprintf(w, "%d of %s\t%.0f\t%.0f\t%.2f\t%.2f..%.2f\t%.2f\t%.0f\t%.2f\t%.2f..%.2f\t\n", row.num, row.file, loop[n/2], took[n/2],
+				clock[n/2], clock[n/4], clock[3*n/4], loop[n/20]/took[n/20], spent[n/2], cpu[n/2], cpu[n/4], cpu[3*n/4])
+		})
 	}
 	_ = w.Flush()
 	load, _ := os.ReadFile("/proc/loadavg")

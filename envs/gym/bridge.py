@@ -540,15 +540,15 @@ class Packing(object):
         import time
         names = {name: globals()[name] for name in (
             "ANSWERED", "ASLEEP", "REQUESTED", "POLL", "READER_ASLEEP", "REQUESTS", "STEP_REQUEST", "WAKE_ANSWER", "tell", "forked")}
-        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), looks=range(LOOKS), clock=time.perf_counter_ns,
-                                        fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
+        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), looks=range(LOOKS),
+                                        clock=time.perf_counter_ns, fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
 
 
 # The function returns a message that is not the request of a step, or b"" at the end of the requests. A
 # process that is about to sleep notes that before it looks for work a last time, and a process that has
 # work for the other one looks at that note after it has shown the work. With a fence between the two,
-# at least one of them sees the other; a lock is such a fence. POLL is
-# for how many microseconds the process looks for the next request before it sleeps.
+# at least one of them sees the other; a lock is such a fence. POLL is for how many
+# microseconds the process looks for the next request before it sleeps.
 SERVE = """
 def f(self):
     steps, ats, writes, actions, ended, words = self.steps, self.ats, self.writes, self.read_actions, self.ended, self.words

@@ -46,7 +46,7 @@ const (
 	wordAnswered     = 2  // the number of the last step that is done
 	wordAsleep       = 3  // Python sleeps until it gets a message
 	wordRequested    = 16 // the number of the last step that is to be done
-	wordPoll         = 17 // Python is to look for the next request for a moment, before it sleeps
+	wordPoll         = 17 // for how many microseconds Python is to look for the next request before it sleeps
 	wordReaderAsleep = 18 // this process sleeps until it gets a message
 	headWords        = 32
 )
@@ -201,6 +201,8 @@ func (m *memory) row(dst []float32, at, i int) {
 // bytesToFloats converts as many bytes as dst has values.
 func bytesToFloats(dst []float32, from []byte) {
 	from = from[:len(dst)]
+	n := convertMost(dst, from)
+	dst, from = dst[n:], from[n:]
 	for len(dst) >= 8 && len(from) >= 8 {
 		d, x := dst[:8:8], binary.LittleEndian.Uint64(from)
 		d[0], d[1], d[2], d[3] = float32(uint8(x)), float32(uint8(x>>8)), float32(uint8(x>>16)), float32(uint8(x>>24))
@@ -221,6 +223,11 @@ func (m *memory) notFinite(at, i int) (value float32, place int) {
 	// only, which adding one to it carries into the place of the sign.
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
 	from, sum := m.b[at+m.Row*i:][headBytes:m.Row], uint64(0)
+	if found, n := oddInMost(from); found {
+		sum = signs
+	} else {
+		from = from[n:]
+	}
 	for ; len(from) >= 32; from = from[32:] {
 		a, b := binary.LittleEndian.Uint64(from)&exponents+ones, binary.LittleEndian.Uint64(from[8:])&exponents+ones
 		c, d := binary.LittleEndian.Uint64(from[16:])&exponents+ones, binary.LittleEndian.Uint64(from[24:])&exponents+ones
