@@ -68,10 +68,11 @@ func TestInfosOfPythonReachTheLog(t *testing.T) {
 		nodes    int
 		settings []string
 	}{
-		"alone":    {"ppo", 1, nil},
-		"lockstep": {"ppo", 3, []string{"mode=sync"}},
-		"own pace": {"dqn", 3, []string{"mode=async", "learning_starts=100"}},
-		"learners": {"ppo", 2, []string{"learners=2"}},
+		"alone":                    {"ppo", 1, nil},
+		"lockstep":                 {"ppo", 3, []string{"mode=sync"}},
+		"own pace":                 {"dqn", 3, []string{"mode=async", "learning_starts=100"}},
+		"learners":                 {"ppo", 2, []string{"learners=2"}},
+		"learners with collectors": {"ppo", 4, []string{"learners=2", "steps=4000", "n_steps=32"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leak.Check(t)
