@@ -39,12 +39,17 @@ type polling struct {
 	ended       time.Time // when it was done
 	times       [2][pollBlocks / 2 * pollBlock]time.Duration
 	taken       [2]int
-	most        time.Duration // that a step takes, if polling is not in the way
-	seen, slow  int           // newest steps, and those of them that took longer
+	steps       [2]time.Duration // the sums of these times without those of the trainer
+	mean        time.Duration    // of a step without polling, in the last comparison
+	held        time.Duration    // of the newest steps while it polls after a comparison
+	holds       int              // how many of those
+	most        time.Duration    // that a step takes, if polling is not in the way
+	seen, slow  int              // newest steps, and those of them that took longer
 }
 
-// usual is about the ninth of ten durations in the order of their lengths: a long one now and then, as the update
-// of a policy between two steps, moves it as little as any other one.
+// usual is a duration that about two of three do not exceed. A long one now and then, as the update of a policy between
+// two steps, moves it as little as any other one, and so do the pauses of a machine that is busy: a side that polls in
+// vain polls for little more than it would have to.
 type usual time.Duration
 
 func (u *usual) add(d time.Duration) {
@@ -55,7 +60,7 @@ func (u *usual) add(d time.Duration) {
 	case d > time.Duration(*u):
 		*u += *u/4 + 1
 	default:
-		*u -= *u / 36
+		*u -= *u / 10
 	}
 }
 
@@ -87,7 +92,7 @@ func (p *polling) begin(now time.Time) (python uint32) {
 	}
 	if !p.began.IsZero() {
 		p.pause.add(now.Sub(p.ended))
-		p.count(now.Sub(p.began))
+		p.count(now.Sub(p.began), p.ended.Sub(p.began))
 	}
 	p.began, p.limit = now, 0
 	if !p.on {
@@ -105,12 +110,14 @@ func (p *polling) end(now time.Time) {
 	}
 }
 
-// count counts a step that has taken d, with the trainer's time after it, and decides about the next one.
-func (p *polling) count(d time.Duration) {
+// count counts a step that has taken d with the trainer's time after it, and step without that, and decides about
+// the next one.
+func (p *polling) count(d, step time.Duration) {
 	compares := p.block < pollBlocks
 	if side := p.block & 1; compares && p.left <= pollBlock {
 		p.times[side][p.taken[side]] = d
 		p.taken[side]++
+		p.steps[side] += step
 	}
 	if p.on && p.long(d) {
 		if compares {
@@ -119,14 +126,19 @@ func (p *polling) count(d time.Duration) {
 		}
 		p.left = 1
 	}
+	if p.on && !compares && p.slower(step) {
+		p.left = 1
+	}
 	if p.left--; p.left > 0 {
 		return
 	}
 	switch {
 	case !compares:
-		p.block, p.taken = 0, [2]int{}
+		p.block, p.taken, p.steps = 0, [2]int{}, [2]time.Duration{}
 	case p.block == pollBlocks-1:
-		p.decide(float64(p.middle(1)) < pollGain*float64(p.middle(0)))
+		p.mean = p.steps[0] / time.Duration(p.taken[0])
+		mean := float64(p.steps[1]) / float64(p.taken[1])
+		p.decide(float64(p.middle(1)) < pollGain*float64(p.middle(0)) && mean < pollGain*float64(p.mean))
 		return
 	default:
 		p.block++
@@ -151,6 +163,19 @@ func (p *polling) long(d time.Duration) bool {
 	return false
 }
 
+// slower counts a step while both sides poll after a comparison, and reports whether the newest ones took longer than
+// those without polling, in the mean: a side that polls may keep the processor from the one that it waits for, in
+// few steps but for long.
+func (p *polling) slower(step time.Duration) bool {
+	p.held += step
+	if p.holds++; p.holds < 4*pollBlock {
+		return false
+	}
+	slower := p.held > p.mean*4*pollBlock
+	p.held, p.holds = 0, 0
+	return slower
+}
+
 // middle is the time in the middle of those of one side of a comparison. A pause of the trainer, or of the
 // machine, is in few of them, and does not change it.
 func (p *polling) middle(side int) time.Duration {
@@ -165,7 +190,7 @@ func (p *polling) decide(faster bool) {
 		p.rest = pollRest
 	}
 	p.faster, p.on, p.block, p.left = faster, faster, pollBlocks, p.rest
-	p.seen, p.slow = 0, 0
+	p.seen, p.slow, p.held, p.holds = 0, 0, 0, 0
 }
 
 // request asks the process for a step of all environments, whose actions are in the memory, and to poll
