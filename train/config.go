@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/nearest"
+	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies/algorithm"
 )
 
@@ -41,7 +42,7 @@ type Config struct {
 // runKeys are the values of the keys of every run.
 type runKeys struct {
 	env, args, python       *string
-	data                    *[]string
+	data, infos             *[]string
 	seed, steps, envs       *int
 	limit                   *int
 	processes               *int
@@ -98,6 +99,8 @@ func (c *Config) declare() {
 	k.timeout = durationKey(p, "env_timeout", time.Minute, "how long an environment in Python may take for a step")
 	k.restart = p.Bool("env_restart", false,
 		"replace an environment in Python that failed, hung or ended, and count its episode as truncated", here)
+	k.infos = textsKey(p, "env_info", "numbers in the info of an episode's last step, such as is_success,score, whose means are logged",
+		rl.CheckInfos)
 	k.python = p.Text("python", "", "", "program that runs environments in Python; empty: $DITASK_PYTHON, or python3", here, nil)
 	k.limit = p.Int("time_limit", 0, "time steps", "truncates episodes; 0: the environment's own limit alone", here, zero)
 	k.seed = p.Int("seed", 1, "", "of environments, exploration, weights and samples", here)
@@ -106,7 +109,7 @@ func (c *Config) declare() {
 	k.until = p.Float("until", 0, "return", "ends the run when a greedy evaluation, and one of 100 episodes after it, reach it; 0: never",
 		here)
 	if a.Offline {
-		k.data = textsKey(p, "data", "dataset files, folders of them, or run folders with a recording, that are learned from")
+		k.data = textsKey(p, "data", "dataset files, folders of them, or run folders with a recording, that are learned from", nil)
 	} else {
 		k.envs = p.Int("envs", a.Envs, "environments", "environments that each collector steps", a.Source, one)
 		k.record = p.Bool("record", false, "write what is collected to dataset files in the run folder", here)
@@ -151,16 +154,22 @@ func durationKey(p *algorithm.Params, name string, def time.Duration, about stri
 	return v
 }
 
-// textsKey declares a list of texts between commas.
-func textsKey(p *algorithm.Params, name, about string) *[]string {
+// textsKey declares a list of texts between commas. check, if not nil, reports what is wrong with them.
+func textsKey(p *algorithm.Params, name, about string, check func(all []string) error) *[]string {
 	v := new([]string)
 	p.Text(name, "", "", about, "", func(text string) error {
-		*v = nil
+		var all []string
 		for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), ",") {
 			if part = strings.TrimSpace(part); part != "" {
-				*v = append(*v, part)
+				all = append(all, part)
 			}
 		}
+		if check != nil {
+			if err := check(all); err != nil {
+				return err
+			}
+		}
+		*v = all
 		return nil
 	})
 	return v

@@ -71,8 +71,8 @@ func (c *Config) python(name string) (*environments, error) {
 	}
 	return &environments{name: name, open: func(ctx context.Context, n int, o opening) (envs.Vector, error) {
 		cfg := gym.Config{
-			Num: n, Processes: min(*k.processes,
-				n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout, Restart: *k.restart,
+			Num: n, Processes: min(*k.processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout,
+			Restart: *k.restart, Infos: *k.infos,
 		}
 		if _, chosen := kwargs["render_mode"]; o.draws && !chosen {
 			cfg.RenderMode = "rgb_array"

@@ -206,6 +206,33 @@ func (t *Trained) Close() error { return t.envs.close() }
 // greedy, or as the policy explores. Each environment plays its share, so that short episodes do not count more often. An episode is
 // cut after the time steps of the key eval_max_steps.
 func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool) ([]envs.Episode, error) {
+	p, err := t.Play(ctx, n, seed, greedy)
+	return p.Episodes, err
+}
+
+// Played are episodes of a policy.
+type Played struct {
+	Episodes []envs.Episode
+	// Infos are the means over the episodes of the numbers of the key env_info, by rl.InfoName. A number that no
+	// episode has is missing.
+	Infos []policies.Metric
+}
+
+// Play plays as [Trained.Episodes] does, and returns what the key env_info names too.
+func (t *Trained) Play(ctx context.Context, n int, seed uint64, greedy bool) (p Played, err error) {
+	var infos []float64
+	p.Episodes, err = t.play(ctx, n, seed, greedy, func(v envs.Vector, i int, info envs.Info) (err error) {
+		infos, err = rl.AppendInfos(infos, *t.Config.keys.infos, v.Name(), i, info)
+		return err
+	})
+	p.Infos = rl.InfoMeans(*t.Config.keys.infos, infos)
+	return p, err
+}
+
+// play calls told for the info of each episode.
+func (t *Trained) play(
+	ctx context.Context, n int, seed uint64, greedy bool, told func(v envs.Vector, i int, info envs.Info) error,
+) ([]envs.Episode, error) {
 	v, err := t.Vector(ctx, min(n, 10))
 	if err != nil {
 		return nil, err
@@ -253,6 +280,9 @@ func (t *Trained) Episodes(ctx context.Context, n int, seed uint64, greedy bool)
 			if share[i] > 0 {
 				share[i]--
 				ended = append(ended, running[i])
+				if err := told(v, i, res.Infos[i]); err != nil {
+					return nil, err
+				}
 			}
 			running[i] = envs.Episode{}
 		}

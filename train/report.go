@@ -124,7 +124,7 @@ func (r *reporter) note(c *rl.Online) {
 	if c.Trained.Updates > 0 {
 		r.metrics(c.Trained.Metrics)
 	}
-	if c.Eval != r.eval && c.Eval.Episodes > 0 {
+	if !c.Eval.Equal(&r.eval) && c.Eval.Episodes > 0 {
 		r.eval = c.Eval
 		r.scores.add(c.Eval.Mean)
 	}

@@ -220,6 +220,7 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 	t := p.task
 	r := rl.New(t, p.setup.Policy, rl.Config{
 		Seed: uint64(c.Seed()), Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume(), //nolint:gosec // any bits will do
+		Infos: *k.infos,
 	})
 	p.run = r
 	exchange := rl.ExchangeConfig{Learners: learners}
@@ -376,20 +377,28 @@ func (p *prepared) summary(w io.Writer, took time.Duration) error {
 	}
 	text += fmt.Sprintf("%s on %s: %s in %v\n", p.c.algorithm.Name, p.envs.name, what, took.Round(10*time.Millisecond))
 	if e := c.Eval; e.Episodes > 0 {
-		text += fmt.Sprintf("last evaluation: %.1f ± %.1f over %d episodes\n", e.Mean, e.Std, e.Episodes)
+		text += fmt.Sprintf("last evaluation: %.1f ± %.1f over %d episodes%s\n", e.Mean, e.Std, e.Episodes, infosText(e.Infos))
 	}
 	if b := c.Best; b != nil {
 		at := fmt.Sprintf("%d env steps", b.EnvSteps)
 		if p.c.algorithm.Offline {
 			at = fmt.Sprintf("%d updates", b.Version)
 		}
-		text += fmt.Sprintf("best evaluation: %.1f ± %.1f over %d episodes, at %s\n", b.Mean, b.Std, b.Episodes, at)
+		text += fmt.Sprintf("best evaluation: %.1f ± %.1f over %d episodes, at %s%s\n", b.Mean, b.Std, b.Episodes, at, infosText(b.Infos))
 	}
 	if dir := p.node.Dir(); dir != "" {
 		text += "run folder: " + dir + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// infosText is what follows an evaluation in a line for people.
+func infosText(infos []policies.Metric) (text string) {
+	for _, m := range infos {
+		text += fmt.Sprintf(", %s %.4g", m.Name, m.Value)
+	}
+	return text
 }
 
 // Try opens an environment, builds what would be trained, and closes it again: so that what is wrong is known before

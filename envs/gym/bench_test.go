@@ -23,11 +23,19 @@ const leastShare = 0.6
 
 var floors = flag.Bool("floors", false, "measure the steps of environments for a minute, and print them as a table")
 
-// TestFloors prints the rates of vectors beside those of a plain loop in Python over the same
-// environments with the same actions, both in processor time: for a vector that of Python and of this
-// process together. It does not fail where the floor is missed: that depends on the machine.
+// cost is the time of a step of an environment in nanoseconds.
+type cost struct {
+	clock float64 // that passes
+	cpu   float64 // that processors spend: for a vector those of Python and of this process together
+}
+
+// TestFloors prints the cost of the steps of vectors beside that of a plain loop in Python over the same
+// environments with the same actions: by the clock, from which the rate of steps follows, and in processor time.
+// The floor is for the share by the clock. The test does not fail where the floor is missed: that depends on
+// the machine.
 //
 //	go test ./envs/gym -run TestFloors -v -args -floors
+//	go test ./envs/gym -run TestFloors/cartpole.py:make_busy/1 -v -args -floors
 //
 // Without -floors it measures a little, to see that the table can be made.
 func TestFloors(t *testing.T) {
@@ -36,7 +44,8 @@ func TestFloors(t *testing.T) {
 	rows := []struct {
 		file string
 		num  int
-	}{{"cartpole.py:make_env", 1}, {"cartpole.py:make_env", 16}, {"cartpole.py:make_env", 64}, {"cartpole.py:make_env", 256},
+	}{{"cartpole.py:make_env", 1}, {"cartpole.py:make_env", 4}, {"cartpole.py:make_env", 16},
+		{"cartpole.py:make_env", 64}, {"cartpole.py:make_env", 256},
 		{"cartpole.py:make_busy", 1}, {"cartpole.py:make_busy", 4}, {"cartpole.py:make_busy", 16}, {"cartpole.py:make_busy", 64},
 		{"dict.py:make_env", 64}, {"large.py:make_env", 8}, {"large.py:make_bytes", 8}}
 	if !*floors {
@@ -44,32 +53,39 @@ func TestFloors(t *testing.T) {
 	}
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector\tof them Python\tshare\tquartiles\tfloor\t")
+	fmt.Fprintln(w, "environments of one process\tplain loop, ns/step\tvector, ns/step\tshare by the clock\tquartiles\t"+
+		"of the fastest batches\tprocessor time\tshare\tquartiles\t")
 	for _, row := range rows {
-		plain, all, python := measure(t, row.file, row.num)
-		shares := make([]float64, len(all))
-		for k := range all {
-			shares[k] = plain[k] / all[k]
-		}
-		for _, batches := range [][]float64{plain, all, python, shares} {
-			slices.Sort(batches)
-		}
-		if !(plain[0] > 0 && all[0] > 0) {
-			t.Fatalf("%s: %v ns in a plain loop, %v ns in a vector", row.file, plain, all)
-		}
-		n := len(all)
-		fmt.Fprintf(w, "%d of %s\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f..%.2f\t%.2f\t\n",
-			row.num, row.file, plain[n/2], all[n/2], python[n/2], shares[n/2], shares[n/4], shares[3*n/4], leastShare)
+		t.Run(fmt.Sprint(row.file, "/", row.num), func(t *testing.T) {
+			plain, vector := measure(t, row.file, row.num)
+			n := len(plain)
+			column := func(of func(k int) float64) []float64 {
+				sorted := make([]float64, n)
+				for k := range sorted {
+					sorted[k] = of(k)
+				}
+				slices.Sort(sorted)
+				return sorted
+			}
+			clock := column(func(k int) float64 { return plain[k].clock / vector[k].clock })
+			cpu := column(func(k int) float64 { return plain[k].cpu / vector[k].cpu })
+			if !(clock[0] > 0 && cpu[0] > 0) {
+				t.Fatalf("%v ns in a plain loop, %v ns in a vector", plain, vector)
+			}
+			loop, took := column(func(k int) float64 { return plain[k].clock }), column(func(k int) float64 { return vector[k].clock })
+			spent := column(func(k int) float64 { return vector[k].cpu })
+			fmt.Fprintf(w, "%d of %s\t%.0f\t%.0f\t%.2f\t%.2f..%.2f\t%.2f\t%.0f\t%.2f\t%.2f..%.2f\t\n", row.num, row.file, loop[n/2], took[n/2],
+				clock[n/2], clock[n/4], clock[3*n/4], loop[n/20]/took[n/20], spent[n/2], cpu[n/2], cpu[n/4], cpu[3*n/4])
+		})
 	}
 	_ = w.Flush()
 	load, _ := os.ReadFile("/proc/loadavg")
-	t.Logf("load %s\n%s", strings.TrimSpace(string(load)), out.String())
+	t.Logf("load %s; the floor of the share by the clock is %.2f\n%s", strings.TrimSpace(string(load)), leastShare, out.String())
 }
 
-// measure returns the processor time of a step of an environment in nanoseconds, in a plain loop, in a vector, and
-// in the Python of the vector, for some batches. A batch of the loop and one of the vector take turns, so that
-// other work on the machine meets both.
-func measure(tb testing.TB, file string, num int) (plain, all, python []float64) {
+// measure returns the cost of a step in a plain loop and in a vector, for some batches. A batch of the loop and one
+// of the vector take turns, so that other work on the machine meets both.
+func measure(tb testing.TB, file string, num int) (plain, vector []cost) {
 	tb.Helper()
 	v, err := Open(tb.Context(), "testdata/"+file, Config{Num: num, Processes: 1, Autoreset: envs.SameStep})
 	if err != nil {
@@ -81,11 +97,11 @@ func measure(tb testing.TB, file string, num int) (plain, all, python []float64)
 	}
 	batches, span := 1, time.Millisecond
 	if *floors {
-		batches, span = 40, 4*time.Millisecond
+		batches, span = 120, 3*time.Millisecond
 	}
 	actions := make([]float32, num)
-	run := func(steps int) (all, python time.Duration) {
-		all, python = both(tb, v)
+	run := func(steps int) (c cost, took time.Duration) {
+		before, began := spent(tb, v), time.Now()
 		for k := range steps {
 			for i := range actions {
 				actions[i] = float32(k & 1)
@@ -94,30 +110,31 @@ func measure(tb testing.TB, file string, num int) (plain, all, python []float64)
 				tb.Fatal(err)
 			}
 		}
-		a, p := both(tb, v)
-		return a - all, p - python
+		took = time.Since(began)
+		return cost{float64(took) / float64(steps*num), float64(spent(tb, v)-before) / float64(steps*num)}, took
 	}
 	n := 1
-	for took := time.Duration(0); took < span; took, _ = run(n) {
+	for took := time.Duration(0); took < span; _, took = run(n) {
 		n *= 2
 	}
 	batch, end := plainLoop(tb, file, num)
 	defer end()
 	for range batches {
 		plain = append(plain, batch())
-		a, p := run(n)
-		all, python = append(all, float64(a)/float64(n*num)), append(python, float64(p)/float64(n*num))
+		c, _ := run(n)
+		vector = append(vector, c)
 	}
-	return plain, all, python
+	return plain, vector
 }
 
-// both is the processor time of this process and of those of v together, and that of v alone.
-func both(tb testing.TB, v *Vector) (all, python time.Duration) {
+// spent is the processor time of this process and of those of v together.
+func spent(tb testing.TB, v *Vector) time.Duration {
 	tb.Helper()
+	sum := cpu(tb, os.Getpid())
 	for _, p := range v.procs {
-		python += cpu(tb, p.proc.Pid)
+		sum += cpu(tb, p.proc.Pid)
 	}
-	return cpu(tb, os.Getpid()) + python, python
+	return sum
 }
 
 // cpu is the processor time of all threads of a process.
@@ -139,9 +156,9 @@ func cpu(tb testing.TB, pid int) (sum time.Duration) {
 	return sum
 }
 
-// plainLoop starts a loop of Python over environments. batch runs it for some milliseconds and returns the
-// processor time of a step in nanoseconds.
-func plainLoop(tb testing.TB, file string, num int) (batch func() float64, end func()) {
+// plainLoop starts a loop of Python over environments. batch runs it for some milliseconds and returns the cost
+// of a step.
+func plainLoop(tb testing.TB, file string, num int) (batch func() cost, end func()) {
 	tb.Helper()
 	const program = `
 import importlib.util, sys, time
@@ -153,20 +170,21 @@ envs = [getattr(module, attr)() for _ in range(int(sys.argv[2]))]
 for k, env in enumerate(envs):
     env.reset(seed=1 + k)
 def run(rounds):
-    began = time.process_time()
+    clock, cpu = time.perf_counter(), time.process_time()
     for k in range(rounds):
         action = k & 1
         for env in envs:
             obs, reward, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 obs, info = env.reset()
-    return (time.process_time() - began) / rounds / len(envs)
+    cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
+    return [1e9 * t / rounds / len(envs) for t in (clock, cpu)]
 rounds, took = 1, 0.0
-while took < 0.004:
+while took < 3e6:
     rounds *= 2
-    took = run(rounds) * rounds * len(envs)
+    took = run(rounds)[0] * rounds * len(envs)
 for _ in sys.stdin:
-    print(run(rounds) * 1e9, flush=True)
+    print(*run(rounds), flush=True)
 `
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), pythonForTests(tb), "-c", program, "testdata/"+file, strconv.Itoa(num))
 	cmd.Stderr = os.Stderr
@@ -181,14 +199,14 @@ for _ in sys.stdin:
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	batch = func() (ns float64) {
+	batch = func() (c cost) {
 		if _, err := io.WriteString(in, "\n"); err != nil {
 			tb.Fatal(err)
 		}
-		if _, err := fmt.Fscan(out, &ns); err != nil {
+		if _, err := fmt.Fscan(out, &c.clock, &c.cpu); err != nil {
 			tb.Fatal(err)
 		}
-		return ns
+		return c
 	}
 	return batch, func() { _, _ = in.Close(), cmd.Wait() }
 }

@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 
-PROTOCOL = 2
+PROTOCOL = 3
 MIN_VERSION = (3, 8)
 REQUESTS, ANSWERS = 3, 4
 HERE = "ditask-bridge"  # begins the name under which this text is compiled
@@ -27,7 +27,7 @@ TERMINATED, TRUNCATED, WAS_RESET = 1, 2, 4
 BUSY, OP, ANSWERED, ASLEEP = 0, 1, 2, 3
 REQUESTED, POLL, READER_ASLEEP = 16, 17, 18
 
-POLLS = 120  # looks for the next request before the process sleeps, if POLL is set: some microseconds
+LOOKS = 16  # at the number of the next request between two at the clock, while the process polls
 
 # What an environment is in the middle of, beside its number.
 IN_STEP, IN_RESET, IN_RENDER, IN_MAKE = 0, 1, 2, 3
@@ -537,21 +537,22 @@ class Packing(object):
             text = text.replace("terminated is not False", "terminated is not False and terminated is not FALSE")
             text = text.replace("or truncated is not False", "or truncated is not False and truncated is not FALSE")
         import _thread
+        import time
         names = {name: globals()[name] for name in (
             "ANSWERED", "ASLEEP", "REQUESTED", "POLL", "READER_ASLEEP", "REQUESTS", "STEP_REQUEST", "WAKE_ANSWER", "tell", "forked")}
-        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), polls=range(POLLS),
-                                        fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
+        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), looks=range(LOOKS),
+                                        clock=time.perf_counter_ns, fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
 
 
 # The function returns a message that is not the request of a step, or b"" at the end of the requests. A
 # process that is about to sleep notes that before it looks for work a last time, and a process that has
 # work for the other one looks at that note after it has shown the work. With a fence between the two,
-# at least one of them sees the other; a lock is such a fence. READER_ASLEEP is set before the request if
-# POLL is not set.
+# at least one of them sees the other; a lock is such a fence. POLL is for how many
+# microseconds the process looks for the next request before it sleeps.
 SERVE = """
 def f(self):
     steps, ats, writes, actions, ended, words = self.steps, self.ats, self.writes, self.read_actions, self.ended, self.words
-    seq, awake = self.seq, 0
+    seq, awake = self.seq, False
     while True:
         if words[REQUESTED] != seq:
             seq = self.seq = words[REQUESTED]
@@ -562,27 +563,30 @@ def f(self):
                     obs, reward, terminated, truncated, info = result
                     PACK
                     if terminated is not False or truncated is not False:
-                        ended(at, obs, reward, terminated, truncated)
+                        ended(at, obs, reward, terminated, truncated, info)
             except BaseException as e:
                 words[ASLEEP] = 1
                 raise self.explain(e, at, result)
             if forked:
                 exit(70)  # a child that an environment has forked and let go on
             poll = words[POLL]
-            if poll != awake:
-                words[ASLEEP], awake = 1 - poll, poll
+            if awake != (poll > 0):
+                awake = poll > 0
+                words[ASLEEP] = 1 - awake
             words[ANSWERED] = seq
             told = words[READER_ASLEEP]
             if told:
                 tell(WAKE_ANSWER)
             if awake or not told:
                 if awake:
-                    for _ in polls:
-                        if words[REQUESTED] != seq:
-                            break
+                    until = clock() + 1000 * poll
+                    while words[REQUESTED] == seq and clock() < until:
+                        for _ in looks:
+                            if words[REQUESTED] != seq:
+                                break
                     if words[REQUESTED] != seq:
                         continue
-                    words[ASLEEP], awake = 1, 0
+                    words[ASLEEP], awake = 1, False
                 with fence:
                     late = words[READER_ASLEEP]
                 if late and not told:
@@ -776,6 +780,23 @@ def read_space(env, which):
         raise Fault(f.code, "%s %s" % (which, f.text))
 
 
+def number_of(name, value):
+    """Returns the value of an info as a float, or NaN for None."""
+    if value is None:
+        return float("nan")
+    said = "key %r of the info of a step that ended an episode is %s, a %s" % (name, cut(repr(value)[:80], True), type(value).__name__)
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") and not hasattr(value, "__index__") \
+            or len(getattr(value, "shape", ())) > 0:
+        raise Fault("info", said + ": only numbers and bools can be named")
+    try:
+        x = float(value)
+    except Exception:
+        raise Fault("info", said + ", which is not one number")
+    if x - x != 0:
+        raise Fault("info", said + ": it must be a finite number, or None")
+    return x
+
+
 class Bridge(object):
     """All environments of this process."""
 
@@ -786,7 +807,7 @@ class Bridge(object):
     def hello(self, hello):
         if hello["protocol"] != PROTOCOL:
             raise Fault("protocol", "protocol %s is spoken here, not %s" % (PROTOCOL, hello["protocol"]))
-        self.mode, self.options = hello["autoreset"], hello["options"]
+        self.mode, self.options, self.infos = hello["autoreset"], hello["options"], hello["infos"] or []
         make = make_function(hello)
         self.envs, self.spaces = [], []
         for i in range(hello["num"]):
@@ -820,6 +841,7 @@ class Bridge(object):
         self.words[OP], self.words[ASLEEP] = IN_MAKE, 1
         self.seq = 0
         self.flags = whole[m["flags"]:m["flags"] + n]
+        self.info_values = whole[m["infos"]:m["infos"] + 8 * n * len(self.infos)].cast("d")
         width = self.action.flat()
         self.values = whole[m["actions"]:m["actions"] + 4 * n * width].cast(m["action_elem"])
         row = m["row"]
@@ -913,7 +935,7 @@ class Bridge(object):
                 self.obs.check(obs)
             raise
 
-    def ended(self, at, obs, reward, terminated, truncated):
+    def ended(self, at, obs, reward, terminated, truncated, info):
         """Does what follows a step whose flags are not both False."""
         if type(terminated) is not bool or type(truncated) is not bool:
             self.check_flag("terminated", terminated)
@@ -922,6 +944,8 @@ class Bridge(object):
         if not flags:
             return  # numpy's False
         i = self.number[at]
+        if self.infos:
+            self.write_infos(i, info)
         self.flags[i] = flags
         if self.mode == SAME_STEP:
             self.finals[i](self.seq, reward, obs)  # as it was written a moment ago
@@ -930,6 +954,14 @@ class Bridge(object):
             self.current[OP] = IN_STEP
         elif self.mode == NEXT_STEP:
             self.steps[i] = self.resetters[i]
+
+    def write_infos(self, i, info):
+        """Writes the numbers of an info, with NaN for those that are missing."""
+        if not hasattr(info, "get"):
+            raise Fault("info", "the info is a %s, not a dict" % type(info).__name__)
+        at = i * len(self.infos)
+        for k, name in enumerate(self.infos):
+            self.info_values[at + k] = number_of(name, info.get(name))
 
     def reset_obs(self, i, seed):
         """Resets environment i and returns the first observation."""

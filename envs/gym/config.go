@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/ditask/ditask/envs"
@@ -43,6 +44,11 @@ type Config struct {
 	// text. Each restart is a warning in the log. Without it a fault ends the vector, and so does the
 	// third fault of a process without a step of its environments between them.
 	Restart bool
+	// Infos are names of numbers and truth values in the info dicts of the environments, at most 16. Those in the
+	// info of an episode's last step are float64 in Info.Values of that step, with 1 for True; a name that the dict
+	// has not, or has with None, is missing there too. Anything else, as a text, an array or NaN, is [ErrInfo], which
+	// no restart repairs.
+	Infos []string
 	// RenderMode, if not empty, is given to the environment as render_mode. [Vector.Frame] needs
 	// "rgb_array".
 	RenderMode string
@@ -75,6 +81,9 @@ func (c *Config) EnsureDefaults() {
 	}
 }
 
+// maxInfos bounds the names of infos.
+const maxInfos = 16
+
 // maxNum bounds the environments of a vector.
 const maxNum = 1 << 16
 
@@ -90,6 +99,11 @@ func (c *Config) Validate() error {
 	fault(c.Processes < 0, "Processes is %d: want 1 or more", c.Processes)
 	fault(c.StepTimeout < 0, "StepTimeout is %v: want more than 0", c.StepTimeout)
 	fault(c.StartTimeout < 0, "StartTimeout is %v: want more than 0", c.StartTimeout)
+	fault(len(c.Infos) > maxInfos, "Infos has %d names: want %d at most", len(c.Infos), maxInfos)
+	for k, name := range c.Infos {
+		fault(name == "" || len(name) > 64, "name %d of Infos is %q: want 1 to 64 bytes", k, name)
+		fault(slices.Contains(c.Infos[:k], name), "Infos has %q twice", name)
+	}
 	fault(c.Autoreset > envs.Disabled, "Autoreset is %v: want NextStep, SameStep or Disabled", c.Autoreset)
 	for name, m := range map[string]map[string]any{"Kwargs": c.Kwargs, "Options": c.Options} {
 		_, err := json.Marshal(m)

@@ -16,6 +16,8 @@ var (
 	ErrExited = errors.New("the Python process has ended")
 	// ErrResult is wrapped where an environment breaks the rules of Gymnasium's interface.
 	ErrResult = errors.New("breaks Gymnasium's interface")
+	// ErrInfo is wrapped where a value of [Config.Infos] is no finite number.
+	ErrInfo = errors.New("an info cannot be passed on")
 	// ErrPython is wrapped where Python, gymnasium or a module is missing, or too old.
 	ErrPython = errors.New("cannot load environments of Python")
 )
@@ -93,6 +95,8 @@ func (f *fault) cause() error {
 		return &PythonError{f.Type, f.Message, f.Traceback}
 	case "shape":
 		return fmt.Errorf("%w: %s", envs.ErrShape, f.Text)
+	case "info":
+		return fmt.Errorf("%w: %s", ErrInfo, f.Text)
 	case "exit":
 		return fmt.Errorf("%w: %s", ErrExited, f.Text)
 	case "python", "gymnasium", "module", "attr", "unknown", "protocol":

@@ -33,7 +33,7 @@ func FuzzHello(f *testing.F) {
 			if at != space.Dim() || at > maxDim {
 				t.Errorf("parts of %d values, a space of %d", at, space.Dim())
 			}
-			m := places(3, at, 1, h.Observation.bytewise(), true)
+			m := places(3, at, 1, 2, h.Observation.bytewise(), true)
 			if m.Row < headBytes || m.Size < 2*3*m.Row+64 {
 				t.Errorf("%+v", m)
 			}

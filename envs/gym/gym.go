@@ -38,7 +38,7 @@ type Vector struct {
 	started bool
 	failed  error // of the call that has ended the vector
 	streak  []int // the faults of each process since it took a step
-	polls   bool  // processes may poll
+	polling polling
 
 	busy sync.Mutex // held by a call; Close releases the memory under it
 
@@ -65,6 +65,7 @@ type helloMessage struct {
 	Options    map[string]any `json:"options"`
 	RenderMode string         `json:"render_mode"`
 	Autoreset  int            `json:"autoreset"`
+	Infos      []string       `json:"infos"`
 }
 
 // Open starts processes, makes the environments and returns them as a vector. See the package
@@ -89,8 +90,8 @@ func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
 	}
 	v := &Vector{
 		name: printable.Text(name), cfg: cfg, out: &lockedWriter{w: cfg.Stderr},
-		first: helloMessage{protocol, t.module, t.id, t.path, t.attr, 0, cfg.Kwargs, cfg.Options, cfg.RenderMode, int(cfg.Autoreset)},
-		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes), polls: canPoll(),
+		first: helloMessage{protocol, t.module, t.id, t.path, t.attr, 0, cfg.Kwargs, cfg.Options, cfg.RenderMode, int(cfg.Autoreset), cfg.Infos},
+		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes), polling: newPolling(),
 	}
 	if err := v.open(ctx); err != nil {
 		_ = v.close(ctx.Err() == nil && answered(err))
@@ -230,7 +231,7 @@ func equal(a, b *space) bool {
 // share gives a process the memory for its environments.
 func (v *Vector) share(p *process) error {
 	_, box := v.action.(envs.Box)
-	m := places(p.num, v.dim, v.width, v.said.Observation.bytewise(), !box)
+	m := places(p.num, v.dim, v.width, len(v.cfg.Infos), v.said.Observation.bytewise(), !box)
 	if err := m.open(folders()...); err != nil {
 		return err
 	}

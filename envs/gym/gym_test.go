@@ -478,7 +478,7 @@ func TestProcessesEndWithTheirParent(t *testing.T) {
 
 func TestMemoryWhereThereIsRoom(t *testing.T) {
 	dir := t.TempDir()
-	m := places(3, 5, 1, false, true)
+	m := places(3, 5, 1, 0, false, true)
 	if err := m.open(filepath.Join(dir, "missing"), dir); err != nil {
 		t.Fatal(err)
 	}
@@ -489,11 +489,11 @@ func TestMemoryWhereThereIsRoom(t *testing.T) {
 	if info, err := os.Stat(m.Path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := places(1, 1, 1, false, true).open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if err := places(1, 1, 1, 0, false, true).open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a folder: %v", err)
 	}
 	if _, err := os.Stat("/dev/full"); err == nil { // a disk without room
-		big := places(1<<16, 1<<24, 1, false, true)
+		big := places(1<<16, 1<<24, 1, 0, false, true)
 		if err := big.open(dir); err == nil || !strings.Contains(err.Error(), "use more processes") {
 			t.Errorf("more than there may be: %v", err)
 		}

@@ -20,6 +20,7 @@ type memory struct {
 	Actions    int    `json:"actions"` // num x width
 	Obs        int    `json:"obs"`     // num rows: the number of the step, the reward, an observation
 	Final      int    `json:"final"`   // num rows
+	Infos      int    `json:"infos"`   // num x infos: float64
 	Row        int    `json:"row"`     // bytes from one row to the next
 	Elem       string `json:"elem"`    // f: float32; B: bytes
 	ActionElem string `json:"action_elem"`
@@ -45,7 +46,7 @@ const (
 	wordAnswered     = 2  // the number of the last step that is done
 	wordAsleep       = 3  // Python sleeps until it gets a message
 	wordRequested    = 16 // the number of the last step that is to be done
-	wordPoll         = 17 // Python is to look for the next request for a moment, before it sleeps
+	wordPoll         = 17 // for how many microseconds Python is to look for the next request before it sleeps
 	wordReaderAsleep = 18 // this process sleeps until it gets a message
 	headWords        = 32
 )
@@ -54,7 +55,7 @@ const (
 const headBytes = 16
 
 // places returns the memory for num environments, before there is some.
-func places(num, dim, width int, bytewise, discrete bool) *memory {
+func places(num, dim, width, infos int, bytewise, discrete bool) *memory {
 	m := &memory{Elem: "f", ActionElem: "f", Row: 4 * dim, dim: dim, Size: 4 * headWords}
 	if bytewise {
 		m.Elem, m.Row = "B", dim
@@ -66,7 +67,7 @@ func places(num, dim, width int, bytewise, discrete bool) *memory {
 	for _, part := range []struct {
 		at   *int
 		size int
-	}{{&m.Flags, num}, {&m.Actions, 4 * num * width}, {&m.Obs, m.Row * num}, {&m.Final, m.Row * num}} {
+	}{{&m.Flags, num}, {&m.Actions, 4 * num * width}, {&m.Obs, m.Row * num}, {&m.Final, m.Row * num}, {&m.Infos, 8 * num * infos}} {
 		*part.at = m.Size
 		m.Size = (m.Size + part.size + 63) &^ 63
 	}
@@ -182,6 +183,11 @@ func (m *memory) reward(i int) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(m.b[m.Obs+m.Row*i+8:]))
 }
 
+// info is number k of the infos of environment i, which has n of them, or NaN.
+func (m *memory) info(i, k, n int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(m.b[m.Infos+8*(i*n+k):]))
+}
+
 // row copies the row of an environment that begins at one of the places to dst.
 func (m *memory) row(dst []float32, at, i int) {
 	from := m.b[at+m.Row*i:][headBytes:m.Row]
@@ -195,6 +201,8 @@ func (m *memory) row(dst []float32, at, i int) {
 // bytesToFloats converts as many bytes as dst has values.
 func bytesToFloats(dst []float32, from []byte) {
 	from = from[:len(dst)]
+	n := convertMost(dst, from)
+	dst, from = dst[n:], from[n:]
 	for len(dst) >= 8 && len(from) >= 8 {
 		d, x := dst[:8:8], binary.LittleEndian.Uint64(from)
 		d[0], d[1], d[2], d[3] = float32(uint8(x)), float32(uint8(x>>8)), float32(uint8(x>>16)), float32(uint8(x>>24))
@@ -215,6 +223,11 @@ func (m *memory) notFinite(at, i int) (value float32, place int) {
 	// only, which adding one to it carries into the place of the sign.
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
 	from, sum := m.b[at+m.Row*i:][headBytes:m.Row], uint64(0)
+	if found, n := oddInMost(from); found {
+		sum = signs
+	} else {
+		from = from[n:]
+	}
 	for ; len(from) >= 32; from = from[32:] {
 		a, b := binary.LittleEndian.Uint64(from)&exponents+ones, binary.LittleEndian.Uint64(from[8:])&exponents+ones
 		c, d := binary.LittleEndian.Uint64(from[16:])&exponents+ones, binary.LittleEndian.Uint64(from[24:])&exponents+ones

@@ -7,40 +7,124 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 )
 
-func TestPollingPausesAfterAMiss(t *testing.T) {
-	var p polling
-	until := func() (steps int) {
-		for steps = 1; !p.begin(); steps++ {
-			if steps > 2*pollRest {
-				t.Fatal("it does not begin again")
+// course is how the times of steps depend on polling, in a simulation.
+type course struct {
+	without, with time.Duration // from the request of a step to its end
+	trainer       time.Duration // between two steps
+	update        time.Duration // in the place of trainer after every 64th step; 0: none
+	stall         time.Duration // in the place of with in every 20th step that polls; 0: none
+}
+
+// simulate runs steps and returns how many of them poll, and how long all take.
+func (c course) simulate(p *polling, steps int) (polls int, took time.Duration) {
+	began := time.Unix(1, 0)
+	now := began
+	for k := range steps {
+		p.begin(now)
+		step := c.without
+		if p.on {
+			step = c.with
+			if polls++; c.stall > 0 && polls%20 == 0 {
+				step = c.stall
 			}
 		}
-		return steps
-	}
-	if n := until(); n != pollFirst+1 {
-		t.Errorf("the first attempt is in step %d, not %d", n, pollFirst+1)
-	}
-	if p.miss(); !p.begin() {
-		t.Error("a miss in the first step of an attempt, in which Python wakes up, ends it")
-	}
-	for want := 2 * pollFirst; want <= 2*pollRest; want *= 2 {
-		if p.miss(); p.on {
-			t.Fatal("it goes on after a miss")
+		now = now.Add(step)
+		p.end(now)
+		if now = now.Add(c.trainer); c.update > 0 && k%64 == 63 {
+			now = now.Add(c.update - c.trainer)
 		}
-		if n := until(); n != min(want, pollRest) {
-			t.Errorf("the next attempt is %d steps later, not %d", n, min(want, pollRest))
+	}
+	return polls, now.Sub(began)
+}
+
+func TestPollingKeepsWhatIsFaster(t *testing.T) {
+	const steps = 100_000
+	for name, test := range map[string]struct {
+		course
+		faster bool
+	}{
+		"much faster":                        {course{without: 100, with: 25, trainer: 5}, true},
+		"clearly faster":                     {course{without: 100, with: 75, trainer: 10}, true},
+		"faster, with updates":               {course{without: 100, with: 25, trainer: 5, update: 50_000}, true},
+		"as fast":                            {course{without: 100, with: 100, trainer: 5}, false},
+		"hardly faster":                      {course{without: 100, with: 97, trainer: 5}, false},
+		"faster in most steps only":          {course{without: 100, with: 25, trainer: 5, stall: 4000}, false},
+		"slower":                             {course{without: 100, with: 300, trainer: 5}, false},
+		"faster, but not beside the trainer": {course{without: 100, with: 25, trainer: 10_000}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := test.course
+			for _, d := range []*time.Duration{&c.without, &c.with, &c.trainer, &c.update, &c.stall} {
+				*d *= time.Microsecond
+			}
+			p := newPolling()
+			p.usable = true
+			polls, took := c.simulate(&p, steps)
+			if share := float64(polls) / steps; share < 0.9 && test.faster || share > 0.02 && !test.faster {
+				t.Errorf("%.3f of the steps poll", share)
+			}
+			c.with, c.stall = min(c.with, c.without), 0
+			if _, best := c.simulate(&polling{on: test.faster}, steps); float64(took) > 1.05*float64(best) {
+				t.Errorf("all steps take %v, those of the better kind alone %v", took, best)
+			}
+		})
+	}
+}
+
+// TestPollingFollowsTheMachine has other programs begin and end.
+func TestPollingFollowsTheMachine(t *testing.T) {
+	free := course{without: 100 * time.Microsecond, with: 25 * time.Microsecond, trainer: 5 * time.Microsecond}
+	busy := course{without: 200 * time.Microsecond, with: 3 * time.Millisecond, trainer: 5 * time.Microsecond}
+	stalls := course{without: 100 * time.Microsecond, with: 25 * time.Microsecond, trainer: 5 * time.Microsecond, stall: 4 * time.Millisecond}
+	p := newPolling()
+	p.usable = true
+	for k, c := range []course{free, busy, free, stalls, free, busy} {
+		if k%2 == 0 {
+			c.simulate(&p, 2*pollLong)
 		}
-		p.begin()
+		if polls, _ := c.simulate(&p, 2*pollRest); (polls > pollRest) != (k%2 == 0) || k%2 == 1 && polls > 12*pollBlock {
+			t.Errorf("part %d: %d of %d steps poll", k, polls, 2*pollRest)
+		}
 	}
-	for range pollLong {
-		p.begin()
+}
+
+// TestPollingOfLongWaits does not poll for what takes longer than sleeping and waking up would matter in.
+func TestPollingOfLongWaits(t *testing.T) {
+	for _, c := range []course{
+		{without: 10 * time.Millisecond, with: 10 * time.Millisecond, trainer: 10 * time.Microsecond},
+		{without: 50 * time.Microsecond, with: 50 * time.Microsecond, trainer: 10 * time.Millisecond},
+	} {
+		p := newPolling()
+		p.usable = true
+		c.simulate(&p, 100)
+		if p.on = true; c.trainer > c.with {
+			if python := p.begin(p.ended.Add(c.trainer)); python != 0 || p.limit == 0 || p.limit > 2*c.with {
+				t.Errorf("trainer takes %v: Python polls for %d µs, this process for %v", c.trainer, python, p.limit)
+			}
+			continue
+		}
+		if python := p.begin(p.ended.Add(c.trainer)); python == 0 || python > 40 || p.limit != 0 {
+			t.Errorf("steps take %v: Python polls for %d µs, this process for %v", c.with, python, p.limit)
+		}
 	}
-	if p.miss(); p.left != pollFirst {
-		t.Errorf("after an attempt that lasted, the pause has %d steps, not %d", p.left, pollFirst)
+	p := newPolling()
+	p.usable = false
+	if polls, _ := (course{without: 100, with: 1, trainer: 1}).simulate(&p, 10_000); polls != 0 {
+		t.Errorf("%d steps poll where that is not possible", polls)
+	}
+}
+
+func TestPollingAllocatesNothing(t *testing.T) {
+	p := newPolling()
+	p.usable = true
+	c := course{without: 100, with: 25, trainer: 5}
+	if n := testing.AllocsPerRun(10, func() { c.simulate(&p, 5000) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
@@ -50,10 +134,7 @@ func force(t *testing.T, v *Vector) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("processes poll on amd64 only")
 	}
-	v.polls = true
-	for _, p := range v.procs {
-		p.polling = polling{on: true, wait: pollFirst}
-	}
+	v.polling = polling{usable: true, on: true, block: pollBlocks, left: pollLong}
 }
 
 // TestPollingChangesNoStep compares steps with and without polling. Those with it succeed and miss as it
@@ -61,7 +142,7 @@ func force(t *testing.T, v *Vector) {
 func TestPollingChangesNoStep(t *testing.T) {
 	cfg := Config{Num: 5, Processes: 2, Autoreset: envs.SameStep}
 	a, b := open(t, cartPole, cfg), open(t, cartPole, cfg)
-	b.polls = false
+	b.polling = polling{}
 	actions := make([]float32, 5)
 	rng := random()
 	for step := range 300 {
@@ -101,12 +182,12 @@ func TestMessagesThatCameTooLate(t *testing.T) {
 	p := v.procs[0]
 	for range 3 {
 		p.mem.setActions([]float32{0, 1}, 2)
-		p.request(false)
+		p.request(0, 0)
 		for p.mem.word(wordAnswered).Load() != p.mem.seq {
 			runtime.Gosched()
 		}
 		p.mem.word(wordReaderAsleep).Store(0)
-		if err := p.answered(v.cfg.StepTimeout); err != nil { // without the message that is in the pipe
+		if err := p.answered(time.Time{}, v.cfg.StepTimeout); err != nil { // without the message that is in the pipe
 			t.Fatal(err)
 		}
 		if err := p.write(opStep, nil, 0); err != nil { // a request that is done already
@@ -172,7 +253,7 @@ func TestClosedPipeWhilePolling(t *testing.T) {
 func TestRowsOfAnySize(t *testing.T) {
 	rng := random()
 	for dim := 1; dim <= 70; dim++ {
-		bytewise, floats := places(3, dim, 1, true, true), places(3, dim, 1, false, true)
+		bytewise, floats := places(3, dim, 1, 0, true, true), places(3, dim, 1, 0, false, true)
 		for _, m := range []*memory{bytewise, floats} {
 			m.b = make([]byte, m.Size)
 			want, got := make([]float32, dim), make([]float32, dim)

@@ -22,7 +22,7 @@ import (
 var bridge []byte
 
 // protocol is the version of the messages.
-const protocol = 2
+const protocol = 3
 
 // The operations of a message.
 const (
@@ -61,7 +61,6 @@ type process struct {
 	out              *lines
 	mem              *memory // nil before it is mapped
 	head             [8]byte
-	polling          polling
 	limit            time.Duration // of the last receive
 	armed            time.Time     // when the deadline of answer was set
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/ditask/ditask/envs"
 )
@@ -154,12 +155,15 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 		v.res.Infos[i] = envs.Info{}
 	}
 	v.told = v.told[:0]
+	now := time.Now()
+	python := v.polling.begin(now)
 	for _, p := range v.procs {
 		p.mem.setActions(actions[p.first*v.width:(p.first+p.num)*v.width], p.num)
-		p.request(v.polls)
+		p.request(v.polling.limit, python)
 	}
+	until := now.Add(v.polling.limit)
 	for k, p := range v.procs {
-		err := p.answered(v.cfg.StepTimeout)
+		err := p.answered(until, v.cfg.StepTimeout)
 		if err != nil {
 			err = p.failure(v.name, "step", v.cfg.StepTimeout, err)
 		} else {
@@ -174,6 +178,7 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 			return nil, v.end(err)
 		}
 	}
+	v.polling.end(time.Now())
 	return &v.res, nil
 }
 
@@ -267,6 +272,9 @@ func (v *Vector) commit(p *process) {
 		if !over {
 			continue
 		}
+		if len(v.cfg.Infos) > 0 {
+			r.Infos[n].Values = v.infos(p, i)
+		}
 		if v.cfg.Autoreset == envs.SameStep {
 			m.row(v.rowOf(r.FinalObs, n), m.Final, i)
 			continue
@@ -274,6 +282,21 @@ func (v *Vector) commit(p *process) {
 		v.done[n] = true
 		copy(v.rowOf(r.FinalObs, n), obs)
 	}
+}
+
+// infos are the values of the names of Config.Infos for environment i, whose episode has ended, or nil.
+func (v *Vector) infos(p *process, i int) (values map[string]any) {
+	for k, name := range v.cfg.Infos {
+		x := p.mem.info(i, k, len(v.cfg.Infos))
+		if math.IsNaN(x) {
+			continue
+		}
+		if values == nil {
+			values = make(map[string]any, len(v.cfg.Infos))
+		}
+		values[name] = x
+	}
+	return values
 }
 
 // noTransition reports that what happened to environment n in this step was a reset.
@@ -336,6 +359,9 @@ const maxStreak = 3
 // returns the last fault if it does not.
 func (v *Vector) replace(k int, fault error, m *resetMessage) error {
 	for v.cfg.Restart {
+		if errors.Is(fault, ErrInfo) {
+			return fault // the next process would do the same
+		}
 		if v.streak[k]++; v.streak[k] >= maxStreak {
 			return fmt.Errorf("%d faults without a step between them: %w", maxStreak, fault)
 		}

@@ -16,13 +16,14 @@ func (g *group) count(ctx context.Context, c *Online, summary []float64) (all []
 	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped,
 		Numbers: summary}
 	if c.Collected != nil {
-		mine.Episodes, mine.Returns = c.Collected.Episodes, c.Collected.Returns
+		mine.Episodes, mine.Infos, mine.Returns = c.Collected.Episodes, c.Collected.Infos, c.Collected.Returns
 	}
 	if err := g.send(ctx, &mine); err != nil {
 		return nil, nil, err
 	}
 	steps, ended := mine.EnvSteps, mine.Ended
 	var episodes []envs.Episode
+	var infos []float64
 	for _, id := range g.ids {
 		if id == g.t.NodeID() {
 			all, returns = append(all, summary), append(returns, mine.Returns...)
@@ -35,7 +36,10 @@ func (g *group) count(ctx context.Context, c *Online, summary []float64) (all []
 		all, returns = append(all, s.Numbers), append(returns, s.Returns...)
 		steps += s.EnvSteps
 		ended += s.Ended
-		episodes = append(episodes, s.Episodes...)
+		if err := g.r.checkInfos(id, s.Episodes, s.Infos); err != nil {
+			return nil, nil, err
+		}
+		episodes, infos = append(episodes, s.Episodes...), append(infos, s.Infos...)
 		c.Stopped = c.Stopped || s.Stopped
 	}
 	g.torn = true
@@ -47,6 +51,7 @@ func (g *group) count(ctx context.Context, c *Online, summary []float64) (all []
 			c.Collected = new(Trajectory)
 		}
 		c.Collected.Episodes = append(slices.Clone(c.Collected.Episodes), episodes...)
+		c.Collected.Infos = append(slices.Clone(c.Collected.Infos), infos...)
 	}
 	return all, returns, nil
 }

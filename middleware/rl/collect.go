@@ -193,7 +193,7 @@ func (k *collector) step(ctx context.Context, c *Online) error {
 			return err
 		}
 	}
-	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Explored: k.out.Explored[:0]}
+	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Infos: k.out.Infos[:0], Explored: k.out.Explored[:0]}
 	b := &k.out.Batch
 	b.Init(k.r.columns...)
 	if !k.transitions {
@@ -357,6 +357,11 @@ func (k *collector) once(c *Online, t int) error {
 		}
 		k.out.EnvSteps++
 		k.count(i, res.Rewards[i])
+		if k.done[i] && len(k.r.cfg.Infos) > 0 {
+			if k.out.Infos, err = AppendInfos(k.out.Infos, k.r.cfg.Infos, k.env.Name(), i, res.Infos[i]); err != nil {
+				return err
+			}
+		}
 	}
 	copy(k.act.Obs, res.Obs)
 	copy(k.act.Reset, k.done)

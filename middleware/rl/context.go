@@ -67,6 +67,8 @@ type Trajectory struct {
 	Batch    policies.Batch
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
+	// Infos are the numbers of Config.Infos of each of Episodes, one for each name, NaN for those that an episode has not.
+	Infos    []float64
 	Explored []policies.Metric
 	// Returns are the count, the mean and the variance of the discounted returns after each env step, for a
 	// policies.RewardScaler; nil: the policy is none.
@@ -106,6 +108,7 @@ func (c *Online) collected(tr *Trajectory) {
 	all.Batch.AppendBatch(&tr.Batch)
 	all.EnvSteps += tr.EnvSteps
 	all.Episodes = append(all.Episodes, tr.Episodes...)
+	all.Infos = append(all.Infos, tr.Infos...)
 	all.Returns = append(all.Returns, tr.Returns...)
 }
 
@@ -158,6 +161,14 @@ type Evaluation struct {
 	Mean     float64 `json:"mean"` // undiscounted return
 	Std      float64 `json:"std"`
 	Length   float64 `json:"length"` // mean length
+	// Infos are the means of Config.Infos, over the episodes that have them, by InfoName.
+	Infos []policies.Metric `json:"infos,omitempty"`
+}
+
+// Equal reports whether two evaluations are the same in all numbers.
+func (e *Evaluation) Equal(other *Evaluation) bool {
+	return e.Version == other.Version && e.EnvSteps == other.EnvSteps && e.Episodes == other.Episodes && e.Mean == other.Mean &&
+		e.Std == other.Std && e.Length == other.Length && slices.Equal(e.Infos, other.Infos)
 }
 
 // Best is an evaluation with its weights.

@@ -92,7 +92,8 @@ type evaluate struct {
 	cut     []bool // whose episodes MaxSteps has ended in this step
 	cuts    int    // such episodes of this evaluation
 	ended   []envs.Episode
-	from    []int32 // for each of those, the environment
+	from    []int32   // for each of those, the environment
+	infos   []float64 // and the numbers of Config.Infos
 }
 
 func (e *evaluate) step(ctx context.Context, c *Online) error {
@@ -230,6 +231,7 @@ func (e *evaluate) run(ctx context.Context, t *task.Task[Online], c *Online, epi
 		result.Std += (ep.Return - result.Mean) * (ep.Return - result.Mean) / n
 	}
 	result.Std = math.Sqrt(result.Std)
+	result.Infos = InfoMeans(e.r.cfg.Infos, e.infos)
 	return result, nil
 }
 
@@ -238,6 +240,7 @@ func (e *evaluate) play(ctx context.Context, episodes int) error {
 	n := e.env.Num()
 	e.quota, e.running = slices.Grow(e.quota[:0], n)[:n], slices.Grow(e.running[:0], n)[:n]
 	e.done, e.ended, e.from = slices.Grow(e.done[:0], n)[:n], e.ended[:0], e.from[:0]
+	e.infos = e.infos[:0]
 	e.cut, e.cuts = slices.Grow(e.cut[:0], n)[:n], 0
 	for i := range n {
 		e.quota[i] = episodes / n
@@ -305,6 +308,9 @@ func (e *evaluate) once() error {
 				}
 				e.quota[i]--
 				e.ended, e.from = append(e.ended, e.running[i]), append(e.from, int32(i))
+				if e.infos, err = AppendInfos(e.infos, e.r.cfg.Infos, e.env.Name(), i, res.Infos[i]); err != nil {
+					return err
+				}
 			}
 			e.running[i] = envs.Episode{}
 		}

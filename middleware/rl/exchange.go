@@ -216,6 +216,9 @@ func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	if err := tr.Batch.Check(r.columns...); err != nil {
 		return r.onNode(fmt.Errorf("what node %d has collected is not what this policy learns from: %w", from, err))
 	}
+	if err := r.checkInfos(from, tr.Episodes, tr.Infos); err != nil {
+		return err
+	}
 	c.EnvSteps += tr.EnvSteps
 	c.Episodes += len(tr.Episodes)
 	c.Explored = tr.Explored

@@ -330,7 +330,7 @@ func (g *group) equalize(ctx context.Context, c *Online, source int, others []in
 	if source != g.t.NodeID() {
 		s, err := g.next(ctx, source, ShareState)
 		if err == nil {
-			err = g.adopt(c, &s)
+			err = g.adopt(c, &s, enters)
 		}
 		return err
 	}
@@ -363,8 +363,9 @@ func (g *group) state(c *Online) (Share, error) {
 	return s, err
 }
 
-// adopt takes over the state of another learner.
-func (g *group) adopt(c *Online, s *Share) error {
+// adopt takes over the state of another learner. The newest evaluation is part of it only for a learner that enters: in a
+// step the first learner alone has received it.
+func (g *group) adopt(c *Online, s *Share, enters bool) error {
 	var a nn.Archive
 	err := a.UnmarshalBinary(s.State)
 	if err == nil {
@@ -383,7 +384,10 @@ func (g *group) adopt(c *Online, s *Share) error {
 	if err != nil {
 		return g.r.onNode(fmt.Errorf("take over the state of another learner: %w", err))
 	}
-	c.EnvSteps, c.Episodes, c.Updates, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Eval
+	c.EnvSteps, c.Episodes, c.Updates = n.EnvSteps, n.Episodes, n.Updates
+	if enters {
+		c.Eval = n.Eval
+	}
 	if s.Best != nil {
 		c.Best = s.Best
 	}

@@ -51,6 +51,7 @@ type Share struct {
 	EnvSteps int
 	Ended    int            // episodes
 	Episodes []envs.Episode // of those that count in the log
+	Infos    []float64      // of Episodes, as in Trajectory
 	Returns  []float64      // as in Trajectory, of all that the sender has collected
 	Stopped  bool
 	// Of ShareGradients.

@@ -74,6 +74,10 @@ func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 		cfg.Clock = time.Now
 	}
 	l := &logger{r: r, cfg: cfg, files: logFiles{r: r, cfg: cfg}, columns: slices.Clone(columns), row: map[string]float64{}}
+	l.infos = infoLog{names: r.cfg.Infos, had: make([]bool, len(r.cfg.Infos))}
+	for _, name := range r.cfg.Infos {
+		l.columns = append(l.columns, rolloutColumn(name), evalColumn(name))
+	}
 	if !r.t.Has(Learner) {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
@@ -99,6 +103,7 @@ type logger struct {
 	last     int // the clock of the last row
 	eval     Evaluation
 	episodes []envs.Episode // the newest, at most window
+	infos    infoLog        // of those
 	trained  Trained        // since the last row
 	columns  []string       // known so far
 	row      map[string]float64
@@ -116,6 +121,7 @@ func (l *logger) begin() error {
 	l.started, l.began, l.last, l.eval = true, l.cfg.Clock(), l.r.first, l.r.known
 	l.r.t.OnFinish(func(_ context.Context, o task.Outcome) error {
 		c := l.r.t.Context()
+		l.infos.warn(l.r.t.Logger(), l.r.env, true)
 		err := l.writeScores()
 		if l.r.clock(c) != l.last {
 			err = errors.Join(err, l.write(c))
@@ -145,7 +151,7 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	if err := l.writeScores(); err != nil {
 		return err
 	}
-	if l.r.clock(c)-l.last < l.every && c.Eval == l.eval {
+	if l.r.clock(c)-l.last < l.every && c.Eval.Equal(&l.eval) {
 		return nil
 	}
 	return l.write(c)
@@ -156,7 +162,15 @@ func (l *logger) note(c *Online) {
 	if c.Collected != nil {
 		l.episodes = append(l.episodes, c.Collected.Episodes...)
 		l.episodes = slices.Delete(l.episodes, 0, max(0, len(l.episodes)-window))
+		if len(l.infos.names) > 0 {
+			l.infos.add(c.Collected.Infos, window)
+			l.infos.warn(l.r.t.Logger(), l.r.env, false)
+		}
 		l.row["rollout/policy_lag"] = c.Lag.Mean
+	}
+	if len(l.infos.names) > 0 && !c.Eval.Equal(&l.eval) {
+		l.infos.evaluated(&c.Eval, l.r.offline)
+		l.infos.warn(l.r.t.Logger(), l.r.env, false)
 	}
 	if n := c.Trained.Updates; n > 0 {
 		l.trained.add(n, c.Trained.Metrics, c.Trained.Lag)
@@ -182,6 +196,7 @@ func (l *logger) fill(c *Online) {
 		}
 		r["rollout/ep_rew_mean"], r["rollout/ep_len_mean"] = sum.Return/n, float64(sum.Length)/n
 	}
+	l.infos.fill(r)
 	l.set(c.Explored)
 	r["train/n_updates"] = float64(c.Updates)
 	if l.trained.Updates > 0 {
@@ -191,6 +206,14 @@ func (l *logger) fill(c *Online) {
 	}
 	if c.Eval.Episodes > 0 {
 		r["eval/mean_reward"], r["eval/std_reward"], r["eval/mean_ep_length"] = c.Eval.Mean, c.Eval.Std, c.Eval.Length
+		for _, name := range l.infos.names {
+			delete(r, evalColumn(name))
+		}
+		for _, m := range c.Eval.Infos {
+			if column := "eval/" + m.Name; slices.Contains(l.columns, column) {
+				r[column] = m.Value
+			}
+		}
 	}
 }
 

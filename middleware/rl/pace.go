@@ -342,7 +342,7 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 		return nil
 	}
 	unsent := x.r.takeUnsent()
-	if c.Eval != x.reported && len(unsent) == 0 { // that of the checkpoint
+	if !c.Eval.Equal(&x.reported) && len(unsent) == 0 { // that of the checkpoint
 		unsent = append(unsent, Scores{Evaluation: c.Eval})
 	}
 	x.reported = c.Eval

@@ -274,7 +274,7 @@ func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
 		t.Error("the weights went on after they were evaluated")
 	}
 	best, err := rl.LoadBest(dir)
-	if err != nil || fmt.Sprint(best.Weights) != fmt.Sprint(q.Weights()) || best.Evaluation != c.Eval {
+	if err != nil || fmt.Sprint(best.Weights) != fmt.Sprint(q.Weights()) || !best.Equal(&c.Eval) {
 		t.Errorf("the saved best is %+v, %v", best, err)
 	}
 }

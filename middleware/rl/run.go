@@ -24,6 +24,12 @@ type Config struct {
 	// one the run begins at 0, as does a node that was restarted before its first checkpoint,
 	// or fails if MustResume is set, as for a user who asks to resume.
 	Resume, MustResume bool
+	// Infos are names of numbers and truth values in envs.Info.Values of the last step of an episode, at most
+	// MaxInfos, equal on all nodes. Their means are the columns rollout/NAME of Log, over those of the newest 100
+	// episodes that have the number, and eval/NAME, over those of an evaluation; the columns of is_success are
+	// rollout/success_rate and eval/success_rate. A value that is no finite number ends the run with ErrInfo, and a
+	// name without a value in the first 20 episodes is a warning.
+	Infos []string
 }
 
 // Run is what the middleware of one training run share on one node. [New] returns one.
@@ -73,6 +79,9 @@ type Run struct {
 //
 //	t.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(...), r.Learn(...), r.Evaluate(...), r.Checkpoint(...), r.Log(...))
 func New(t *task.Task[Online], policy policies.Policy, cfg Config) *Run {
+	if err := CheckInfos(cfg.Infos); err != nil {
+		panic("rl: " + err.Error())
+	}
 	spec := policy.Spec()
 	return &Run{t: t, policy: policy, cfg: cfg, columns: columnsOf(&spec), others: map[int]string{}}
 }

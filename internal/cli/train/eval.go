@@ -56,6 +56,8 @@ type result struct {
 	Max      float64   `json:"max"`
 	Length   float64   `json:"mean_length"`
 	Returns  []float64 `json:"returns"`
+	// Infos are means of the numbers of the key env_info.
+	Infos map[string]float64 `json:"infos,omitempty"`
 }
 
 func (c command) eval(ctx *urfave.Context) (err error) {
@@ -68,18 +70,29 @@ func (c command) eval(ctx *urfave.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	episodes, err := t.Episodes(ctx.Context, n, ctx.Uint64("seed"), !ctx.Bool("explore"))
+	played, err := t.Play(ctx.Context, n, ctx.Uint64("seed"), !ctx.Bool("explore"))
 	if err != nil {
 		return err
 	}
-	r := resultOf(episodes)
+	r := resultOf(played.Episodes)
 	r.Run, r.Weights = dir, ctx.String("weights")
+	for _, m := range played.Infos {
+		if r.Infos == nil {
+			r.Infos = map[string]float64{}
+		}
+		r.Infos[m.Name] = m.Value
+	}
 	if ctx.Bool("json") {
 		return c.WriteJSON(r)
 	}
 	_, err = fmt.Fprintf(c.Stdout, "%s on %s, %s weights: %.2f ± %.2f over %d episodes\n"+
 		"95 %% confidence interval of the mean: %.2f to %.2f\nleast %.2f, greatest %.2f, mean length %.1f\n",
 		t.Config.Algorithm().Name, t.Config.Env(), r.Weights, r.Mean, r.Std, r.Episodes, r.Low, r.High, r.Min, r.Max, r.Length)
+	for _, m := range played.Infos {
+		if err == nil {
+			_, err = fmt.Fprintf(c.Stdout, "mean %s %.4g\n", m.Name, m.Value)
+		}
+	}
 	return err
 }
 

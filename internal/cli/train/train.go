@@ -38,7 +38,7 @@ const (
 )
 
 // shortcuts are the flags that stand for keys of a config.
-var shortcuts = []string{"env", "steps", "time", "until", "envs"}
+var shortcuts = []string{"env", "steps", "time", "until", "envs", "env-info"}
 
 func ownFlags() []urfave.Flag {
 	return []urfave.Flag{
@@ -47,6 +47,7 @@ func ownFlags() []urfave.Flag {
 		flags.Text(groupTrain, "time", "", "wall time after which the run ends, such as 10m"),
 		flags.Text(groupTrain, "until", "", "mean `RETURN` of 100 greedy episodes at which the run ends"),
 		flags.Text(groupTrain, "envs", "", "number of environments of each collector"),
+		flags.Text(groupTrain, "env-info", "", "`NAMES` of numbers in the infos of an environment, such as is_success, whose means are logged"),
 		flags.Text(groupTrain, "preset", "", "`NAME` of published settings, or none (default: the first for algorithm and environment)"),
 		flags.Text(groupTrain, "config", "", "YAML `FILE` of keys and values"),
 		&urfave.GenericFlag{Category: groupTrain, Name: "set", Value: &texts{}, Usage: "`KEY=VALUE` of the config; may be given several times"},
@@ -307,7 +308,7 @@ func given(ctx *urfave.Context) ([]setting, error) {
 	var out []setting
 	for _, name := range shortcuts {
 		if ctx.IsSet(name) {
-			out = append(out, setting{name, ctx.String(name), "--" + name})
+			out = append(out, setting{strings.ReplaceAll(name, "-", "_"), ctx.String(name), "--" + name})
 		}
 	}
 	if ctx.IsSet("seed") || resumed(ctx) == "" && ctx.String("config") == "" {

@@ -1,0 +1,35 @@
+package gym
+
+import "unsafe"
+
+// pause lets a processor wait for some tens of nanoseconds, in a loop that looks at memory.
+//
+//go:noescape
+func pause()
+
+// convert converts n bytes to floats. n is a multiple of 16, and not 0.
+//
+//go:noescape
+func convert(dst *float32, from *byte, n int)
+
+// odd reports whether one of the floats in n bytes is NaN or infinite. n is a multiple of 64, and not 0.
+//
+//go:noescape
+func odd(from *byte, n int) bool
+
+// convertMost converts the first of the bytes, at most as many as dst has values, and returns how many.
+func convertMost(dst []float32, from []byte) int {
+	n := min(len(dst), len(from)) &^ 15
+	if n > 0 {
+		convert(unsafe.SliceData(dst), unsafe.SliceData(from), n)
+	}
+	return n
+}
+
+// oddInMost looks at the first of the floats, and returns at how many bytes of them.
+func oddInMost(from []byte) (found bool, n int) {
+	if n = len(from) &^ 63; n > 0 {
+		found = odd(unsafe.SliceData(from), n)
+	}
+	return found, n
+}
