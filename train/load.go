@@ -244,7 +244,8 @@ func (t *Trained) play(
 	num, spec := v.Num(), t.Policy.Spec()
 	act := policies.Act{
 		Obs: slices.Clone(obs), Greedy: greedy, State: make([]float32, num*spec.StateSize), Reset: make([]bool, num),
-		Noise: make([]float32, num*spec.NoiseSize), Action: make([]float32, num*spec.Action.Dim()), EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
+		Noise: make([]float32, num*spec.NoiseSize), Action: make([]float32, num*spec.Action.Dim()),
+		EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
 	}
 	share, running := make([]int, num), make([]envs.Episode, num)
 	limit, cut := *t.Config.keys.evalMaxSteps, make([]bool, num)
