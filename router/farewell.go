@@ -175,7 +175,7 @@ func (r *Router) applyFarewell(f Farewell, from int) {
 	}
 	news, effect := r.noteFarewell(f, from, r.clock(), time.Now())
 	if effect == ignored {
-		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
+		r.log.Warn("a farewell is ignored: it comes too often, or its node was started in the future",
 			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
 	}
 	if news == nil {

@@ -295,7 +295,7 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 // the other side speaks TLS.
 func explainNoAnswer(conn net.Conn, err error) error {
 	if len(binding(conn)) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
-		return fmt.Errorf("hung up when it was greeted; if it wants TLS, give this node a certificate: %w", err)
+		return fmt.Errorf("closed the connection at the hello; if it wants TLS, give this node a certificate: %w", err)
 	}
 	return err
 }
@@ -481,7 +481,7 @@ func (r *Router) serve(conn net.Conn, n *unauthenticatedConn) {
 func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	var m [8]byte
 	if _, err := io.ReadFull(conn, m[:]); err != nil {
-		return false, fmt.Errorf("nothing said: %w", err)
+		return false, fmt.Errorf("no hello: %w", err)
 	}
 	if startsTLS(m[:]) {
 		return false, errSpeaksTLS

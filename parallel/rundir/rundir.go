@@ -85,7 +85,7 @@ func Choose(r Request) (string, error) {
 		return dir, nil
 	}
 	if who, used := holder(dir); used && !r.Overwrite {
-		return "", fmt.Errorf("folder %s holds %s: go on from it with --resume (DITASK_RESUME=true), "+
+		return "", fmt.Errorf("folder %s holds %s: continue it with --resume (DITASK_RESUME=true), "+
 			"replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir (DITASK_DIR)",
 			absolute(dir), who)
 	}
