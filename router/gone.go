@@ -114,7 +114,7 @@ func (r *Router) forget(f report, err error) *session {
 	}
 	r.mu.Unlock()
 	if s == nil {
-		r.changed.broadcast() // a barrier waits for it in vain
+		r.changed.broadcast() // a barrier waits for it without success
 		return nil
 	}
 	if s.peer.Incarnation > f.Incarnation {

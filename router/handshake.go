@@ -349,7 +349,7 @@ func (r *Router) call(ctx context.Context, addr string, target int, within time.
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l, err := r.callOnce(ctx, addr, target)
-	if ctx.Err() != nil { // a link that was made all the same has lost its connection
+	if ctx.Err() != nil { // a link that was made nevertheless has lost its connection
 		err = fmt.Errorf("%w within %v: %w", errNoAnswer, within, cmp.Or(err, context.Cause(ctx)))
 	}
 	return l, err
@@ -541,7 +541,7 @@ func (r *Router) refuse(conn net.Conn, no *refusal) (bool, error) {
 	return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 }
 
-// remember reports whether the two sides can go on with one session: both have
+// remember reports whether the two sides can continue with one session: both have
 // it, or the connection broke in the middle of the handshake that made it, so
 // that one has it, empty as yet, and the other does not.
 func remember(s *session, p proof) bool {

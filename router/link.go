@@ -147,7 +147,7 @@ func (l *link) write() {
 			l.bufs = append(l.bufs, l.ctl)
 		}
 		n := s.log.gather(&l.bufs, writeLimit)
-		if len(l.ctl) > 0 && l.full { // the log goes on within a frame
+		if len(l.ctl) > 0 && l.full { // the log continues within a frame
 			l.bufs = append(l.bufs, l.ctl)
 		}
 		s.quietFor = 0

@@ -23,7 +23,7 @@ type peerLock struct {
 	users int           // have it or wait for it; locksMu guards it
 }
 
-// lockPeer lets one handshake for a session with the node go on at a time.
+// lockPeer lets one handshake for a session with the node continue at a time.
 func (r *Router) lockPeer(id int) (unlock func()) {
 	m := r.usePeerLock(id)
 	m.held <- struct{}{}

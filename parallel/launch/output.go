@@ -242,7 +242,7 @@ func (n *nodeLog) keep(stream string, piece []byte) {
 	}
 }
 
-// drop goes on without the file.
+// drop continues without the file.
 func (n *nodeLog) drop(err error) {
 	n.mu.Lock()
 	if n.file != nil {

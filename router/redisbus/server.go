@@ -20,7 +20,7 @@ import (
 
 const (
 	// answerTime is the time that the server may take to answer before the connection
-	// to it is made anew: less than a session's LinkTimeout.
+	// to it is made again: less than a session's LinkTimeout.
 	answerTime = 4 * time.Second
 	dialTime   = 4 * time.Second
 	// poolSize is for the reader, the writer, the keeper, and dials.
