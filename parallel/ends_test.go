@@ -40,7 +40,7 @@ func TestWithinTheGracePeriod(t *testing.T) {
 		reported bool
 	}{
 		{"in time", 3, 0, time.Second, ExitSuccess, time.Second, "", true},
-		{"too late", 3, 0, 0, ExitFailure, 5 * time.Second, "node.7: did not end within 5s of being told to: ended without saving\n", false},
+		{"too late", 3, 0, 0, ExitFailure, 5 * time.Second, "node.7: did not end within 5s of SIGTERM: ended without saving\n", false},
 		{"a second signal", 0, 2 * time.Second, 0, ExitFailure, 2 * time.Second, "node.7: ended at once, by a second signal\n", false},
 		{"a second signal under a launcher", 3, 2 * time.Second, 3 * time.Second, ExitSuccess, 3 * time.Second, "", true},
 	} {

@@ -49,7 +49,7 @@ func (n *Node) claimDir() {
 	}
 }
 
-// Resume reports whether the node is to go on from its checkpoint if there is one: it
+// Resume reports whether the node is to continue from its checkpoint if there is one: it
 // was restarted, the job has run before, or the user asked to resume.
 func (n *Node) Resume() bool { return n.env.Resume || n.env.Continue || n.env.Attempt > 0 }
 

@@ -101,8 +101,8 @@ var errExited = errors.New("the node's function ended its goroutine (runtime.Goe
 const exitWithin = time.Second
 
 // await returns the error of a node's function from done. Where its goroutine was ended in
-// Run, that is the error of Run, which names what has ended it. A function that goes on, as
-// Run was in another goroutine, may wait for it in vain: the log says why.
+// Run, that is the error of Run, which names what has ended it. A function that continues, as
+// Run was in another goroutine, may wait for it without success: the log says why.
 func (n *Node) await(done <-chan error) error {
 	var err, exit error
 	select {

@@ -81,6 +81,6 @@ func (o *orders) within(limit time.Duration, done <-chan error) (missed string, 
 	case <-signals:
 		return "ended at once, by a second signal", nil
 	case <-late.C:
-		return fmt.Sprintf("did not end within %v of being told to: ended without saving", limit), nil
+		return fmt.Sprintf("did not end within %v of SIGTERM: ended without saving", limit), nil
 	}
 }

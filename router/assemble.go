@@ -8,7 +8,7 @@ import (
 // Memory for messages whose chunks are coming in. It is taken for what has arrived, up to
 // twice as much, and beyond that ahead of what comes, as that spares copies: up to growth
 // times what has arrived, while the bounds of the peer and of the node allow. A message that
-// finds no room below the bounds comes in all the same.
+// finds no room below the bounds comes in nevertheless.
 const (
 	growth    = 16        // times what has arrived of a message
 	peerAhead = 128 << 20 // bytes for all unfinished messages of one peer: two of 64 MiB

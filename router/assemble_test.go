@@ -35,7 +35,7 @@ func (s *session) unfinished() (taken, have int) {
 
 // A peer sends large messages of events that this node does not have, or does not listen
 // to: nothing is kept of them, and they are counted and credited when they have come.
-func TestR7MessagesThatNobodyReceivesAreNotAssembled(t *testing.T) {
+func TestR7MessagesWithoutAListenerAreNotAssembled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
 		if _, err := g.r.Channel(Spec{Name: "f1"}, func(*Message) error { t.Error("received"); return nil }); err != nil {

@@ -641,7 +641,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 		if pong(asked); len(r.hearsay) != 0 || r.peers[1] != s || r.failure != nil {
 			t.Errorf("it has answered: %+v, %v", r.was[1], r.failure)
 		}
-		if !strings.Contains(log.String(), `msg="a node has told of the end of another one, which answers" `+
+		if !strings.Contains(log.String(), `msg="a node announced the end of another one, which answers" `+
 			`from=node.2 peer=node.1 reason="exit code 3"`) {
 			t.Error(log.String())
 		}

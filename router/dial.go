@@ -13,13 +13,13 @@ import (
 // the node there has left: an eighth of the time for which they have failed, so that the
 // end of an outage is noticed soon in proportion to it.
 //
-// Where many nodes are called in vain, the waits are longer: all calls together are at most
+// Where many nodes are called without success, the waits are longer: all calls together are at most
 // callsPerSecond, so that addresses which a peer has made up are no flood to whoever
 // has them.
 type backoff struct {
 	since time.Time
 	left  bool
-	calls int // nodes that are called in vain at the moment, this one included; 0: one
+	calls int // nodes that are called without success at the moment, this one included; 0: one
 	slow  int // calls that were not answered in time
 }
 
@@ -188,7 +188,7 @@ func (r *Router) hasLeft(addr string) bool {
 	return false
 }
 
-// callsAgain reports whether this node goes on calling the addresses of nodes that have left.
+// callsAgain reports whether this node continues calling the addresses of nodes that have left.
 func (r *Router) callsAgain() bool { return r.cfg.Elastic && !r.inDrain.Load() }
 
 // outlives reports whether a refusal is no reason to end: a process that has not

@@ -9,7 +9,7 @@ import (
 )
 
 // Done announces to the peers that this node has done its part of the job, and returns when
-// every expected node has said the same or has left. Until then this node goes on
+// every expected node has said the same or has left. Until then this node continues
 // receiving and may send. A node that is lost is waited for: its next incarnation has
 // to say it again. A Barrier that a done node has not entered fails at once on the other
 // nodes. After 10 s, and then ever more rarely, the log names the nodes that are not

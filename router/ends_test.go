@@ -260,7 +260,7 @@ func TestConnectionsThatCannotTakeOver(t *testing.T) {
 	s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
 	mine, theirs := net.Pipe()
 	defer func() { _, _ = mine.Close(), theirs.Close() }()
-	if l, err := s.attach(mine, true, 1); l != nil || err == nil || !strings.Contains(err.Error(), "says it has received 1 frames, of 0 sent") {
+	if l, err := s.attach(mine, true, 1); l != nil || err == nil || !strings.Contains(err.Error(), "reports 1 received frames, of 0 sent") {
 		t.Error(err)
 	}
 	if perr, first := s.end(ErrLost); !first || perr.Undelivered != 0 || s.current() != nil {

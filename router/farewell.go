@@ -28,7 +28,7 @@ const (
 	// maxReason bounds in bytes the reason of a farewell, of a refusal and of a bye: a
 	// sentence or two for a log, of which each connection has one.
 	maxReason = 1 << 10
-	// farewellRest is the time that SendFarewell goes on after a node has received it: the other
+	// farewellRest is the time that SendFarewell continues after a node has received it: the other
 	// ones that call the address of the node do that at once.
 	farewellRest = 300 * time.Millisecond
 )
@@ -153,7 +153,7 @@ func (r *Router) sendFarewell(addr string) error {
 }
 
 // answerDial ends the handshake of a node that has dialled the address of the one whose
-// farewell this is. A node that understands the farewell refuses to go on.
+// farewell this is. A node that understands the farewell refuses to continue.
 func (r *Router) answerDial(h hello, p proof) *refusal {
 	if p.Refuse != nil && p.Refuse.Code == RefuseGone {
 		r.receivedBy.add(h.Node)
@@ -175,7 +175,7 @@ func (r *Router) applyFarewell(f Farewell, from int) {
 	}
 	news, effect := r.noteFarewell(f, from, r.clock(), time.Now())
 	if effect == ignored {
-		r.log.Warn("a farewell is ignored: it is said too often, or of a node from the future",
+		r.log.Warn("a farewell is ignored: it comes too often, or its node was started in the future",
 			"from", fmt.Sprintf("node.%d", from), "peer", fmt.Sprintf("node.%d", f.Node))
 	}
 	if news == nil {

@@ -37,7 +37,7 @@ func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 					}
 					<-time.After(10 * time.Second)
 					j.together(0, 1, 2, 3)
-					if n := strings.Count(j.log.String(), "a node has told of the end of another one, which answers"); n != 3 {
+					if n := strings.Count(j.log.String(), "a node announced the end of another one, which answers"); n != 3 {
 						t.Errorf("%d nodes say so:\n%s", n, j.log.String())
 					}
 					_ = j.nodes[2].Abandon()

@@ -99,7 +99,7 @@ func (r *Router) disbelieve(f report) {
 	r.mu.Lock()
 	r.farewells[f.Node] = knownFarewell{disbelieved: r.clock()}
 	r.mu.Unlock()
-	r.log.Warn("a node has told of the end of another one, which answers",
+	r.log.Warn("a node announced the end of another one, which answers",
 		"from", fmt.Sprintf("node.%d", f.from), "peer", fmt.Sprintf("node.%d", f.Node), "reason", f.Reason)
 }
 
@@ -114,7 +114,7 @@ func (r *Router) forget(f report, err error) *session {
 	}
 	r.mu.Unlock()
 	if s == nil {
-		r.changed.broadcast() // a barrier waits for it in vain
+		r.changed.broadcast() // a barrier waits for it without success
 		return nil
 	}
 	if s.peer.Incarnation > f.Incarnation {

@@ -295,7 +295,7 @@ func (r *Router) callHello(conn net.Conn, h hello, bound []byte) (hello, []byte,
 // the other side speaks TLS.
 func explainNoAnswer(conn net.Conn, err error) error {
 	if len(binding(conn)) == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
-		return fmt.Errorf("hung up when it was greeted; if it wants TLS, give this node a certificate: %w", err)
+		return fmt.Errorf("closed the connection at the hello; if it wants TLS, give this node a certificate: %w", err)
 	}
 	return err
 }
@@ -349,7 +349,7 @@ func (r *Router) call(ctx context.Context, addr string, target int, within time.
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l, err := r.callOnce(ctx, addr, target)
-	if ctx.Err() != nil { // a link that was made all the same has lost its connection
+	if ctx.Err() != nil { // a link that was made nevertheless has lost its connection
 		err = fmt.Errorf("%w within %v: %w", errNoAnswer, within, cmp.Or(err, context.Cause(ctx)))
 	}
 	return l, err
@@ -481,7 +481,7 @@ func (r *Router) serve(conn net.Conn, n *unauthenticatedConn) {
 func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	var m [8]byte
 	if _, err := io.ReadFull(conn, m[:]); err != nil {
-		return false, fmt.Errorf("nothing said: %w", err)
+		return false, fmt.Errorf("no hello: %w", err)
 	}
 	if startsTLS(m[:]) {
 		return false, errSpeaksTLS
@@ -541,7 +541,7 @@ func (r *Router) refuse(conn net.Conn, no *refusal) (bool, error) {
 	return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 }
 
-// remember reports whether the two sides can go on with one session: both have
+// remember reports whether the two sides can continue with one session: both have
 // it, or the connection broke in the middle of the handshake that made it, so
 // that one has it, empty as yet, and the other does not.
 func remember(s *session, p proof) bool {

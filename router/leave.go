@@ -11,7 +11,7 @@ import (
 
 // Leave asks the peers to send this node no more messages, and returns when all that
 // they had sent has been delivered. Then Drain and Close lose nothing on either side,
-// and the others go on without this node: no barrier waits for it any more. It may
+// and the others continue without this node: no barrier waits for it any more. It may
 // still send until Drain. When ctx ends first, the error names the nodes that have not answered.
 func (r *Router) Leave(ctx context.Context) error {
 	if !r.started.Load() {

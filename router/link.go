@@ -60,7 +60,7 @@ func (s *session) attach(conn net.Conn, dialed bool, got uint64) (*link, error) 
 		return nil, s.err
 	}
 	if !s.log.rewind(got) {
-		return nil, fmt.Errorf("node.%d says it has received %d frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent,
+		return nil, fmt.Errorf("node.%d reports %d received frames, of %d sent and %d acknowledged", s.peer.ID, got, s.log.sent,
 			s.log.done)
 	}
 	s.link = l
@@ -147,7 +147,7 @@ func (l *link) write() {
 			l.bufs = append(l.bufs, l.ctl)
 		}
 		n := s.log.gather(&l.bufs, writeLimit)
-		if len(l.ctl) > 0 && l.full { // the log goes on within a frame
+		if len(l.ctl) > 0 && l.full { // the log continues within a frame
 			l.bufs = append(l.bufs, l.ctl)
 		}
 		s.quietFor = 0

@@ -154,7 +154,7 @@ func TestR7AnswersOfAListenerAreChecked(t *testing.T) {
 		"half a welcome":      {string(good), []byte("\x05\x00\x00\x00{"), "", "unexpected EOF"},
 		"no JSON":             {string(good), framed("{"), "", "malformed frame"},
 		"a refusal":           {string(good), framed(`{"refuse":{"code":"limits","reason":"abc"}}`), RefuseLimits, "abc"},
-		"frames never sent":   {string(good), framed(`{"got":"5"}`), "", "says it has received 5 frames, of "},
+		"frames never sent":   {string(good), framed(`{"got":"5"}`), "", "reports 5 received frames, of "},
 		"too long a message":  {string(good), []byte("\x01\x40\x00\x00"), "", "a handshake message of 16385 bytes"},
 		"an alert of TLS":     {string(good), []byte("\x15\x03\x03\x00"), "", "the other side speaks TLS"},
 		"a handshake of TLS":  {string(good), []byte("\x16\x03\x01\x00"), "", "the other side speaks TLS"},

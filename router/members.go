@@ -23,7 +23,7 @@ type peerLock struct {
 	users int           // have it or wait for it; locksMu guards it
 }
 
-// lockPeer lets one handshake for a session with the node go on at a time.
+// lockPeer lets one handshake for a session with the node continue at a time.
 func (r *Router) lockPeer(id int) (unlock func()) {
 	m := r.usePeerLock(id)
 	m.held <- struct{}{}
@@ -157,7 +157,7 @@ func (r *Router) learn(members []Member, from int) {
 	}
 	calls, ahead := r.membership.learn(members, r.clock(), time.Now())
 	for _, id := range ahead {
-		r.log.Warn("a node is not called, as it is said to come from the future",
+		r.log.Warn("a node is not called: its announced start is in the future",
 			"peer", fmt.Sprintf("node.%d", id), "by", fmt.Sprintf("node.%d", from))
 	}
 	for _, c := range calls {

@@ -218,7 +218,7 @@ func (m *membership) remember(id int) (forgotten []int) {
 		oldest := m.formers[0]
 		m.formers = slices.Delete(m.formers, 0, 1)
 		if m.present.of(oldest) != nil {
-			continue // it is remembered anew when it is gone
+			continue // it is remembered again when it is gone
 		}
 		delete(m.was, oldest)
 		delete(m.farewells, oldest)
@@ -281,7 +281,7 @@ func (m *membership) runs(now int64) bool {
 // start ends the joining of this node, which lacks no other any more.
 func (m *membership) start(now int64) { m.running, m.beenReady, m.readyAt = m.runs(now), true, now }
 
-// joining reports whether this node joins the job. It goes on joining as long again as it has taken,
+// joining reports whether this node joins the job. It continues joining as long again as it has taken,
 // but not for longer than its patience: peers for which there was no time may still be busy with
 // each other.
 func (m *membership) joining(now int64) bool {

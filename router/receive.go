@@ -330,7 +330,7 @@ func (r *Router) listening(in *inStream, on bool) error {
 	return in.s.log.overdue()
 }
 
-// retarget works out anew which peers listen to c, and gives the newest value
+// retarget works out again which peers listen to c, and gives the newest value
 // to those that have just begun. They are targets before that: a value that is
 // sent meanwhile finds them, or is the newest. The mutex is held.
 func (r *Router) retarget(c *channel) {

@@ -113,7 +113,7 @@ func (r *Router) endPipes(id int) {
 	})
 }
 
-// cutPipes ends this leaf's pipes through a hub that is lost, so that they are made anew as soon
+// cutPipes ends this leaf's pipes through a hub that is lost, so that they are made again as soon
 // as the next hub is there. Not every transport says by itself that the hub's process has ended:
 // over a broker it is only silent. The mutex is held.
 func (r *Router) cutPipes() {
@@ -209,7 +209,7 @@ func (r *Router) splice(p *pipe, a, b net.Conn) (bool, error) {
 
 // answerRelay calls the hub back, and serves the leaf at the other end. A call that
 // breaks is made again for as long as the leaf waits for it: the leaf does not learn
-// that it was in vain.
+// that it was without success.
 func (r *Router) answerRelay(m relayMsg) {
 	if r.answering.Add(1) > maxTickets { // the hub sees that no call comes back
 		r.answering.Add(-1)

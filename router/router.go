@@ -304,7 +304,7 @@ func (r *Router) failed(err error) {
 }
 
 // incompatible deals with a peer one of whose events differs from this node's. A
-// node that has not been ready ends; one that has goes on without that event of
+// node that has not been ready ends; one that has continues without that event of
 // the peer's, which sees the same and ends. The link stays: the peer must see it.
 // The mutex is held.
 func (r *Router) incompatible(s *session, err error) {

@@ -229,7 +229,7 @@ func (s *session) signal() {
 	}
 }
 
-// wrote records n bytes that were written, and lets senders go on that were
+// wrote records n bytes that were written, and lets senders continue that were
 // too far ahead. The mutex is held.
 func (s *session) wrote(n int) {
 	s.log.wrote(n)

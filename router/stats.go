@@ -68,7 +68,7 @@ type StreamStats struct {
 	Event string // empty: all events of the peer's that this node has not declared
 	Peer  int
 
-	Sent, SentBytes           uint64 // messages for the peer; of the bytes, those that went on their way
+	Sent, SentBytes           uint64 // messages for the peer; the bytes are those that were written
 	Delivered, DeliveredBytes uint64 // processed by the peer's listeners; the peer reports that once a second at least
 	Replaced                  uint64 // a newer value of a Latest event took its place
 	Oldest                    uint64 // dropped under DropOldest

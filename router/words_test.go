@@ -170,7 +170,7 @@ func TestRefusalsByReason(t *testing.T) {
 	from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
 	reasons := map[string]error{
 		"token": &RefusedError{RefuseToken, "wrong token", "a"}, "crowd": errCrowd, "tls": errSpeaksTLS, "garbage": fmt.Errorf("%w: x", errBadFrame),
-		"silence": fmt.Errorf("nothing said: %w", os.ErrDeadlineExceeded), "hung up": net.ErrClosed,
+		"silence": fmt.Errorf("no hello: %w", os.ErrDeadlineExceeded), "hung up": net.ErrClosed,
 	}
 	for _, err := range reasons {
 		r.refused(from, err)

@@ -12,7 +12,7 @@ type Next func(context.Context) error
 // Middleware is code around the rest of a step. What it does before its call of
 // next is its forward half, what it does afterwards its backward half; all
 // forwards of a step come before the first backward. A middleware that returns
-// nil without having called next is a plain step: the engine then goes on with
+// nil without having called next is a plain step: the engine then continues with
 // the rest. An error ends the step and, unless one before it takes it, the run.
 // A second call of next runs the rest once more. next must be called by the
 // goroutine that called the middleware, and c is valid during the call only.
@@ -165,7 +165,7 @@ func catch(ctx context.Context, name func() string, err *error, returned *bool, 
 		return
 	}
 	if pe, ok := v.(*PanicError); ok {
-		*err = pe // a panic of a group's goroutine that went on in its caller
+		*err = pe // a panic of a group's goroutine that continued in its caller
 		return
 	}
 	pe := &PanicError{Name: name(), Value: v, Stack: debug.Stack()}

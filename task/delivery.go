@@ -60,7 +60,7 @@ func Version(ctx context.Context) uint64 {
 }
 
 // recovered reports a panic of the listener that r was calling. Without a value
-// the listener ended its goroutine, as runtime.Goexit does: then r goes on in another.
+// the listener ended its goroutine, as runtime.Goexit does: then r continues in another.
 func (r *runner) recovered(v any) {
 	w := r.claim[r.at].box.work
 	if v == nil {
@@ -90,7 +90,7 @@ func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
 }
 
 // cutOff reports whether a listener has returned err because the run ends. A node that is
-// done and waits for the others cuts nothing off, but a wait for them may be in vain.
+// done and waits for the others cuts nothing off, but a wait for them may be without success.
 func (e *engine) cutOff(err error) bool {
 	if errors.Is(err, ErrClosed) && e.succeededAlone() {
 		return true

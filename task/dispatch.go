@@ -426,7 +426,7 @@ func (b *mailbox) returnCredits() {
 	b.ran.credits = b.ran.credits[:0]
 }
 
-// settle counts what was run and lets blocked emitters go on. d.mu is held.
+// settle counts what was run and lets blocked emitters continue. d.mu is held.
 func (d *dispatcher) settle(b *mailbox) {
 	b.touched = false
 	b.queued -= b.ran.n

@@ -35,7 +35,7 @@ type engine struct {
 	closing  atomic.Bool // the end has begun: listeners are cut off without ado
 	drained  atomic.Bool // nothing more can be sent to other nodes
 	busDown  atomic.Bool
-	leaves   atomic.Bool // this node ends, and the others go on without it
+	leaves   atomic.Bool // this node ends, and the others continue without it
 	exits    atomic.Bool // a step or a hook has ended Run's goroutine
 
 	base context.Context // of listeners; set by start
@@ -209,7 +209,7 @@ const failDrain = 5 * time.Second
 //  1. the step loop has ended, and the outcome is decided;
 //  2. the OnFinish hooks run (runHooks): they may emit, and see the outcome;
 //  3. the outcome is sent to the other nodes, if it was decided here and is no
-//     failure of a node that will be back; or, where they go on without this one,
+//     failure of a node that will be back; or, where they continue without this one,
 //     they are asked for what they have for it, and that is received;
 //  4. the bus is drained while listeners still run: what was emitted on either
 //     side arrives. From here on a listener that blocks is cut off, so that it
@@ -290,7 +290,7 @@ func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	return errors.Join(errs...)
 }
 
-// leave receives all that the others have for this node, which they go on without.
+// leave receives all that the others have for this node, which they continue without.
 func (e *engine) leave(ctx context.Context) error {
 	if err := e.bus.Leave(ctx); err != nil {
 		return err

@@ -23,7 +23,7 @@ var (
 
 // PreemptError means that a run was asked to give way, as by SIGTERM. Who
 // preempts a run from outside cancels Run's context with one as the cause. Where
-// nodes may come and go (see [Bus]), the others then go on without this one, which
+// nodes may come and go (see [Bus]), the others then continue without this one, which
 // first receives all that they had for it; else the whole job is preempted. It
 // wraps [ErrPreempted].
 type PreemptError struct {

@@ -147,9 +147,9 @@ func (w *Expectation[T]) leave(r *runner) {
 	}
 }
 
-// arrived lets all waits go on. From now on their listeners do not count as waiting,
+// arrived lets all waits continue. From now on their listeners do not count as waiting,
 // even if they have not gone on yet: at the end of a run they are not cut off as those
-// whose wait is in vain.
+// whose wait is without success.
 func (w *Expectation[T]) arrived() {
 	d := w.p.en.d
 	d.mu.Lock()

@@ -30,7 +30,7 @@ func Serial[C any](m ...Middleware[C]) Middleware[C] {
 
 // Parallel makes one middleware of several that run concurrently. It joins them
 // twice: the rest of the step begins when all forwards have ended, and the
-// middleware before it go on when all backwards have. Each member's next returns
+// middleware before it continue when all backwards have. Each member's next returns
 // what the rest returned; the rest runs under the context that Parallel was given.
 // An error of one cancels the context of the others, with that error as the
 // cause, and every error that is not such a cancellation is reported. Members
@@ -154,7 +154,7 @@ func (f *fan) forward() error {
 	return f.join(nil, errs)
 }
 
-// backward lets all members go on with what the rest returned.
+// backward lets all members continue with what the rest returned.
 func (f *fan) backward(rest error) error {
 	var errs []error
 	for _, m := range f.members {
@@ -168,7 +168,7 @@ func (f *fan) backward(rest error) error {
 	return f.join(rest, errs)
 }
 
-// backwardInTurn lets the members go on from the last to the first, each with
+// backwardInTurn lets the members continue from the last to the first, each with
 // what the one after it returned.
 func (f *fan) backwardInTurn(rest error) error {
 	for _, m := range slices.Backward(f.members) {

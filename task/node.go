@@ -215,7 +215,7 @@ type PeerChange struct {
 	// Err is the reason, for PeerLost and BusFailed; it names the peer. A [RemoteError] of PeerLost
 	// is the failure of that peer, of which all nodes know.
 	Err error
-	// Fatal means that the job does not go on without this peer: the task fails,
+	// Fatal means that the job does not continue without this peer: the task fails,
 	// unless the job has succeeded already.
 	Fatal bool
 }

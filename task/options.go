@@ -69,7 +69,7 @@ func FinishGrace(d time.Duration) Option { return func(c *config) { c.grace = d 
 // ListenerGrace bounds how long a listener may take over one message once this
 // node's step loop and hooks have ended. After it the context of this event's
 // listeners ends with [ErrFinished], for this message and those that follow, and the
-// log names event and listener. A listener that does not look at its context goes on
+// log names event and listener. A listener that does not look at its context continues
 // to receive every message. While a listener waits in [Event.WaitFor] or in an Emit, the
 // bound is half of the drain timeout. The default is 1 s.
 func ListenerGrace(d time.Duration) Option { return func(c *config) { c.listenerGrace = d } }
@@ -100,12 +100,12 @@ func MaxSteps(n int) RunOption {
 	return func(c *runConfig) { c.max = n }
 }
 
-// WaitForAll lets the job go on until all nodes are done. Without it the first success
+// WaitForAll lets the job continue until all nodes are done. Without it the first success
 // of a node ends the job, which is right where one node, such as a learner, knows when
 // the work is done. Where all nodes do the same work, give it to all of them.
 //
 // Finish and MaxSteps then mean that this node is done: its steps end, and its listeners
-// go on, and may emit, until every other node is done too or has left. A node without
+// continue, and may emit, until every other node is done too or has left. A node without
 // middleware is done at once, and so only listens. Listeners then have the [FinishGrace] to
 // receive and answer what is left, the OnFinish hooks run, and all nodes end in order. A
 // failure or a preemption of any node ends all of them as usual, and so does the success of

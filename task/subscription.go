@@ -388,7 +388,7 @@ func (p *subscription[T]) run(r *runner) bool {
 	return true
 }
 
-// call calls the listeners of one message; after a panic it goes on with the next.
+// call calls the listeners of one message; after a panic it continues with the next.
 func (p *subscription[T]) call(s *slot[T]) {
 	if p.calling == nil {
 		p.calling, p.next, p.onlyBorrowed = *p.listeners.Load(), 0, true

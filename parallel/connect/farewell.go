@@ -33,7 +33,7 @@ func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Read
 	}
 	m, err := control.NewReader(r).Next()
 	if err == nil && (m.Lost == nil || !launched) {
-		err = errors.New("no node, or no line that says how it has ended")
+		err = errors.New("no node, or no line about its end")
 	}
 	if err != nil {
 		return fmt.Errorf("a launcher runs this, for one of its nodes: %w", err)

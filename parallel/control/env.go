@@ -84,8 +84,8 @@ type Env struct {
 	Main        string        // name of the function to run; empty: the first
 	AutoRecover bool          // a node that crashes is started again
 	Retries     int           // how often this one still is
-	Resume      bool          // the user asked to go on from the job's checkpoints, which must exist
-	Continue    bool          // the job may have run before: it goes on from its checkpoints if there are any
+	Resume      bool          // the user asked to continue from the job's checkpoints, which must exist
+	Continue    bool          // the job may have run before: it continues from its checkpoints if there are any
 	Overwrite   bool          // the run may replace the one in Dir; for a node without a launcher
 	Grace       time.Duration // time between SIGTERM and SIGKILL; 0: not said
 	JoinTimeout time.Duration // how long nodes wait for each other at the start; 0: a minute

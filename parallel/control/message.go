@@ -23,7 +23,7 @@ const MaxLine = 64 << 10
 const maxText = 8 << 10
 
 // ErrMalformed is in the error of Reader.Next for a line that is too long or
-// not a message. The next call goes on with the next line.
+// not a message. The next call continues with the next line.
 var ErrMalformed = errors.New("malformed control line")
 
 // The types of message.

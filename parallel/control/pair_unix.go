@@ -42,7 +42,7 @@ func inherit(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// shutdownWrite ends what is written to a socket; reading goes on.
+// shutdownWrite ends what is written to a socket; reading continues.
 func shutdownWrite(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -365,7 +365,7 @@ func (c *core) failure(i int, e exit) Failure {
 	return f
 }
 
-// afterFailure decides how the job goes on after a failure of a node.
+// afterFailure decides how the job continues after a failure of a node.
 func (c *core) afterFailure(now time.Time, i int, e exit, f Failure) []action {
 	n := &c.nodes[i]
 	if n.killed && c.forced && e.signal == syscall.SIGKILL {

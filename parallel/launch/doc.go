@@ -32,7 +32,7 @@
 // When the process of a node ends without leave (a crash, a failure), the launcher tells
 // its other nodes at once, before anything else: they give the peer up with that reason.
 // The nodes of other launchers learn of it from a process that the launcher starts
-// (Config.Farewell), with the environment and the socket of the node, while it goes on: a
+// (Config.Farewell), with the environment and the socket of the node, while it continues: a
 // restart ends that process, as the new incarnation is news enough, and Run returns when
 // it has ended, after 3 s at most. They learn too whether the node is started again, or
 // has failed for the last time, which fails the job on all launchers; with
@@ -75,8 +75,8 @@
 // A line over 64 KiB is cut there, and the number of bytes left out is
 // appended. The file of a node, node-3.log in LogDir, has all bytes of both
 // streams, as they came, after a line for each start; only if both streams write
-// at once, a line over 64 KiB may go on after a line of the other stream.
-// If a file cannot be written that is said once, and the job goes on.
+// at once, a line over 64 KiB may continue after a line of the other stream.
+// If a file cannot be written that is said once, and the job continues.
 //
 // The rules never wait for output. A reader of Stdout or Stderr that is slow slows the
 // nodes down, and gets every line. Of one that reads nothing for 3 s (a terminal after

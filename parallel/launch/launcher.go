@@ -152,7 +152,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 		return err
 	}
 	l.watcher, err = startWatcher(l.cfg.Watcher, l.cfg.Environ, func() {
-		l.out.log("WARN", "the watcher of this launcher has ended: if the launcher is killed, nodes may go on")
+		l.out.log("WARN", "the watcher of this launcher has ended: if the launcher is killed, its nodes may continue to run")
 	})
 	if err != nil {
 		for _, s := range sockets {

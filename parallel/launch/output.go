@@ -143,7 +143,7 @@ func jsonLine(v any) []byte {
 // fileFailed logs once for the whole job that a log file cannot be written.
 func (o *output) fileFailed(err error) {
 	if !o.failed.Swap(true) {
-		o.log("WARN", fmt.Sprintf("log folder: %v; the job goes on without", err))
+		o.log("WARN", fmt.Sprintf("log folder: %v; the job continues without it", err))
 	}
 }
 
@@ -242,7 +242,7 @@ func (n *nodeLog) keep(stream string, piece []byte) {
 	}
 }
 
-// drop goes on without the file.
+// drop continues without the file.
 func (n *nodeLog) drop(err error) {
 	n.mu.Lock()
 	if n.file != nil {

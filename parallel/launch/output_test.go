@@ -139,7 +139,7 @@ func TestFaultsOfTheLogFolderAreReportedOnce(t *testing.T) {
 		n.close()
 		o.fileFailed(errors.New("once more"))
 		o.flush(nil)
-		if !strings.HasPrefix(stderr.String(), "ditask: log folder: ") || !strings.HasSuffix(stderr.String(), "; the job goes on without\n") ||
+		if !strings.HasPrefix(stderr.String(), "ditask: log folder: ") || !strings.HasSuffix(stderr.String(), "; the job continues without it\n") ||
 			strings.Count(stderr.String(), "\n") != 1 || strings.Contains(stderr.String(), "once more") {
 			t.Errorf("%s: %q", name, stderr)
 		}

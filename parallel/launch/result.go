@@ -22,7 +22,7 @@ type Result struct {
 
 	signal syscall.Signal
 	forced bool // the user wanted the nodes killed
-	leaves bool // the job goes on with the nodes of other launchers
+	leaves bool // the job continues with the nodes of other launchers
 }
 
 // NodeResult describes the end of one node.

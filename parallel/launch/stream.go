@@ -208,7 +208,7 @@ func isGone(err error) bool {
 	return false
 }
 
-// wake lets those go on that wait. The mutex is held.
+// wake lets those continue that wait. The mutex is held.
 func (s *Stream) wake() {
 	if s.room != nil {
 		close(s.room)

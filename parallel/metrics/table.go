@@ -95,11 +95,11 @@ func Table() []Desc {
 		{TaskQueued, Gauge, perEvent, "Messages that wait for a listener of this node."},
 		{TaskListeners, Gauge, perEvent, "Listeners of the event on this node."},
 		{TaskBusy, Counter, perEvent,
-			"Time that listeners of this node have taken, what they waited included; a call that goes on counts when it ends."},
+			"Time that listeners of this node have taken, waits included; a running call counts when it ends."},
 
 		{EventsSent, Counter, stream, "Messages for the peer: delivered, dropped, lost, queued or in flight."},
 		{EventsSentBytes, Counter, stream, "Payload bytes of the messages that went on their way to the peer."},
-		{EventsDelivered, Counter, stream, "Messages that the peer's listeners have had. The peer tells at least once a second."},
+		{EventsDelivered, Counter, stream, "Messages that the peer's listeners have processed. The peer reports at least once a second."},
 		{EventsDeliveredBytes, Counter, stream, "Payload bytes of them."},
 		{EventsDropped, Counter, []string{"event", "peer", "reason"},
 			"Messages for the peer that were dropped by the event's policy; reason is replaced (Latest), oldest, newest, or peer_gone."},
@@ -110,7 +110,7 @@ func Table() []Desc {
 		{EventsInFlightBytes, Gauge, stream, "Payload bytes of them."},
 		{EventsConsumed, Counter, stream, "Messages of the peer that this node has delivered or dropped."},
 		{EventsConsumedBytes, Counter, stream, "Payload bytes of them."},
-		{EventsUnsubscribed, Counter, stream, "Messages of the peer that came when this node did not listen."},
+		{EventsUnsubscribed, Counter, stream, "Messages of the peer that arrived while this node did not listen."},
 		{EventsStale, Counter, stream, "Values of a Latest event of the peer's that came after a newer one."},
 
 		{PeerUp, Gauge, perPeer, "1 while there is a connection to the peer, 0 after it broke, or the peer left or was given up."},
@@ -127,7 +127,7 @@ func Table() []Desc {
 		{ConnsFailed, Counter, nil, "Calls of this node that no connection came of."},
 		{ConnsRefused, Counter, []string{"reason"},
 			"Connections that were refused; reason is one of the codes in docs/wire.md, garbage, silence, no proof or hung up."},
-		{Transport, Gauge, []string{"what"}, "What the transport counts of its own."},
+		{Transport, Gauge, []string{"what"}, "The transport's own counters."},
 
 		{ProcessMemory, Gauge, nil, "Resident memory of the node's process."},
 		{ProcessCPU, Counter, nil, "User and system time of the node's process."},

@@ -361,7 +361,7 @@ func (p *planner) identify() {
 // maxID bounds a node id.
 const maxID = 1<<31 - 1
 
-// idsByTask gives ids by the tasks' node_ids; a task without any goes on
+// idsByTask gives ids by the tasks' node_ids; a task without any continues
 // counting where the one before stopped.
 func (p *planner) idsByTask() {
 	next := 0

@@ -49,7 +49,7 @@ type Request struct {
 	// Derived makes the folder follow from Program and Job alone, so that all
 	// launchers of a job find the same one. Job must then differ between runs.
 	Derived bool
-	// Resume goes on from a run that there is: in Dir, or the newest of Program.
+	// Resume continues from a run that there is: in Dir, or the newest of Program.
 	Resume bool
 	// Overwrite allows a Dir that holds a run; see Clear.
 	Overwrite bool
@@ -85,7 +85,7 @@ func Choose(r Request) (string, error) {
 		return dir, nil
 	}
 	if who, used := holder(dir); used && !r.Overwrite {
-		return "", fmt.Errorf("folder %s holds %s: go on from it with --resume (DITASK_RESUME=true), "+
+		return "", fmt.Errorf("folder %s holds %s: continue it with --resume (DITASK_RESUME=true), "+
 			"replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir (DITASK_DIR)",
 			absolute(dir), who)
 	}
@@ -158,7 +158,7 @@ func Claim(dir string, m Mark) (made bool, err error) {
 }
 
 // Clear removes the mark and the checkpoints of the run that dir holds, so that a
-// restarted node of the next run does not go on from them. Other files stay.
+// restarted node of the next run does not continue from them. Other files stay.
 func Clear(dir string) error {
 	for _, name := range append(checkpointsIn(dir), MarkFile) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -59,7 +59,7 @@ func TestChoose(t *testing.T) {
 		"derived, used, continued":   {rundir.Request{Derived: true, Job: "fixed", Continued: true}, "runs/dqn/fixed"},
 		"given":                      {rundir.Request{Dir: "d"}, "d"},
 		"given, with other files":    {rundir.Request{Dir: "prepared"}, "prepared"},
-		"used":                       {rundir.Request{Dir: "runs/dqn/a-new"}, "!holds a run already (job new, started 2026-03-04 06:06:07): go on from it with --resume (DITASK_RESUME=true), replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir"},
+		"used":                       {rundir.Request{Dir: "runs/dqn/a-new"}, "!holds a run already (job new, started 2026-03-04 06:06:07): continue it with --resume (DITASK_RESUME=true), replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir"},
 		"used by an older version":   {rundir.Request{Dir: "older"}, "!older holds the checkpoint of a run"},
 		"damaged mark":               {rundir.Request{Dir: "damaged"}, "!damaged holds a run already:"},
 		"used, overwrite":            {rundir.Request{Dir: "older", Overwrite: true}, "older"},

@@ -116,7 +116,7 @@ type Recorder struct {
 	err    error
 }
 
-// Create makes the file anew, and its folder if that is missing, so that only this user
+// Create makes the file again, and its folder if that is missing, so that only this user
 // can read them: the file holds what events carry. limit bounds its size in bytes; 0 means
 // DefaultLimit.
 func Create(path string, head Head, limit int64) (*Recorder, error) {

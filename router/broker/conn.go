@@ -89,7 +89,7 @@ func (c *conn) setPeer(peer hello) {
 	c.answered()
 }
 
-// answered lets a dial go on. The mutex is held, or no other goroutine has the connection.
+// answered lets a dial continue. The mutex is held, or no other goroutine has the connection.
 func (c *conn) answered() {
 	select {
 	case <-c.up:

@@ -10,7 +10,7 @@
 //
 // NATS promises to deliver a message at most once. Connections are those of package
 // broker, which number their bytes and break when some are missing; the session above
-// dials again and goes on after the last frame that was received. Nothing is stored in
+// dials again and continues after the last frame that was received. Nothing is stored in
 // the server: no JetStream is needed.
 //
 // # The wire

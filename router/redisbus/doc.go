@@ -15,7 +15,7 @@
 // break one with an error that names them; entries that come twice are seen as such. The
 // sessions of package router then dial again and continue where they were.
 //
-// A connection to the server that breaks is made anew, which users do not notice. What
+// A connection to the server that breaks is made again, which users do not notice. What
 // the server refuses (a wrong password, missing permissions, no memory left) is
 // an error that names the server and says what to do.
 //

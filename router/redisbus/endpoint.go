@@ -139,7 +139,7 @@ func (e *endpoint) keep() {
 	}
 }
 
-// renew lets the keys of this endpoint live on, and makes them anew if the server
+// renew lets the keys of this endpoint live on, and makes them again if the server
 // has lost them.
 func (e *endpoint) renew() error {
 	e.renewing.Lock()

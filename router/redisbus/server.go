@@ -20,7 +20,7 @@ import (
 
 const (
 	// answerTime is the time that the server may take to answer before the connection
-	// to it is made anew: less than a session's LinkTimeout.
+	// to it is made again: less than a session's LinkTimeout.
 	answerTime = 4 * time.Second
 	dialTime   = 4 * time.Second
 	// poolSize is for the reader, the writer, the keeper, and dials.
@@ -124,7 +124,7 @@ func (failedConn) SetWriteDeadline(time.Time) error { return nil }
 var advice = map[string]string{
 	"NOAUTH":      "it wants a password: put it into the URL, redis://user:password@host:port",
 	"WRONGPASS":   "it does not take the user and password of the URL",
-	"NOPERM":      "the user of the URL may not do that: package redisbus says which commands and keys it needs",
+	"NOPERM":      "the user of the URL may not do that: the documentation of package redisbus lists the commands and keys that it needs",
 	"OOM":         "it has no memory left: raise its maxmemory; a job needs some MiB for each node",
 	"READONLY":    "it is a replica: put the primary into the URL",
 	"LOADING":     "it has just been started: this is tried again",

@@ -189,7 +189,7 @@ func (s *Server) Refused() map[string]int { return s.gate.counts() }
 // logger hands the server's log to slog.
 type logger struct {
 	log  *slog.Logger
-	dead chan struct{} // closed when the server cannot go on
+	dead chan struct{} // closed when the server cannot continue
 	mu   sync.Mutex
 	why  string
 }
@@ -200,7 +200,7 @@ func (l *logger) Tracef(format string, v ...any)  { l.logAt(slog.LevelDebug, for
 func (l *logger) Warnf(format string, v ...any)   { l.logAt(slog.LevelWarn, format, v) }
 func (l *logger) Errorf(format string, v ...any)  { l.logAt(slog.LevelError, format, v) }
 
-// Fatalf keeps why the server cannot go on, for the error of Start.
+// Fatalf keeps why the server cannot continue, for the error of Start.
 func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
