@@ -3,6 +3,8 @@
 package sharedmem
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -61,6 +63,35 @@ func fill(fd, bytes int) ([]byte, error) {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
 	return mem, nil
+}
+
+// reserveBytes is how much is reserved by one call: less than what takes until the next signal of a profiler.
+const reserveBytes = 1 << 20
+
+// maxInterrupts is how often one call may be interrupted by a signal.
+const maxInterrupts = 100
+
+// reserve takes the pages of the n bytes at off of the memory file. Without it, a write where the system has
+// none, as it promises no more memory than it has, would end this process.
+func reserve(f *os.File, off, n int) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for interrupts := 0; n > 0 && failed == nil; {
+			piece := min(n, reserveBytes)
+			switch failed = syscall.Fallocate(int(fd), 0, int64(off), int64(piece)); {
+			case failed == nil:
+				off, n, interrupts = off+piece, n-piece, 0
+			case errors.Is(failed, syscall.EINTR) && interrupts < maxInterrupts:
+				failed = nil
+				interrupts++
+			}
+		}
+	})
+	return cmp.Or(err, failed)
 }
 
 func fcntl(fd, cmd, arg int) (int, error) {

@@ -9,3 +9,5 @@ func create(int) (*os.File, []byte, error) { return nil, nil, ErrUnsupported }
 func mapShared(*os.File) ([]byte, error) { return nil, ErrUnsupported }
 
 func unmap([]byte) error { return nil }
+
+func reserve(*os.File, int, int) error { return ErrUnsupported }
