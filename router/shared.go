@@ -188,7 +188,7 @@ func (r *Router) trade(p passer, theirs hello) (*sharedmem.Mapping, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	m, err := sharedmem.Map(f)
+	m, err := sharedmem.Map(f, r.cfg.SharedBytes)
 	if err != nil {
 		r.log.Debug("the memory of a peer is not used", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
 		return nil, nil // the peer sends by the socket

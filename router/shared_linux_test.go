@@ -27,7 +27,7 @@ func memoryOf(t testing.TB) (*sharedmem.Segment, *sharedmem.Mapping) {
 	for i := range seg.Bytes() {
 		seg.Bytes()[i] = byte(i % 251)
 	}
-	m, err := sharedmem.Map(a.File())
+	m, err := sharedmem.Map(a.File(), sharedmem.MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

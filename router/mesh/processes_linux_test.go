@@ -165,7 +165,7 @@ func otherProcess() error {
 	fmt.Println("ready")
 	go k.run(ctx)
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); cancel() }() // the test ends it
-	_ = sendBlocks(ctx, out) // until the end, or until it is cut off, as it was stopped
+	_ = sendBlocks(ctx, out)                                       // until the end, or until it is cut off, as it was stopped
 	<-ctx.Done()
 	return nil
 }

@@ -5,7 +5,7 @@
 //	copy(s.Bytes(), payload)
 //	s.Release()                       // when every receiver has had it
 //
-//	m, err := sharedmem.Map(a.File()) // a receiver: the same memory, read only
+//	m, err := sharedmem.Map(a.File(), 64<<20) // a receiver: the same memory, read only
 //	b, err := m.Hold(s.Offset(), n)
 //	m.Drop()                          // when b is not used any more
 //
@@ -33,7 +33,7 @@ import (
 // ErrUnsupported is returned where the system has no sealed memory files.
 var ErrUnsupported = errors.New("no shared memory on this system")
 
-// MaxBytes is the largest memory file of a peer that [Map] accepts.
+// MaxBytes is the largest memory file.
 const MaxBytes = 1 << 30
 
 // page is the alignment of segments.
@@ -239,9 +239,10 @@ type Mapping struct {
 }
 
 // Map maps a memory file that another process has passed. It returns an error for a file that is no
-// sealed memory file, or is larger than [MaxBytes]. The file may be closed afterwards.
-func Map(f *os.File) (*Mapping, error) {
-	mem, err := mapShared(f)
+// sealed memory file, or is larger than most bytes. The file may be closed afterwards. A page that the other process has not
+// written is taken when this one reads it, so the whole file may count as memory of this process.
+func Map(f *os.File, most int) (*Mapping, error) {
+	mem, err := mapShared(f, most)
 	if err != nil {
 		return nil, err
 	}

@@ -102,12 +102,12 @@ func fcntl(fd, cmd, arg int) (int, error) {
 	return int(v), nil
 }
 
-func mapShared(f *os.File) (mem []byte, err error) {
+func mapShared(f *os.File, most int) (mem []byte, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd)) }); fault != nil {
+	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd), most) }); fault != nil {
 		return nil, fault
 	}
 	return mem, err
@@ -115,7 +115,7 @@ func mapShared(f *os.File) (mem []byte, err error) {
 
 // mapChecked maps a file that another process has passed. A file that could shrink, or that
 // is of huge pages, which may run out, would end this process when it reads.
-func mapChecked(fd int) ([]byte, error) {
+func mapChecked(fd, most int) ([]byte, error) {
 	seals, err := fcntl(fd, fGetSeals, 0)
 	if err != nil {
 		return nil, fmt.Errorf("no memory file: %w", err)
@@ -134,8 +134,8 @@ func mapChecked(fd int) ([]byte, error) {
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
-	if st.Size <= 0 || st.Size > MaxBytes {
-		return nil, fmt.Errorf("a memory file of %d bytes, want 1 to %d", st.Size, MaxBytes)
+	if st.Size <= 0 || st.Size > int64(most) {
+		return nil, fmt.Errorf("a memory file of %d bytes, want 1 to %d", st.Size, most)
 	}
 	mem, err := syscall.Mmap(fd, 0, int(st.Size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {

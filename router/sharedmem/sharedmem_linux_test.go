@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		limits()
 		return
 	}
-	in, err := Map(os.NewFile(3, "passed"))
+	in, err := Map(os.NewFile(3, "passed"), MaxBytes)
 	if err != nil {
 		_, _ = io.WriteString(os.Stderr, err.Error())
 		os.Exit(1)
@@ -265,7 +265,7 @@ func TestSizesOfArenas(t *testing.T) {
 // A mapping gives what is within it, and stays until all of it has been dropped.
 func TestRangesAreChecked(t *testing.T) {
 	a := arena(t, 2)
-	m, err := Map(a.File())
+	m, err := Map(a.File(), MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestRangesAreChecked(t *testing.T) {
 // Nobody but the maker of an arena writes to it, nor changes its size.
 func TestOthersCannotWrite(t *testing.T) {
 	a := arena(t, 1)
-	m, err := Map(a.File())
+	m, err := Map(a.File(), MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if err := loose.Truncate(page); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Map(loose); m != nil || err == nil || !strings.Contains(err.Error(), "it can change its size") {
+	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "it can change its size") {
 		t.Error(err)
 	}
 	if err := loose.Truncate(0); err != nil {
@@ -354,14 +354,17 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if _, err := fcntl(int(fd), fAddSeals, sealShrink|sealGrow); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Map(loose); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
+	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
 		t.Error(err)
 	}
-	if m, err := Map(plain); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {
+	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
+		t.Error(err)
+	}
+	if m, err := Map(plain, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {
 		t.Error(err)
 	}
 	_ = plain.Close()
-	if _, err := Map(plain); err == nil {
+	if _, err := Map(plain, MaxBytes); err == nil {
 		t.Error("a closed file is mapped")
 	}
 }

@@ -6,7 +6,7 @@ import "os"
 
 func create(int) (*os.File, []byte, error) { return nil, nil, ErrUnsupported }
 
-func mapShared(*os.File) ([]byte, error) { return nil, ErrUnsupported }
+func mapShared(*os.File, int) ([]byte, error) { return nil, ErrUnsupported }
 
 func unmap([]byte) error { return nil }
 
