@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -65,6 +66,10 @@ func (r *round) inject(f fault) {
 			})
 		}
 	case "stop":
+		if f.grave {
+			r.stopForLong(f)
+			break
+		}
 		r.twice(r.find(f.a).pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
 	case "clock":
 		r.twice(r.find(f.a).pid, syscall.SIGUSR2, syscall.SIGUSR2, f.lasts)
@@ -125,6 +130,23 @@ func (r *round) inject(f fault) {
 	if f.grave && f.kind != "kill" {
 		r.fault("", f.grave, nodes...) // until here it may have its effects
 		r.pause(4 * time.Second)
+	}
+}
+
+// stopForLong stops a node until the others have given it up. When it continues it ends, or its launcher has killed it before.
+func (r *round) stopForLong(f fault) {
+	p := r.find(f.a)
+	if p.pid == 0 {
+		return
+	}
+	r.twice(p.pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
+	r.await("a new start of the node that was stopped", 40*time.Second, func() bool {
+		q := r.find(f.a)
+		return q.who.Incarnation > p.who.Incarnation && r.readyOf(q.who)
+	})
+	ended := func(rec faultlab.Record) bool { return rec.Kind == faultlab.End && rec.Who == p.who }
+	if !slices.ContainsFunc(r.read(), ended) {
+		r.must(r.records.Write(faultlab.Record{Kind: faultlab.End, At: now(), Who: p.who, Out: faultlab.Killed}))
 	}
 }
 
