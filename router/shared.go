@@ -433,7 +433,9 @@ func (s *session) copyPiece() error {
 	in := s.copies[0]
 	n := min(s.r.cfg.ChunkBytes, in.asmTotal-in.asmHave)
 	in.grow(n)
-	copy(in.asm[in.asmHave:], in.copies.from[in.asmHave:in.asmHave+n])
+	if err := sharedmem.Copy(in.asm[in.asmHave:in.asmHave+n], in.copies.from[in.asmHave:in.asmHave+n]); err != nil {
+		return fmt.Errorf("%w: event %q: %w", errBadFrame, in.decl.Name, err)
+	}
 	in.asmHave += n
 	s.copies = append(s.copies[:0], s.copies[1:]...)
 	if in.asmHave < in.asmTotal {

@@ -212,6 +212,27 @@ func TestCopiesTakeTurns(t *testing.T) {
 	g.r.lose(s, ErrLost)
 }
 
+// Memory of a peer that the system cannot read is the peer's fault, and not the end of this process.
+func TestR7MemoryThatCannotBeRead(t *testing.T) {
+	_, m := memoryOf(t)
+	b, err := m.Hold(0, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mprotect(b, syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	m.Drop()
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, nil)
+		g.link.s.takeMemory(m)
+		g.say(t, inMemory(1, 1<<20, 0))
+		if why := g.lost(); !strings.Contains(why, "the shared memory cannot be read") {
+			t.Error(why)
+		}
+	})
+}
+
 // segmentBuffer is a payload in memory of this node's.
 type segmentBuffer struct {
 	seg  *sharedmem.Segment

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 )
@@ -266,6 +267,23 @@ func (m *Mapping) Hold(off, n uint64) ([]byte, error) {
 	}
 	m.held++
 	return m.mem[off : off+n : off+n], nil
+}
+
+// ErrUnreadable is returned for memory that the system cannot read: the other process has not written it, and there are no pages left,
+// or they are broken.
+var ErrUnreadable = errors.New("the shared memory cannot be read")
+
+// Copy copies memory that Hold has returned to dst, as the function copy does. Where it cannot be read, that is an error, and
+// not the end of this process.
+func Copy(dst, src []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%w: %v", ErrUnreadable, fault)
+		}
+	}()
+	copy(dst, src)
+	return nil
 }
 
 // Drop ends one Hold.
