@@ -56,11 +56,11 @@ func defaultShared(available uint64, nodes int) int {
 	if available == 0 {
 		return leastShared
 	}
-	each := available / sharedPart / uint64(max(nodes, 1)) >> 20 //nolint:gosec // positive
+	each := available / sharedPart / uint64(max(nodes, 1)) >> 20
 	if each < leastShared {
 		return 0
 	}
-	return int(min(each, mostShared)) //nolint:gosec // small
+	return int(min(each, mostShared))
 }
 
 // overUnix reports whether nodes of this launcher connect over unix sockets.

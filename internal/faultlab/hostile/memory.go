@@ -159,7 +159,7 @@ func (a *attack) changes(ctx context.Context, to int) error {
 		for ctx.Err() == nil && s.why() == nil {
 			for range 1000 {
 				i := a.upTo(n)
-				mem[6+i] = byte(a.upTo(256))
+				mem[6+i] = byte(a.upTo(256)) //nolint:gosec // it fits
 				mem[3] ^= 0x7f
 				mem[6+i], mem[3] = 0x80, n>>16
 			}

@@ -21,7 +21,10 @@ func memfd(size int) (*os.File, []byte) {
 		return nil, nil
 	}
 	const addSeals, shrinkAndGrow = 1033, 0x6
-	_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), addSeals, shrinkAndGrow) // a file without them is as good
+	if _, _, no := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), addSeals, shrinkAndGrow); no != 0 {
+		forget(f, mem)
+		return nil, nil
+	}
 	return f, mem
 }
 
