@@ -85,7 +85,7 @@ const (
 
 // Table lists every metric, in the order in which they are written. Event and
 // peer metrics are there only for what has carried something.
-func Table() []Desc {
+func Table() []Desc { //nolint:funlen // one line for each metric
 	perEvent, perPeer, stream := []string{"event"}, []string{"peer"}, []string{"event", "peer"}
 	return []Desc{
 		{NodeUp, Gauge, nil, "1 if the node is connected to those that it expects, 0 if it starts, waits for its restart, or has ended."},

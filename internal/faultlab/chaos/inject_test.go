@@ -66,11 +66,7 @@ func (r *round) inject(f fault) {
 			})
 		}
 	case "stop":
-		if f.grave {
-			r.stopForLong(f)
-			break
-		}
-		r.twice(r.find(f.a).pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
+		r.stop(f)
 	case "clock":
 		r.twice(r.find(f.a).pid, syscall.SIGUSR2, syscall.SIGUSR2, f.lasts)
 	case "launcher-clock":
@@ -133,13 +129,13 @@ func (r *round) inject(f fault) {
 	}
 }
 
-// stopForLong stops a node until the others have given it up. When it continues it ends, or its launcher has killed it before.
-func (r *round) stopForLong(f fault) {
+// stop stops a node for a while; under a grave fault until the others have given it up: when it continues it ends, or its launcher has killed it before.
+func (r *round) stop(f fault) {
 	p := r.find(f.a)
-	if p.pid == 0 {
+	r.twice(p.pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
+	if p.pid == 0 || !f.grave {
 		return
 	}
-	r.twice(p.pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
 	r.await("a new start of the node that was stopped", 40*time.Second, func() bool {
 		q := r.find(f.a)
 		return q.who.Incarnation > p.who.Incarnation && r.readyOf(q.who)
