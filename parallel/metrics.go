@@ -179,9 +179,27 @@ func (l *list) router(st router.Stats) {
 	for reason, n := range st.Refused {
 		l.add(metrics.ConnsRefused, float64(n), "reason", reason)
 	}
+	l.shared(st.Shared)
 	for what, n := range st.Transport {
 		l.add(metrics.Transport, float64(n), "what", what)
 	}
+}
+
+// shared adds metrics of messages in shared memory, on a node that has had any.
+func (l *list) shared(st router.SharedStats) {
+	if st == (router.SharedStats{}) {
+		return
+	}
+	l.add(metrics.SharedSent, float64(st.Sent))
+	l.add(metrics.SharedSentBytes, float64(st.SentBytes))
+	l.add(metrics.SharedReceived, float64(st.Received))
+	l.add(metrics.SharedReceivedBytes, float64(st.ReceivedBytes))
+	l.add(metrics.SharedUsed, float64(st.Used))
+	l.add(metrics.SharedKept, float64(st.Kept))
+	l.add(metrics.SharedWithheld, float64(st.Withheld))
+	l.add(metrics.SharedFallbacks, float64(st.Full), "reason", "full")
+	l.add(metrics.SharedFallbacks, float64(st.Over), "reason", "over")
+	l.add(metrics.SharedFallbacks, float64(st.Refused), "reason", "refused")
 }
 
 // process adds metrics of this process and its runtime.

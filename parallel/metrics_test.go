@@ -54,6 +54,27 @@ task_listener_seconds_total[event e] 1.5
 task_events_dropped_total[event e reason oldest] 6`)
 }
 
+// Only nodes that have shared memory tell of it.
+func TestMetricsOfSharedMemory(t *testing.T) {
+	var l list
+	l.shared(router.SharedStats{})
+	if len(l) != 0 {
+		t.Errorf("samples of nothing: %v", lines(l))
+	}
+	l.shared(router.SharedStats{Segments: 1, Used: 2, Kept: 3, Withheld: 4, Sent: 5, SentBytes: 6, Received: 7, ReceivedBytes: 8, Full: 9, Over: 10, Refused: 11})
+	differ(t, l, `
+shared_memory_used_bytes[] 2
+shared_memory_kept_bytes[] 3
+shared_memory_withheld_bytes[] 4
+shared_memory_sent_total[] 5
+shared_memory_sent_bytes_total[] 6
+shared_memory_received_total[] 7
+shared_memory_received_bytes_total[] 8
+shared_memory_fallbacks_total[reason full] 9
+shared_memory_fallbacks_total[reason over] 10
+shared_memory_fallbacks_total[reason refused] 11`)
+}
+
 func TestMetricsOfATaskAreOfItsFirstEvents(t *testing.T) {
 	var s task.Snapshot
 	for i := range maxEvents + 1 {

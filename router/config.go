@@ -41,7 +41,8 @@ type Config struct {
 
 	// SharedBytes is the memory in bytes that this node may take for payloads of 64 KiB or more that it shares with
 	// peers of its host, over unix sockets: a multiple of 4096, 1 GiB at most; 0: it shares none, and uses none of
-	// theirs. The memory is taken as it is needed, and then kept. Payloads for which there is no room go by the sockets.
+	// theirs. It uses that of peers that have set no more. The memory is taken as it is needed, and then kept. Payloads for
+	// which there is no room go by the sockets.
 	SharedBytes int
 
 	// PeerTimeout is the time that a peer may be out of reach before it is lost, 8 s; four

@@ -50,7 +50,13 @@ func (r *Router) giveUp(f report) bool {
 		if l := s.current(); l != nil && !r.drained(l, f) {
 			return false
 		}
+		if !f.hearsay {
+			s.processEnded()
+		}
 		r.lose(s, err)
+	}
+	if !f.hearsay {
+		r.mem.ended(f.Node, f.Incarnation)
 	}
 	if f.Final {
 		r.hasFailed(f.Farewell, s == nil, err)

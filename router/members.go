@@ -131,6 +131,7 @@ func (r *Router) admit(h hello) (*session, error) {
 		s.control(frameFin, 0, 0, nil)
 	}
 	r.peers[peer.ID] = s
+	r.mem.ended(peer.ID, max(peer.Incarnation, 1)-1)
 	r.met(&s.member)
 	return s, nil
 }
@@ -215,6 +216,9 @@ func (r *Router) lose(s *session, reason error) { r.depart(s, Lost, reason) }
 // depart removes a peer, wakes all that wait for it, and reports what it has not
 // acknowledged.
 func (r *Router) depart(s *session, kind ChangeKind, reason error) {
+	if kind == Left || errors.Is(reason, ErrReplaced) {
+		s.processEnded()
+	}
 	perr, first := s.end(reason)
 	if !first {
 		return

@@ -45,8 +45,10 @@ type session struct {
 	credits    []*inStream
 	releaseDue bool   // releases of the peer's memory are to be sent
 	claims     claims // what the peer has of this node's memory
-	quietFor   int    // ticks without anything written
-	ahead      int    // bytes reserved for the peer's unfinished messages
+
+	processOver bool // the peer's process has ended, or has left in order
+	quietFor    int  // ticks without anything written
+	ahead       int  // bytes reserved for the peer's unfinished messages
 
 	links    uint64        // connections so far
 	wireOut  uint64        // bytes written

@@ -2,6 +2,8 @@ package router
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -60,8 +62,62 @@ type ownMemory struct {
 	sharers  atomic.Int32  // sessions with a peer that has mapped it
 	messages atomic.Uint64 // sent by it, counted once for each peer
 	bytes    atomic.Uint64 // of them
-	full     atomic.Uint64 // payloads for which there was no room
-	received atomic.Uint64 // messages that came by the memory of peers
+
+	full, refused, over atomic.Uint64 // messages that went by the sockets: see SharedStats
+
+	received      atomic.Uint64 // messages that came by the memory of peers
+	receivedBytes atomic.Uint64 // of them
+
+	mu       sync.Mutex
+	withheld map[int][]withheld // by node id
+}
+
+// withheld is a payload that a peer had when it was lost. The peer's process may still run, and read it.
+type withheld struct {
+	incarnation uint64
+	payload     Buffer
+}
+
+// withhold keeps the claims of a peer that is lost from being used again, until its process is known to have ended.
+func (m *ownMemory) withhold(peer Peer, claims map[uint64]Buffer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range claims {
+		if m.withheld == nil {
+			m.withheld = map[int][]withheld{}
+		}
+		m.withheld[peer.ID] = append(m.withheld[peer.ID], withheld{peer.Incarnation, b})
+	}
+}
+
+// ended gives back what was withheld for the process of a node, in this incarnation or an older one, as it has ended.
+func (m *ownMemory) ended(id int, incarnation uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rest := slices.DeleteFunc(m.withheld[id], func(w withheld) bool {
+		if w.incarnation > incarnation {
+			return false
+		}
+		w.payload.Release()
+		return true
+	})
+	if len(rest) > 0 {
+		m.withheld[id] = rest
+	} else {
+		delete(m.withheld, id)
+	}
+}
+
+// withheldBytes is how many bytes are withheld: a payload counts for each peer that had it.
+func (m *ownMemory) withheldBytes() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, all := range m.withheld {
+		for _, w := range all {
+			n += len(w.payload.Bytes())
+		}
+	}
+	return n
 }
 
 // memory returns the arena; nil if there is none.
@@ -81,6 +137,12 @@ func (r *Router) memory() *sharedmem.Arena {
 // closeMemory ends the arena, after all sessions.
 func (r *Router) closeMemory() {
 	r.mem.once.Do(func() {})
+	r.mem.mu.Lock()
+	ids := slices.Collect(maps.Keys(r.mem.withheld))
+	r.mem.mu.Unlock()
+	for _, id := range ids { // nothing writes to the memory any more
+		r.mem.ended(id, math.MaxUint64)
+	}
 	if a := r.mem.arena.Load(); a != nil {
 		_ = a.Close()
 	}
@@ -113,7 +175,12 @@ func (r *Router) trade(p passer, theirs hello) (*sharedmem.Mapping, error) {
 	if a := r.memory(); a != nil {
 		mine = a.File()
 	}
-	if err := p.Pass(0, mine); err != nil {
+	err := p.Pass(0, mine)
+	if err != nil && mine != nil { // the system passes no more descriptors, or not this one
+		r.log.Debug("the memory is not passed: payloads go by the socket", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
+		err = p.Pass(0, nil)
+	}
+	if err != nil {
 		return nil, err
 	}
 	_, f, err := p.Receive()
@@ -121,7 +188,7 @@ func (r *Router) trade(p passer, theirs hello) (*sharedmem.Mapping, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	m, err := sharedmem.Map(f)
+	m, err := sharedmem.Map(f, r.cfg.SharedBytes)
 	if err != nil {
 		r.log.Debug("the memory of a peer is not used", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
 		return nil, nil // the peer sends by the socket
@@ -157,7 +224,7 @@ func (s *session) mapped() error {
 // segment returns where in this node's memory payload is, if it can go to the peer by it. A peer that holds
 // more than half of the memory gets the next message by the socket. The mutex is held.
 func (o *outStream) segment(payload Buffer) (*sharedmem.Segment, bool) {
-	c := &o.s.claims
+	c, mem := &o.s.claims, &o.s.r.mem
 	n := len(payload.Bytes())
 	if !c.on || n < sharedBytes {
 		return nil, false
@@ -166,11 +233,19 @@ func (o *outStream) segment(payload Buffer) (*sharedmem.Segment, bool) {
 	if !ok {
 		return nil, false
 	}
+	arena := mem.arena.Load()
 	seg, ok := m.Memory().(*sharedmem.Segment)
-	if !ok || !seg.Of(o.s.r.mem.arena.Load()) || c.bytes > 0 && c.bytes+n > o.s.r.cfg.SharedBytes/2 {
-		return nil, false
+	switch {
+	case ok && seg.Of(arena) && (c.bytes == 0 || c.bytes+n <= o.s.r.cfg.SharedBytes/2):
+		return seg, true
+	case ok && seg.Of(arena):
+		mem.over.Add(1)
+	case arena.Stats().Refused:
+		mem.refused.Add(1)
+	default:
+		mem.full.Add(1)
 	}
-	return seg, true
+	return nil, false
 }
 
 // putShared puts a message into the log that is in seg. The mutex is held.
@@ -215,12 +290,20 @@ func (s *session) endClaims() {
 	if !c.on {
 		return
 	}
-	for _, b := range c.held {
-		b.Release()
+	s.r.mem.withhold(s.peer, c.held)
+	if s.processOver {
+		s.r.mem.ended(s.peer.ID, s.peer.Incarnation)
 	}
 	c.on, c.held, c.bytes = false, nil, 0
 	s.sharing.Store(false)
 	s.r.mem.sharers.Add(-1)
+}
+
+// processEnded takes note that the peer reads no memory of this node any more.
+func (s *session) processEnded() {
+	s.mu.Lock()
+	s.processOver = true
+	s.mu.Unlock()
 }
 
 // Lend returns memory for a payload of n bytes that a following Send is to take to peers of this host, in a Buffer
@@ -236,7 +319,6 @@ func (c *Channel) Lend(n int) Memory {
 	if seg := r.mem.arena.Load().Take(n); seg != nil {
 		return seg
 	}
-	r.mem.full.Add(1)
 	return nil
 }
 
@@ -288,9 +370,9 @@ func (s *session) receiveShared(h header, body []byte) error {
 	switch {
 	case pm == nil:
 		return fmt.Errorf("%w: event %q: a message in shared memory, of which there is none", errBadFrame, in.decl.Name)
-	case total == 0 || total > uint64(s.r.cfg.MaxMessageBytes): //nolint:gosec // positive
-		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want 1 to %d", errBadFrame, in.decl.Name, total,
-			s.r.cfg.MaxMessageBytes)
+	case total < sharedBytes || total > uint64(s.r.cfg.MaxMessageBytes): //nolint:gosec // positive
+		return fmt.Errorf("%w: event %q: a message of %d bytes in shared memory, want %d to %d",
+			errBadFrame, in.decl.Name, total, sharedBytes, s.r.cfg.MaxMessageBytes)
 	case in.asmTotal != 0:
 		return fmt.Errorf("%w: event %q: a message within the chunks of another", errBadFrame, in.decl.Name)
 	}
@@ -303,6 +385,7 @@ func (s *session) receiveShared(h header, body []byte) error {
 	}
 	s.gotFrame(headerBytes + len(body))
 	s.r.mem.received.Add(1)
+	s.r.mem.receivedBytes.Add(total)
 	if ch := in.receiver(version); ch != nil && ch.borrows.Load() {
 		if !in.arrive(len(b)) {
 			s.recycleShared(b)
@@ -350,7 +433,9 @@ func (s *session) copyPiece() error {
 	in := s.copies[0]
 	n := min(s.r.cfg.ChunkBytes, in.asmTotal-in.asmHave)
 	in.grow(n)
-	copy(in.asm[in.asmHave:], in.copies.from[in.asmHave:in.asmHave+n])
+	if err := sharedmem.Copy(in.asm[in.asmHave:in.asmHave+n], in.copies.from[in.asmHave:in.asmHave+n]); err != nil {
+		return fmt.Errorf("%w: event %q: %w", errBadFrame, in.decl.Name, err)
+	}
 	in.asmHave += n
 	s.copies = append(s.copies[:0], s.copies[1:]...)
 	if in.asmHave < in.asmTotal {
@@ -478,17 +563,25 @@ func (s *session) unreleased() bool {
 // SharedStats are the numbers of messages in memory that this node shares with peers of its host.
 type SharedStats struct {
 	Segments int // payloads that are in this node's memory now
-	Used     int // bytes of them
+	Used     int // bytes of them, in whole pages
 	Kept     int // bytes of memory that this node keeps for payloads
+	Withheld int // bytes of payloads that peers had when they were lost, whose processes may still run; counted for each of them
 
-	Sent, SentBytes uint64 // messages to peers, counted for each of them
-	Full            uint64 // payloads that went by the sockets, as there was no room
-	Received        uint64 // messages in the memory of peers
+	Sent, SentBytes         uint64 // messages to peers, counted for each of them
+	Received, ReceivedBytes uint64 // messages in the memory of peers
+
+	// Messages of 64 KiB or more that went by the sockets to peers that share the memory, counted for each of them.
+	Full    uint64 // as there was no room in it
+	Over    uint64 // as the peer has half of it
+	Refused uint64 // as the system refuses memory
 }
 
 func (r *Router) sharedStats() SharedStats {
 	m := &r.mem
-	st := SharedStats{Sent: m.messages.Load(), SentBytes: m.bytes.Load(), Full: m.full.Load(), Received: m.received.Load()}
+	st := SharedStats{
+		Sent: m.messages.Load(), SentBytes: m.bytes.Load(), Received: m.received.Load(), ReceivedBytes: m.receivedBytes.Load(),
+		Full: m.full.Load(), Over: m.over.Load(), Refused: m.refused.Load(), Withheld: m.withheldBytes(),
+	}
 	if a := m.arena.Load(); a != nil {
 		now := a.Stats()
 		st.Segments, st.Used, st.Kept = now.Segments, now.Used, now.Most

@@ -5,7 +5,9 @@ package router
 import (
 	"bytes"
 	"math"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -25,7 +27,7 @@ func memoryOf(t testing.TB) (*sharedmem.Segment, *sharedmem.Mapping) {
 	for i := range seg.Bytes() {
 		seg.Bytes()[i] = byte(i % 251)
 	}
-	m, err := sharedmem.Map(a.File())
+	m, err := sharedmem.Map(a.File(), sharedmem.MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,16 +49,17 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 		frames [][]byte
 		why    string
 	}{
-		"none was passed":    {nil, true, [][]byte{inMemory(1, 4096, 0)}, "of which there is none"},
-		"beyond the end":     {nil, false, [][]byte{inMemory(1, 4096, size-4095)}, "beyond the shared memory: 4096 bytes at 1044481 of 1048576"},
-		"a huge place":       {nil, false, [][]byte{inMemory(1, 2, math.MaxUint64)}, "beyond the shared memory"},
-		"a huge message":     {nil, false, [][]byte{inMemory(1, math.MaxUint64, 2)}, "want 1 to 1073741824"},
+		"none was passed":    {nil, true, [][]byte{inMemory(1, 65536, 0)}, "of which there is none"},
+		"beyond the end":     {nil, false, [][]byte{inMemory(1, 65536, size-65535)}, "beyond the shared memory: 65536 bytes at 983041 of 1048576"},
+		"a huge place":       {nil, false, [][]byte{inMemory(1, 65536, math.MaxUint64)}, "beyond the shared memory"},
+		"a huge message":     {nil, false, [][]byte{inMemory(1, math.MaxUint64, 2)}, "want 65536 to 1073741824"},
 		"an empty message":   {nil, false, [][]byte{inMemory(1, 0, 0)}, "a message of 0 bytes in shared memory"},
-		"over the limit":     {small, false, [][]byte{inMemory(1, size/2+1, 0)}, "want 1 to 524288"},
+		"a small message":    {nil, false, [][]byte{inMemory(1, 65535, 0)}, "a message of 65535 bytes in shared memory"},
+		"over the limit":     {small, false, [][]byte{inMemory(1, size/2+1, 0)}, "want 65536 to 524288"},
 		"no such event":      {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 9, make([]byte, 24))}, "event number 9 is not declared"},
 		"a short frame":      {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 0, make([]byte, 23))}, "has a body of 23 bytes, want 24 to 24"},
-		"within chunks":      {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 4096, 0)}, "within the chunks of another"},
-		"too many":           {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 4096, 0)), "more messages than there was room for"},
+		"within chunks":      {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 65536, 0)}, "within the chunks of another"},
+		"too many":           {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 65536, 0)), "more messages than there was room for"},
 		"not passed to it":   {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not passed"},
 		"a release of none":  {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 8))}, "shared memory 0 is released"},
 		"half a release":     {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 12))}, "12 bytes of numbers"},
@@ -209,6 +212,27 @@ func TestCopiesTakeTurns(t *testing.T) {
 	g.r.lose(s, ErrLost)
 }
 
+// Memory of a peer that the system cannot read is the peer's fault, and not the end of this process.
+func TestR7MemoryThatCannotBeRead(t *testing.T) {
+	_, m := memoryOf(t)
+	b, err := m.Hold(0, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mprotect(b, syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	m.Drop()
+	synctest.Test(t, func(t *testing.T) {
+		g := meet(t, nil)
+		g.link.s.takeMemory(m)
+		g.say(t, inMemory(1, 1<<20, 0))
+		if why := g.lost(); !strings.Contains(why, "the shared memory cannot be read") {
+			t.Error(why)
+		}
+	})
+}
+
 // segmentBuffer is a payload in memory of this node's.
 type segmentBuffer struct {
 	seg  *sharedmem.Segment
@@ -253,11 +277,96 @@ func TestR7PeerThatReleasesNothingIsBounded(t *testing.T) {
 		_ = g.Close()
 		<-g.link.ended
 		g.r.lose(s, ErrLost)
-		if b.refs != 1 || g.r.mem.sharers.Load() != 0 || ch.Lend(1<<17) != nil {
-			t.Errorf("%d references, %d sharers after the loss", b.refs, g.r.mem.sharers.Load())
+		if st := g.r.Stats().Shared; b.refs != 2 || g.r.mem.sharers.Load() != 0 || ch.Lend(1<<17) != nil || st.Withheld != 200_000 || st.Over != 4 {
+			t.Errorf("%d references, %d sharers after the loss, %+v", b.refs, g.r.mem.sharers.Load(), st)
+		}
+		if _, err := g.r.admit(hello{Node: s.peer.ID, Incarnation: s.peer.Incarnation + 1}); err != nil || b.refs != 1 {
+			t.Errorf("%d references when the peer was made again, %v", b.refs, err)
 		}
 		seg.Release()
 	})
+}
+
+// What a lost peer had of the memory is not used again while its process may run: until the launcher tells of its end, a newer
+// incarnation joins, or it has left in order.
+func TestMemoryOfALostPeerIsNotUsedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(r *Router, s *session)
+		refs int
+	}{
+		"silent":        {func(r *Router, s *session) { r.lose(s, ErrLost) }, 2},
+		"a bad frame":   {func(r *Router, s *session) { r.linkEnded(s, errBadFrame) }, 2},
+		"hearsay":       {func(r *Router, s *session) { r.giveUp(report{Farewell: farewellOf(s), hearsay: true}) }, 2},
+		"replaced":      {func(r *Router, s *session) { r.lose(s, ErrReplaced) }, 1},
+		"left":          {func(r *Router, s *session) { r.linkEnded(s, errLeft) }, 1},
+		"ended":         {func(r *Router, s *session) { r.giveUp(report{Farewell: farewellOf(s)}) }, 1},
+		"silent, ended": {func(r *Router, s *session) { r.lose(s, ErrLost); r.giveUp(report{Farewell: farewellOf(s)}) }, 1},
+		"an older end": {func(r *Router, s *session) {
+			r.lose(s, ErrLost)
+			f := farewellOf(s)
+			f.Incarnation--
+			r.giveUp(report{Farewell: f})
+		}, 2},
+		"silent, hearsay": {func(r *Router, s *session) {
+			r.lose(s, ErrLost)
+			r.giveUp(report{Farewell: farewellOf(s), hearsay: true})
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := meet(t, func(c *Config) { c.SharedBytes = 1 << 20 })
+				seg := g.r.memory().Take(100_000)
+				g.say(t, appendFrame(nil, frameListen, flagOn, 0, nil))
+				g.say(t, appendFrame(nil, frameMapped, 0, 0, nil))
+				synctest.Wait()
+				g.r.started.Store(true)
+				b := &segmentBuffer{seg, 1}
+				if n, err := (&Channel{g.r.channels[0]}).Send(t.Context(), b, nil); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				_ = g.Close()
+				<-g.link.ended
+				c.end(g.r, g.link.s)
+				if st := g.r.Stats().Shared; b.refs != c.refs || st.Withheld != 100_000*(c.refs-1) {
+					t.Errorf("%d references, want %d; %d bytes are withheld", b.refs, c.refs, st.Withheld)
+				}
+				g.r.closeMemory()
+				if b.refs != 1 {
+					t.Errorf("%d references after the end of the router", b.refs)
+				}
+				seg.Release()
+			})
+		})
+	}
+}
+
+func farewellOf(s *session) Farewell {
+	return Farewell{Node: s.peer.ID, Incarnation: s.peer.Incarnation, Reason: "killed"}
+}
+
+// refuser passes no descriptors, as a system that has too many on their way.
+type refuser struct{ passed []*os.File }
+
+func (p *refuser) Passes() bool { return true }
+
+func (p *refuser) Pass(_ byte, f *os.File) error {
+	if f != nil {
+		return syscall.ETOOMANYREFS
+	}
+	p.passed = append(p.passed, f)
+	return nil
+}
+
+func (p *refuser) Receive() (byte, *os.File, error) { return 0, nil, nil }
+
+// Where the system does not pass the descriptor, the nodes connect without.
+func TestMemoryThatIsNotPassed(t *testing.T) {
+	r := openRouter(t, Config{Node: 5, SharedBytes: 1 << 20})
+	var p refuser
+	if m, err := r.trade(&p, hello{Node: 7, Features: []string{featureMemory}}); m != nil || err != nil || len(p.passed) != 1 {
+		t.Errorf("%v, %v, %d bytes without a file", m, err, len(p.passed))
+	}
+	r.closeMemory()
 }
 
 // FuzzShared gives a node any frames of a peer that has passed its memory: it never reads beyond that, and

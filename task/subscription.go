@@ -434,7 +434,7 @@ func (p *subscription[T]) callLent(s *slot[T]) {
 		return
 	}
 	if p.next == 0 && !onlyBorrow(p.calling) {
-		if err := p.codec.Decode(s.lent.b, &s.v, false); err != nil {
+		if err := p.decode(s.lent.b, &s.v, false, true); err != nil {
 			p.calling = nil // it did decode before: the sender changes it
 			p.en.fail(&PayloadError{Event: p.core.name, Node: s.from, Version: s.version, Err: err})
 			return
@@ -598,7 +598,7 @@ func (p *subscription[T]) deliver(in *Inbound) error {
 	}
 	s := p.scratch.Get().(*slot[T])
 	src, owned, lent := p.lend(in)
-	if err := p.codec.Decode(src, &s.v, owned); err != nil {
+	if err := p.decode(src, &s.v, owned, in.Lent); err != nil {
 		returnCredit(creditSum{in.Credit, 1, len(in.Payload), lent})
 		return &PayloadError{Event: p.core.name, Node: in.From, Version: in.Version, Err: err}
 	}
@@ -614,6 +614,20 @@ func (p *subscription[T]) deliver(in *Inbound) error {
 	*s = slot[T]{}
 	p.scratch.Put(s)
 	return nil
+}
+
+// decode decodes a payload. Another process may change one that is lent, or it cannot be read: whatever comes of that is
+// an error.
+func (p *subscription[T]) decode(src []byte, v *T, owned, lent bool) (err error) {
+	if lent {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if fault := recover(); fault != nil {
+				err = fmt.Errorf("the payload is changed while it is decoded, or cannot be read: %v", fault)
+			}
+		}()
+	}
+	return p.codec.Decode(src, v, owned)
 }
 
 // loan is memory that a message's value may refer to, to be used again when the

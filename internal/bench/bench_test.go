@@ -37,12 +37,12 @@ type Sample struct {
 }
 
 var (
-	samples = task.NewEvent[Sample]("bench.sample")
-	blocks  = task.NewEvent[[]float32]("bench.block")
-	burst   = task.NewEvent[int]("bench.burst")
-	received   = task.NewEvent[int]("bench.received")
-	ping    = task.NewEvent[Sample]("bench.ping")
-	pong    = task.NewEvent[Sample]("bench.pong")
+	samples  = task.NewEvent[Sample]("bench.sample")
+	blocks   = task.NewEvent[[]float32]("bench.block")
+	burst    = task.NewEvent[int]("bench.burst")
+	received = task.NewEvent[int]("bench.received")
+	ping     = task.NewEvent[Sample]("bench.ping")
+	pong     = task.NewEvent[Sample]("bench.pong")
 )
 
 const varRaw = "DITASK_BENCH_RAW"
@@ -313,22 +313,30 @@ func BenchmarkRawTo3(b *testing.B) {
 }
 
 func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
+	send, end, _ := rawTo(b, network, peers, bytes)
+	bursts(b, bytes, messages, send, end)
+}
+
+// rawTo connects with processes that read frames. It returns what sends one to each, what waits for all of them, and the
+// ids of the processes.
+func rawTo(b *testing.B, network string, peers, bytes int) (send, end func() error, pids []int) {
 	share(b, peers+1)
 	var conns []net.Conn
 	var writers []*bufio.Writer
 	for range peers {
-		c := rawConn(b, network)
+		c, pid := rawConnOf(b, network)
+		pids = append(pids, pid)
 		conns = append(conns, c)
 		writers = append(writers, bufio.NewWriterSize(c, 64<<10))
 	}
 	body := make([]byte, bytes)
-	send := func() error {
+	send = func() error {
 		for _, w := range writers {
 			rawWrite(w, body)
 		}
 		return nil
 	}
-	bursts(b, bytes, messages, send, func() error {
+	end = func() error {
 		for _, w := range writers {
 			rawWrite(w, nil) // asks for the answer
 			_ = w.Flush()
@@ -340,7 +348,8 @@ func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
 			}
 		}
 		return nil
-	})
+	}
+	return send, end, pids
 }
 
 func rawWrite(w *bufio.Writer, body []byte) {
@@ -352,6 +361,12 @@ func rawWrite(w *bufio.Writer, body []byte) {
 }
 
 func rawConn(b *testing.B, network string) net.Conn {
+	c, _ := rawConnOf(b, network)
+	return c
+}
+
+// rawConnOf is rawConn, with the id of the process.
+func rawConnOf(b *testing.B, network string) (net.Conn, int) {
 	addr := "127.0.0.1:0"
 	if network == "unix" {
 		addr = filepath.Join(b.TempDir(), "raw")
@@ -361,13 +376,13 @@ func rawConn(b *testing.B, network string) net.Conn {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	child(b, varRaw+"="+network+" "+l.Addr().String())
+	pid := child(b, varRaw+"="+network+" "+l.Addr().String())
 	c, err := l.Accept()
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	return c
+	return c, pid
 }
 
 // rawPeer reads frames and answers each empty one with a byte.

@@ -143,6 +143,8 @@ func testnode(args []string) int {
 			_ = syscall.Kill(os.Getppid(), syscall.SIGINT)
 			<-signals
 			return 130
+		case "shared":
+			fmt.Printf("shared=%d\n", env.SharedMemory)
 		case "env":
 			w := bufio.NewWriter(os.Stdout)
 			_, _ = fmt.Fprintf(w, "id=%d main=%s listen=%s attach=%d grace=%v seed=%d recover=%v token=%d\n",

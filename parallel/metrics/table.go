@@ -58,6 +58,15 @@ const (
 	PeerReceived   = "ditask_peer_received_bytes_total"
 	PeerUnwritten  = "ditask_peer_unwritten_bytes"
 
+	SharedSent          = "ditask_shared_memory_sent_total"
+	SharedSentBytes     = "ditask_shared_memory_sent_bytes_total"
+	SharedReceived      = "ditask_shared_memory_received_total"
+	SharedReceivedBytes = "ditask_shared_memory_received_bytes_total"
+	SharedFallbacks     = "ditask_shared_memory_fallbacks_total"
+	SharedUsed          = "ditask_shared_memory_used_bytes"
+	SharedKept          = "ditask_shared_memory_kept_bytes"
+	SharedWithheld      = "ditask_shared_memory_withheld_bytes"
+
 	ConnsDialed   = "ditask_connections_dialed_total"
 	ConnsAccepted = "ditask_connections_accepted_total"
 	ConnsFailed   = "ditask_dials_failed_total"
@@ -76,7 +85,7 @@ const (
 
 // Table lists every metric, in the order in which they are written. Event and
 // peer metrics are there only for what has carried something.
-func Table() []Desc {
+func Table() []Desc { //nolint:funlen // one line for each metric
 	perEvent, perPeer, stream := []string{"event"}, []string{"peer"}, []string{"event", "peer"}
 	return []Desc{
 		{NodeUp, Gauge, nil, "1 if the node is connected to those that it expects, 0 if it starts, waits for its restart, or has ended."},
@@ -121,6 +130,17 @@ func Table() []Desc {
 		{PeerSent, Counter, perPeer, "Bytes written to the peer, frames and all."},
 		{PeerReceived, Counter, perPeer, "Bytes read from the peer."},
 		{PeerUnwritten, Gauge, perPeer, "Bytes that wait to be written to the peer."},
+
+		{SharedSent, Counter, nil, "Messages that peers of this host read in the node's memory, counted for each peer."},
+		{SharedSentBytes, Counter, nil, "Payload bytes of them."},
+		{SharedReceived, Counter, nil, "Messages that this node has read in the memory of peers."},
+		{SharedReceivedBytes, Counter, nil, "Payload bytes of them."},
+		{SharedFallbacks, Counter, []string{"reason"},
+			"Messages of 64 KiB or more that were sent through the socket to a peer that shares memory; reason is full, over " +
+				"(the peer has half of the memory) or refused (by the system)."},
+		{SharedUsed, Gauge, nil, "Bytes of the node's shared memory that hold payloads now."},
+		{SharedKept, Gauge, nil, "Bytes of shared memory that the node has taken and keeps."},
+		{SharedWithheld, Gauge, nil, "Bytes of payloads that peers had when they were lost, and whose processes may still read them."},
 
 		{ConnsDialed, Counter, nil, "Connections that this node has made."},
 		{ConnsAccepted, Counter, nil, "Connections that other processes have opened to this node, unauthenticated ones included."},

@@ -5,13 +5,14 @@
 //	copy(s.Bytes(), payload)
 //	s.Release()                       // when every receiver has had it
 //
-//	m, err := sharedmem.Map(a.File()) // a receiver: the same memory, read only
+//	m, err := sharedmem.Map(a.File(), 64<<20) // a receiver: the same memory, read only
 //	b, err := m.Hold(s.Offset(), n)
 //	m.Drop()                          // when b is not used any more
 //
 // A memory file has no name, and ends with the last process that has it open or mapped. Its pages
-// are taken when they are first written to, and kept: a segment that is used again costs a copy
-// and no page fault. [Arena.Take] prefers low addresses, so that few pages are ever taken.
+// are taken with the first segment that has them, and kept: a segment that is used again costs a copy
+// and no page fault. [Arena.Take] prefers low addresses, so that few pages are ever taken. Where the system has no more
+// pages, Take returns nil: a write to a segment never fails.
 //
 // The receiver checks that the file is one that cannot shrink, so that no read of the
 // mapping fails. It does not trust its content: a sender can write while a receiver reads. Other
@@ -25,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 )
@@ -32,7 +34,7 @@ import (
 // ErrUnsupported is returned where the system has no sealed memory files.
 var ErrUnsupported = errors.New("no shared memory on this system")
 
-// MaxBytes is the largest memory file of a peer that [Map] accepts.
+// MaxBytes is the largest memory file.
 const MaxBytes = 1 << 30
 
 // page is the alignment of segments.
@@ -52,6 +54,8 @@ type Arena struct {
 	taken  int      // segments
 	used   int      // bytes of them
 	most   int      // bytes up to the highest address that was ever taken
+	sure   int      // bytes from the first one on that have their pages
+	bound  int      // bytes that may be taken: all, until the system refuses pages
 	closed bool
 }
 
@@ -65,35 +69,58 @@ func New(bytes int) (*Arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Arena{file: f, mem: mem, free: []extent{{0, bytes}}}, nil
+	return &Arena{file: f, mem: mem, free: []extent{{0, bytes}}, bound: bytes}, nil
 }
 
 // File is the memory file, to be passed to other processes. It is valid until Close.
 func (a *Arena) File() *os.File { return a.file }
 
-// Take returns a segment of n bytes, or nil if there is no room for it.
+// Take returns a segment of n bytes, or nil if there is no room for it, or no memory.
 func (a *Arena) Take(n int) *Segment {
+	s, from := a.take(n)
+	if s == nil || from >= s.off+s.room {
+		return s
+	}
+	err := reserve(a.file, from, s.off+s.room-from) // without the mutex: a release does not wait for the system
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.bound = min(a.bound, a.sure)
+		a.release(s)
+		return nil
+	}
+	a.most = max(a.most, s.off+s.room)
+	if s.off <= a.sure {
+		a.sure = max(a.sure, s.off+s.room)
+	}
+	return s
+}
+
+// take is Take without the pages: those from there on may be missing.
+func (a *Arena) take(n int) (s *Segment, from int) {
 	room := roundUp(n)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n <= 0 || a.closed {
-		return nil
+		return nil, 0
 	}
 	for i := range a.free {
 		e := &a.free[i]
 		if e.n < room {
 			continue
 		}
-		s := &Segment{arena: a, off: e.off, room: room, b: a.mem[e.off : e.off+n : e.off+n]}
+		if e.off+room > a.bound {
+			return nil, 0
+		}
+		s = &Segment{arena: a, off: e.off, room: room, b: a.mem[e.off : e.off+n : e.off+n]}
 		if e.off, e.n = e.off+room, e.n-room; e.n == 0 {
 			a.free = slices.Delete(a.free, i, i+1)
 		}
 		a.taken++
 		a.used += room
-		a.most = max(a.most, s.off+room)
-		return s
+		return s, max(s.off, a.sure)
 	}
-	return nil
+	return nil, 0
 }
 
 func roundUp(n int) int { return (n + page - 1) &^ (page - 1) }
@@ -103,13 +130,15 @@ type Stats struct {
 	Segments int // taken and not released
 	Used     int // bytes of them
 	Most     int // bytes that have ever been taken at once, by their highest address: the memory that is kept
+
+	Refused bool // the system has refused memory: what is kept does not grow any more
 }
 
 // Stats counts.
 func (a *Arena) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Stats{a.taken, a.used, a.most}
+	return Stats{a.taken, a.used, a.most, a.bound < len(a.mem) && !a.closed}
 }
 
 // Close closes the memory file. Take returns nil from now on.
@@ -183,9 +212,13 @@ func (s *Segment) Fit(n int) {
 
 // Release gives the segment back. Nothing uses its memory any more.
 func (s *Segment) Release() {
-	a := s.arena
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	s.arena.mu.Lock()
+	defer s.arena.mu.Unlock()
+	s.arena.release(s)
+}
+
+// release gives a segment back. The mutex is held.
+func (a *Arena) release(s *Segment) {
 	if s.room == 0 {
 		panic("sharedmem: a segment is released twice")
 	}
@@ -207,9 +240,10 @@ type Mapping struct {
 }
 
 // Map maps a memory file that another process has passed. It returns an error for a file that is no
-// sealed memory file, or is larger than [MaxBytes]. The file may be closed afterwards.
-func Map(f *os.File) (*Mapping, error) {
-	mem, err := mapShared(f)
+// sealed memory file, or is larger than most bytes. The file may be closed afterwards. A page that the other process has not
+// written is taken when this one reads it, so the whole file may count as memory of this process.
+func Map(f *os.File, most int) (*Mapping, error) {
+	mem, err := mapShared(f, most)
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +267,23 @@ func (m *Mapping) Hold(off, n uint64) ([]byte, error) {
 	}
 	m.held++
 	return m.mem[off : off+n : off+n], nil
+}
+
+// ErrUnreadable is returned for memory that the system cannot read: the other process has not written it, and there are no pages left,
+// or they are broken.
+var ErrUnreadable = errors.New("the shared memory cannot be read")
+
+// Copy copies memory that Hold has returned to dst, as the function copy does. Where it cannot be read, that is an error, and
+// not the end of this process.
+func Copy(dst, src []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%w: %v", ErrUnreadable, fault)
+		}
+	}()
+	copy(dst, src)
+	return nil
 }
 
 // Drop ends one Hold.

@@ -3,6 +3,8 @@
 package sharedmem
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -63,6 +65,35 @@ func fill(fd, bytes int) ([]byte, error) {
 	return mem, nil
 }
 
+// reserveBytes is how much is reserved by one call: less than what takes until the next signal of a profiler.
+const reserveBytes = 1 << 20
+
+// maxInterrupts is how often one call may be interrupted by a signal.
+const maxInterrupts = 100
+
+// reserve takes the pages of the n bytes at off of the memory file. Without it, a write where the system has
+// none, as it promises no more memory than it has, would end this process.
+func reserve(f *os.File, off, n int) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for interrupts := 0; n > 0 && failed == nil; {
+			piece := min(n, reserveBytes)
+			switch failed = syscall.Fallocate(int(fd), 0, int64(off), int64(piece)); {
+			case failed == nil:
+				off, n, interrupts = off+piece, n-piece, 0
+			case errors.Is(failed, syscall.EINTR) && interrupts < maxInterrupts:
+				failed = nil
+				interrupts++
+			}
+		}
+	})
+	return cmp.Or(err, failed)
+}
+
 func fcntl(fd, cmd, arg int) (int, error) {
 	v, _, no := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), uintptr(cmd), uintptr(arg))
 	if no != 0 {
@@ -71,12 +102,12 @@ func fcntl(fd, cmd, arg int) (int, error) {
 	return int(v), nil
 }
 
-func mapShared(f *os.File) (mem []byte, err error) {
+func mapShared(f *os.File, most int) (mem []byte, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd)) }); fault != nil {
+	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd), most) }); fault != nil {
 		return nil, fault
 	}
 	return mem, err
@@ -84,7 +115,7 @@ func mapShared(f *os.File) (mem []byte, err error) {
 
 // mapChecked maps a file that another process has passed. A file that could shrink, or that
 // is of huge pages, which may run out, would end this process when it reads.
-func mapChecked(fd int) ([]byte, error) {
+func mapChecked(fd, most int) ([]byte, error) {
 	seals, err := fcntl(fd, fGetSeals, 0)
 	if err != nil {
 		return nil, fmt.Errorf("no memory file: %w", err)
@@ -103,8 +134,8 @@ func mapChecked(fd int) ([]byte, error) {
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
-	if st.Size <= 0 || st.Size > MaxBytes {
-		return nil, fmt.Errorf("a memory file of %d bytes, want 1 to %d", st.Size, MaxBytes)
+	if st.Size <= 0 || st.Size > int64(most) {
+		return nil, fmt.Errorf("a memory file of %d bytes, want 1 to %d", st.Size, most)
 	}
 	mem, err := syscall.Mmap(fd, 0, int(st.Size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {

@@ -5,6 +5,7 @@ package sharedmem
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -20,10 +22,14 @@ import (
 const varChild = "DITASK_TEST_SHAREDMEM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(varChild) == "" {
+	switch os.Getenv(varChild) {
+	case "":
 		os.Exit(m.Run())
+	case "limits":
+		limits()
+		return
 	}
-	in, err := Map(os.NewFile(3, "passed"))
+	in, err := Map(os.NewFile(3, "passed"), MaxBytes)
 	if err != nil {
 		_, _ = io.WriteString(os.Stderr, err.Error())
 		os.Exit(1)
@@ -34,6 +40,127 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	_, _ = os.Stdout.Write(b)
+}
+
+// limits makes arenas where the process may not have them, and one where it may.
+func limits() {
+	for _, limit := range []struct {
+		what int
+		max  uint64
+	}{{syscall.RLIMIT_FSIZE, 8 * page}, {syscall.RLIMIT_NOFILE, 0}, {syscall.RLIMIT_AS, 1}} {
+		var was syscall.Rlimit
+		err := syscall.Getrlimit(limit.what, &was)
+		if err == nil {
+			err = syscall.Setrlimit(limit.what, &syscall.Rlimit{Cur: limit.max, Max: was.Max})
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+		a, err := New(9 * page)
+		fmt.Println(a != nil, err)
+		_ = syscall.Setrlimit(limit.what, &was)
+	}
+	a, err := New(9 * page)
+	fmt.Println(a != nil, err)
+}
+
+// A limit of the process is an error, after which the process continues.
+func TestLimitsOfTheProcess(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), varChild+"=limits")
+	out, err := cmd.CombinedOutput()
+	want := `false ftruncate: file too large
+false memfd_create: too many open files
+false mmap: cannot allocate memory
+true <nil>
+`
+	if err != nil || string(out) != want {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// Where the system has no pages, there is no segment, and what had pages before is used again.
+func TestNoPages(t *testing.T) {
+	a := arena(t, 8)
+	first := a.Take(2 * page)
+	_ = a.file.Close() // what the system would say: no pages
+	if s := a.Take(4 * page); s != nil {
+		t.Error("a segment without pages")
+	}
+	if now := a.Stats(); now != (Stats{1, 2 * page, 2 * page, true}) {
+		t.Errorf("%+v", now)
+	}
+	first.Release()
+	for range 2 {
+		if a.Take(3*page) != nil {
+			t.Error("a segment without pages")
+		}
+		s := a.Take(2 * page)
+		if s == nil {
+			t.Fatal("no segment of the pages that there are")
+		}
+		s.Release()
+	}
+	if now := a.Stats(); now != (Stats{0, 0, 2 * page, true}) {
+		t.Errorf("%+v", now)
+	}
+}
+
+// Segments have their pages before they are written to, and low ones are not taken twice.
+func TestSegmentsHaveTheirPages(t *testing.T) {
+	a := arena(t, 1024)
+	blocks := func() int64 {
+		var st syscall.Stat_t
+		if err := syscall.Fstat(int(a.File().Fd()), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	var all []*Segment
+	for range 3 {
+		all = append(all, a.Take(300*page))
+	}
+	if n := blocks(); n != 900*page {
+		t.Errorf("pages for %d bytes, want %d", n, 900*page)
+	}
+	for _, s := range all {
+		s.Release()
+	}
+	s := a.Take(800 * page)
+	if n := blocks(); n != 900*page || a.sure != 900*page {
+		t.Errorf("pages for %d bytes, of %d sure, want %d", n, a.sure, 900*page)
+	}
+	s.Release()
+}
+
+// Goroutines that take and release at once never have the same memory.
+func TestSegmentsOfManyGoroutines(t *testing.T) {
+	a := arena(t, 64)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 300 {
+				s := a.Take((1 + (i+g)%9) * page)
+				if s == nil {
+					continue
+				}
+				b := s.Bytes()
+				for k := 0; k < len(b); k += page {
+					b[k] = byte(g)
+				}
+				for k := 0; k < len(b); k += page {
+					if b[k] != byte(g) {
+						t.Error("two segments overlap")
+					}
+				}
+				s.Release()
+			}
+		})
+	}
+	wg.Wait()
+	if now := a.Stats(); now.Segments != 0 || now.Used != 0 || len(a.free) != 1 {
+		t.Errorf("%+v, %d sure, %v free", now, a.sure, a.free)
+	}
 }
 
 func arena(t *testing.T, pages int) *Arena {
@@ -85,7 +212,7 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 		t.Fatal("what was given back has not come together")
 	}
 	s.Fit(page + 1)
-	if now := a.Stats(); now != (Stats{2, 4 * page, 8 * page}) || len(s.Bytes()) != page+1 {
+	if now := a.Stats(); now != (Stats{2, 4 * page, 8 * page, false}) || len(s.Bytes()) != page+1 {
 		t.Errorf("%+v, %d bytes", now, len(s.Bytes()))
 	}
 	s.Fit(0)
@@ -138,7 +265,7 @@ func TestSizesOfArenas(t *testing.T) {
 // A mapping gives what is within it, and stays until all of it has been dropped.
 func TestRangesAreChecked(t *testing.T) {
 	a := arena(t, 2)
-	m, err := Map(a.File())
+	m, err := Map(a.File(), MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +295,7 @@ func TestRangesAreChecked(t *testing.T) {
 // Nobody but the maker of an arena writes to it, nor changes its size.
 func TestOthersCannotWrite(t *testing.T) {
 	a := arena(t, 1)
-	m, err := Map(a.File())
+	m, err := Map(a.File(), MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +345,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if err := loose.Truncate(page); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Map(loose); m != nil || err == nil || !strings.Contains(err.Error(), "it can change its size") {
+	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "it can change its size") {
 		t.Error(err)
 	}
 	if err := loose.Truncate(0); err != nil {
@@ -227,14 +354,17 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if _, err := fcntl(int(fd), fAddSeals, sealShrink|sealGrow); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Map(loose); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
+	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
 		t.Error(err)
 	}
-	if m, err := Map(plain); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {
+	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
+		t.Error(err)
+	}
+	if m, err := Map(plain, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {
 		t.Error(err)
 	}
 	_ = plain.Close()
-	if _, err := Map(plain); err == nil {
+	if _, err := Map(plain, MaxBytes); err == nil {
 		t.Error("a closed file is mapped")
 	}
 }

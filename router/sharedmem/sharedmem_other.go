@@ -6,6 +6,8 @@ import "os"
 
 func create(int) (*os.File, []byte, error) { return nil, nil, ErrUnsupported }
 
-func mapShared(*os.File) ([]byte, error) { return nil, ErrUnsupported }
+func mapShared(*os.File, int) ([]byte, error) { return nil, ErrUnsupported }
 
 func unmap([]byte) error { return nil }
+
+func reserve(*os.File, int, int) error { return ErrUnsupported }

@@ -280,3 +280,68 @@ func TestMessagesBeyondTheMemory(t *testing.T) {
 	}
 	finish(t, all)
 }
+
+// While a payload of 64 MiB is copied, small events come through: each of them is sent when the one before has been heard, and
+// many are heard before the large one.
+func TestSmallEventsBesideALargeOne(t *testing.T) {
+	const size, many = 64 << 20, 20
+	all := group(t, 2, nil)
+	none := func(*router.Message) error { return nil }
+	big, err := all[0].Channel(router.Spec{Name: "big"}, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := all[0].Channel(router.Spec{Name: "small"}, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard, before := 0, make(chan int, 1)
+	hears := func(name string, deliver func(*router.Message)) {
+		ch, err := all[1].Channel(router.Spec{Name: name}, func(m *router.Message) error {
+			deliver(m)
+			m.Credit.Return(1, len(m.Payload))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Listen(true)
+	}
+	tell := func() {
+		if _, err := small.Send(t.Context(), &lent{b: []byte{1}}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	hears("big", func(m *router.Message) {
+		if m.Lent || len(m.Payload) != size || m.Payload[0] != 1 || m.Payload[size-1] != 2 {
+			t.Errorf("%d bytes, lent %v", len(m.Payload), m.Lent)
+		}
+		before <- heard
+	})
+	hears("small", func(*router.Message) {
+		if heard++; heard < many {
+			tell()
+		}
+	})
+	startAll(t, all)
+	l := &lent{}
+	l.refs.Store(1)
+	for l.mem == nil { // the peer says a little later that it has mapped the memory
+		<-time.After(time.Millisecond)
+		l.mem = big.Lend(size)
+	}
+	l.b = l.mem.Bytes()
+	l.b[0], l.b[size-1] = 1, 2
+	if _, err := big.Send(t.Context(), l, nil); err != nil {
+		t.Fatal(err)
+	}
+	tell()
+	l.Release()
+	if n := <-before; n < 3 {
+		t.Errorf("%d small events were heard before the large one", n)
+	}
+	if st := all[1].Stats().Shared; st.Received != 1 || st.ReceivedBytes != size {
+		t.Errorf("%+v", st)
+	}
+	finish(t, all)
+}

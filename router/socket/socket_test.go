@@ -2,6 +2,7 @@ package socket_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +19,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(varProcess) != "" {
+		if err := otherProcess(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	useNameServer()
 	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }

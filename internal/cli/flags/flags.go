@@ -94,6 +94,12 @@ func where() []urfave.Flag {
 			"or kubernetes (or k8s), one in each pod (default: slurm in a task of srun, kubernetes with DI_NODES or similar variables, else local)"),
 		Text(groupWhere, "platform-spec", "", "`JSON`, or the name of a JSON file, with the labels, node_ids, ports, address, attach_to and "+
 			"parallel_workers of each task"),
+		&urfave.IntFlag{
+			Category: groupWhere, Name: "shared-memory", EnvVars: []string{control.VarSharedMemory},
+			DefaultText: "256; less where all nodes of the host would take more than 1/8 of its memory",
+			Usage:       "largest memory in MiB that each node takes for payloads of 64 KiB or more, which nodes of one host read there; 0: none",
+		},
+		toggle(groupWhere, "no-shared-memory", "send all payloads through sockets"),
 		Text(groupWhere, "mq-type", "mesh", "transport of messages: mesh (or nng), "+
 			"nats (a server, in the launcher of the first node or at --nats-url) or redis"),
 	}

@@ -64,6 +64,9 @@ func assign(ctx *urfave.Context) (a assignment, err error) {
 	if err := errors.Join(idle(ctx, a.plan), joined(ctx, a.at, a.plan)); err != nil {
 		return a, err
 	}
+	if a.cfg.Env.SharedMemory, err = sharedMemory(ctx, a.plan, availableMemory); err != nil {
+		return a, err
+	}
 	a.cfg.Env.Dir, err = runFolder(ctx, a.at, a.plan)
 	return a, err
 }

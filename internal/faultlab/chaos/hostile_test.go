@@ -58,6 +58,7 @@ const (
 const (
 	hostileFault  = "hostile"
 	hostileFor    = 8 * time.Second        // how long it continues
+	hostileShared = 16                     // MiB that each node shares, and so maps of a peer: the bounds below count both
 	gaugeEvery    = 100 * time.Millisecond // how often processes write down what they hold
 	barrierWithin = 10 * time.Second       // how long honest nodes wait in a barrier
 )
@@ -89,6 +90,9 @@ func (p *plan) invite() {
 	p.end = []string{"stop", "stop", "preempt"}[r.IntN(3)]
 	p.full, p.reader, p.slow = false, "reads", 0
 	p.pace, p.big = 10*time.Millisecond, 300<<10
+	if p.memory = -1; p.transport.name == "unix" {
+		p.memory = hostileShared
+	}
 	p.faults = []fault{{kind: hostileFault, a: r.IntN(p.nodes)}}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -65,7 +66,7 @@ func (r *round) inject(f fault) {
 			})
 		}
 	case "stop":
-		r.twice(r.find(f.a).pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
+		r.stop(f)
 	case "clock":
 		r.twice(r.find(f.a).pid, syscall.SIGUSR2, syscall.SIGUSR2, f.lasts)
 	case "launcher-clock":
@@ -125,6 +126,23 @@ func (r *round) inject(f fault) {
 	if f.grave && f.kind != "kill" {
 		r.fault("", f.grave, nodes...) // until here it may have its effects
 		r.pause(4 * time.Second)
+	}
+}
+
+// stop stops a node for a while; under a grave fault until the others have given it up: when it continues it ends, or its launcher has killed it before.
+func (r *round) stop(f fault) {
+	p := r.find(f.a)
+	r.twice(p.pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)
+	if p.pid == 0 || !f.grave {
+		return
+	}
+	r.await("a new start of the node that was stopped", 40*time.Second, func() bool {
+		q := r.find(f.a)
+		return q.who.Incarnation > p.who.Incarnation && r.readyOf(q.who)
+	})
+	ended := func(rec faultlab.Record) bool { return rec.Kind == faultlab.End && rec.Who == p.who }
+	if !slices.ContainsFunc(r.read(), ended) {
+		r.must(r.records.Write(faultlab.Record{Kind: faultlab.End, At: now(), Who: p.who, Out: faultlab.Killed}))
 	}
 }
 

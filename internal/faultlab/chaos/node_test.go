@@ -229,7 +229,7 @@ func (n *node) emit(ctx context.Context) {
 	e := events[n.rnd.IntN(len(events))]
 	n.order++
 	n.number[e.Name()]++
-	sizes := []int{0, 0, 1, 64, 64, 64, 1000, 1000, 5000, 40 << 10, 300 << 10, n.big}
+	sizes := []int{0, 0, 1, 64, 64, 64, 1000, 1000, 5000, 40 << 10, 64 << 10, 100 << 10, 300 << 10, n.big}
 	data := make([]byte, min(sizes[n.rnd.IntN(len(sizes))], n.big))
 	for i := range data {
 		data[i] = byte(n.order) ^ byte(i*7)

@@ -66,6 +66,7 @@ type plan struct {
 	pace      time.Duration
 	big       int
 	jump      int // seconds by which a clock jumps, and back
+	memory    int // MiB that each node shares; below 0: as ditask chooses
 	faults    []fault
 	hostile   hostile.Kind // what a hostile node does, instead of other faults; without a name: there is none
 }
@@ -133,8 +134,26 @@ func newPlan(seed uint64) plan {
 			break
 		}
 	}
+	p.share()
 	p.invite()
 	return p
+}
+
+// share chooses the shared memory of nodes that can have some, and stops one of them for longer than the others wait for it.
+func (p *plan) share() {
+	r := rand.New(rand.NewPCG(p.seed, 3))
+	p.memory = -1
+	if p.transport.name != "unix" {
+		return
+	}
+	p.memory = []int{-1, -1, -1, 0, 1, 16}[r.IntN(6)] // 1: most payloads find no room
+	if p.big >= 300<<10 {
+		p.big = []int{300 << 10, 1 << 20, 3 << 20}[r.IntN(3)]
+	}
+	if p.recover && p.nodes <= 8 && r.IntN(4) == 0 {
+		f := &p.faults[r.IntN(len(p.faults))]
+		f.kind, f.grave, f.lasts = "stop", true, 9*time.Second
+	}
 }
 
 // haveTransports are the transports over which there may be rounds.

@@ -253,6 +253,9 @@ func (r *round) prepare() {
 	if r.star {
 		args = append(args, "--topology", "star")
 	}
+	if r.memory >= 0 {
+		args = append(args, "--shared-memory", fmt.Sprint(r.memory))
+	}
 	if r.recover {
 		args = append(args, "--auto-recover", "--max-retries", "20")
 	}

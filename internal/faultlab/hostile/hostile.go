@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -100,6 +101,8 @@ func Kinds() []Kind {
 		{Name: "mute", Doc: "it never says ready, seen or fin", Stays: true, run: (*attack).mute},
 		{Name: "refuse", Doc: "it dials a node and refuses it as lost", Costs: true, run: (*attack).refuse},
 		{Name: "relay", Doc: "requests for pipes to another node", run: (*attack).relay},
+		{Name: "shared", Doc: "shared memory with holes, wrong places, changes while it is read and claims that are kept; other files in its place",
+			run: (*attack).shares},
 		{Name: "slow", Doc: "it reads slowly", run: (*attack).slow},
 		{Name: "text", Doc: "control characters in all texts", run: (*attack).texts},
 		{Name: "undecodable", Doc: "payloads that cannot be decoded", run: (*attack).undecodable},
@@ -137,7 +140,7 @@ type Result struct {
 // Run does what the kind says, and returns when that is done or ctx ends. The error has
 // what went wrong on the way: mostly that honest nodes have closed a connection.
 func (k Kind) Run(ctx context.Context, cfg Config) (Result, error) {
-	a := &attack{cfg: cfg, returns: k.returns, visits: map[int]*session{}, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
+	a := &attack{cfg: cfg, returns: k.returns, visits: map[int]*session{}, file: map[int]*os.File{}, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
 	if cfg.Victim < 0 || cfg.Victim >= len(cfg.Addrs) || cfg.Addrs[cfg.Victim] == "" {
 		return Result{}, fmt.Errorf("the victim, node.%d, cannot be dialled", cfg.Victim)
 	}
@@ -159,6 +162,7 @@ type attack struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
 	visits map[int]*session // the newest one with each honest node
+	file   map[int]*os.File // to be passed to it; nil: none
 }
 
 // future is an incarnation, or a round, after which there is none.

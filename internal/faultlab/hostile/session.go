@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +104,16 @@ func (a *attack) greet(ctx context.Context, to int, h hello, no *refusal) (net.C
 		return nil, hello{}, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if passes(conn) == nil {
+		h.Features = slices.DeleteFunc(slices.Clone(h.Features), func(f string) bool { return f == featureMemory })
+	}
 	theirs, err := greet(conn, a.cfg.Token, h, no)
+	if err == nil {
+		a.mu.Lock()
+		f := a.file[to]
+		a.mu.Unlock()
+		err = trade(conn, h, theirs, f)
+	}
 	if err != nil {
 		_ = conn.Close()
 		a.refused.Add(1)
@@ -166,6 +176,8 @@ func (s *session) take(f frame) error {
 		if s.how.ready {
 			out = appendFrame(appendFrame(out, frameReady, 1, 0, nil), frameSeen, 0, 0, nil)
 		}
+	case frameShared:
+		out = s.count(out, f.event, int(le.Uint64(f.body[8:]))) //nolint:gosec // an honest node's
 	case frameFin:
 		if s.how.fin {
 			out = appendFrame(out, frameFin, 0, 0, nil)

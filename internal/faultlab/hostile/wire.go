@@ -37,7 +37,7 @@ const (
 )
 
 // lastSequenced is the last type of the frames that both sides count.
-const lastSequenced = frameFarewell
+const lastSequenced = frameRelease
 
 const (
 	headBytes  = 8
