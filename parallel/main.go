@@ -37,22 +37,22 @@ func Main(fns ...Func) {
 func runMain(lookup func(string) (string, bool), stderr io.Writer, fns []Func) int {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {
-		writeLine(stderr, "ditask: bad environment: %v", err)
+		writeLinef(stderr, "ditask: bad environment: %v", err)
 		return ExitUsage
 	}
 	fn, err := pick(env.Main, fns)
 	if err != nil {
-		writeLine(stderr, "ditask: %v", err)
+		writeLinef(stderr, "ditask: %v", err)
 		return ExitUsage
 	}
 	n, err := join(env, launched, newLogger(env, launched, stderr))
 	if err != nil {
-		writeLine(stderr, "ditask: node.%d: %v", env.NodeID, err)
+		writeLinef(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	client, err := control.Open(env)
 	if err != nil {
-		writeLine(stderr, "ditask: node.%d: %v", env.NodeID, err)
+		writeLinef(stderr, "ditask: node.%d: %v", env.NodeID, err)
 		return ExitUsage
 	}
 	p := newProcess(n, client, stderr)
@@ -161,8 +161,8 @@ func newLogger(env control.Env, launched bool, w io.Writer) *slog.Logger {
 // maxSaid bounds in bytes a message of the node itself on stderr: an error with its stack.
 const maxSaid = 64 << 10
 
-// writeLine writes a line, or several, of the node itself. Errors may hold text from outside.
-func writeLine(w io.Writer, format string, args ...any) {
+// writeLinef writes a line, or several, of the node itself. Errors may hold text from outside.
+func writeLinef(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, printable.Block(fmt.Sprintf(format, args...), maxSaid)) // an error cannot be reported
 }
 
@@ -206,9 +206,9 @@ func (p *process) logPreempted() {
 	switch failed := p.losses.failed; {
 	case p.preempted == nil:
 	case failed != nil:
-		writeLine(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
+		writeLinef(p.stderr, "%s: ended, because node %d failed", p.node.name(), failed.Node)
 	default:
-		writeLine(p.stderr, "%v", p.preempted)
+		writeLinef(p.stderr, "%v", p.preempted)
 	}
 	p.preempted = nil
 }
@@ -229,7 +229,7 @@ func (p *process) run(fn Func) int {
 	code := p.within(orders, o.limit, done)
 	if o.gone { // the client has removed the socket
 		if p.preempted != nil {
-			writeLine(p.stderr, "%v", p.preempted)
+			writeLinef(p.stderr, "%v", p.preempted)
 		}
 		control.KillGroup()
 	}
@@ -242,7 +242,7 @@ func (p *process) within(o *orders, limit time.Duration, done <-chan error) int 
 	if missed == "" {
 		return p.ended(err)
 	}
-	writeLine(p.stderr, "%s: %s", p.node.name(), missed)
+	writeLinef(p.stderr, "%s: %s", p.node.name(), missed)
 	_ = p.client.Outcome(control.Outcome{Kind: control.Failure, Node: p.node.ID(), Error: "did not end within the grace period"})
 	return ExitFailure
 }
@@ -257,7 +257,7 @@ func (p *process) ended(err error) int {
 		o.Kind, code, p.preempted = control.Preempted, ExitPreempted, err
 	case err != nil:
 		o.Kind, o.Error, code = control.Failure, err.Error(), ExitFailure
-		writeLine(p.stderr, "%s", p.lastWords(err, o))
+		writeLinef(p.stderr, "%s", p.lastWords(err, o))
 	}
 	_ = p.client.Outcome(o)
 	return code

@@ -247,13 +247,9 @@ func (t *Trained) play(
 		Noise: make([]float32, num*spec.NoiseSize), Action: make([]float32, num*spec.Action.Dim()),
 		EnvSteps: math.MaxInt32, Rand: rand.New(rand.NewPCG(seed, 1)),
 	}
-	share, running := make([]int, num), make([]envs.Episode, num)
+	share, running := shares(n, num), make([]envs.Episode, num)
 	limit, cut := *t.Config.keys.evalMaxSteps, make([]bool, num)
-	for i := range share {
-		share[i] = n / num
-		if i < n%num {
-			share[i]++
-		}
+	for i := range act.Reset {
 		act.Reset[i] = true
 	}
 	var ended []envs.Episode
@@ -292,6 +288,18 @@ func (t *Trained) play(
 		}
 	}
 	return ended, nil
+}
+
+// shares divides n episodes among num environments.
+func shares(n, num int) []int {
+	share := make([]int, num)
+	for i := range share {
+		share[i] = n / num
+		if i < n%num {
+			share[i]++
+		}
+	}
+	return share
 }
 
 // resetCut starts an episode in each environment whose episode was cut.

@@ -301,19 +301,15 @@ func (e *evaluate) once() error {
 		e.running[i].Return += res.Rewards[i]
 		e.running[i].Length++
 		e.cut[i] = !e.done[i] && e.running[i].Length == e.cfg.MaxSteps
-		if e.done[i] || e.cut[i] {
-			if e.quota[i] > 0 {
-				if e.cut[i] {
-					e.cuts++
-				}
-				e.quota[i]--
-				e.ended, e.from = append(e.ended, e.running[i]), append(e.from, int32(i))
-				if e.infos, err = AppendInfos(e.infos, e.r.cfg.Infos, e.env.Name(), i, res.Infos[i]); err != nil {
-					return err
-				}
-			}
-			e.running[i] = envs.Episode{}
+		if !e.done[i] && !e.cut[i] {
+			continue
 		}
+		if e.quota[i] > 0 {
+			if err := e.count(i, res.Infos[i]); err != nil {
+				return err
+			}
+		}
+		e.running[i] = envs.Episode{}
 	}
 	copy(e.act.Obs, res.Obs)
 	copy(e.act.Reset, e.done)
@@ -329,4 +325,15 @@ func (e *evaluate) once() error {
 		e.act.Reset[i] = e.act.Reset[i] || cut
 	}
 	return nil
+}
+
+// count adds the episode that has ended in environment i, or was cut.
+func (e *evaluate) count(i int, info envs.Info) (err error) {
+	if e.cut[i] {
+		e.cuts++
+	}
+	e.quota[i]--
+	e.ended, e.from = append(e.ended, e.running[i]), append(e.from, int32(i))
+	e.infos, err = AppendInfos(e.infos, e.r.cfg.Infos, e.env.Name(), i, info)
+	return err
 }

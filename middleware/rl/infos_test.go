@@ -31,7 +31,7 @@ func (w *informer) Step(a int) (envs.Step, error) {
 	if s.Terminated {
 		s.Info.Values = map[string]any{"is_success": w.episodes%2 == 0, "wrong": w.wrong, "episode": map[string]float64{"r": 1}}
 		if w.episodes%3 == 0 {
-			s.Info.Values["score"] = int32(w.episodes) //nolint:gosec // few
+			s.Info.Values["score"] = int32(w.episodes)
 		}
 	}
 	return s, err
@@ -121,7 +121,7 @@ func TestInfosAreLogged(t *testing.T) {
 // TestRunsWithoutInfos has the same columns as before, and reads no info.
 func TestRunsWithoutInfos(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "progress.csv")
-	r := newTrainer(1, informers(5, "text"))
+	r := newTrainer(informers(5, "text"))
 	r.tk.Use(r.run.Log(rl.LogConfig{EverySteps: 5, CSV: table}), r.run.Evaluate(informers(8, "text"), rl.EvalConfig{EverySteps: 20}))
 	if err := r.tk.Run(t.Context(), task.MaxSteps(40)); err != nil {
 		t.Fatal(err)

@@ -206,8 +206,8 @@ type trainer struct {
 	tk  *task.Task[rl.Online]
 }
 
-func newTrainer(seed uint64, env envs.Vector, more ...task.Middleware[rl.Online]) *trainer {
-	return newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: seed}, env, more...)
+func newTrainer(env envs.Vector) *trainer {
+	return newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1}, env)
 }
 
 // newTrainerOn makes two updates in each step from the one on in which there are 20 rows.
@@ -229,7 +229,7 @@ func replay(buf data.UniformConfig, cfg data.ReplayConfig) *data.Replay {
 }
 
 func TestLearnUpdatesAfterEachCollect(t *testing.T) {
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, &walk{length: 7}))
+	r := newTrainer(walks(envs.SameStep, &walk{length: 5}, &walk{length: 7}))
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
 			panic("broken")
 		}
 	}}
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, bad))
+	r := newTrainer(walks(envs.SameStep, &walk{length: 5}, bad))
 	err := r.tk.Run(t.Context(), task.MaxSteps(100))
 	var e *envs.Error
 	if !errors.As(err, &e) || e.Index != 1 || !strings.Contains(err.Error(),
@@ -476,7 +476,7 @@ func TestLogWritesTheNamesOfStableBaselines(t *testing.T) {
 		now = now.Add(time.Second)
 		return now
 	}
-	r := newTrainer(1, walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}))
+	r := newTrainer(walks(envs.SameStep, &walk{length: 5}, &walk{length: 5}))
 	r.tk.Use(r.run.Log(rl.LogConfig{EverySteps: 40, Terminal: &terminal, CSV: table, JSON: lines, Clock: clock}),
 		r.run.Evaluate(walks(envs.SameStep, &walk{length: 8}), rl.EvalConfig{EverySteps: 50}))
 	if err := r.tk.Run(t.Context(), task.MaxSteps(35)); err != nil {

@@ -284,7 +284,7 @@ func TestResetAfterTheEnd(t *testing.T) {
 		if _, err := b.Write([]byte("x")); err != nil { // before the end has come
 			t.Error(err)
 		}
-		time.Sleep(time.Second) // of virtual time
+		<-time.After(time.Second) // of virtual time
 		if got, err := io.ReadAll(b); string(got) != "abc" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -326,7 +326,7 @@ func TestResetIsSentAfterTheEnd(t *testing.T) {
 			if _, err := a.Write(make([]byte, brokertest.Window/2)); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Second) // of virtual time: the first message is tried again every 250 ms
+			<-time.After(time.Second) // of virtual time: the first message is tried again every 250 ms
 		}
 		_ = dialled[last].Close()
 		if _, err := accepted[last].Write([]byte("x")); err != nil { // is tried again after 10 ms
