@@ -175,7 +175,7 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := strings.Count(log.String(), "somebody else listens here now"); n != 1 {
+	if n := strings.Count(log.String(), "another process listens here now"); n != 1 {
 		t.Errorf("said %d times that the word was taken:\n%s", n, log)
 	}
 	_ = l.Close()
