@@ -136,7 +136,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 
 	u.expect(u.run("delete", "dqn"), 0, "deleted job.batch/dqn", "deleted service/dqn\n", "deleted service/dqn-bus",
 		"deleted deployment.apps/dqn-bus", "deleted secret/dqn-token", "deleted secret/dqn-bus")
-	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: not found: there is no job of this name")
+	u.expect(u.run("delete", "dqn"), 1, "ditask: delete dqn: not found: no job has this name")
 	u.Until("the pods are gone", func() (bool, any) { return len(u.Pods()) == 0, u.Pods() })
 	if left := u.names("jobs,services,deployments,replicasets,secrets"); left != "" {
 		t.Errorf("left: %s", left)
@@ -162,7 +162,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.ends(follow, 130)
 	u.says(follow, "job dqn continues: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
 
-	u.expect(u.run("scale", "dqn", "4"), 0, "dijob/dqn: the last task has 4 pods from now on")
+	u.expect(u.run("scale", "dqn", "4"), 0, "dijob/dqn: the last task now has 4 pods")
 	u.Until("five pods", func() (bool, any) { return len(u.Pods()) == 5, len(u.Pods()) })
 	u.expect(u.run("scale", "dqn", "5"), 1, "ditask: scale dqn: kubectl: ", "must be at most maxReplicas")
 	u.expect(u.run("scale", "nobody", "5"), 1, "ditask: scale nobody: not found")
