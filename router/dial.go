@@ -67,7 +67,7 @@ func (r *Router) keepCalling(addr string) {
 	for r.ctx.Err() == nil {
 		l, err := r.call(r.ctx, addr, -1, r.patience(&wait))
 		if l != nil {
-			r.note(func() { r.attached[addr] = l.s.peer.ID; delete(r.trouble, addr) })
+			r.note(func() { r.attach(addr, l.s.peer) })
 		}
 		if !r.afterCall(l, err, addr, &wait) {
 			return

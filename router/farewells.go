@@ -134,6 +134,17 @@ func (m *membership) awaited(p *member) (call, bool) {
 	return call{id, incarnation, p.addrs[0]}, true
 }
 
+// attach records the node that has answered at an attach address. It may be gone again by now: that address is called
+// anyway, so other calls of the node end.
+func (m *membership) attach(addr string, p Peer) {
+	m.attached[addr] = p.ID
+	delete(m.trouble, addr)
+	if c, ok := m.reached[p.ID]; ok && c.incarnation <= p.Incarnation {
+		c.over = true
+		m.reached[p.ID] = c
+	}
+}
+
 // reach records a node to be called, and reports whether the calls are to begin.
 func (m *membership) reach(c call) (begins bool) {
 	_, runs := m.reached[c.id]

@@ -129,6 +129,16 @@ func TestRuleOfCalls(t *testing.T) {
 	if !m.isHub(0) || m.isHub(2) {
 		t.Error("node.0 has answered at the address of the hub")
 	}
+	m.reached = map[int]reaching{3: {5, "a", false}, 5: {6, "b", false}}
+	m.trouble["x"] = "refused"
+	m.attach("x", Peer{ID: 3, Incarnation: 5})
+	m.attach("y", Peer{ID: 5, Incarnation: 5})
+	_, troubled := m.trouble["x"]
+	_, _, _, again := m.goal(3, false)
+	_, _, _, newer := m.goal(5, false)
+	if m.attached["x"] != 3 || troubled || again || !newer {
+		t.Errorf("attached to %v, trouble %v; its other call goes on: %v; that of a newer incarnation: %v", m.attached, troubled, again, newer)
+	}
 	m.job.Attach = nil
 	if m.hubAddr() != "" || m.isHub(0) {
 		t.Error("a node that attaches to none has no hub")
