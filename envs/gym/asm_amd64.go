@@ -2,11 +2,6 @@ package gym
 
 import "unsafe"
 
-// pause lets a processor wait for some tens of nanoseconds, in a loop that looks at memory.
-//
-//go:noescape
-func pause()
-
 // convert converts n bytes to floats. n is a multiple of 16, and not 0.
 //
 //go:noescape

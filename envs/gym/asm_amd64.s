@@ -1,10 +1,5 @@
 #include "textflag.h"
 
-// func pause()
-TEXT ·pause(SB), NOSPLIT, $0-0
-	PAUSE
-	RET
-
 // func convert(dst *float32, from *byte, n int)
 TEXT ·convert(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI

@@ -2,8 +2,6 @@
 
 package gym
 
-func pause() {}
-
 func convertMost([]float32, []byte) int { return 0 }
 
 func oddInMost([]byte) (bool, int) { return false, 0 }

@@ -97,7 +97,7 @@ func measure(tb testing.TB, file string, num int) (plain, vector []cost) {
 	}
 	batches, span := 1, time.Millisecond
 	if *floors {
-		batches, span = 120, 3*time.Millisecond
+		batches, span = 60, 20*time.Millisecond
 	}
 	actions := make([]float32, num)
 	run := func(steps int) (c cost, took time.Duration) {
@@ -161,8 +161,9 @@ func cpu(tb testing.TB, pid int) (sum time.Duration) {
 func plainLoop(tb testing.TB, file string, num int) (batch func() cost, end func()) {
 	tb.Helper()
 	const program = `
-import importlib.util, sys, time
+import importlib.util, os, sys, time
 path, attr = sys.argv[1].split(":")
+sys.path.insert(0, os.path.dirname(path))
 spec = importlib.util.spec_from_file_location("environment", path)
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
@@ -180,7 +181,7 @@ def run(rounds):
     cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
     return [1e9 * t / rounds / len(envs) for t in (clock, cpu)]
 rounds, took = 1, 0.0
-while took < 3e6:
+while took < 20e6:
     rounds *= 2
     took = run(rounds)[0] * rounds * len(envs)
 for _ in sys.stdin:

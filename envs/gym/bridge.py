@@ -1,10 +1,8 @@
 """Steps Gymnasium environments for ditask's package envs/gym, in batches.
 
 Requests arrive on file descriptor 3 and are answered on 4. Observations, rewards,
-flags and actions are in memory that both processes share, and so are the numbers
-of the steps that were requested and answered: between two steps that follow each
-other quickly, neither process sleeps. The text below runs, and says what is wrong,
-in Python 2.7 too, but everything else needs MIN_VERSION.
+flags and actions are in memory that both processes share. The text below runs, and
+says what is wrong, in Python 2.7 too, but everything else needs MIN_VERSION.
 """
 import base64
 import json
@@ -12,22 +10,22 @@ import os
 import struct
 import sys
 
-PROTOCOL = 3
+PROTOCOL = 4
 MIN_VERSION = (3, 8)
 REQUESTS, ANSWERS = 3, 4
 HERE = "ditask-bridge"  # begins the name under which this text is compiled
 
 HELLO, MAP, RESET, STEP, RENDER = 1, 2, 3, 4, 5
-OK, FAULT, WAKE = 0, 1, 2
+OK, FAULT = 0, 1
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 TERMINATED, TRUNCATED, WAS_RESET = 1, 2, 4
 
-# The int32 at the beginning of the memory: the first four are written here, the others by the reader.
-BUSY, OP, ANSWERED, ASLEEP = 0, 1, 2, 3
-REQUESTED, POLL, READER_ASLEEP = 16, 17, 18
+# The int32 at the beginning of the memory: the first two are written here, the others by the reader.
+BUSY, OP = 0, 1
+SEQ, CPU = 16, 17
 
-LOOKS = 16  # at the number of the next request between two at the clock, while the process polls
+CPUS = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None  # the processors of this process
 
 # What an environment is in the middle of, beside its number.
 IN_STEP, IN_RESET, IN_RENDER, IN_MAKE = 0, 1, 2, 3
@@ -41,7 +39,7 @@ HEAD = "=i4xd"   # what is before the observation in a row: the number of the st
 
 HEADER = struct.Struct("<B3xI")
 STEP_REQUEST = HEADER.pack(STEP, 0)
-WAKE_ANSWER = HEADER.pack(WAKE, 0)
+STEP_ANSWER = HEADER.pack(OK, 0)
 KINDS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
@@ -58,6 +56,15 @@ class Fault(Exception):
 
 class Unheard(Exception):
     """An answer could not be written."""
+
+
+def setaffinity(cpus):
+    """Has this thread run on the given processors. The reader keeps the thread on one between steps, at times."""
+    if CPUS is not None:
+        try:
+            os.sched_setaffinity(0, cpus)
+        except OSError:
+            pass  # they are not there any more
 
 
 # Messages.
@@ -536,63 +543,36 @@ class Packing(object):
         if numpy is not None:  # its False is one object too
             text = text.replace("terminated is not False", "terminated is not False and terminated is not FALSE")
             text = text.replace("or truncated is not False", "or truncated is not False and truncated is not FALSE")
-        import _thread
-        import time
-        names = {name: globals()[name] for name in (
-            "ANSWERED", "ASLEEP", "REQUESTED", "POLL", "READER_ASLEEP", "REQUESTS", "STEP_REQUEST", "WAKE_ANSWER", "tell", "forked")}
-        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), looks=range(LOOKS),
-                                        clock=time.perf_counter_ns, fence=_thread.allocate_lock(), read=os.read, exit=os._exit))
+        names = {name: globals()[name] for name in ("SEQ", "CPU", "CPUS", "REQUESTS", "STEP_REQUEST", "STEP_ANSWER", "setaffinity", "tell", "forked")}
+        return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), read=os.read, exit=os._exit))
 
 
-# The function returns a message that is not the request of a step, or b"" at the end of the requests. A
-# process that is about to sleep notes that before it looks for work a last time, and a process that has
-# work for the other one looks at that note after it has shown the work. With a fence between the two,
-# at least one of them sees the other; a lock is such a fence. POLL is for how many
-# microseconds the process looks for the next request before it sleeps.
+# The function returns a message that is not the request of a step, or b"" at the end of the requests. CPU is 0 where
+# this process stays on the processors that it has, -1 where it takes all of them back, and otherwise 1 more than the number of
+# that on which it waits, after a step on any: see turns.go.
 SERVE = """
 def f(self):
     steps, ats, writes, actions, ended, words = self.steps, self.ats, self.writes, self.read_actions, self.ended, self.words
-    seq, awake = self.seq, False
     while True:
-        if words[REQUESTED] != seq:
-            seq = self.seq = words[REQUESTED]
-            at = result = None
-            try:
-                for step, action, at, write in zip(steps, actions(), ats, writes):
-                    result = step(action)
-                    obs, reward, terminated, truncated, info = result
-                    PACK
-                    if terminated is not False or truncated is not False:
-                        ended(at, obs, reward, terminated, truncated, info)
-            except BaseException as e:
-                words[ASLEEP] = 1
-                raise self.explain(e, at, result)
-            if forked:
-                exit(70)  # a child that an environment has forked and let go on
-            poll = words[POLL]
-            if awake != (poll > 0):
-                awake = poll > 0
-                words[ASLEEP] = 1 - awake
-            words[ANSWERED] = seq
-            told = words[READER_ASLEEP]
-            if told:
-                tell(WAKE_ANSWER)
-            if awake or not told:
-                if awake:
-                    until = clock() + 1000 * poll
-                    while words[REQUESTED] == seq and clock() < until:
-                        for _ in looks:
-                            if words[REQUESTED] != seq:
-                                break
-                    if words[REQUESTED] != seq:
-                        continue
-                    words[ASLEEP], awake = 1, False
-                with fence:
-                    late = words[READER_ASLEEP]
-                if late and not told:
-                    tell(WAKE_ANSWER)
-                if words[REQUESTED] != seq:
-                    continue
+        cpu = words[CPU]
+        if cpu:
+            setaffinity(CPUS)
+        seq = self.seq = words[SEQ]
+        at = result = None
+        try:
+            for step, action, at, write in zip(steps, actions(), ats, writes):
+                result = step(action)
+                obs, reward, terminated, truncated, info = result
+                PACK
+                if terminated is not False or truncated is not False:
+                    ended(at, obs, reward, terminated, truncated, info)
+        except BaseException as e:
+            raise self.explain(e, at, result)
+        if forked:
+            exit(70)  # a child that an environment has forked and let go on
+        tell(STEP_ANSWER)
+        if cpu > 0:
+            setaffinity((cpu - 1,))
         message = read(REQUESTS, 8)
         if message != STEP_REQUEST:
             return message
@@ -838,7 +818,7 @@ class Bridge(object):
             os.close(fd)
         whole = memoryview(self.memory)
         self.current = self.words = whole[0:m["flags"]].cast("i")
-        self.words[OP], self.words[ASLEEP] = IN_MAKE, 1
+        self.words[OP] = IN_MAKE
         self.seq = 0
         self.flags = whole[m["flags"]:m["flags"] + n]
         self.info_values = whole[m["infos"]:m["infos"] + 8 * n * len(self.infos)].cast("d")
@@ -1020,6 +1000,7 @@ class Bridge(object):
         return struct.pack("<II", shape[1], shape[0]) + data
 
     def serve(self, op, payload):
+        setaffinity(CPUS)
         if op == RENDER:
             data = self.render(json.loads(payload.decode("utf-8")))
             self.current[OP] = IN_STEP

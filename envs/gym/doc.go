@@ -37,6 +37,14 @@
 // process for a step of all its environments, and they work at the same time. They end with
 // [Vector.Close], and, on Linux at once, when this process ends.
 //
+// # Processors
+//
+// With one process, this one and Python never work at the same time. On Linux, after 100 steps, they use the same processor while a
+// step usually takes up to 1 ms: the thread that calls Step may run on no other while it waits, and Python on no other while it waits.
+// That saves waking a processor twice in each step. An environment runs on all processors that the process had when it began: in resets,
+// in pictures, and in steps that usually take 100 µs or more. In shorter ones it stays on the one, and so would a thread that it starts in
+// such a step. An environment that chooses its processors itself, in a step, may lose its choice.
+//
 // # Concurrency
 //
 // A Vector is not safe for concurrent use, except for Close, which ends a call that is in progress.
@@ -64,12 +72,7 @@
 // The process inherits one pipe in each direction for messages. The output of environments goes to
 // [Config.Stderr], with the name and numbers of the environments before each line. A message is an
 // operation (one byte), three zeros, a length (four bytes) and that number of bytes of JSON; the message of a step has
-// no JSON. The memory holds the number of the step that is requested and the number of the step that is done. On amd64, with
-// two processors or more, both sides may poll: they look at these numbers before they sleep, this process for about one and a half times
-// as long as a step usually takes, and Python for as long as the trainer takes between two steps, at most 380 µs each. A message is sent
-// only to a side that sleeps. Whether that is faster depends on the machine and on what else runs on it, so a vector compares steps
-// with and without polling, about 200 of at first 1,000 and later 16,000 steps, and polls only while that is faster by a tenth or more. Elsewhere
-// each step is a message and an answer. Observations, rewards, flags, actions and named infos are in memory that both sides share: a file
+// no JSON. Observations, rewards, flags, actions and named infos are in memory that both sides share: a file
 // in /dev/shm, or in the folder for temporary files, that is removed as soon as both have mapped it.
 // All numbers are in the machine's byte order. Observations are float32, or bytes for a lone Box of
 // uint8; rewards are float64.

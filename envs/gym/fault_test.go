@@ -269,7 +269,7 @@ func TestFaultBeforeTheFirstEpisode(t *testing.T) {
 			ErrResult, []string{"[2]", "action_space is a object, which is none of Box"}},
 		{"testdata/faults.py:make_env", Config{Kwargs: map[string]any{"color": 1}}, nil, []string{"TypeError", "color"}},
 		{"testdata/faults.py:make", Config{},
-			ErrPython, []string{"has no make; its functions and classes are: Box, Discrete, Faulty, Torn, chatty, make_env"}},
+			ErrPython, []string{"has no make; its functions and classes are: Faulty, Torn, chatty, make_env"}},
 		{"testdata/faults.py:not_callable", Config{}, ErrPython, []string{"is a int, which cannot be called"}},
 		{"testdata/imports.py:make_env", Config{}, nil, []string{"ModuleNotFoundError: No module named 'no_such_module_at_all'", "imports.py"}},
 		{"testdata/syntax.py:make_env", Config{}, nil, []string{"SyntaxError", "syntax.py"}},

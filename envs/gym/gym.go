@@ -38,7 +38,6 @@ type Vector struct {
 	started bool
 	failed  error // of the call that has ended the vector
 	streak  []int // the faults of each process since it took a step
-	polling polling
 
 	busy sync.Mutex // held by a call; Close releases the memory under it
 
@@ -91,7 +90,7 @@ func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
 	v := &Vector{
 		name: printable.Text(name), cfg: cfg, out: &lockedWriter{w: cfg.Stderr},
 		first: helloMessage{protocol, t.module, t.id, t.path, t.attr, 0, cfg.Kwargs, cfg.Options, cfg.RenderMode, int(cfg.Autoreset), cfg.Infos},
-		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes), polling: newPolling(),
+		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes),
 	}
 	if err := v.open(ctx); err != nil {
 		_ = v.close(ctx.Err() == nil && answered(err))

@@ -41,14 +41,11 @@ const (
 // The int32 with which the memory begins. Python writes those of the first cache line, and this process
 // writes those of the second.
 const (
-	wordBusy         = 0  // which environment is in the middle of something
-	wordOp           = 1  // and in what
-	wordAnswered     = 2  // the number of the last step that is done
-	wordAsleep       = 3  // Python sleeps until it gets a message
-	wordRequested    = 16 // the number of the last step that is to be done
-	wordPoll         = 17 // for how many microseconds Python is to look for the next request before it sleeps
-	wordReaderAsleep = 18 // this process sleeps until it gets a message
-	headWords        = 32
+	wordBusy  = 0  // which environment is in the middle of something
+	wordOp    = 1  // and in what
+	wordSeq   = 16 // the number of the step that is requested
+	wordCPU   = 17 // 1 + the processor on which Python waits while it may run on all; 0: it stays where it is
+	headWords = 32
 )
 
 // headBytes is what is in a row before the observation: int32, four zeros, float64.

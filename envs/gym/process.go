@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -22,7 +21,7 @@ import (
 var bridge []byte
 
 // protocol is the version of the messages.
-const protocol = 3
+const protocol = 4
 
 // The operations of a message.
 const (
@@ -37,7 +36,6 @@ const (
 const (
 	statusOK = iota
 	statusFault
-	statusWake // the step is done, as the shared memory says
 )
 
 // maxMessage bounds a message of a process.
@@ -60,9 +58,12 @@ type process struct {
 	requests, answer *os.File
 	out              *lines
 	mem              *memory // nil before it is mapped
+	turns            turns
+	raw              syscall.RawConn // of answer
+	look             func(fd uintptr) bool
+	lookFor          time.Duration // how long look waits
+	ready            bool          // answer has something to read, as look has seen
 	head             [8]byte
-	limit            time.Duration // of the last receive
-	armed            time.Time     // when the deadline of answer was set
 
 	proc  *os.Process
 	ended chan struct{} // closed when the process has been reaped and its output read
@@ -95,7 +96,13 @@ func start(cfg *Config, first, num int, out *lines) (*process, error) {
 	cmd := exec.Command(cfg.Python, "-u", "-c", load) //nolint:noctx // stop ends it
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = cfg.Env, cfg.Dir, sysProcAttr()
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files[5], files[5], []*os.File{files[0], files[3]}
-	p := &process{first: first, num: num, requests: files[1], answer: files[2], out: out, ended: make(chan struct{})}
+	answer, raw, err := unpolled(files[2])
+	if err != nil {
+		closeAll(files[:]...)
+		return nil, fmt.Errorf("start %s: %w", cfg.Python, err)
+	}
+	p := &process{first: first, num: num, requests: files[1], answer: answer, raw: raw, out: out, ended: make(chan struct{})}
+	p.look = func(fd uintptr) bool { p.ready = readable(fd, p.lookFor); return true }
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -105,19 +112,19 @@ func start(cfg *Config, first, num int, out *lines) (*process, error) {
 		p.proc = cmd.Process
 		started <- err
 		if err == nil {
-			p.wait(files[4])
+			p.reap(files[4])
 		}
 	}()
 	if err := <-started; err != nil {
-		closeAll(files[1], files[2], files[4])
+		closeAll(files[1], answer, files[4])
 		return nil, fmt.Errorf("%w: start %s: %w: install it (apt-get install python3), or name the program with %s",
 			ErrPython, cfg.Python, err, "Config.Python or DITASK_PYTHON")
 	}
 	return p, nil
 }
 
-// wait returns when the process has ended and what it has printed is read.
-func (p *process) wait(output *os.File) {
+// reap returns when the process has ended and what it has printed is read.
+func (p *process) reap(output *os.File) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -132,7 +139,6 @@ func (p *process) wait(output *os.File) {
 	<-read
 	_ = output.Close()
 	close(p.ended)
-	_ = p.answer.SetReadDeadline(time.Unix(1, 0)) // another process may hold its end
 }
 
 // gone reports whether the process has ended.
@@ -159,6 +165,7 @@ func (p *process) writeLong(data []byte, limit time.Duration) error {
 
 // send sends a message.
 func (p *process) send(op byte, body any, limit time.Duration) error {
+	p.turns.cpu = 0 // Python does so too
 	var payload []byte
 	if body != nil {
 		var err error
@@ -180,21 +187,17 @@ func (p *process) write(op byte, payload []byte, limit time.Duration) error {
 	return err
 }
 
+// requestStep asks the process for a step of all environments, whose actions are in the memory. An error shows in the
+// answer, with its cause.
+func (p *process) requestStep() {
+	p.mem.word(wordSeq).Store(p.mem.seq)
+	_ = p.write(opStep, nil, 0)
+}
+
 // receive returns the payload of the answer. The error wraps a *fault that the process has sent,
 // os.ErrDeadlineExceeded or errGone.
 func (p *process) receive(limit time.Duration) ([]byte, error) {
-	if err := p.arm(limit); err != nil {
-		return nil, err
-	}
-	payload, status, err := p.read()
-	for err == nil && status == statusWake { // of a step that was seen to be done without it
-		payload, status, err = p.read()
-	}
-	return p.result(payload, status, err)
-}
-
-// result returns what receive does.
-func (p *process) result(payload []byte, status byte, err error) ([]byte, error) {
+	payload, status, err := p.read(limit)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && !p.gone():
 		return nil, err
@@ -213,19 +216,54 @@ func (p *process) result(payload []byte, status byte, err error) ([]byte, error)
 // Error makes a fault an error, of which the vector makes an *envs.Error.
 func (f *fault) Error() string { return f.cause().Error() }
 
-func (p *process) read() (payload []byte, status byte, err error) {
-	if _, err := io.ReadFull(p.answer, p.head[:]); err != nil {
+func (p *process) read(limit time.Duration) (payload []byte, status byte, err error) {
+	until := time.Now().Add(limit)
+	if err := p.fill(p.head[:], until); err != nil {
 		return nil, 0, err
 	}
 	status, n := p.head[0], binary.LittleEndian.Uint32(p.head[4:])
-	if n > maxMessage || status > statusWake {
+	if n > maxMessage || status > statusFault {
 		return nil, 0, fmt.Errorf("a message of %d bytes with the status %d: an environment writes to file descriptor 4", n, status)
 	}
 	if n > 0 {
 		payload = make([]byte, n)
-		_, err = io.ReadFull(p.answer, payload)
+		err = p.fill(payload, until)
 	}
 	return payload, status, err
+}
+
+// waitMost is how long a wait for an answer lasts until it is known that the process has ended, where others hold its
+// end of the pipe.
+const waitMost = 50 * time.Millisecond
+
+// fill reads data from the answers until the given time.
+func (p *process) fill(data []byte, until time.Time) error {
+	for len(data) > 0 {
+		for !p.ready {
+			left := time.Until(until)
+			p.wait(min(left, waitMost))
+			switch {
+			case p.ready:
+			case p.gone():
+				return errGone
+			case left <= 0:
+				return os.ErrDeadlineExceeded
+			}
+		}
+		n, err := p.answer.Read(data)
+		if err != nil {
+			return err
+		}
+		data, p.ready = data[n:], false
+	}
+	return nil
+}
+
+// wait waits for something to read in the answers, and notes whether there is.
+func (p *process) wait(limit time.Duration) {
+	p.lookFor = limit
+	err := p.raw.Read(p.look)
+	p.ready = p.ready || err != nil // which a read returns
 }
 
 // failure returns the error of a call of an operation, which failed with err: it names the

@@ -155,15 +155,20 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 		v.res.Infos[i] = envs.Info{}
 	}
 	v.told = v.told[:0]
-	now := time.Now()
-	python := v.polling.begin(now)
 	for _, p := range v.procs {
 		p.mem.setActions(actions[p.first*v.width:(p.first+p.num)*v.width], p.num)
-		p.request(v.polling.limit, python)
 	}
-	until := now.Add(v.polling.limit)
+	began := time.Now()
+	if len(v.procs) == 1 {
+		v.procs[0].takeTurn()
+	} else {
+		for _, p := range v.procs {
+			p.requestStep()
+		}
+	}
 	for k, p := range v.procs {
-		err := p.answered(until, v.cfg.StepTimeout)
+		_, err := p.receive(v.cfg.StepTimeout)
+		p.turns.add(time.Since(began))
 		if err != nil {
 			err = p.failure(v.name, "step", v.cfg.StepTimeout, err)
 		} else {
@@ -178,7 +183,6 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 			return nil, v.end(err)
 		}
 	}
-	v.polling.end(time.Now())
 	return &v.res, nil
 }
 

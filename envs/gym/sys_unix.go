@@ -3,8 +3,12 @@
 package gym
 
 import (
+	"errors"
 	"os"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // supported reports that processes can inherit pipes and share memory here.
@@ -27,4 +31,33 @@ func signaled(s *os.ProcessState) (name string, ok bool) {
 		return "", false
 	}
 	return w.Signal().String(), true
+}
+
+// unpolled returns a pipe's file in place of f, which it closes. The runtime does not watch it: what arrives wakes the thread that
+// waits for it, and no other.
+func unpolled(f *os.File) (*os.File, syscall.RawConn, error) {
+	defer func() { _ = f.Close() }()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	var fd int
+	controlled := raw.Control(func(from uintptr) {
+		if fd, err = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			err = unix.SetNonblock(fd, false)
+		}
+	})
+	if err = errors.Join(controlled, err); err != nil {
+		return nil, nil, err
+	}
+	g := os.NewFile(uintptr(fd), f.Name())
+	raw, err = g.SyscallConn()
+	return g, raw, err
+}
+
+// readable waits until a file has something to read, or has ended.
+func readable(fd uintptr, limit time.Duration) bool {
+	set := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, _ := unix.Poll(set[:], int((limit + time.Millisecond - 1).Milliseconds())) // interrupted: nothing, so far
+	return n > 0
 }

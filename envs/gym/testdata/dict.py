@@ -1,14 +1,5 @@
 """An environment whose observations and actions have parts, with Python's standard library."""
-
-
-class Box:
-    def __init__(self, low, high, shape=None, dtype="float32"):
-        self.low, self.high, self.shape, self.dtype = low, high, shape, dtype
-
-
-class Discrete:
-    def __init__(self, n, start=0):
-        self.n, self.start = n, start
+from spaces import Box, Discrete
 
 
 class MultiDiscrete:

@@ -4,15 +4,7 @@ import signal
 import sys
 import time
 
-
-class Box:
-    def __init__(self, low, high, shape):
-        self.low, self.high, self.shape = low, high, shape
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n = n
+from spaces import Box, Discrete
 
 
 made = []

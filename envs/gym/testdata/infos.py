@@ -1,14 +1,5 @@
 """An environment with numbers in its infos, with Python's standard library."""
-
-
-class Box:
-    def __init__(self, low, high, shape):
-        self.low, self.high, self.shape = low, high, shape
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n = n
+from spaces import Box, Discrete
 
 
 class Number(object):

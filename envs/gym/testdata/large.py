@@ -1,15 +1,7 @@
 """Environments with large observations, with Python's standard library."""
 from array import array
 
-
-class Box:
-    def __init__(self, low, high, shape, dtype):
-        self.low, self.high, self.shape, self.dtype = low, high, shape, dtype
-
-
-class Discrete:
-    def __init__(self, n):
-        self.n = n
+from spaces import Box, Discrete
 
 
 class Large:

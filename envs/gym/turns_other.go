@@ -1,0 +1,6 @@
+//go:build !linux
+
+package gym
+
+// takeTurn requests a step: only Linux lets a thread choose its processor.
+func (p *process) takeTurn() { p.requestStep() }
