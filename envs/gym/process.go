@@ -96,13 +96,11 @@ func start(cfg *Config, first, num int, out *lines) (*process, error) {
 	cmd := exec.Command(cfg.Python, "-u", "-c", load) //nolint:noctx // stop ends it
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = cfg.Env, cfg.Dir, sysProcAttr()
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files[5], files[5], []*os.File{files[0], files[3]}
-	answer, raw, err := unpolled(files[2])
-	if err != nil {
+	p := &process{first: first, num: num, requests: files[1], out: out, ended: make(chan struct{})}
+	if err := p.listen(files[2]); err != nil {
 		closeAll(files[:]...)
 		return nil, fmt.Errorf("start %s: %w", cfg.Python, err)
 	}
-	p := &process{first: first, num: num, requests: files[1], answer: answer, raw: raw, out: out, ended: make(chan struct{})}
-	p.look = func(fd uintptr) bool { p.ready = readable(fd, p.lookFor); return true }
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -116,11 +114,18 @@ func start(cfg *Config, first, num int, out *lines) (*process, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		closeAll(files[1], answer, files[4])
+		closeAll(files[1], p.answer, files[4])
 		return nil, fmt.Errorf("%w: start %s: %w: install it (apt-get install python3), or name the program with %s",
 			ErrPython, cfg.Python, err, "Config.Python or DITASK_PYTHON")
 	}
 	return p, nil
+}
+
+// listen takes the reading end of the pipe of answers over.
+func (p *process) listen(f *os.File) (err error) {
+	p.answer, p.raw, err = unpolled(f)
+	p.look = func(fd uintptr) bool { p.ready = readable(fd, p.lookFor); return true }
+	return err
 }
 
 // reap returns when the process has ended and what it has printed is read.

@@ -55,9 +55,9 @@ func unpolled(f *os.File) (*os.File, syscall.RawConn, error) {
 	return g, raw, err
 }
 
-// readable waits until a file has something to read, or has ended.
+// readable waits until a file has something to read, or has ended. It does not wait if limit is negative.
 func readable(fd uintptr, limit time.Duration) bool {
 	set := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, _ := unix.Poll(set[:], int((limit + time.Millisecond - 1).Milliseconds())) // interrupted: nothing, so far
+	n, _ := unix.Poll(set[:], max(0, int((limit+time.Millisecond-1).Milliseconds()))) // interrupted: nothing, so far
 	return n > 0
 }
