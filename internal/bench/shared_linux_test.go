@@ -74,6 +74,9 @@ func ratios(costs map[string][]cost) string {
 	}
 	for _, p := range [][2]string{{"raw 1", "shared 1"}, {"socket 1", "shared 1"}, {"shared 3", "shared 1"}, {"raw 3", "shared 3"}, {"raw 1", "socket 1"}} {
 		var clock, processor []float64
+		if len(costs[p[0]]) != len(costs[p[1]]) || len(costs[p[0]]) == 0 {
+			continue // -run has left one of them out
+		}
 		for i, c := range costs[p[0]] {
 			d := costs[p[1]][i]
 			clock, processor = append(clock, c.clock/d.clock), append(processor, c.processor/d.processor)
