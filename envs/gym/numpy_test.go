@@ -20,7 +20,8 @@ func TestNumpy(t *testing.T) {
 		t.Skipf("numpy is not installed for %s: %s -m pip install numpy: %v\n%s", python, python, err, out)
 	}
 	for kind, want := range map[string][]float32{
-		"box": {2, 3, 4, 5, 6, 7}, "same": {2, 3, 4, 5, 6, 7}, "gaps": {2, 3, 4, 5, 6, 7}, "dict": {0, 0, 1, 0.5, -1}, "image": slices.Repeat([]float32{2}, 12),
+		"box": {2, 3, 4, 5, 6, 7}, "same": {2, 3, 4, 5, 6, 7}, "gaps": {2, 3, 4, 5, 6, 7}, "dict": {0, 0, 1, 0.5, -1},
+		"image": slices.Repeat([]float32{2}, 12),
 	} {
 		v := open(t, "testdata/arrays.py:make_env", Config{Num: 2, Processes: 1, Autoreset: envs.SameStep, Kwargs: map[string]any{"kind": kind}})
 		if _, numpy := v.Versions(); numpy == "" {

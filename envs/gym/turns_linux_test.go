@@ -25,8 +25,9 @@ func TestProcessorsOfPython(t *testing.T) {
 		step  int // of how many processors in the step
 		reset bool
 	}{
-		{apart, all, false}, {fixed, 1, false}, {fixed, all, true}, {fixed, 1, false}, {roaming, all, false}, {roaming, all, false}, {apart, all, false},
-		{fixed, 1, false}, {apart, all, false}, {fixed, 1, false}, {roaming, all, true}, {fixed, 1, false},
+		{apart, all, false}, {fixed, 1, false}, {fixed, all, true}, {fixed, 1, false},
+		{roaming, all, false}, {roaming, all, false}, {apart, all, false}, {fixed, 1, false},
+		{apart, all, false}, {fixed, 1, false}, {roaming, all, true}, {fixed, 1, false},
 	} {
 		if k == 0 || c.reset {
 			obs, err := v.Reset()

@@ -88,7 +88,8 @@ func TestFaultsInTurns(t *testing.T) {
 			})
 			err := playInTurns(v, roaming+manner(k%2))
 			var e *envs.Error
-			if !errors.As(err, &e) || e.Index != 2 || e.Op != f.op || !strings.Contains(err.Error(), f.text) || f.is != nil && !errors.Is(err, f.is) {
+			if !errors.As(err, &e) || e.Index != 2 || e.Op != f.op || !strings.Contains(err.Error(), f.text) ||
+				f.is != nil && !errors.Is(err, f.is) {
 				t.Errorf("%s of environment 2: %v", f.op, err)
 			}
 		})
@@ -98,7 +99,8 @@ func TestFaultsInTurns(t *testing.T) {
 // TestClosedPipeInTurns has an environment close the pipe of answers, which the next one needs.
 func TestClosedPipeInTurns(t *testing.T) {
 	v := open(t, "testdata/faults.py:make_env", Config{Num: 4, Processes: 1, Kwargs: map[string]any{"fault": "close"}})
-	if err := playInTurns(v, fixed); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "an environment has closed file descriptor 4") {
+	const text = "an environment has closed file descriptor 4"
+	if err := playInTurns(v, fixed); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), text) {
 		t.Error(err)
 	}
 }

@@ -127,7 +127,8 @@ func joined(b testing.TB, network string, n int) (*parallel.Node, []int) {
 	}
 	shared, _ := strconv.Atoi(os.Getenv(control.VarSharedMemory)) // 0 without it: none
 	env := func(id int) []string {
-		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id], Incarnation: 1, SharedMemory: shared}.Encode()
+		return control.Env{JobID: "bench", Token: "bench", NodeID: id, Nodes: n, Listen: addrs[id], Attach: addrs[:id],
+			Incarnation: 1, SharedMemory: shared}.Encode()
 	}
 	share(b, n)
 	var pids []int

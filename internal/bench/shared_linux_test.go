@@ -14,7 +14,8 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-var sharedPairs = flag.Int("shared.pairs", 0, "measure payloads of 1 MiB by shared memory so many times, each beside the baselines, and print ratios")
+var sharedPairs = flag.Int("shared.pairs", 0,
+	"number of measurements of payloads of 1 MiB by shared memory, each beside the baselines; the ratios are printed")
 
 // cost is what one message took.
 type cost struct{ clock, processor float64 } // ns
@@ -43,7 +44,10 @@ func TestSharedMemory(t *testing.T) {
 			name          string
 			memory, peers int
 			raw           bool
-		}{{"raw 1", 0, 1, true}, {"shared 1", memory, 1, false}, {"shared 3", memory, 3, false}, {"socket 1", 0, 1, false}, {"raw 3", 0, 3, true}} {
+		}{
+			{"raw 1", 0, 1, true}, {"shared 1", memory, 1, false}, {"shared 3", memory, 3, false},
+			{"socket 1", 0, 1, false}, {"raw 3", 0, 3, true},
+		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Setenv(control.VarSharedMemory, fmt.Sprint(c.memory))
 				if c.memory == 0 {
@@ -62,7 +66,8 @@ func TestSharedMemory(t *testing.T) {
 		return
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
-	t.Logf("%s, load %s\nmedian (least to greatest); the clock and the processor time of all processes, per message\n%s", processor(), load, ratios(costs))
+	t.Logf("%s, load %s\nmedian (least to greatest); the clock and the processor time of all processes, per message\n%s",
+		processor(), load, ratios(costs))
 }
 
 // ratios is the table.
@@ -72,7 +77,10 @@ func ratios(costs map[string][]cost) string {
 		slices.Sort(all)
 		return fmt.Sprintf("%.2f (%.2f to %.2f)", all[len(all)/2], all[0], all[len(all)-1])
 	}
-	for _, p := range [][2]string{{"raw 1", "shared 1"}, {"socket 1", "shared 1"}, {"shared 3", "shared 1"}, {"raw 3", "shared 3"}, {"raw 1", "socket 1"}} {
+	pairs := [][2]string{
+		{"raw 1", "shared 1"}, {"socket 1", "shared 1"}, {"shared 3", "shared 1"}, {"raw 3", "shared 3"}, {"raw 1", "socket 1"},
+	}
+	for _, p := range pairs {
 		var clock, processor []float64
 		if len(costs[p[0]]) != len(costs[p[1]]) || len(costs[p[0]]) == 0 {
 			continue // -run has left one of them out
