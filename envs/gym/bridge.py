@@ -35,7 +35,7 @@ MAX_TEXT = 4000  # of a traceback or a message
 UNPACKED = 32    # values of a plain observation that are packed one by one
 CODED = 1024     # values of a plain observation that are packed in one call
 ROWS = 16        # of a part with several dimensions that are packed in one call
-HEAD = "=i4xd"   # what is before the observation in a row: the number of the step, and the reward
+HEAD = "=i4xd"   # begins a row: the number of the step, and the reward
 
 HEADER = struct.Struct("<B3xI")
 STEP_REQUEST = HEADER.pack(STEP, 0)
@@ -223,7 +223,7 @@ def bounds(value, n):
 
 
 class Space(object):
-    """A space as this file uses it: what is sent, and how its values are read and written."""
+    """A space as this file uses it: its description, and how its values are read and written."""
 
     def __init__(self, space, name=""):
         self.name, self.kind, self.items = name, kind_of(space), []
@@ -419,7 +419,7 @@ def nest(values, shape):
 # Writing observations to the memory.
 
 class Packing(object):
-    """The text of what packs a step of an environment into its row, made for a space: several times
+    """The text of a function that packs a step of an environment into its row, made for a space: several times
     as quick as a walk through the space. The text is run as part of a loop and of a function."""
 
     def __init__(self, space, elem):
@@ -536,7 +536,7 @@ class Packing(object):
         return [f(at, write) for at, write in zip(ats, writes)]
 
     def server(self, memory):
-        """Returns the function that answers requests of steps: what must be quick. The number of the step
+        """Returns the function that answers requests of steps. The number of the step
         in each row shows how far it came if the process ends in it."""
         text = SERVE if self.written else SERVE.replace(", write in", " in").replace(", writes)", ")")
         numpy = sys.modules.get("numpy")
@@ -783,7 +783,7 @@ class Bridge(object):
     def __init__(self):
         self.current = [0, IN_MAKE]  # in the memory, as soon as there is some: number and operation
 
-    # hello makes the environments, and says what their spaces are.
+    # hello makes the environments, and returns their spaces.
     def hello(self, hello):
         if hello["protocol"] != PROTOCOL:
             raise Fault("protocol", "protocol %s is spoken here, not %s" % (PROTOCOL, hello["protocol"]))
@@ -841,10 +841,10 @@ class Bridge(object):
         self.read_actions = self.actions_reader(n, width)
         self.server = packing.server(self.memory)
         gc.collect()
-        gc.freeze()  # what is there now stays: it need not be looked at again
+        gc.freeze()  # the objects of now stay: the collector need not look at them again
 
     def resetter(self, i):
-        """Returns what takes the place of step when environment i is to be reset instead."""
+        """Returns a function that takes the place of step when environment i is to be reset instead."""
         def reset(_):
             self.steps[i] = self.envs[i].step
             obs = self.reset_obs(i, None)
@@ -916,7 +916,7 @@ class Bridge(object):
             raise
 
     def ended(self, at, obs, reward, terminated, truncated, info):
-        """Does what follows a step whose flags are not both False."""
+        """Ends a step whose flags are not both False."""
         if type(terminated) is not bool or type(truncated) is not bool:
             self.check_flag("terminated", terminated)
             self.check_flag("truncated", truncated)
@@ -1019,7 +1019,7 @@ class Bridge(object):
 
 
 def fault_of(e, current):
-    """Returns what is sent of an exception."""
+    """Returns the answer that describes an exception."""
     out = {"index": current[BUSY], "op": OPS[current[OP]], "code": "exception", "text": ""}
     if isinstance(e, Fault):
         out["code"], out["text"] = e.code, cut(e.text, True)
@@ -1031,7 +1031,7 @@ def fault_of(e, current):
 
 
 def prepare():
-    """Sets up what the process inherits to others, and what it says when it is killed."""
+    """Keeps the pipes from child processes, and has the process print where it is when it is killed."""
     import faulthandler
     import signal
     for fd in (REQUESTS, ANSWERS):

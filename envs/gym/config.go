@@ -54,7 +54,7 @@ type Config struct {
 	RenderMode string
 	// Logger logs restarts. Nil means slog.Default().
 	Logger *slog.Logger
-	// Stderr gets what the environments print, line by line. Nil means os.Stderr.
+	// Stderr gets the output of the environments, line by line. Nil means os.Stderr.
 	Stderr io.Writer
 	// Env is the environment of the processes. Nil means that of this process.
 	Env []string
@@ -63,7 +63,7 @@ type Config struct {
 	Dir string
 }
 
-// EnsureDefaults replaces zero values by what they mean.
+// EnsureDefaults replaces zero values by the defaults.
 func (c *Config) EnsureDefaults() {
 	c.Num = cmp.Or(c.Num, 1)
 	c.Processes = cmp.Or(c.Processes, runtime.GOMAXPROCS(0))

@@ -22,7 +22,7 @@ var (
 	ErrPython = errors.New("cannot load environments of Python")
 )
 
-// maxText bounds a traceback, and what else a process says of a fault.
+// maxText bounds a traceback, and every other text of a fault.
 const maxText = 4 << 10
 
 // PythonError is an exception of an environment.
@@ -44,7 +44,7 @@ func (e *PythonError) Error() string {
 	return text
 }
 
-// fault is what a process says of one.
+// fault is the answer of a process to a request that has failed.
 type fault struct {
 	Index     int    // of the environment in the process; -1: none
 	Op        string // make, reset, step or render

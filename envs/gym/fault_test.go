@@ -18,7 +18,7 @@ import (
 // that do not.
 const hangs = 4 * time.Second
 
-// faults are what an environment can do wrong, and what the error says.
+// faults are the faults of an environment, and the text of the error for each.
 var faults = []struct {
 	fault, op string
 	is        error

@@ -15,7 +15,7 @@ import (
 )
 
 // Vector is environments in processes of Python. It is an [envs.Vector]. It is no
-// [envs.Snapshotter]: what only Python knows cannot be saved, and a run that is resumed begins new
+// [envs.Snapshotter]: the state in Python cannot be saved, and a run that is resumed begins new
 // episodes.
 type Vector struct {
 	name       string
@@ -41,7 +41,7 @@ type Vector struct {
 
 	busy sync.Mutex // held by a call; Close releases the memory under it
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	procs    []*process
 	closed   bool
 	restarts int
@@ -188,7 +188,7 @@ func (v *Vector) unmade(p *process, err error) error {
 	return err
 }
 
-// setSpaces takes over what the first process says.
+// setSpaces takes over the spaces of the first process.
 func (v *Vector) setSpaces(h *hello) (err error) {
 	v.said = h
 	if v.obs, v.layout, err = h.Observation.observations(); err != nil {

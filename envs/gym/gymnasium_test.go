@@ -37,7 +37,7 @@ func TestGymnasium(t *testing.T) {
 }
 
 // compare plays 1,000 steps of both vectors with the same actions. A composite observation of Gymnasium
-// has rows of ones and zeros where that of package envs has numbers, so only what is alike is compared.
+// has rows of ones and zeros where that of package envs has numbers, so only the rest is compared.
 func compare(t *testing.T, got, want envs.Vector) {
 	t.Helper()
 	if a, b := got.ActionSpace().String(), want.ActionSpace().String(); a != b {

@@ -44,7 +44,7 @@ func pythonForTests(tb testing.TB) string {
 	return ""
 }
 
-// open opens a vector that ends with the test, and fails the test for what it leaves behind.
+// open opens a vector that ends with the test, and fails the test if it leaves a process or a file behind.
 func open(t *testing.T, name string, cfg Config) *Vector {
 	t.Helper()
 	v, err := tryOpen(t, name, cfg)

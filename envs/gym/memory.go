@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// memory is what a vector shares with a process, and where things are in it. The process learns the
+// memory is the memory that a vector shares with a process, and the places in it. The process learns the
 // places with the message that has the path.
 type memory struct {
 	Path       string `json:"path"`
@@ -42,13 +42,13 @@ const (
 // writes those of the second.
 const (
 	wordBusy  = 0  // which environment is in the middle of something
-	wordOp    = 1  // and in what
+	wordOp    = 1  // and of which operation
 	wordSeq   = 16 // the number of the step that is requested
 	wordCPU   = 17 // 1 + the processor on which Python waits while it may run on all; 0: it stays where it is
 	headWords = 32
 )
 
-// headBytes is what is in a row before the observation: int32, four zeros, float64.
+// headBytes is the size of the head of a row, before the observation: int32, four zeros, float64.
 const headBytes = 16
 
 // places returns the memory for num environments, before there is some.
@@ -71,7 +71,7 @@ func places(num, dim, width, infos int, bytewise, discrete bool) *memory {
 	return m
 }
 
-// maxMemory bounds what is shared with one process.
+// maxMemory bounds the memory that is shared with one process.
 const maxMemory = 16 << 30
 
 // open makes the memory in the first of the folders that has room. The file must be removed by the
@@ -216,7 +216,7 @@ func (m *memory) notFinite(at, i int) (value float32, place int) {
 	if m.Elem == "B" {
 		return 0, -1
 	}
-	// What is behind the values of a row is zero. A number that is not finite has an exponent of ones
+	// The bytes behind the values of a row are zero. A number that is not finite has an exponent of ones
 	// only, which adding one to it carries into the place of the sign.
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
 	from, sum := m.b[at+m.Row*i:][headBytes:m.Row], uint64(0)

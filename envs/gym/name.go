@@ -9,10 +9,10 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// prefix begins the names of what gymnasium.make makes.
+// prefix begins the names of environments that gymnasium.make makes.
 const prefix = "gym:"
 
-// target is what a name means.
+// target is a parsed name.
 type target struct {
 	module, id string // of gymnasium
 	path, attr string // of a file
@@ -39,7 +39,7 @@ func cutFile(name string) (path, attr string, ok bool) {
 	return name[:at+3], name[at+4:], true
 }
 
-// parseName returns what a name means.
+// parseName parses the name of an environment.
 func parseName(name string) (t target, err error) {
 	shown := printable.Cut(name, 80)
 	if rest, ok := strings.CutPrefix(name, prefix); ok {

@@ -9,13 +9,13 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// The bounds of what environments print.
+// The bounds of the output of environments.
 const (
 	maxLine = 4 << 10 // of one line; a longer one is printed as several
-	maxTail = 4 << 10 // of what is kept for an error
+	maxTail = 4 << 10 // the end of the output, for an error
 )
 
-// lines writes what a process prints, line by line behind a prefix, and keeps the last of it.
+// lines writes the output of a process, line by line behind a prefix, and keeps the end of it.
 type lines struct {
 	w      *lockedWriter // of all processes
 	prefix string

@@ -46,13 +46,13 @@ const (
 	closeTime = 3 * time.Second // until its environments are closed
 	termTime  = 2 * time.Second // after SIGTERM
 	killTime  = 5 * time.Second // after SIGKILL
-	drainTime = time.Second     // for what is left of its output
+	drainTime = time.Second     // for the rest of its output
 )
 
 // errGone reports that a process has ended, or closed its pipe, in the middle of a call.
 var errGone = errors.New("no answer")
 
-// process is a process of Python and the environments in it. Whoever has called start calls stop.
+// process is a process of Python and the environments in it. The caller of start must call stop.
 type process struct {
 	first, num       int
 	requests, answer *os.File
@@ -128,7 +128,7 @@ func (p *process) listen(f *os.File) (err error) {
 	return err
 }
 
-// reap returns when the process has ended and what it has printed is read.
+// reap returns when the process has ended and its output has been read.
 func (p *process) reap(output *os.File) {
 	read := make(chan struct{})
 	go func() {
@@ -138,7 +138,7 @@ func (p *process) reap(output *os.File) {
 	state, _ := p.proc.Wait() // of a child of our own, once
 	p.mu.Lock()
 	p.reaped, p.state = true, state
-	killGroup(p.proc.Pid) // what the environments have started
+	killGroup(p.proc.Pid) // the processes that the environments have started
 	p.mu.Unlock()
 	_ = output.SetReadDeadline(time.Now().Add(drainTime))
 	<-read
@@ -156,10 +156,10 @@ func (p *process) gone() bool {
 	}
 }
 
-// writeProgram sends what Python is to run.
+// writeProgram sends the program.
 func (p *process) writeProgram(limit time.Duration) error { return p.writeLong(bridge, limit) }
 
-// writeLong writes what may have to wait for room in the pipe.
+// writeLong writes data that may have to wait for room in the pipe.
 func (p *process) writeLong(data []byte, limit time.Duration) error {
 	if err := p.requests.SetWriteDeadline(time.Now().Add(limit)); err != nil {
 		return err

@@ -303,7 +303,7 @@ func (v *Vector) infos(p *process, i int) (values map[string]any) {
 	return values
 }
 
-// noTransition reports that what happened to environment n in this step was a reset.
+// noTransition reports that environment n was reset in this step.
 func (v *Vector) noTransition(n int) {
 	r := &v.res
 	r.Rewards[n], r.Terminated[n], r.Truncated[n], r.Reset[n] = 0, false, false, true

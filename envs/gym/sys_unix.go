@@ -33,8 +33,8 @@ func signaled(s *os.ProcessState) (name string, ok bool) {
 	return w.Signal().String(), true
 }
 
-// unpolled returns a pipe's file in place of f, which it closes. The runtime does not watch it: what arrives wakes the thread that
-// waits for it, and no other.
+// unpolled returns a pipe's file in place of f, which it closes. The runtime does not watch it, so
+// data that arrives wakes only the thread that waits for it.
 func unpolled(f *os.File) (*os.File, syscall.RawConn, error) {
 	defer func() { _ = f.Close() }()
 	raw, err := f.SyscallConn()

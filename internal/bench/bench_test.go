@@ -318,8 +318,8 @@ func benchRaw(b *testing.B, network string, peers, bytes, messages int) {
 	bursts(b, bytes, messages, send, end)
 }
 
-// rawTo connects with processes that read frames. It returns what sends one to each, what waits for all of them, and the
-// ids of the processes.
+// rawTo connects with processes that read frames. It returns a function that sends one to each, a function that
+// waits for all of them, and the ids of the processes.
 func rawTo(b *testing.B, network string, peers, bytes int) (send, end func() error, pids []int) {
 	share(b, peers+1)
 	var conns []net.Conn

@@ -24,7 +24,7 @@ var pythonProgram string
 //go:embed testdata/openblas.c
 var openBLASProgram string
 
-// baselines returns what to write beside the rows, by their names.
+// baselines returns the texts beside the rows, by their names.
 func baselines(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -73,7 +73,7 @@ func openBLAS(t *testing.T) (rate string, ok bool) {
 	return strings.TrimSpace(string(text)), err == nil
 }
 
-// python measures what numpy and PyTorch can do of the table, where they are installed.
+// python measures the rows that numpy and PyTorch can compute, where they are installed.
 func python(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), "python3", "-c", pythonProgram).Output()

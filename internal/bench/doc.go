@@ -1,5 +1,5 @@
-// Package bench measures what a user gets of events between processes, beside
-// what the same sockets give to a plain loop of frames, in the same run.
+// Package bench measures events between processes as a user sends them, beside a
+// plain loop of frames over the same sockets, in the same run.
 //
 //	go test -bench . ./internal/bench
 //

@@ -35,7 +35,7 @@ var (
 	onlyFloor = flag.String("floors.row", "", "measure only rows whose name contains this `text`")
 )
 
-// floor is what a policy's part should reach at least.
+// floor is a bound that a part of a policy should keep.
 type floor struct {
 	name    string // of the baselines too
 	bound   float64
@@ -44,7 +44,7 @@ type floor struct {
 	measure func(tb testing.TB) float64
 }
 
-// TestFloors prints what is measured beside each floor. It does not fail where a floor is missed: that
+// TestFloors prints each measurement beside its floor. It does not fail where a floor is missed: that
 // depends on the machine.
 //
 //	go test ./internal/bench -run TestFloors -v -args -floors
@@ -375,7 +375,7 @@ func train(tb testing.TB, node task.Node, nodes int) float64 {
 	return rate
 }
 
-// training is what each process does in distributed. On the learner it returns updates a second.
+// training is the program of each process of distributed. On the learner it returns updates a second.
 func training(ctx context.Context, node task.Node, nodes int) (rate float64, err error) {
 	const warm, all = 1000, 11_000 // updates
 	env := envs.CartPole(8)

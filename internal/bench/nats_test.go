@@ -156,9 +156,9 @@ func BenchmarkNATSEmit(b *testing.B) {
 	}
 }
 
-// BenchmarkNATSRaw is the baseline: what a plain program sends with nats.go in a
-// loop, which nobody acknowledges, to a subscriber in another process, and one
-// answer when all have come. It stays below what the server and the client drop.
+// BenchmarkNATSRaw is the baseline: a plain program publishes with nats.go in a
+// loop, without acknowledgements, to a subscriber in another process, which sends one
+// answer when it has received all. It stays below what the server and the client drop.
 func BenchmarkNATSRaw(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(size.name, func(b *testing.B) {

@@ -40,7 +40,7 @@ func redisNode(ctx context.Context, url string, id int, receive func(n *router.R
 		return nil, nil, err
 	}
 	var chs []*router.Channel
-	for i := range 2 { // what is measured, and the answers
+	for i := range 2 { // the messages, and the answers
 		ch, err := r.Channel(router.Spec{Name: fmt.Sprint(i)}, func(m *router.Message) error {
 			defer m.Credit.Return(1, len(m.Payload))
 			return receive(r, chs[1], m)
@@ -105,7 +105,7 @@ func benchRedis(b *testing.B, measure func(send func(body []byte, last bool))) {
 	}
 }
 
-// redisRawPeer is what one would write by hand: it reads a stream, many entries
+// redisRawPeer is a loop as a user would write it: it reads a stream, many entries
 // at once, deletes what it has read, and answers those whose first byte is not 0.
 func redisRawPeer(url string) error {
 	ctx := context.Background()
@@ -166,7 +166,7 @@ func benchRedisRaw(b *testing.B, batch int, measure func(send func(body []byte, 
 }
 
 // BenchmarkRedis is a reliable message through a Redis server to another process,
-// and what pipelines of 100 XADD (of 10 for 1 MiB) and XREAD give by hand.
+// and a loop of pipelines of 100 XADD (of 10 for 1 MiB) and XREAD.
 func BenchmarkRedis(b *testing.B) {
 	for _, size := range sizes {
 		burst := func(b *testing.B) func(send func([]byte, bool)) {

@@ -17,7 +17,7 @@ import (
 var sharedPairs = flag.Int("shared.pairs", 0,
 	"number of measurements of payloads of 1 MiB by shared memory, each beside the baselines; the ratios are printed")
 
-// cost is what one message took.
+// cost is the time of one message.
 type cost struct{ clock, processor float64 } // ns
 
 // TestSharedMemory prints what payloads of 1 MiB take by shared memory, by the socket, and by a raw socket, alternately in one run. It does

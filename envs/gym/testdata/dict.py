@@ -23,7 +23,7 @@ class Tuple:
 
 
 class Parts:
-    """What it was told to do is what it shows: the last action, and how many steps there were."""
+    """It observes its last action, and the number of steps."""
 
     def __init__(self, actions="discrete", length=20):
         # The keys are not in the order of the alphabet.

@@ -130,7 +130,7 @@ def make_env(**kwargs):
 
 
 def chatty():
-    """Prints all the time, also what could be messages."""
+    """Prints all the time, also lines that look like messages."""
     env = Faulty()
     step = env.step
 
