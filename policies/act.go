@@ -2,6 +2,7 @@ package policies
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/ditask/ditask/envs"
@@ -119,4 +120,14 @@ func (a *Act) Check(spec *Spec) (rows int, err error) {
 type Metric struct {
 	Name  string
 	Value float64
+}
+
+// AppendDefined appends the metrics whose value is a number to dst: one that is not defined for a batch has NaN.
+func AppendDefined(dst []Metric, metrics ...Metric) []Metric {
+	for _, m := range metrics {
+		if !math.IsNaN(m.Value) {
+			dst = append(dst, m)
+		}
+	}
+	return dst
 }

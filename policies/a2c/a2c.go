@@ -21,6 +21,7 @@ package a2c
 import (
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/actorcritic"
+	"github.com/ditask/ditask/policies/data"
 	"github.com/ditask/ditask/policies/nn"
 )
 
@@ -71,7 +72,8 @@ func (p *A2C) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err := p.Check(b, p.spec.Learns...); err != nil {
 		return nil, err
 	}
-	var policyLoss, valueLoss, entropy float64
+	var policyLoss, valueLoss, entropy, std float64
+	var explained data.Explained
 	step, err := p.Step(func(t *nn.Tape) nn.Value {
 		d, value := p.Evaluate(t, b)
 		advantage, target := t.Column(b.Floats(policies.Advantage)), t.Column(b.Floats(policies.Return))
@@ -81,8 +83,11 @@ func (p *A2C) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		ent := d.Entropy().Mean()
 
 		policyLoss, valueLoss, entropy = -float64(gain.Number()), float64(squared.Number()), float64(ent.Number())
+		std = d.Std()
+		explained.Measure(value.Data(), b.Floats(policies.Return))
 		return squared.Scale(float32(p.cfg.ValueCoef)).Sub(gain).Sub(ent.Scale(float32(p.cfg.EntropyCoef)))
-	}, &policyLoss, &valueLoss, &entropy)
+	}, &policyLoss, &valueLoss, &entropy, &std,
+		&explained.Return, &explained.ReturnSquare, &explained.Error, &explained.ErrorSquare)
 	if err != nil {
 		return nil, err
 	}
@@ -91,5 +96,7 @@ func (p *A2C) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.RMSprop.Rate},
 	)
+	p.metrics = policies.AppendDefined(p.metrics,
+		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()}, policies.Metric{Name: "train/std", Value: std})
 	return p.metrics, nil
 }

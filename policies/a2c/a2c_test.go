@@ -53,6 +53,7 @@ func TestP1LossEqualsHandComputedNumbers(t *testing.T) {
 	for name, want := range map[string]float64{
 		"train/policy_loss": policyLoss, "train/value_loss": valueLoss, "train/entropy_loss": -entropy,
 		"train/loss": policyLoss + 0.5*valueLoss - 0.1*entropy, "train/learning_rate": 7e-4,
+		"train/explained_variance": 1 - (2*2+1*1-2*0.5*0.5)/2/1.0,
 	} {
 		if got := metric(t, m, name); math.Abs(got-want) > 1e-6 {
 			t.Errorf("%s is %v, want %v", name, got, want)

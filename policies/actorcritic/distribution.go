@@ -1,6 +1,7 @@
 package actorcritic
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"github.com/ditask/ditask/envs"
@@ -69,6 +70,15 @@ func (d *Distribution) KL(q *Distribution) nn.Value {
 		return d.multi.KL(q.multi)
 	}
 	return d.gaussian.KL(q.gaussian)
+}
+
+// Std is the mean standard deviation of continuous actions, and NaN for discrete ones.
+func (d *Distribution) Std() float64 {
+	switch d.space.(type) {
+	case envs.Discrete, envs.MultiDiscrete:
+		return math.NaN()
+	}
+	return d.gaussian.Std()
 }
 
 // sample writes an action for each row to dst.

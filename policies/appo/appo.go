@@ -86,6 +86,7 @@ func (p *APPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		return nil, p.UpdateError(err)
 	}
 	var policyLoss, valueLoss, entropy, kl float64
+	var explained data.Explained
 	step, err := p.Step(func(t *nn.Tape) nn.Value {
 		d, values := p.Evaluate(t, b)
 		target := p.DistributionOf(p.target.Apply(t, t.Const(b.N, p.cfg.Obs.Dim(), b.Floats(policies.Obs))))
@@ -102,9 +103,11 @@ func (p *APPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 
 		policyLoss, valueLoss, entropy = -float64(surrogate.Number()), float64(value.Number()), float64(ent.Number())
 		kl = float64(divergence.Number())
+		explained.Measure(values.Data(), p.vtrace.Targets)
 		loss := value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
 		return loss.Add(divergence.Scale(float32(p.coef.Value)))
-	}, &policyLoss, &valueLoss, &entropy, &kl)
+	}, &policyLoss, &valueLoss, &entropy, &kl,
+		&explained.Return, &explained.ReturnSquare, &explained.Error, &explained.ErrorSquare)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +117,7 @@ func (p *APPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		policies.Metric{Name: "train/kl", Value: kl}, policies.Metric{Name: "train/kl_coef", Value: p.coef.Value},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
 	)
+	p.metrics = policies.AppendDefined(p.metrics, policies.Metric{Name: "train/explained_variance", Value: explained.Variance()})
 	p.follow(kl)
 	return p.metrics, nil
 }

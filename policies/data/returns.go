@@ -117,6 +117,32 @@ func Moments(v []float32) (mean, variance float64) {
 	return mean, squares / float64(len(v))
 }
 
+// Explained measures how well values predict returns: the means of the returns, of their squares, of the errors and of
+// the squared errors. The means of several learners with as many rows each are those of all rows.
+type Explained struct{ Return, ReturnSquare, Error, ErrorSquare float64 }
+
+// Measure sets the means. The slices have the same length.
+func (e *Explained) Measure(values, returns []float32) {
+	*e = Explained{}
+	for i, r := range returns {
+		r, d := float64(r), float64(r)-float64(values[i])
+		e.Return, e.ReturnSquare, e.Error, e.ErrorSquare = e.Return+r, e.ReturnSquare+r*r, e.Error+d, e.ErrorSquare+d*d
+	}
+	n := float64(len(returns))
+	e.Return, e.ReturnSquare, e.Error, e.ErrorSquare = e.Return/n, e.ReturnSquare/n, e.Error/n, e.ErrorSquare/n
+}
+
+// Variance is 1 - Var[return - value] / Var[return]: the share of the variance of the returns that the values explain. It is
+// 1 for perfect predictions, 0 for those that are no better than a constant, and less for worse ones; NaN where all
+// returns are the same.
+func (e *Explained) Variance() float64 {
+	variance := e.ReturnSquare - e.Return*e.Return
+	if !(variance > 1e-12*e.ReturnSquare) { // but for rounding
+		return math.NaN()
+	}
+	return 1 - max(0, e.ErrorSquare-e.Error*e.Error)/variance
+}
+
 // StandardizeBy is [Standardize] with the mean and the variance of more values than v, of which v is a
 // part.
 func StandardizeBy(v []float32, mean, variance float64) {

@@ -121,3 +121,30 @@ func TestUnrollsOfOtherLengthsAreRefused(t *testing.T) {
 		}()
 	}
 }
+
+func TestExplainedVarianceEqualsHandComputedNumbers(t *testing.T) {
+	returns := []float32{1, 2, 3, 6}
+	for name, test := range map[string]struct {
+		values []float32
+		want   float64
+	}{
+		"perfect":           {[]float32{1, 2, 3, 6}, 1},
+		"but for a number":  {[]float32{0, 1, 2, 5}, 1},
+		"a constant":        {[]float32{3, 3, 3, 3}, 0},
+		"some of it":        {[]float32{2, 2, 4, 4}, 1 - 6./14},
+		"opposite":          {[]float32{-1, -2, -3, -6}, -3},
+		"of equal returns":  {[]float32{0.1, 2}, math.NaN()},
+		"of a single value": {[]float32{1}, math.NaN()},
+	} {
+		of := returns[:len(test.values)]
+		if name == "of equal returns" {
+			of = []float32{0.1, 0.1}
+		}
+		var e Explained
+		e.Measure(test.values, of)
+		got := e.Variance()
+		if math.IsNaN(test.want) != math.IsNaN(got) || math.Abs(got-test.want) > 1e-12 {
+			t.Errorf("%s: %v, not %v", name, got, test.want)
+		}
+	}
+}

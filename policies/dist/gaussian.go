@@ -57,6 +57,15 @@ func (g Gaussian) KL(q Gaussian) nn.Value {
 	return z.Square().Add(log.Scale(2).Exp()).Scale(0.5).Sub(log).RowSums().AddNumber(g.perNumber(-0.5))
 }
 
+// Std is the mean of the standard deviations of all rows and numbers.
+func (g Gaussian) Std() float64 {
+	sum, log := 0.0, g.logStd.Data()
+	for _, x := range log {
+		sum += math.Exp(float64(x))
+	}
+	return sum / float64(len(log))
+}
+
 // Sample draws an action for each row. It takes one normal number from rng for each of its numbers.
 func (g Gaussian) Sample(dst []float32, rng *rand.Rand) {
 	g.Mode(dst)

@@ -89,6 +89,7 @@ func (p *IMPALA) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		return nil, p.UpdateError(err)
 	}
 	var policyLoss, valueLoss, entropy, clipped float64
+	var explained data.Explained
 	step, err := p.Step(func(t *nn.Tape) nn.Value {
 		d, value := p.Evaluate(t, b)
 		logProb := d.LogProb(b.Floats(policies.Action))
@@ -101,8 +102,10 @@ func (p *IMPALA) Learn(b *policies.Batch) ([]policies.Metric, error) {
 
 		policyLoss, valueLoss, entropy = -float64(gain.Number()), float64(squared.Number()), float64(ent.Number())
 		clipped = p.clipped(ratio.Data())
+		explained.Measure(value.Data(), p.vtrace.Targets)
 		return squared.Scale(float32(p.cfg.ValueCoef)).Sub(gain).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
-	}, &policyLoss, &valueLoss, &entropy, &clipped)
+	}, &policyLoss, &valueLoss, &entropy, &clipped,
+		&explained.Return, &explained.ReturnSquare, &explained.Error, &explained.ErrorSquare)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +115,7 @@ func (p *IMPALA) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		policies.Metric{Name: "train/clip_fraction", Value: clipped},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: *p.rate()},
 	)
+	p.metrics = policies.AppendDefined(p.metrics, policies.Metric{Name: "train/explained_variance", Value: explained.Variance()})
 	return p.metrics, nil
 }
 

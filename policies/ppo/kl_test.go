@@ -68,7 +68,7 @@ func TestStopKLEndsARollout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Version() != want || slices.Equal(before, p.actor.Weights()) == moves || len(m) != 8 {
+		if p.Version() != want || slices.Equal(before, p.actor.Weights()) == moves || len(m) != 10 {
 			t.Errorf("version %d, want %d; metrics %v", p.Version(), want, m)
 		}
 	}

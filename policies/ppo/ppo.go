@@ -105,7 +105,9 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 			return nil, err
 		}
 	}
-	var policyLoss, valueLoss, entropy, approxKL, clipped, kl float64
+	var explained data.Explained
+	explained.Measure(b.Floats(policies.Value), b.Floats(policies.Return))
+	var policyLoss, valueLoss, entropy, approxKL, clipped, kl, std float64
 	step, err := p.Step(func(t *nn.Tape) nn.Value {
 		d, values := p.Evaluate(t, b)
 		logRatio := d.LogProb(b.Floats(policies.Action)).Sub(t.Column(b.Floats(policies.LogProb)))
@@ -118,6 +120,7 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 
 		policyLoss, valueLoss, entropy = -float64(surrogate.Number()), float64(value.Number()), float64(ent.Number())
 		approxKL, clipped = p.distance(ratio.Data(), logRatio.Data())
+		std = d.Std()
 		loss := value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
 		if p.cfg.KLCoef > 0 {
 			old := p.DistributionOf(t.Const(b.N, p.actor.Out(), b.Floats(policies.ActionDist)))
@@ -126,7 +129,8 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 			loss = loss.Add(divergence.Scale(float32(p.rollout.coef.Value)))
 		}
 		return loss
-	}, &policyLoss, &valueLoss, &entropy, &approxKL, &clipped, &kl)
+	}, &policyLoss, &valueLoss, &entropy, &approxKL, &clipped, &kl, &std,
+		&explained.Return, &explained.ReturnSquare, &explained.Error, &explained.ErrorSquare)
 	if err != nil {
 		p.rollout = before
 		return nil, err
@@ -138,6 +142,8 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		policies.Metric{Name: "train/approx_kl", Value: approxKL}, policies.Metric{Name: "train/clip_fraction", Value: clipped},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
 	)
+	p.metrics = policies.AppendDefined(p.metrics, policies.Metric{Name: "train/clip_range", Value: p.cfg.Clip},
+		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()}, policies.Metric{Name: "train/std", Value: std})
 	if p.cfg.KLCoef > 0 {
 		p.metrics = append(p.metrics,
 			policies.Metric{Name: "train/kl", Value: kl}, policies.Metric{Name: "train/kl_coef", Value: p.rollout.coef.Value},

@@ -127,6 +127,9 @@ func TestP1LossesEqualHandComputedNumbers(t *testing.T) {
 	if got := metric(t, m, "train/clip_fraction"); got != 0.75 {
 		t.Errorf("clip fraction %v, want 3 of 4", got)
 	}
+	if got := metric(t, m, "train/clip_range"); got != 0.3 {
+		t.Errorf("clip range %v, want 0.3", got)
+	}
 	// The clipped value of CleanRL: the values moved by 0.5 from the rollout's, and count as 0.3.
 	p, b = linear(Config{Clip: 0.3}, 2)
 	copy(b.Floats(policies.Obs), []float32{1, 1})
@@ -138,6 +141,21 @@ func TestP1LossesEqualHandComputedNumbers(t *testing.T) {
 	}
 	if got, want := metric(t, m, "train/value_loss"), (1.2*1.2+1.2*1.2)/2/2; math.Abs(got-want) > 1e-6 {
 		t.Errorf("clipped value loss %v, want %v", got, want)
+	}
+	if got := metric(t, m, "train/explained_variance"); math.Abs(got+1.25) > 1e-12 {
+		t.Errorf("explained variance %v, want -1.25", got)
+	}
+	for _, m := range m {
+		if m.Name == "train/std" {
+			t.Error("discrete actions have a standard deviation")
+		}
+	}
+	p = New(Config{Obs: envs.NewBox(-1, 1, 2), Action: envs.NewBox(-1, 1, 3), LogStd: -0.5})
+	if m, err = p.Learn(collecting.Random(rand.New(rand.NewPCG(1, 1)), p, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if got := metric(t, m, "train/std"); math.Abs(got-math.Exp(-0.5)) > 1e-6 {
+		t.Errorf("standard deviation %v, want that of exp(-0.5)", got)
 	}
 }
 
