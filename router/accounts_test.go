@@ -110,7 +110,8 @@ func TestBarrierOfAJobOfUnknownSize(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if err := g.r.Barrier(ctx, "ready"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `barrier "ready" waits for node.7: `) {
+			if err := g.r.Barrier(ctx, "ready"); !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), `barrier "ready" waits for node.7: `) {
 				t.Error(err)
 			}
 			if p := g.r.Peers(); len(p) != 1 || p[0].ID != 7 {
@@ -119,7 +120,8 @@ func TestBarrierOfAJobOfUnknownSize(t *testing.T) {
 			_ = g.Close()
 			g.r.Gone(Farewell{Node: 7, Incarnation: 1, Reason: "exit code 3"})
 			<-time.After(2 * time.Second)
-			if err := g.r.Barrier(t.Context(), "lost"); (err != nil) != fails || fails && !strings.Contains(err.Error(), "node.7 will not enter it: lost: exit code 3") {
+			if err := g.r.Barrier(t.Context(), "lost"); (err != nil) != fails ||
+				fails && !strings.Contains(err.Error(), "node.7 will not enter it: lost: exit code 3") {
 				t.Errorf("%v: %v", topology, err)
 			}
 		})

@@ -78,7 +78,8 @@ func TestR6BarrierCountsNodesThatEnteredAndWent(t *testing.T) {
 				<-time.After(20 * time.Second) // long enough to be lost
 				j.each(func(_ int, r *router.Router) error { return r.Barrier(ctx, "b") }, 1, 2)
 				err := j.nodes[1].Barrier(ctx, "b") // the next round it has not entered
-				if want := map[string]string{"crash": "node.0 will not enter it", "leave": "waits for node.2"}[how]; err == nil || !strings.Contains(err.Error(), want) {
+				want := map[string]string{"crash": "node.0 will not enter it", "leave": "waits for node.2"}[how]
+				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("next round: %v, want %s", err, want)
 				}
 			})
@@ -177,7 +178,8 @@ func TestDoneWaitsForAll(t *testing.T) {
 		if got := in[1].all(); got != "0 2" && got != "2 0" {
 			t.Errorf("node.1 has received %q", got)
 		}
-		if n := strings.Count(j.log.String(), `this node is done and waits for the others" at=0 missing=node.2 waited=`); n != 2 { // after 10 s and 20 s
+		// The warning is due after 10 s and 20 s.
+		if n := strings.Count(j.log.String(), `this node is done and waits for the others" at=0 missing=node.2 waited=`); n != 2 {
 			t.Errorf("logged %d times:\n%s", n, j.log.String())
 		}
 		finish(2)

@@ -62,7 +62,8 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	if len(r.channels) == maxChannels {
 		return nil, fmt.Errorf("event %q: a node can declare %d events", spec.Name, maxChannels)
 	}
-	c := &channel{r: r, id: uint16(len(r.channels)), spec: spec, deliver: deliver, absences: map[int]*absence{}} //nolint:gosec // bounded above
+	id := uint16(len(r.channels)) //nolint:gosec // bounded above
+	c := &channel{r: r, id: id, spec: spec, deliver: deliver, absences: map[int]*absence{}}
 	c.serial = spec.Delivery == Latest || r.cfg.Tap != nil
 	c.targets.Store(new(audience))
 	r.channels = append(r.channels, c)

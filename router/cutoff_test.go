@@ -42,7 +42,8 @@ func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
 			if got := <-said; kept || err != nil || strings.Contains(got, `"code":"lost"`) != c.mutual {
 				t.Errorf("%v, %v, said %q", kept, err, got)
 			}
-			if (r.failure != nil) != c.ends || c.ends && !strings.HasPrefix(r.failure.Error(), fmt.Sprintf("cut off from the job: node.%d: refused", c.caller)) {
+			if (r.failure != nil) != c.ends || c.ends &&
+				!strings.HasPrefix(r.failure.Error(), fmt.Sprintf("cut off from the job: node.%d: refused", c.caller)) {
 				t.Error(r.failure)
 			}
 		})

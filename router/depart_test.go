@@ -64,7 +64,8 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 			r.reached[8] = reaching{6, "newest", false}
 			for node := 7; node < 9; node++ {
 				s, err := r.admit(hello{Node: node, Incarnation: 5, Addrs: addrs, Labels: []string{"actor"}})
-				if err != nil || s.lastReceived.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) || !slices.Equal(s.addrs, addrs) {
+				if err != nil || s.lastReceived.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) ||
+					!slices.Equal(s.addrs, addrs) {
 					t.Errorf("%+v, received at %d of %d, %v", s.peer, s.lastReceived.Load(), r.clock(), err)
 				}
 			}
@@ -190,7 +191,8 @@ func TestPipesEndWithTheHub(t *testing.T) {
 		kind     ChangeKind
 		cut      bool
 	}{
-		"hub lost": {Star, 0, Lost, true}, "hub left": {Star, 0, Left, false}, "leaf lost": {Star, 2, Lost, false}, "mesh": {Mesh, 0, Lost, false},
+		"hub lost": {Star, 0, Lost, true}, "hub left": {Star, 0, Left, false}, "leaf lost": {Star, 2, Lost, false},
+		"mesh": {Mesh, 0, Lost, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{Node: 3, Topology: c.topology, Attach: []string{"hub"}})

@@ -745,7 +745,10 @@ func TestR7OneMemberAloneDoesNotStartANewcomer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := openRouter(t, Config{Node: c.node, Expect: c.expect, Attach: c.attach, PeerTimeout: 8 * time.Second, Heartbeat: time.Second, JoinTimeout: time.Hour})
+				r := openRouter(t, Config{
+					Node: c.node, Expect: c.expect, Attach: c.attach, PeerTimeout: 8 * time.Second,
+					Heartbeat: time.Second, JoinTimeout: time.Hour,
+				})
 				for _, id := range c.said {
 					s := admitted(t, r, id, 1)
 					r.peerReady(s, true)

@@ -17,7 +17,8 @@ import (
 // farewell is the configuration with which another process says the farewell of a node.
 func (j *job) farewell(id int) router.Config {
 	cfg := router.Config{
-		Job: "j", Token: []byte("secret"), Node: id, Incarnation: 1, Expect: len(j.nodes), Transport: gate{j.gates, id}, Listen: fmt.Sprint("mem://", id),
+		Job: "j", Token: []byte("secret"), Node: id, Incarnation: 1, Expect: len(j.nodes), Transport: gate{j.gates, id},
+		Listen: fmt.Sprint("mem://", id),
 	}
 	for k := range id {
 		cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
@@ -73,7 +74,8 @@ func TestR5AFarewellIsReceivedByAllNodes(t *testing.T) {
 					}
 					after(t, began, time.Second)
 					for id, c := range lost {
-						if err := <-c; !errors.Is(err, router.ErrLost) || failed(err) || err.Error() != fmt.Sprintf("node.%d: lost: killed by signal: killed", dead) {
+						if err := <-c; !errors.Is(err, router.ErrLost) || failed(err) ||
+							err.Error() != fmt.Sprintf("node.%d: lost: killed by signal: killed", dead) {
 							t.Errorf("node.%d: %v", id, err)
 						}
 					}
@@ -211,7 +213,8 @@ func TestR7AFarewellNeedsTheToken(t *testing.T) {
 			cfg := j.farewell(1)
 			cfg.Listen = ""
 			edit(&cfg)
-			if err := router.SendFarewell(ctx, cfg, "exit code 3", true); err == nil || !strings.Contains(err.Error(), "no node has received the farewell of node.1 (mem://") {
+			if err := router.SendFarewell(ctx, cfg, "exit code 3", true); err == nil ||
+				!strings.Contains(err.Error(), "no node has received the farewell of node.1 (mem://") {
 				t.Error(err)
 			}
 			synctest.Wait()

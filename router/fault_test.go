@@ -90,7 +90,8 @@ func TestR5EverySendToALostPeerIsAccountedFor(t *testing.T) {
 		if !errors.As(err, &gone) || gone.Node != 1 {
 			t.Error(err)
 		}
-		if st := routertest.Total(nodes[0], "n"); st.Sent != sent-1 || st.Delivered+st.Dropped()+st.Lost+uint64(st.Queued+st.InFlight) != sent-1 || st.Lost != 16 {
+		st := routertest.Total(nodes[0], "n")
+		if st.Sent != sent-1 || st.Delivered+st.Dropped()+st.Lost+uint64(st.Queued+st.InFlight) != sent-1 || st.Lost != 16 {
 			t.Errorf("%d sent, the last in vain: %+v", sent, st)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
@@ -197,7 +198,8 @@ func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
 		<-time.After(9 * time.Second)
 		wire.Heal()
 		err := <-failed
-		if no, ok := errors.AsType[*router.RefusedError](err); !ok || no.Code != router.RefuseLost || !strings.Contains(err.Error(), "node.1 has given up node.0") {
+		if no, ok := errors.AsType[*router.RefusedError](err); !ok || no.Code != router.RefuseLost ||
+			!strings.Contains(err.Error(), "node.1 has given up node.0") {
 			t.Error(err)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
@@ -210,7 +212,10 @@ func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()
 	var nodes [2]*router.Router
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("mem://", id), WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Job: "j", Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("mem://", id),
+			WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler),
+		}
 		if id == 1 {
 			cfg.Attach = []string{"mem://0"}
 		}
@@ -222,7 +227,8 @@ func TestLimitsThatDifferAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _ = nodes[0].Start(ctx, nil) }()
 	err := nodes[1].Start(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "(limits): node.1 has WindowMessages 1100, WindowBytes 8388608, ChunkBytes 262144; node.0 has WindowMessages 100, ") {
+	const want = "(limits): node.1 has WindowMessages 1100, WindowBytes 8388608, ChunkBytes 262144; node.0 has WindowMessages 100, "
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 	cancel()

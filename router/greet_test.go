@@ -232,7 +232,8 @@ func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 			if closed {
 				want, silences = time.Second, 0
 			}
-			if took := time.Since(began); took != want || r.Refused()["silence"]+r.Refused()["hung up"] != silences || len(r.unauthenticated.all) != 0 {
+			if took := time.Since(began); took != want || r.Refused()["silence"]+r.Refused()["hung up"] != silences ||
+				len(r.unauthenticated.all) != 0 {
 				t.Errorf("closed %v: after %v, refused %v", closed, took, r.Refused())
 			}
 			if _, err := theirs.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {

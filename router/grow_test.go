@@ -22,7 +22,10 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 				network := memory.New()
 				ready := make(chan error, 4)
 				open := func(id, size int) *router.Router {
-					cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: size, Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+					cfg := router.Config{
+						Job: "j", Token: []byte("secret"), Node: id, Expect: size, Transport: network,
+						Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler),
+					}
 					for k := range id {
 						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 					}

@@ -66,13 +66,13 @@ func (r *Router) peerLeaves(s *session) {
 }
 
 // Drain announces that this node will send nothing more, and returns when its peers
-// have received all that was sent. With waitPeers it waits too until they have
-// said the same; a peer that has never been ready is no part of the job, and is not
-// waited for in this. Without waitPeers it does not wait for a peer that joins
-// meanwhile: nothing is sent to that one, and a flood of joins must not hold up an end. When ctx ends first, the error says what was not acknowledged,
-// and by whom. It does not wait for a peer that is lost meanwhile, and is no error
-// because of it: what that one has not acknowledged is in [Router.Losses], as for
-// a peer that was lost before, and in nothing else.
+// have received all messages of this node. With waitPeers it also waits until they have
+// announced the same; it does not wait for a peer that has never been ready, as that is no
+// part of the job. Without waitPeers it does not wait for a peer that joins meanwhile:
+// this node sends nothing to it, and a flood of joins must not hold up an end. When ctx
+// ends first, the error names the messages that were not acknowledged, and the peers.
+// A peer that is lost meanwhile is neither waited for nor an error: [Router.Losses] counts
+// the messages that it has not acknowledged, as for a peer that was lost before.
 func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
 	if !r.inDrain.Swap(true) {
 		close(r.draining)

@@ -49,9 +49,11 @@ func TestR7FramesThatNobodyMaySend(t *testing.T) {
 		"a large message":   {small, [][]byte{chunk(1, inlineBytes+2, 0, piece)}, "a message of 32770 bytes is over the limit of 32769"},
 		"an empty chunk":    {small, [][]byte{chunk(1, 5, 0, nil)}, "a chunk of 0 bytes at 0 of 5"},
 		"a second half":     {small, [][]byte{chunk(1, inlineBytes+1, inlineBytes, []byte{1})}, "have 0 of 0"},
-		"another total":     {small, [][]byte{chunk(1, inlineBytes+1, 0, piece), chunk(1, inlineBytes, inlineBytes, []byte{1})}, "at 32768 of 32768, have 32768 of 32769"},
-		"another place":     {small, [][]byte{chunk(1, inlineBytes+1, 0, piece[1:]), chunk(1, inlineBytes+1, inlineBytes, []byte{1})}, "have 32767 of 32769"},
-		"more than all":     {small, [][]byte{chunk(1, 5, 0, piece[:6])}, "a chunk of 6 bytes at 0 of 5"},
+		"another total": {small, [][]byte{chunk(1, inlineBytes+1, 0, piece), chunk(1, inlineBytes, inlineBytes, []byte{1})},
+			"at 32768 of 32768, have 32768 of 32769"},
+		"another place": {small, [][]byte{chunk(1, inlineBytes+1, 0, piece[1:]), chunk(1, inlineBytes+1, inlineBytes, []byte{1})},
+			"have 32767 of 32769"},
+		"more than all": {small, [][]byte{chunk(1, 5, 0, piece[:6])}, "a chunk of 6 bytes at 0 of 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,8 @@ func TestPayloadsAreBounded(t *testing.T) {
 	if _, err := ch.Send(t.Context(), make(Bytes, inlineBytes+1), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := ch.Send(t.Context(), make(Bytes, inlineBytes+2), nil); err == nil || !strings.Contains(err.Error(), "over the limit of 32769") {
+	if _, err := ch.Send(t.Context(), make(Bytes, inlineBytes+2), nil); err == nil ||
+		!strings.Contains(err.Error(), "over the limit of 32769") {
 		t.Error(err)
 	}
 }

@@ -58,7 +58,10 @@ func (c *call) Read(b []byte) (int, error) {
 
 // quiet is the configuration of node 1 of the victim's job.
 func quiet(c router.Transport, edit func(*router.Config)) router.Config {
-	cfg := router.Config{Job: "j", Token: []byte("secret"), Node: 1, Expect: 2, Transport: c, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)}
+	cfg := router.Config{
+		Job: "j", Token: []byte("secret"), Node: 1, Expect: 2, Transport: c, Attach: []string{"mem://victim"},
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	if edit != nil {
 		edit(&cfg)
 	}

@@ -140,7 +140,8 @@ func TestR7WhatAPeerMayHaveKept(t *testing.T) {
 		frame     func(i int) []byte
 	}{
 		{"declarations", "declarations of more than 16777216 bytes", func(i int) []byte {
-			return appendFrame(nil, frameDeclare, 0, uint16(i+1), fmt.Appendf(nil, `{"name":"e%d","delivery":"reliable","fingerprint":"0","schema":%q}`, i, schema))
+			return appendFrame(nil, frameDeclare, 0, uint16(i+1),
+				fmt.Appendf(nil, `{"name":"e%d","delivery":"reliable","fingerprint":"0","schema":%q}`, i, schema))
 		}},
 		{"barriers", "want at most 65536 names of 255 bytes", func(i int) []byte {
 			return appendFrame(nil, frameBarrier, 0, 0, fmt.Appendf(nil, `{"name":"b%d","round":1}`, i))
@@ -180,7 +181,8 @@ func TestR7BarrierNamesAreBounded(t *testing.T) {
 	if err := r.Barrier(t.Context(), "0"); err != nil {
 		t.Error(err)
 	}
-	if err := r.Barrier(t.Context(), strings.Repeat("x", maxName+1)); err == nil || !strings.Contains(err.Error(), "a name of 256 bytes, want 255 at most") {
+	if err := r.Barrier(t.Context(), strings.Repeat("x", maxName+1)); err == nil ||
+		!strings.Contains(err.Error(), "a name of 256 bytes, want 255 at most") {
 		t.Error(err)
 	}
 	if err := r.Barrier(t.Context(), "one more"); err == nil || !strings.Contains(err.Error(), "one name does for any number of rounds") {

@@ -30,7 +30,10 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 		before[i] = sent(s)
 	}
 	for range 2 {
-		for _, f := range []Farewell{{Node: 9, Incarnation: 5, Reason: strings.Repeat("é", 5000)}, {Node: 9, Incarnation: 4}, {Node: 0, Incarnation: 7}, {Node: -1, Incarnation: 7}} {
+		for _, f := range []Farewell{
+			{Node: 9, Incarnation: 5, Reason: strings.Repeat("é", 5000)}, {Node: 9, Incarnation: 4},
+			{Node: 0, Incarnation: 7}, {Node: -1, Incarnation: 7},
+		} {
 			r.applyFarewell(f, 3)
 		}
 	}

@@ -253,8 +253,8 @@ func (s *session) wakeWaiting() {
 
 // pendingWrite reports whether the writer has anything to do.
 func (s *session) pendingWrite() bool {
-	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || s.releaseDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 ||
-		s.leaveDue && s.messagesSent()
+	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || s.releaseDue ||
+		len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 || s.leaveDue && s.messagesSent()
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into

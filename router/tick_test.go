@@ -60,7 +60,8 @@ func TestWhatATickMakesDue(t *testing.T) {
 				s.r.check(s, false)
 				s.mu.Lock()
 				if s.quietFor != c.quiet+1 || s.pingDue != 0 != c.ping || s.pingedAt == now != c.ping || s.ackDue != (c.received > 0) {
-					t.Errorf("quiet for %d ticks, ping due %d, tested at %d of %d, acknowledgement due %v", s.quietFor, s.pingDue, s.pingedAt, now, s.ackDue)
+					t.Errorf("quiet for %d ticks, ping due %d, tested at %d of %d, acknowledgement due %v",
+						s.quietFor, s.pingDue, s.pingedAt, now, s.ackDue)
 				}
 				s.mu.Unlock()
 				l.close()

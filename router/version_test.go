@@ -186,7 +186,8 @@ func TestE3EveryBlockedSendEnds(t *testing.T) {
 		happens func(j *job, in *router.Channel)
 		ends    func(error) bool
 	}{
-		"the peer is lost":         {func(j *job, _ *router.Channel) { _ = j.nodes[1].Abandon() }, func(err error) bool { return errors.Is(err, router.ErrLost) }},
+		"the peer is lost": {func(j *job, _ *router.Channel) { _ = j.nodes[1].Abandon() },
+			func(err error) bool { return errors.Is(err, router.ErrLost) }},
 		"the peer listens no more": {func(_ *job, in *router.Channel) { in.Listen(false) }, nothing},
 		"the peer leaves":          {func(j *job, _ *router.Channel) { j.leave(1) }, nothing},
 		"the peer ends":            {func(j *job, _ *router.Channel) { _ = j.nodes[1].Close() }, nothing},

@@ -244,9 +244,10 @@ func TestWhatADrainSaysOfAPeer(t *testing.T) {
 		}, false, "node.1: has not acknowledged the end: 2 messages not acknowledged"},
 		"not acknowledged": {func(s *session) { s.control(frameFin, 0, 0, nil) }, false, "node.1: has not acknowledged the end"},
 		"acknowledged":     {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false) }, false, ""},
-		"not finished":     {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.ready = true }, true, "node.1: has not finished"},
-		"not ready":        {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false) }, true, ""},
-		"finished":         {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.fin = true }, true, ""},
+		"not finished": {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.ready = true }, true,
+			"node.1: has not finished"},
+		"not ready": {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false) }, true, ""},
+		"finished":  {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.fin = true }, true, ""},
 	} {
 		r := openRouter(t, Config{})
 		s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)

@@ -15,7 +15,9 @@ import (
 )
 
 func TestNamesOfPoliciesAndTopologies(t *testing.T) {
-	for d, want := range map[Delivery]string{Reliable: "reliable", Latest: "latest", DropOldest: "drop-oldest", DropNewest: "drop-newest", 9: "delivery(9)"} {
+	for d, want := range map[Delivery]string{
+		Reliable: "reliable", Latest: "latest", DropOldest: "drop-oldest", DropNewest: "drop-newest", 9: "delivery(9)",
+	} {
 		if got := d.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -169,7 +171,8 @@ func TestRefusalsByReason(t *testing.T) {
 	r.log = slog.New(slog.NewTextHandler(&log, nil))
 	from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
 	reasons := map[string]error{
-		"token": &RefusedError{RefuseToken, "wrong token", "a"}, "crowd": errCrowd, "tls": errSpeaksTLS, "garbage": fmt.Errorf("%w: x", errBadFrame),
+		"token": &RefusedError{RefuseToken, "wrong token", "a"}, "crowd": errCrowd, "tls": errSpeaksTLS,
+		"garbage": fmt.Errorf("%w: x", errBadFrame),
 		"silence": fmt.Errorf("no hello: %w", os.ErrDeadlineExceeded), "hung up": net.ErrClosed,
 	}
 	for _, err := range reasons {

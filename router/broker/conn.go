@@ -339,7 +339,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	rest := copy(c.in, c.in[whole:])
 	clear(c.in[rest:])
 	c.in = c.in[:rest]
-	ack := c.consumed-c.acknowledged >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unwritable == nil && c.err == nil //nolint:gosec // positive
+	quarter := uint64(c.hub.cfg.Window) / 4 //nolint:gosec // positive
+	ack := c.consumed-c.acknowledged >= quarter && !c.due && !c.ended && c.unwritable == nil && c.err == nil
 	c.due = c.due || ack
 	c.mu.Unlock()
 	if ack {

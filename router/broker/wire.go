@@ -107,7 +107,8 @@ func parseHello(body []byte) (hello, []byte, error) {
 func checkVersion(h head) error {
 	// Version 1 had zeros here over Redis, and a byte with its number over NATS.
 	if v := h.consumed & 0xff; v != Version {
-		return fmt.Errorf("%w: the other node speaks version %s of the broker protocol, and this node version %d: start all nodes with the same ditask",
+		return fmt.Errorf("%w: the other node speaks version %s of the broker protocol, and this node version %d: "+
+			"start all nodes with the same ditask",
 			ErrVersion, strconv.FormatUint(max(v, 1), 10), Version)
 	}
 	return nil

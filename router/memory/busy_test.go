@@ -74,7 +74,8 @@ func TestR1BusyHosts(t *testing.T) {
 				ready.Add(n)
 				for id := range n {
 					cfg := router.Config{
-						Node: id, Expect: n, Transport: busy{network, c.every, c.every * time.Duration(2*id+1) / (2 * n), over}, Listen: fmt.Sprint("mem://", id), Topology: c.topology,
+						Node: id, Expect: n, Transport: busy{network, c.every, c.every * time.Duration(2*id+1) / (2 * n), over},
+						Listen: fmt.Sprint("mem://", id), Topology: c.topology,
 						JoinTimeout: 2 * time.Minute, Logger: slog.New(slog.DiscardHandler),
 					}
 					switch {

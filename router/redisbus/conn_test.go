@@ -134,7 +134,8 @@ func TestDialNobody(t *testing.T) {
 	dial, listen := two(t, s, nil)
 	refused := func(c *redisbus.Transport, address string) {
 		t.Helper()
-		if c, err := c.Dial(t.Context(), address); err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), address) {
+		if c, err := c.Dial(t.Context(), address); err == nil || !strings.Contains(err.Error(), "connection refused") ||
+			!strings.Contains(err.Error(), address) {
 			t.Errorf("%s: %v, %v", address, c, err)
 		}
 	}

@@ -51,7 +51,10 @@ func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pa
 		}
 	})
 	for id, c := range []*redisbus.Transport{a, b} {
-		cfg := router.Config{Job: "pair", Token: []byte("secret"), Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("bus://node.", id), Logger: log.With("node", id)}
+		cfg := router.Config{
+			Job: "pair", Token: []byte("secret"), Node: id, Expect: 2, Transport: c,
+			Listen: fmt.Sprint("bus://node.", id), Logger: log.With("node", id),
+		}
 		if id > 0 {
 			cfg.Attach = []string{"bus://node.0"}
 		}
@@ -478,7 +481,8 @@ func TestTLS(t *testing.T) {
 	if text := listenError(t, s, nil); !strings.Contains(text, "certificate") {
 		t.Errorf("an authority that this machine does not know: %s", text)
 	}
-	if _, err := redisbus.New(redisbus.Config{URL: "redis://x", Job: "j", TLS: cfg}); err == nil || !strings.Contains(err.Error(), "rediss://") {
+	if _, err := redisbus.New(redisbus.Config{URL: "redis://x", Job: "j", TLS: cfg}); err == nil ||
+		!strings.Contains(err.Error(), "rediss://") {
 		t.Errorf("TLS and a URL without: %v", err)
 	}
 }
@@ -491,7 +495,8 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "redis://me:hush@x:port", "unix:///run/redis", "redis://me:hu%zzsh@x", "redis://me:hush@x/y"} {
-		if _, err := redisbus.New(redisbus.Config{URL: bad, Job: "j"}); err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "zz") {
+		if _, err := redisbus.New(redisbus.Config{URL: bad, Job: "j"}); err == nil || strings.Contains(err.Error(), "hush") ||
+			strings.Contains(err.Error(), "zz") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -512,7 +517,10 @@ func TestManyNodes(t *testing.T) {
 	var entered [3]atomic.Int64
 	for id := range int(nodes) {
 		c := transport(t, s, func(c *redisbus.Config) { c.Job = "many" })
-		cfg := router.Config{Job: "many", Node: id, Expect: int(nodes), Transport: c, Listen: fmt.Sprint("bus://node.", id), Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Job: "many", Node: id, Expect: int(nodes), Transport: c, Listen: fmt.Sprint("bus://node.", id),
+			Logger: slog.New(slog.DiscardHandler),
+		}
 		cfg.LinkTimeout, cfg.PeerTimeout = 20*time.Second, 40*time.Second // the processors may be busy
 		for k := range id {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("bus://node.", k))

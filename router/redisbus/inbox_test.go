@@ -148,7 +148,8 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 		if err := e.renew(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		if at, in := admin.PTTL(ctx, word).Val(), admin.PTTL(ctx, inbox).Val(); at <= wordExpiry/2 || at > wordExpiry || in <= inboxExpiry/2 || in > inboxExpiry {
+		if at, in := admin.PTTL(ctx, word).Val(), admin.PTTL(ctx, inbox).Val(); at <= wordExpiry/2 || at > wordExpiry ||
+			in <= inboxExpiry/2 || in > inboxExpiry {
 			t.Errorf("%s: they expire in %v and %v", what, at, in)
 		}
 		if holder := admin.Get(ctx, word).Val(); holder != e.inbox {

@@ -357,7 +357,8 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
 		t.Error(err)
 	}
-	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
+	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil ||
+		!strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
 		t.Error(err)
 	}
 	if m, err := Map(plain, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {

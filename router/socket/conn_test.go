@@ -219,12 +219,15 @@ func TestHostOfACertificate(t *testing.T) {
 		}
 	})
 	for name, fits := range map[string]bool{"": true, "localhost": true, "example.com": false} {
-		dials := socket.New(socket.Config{TLS: &tls.Config{RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13}})
+		dials := socket.New(socket.Config{TLS: &tls.Config{
+			RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13,
+		}})
 		conn, err := dials.Dial(t.Context(), c.Advertise(l))
 		if err == nil {
 			_ = conn.Close()
 		}
-		if (err == nil) != fits || err != nil && (!strings.Contains(err.Error(), "tls with 127.0.0.1:") || strings.Contains(err.Error(), "hung up")) {
+		if (err == nil) != fits || err != nil &&
+			(!strings.Contains(err.Error(), "tls with 127.0.0.1:") || strings.Contains(err.Error(), "hung up")) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -260,7 +263,8 @@ func TestWhereNoTLSIsSpoken(t *testing.T) {
 			answered <- err
 		}()
 		_, err := c.Dial(t.Context(), "tcp://"+l.Addr().String())
-		if err == nil || strings.Contains(err.Error(), "perhaps does not use TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+		if err == nil || strings.Contains(err.Error(), "perhaps does not use TLS") != test.hungUp ||
+			!strings.Contains(err.Error(), "tls with 127.0.0.1:") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := <-answered; err != nil {
@@ -334,7 +338,8 @@ func TestWhatIsAtTheAddress(t *testing.T) {
 
 func TestAddressesAreSplitAndTold(t *testing.T) {
 	for addr, want := range map[string][2]string{
-		"unix:///run/x": {"unix", "/run/x"}, "unix://x": {"unix", "x"}, "tcp://h:1": {"tcp", "h:1"}, "tcp://[::1]:0": {"tcp", "[::1]:0"}, "tcp://:5": {"tcp", ":5"},
+		"unix:///run/x": {"unix", "/run/x"}, "unix://x": {"unix", "x"}, "tcp://h:1": {"tcp", "h:1"},
+		"tcp://[::1]:0": {"tcp", "[::1]:0"}, "tcp://:5": {"tcp", ":5"},
 	} {
 		if network, address, err := socket.Split(addr); network != want[0] || address != want[1] || err != nil {
 			t.Errorf("%s: %s, %s, %v", addr, network, address, err)

@@ -85,7 +85,10 @@ func (n *names) serve() {
 		n.mu.Lock()
 		ip, known := n.v4[q.Name.String()]
 		n.mu.Unlock()
-		answer := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionAvailable: true}, Questions: m.Questions}
+		answer := dnsmessage.Message{
+			Header:    dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionAvailable: true},
+			Questions: m.Questions,
+		}
 		if !known {
 			answer.RCode = dnsmessage.RCodeNameError
 		} else if q.Type == dnsmessage.TypeA {
@@ -130,7 +133,8 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 		}
 	}
 	cancel(errors.New("enough"))
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "node.0 (tcp://dqn-0.dqn.test.:") || !strings.Contains(err.Error(), "lookup dqn-0.dqn.test.") || !strings.Contains(err.Error(), "no such host") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "node.0 (tcp://dqn-0.dqn.test.:") ||
+		!strings.Contains(err.Error(), "lookup dqn-0.dqn.test.") || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("the wait ended with %v, want the name and that there is no such host", err)
 	}
 	_ = early.Close()

@@ -130,7 +130,10 @@ func group(t *testing.T, n int, edit func(id int, c *router.Config)) []*router.R
 	addr := sockets()
 	var all []*router.Router
 	for id := range n {
-		cfg := router.Config{Job: "j", Node: id, Expect: n, Transport: socket.New(socket.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20}
+		cfg := router.Config{
+			Job: "j", Node: id, Expect: n, Transport: socket.New(socket.Config{}), Listen: addr(t, id),
+			Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20,
+		}
 		for other := range id {
 			cfg.Attach = append(cfg.Attach, addr(t, other))
 		}
