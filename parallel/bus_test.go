@@ -25,7 +25,10 @@ func pairOfRouters(t *testing.T) (nodes [2]*router.Router, join func()) {
 	t.Helper()
 	network := memory.New()
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Job: "j", Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id),
+			PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		}
 		if id == 1 {
 			cfg.Attach = []string{"mem://0"}
 		}
@@ -154,7 +157,10 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			for want, match := range map[int]func(task.Peer) bool{1: func(p task.Peer) bool { return p.ID == 1 }, 0: func(p task.Peer) bool { return p.ID != 1 }} {
+			for want, match := range map[int]func(task.Peer) bool{
+				1: func(p task.Peer) bool { return p.ID == 1 },
+				0: func(p task.Peer) bool { return p.ID != 1 },
+			} {
 				if n, err := sender.Send(t.Context(), router.Bytes{}, match); n != want || err != nil {
 					t.Errorf("sent to %d, want %d: %v", n, want, err)
 				}

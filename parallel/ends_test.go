@@ -19,7 +19,11 @@ import (
 )
 
 func TestANodeEndsALittleBeforeItsLauncherKillsIt(t *testing.T) {
-	for grace, want := range map[time.Duration]time.Duration{0: 9 * time.Second, 5 * time.Second: 4500 * time.Millisecond, time.Minute: 59 * time.Second} {
+	for grace, want := range map[time.Duration]time.Duration{
+		0:               9 * time.Second,
+		5 * time.Second: 4500 * time.Millisecond,
+		time.Minute:     59 * time.Second,
+	} {
 		if got := graceOf(control.Env{Grace: grace}); got != want {
 			t.Errorf("grace %v: %v, want %v", grace, got, want)
 		}

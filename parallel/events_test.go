@@ -35,7 +35,8 @@ var (
 // two runs a job of two nodes; each step function runs once, in its node's task.
 func two(t *testing.T, listen func(tk *task.Task[struct{}]), steps ...func(ctx context.Context, tk *task.Task[struct{}]) error) error {
 	t.Helper()
-	return parallel.Run(t.Context(), parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+	cfg := parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}
+	return parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 		tk := task.New[struct{}](node)
 		if node.ID() == 1 {
 			listen(tk)
@@ -261,7 +262,8 @@ func TestE14EmitsAndWaitsInsideAListener(t *testing.T) {
 
 func TestE1OtherShapeIsRefusedWithBothSchemas(t *testing.T) {
 	numbers, texts := task.NewEvent[[]int]("shape"), task.NewEvent[string]("shape")
-	err := parallel.Run(t.Context(), parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+	cfg := parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}
+	err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 		tk := task.New[struct{}](node)
 		if node.ID() == 0 {
 			numbers.On(tk, func(context.Context, []int) error { return nil })

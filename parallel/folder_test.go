@@ -99,7 +99,8 @@ func TestAFolderOfARunIsRefused(t *testing.T) {
 		if (err != nil) != c.fails {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if marked := exists(filepath.Join(c.env.Dir, rundir.MarkFile)); marked != (c.holds != "") || marked && markOf(t, c.env.Dir).Job != c.holds {
+		if marked := exists(filepath.Join(c.env.Dir, rundir.MarkFile)); marked != (c.holds != "") ||
+			marked && markOf(t, c.env.Dir).Job != c.holds {
 			t.Errorf("%s: marked %v", c.name, marked)
 		}
 		if err == nil && n.Dir() != c.env.Dir {

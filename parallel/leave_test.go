@@ -24,7 +24,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		synctest.Test(t, func(t *testing.T) {
 			var fromGone, sent atomic.Int64
-			err := parallel.Run(t.Context(), parallel.Config{Nodes: 5, Topology: topology, Recover: true}, func(ctx context.Context, node *parallel.Node) error {
+			cfg := parallel.Config{Nodes: 5, Topology: topology, Recover: true}
+			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 				tk := task.New[struct{}](node)
 				number.On(tk, func(ctx context.Context, _ int) error {
 					if task.Sender(ctx) > 2 && node.ID() == 0 {
@@ -72,7 +73,8 @@ func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	addr := func(id int) string { return "unix://" + filepath.Join(dir, fmt.Sprint(id)) }
-	run := func(id int, incarnation uint64, step func(ctx context.Context, tk *task.Task[struct{}], stop context.CancelCauseFunc) error) error {
+	type step func(ctx context.Context, tk *task.Task[struct{}], stop context.CancelCauseFunc) error
+	run := func(id int, incarnation uint64, step step) error {
 		env := control.Env{JobID: "j", Token: "secret", NodeID: id, Nodes: 2, Listen: addr(id), Incarnation: incarnation, AutoRecover: true}
 		if id > 0 {
 			env.Attach = []string{addr(0)}

@@ -92,7 +92,8 @@ func TestJoinFaults(t *testing.T) {
 			t.Errorf("want %s: %v", want, err)
 		}
 	}
-	if _, err := Join(lookupOf(map[string]string{"DITASK_NODE_ID": "x"}), nil); err == nil || !strings.Contains(err.Error(), "DITASK_NODE_ID") {
+	if _, err := Join(lookupOf(map[string]string{"DITASK_NODE_ID": "x"}), nil); err == nil ||
+		!strings.Contains(err.Error(), "DITASK_NODE_ID") {
 		t.Errorf("Join: %v", err)
 	}
 }

@@ -88,7 +88,8 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		{nil, control.Outcome{Kind: control.Success, Node: 7}, ExitSuccess, ""},
 		{errors.New("no memory\nstack"), control.Outcome{Kind: control.Failure, Node: 7, Error: "no memory\n    stack"}, ExitFailure,
 			"no memory\n    stack\n"},
-		{&task.PreemptError{Node: 7, Reason: "SIGTERM"}, control.Outcome{Kind: control.Preempted, Node: 7}, ExitPreempted, "task is preempted on node 7: SIGTERM\n"},
+		{&task.PreemptError{Node: 7, Reason: "SIGTERM"}, control.Outcome{Kind: control.Preempted, Node: 7}, ExitPreempted,
+			"task is preempted on node 7: SIGTERM\n"},
 		{
 			fmt.Errorf("run: %w\nits stack", &task.RemoteError{Node: 2, Reason: "out of luck"}),
 			control.Outcome{Kind: control.Failure, Node: 2, Over: true,

@@ -227,7 +227,11 @@ func TestReplayHasThePeersOfTheRecord(t *testing.T) {
 			}
 		}
 		c := r.node.replay.channels["e"]
-		for want, match := range map[int]func(task.Peer) bool{2: nil, 1: func(p task.Peer) bool { return p.ID == 2 }, 0: func(task.Peer) bool { return false }} {
+		for want, match := range map[int]func(task.Peer) bool{
+			2: nil,
+			1: func(p task.Peer) bool { return p.ID == 2 },
+			0: func(task.Peer) bool { return false },
+		} {
 			if n, err := c.Send(t.Context(), nil, match); n != want || err != nil {
 				t.Errorf("a message would go to %d peers, want %d: %v", n, want, err)
 			}

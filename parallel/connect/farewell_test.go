@@ -29,7 +29,8 @@ func lookupIn(environ []string) func(string) (string, bool) {
 // lostLine is the line of a control socket that node 1 is lost.
 func lostLine(t *testing.T, final bool) string {
 	t.Helper()
-	line, err := control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: 1, Incarnation: 5, Reason: "exit code 3", Final: final}}.Append(nil)
+	lost := &control.Lost{Node: 1, Incarnation: 5, Reason: "exit code 3", Final: final}
+	line, err := control.Message{Type: control.TypeLost, Lost: lost}.Append(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,8 @@ func TestListenerOfAFileFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	fd := inherited(t, file)
-	if l, err := control.Listener(control.Env{ListenFD: fd}); l != nil || err == nil || !strings.HasPrefix(err.Error(), "open DITASK_LISTEN_FD=") {
+	if l, err := control.Listener(control.Env{ListenFD: fd}); l != nil || err == nil ||
+		!strings.HasPrefix(err.Error(), "open DITASK_LISTEN_FD=") {
 		t.Errorf("%v, %v", l, err)
 	}
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0); !errors.Is(errno, syscall.EBADF) {

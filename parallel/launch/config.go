@@ -56,7 +56,9 @@ type Config struct {
 	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s
 	StartupInterval time.Duration // between the starts of two nodes; 0: none
 	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
-	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 2 s more than Env.PeerTimeout
+	// Silence bounds the time between two messages of a node that is ready: a node that exceeds it is
+	// killed, and has failed; 0: 2 s more than Env.PeerTimeout.
+	Silence time.Duration
 
 	LogDir string // folder for one file a node, made if needed; empty: none
 	// Stdout gets the lines that nodes write on stdout, and Stderr those that they write on

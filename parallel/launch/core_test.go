@@ -410,7 +410,9 @@ func TestRulesAFailureAfterAllAreDoneIsThatOfTheJob(t *testing.T) {
 
 func TestRulesBackoffIsBounded(t *testing.T) {
 	s := newScript(t, 1, true, false)
-	for attempt, want := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 3: 4 * time.Second, 1000: 4 * time.Second} {
+	for attempt, want := range map[int]time.Duration{
+		0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 3: 4 * time.Second, 1000: 4 * time.Second,
+	} {
 		if got := s.c.delay(attempt); got != want {
 			t.Errorf("attempt %d: %v", attempt, got)
 		}
@@ -545,9 +547,14 @@ func TestRulesAnExitWithoutAnOutcomeIsAFailure(t *testing.T) {
 		spoke bool
 		want  string
 	}{
-		{"", false, "node 1 failed: exit code 0: the program did not call parallel.Main: pass the node's function to parallel.Main, or run a program that is not a node without ditask"},
-		{"Play", false, "node 1 failed: exit code 0: the program did not call parallel.Main, so --main Play had no effect: pass the function to parallel.Main, or run a program that is not a node without ditask"},
-		{"Play", true, "node 1 failed: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+		{"", false,
+			"node 1 failed: exit code 0: the program did not call parallel.Main: pass the node's function to parallel.Main, or run a " +
+				"program that is not a node without ditask"},
+		{"Play", false,
+			"node 1 failed: exit code 0: the program did not call parallel.Main, so --main Play had no effect: pass the function to " +
+				"parallel.Main, or run a program that is not a node without ditask"},
+		{"Play", true,
+			"node 1 failed: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
 	} {
 		s := newScript(t, 2, false, false)
 		s.c.main = c.main
@@ -566,9 +573,12 @@ func TestFailureHasItsReasonOnce(t *testing.T) {
 		f    Failure
 		want string
 	}{
-		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"}, "node 2 (learner) failed: exit code 1: no memory; the job ends\nstack"},
-		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: outcome, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}), "node 2 failed: exit code 1; the job ends"},
-		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, "node 2, attempt 3, failed: killed; the job ends"},
+		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"},
+			"node 2 (learner) failed: exit code 1: no memory; the job ends\nstack"},
+		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: outcome, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}),
+			"node 2 failed: exit code 1; the job ends"},
+		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}},
+			"node 2, attempt 3, failed: killed; the job ends"},
 		{Failure{Node: 2, Cause: 2, ExitCode: 4}, "node 2 failed: exit code 4; the job ends"},
 		{Failure{Node: 2, Cause: 2, ExitCode: 137, ours: true, Error: "did not answer"}, "node 2: did not answer; the job ends"},
 	} {
@@ -585,11 +595,15 @@ func TestReportIsOneLineWithTheExitCode(t *testing.T) {
 		nodes []NodeResult
 		want  string
 	}{
-		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\n", Lines: []string{"a"}}, two, "the job failed because of node 2: exit code 1\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\n", Lines: []string{"a"}}, two,
+			"the job failed because of node 2: exit code 1\n"},
 		{Failure{Node: 2, Cause: 9, ExitCode: 1, Error: "node 9 failed: no memory"}, two, "the job failed because of node 9: exit code 1\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, two, "the job failed because of node 2: exit code 137; the last lines of node 2:\n    a\n    b\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, one, "the job failed because of node 2: exit code 137\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 0, Error: "the program did not call parallel.Main"}, one, "the job failed because of node 2: exit code 1\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, two,
+			"the job failed because of node 2: exit code 137; the last lines of node 2:\n    a\n    b\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, one,
+			"the job failed because of node 2: exit code 137\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 0, Error: "the program did not call parallel.Main"}, one,
+			"the job failed because of node 2: exit code 1\n"},
 	} {
 		var b strings.Builder
 		if err := (Result{Kind: control.Failure, First: &c.f, Nodes: c.nodes}).Report(&b); err != nil || b.String() != c.want {
@@ -646,7 +660,10 @@ type walker struct {
 
 func newWalker(t *testing.T, seed uint64) *walker {
 	r := rand.New(rand.NewPCG(seed, 1))
-	cfg := Config{MaxRetries: 1 + r.IntN(4), Backoff: time.Duration(1+r.IntN(2000)) * time.Millisecond, MaxBackoff: time.Duration(1+r.IntN(5)) * time.Second, Environ: []string{}}
+	cfg := Config{
+		MaxRetries: 1 + r.IntN(4), Backoff: time.Duration(1+r.IntN(2000)) * time.Millisecond,
+		MaxBackoff: time.Duration(1+r.IntN(5)) * time.Second, Environ: []string{},
+	}
 	cfg.Env.AutoRecover, cfg.Env.Grace = r.IntN(2) == 0, time.Duration(1+r.IntN(20))*time.Second
 	cfg.ensureDefaults()
 	ids := make([]int, 1+r.IntN(5))
@@ -692,7 +709,8 @@ func (w *walker) end(i int) error {
 	delete(w.alive, i)
 	n := w.c.nodes[i]
 	exits := []exit{
-		won, wonWithAll, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
+		won, wonWithAll, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV),
+		killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
 		said(control.Success, 0, n.id, ""), said(control.Failure, 1, n.id, "own"), said(control.Failure, 1, 10+w.rnd.IntN(5), "blames"),
 		said(control.Preempted, 75, n.id, ""), {code: 1, err: errors.New("cannot start")},
 	}

@@ -38,7 +38,10 @@ func prepared(t *testing.T, cfg Config) *Launcher {
 func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "received")
-	l := prepared(t, Config{WorkDir: dir, Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file}})
+	l := prepared(t, Config{
+		WorkDir:  dir,
+		Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file},
+	})
 	n := l.nodes[0]
 	n.incarnation = 7
 	l.sendFarewell(0, "exit code 3", true)
@@ -124,7 +127,10 @@ func TestAnInterruptEndsFarewells(t *testing.T) {
 				t.Fatal(err)
 			}
 			signals := make(chan os.Signal)
-			l := &Launcher{cfg: Config{Signals: signals}, core: &core{forced: c.forced}, nodes: []*node{{farewell: cmd}, {}}, parted: make(chan parted), saying: 1}
+			l := &Launcher{
+				cfg: Config{Signals: signals}, core: &core{forced: c.forced}, nodes: []*node{{farewell: cmd}, {}},
+				parted: make(chan parted), saying: 1,
+			}
 			l.waiters.Go(func() {
 				_ = cmd.Wait()
 				l.parted <- parted{0, cmd}
@@ -213,7 +219,8 @@ func TestTheRulesFollowFromTheConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.core; got.shared != c.shared || got.replaced != c.goesOn || got.recover != c.recovering || got.independent != (c.topology == "alone") || len(got.nodes) != 2 {
+		if got := l.core; got.shared != c.shared || got.replaced != c.goesOn || got.recover != c.recovering ||
+			got.independent != (c.topology == "alone") || len(got.nodes) != 2 {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

@@ -182,7 +182,8 @@ func TestFolderThatCannotBeLockedIsNotLeft(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(root, "file"))
-	if l, err := rundir.Take(filepath.Join(root, "file", "run"), rundir.Self("j")); l != nil || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
+	if l, err := rundir.Take(filepath.Join(root, "file", "run"), rundir.Self("j")); l != nil || err == nil ||
+		!strings.HasPrefix(err.Error(), "run folder: ") {
 		t.Errorf("below a file: %v, %v", l, err)
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
