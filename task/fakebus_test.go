@@ -112,7 +112,8 @@ func (n *fakeNode) Channel(spec ChannelSpec, deliver func(*Inbound) error) (Chan
 	}
 	for _, p := range n.job.nodes {
 		if c := p.channels[spec.Name]; c != nil && c.spec.Fingerprint != spec.Fingerprint {
-			return nil, fmt.Errorf("node %d has %s (%x), node %d %s (%x)", p.id, c.spec.Schema, c.spec.Fingerprint, n.id, spec.Schema, spec.Fingerprint)
+			return nil, fmt.Errorf("node %d has %s (%x), node %d %s (%x)",
+				p.id, c.spec.Schema, c.spec.Fingerprint, n.id, spec.Schema, spec.Fingerprint)
 		}
 	}
 	c := &fakeChannel{node: n, spec: spec, deliver: deliver, inFlight: map[int]int{}, order: make([]sync.Mutex, 64)}

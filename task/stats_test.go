@@ -15,7 +15,10 @@ import (
 func TestVersionsRiseForConcurrentEmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const emitters, each = 8, 2000
-		for _, ev := range []*Event[int]{NewEvent[int]("reliable"), NewEvent[int]("dropping", DropOldest(64)), NewEvent[int]("latest", Latest())} {
+		for _, ev := range []*Event[int]{
+			NewEvent[int]("reliable"), NewEvent[int]("dropping", DropOldest(64)),
+			NewEvent[int]("latest", Latest()),
+		} {
 			var last uint64
 			tk := New[empty](Alone())
 			ev.On(tk, func(ctx context.Context, _ int) error {

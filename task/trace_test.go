@@ -36,7 +36,9 @@ func (f *fakeTracer) Emit(ctx context.Context, event string) (header []byte, end
 	return []byte(word), func(err error) { f.notef("emitted %s under %s: %v", event, word, err) }
 }
 
-func (f *fakeTracer) Receive(ctx context.Context, event, listener string, from int, header []byte) (received context.Context, end func(error)) {
+func (f *fakeTracer) Receive(
+	ctx context.Context, event, listener string, from int, header []byte,
+) (received context.Context, end func(error)) {
 	ctx = context.WithValue(ctx, traceKey{}, string(header)+"+")
 	if listener == "unmarked" {
 		return ctx, nil
