@@ -39,7 +39,8 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 	or(&c.Confirm, 100)
 	var faults []error
 	if c.EverySteps < 0 || c.EveryUpdates < 0 || c.Episodes < 0 || c.Confirm < 0 || c.MaxSteps < 0 {
-		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, EveryUpdates %d, Episodes %d, Confirm %d and MaxSteps %d must not be negative",
+		faults = append(faults, fmt.Errorf(
+			"eval config: EverySteps %d, EveryUpdates %d, Episodes %d, Confirm %d and MaxSteps %d must not be negative",
 			c.EverySteps, c.EveryUpdates, c.Episodes, c.Confirm, c.MaxSteps))
 	}
 	if math.IsNaN(c.StopAt) {

@@ -323,7 +323,8 @@ func publishing(every int, node task.Node, n int, dir string, change ...func(*dq
 func equalWeights(t *testing.T, learners ...*member) {
 	t.Helper()
 	for _, m := range learners[1:] {
-		if v, w := learners[0].q.Version(), m.q.Version(); v == w && fmt.Sprint(m.q.Weights()) != fmt.Sprint(learners[0].q.Weights()) || v > w+1 || w > v+1 {
+		v, w := learners[0].q.Version(), m.q.Version()
+		if v == w && fmt.Sprint(m.q.Weights()) != fmt.Sprint(learners[0].q.Weights()) || v > w+1 || w > v+1 {
 			t.Errorf("node %d ends with other weights than node %d: of %d and %d updates", m.tk.NodeID(), learners[0].tk.NodeID(), w, v)
 		}
 	}
@@ -493,7 +494,8 @@ func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 	again := inLockstep(restartable(t, sockets, len(all), 1, 2), "", no, "")
 	wg.Go(func() { _ = again.tk.Run(others) })
 	wg.Wait()
-	if want := "node 0: another learner was started again: in lockstep all learners go back to the checkpoint"; first == nil || !strings.Contains(first.Error(), want) {
+	const want = "node 0: another learner was started again: in lockstep all learners go back to the checkpoint"
+	if first == nil || !strings.Contains(first.Error(), want) {
 		t.Errorf("%v, want %q", first, want)
 	}
 }
@@ -725,7 +727,8 @@ func TestLearnersWithNoiseStayEqual(t *testing.T) {
 	}
 	one := scripted(t, newSAC, sources, 4)
 	two := scripted(t, newSAC, sources, 4)
-	if a, b := fmt.Sprint(one[0].Weights()), fmt.Sprint(two[1].Weights()); a != b || a != fmt.Sprint(one[1].Weights()) || one[0].Version() != 4 {
+	a, b := fmt.Sprint(one[0].Weights()), fmt.Sprint(two[1].Weights())
+	if a != b || a != fmt.Sprint(one[1].Weights()) || one[0].Version() != 4 {
 		t.Errorf("%.200s\n%.200s", a, b)
 	}
 }

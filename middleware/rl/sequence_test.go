@@ -309,7 +309,9 @@ func TestOtherColumnsAreRefused(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- collector.Run(within(t)) }()
 	err := learner.Run(within(t))
-	if err == nil || !strings.Contains(err.Error(), `node 0: what node 1 has collected is not what this policy learns from: batch with the column "obs" of float32 [7], want obs float32 [2]`) {
+	const want = "node 0: what node 1 has collected is not what this policy learns from: " +
+		`batch with the column "obs" of float32 [7], want obs float32 [2]`
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 	if err := <-ended; err == nil {

@@ -94,7 +94,8 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 				if !ok {
 					t.Fatalf("no span %q in %v", name, spans)
 				}
-				if s.SpanContext.TraceID() != parent.TraceID() || s.Parent.SpanID() != above.SpanID() || s.SpanContext.TraceState().String() != state.String() {
+				if s.SpanContext.TraceID() != parent.TraceID() || s.Parent.SpanID() != above.SpanID() ||
+					s.SpanContext.TraceState().String() != state.String() {
 					t.Errorf("%s: trace %v, parent %v, state %v; want %v, %v, %v", name, s.SpanContext.TraceID(), s.Parent.SpanID(),
 						s.SpanContext.TraceState(), parent.TraceID(), above.SpanID(), state)
 				}
