@@ -81,10 +81,9 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	return &Channel{c}, nil
 }
 
-// Listen announces to the other nodes whether this node listens to the event. After Listen(true)
-// the messages of a peer are delivered from the first one on that the peer has sent
-// knowing of it, and none of them is missed until Listen(false). What was under way before
-// is dropped, but for the newest value of a Latest event.
+// Listen announces to the other nodes whether this node listens to the event. After Listen(true) all
+// messages of a peer are delivered that it sends after it has received the announcement, until
+// Listen(false). Earlier ones are dropped, except for the newest value of a Latest event.
 func (c *Channel) Listen(on bool) {
 	r := c.c.r
 	r.mu.Lock()

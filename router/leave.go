@@ -162,8 +162,8 @@ func (r *Router) Close() error {
 	return r.end(true)
 }
 
-// Abandon is Close without a leave: to the peers it is as if the node had
-// crashed, so that they wait for its next incarnation.
+// Abandon closes the router without a leave, as if the node had crashed: the peers wait for its next
+// incarnation.
 func (r *Router) Abandon() error { return r.end(false) }
 
 func (r *Router) end(leave bool) error {
@@ -217,10 +217,10 @@ func (r *Router) end(leave bool) error {
 	return errors.Join(errs...)
 }
 
-// Losses joins a *[PeerError] for each peer that had not acknowledged everything
-// when it was lost or left, before Drain or during it, and one that wraps [ErrAway] for what
-// was sent while a peer was lost: from its return on, or from Close on. Beyond 1024 of them
-// the last error has the sum of the others, for the node [Forgotten].
+// Losses joins a *[PeerError] for each peer that had not acknowledged everything when it was lost or
+// left, before Drain or during it, and one that wraps [ErrAway] for messages that were sent while a
+// peer was lost: once that is back, or after Close. Beyond 1024 of them the last error has the sum of
+// the others, for the node [Forgotten].
 func (r *Router) Losses() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,9 +231,9 @@ func (r *Router) Losses() error {
 	return err
 }
 
-// noMembers reports whether no peer is there that has ever been ready, and needs this node, the hub, to
-// finish: one that has come after everything was sent does so only where all finish together. The
-// mutex is held.
+// noMembers reports whether no peer is connected that has ever been ready and needs this node, the
+// hub, to finish: a peer that came after everything was sent needs it only where all finish together.
+// The mutex is held.
 func (r *Router) noMembers() bool {
 	for _, s := range r.peers {
 		if s.ready && (!s.late || r.together.Load()) {

@@ -95,8 +95,8 @@ type streamKey struct {
 	peer  int
 }
 
-// undeclared is the name, in statistics, of all events that a peer has declared and this
-// node has not. It is none of an event.
+// undeclared is the name, in statistics, of all events that a peer has declared and this node has not.
+// No event has this name.
 const undeclared = ""
 
 // Stats counts. It takes a lock of each peer for a moment.

@@ -192,8 +192,8 @@ func (o *outStream) credit(messages, bytes uint64) error {
 	return nil
 }
 
-// end sends those away that wait and drops what is held, under the policies that may; it
-// returns how many messages besides had not been handed to the log whole.
+// end releases the senders that wait and drops the held messages, under the policies that may; it
+// returns the number of other messages that had not been handed to the log whole.
 func (o *outStream) end() int {
 	n := 0
 	o.undelivered = uint64(o.messages) //nolint:gosec // not negative
