@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A node that a caller has given up ends, unless it has given the caller up as well and has
-// the lower id. Other refusals end nobody.
+// A node that a caller has given up ends, unless it has given the caller up as well and has the lower
+// id. Other refusals end no node.
 func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
 	for _, c := range []struct {
 		node, caller int

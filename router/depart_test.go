@@ -81,12 +81,12 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 	}
 }
 
-// What is remembered of a peer that is gone.
+// The state that is remembered of a peer that is gone.
 func TestWhatIsRememberedOfAPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind             ChangeKind
 		ready, withdrawn bool
-		left             bool // what is sent to it is no loss
+		left             bool // messages sent to it are no losses
 	}{
 		"lost": {Lost, true, false, false}, "lost before it was ready": {Lost, false, false, false},
 		"lost as it leaves": {Lost, true, true, true}, "left": {Left, true, false, true},
@@ -140,7 +140,7 @@ func TestOlderIncarnationGoesLate(t *testing.T) {
 	}
 }
 
-// The end of a connection is logged while its session goes on.
+// The end of a connection is logged while its session continues.
 func TestLogOfTheEndOfAConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(r *Router, s *session)
@@ -163,7 +163,7 @@ func TestLogOfTheEndOfAConnection(t *testing.T) {
 	}
 }
 
-// A peer that says twice that it is ready joins once, and is learned of by those who wait.
+// A peer that announces twice that it is ready joins once, and the nodes that wait learn of it.
 func TestPeerJoinsOnce(t *testing.T) {
 	r := openRouter(t, Config{})
 	var kinds []ChangeKind
@@ -182,8 +182,8 @@ func TestPeerJoinsOnce(t *testing.T) {
 	}
 }
 
-// A leaf of a star whose hub is lost ends what goes through it at once; one whose hub has left in
-// order does not, and neither does a node that has lost a peer which is no hub.
+// A leaf of a star whose hub is lost ends its pipes through the hub at once. A leaf whose hub has left
+// in order does not, and neither does a node that has lost a peer which is no hub.
 func TestPipesEndWithTheHub(t *testing.T) {
 	for name, c := range map[string]struct {
 		topology Topology

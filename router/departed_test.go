@@ -18,8 +18,7 @@ func admitted(t *testing.T, r *Router, id int, incarnation uint64) *session {
 	return s
 }
 
-// announce declares an event of the peer's, which it listens to and of which it sends one
-// message.
+// announce declares an event of the peer, which listens to it and sends one message of it.
 func announce(t *testing.T, s *session, name string) {
 	t.Helper()
 	id := uint16(len(s.ins))
@@ -31,8 +30,8 @@ func announce(t *testing.T, s *session, name string) {
 	}
 }
 
-// Peers come under ever new ids and incarnations, with new names of events and barriers, and
-// go. What is kept of them does not grow with their number, and the sums stay.
+// Peers come and go under new ids and incarnations, with new names of events and barriers. The state
+// that is kept of them does not grow with their number, and the sums stay.
 func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 	r := openRouter(t, Config{Node: 1, Expect: 4, Elastic: true})
 	ch, err := r.Channel(Spec{Name: "e"}, nil)
@@ -120,7 +119,7 @@ func TestCountersOfAnEventThatIsDeclaredLater(t *testing.T) {
 	}
 }
 
-// A loss beyond those that are kept one by one is in the sum of them.
+// A loss beyond those that are kept one by one is added to their sum.
 func TestLossesAreBounded(t *testing.T) {
 	r := openRouter(t, Config{})
 	for i := range 3 * maxLosses {
@@ -139,7 +138,7 @@ func TestLossesAreBounded(t *testing.T) {
 	}
 }
 
-// A lock for handshakes with a node is kept for as long as somebody has it or waits for it.
+// A lock for handshakes with a node is kept while a goroutine holds it or waits for it.
 func TestLocksOfHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})

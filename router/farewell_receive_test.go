@@ -14,14 +14,13 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// Farewells of one node come so many at once, and then once a second, and are looked into by
-// one goroutine.
+// A few farewells of one node are received at once, and then one a second. One goroutine checks them.
 func TestR7AFloodOfFarewells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Node: 0, Expect: 4})
 		peer := admitted(t, r, 1, 1)
 		sent := func() uint64 { peer.mu.Lock(); defer peer.mu.Unlock(); return peer.log.sent }
-		unlock := r.lockPeer(3) // a handshake goes on
+		unlock := r.lockPeer(3) // a handshake continues
 		before := sent()
 		for i := range uint64(1000) {
 			r.applyFarewell(Farewell{Node: 3, Incarnation: i + 1, Reason: "exit code 3"}, 2)
@@ -55,8 +54,8 @@ func TestR7AFloodOfFarewells(t *testing.T) {
 	})
 }
 
-// A peer that answers after its farewell has come lives, and its true farewell is received then.
-// One that does not answer is lost after a second.
+// A peer that answers after its farewell has arrived is alive, and its true farewell is received then.
+// A peer that does not answer is lost after a second.
 func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}
@@ -133,7 +132,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 	})
 }
 
-// A node of which another one has said that a newer incarnation has ended is let in.
+// A node is admitted although another node has reported the end of a newer incarnation.
 func TestR7AFarewellOfANodeThatWasNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Expect: 3})
@@ -156,8 +155,8 @@ func TestR7AFarewellOfANodeThatWasNotMet(t *testing.T) {
 	})
 }
 
-// TestAFarewellIsAnsweredBeforeItIsReceived: what it says may end the node that receives it, and the answer with
-// it.
+// TestAFarewellIsAnsweredBeforeItIsReceived: a farewell may end the node that receives it, and the
+// answer with it.
 func TestAFarewellIsAnsweredBeforeItIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})
@@ -183,7 +182,7 @@ func TestAFarewellIsAnsweredBeforeItIsReceived(t *testing.T) {
 		if err := <-done; err != nil || !received() {
 			t.Errorf("%v, received: %v", err, received())
 		}
-		// One that has gone is received all the same.
+		// A farewell of which the sender has gone is received nevertheless.
 		_ = theirs.Close()
 		if _, err := r.answerFarewell(ours, hello{Node: 4, Incarnation: 2, Farewell: &Farewell{Reason: "exit code 3"}}); err == nil {
 			t.Error("an answer to nobody is no error")

@@ -47,8 +47,8 @@ func two(t *testing.T, c router.Transport, edit func(*router.Config)) (nodes [2]
 	return nodes, out
 }
 
-// TestR7GarbageFromAPeerEndsItsPart sends what the peer takes for garbage, which
-// would come again on every connection.
+// TestR7GarbageFromAPeerEndsItsPart sends frames that the peer takes for garbage, and that would come
+// again on every connection.
 func TestR7GarbageFromAPeerEndsItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, out := two(t, memory.New(), func(c *router.Config) {
@@ -98,7 +98,8 @@ func TestR5EverySendToALostPeerIsAccountedFor(t *testing.T) {
 	})
 }
 
-// TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay cuts for long, and heals.
+// TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay breaks the connection for a long time, and
+// restores it.
 func TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := routertest.NewWire(memory.New())
@@ -139,8 +140,8 @@ func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.Transport.Dial(ctx, addr)
 }
 
-// TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode breaks the connection and has somebody
-// of another job answer for a while.
+// TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode breaks the connection and lets a node of
+// another job answer for a while.
 func TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode(t *testing.T) {
 	for _, code := range []string{router.RefuseJob, router.RefuseLost} {
 		synctest.Test(t, func(t *testing.T) {
@@ -206,8 +207,8 @@ func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
 	})
 }
 
-// TestLimitsThatDifferAreRefused would leave a sender without room forever: the
-// receiver tells what it has consumed by quarters of a window that it knows.
+// TestLimitsThatDifferAreRefused: a sender would wait for room without end, as the receiver reports
+// its consumption by quarters of a window that it knows.
 func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()
 	var nodes [2]*router.Router

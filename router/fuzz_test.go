@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzAnswer answers a node that dials: whatever is said, it gets no peer of one
-// that does not know the token, and the call ends.
+// FuzzAnswer answers a node that dials: whatever the answer, the node gets no peer without the token,
+// and the call ends.
 func FuzzAnswer(f *testing.F) {
 	reply := func(parts ...any) []byte {
 		var out []byte
@@ -50,8 +50,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzMessages decodes each message of the handshake, also those that only a node
-// with the token gets to say.
+// FuzzMessages decodes each message of the handshake, also those that only a node with the token can
+// send.
 func FuzzMessages(f *testing.F) {
 	for _, text := range []string{
 		`{"protocol":1,"job":"j","node":1,"incarnation":"5","addrs":["mem://1"],"labels":["a"],"nonce":"AAEC",` +

@@ -63,8 +63,8 @@ func TestR5AGonePeerIsLostAtOnce(t *testing.T) {
 	}
 }
 
-// What the peer had sent before its end is delivered, though the node is slow to receive
-// it.
+// Messages that the peer had sent before its end are delivered, even if the node is slow to receive
+// them.
 func TestR5AGonePeerIsReceivedToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, release := memory.New(), make(chan struct{})
@@ -157,7 +157,7 @@ func TestR6ABarrierEndsWithAGonePeer(t *testing.T) {
 	})
 }
 
-// A newer incarnation is not lost with an older one, and an older one is with a newer.
+// A newer incarnation is not lost with an older one; an older one is lost with a newer one.
 func TestGoneIsAboutAnIncarnation(t *testing.T) {
 	for incarnation, lost := range map[uint64]bool{4: false, 5: true, 6: true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -215,8 +215,8 @@ func TestRefusalsThatAreNoFaults(t *testing.T) {
 	}
 }
 
-// A node that is closed closes unauthenticated connections at once, and counts nothing. One that goes on counts
-// them when they have had their time.
+// A node that is closed closes unauthenticated connections at once, and counts nothing. A node that
+// continues counts them when their time is over.
 func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 	}
 }
 
-// inTheMaking are the connections whose other side has proved nothing yet, and the pipes.
+// inTheMaking are the connections whose other side has not proved itself yet, and the pipes.
 func inTheMaking(r *Router) (connections, pipes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

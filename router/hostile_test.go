@@ -89,7 +89,8 @@ func TestR7UnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
-// An unauthenticated client that speaks TLS to a node without a certificate is counted as that.
+// An unauthenticated client that speaks TLS to a node without a certificate is counted under that
+// reason.
 func TestR7UnauthenticatedClientsThatSpeakTLS(t *testing.T) {
 	r, network, log := victim(t, nil)
 	for _, first := range []string{

@@ -69,7 +69,7 @@ func TestR7FramesThatNobodyMaySend(t *testing.T) {
 	}
 }
 
-// The largest message comes through in chunks, with what travels beside it.
+// The largest message is received in chunks, with its header.
 func TestLargestMessageIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, inlineBytes+1 })
@@ -136,7 +136,7 @@ func partner(t *testing.T, node int) *Router {
 	return openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: node, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// A node that dials checks each answer, also of one that knows the token.
+// A node that dials checks each answer, also of a node that has the token.
 func TestR7AnswersOfAListenerAreChecked(t *testing.T) {
 	hub := partner(t, 2)
 	good, err := json.Marshal(hub.hello(""))
@@ -198,14 +198,13 @@ func TestR7AnswersOfAListenerAreChecked(t *testing.T) {
 	}
 }
 
-// A node that listens checks what a caller says after its hello, also of one that knows the
-// token.
+// A node that listens checks each message after a caller's hello, also of a caller that has the token.
 func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose string
 		closing bool   // the node that listens
 		then    string // after the answer; "" for nothing
-		said    string // what the node says
+		said    string // the node's answer
 		err     string
 	}{
 		"it hangs up":                 {purposeJoin, false, "", "", "no proof of node.1: EOF"},
@@ -259,8 +258,7 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 	}
 }
 
-// A large payload that a listener has taken is its own: the next message does not come in the
-// same memory.
+// A large payload that a listener has taken is its own: the next message does not use the same memory.
 func TestTakenPayloadStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, inlineBytes+1 })

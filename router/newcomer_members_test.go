@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A newcomer waits for an expected member that it has only learned of for half of the time that it
-// has to join, and for any other as long as a peer may be silent.
+// A newcomer waits for an expected member that it has not met for half of the time that it has to
+// join, and for any other as long as a peer may be silent.
 func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 	for _, c := range []struct {
 		id         int
@@ -36,14 +36,14 @@ func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// One member of four says that the job runs, and tells of no other: the newcomer waits until it
-// has met the other members as well, however late they are, while one that lives can come.
+// One member of four announces that the job runs, and announces no other member: the newcomer waits
+// until it has met the other members as well, however late they are, while one that lives can come.
 func TestR7OneMemberAloneDoesNotStartANewcomer(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		node, expect int
 		attach       []string
-		said         []int // peers that say that the job runs
+		said         []int // peers that announce that the job runs
 		wait         time.Duration
 	}{
 		{"one that is not expected", 1, 4, nil, []int{4}, 8 * time.Second},
@@ -79,8 +79,8 @@ func TestR7OneMemberAloneDoesNotStartANewcomer(t *testing.T) {
 	}
 }
 
-// A member that lies is not believed once all expected nodes have been met: a barrier waits
-// for all of them.
+// A false member is not believed once all expected nodes have been met: a barrier waits for all of
+// them.
 func TestR7MembersOfANewcomerAreTheExpectedOnes(t *testing.T) {
 	r := openRouter(t, Config{Node: 1, Expect: 4})
 	for _, id := range []int{4, 0, 2, 3} {

@@ -13,8 +13,8 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// A node may come back as a new incarnation so many times at once, and then once a second,
-// which does not concern other nodes.
+// A node may come back as a new incarnation a few times at once, and then once a second. That does not
+// concern other nodes.
 func TestR7NodeThatJoinsAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Node: 0, Expect: 3})
@@ -60,8 +60,8 @@ func TestR7NodeThatJoinsAgainAndAgain(t *testing.T) {
 	})
 }
 
-// A change waits with whoever has made it for a watcher that is slow: so the changes that
-// wait are as few as those who make them.
+// A change for a slow watcher waits in the goroutine that has made it: so no more changes wait than
+// there are such goroutines.
 func TestR7ChangesWaitForASlowWatcher(t *testing.T) {
 	r := openRouter(t, Config{})
 	const makers, each = 3, 100
@@ -69,7 +69,7 @@ func TestR7ChangesWaitForASlowWatcher(t *testing.T) {
 	r.Watch(func(Change) {
 		told++
 		for range 10 {
-			runtime.Gosched() // the others go on meanwhile, as far as they can
+			runtime.Gosched() // the others continue meanwhile, as far as they can
 		}
 		r.mu.Lock()
 		most = max(most, len(r.changes))
@@ -94,8 +94,8 @@ func TestR7ChangesWaitForASlowWatcher(t *testing.T) {
 	}
 }
 
-// The log takes so many lines of one message at once, and then one a second, which says how
-// many there were between.
+// The log takes a few lines of one message at once, and then one a second, which has the number of
+// those left out.
 func TestR7LogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}
@@ -126,7 +126,7 @@ func TestR7LogIsBounded(t *testing.T) {
 	})
 }
 
-// Rounds of barriers have bounds, and names of events too.
+// Rounds of barriers and names of events are bounded.
 func TestR7WhatAPeerMaySay(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame []byte
@@ -153,7 +153,7 @@ func TestR7WhatAPeerMaySay(t *testing.T) {
 	}
 }
 
-// An incarnation from the far future is refused, and not learned of.
+// An incarnation from the far future is refused, and not remembered.
 func TestR7IncarnationsFromTheFuture(t *testing.T) {
 	now := uint64(time.Now().UnixNano())
 	day := uint64(maxAhead)

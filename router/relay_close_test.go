@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// deafTransport connects with nobody who listens.
+// deafTransport makes no connections.
 type deafTransport struct {
 	Transport
 	dialed chan net.Conn

@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// tap is a transport that keeps what both ends of every dialled connection say.
+// tap is a transport that records both directions of every dialled connection.
 type tap struct {
 	router.Transport
 	mu    sync.Mutex
@@ -96,7 +96,7 @@ func messages(b []byte, n int) int {
 	return size
 }
 
-// joins starts node 1 and returns why it does not get in.
+// joins starts node 1 and returns why it does not join.
 func joins(t *testing.T, network *memory.Network, edit func(*router.Config)) error {
 	t.Helper()
 	r, err := router.New(quiet(network, edit))

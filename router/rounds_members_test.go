@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A barrier does not wrap.
+// The number of a barrier's round does not wrap around.
 func TestBarrierHasALastRound(t *testing.T) {
 	r := openRouter(t, Config{})
 	r.rounds["b"] = maxRound - 1
@@ -18,11 +18,11 @@ func TestBarrierHasALastRound(t *testing.T) {
 	}
 }
 
-// A newcomer takes the newest round over that its members can have, whatever one of them says.
+// A newcomer takes over the newest round that its members can have, whatever one of them announces.
 func TestR7RoundsThatANewcomerTakesOver(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		members []uint64 // rounds; 0: it says none
+		members []uint64 // rounds; 0: it announces none
 		want    uint64
 	}{
 		{"one member", []uint64{57}, 57},
@@ -69,7 +69,7 @@ func TestR7RoundsThatANewcomerTakesOver(t *testing.T) {
 	}
 }
 
-// A member that leaves lags behind, and counts only if there is no other one. What was lost
+// A member that leaves lags behind, and counts only if there is no other one. A member that was lost
 // since counts.
 func TestRoundsOfMembersThatLeave(t *testing.T) {
 	for _, others := range []bool{true, false} {
@@ -103,7 +103,7 @@ func TestRoundsOfMembersThatLeave(t *testing.T) {
 	}
 }
 
-// Of the rounds that a peer which is gone had entered those are kept that this node is in.
+// Of the rounds that a peer which is gone had entered, those that this node is in are kept.
 func TestRoundsOfAPeerThatIsGone(t *testing.T) {
 	r := openRouter(t, Config{})
 	s := admitted(t, r, 7, 1)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A peer that does not understand farewells is sent none, one that tells of a farewell is
-// not told of it again, and neither is anybody twice.
+// A peer that does not understand farewells is sent none, one that has sent a farewell does not get it
+// back, and no peer gets it twice.
 func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -44,7 +44,7 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	}
 }
 
-// What is remembered of farewells is bounded.
+// The number of remembered farewells is bounded.
 func TestFarewellsOfMoreNodesThanThereCanBe(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -99,8 +99,8 @@ func bytesOf(n int, frame []byte) (all [][]byte) {
 	return all
 }
 
-// Where the listeners borrow, a message is the peer's memory itself; else it is a copy. What nobody receives is given back at once.
-// All of it is told to the peer.
+// Where the listeners borrow, a message is the peer's memory itself; otherwise it is a copy. A message
+// without a listener is released at once. The peer learns of all of it.
 func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 	const size = 1 << 20
 	seg, m := memoryOf(t)
@@ -186,7 +186,8 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 	})
 }
 
-// A large message that is being copied holds up its own event only, and what stands behind it waits.
+// A large message that is being copied delays its own event only, and later messages of the event
+// wait.
 func TestCopiesTakeTurns(t *testing.T) {
 	const size = 1 << 20
 	seg, m := memoryOf(t)
@@ -294,8 +295,8 @@ func TestR7PeerThatReleasesNothingIsBounded(t *testing.T) {
 	})
 }
 
-// What a lost peer had of the memory is not used again while its process may run: until the launcher tells of its end, a newer
-// incarnation joins, or it has left in order.
+// The memory that a lost peer claims is not used again while its process may run: until the launcher
+// reports its end, a newer incarnation joins, or it has left in order.
 func TestMemoryOfALostPeerIsNotUsedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(r *Router, s *session)
@@ -376,8 +377,8 @@ func TestMemoryThatIsNotPassed(t *testing.T) {
 	r.closeMemory()
 }
 
-// FuzzShared gives a node any frames of a peer that has passed its memory: it never reads beyond that, and
-// whatever it has held is given back at the end.
+// FuzzShared gives a node arbitrary frames of a peer that has passed its memory: the node never reads
+// beyond that memory, and returns all that it has held at the end.
 func FuzzShared(f *testing.F) {
 	f.Add(inMemory(1, 100_000, 4096), true)
 	f.Add(append(inMemory(1, 100_000, 4096), inMemory(2, 1<<17, 0)...), false)

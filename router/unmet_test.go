@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Nodes that others tell of and that never come are called less often the more they are, and
-// forgotten. Whoever tells of them again is believed again.
+// Announced nodes that never come are called less often the more they are, and forgotten. A node that
+// is announced again is believed again.
 func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
@@ -62,8 +62,7 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 	})
 }
 
-// A node is said to be at ever new addresses. Why they cannot be reached is kept of the last
-// one.
+// A node is announced at ever new addresses. Only the error of the last address is kept.
 func TestR7TroubleWithAddressesThatChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
@@ -84,8 +83,8 @@ func TestR7TroubleWithAddressesThatChange(t *testing.T) {
 	})
 }
 
-// A node is told of by others and then met: the rumour is forgotten, and a member that was
-// never met does not change who is expected.
+// A node is announced by others and then met: the announcement is forgotten, and a member that was
+// never met does not change which nodes are expected.
 func TestR7GhostsAreNoMembers(t *testing.T) {
 	r := openRouter(t, Config{Node: 1, Expect: 3})
 	r.learn([]Member{{ID: 7, Incarnation: 1}, {ID: 2, Incarnation: 3}}, 0)

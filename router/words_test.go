@@ -39,7 +39,7 @@ func TestNamesOfPoliciesAndTopologies(t *testing.T) {
 func TestConfigBounds(t *testing.T) {
 	for _, c := range []struct {
 		set func(*Config)
-		bad string // what the error says; "" for no error
+		bad string // the text of the error; "" for no error
 	}{
 		{func(*Config) {}, ""},
 		{func(c *Config) { c.Node, c.Expect = maxNode, maxNode+1 }, ""},
@@ -163,8 +163,8 @@ func TestEveryCountIsAdded(t *testing.T) {
 	}
 }
 
-// Refusals are counted by reason, and the first one for each is logged. That somebody hung
-// up is not.
+// Refusals are counted by reason, and the first one for each is logged. A client that hangs up is not
+// logged.
 func TestRefusalsByReason(t *testing.T) {
 	var log logtest.Buffer
 	r := openRouter(t, Config{})
@@ -200,7 +200,7 @@ func TestRefusalsByReason(t *testing.T) {
 	}
 }
 
-// Two sides go on with one session if both have it, or if it is empty on either side.
+// Two sides continue with one session if both have it, or if it is empty on either side.
 func TestSessionsThatGoOn(t *testing.T) {
 	r := openRouter(t, Config{})
 	held := func(received int, acked bool) *session {
@@ -232,7 +232,7 @@ func TestSessionsThatGoOn(t *testing.T) {
 	}
 }
 
-// Of two nodes that have given each other up, the higher one makes way.
+// Of two nodes that have given each other up, the higher one ends.
 func TestWhoMakesWay(t *testing.T) {
 	lost, stale := &refusal{Code: RefuseLost}, &refusal{Code: RefuseStale}
 	r := openRouter(t, Config{Node: 5})
