@@ -12,9 +12,9 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// Nodes of a job that grows have different sizes of it. Those that come later join the running ones,
-// whether these have been ready before or still wait for each other, and do not wait for others that
-// are still to come.
+// Nodes of a job that grows are configured with different sizes. Those that come later join the
+// running ones, whether these have been ready before or still wait for each other, and do not wait for
+// others that are still to come.
 func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 	for _, started := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ones are ready: ", started), func(t *testing.T) {

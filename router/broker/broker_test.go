@@ -172,7 +172,7 @@ func TestLostLastMessage(t *testing.T) {
 	})
 }
 
-// What cannot be breaks the connection.
+// An impossible message breaks the connection.
 func TestMessagesThatBreak(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind, as byte
@@ -275,7 +275,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// What comes for a connection that was closed in order is answered by a reset, which comes after the end and does not hide it.
+// A message for a connection that was closed in order is answered by a reset. The reset follows the
+// end and does not hide it.
 func TestResetAfterTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
 		_, _ = a.Write([]byte("abc"))
@@ -516,7 +517,7 @@ func TestPrintedNameOfADialler(t *testing.T) {
 	})
 }
 
-// FuzzDeliver gives a hub messages. Whatever comes, a connection holds no more than its window.
+// FuzzDeliver gives a hub arbitrary messages: a connection holds no more than its window.
 func FuzzDeliver(f *testing.F) {
 	f.Add([]byte("\x03garbage"), byte(0))
 	for kind := byte(kindDial); kind <= kindReset; kind++ {

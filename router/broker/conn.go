@@ -262,7 +262,8 @@ func (c *conn) accepted(h head, body []byte) error {
 	return err
 }
 
-// fail breaks the connection, if it is not broken yet, and sends the other side why. What has come can still be read.
+// fail breaks the connection, if it is not broken yet, and sends the reason to the other side. Data
+// that has arrived can still be read.
 func (c *conn) fail(err error, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +317,8 @@ func (c *conn) why() error {
 	return net.ErrClosed
 }
 
-// Read reads what has arrived, as much as fits. What came before the connection broke can be read after it.
+// Read reads the data that has arrived, as much as fits. Data that arrived before the connection broke
+// can still be read.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	for len(c.in) == 0 && !c.closed && c.err == nil && !c.ended && !c.readBy.passed && len(b) > 0 {

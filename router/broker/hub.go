@@ -39,7 +39,8 @@ var (
 	errReset = errors.New("connection closed by the other side")
 )
 
-// Broker is a server that carries messages between inboxes. What it brings to this inbox is given to [Hub.Deliver].
+// Broker is a server that carries messages between inboxes. Messages for this inbox are given to
+// [Hub.Deliver].
 type Broker interface {
 	// Publish sends messages in their order and sets the Err of each. A hub with Direct calls it from many goroutines.
 	Publish(messages []*Message)
@@ -63,7 +64,7 @@ type Config struct {
 	BodyBytes int        // the largest body of a message
 	Most      func() int // bytes of the largest message that the server takes now; nil: it takes any
 	Direct    bool       // Write publishes by itself; else one goroutine publishes for all
-	Lossy     bool       // the broker may lose messages while it is there: a dial is sent again
+	Lossy     bool       // the broker may lose messages while it runs: a dial is sent again
 	Loss      string     // why bytes may be missing, and what to do
 	Name      string     // of this node, for the addresses that others see; empty: that of the inbox
 	// Broken is called for each connection that broke for a fault; nil: it is not.
@@ -541,7 +542,8 @@ func (h *Hub) nextReady() *conn {
 	return c
 }
 
-// send publishes messages in their order. What may or may not have arrived is sent again: the receiver knows it by its offset.
+// send publishes messages in their order. A message that may or may not have arrived is sent again:
+// the receiver recognises it by its offset.
 func (h *Hub) send(batch []*Message) {
 	for wait := time.Duration(0); ; {
 		h.cfg.Broker.Publish(batch)

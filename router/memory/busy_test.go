@@ -15,8 +15,8 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// busy is what a node sees of a network whose hosts are so busy at first that it looks only once
-// in a while at what has come, at a moment of its own.
+// busy is one node's view of a network whose hosts are so busy at first that the node looks at arrived
+// data only once in a while, at a moment of its own.
 type busy struct {
 	*memory.Network
 	every, phase time.Duration

@@ -404,7 +404,7 @@ func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) 
 	}
 }
 
-// refused reports whether the server is there and does not want this client.
+// refused reports whether the server answers and refuses this client.
 func refused(err error) bool {
 	for _, e := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,

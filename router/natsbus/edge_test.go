@@ -99,8 +99,8 @@ func (p *tap) inject(t *testing.T, subject string, raw []byte) {
 	}
 }
 
-// TestYoungConnectionsAreProbed: both ends say something without being asked, so that
-// the loss of the last message is noticed.
+// TestYoungConnectionsAreProbed: both ends send a message without being asked, so that the loss of the
+// last message is noticed.
 func TestYoungConnectionsAreProbed(t *testing.T) {
 	s := plain(t, server.Options{})
 	_, sub := spy(t, s, "ditask.job.conn.>")

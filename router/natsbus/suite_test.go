@@ -133,8 +133,7 @@ func (f *fleet) Listen(ctx context.Context, addr string) (net.Listener, error) {
 
 func address(_ testing.TB, node int) string { return fmt.Sprintf("bus://node.%d", node) }
 
-// setup is the suite over servers that are there for all of its tests. Each test
-// is a job of its own.
+// setup is the suite over servers that all of its tests share. Each test is a job of its own.
 func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
 	return routertest.Setup{
 		Transport: func(t testing.TB) router.Transport {

@@ -225,9 +225,8 @@ func raw(kind byte, to, offset uint64, body string) string {
 	return string(binary.LittleEndian.AppendUint64(b, consumed)) + body
 }
 
-// TestEntriesByHand is the other side of a connection: entries that come twice are
-// read once, one that is missing breaks the connection, and what is no entry harms
-// nobody.
+// TestEntriesByHand is the other side of a connection: entries that come twice are read once, a
+// missing one breaks the connection, and anything else has no effect.
 func TestEntriesByHand(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Admin(t)

@@ -226,8 +226,8 @@ func (e *endpoint) Find(ctx context.Context, w string) (string, error) {
 	return e.Place(broker.Peer{Inbox: inbox}), nil
 }
 
-// Publish adds messages to their inboxes. What may or may not have arrived when the
-// connection to the server broke is to be published again.
+// Publish adds messages to their inboxes. Messages that may or may not have arrived when the
+// connection to the server broke must be published again.
 func (e *endpoint) Publish(messages []*broker.Message) {
 	p := e.rdb.Pipeline()
 	for _, m := range messages {
@@ -257,10 +257,9 @@ func (e *endpoint) published(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrAgain, explain(e.server, err))
 }
 
-// read takes entries out of the inbox until the endpoint ends. What was read is
-// deleted with the next read; that always begins at the oldest entry that there
-// is, so no entry is missed whatever clock a new server has, and one that comes
-// twice is known by its offset.
+// read takes entries out of the inbox until the endpoint ends. Entries that were read are deleted with
+// the next read, which always begins at the oldest entry in the inbox: so no entry is missed whatever
+// clock a new server has, and one that comes twice is recognised by its offset.
 func (e *endpoint) read() {
 	var done []string
 	var wait time.Duration

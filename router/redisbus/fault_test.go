@@ -350,7 +350,7 @@ func TestMemoryOfTheServerIsBounded(t *testing.T) {
 	})
 }
 
-// listenError is what a node with such a URL is told.
+// listenError is the error that a node with such a URL gets.
 func listenError(t *testing.T, s *redistest.Server, edit func(*redisbus.Config)) string {
 	t.Helper()
 	c := transport(t, s, edit)

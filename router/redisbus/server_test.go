@@ -53,7 +53,7 @@ func TestServerNameOfTLS(t *testing.T) {
 	}
 }
 
-// What a server can be asked is bounded by this package's times, not by those of the URL or of go-redis.
+// Calls of a server are bounded by this package's times, not by those of the URL or of go-redis.
 func TestServerOptions(t *testing.T) {
 	opt, err := options(Config{URL: "redis://h?max_retries=5&pool_size=100&min_idle_conns=3&protocol=3&read_timeout=-1&pool_timeout=1h"})
 	if err != nil {

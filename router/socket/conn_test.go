@@ -235,7 +235,8 @@ func TestHostOfACertificate(t *testing.T) {
 	served.Wait()
 }
 
-// A node with TLS that dials one without says so, and leaves no connection behind.
+// A node with TLS that dials one without returns an error with that reason, and leaves no connection
+// behind.
 func TestWhereNoTLSIsSpoken(t *testing.T) {
 	c, _ := secure(t, certtest.New(t))
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -292,7 +293,7 @@ func TestOtherConnectionsAreWrapped(t *testing.T) {
 	}
 }
 
-// A socket file on which nobody listens is replaced, and another file is left alone.
+// A socket file without a listener is replaced, and another file is left alone.
 func TestWhatIsAtTheAddress(t *testing.T) {
 	c, dir := socket.New(socket.Config{}), t.TempDir()
 	stale := filepath.Join(dir, "stale")

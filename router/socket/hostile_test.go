@@ -90,9 +90,9 @@ func between(t *testing.T, accept func(net.Conn) net.Conn, dial func() (net.Conn
 	return "tcp://" + l.Addr().String()
 }
 
-// TestManInTheMiddle has a job's certificate, stolen, but not its token. It ends
-// the TLS of both sides and hands their proofs on: they hold for their own
-// connections only. Without TLS nobody could tell.
+// TestManInTheMiddle has a job's certificate, stolen, but not its token. It ends the TLS of both sides
+// and relays their proofs: these hold for their own connections only. Without TLS the relay cannot be
+// detected.
 func TestManInTheMiddle(t *testing.T) {
 	transport, cfg := secure(t, certtest.New(t))
 	r, _ := listening(t, router.Config{Transport: transport})

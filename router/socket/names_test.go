@@ -120,7 +120,7 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	}
 	peer := fmt.Sprintf("tcp://dqn-0.dqn.test.:%d", port)
 
-	// Nobody has the name: the wait says so, with the name and the reason.
+	// No host has the name: the error of the wait has the name and the reason.
 	early := open(1, 1, "tcp://127.0.0.1:0", peer)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)

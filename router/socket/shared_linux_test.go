@@ -60,7 +60,7 @@ func (l *lent) Release() {
 	}
 }
 
-// pattern is what message number i holds, of a size of its own.
+// pattern is the content of message number i, which has a size of its own.
 func pattern(i int) []byte {
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, []int{10, 30_000, 100_000, 1_000_000}[i%4])
 }
@@ -284,8 +284,8 @@ func TestMessagesBeyondTheMemory(t *testing.T) {
 	finish(t, all)
 }
 
-// While a payload of 64 MiB is copied, small events come through: each of them is sent when the one before has been heard, and
-// many are heard before the large one.
+// While a payload of 64 MiB is copied, small events are delivered: each of them is sent when the one
+// before has been received, and many are received before the large one.
 func TestSmallEventsBesideALargeOne(t *testing.T) {
 	const size, many = 64 << 20, 20
 	all := group(t, 2, nil)
