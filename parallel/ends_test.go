@@ -30,8 +30,8 @@ func TestANodeEndsALittleBeforeItsLauncherKillsIt(t *testing.T) {
 	}
 }
 
-// A node that was told to end waits for its function, for the grace period at most. A
-// second signal ends a node without a launcher at once, and no other.
+// A node that was asked to end waits for its function, for the grace period at most. A second signal
+// ends a node without a launcher at once, and no other.
 func TestWithinTheGracePeriod(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -16,8 +16,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// These hold the behaviours of events through every room: the engine, the
-// encoding, the router. What each room promises by itself is tested there.
+// These tests check the behaviour of events through all packages together: the engine, the encoding,
+// the router. The tests of each package check its own behaviour.
 
 type blob struct {
 	N    int
@@ -241,7 +241,7 @@ func TestE14EmitsAndWaitsInsideAListener(t *testing.T) {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		// The listener waits from after its reply on; what comes before is not for it.
+		// The listener waits from after its reply on; earlier messages are not for it.
 		for {
 			if err := tensors.Emit(ctx, tk, make([]float32, n)); err != nil {
 				return err
@@ -319,8 +319,8 @@ func TestExpectBeforeTheEmitReceivesEveryAnswer(t *testing.T) {
 	}
 }
 
-// TestDropsAreCountedWhereTheyHappen floods a listener that does not return: what its
-// node cannot hold is dropped at the sender, by peer.
+// TestDropsAreCountedWhereTheyHappen floods a listener that does not return: messages for which its
+// node has no room are dropped at the sender, by peer.
 func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
 	const n, queue = 100, 8
 	for reason, ev := range map[string]*task.Event[int]{

@@ -76,8 +76,8 @@ func startedTask(ctx context.Context, t *testing.T, tk *task.Task[struct{}]) *ta
 	return tk
 }
 
-// A Run that does not return, in a goroutine of the function's own, is an error of the node,
-// and the log says so if the function waits for it.
+// A Run that does not return, in a goroutine of the function's own, is an error of the node, and is
+// logged if the function waits for it.
 func TestGoexitInAnotherGoroutineOfANode(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

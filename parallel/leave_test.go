@@ -17,9 +17,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestNodesComeAndGo: of five nodes that all emit to all, two are told to end while
-// the others run on. What was addressed to a node, it has received, and nobody reports
-// a loss.
+// TestNodesComeAndGo: of five nodes that all emit to all, two are ended while the others continue to
+// run. Each node receives all messages that were addressed to it, and no node reports a loss.
 func TestNodesComeAndGo(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -62,8 +61,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestNodeZeroComesBackAfterItHasLeft: node 0 of a recovering job, which dials nobody, is
-// told to end and started again, as a drained pod is. It finds the others, which have run on.
+// TestNodeZeroComesBackAfterItHasLeft: node 0 of a recovering job, which dials no node, is ended and
+// started again, as a drained pod is. It finds the others, which have continued to run.
 func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
 	dir, err := os.MkdirTemp("", "job") //nolint:usetesting // the path of a socket is short
 	if err != nil {

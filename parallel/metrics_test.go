@@ -54,7 +54,7 @@ task_listener_seconds_total[event e] 1.5
 task_events_dropped_total[event e reason oldest] 6`)
 }
 
-// Only nodes that have shared memory tell of it.
+// Only nodes that have shared memory report it.
 func TestMetricsOfSharedMemory(t *testing.T) {
 	var l list
 	l.shared(router.SharedStats{})

@@ -28,7 +28,7 @@ type launched struct {
 	stderr   *bytes.Buffer
 }
 
-// launch makes a process of a lone node that is told to end within grace.
+// launch makes a process of a lone node that is asked to end within grace.
 func launch(t *testing.T, env control.Env) *launched {
 	t.Helper()
 	launcher, node, err := control.Pair()
@@ -111,7 +111,7 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 	}
 }
 
-// A node that is told to end, as the job has failed, says so, once.
+// A node that is asked to end because the job has failed reports that once.
 func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		p := launch(t, control.Env{NodeID: 7})

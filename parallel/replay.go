@@ -16,9 +16,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// replayer is a bus without other nodes: what they sent to this one comes from a
-// record, in its order and, unless fast, with its pauses. What this node sends is
-// encoded and goes nowhere.
+// replayer is a bus without other nodes: their messages to this node come from a record, in its order
+// and, unless fast, with its pauses. Messages of this node are encoded and dropped.
 type replayer struct {
 	n    *Node
 	path string
@@ -242,7 +241,7 @@ func (f *feed) give(ctx context.Context, rec trace.Record) error {
 	})
 }
 
-// enter waits for room for one more message. It reports whether anybody listens.
+// enter waits for room for one more message. It reports whether any listener exists.
 func (c *replayChannel) enter(ctx context.Context, bytes int) (bool, error) {
 	for {
 		c.mu.Lock()

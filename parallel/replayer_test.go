@@ -240,7 +240,7 @@ func TestReplayHasThePeersOfTheRecord(t *testing.T) {
 	}
 }
 
-// A task that has ended is not told of the record that it leaves unread.
+// A task that has ended does not learn of the record that it leaves unread.
 func TestReplayEndsQuietlyWhenItIsClosed(t *testing.T) {
 	for name, end := range map[string]func(r *replayed) error{
 		"closed":    func(r *replayed) error { return r.Close() },

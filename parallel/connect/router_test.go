@@ -143,7 +143,7 @@ func start(t *testing.T, nodes [2]*router.Router) {
 	}
 }
 
-// Routers that follow from environments meet, and the tap of one sees what it sends.
+// Routers that follow from environments meet, and the tap of one sees the messages that it sends.
 func TestRoutersMeetAndTheTapSeesMessages(t *testing.T) {
 	seen := &tap{}
 	both, _ := nodes(t, seen)

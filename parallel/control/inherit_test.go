@@ -40,7 +40,7 @@ func inherited(t *testing.T, file *os.File) int {
 	return fd
 }
 
-// A process that leads its group ends the group. One that does not, goes on.
+// A process that leads its group ends the group. One that does not, continues.
 func TestKillGroupEndsTheGroupOfALeader(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -116,8 +116,8 @@ func TestRemoveSocketTakesOnlyAddresses(t *testing.T) {
 	}
 }
 
-// What a node says to a launcher that has gone is an error, also where the launcher may be
-// too slow to receive it, and so is what it says after Close.
+// Sending to a launcher that has gone is an error, also where the launcher may be too slow to receive
+// the message, and so is sending after Close.
 func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	launcher, c := pair(t)
 	_ = launcher.Close()
@@ -130,8 +130,8 @@ func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	}
 }
 
-// A launcher that is there and does not read holds a node for a second at most, and keeps
-// the socket of the node.
+// A launcher that runs and does not read delays a node for a second at most, and keeps the socket of
+// the node.
 func TestALauncherThatDoesNotReadIsNotWaitedForForever(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "n0.sock")

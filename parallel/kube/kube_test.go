@@ -249,8 +249,8 @@ func TestJobIsTheSameInAllPodsAndValid(t *testing.T) {
 	}
 }
 
-// A pod that joins later is told of more pods than those that run: what it adds
-// comes after them, and none of theirs changes.
+// A pod that joins later knows of more pods than those that run: the pods that it adds come after
+// them, and none of theirs changes.
 func TestPodsOfAGrownJobKeepTheirPlaces(t *testing.T) {
 	plan := func(nodes string, rank int) placement.Plan {
 		pod, err := kube.Parse(env("DI_NODES="+nodes, fmt.Sprint("DI_RANK=", rank), "DI_JOB_ID=j").lookup)

@@ -15,7 +15,7 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	s := newScript(t, 3, true, false)
 	s.wait(0, "start0 start1 start2")
 	lost := said(control.Failure, 1, 7, "node.7: lost: silent for 8s")
-	s.exit(0, lost, "restart0") // of its own accord, because it could not go on without the other
+	s.exit(0, lost, "restart0") // by itself, because it could not continue without the other
 	over := said(control.Failure, 1, 7, "node.7 failed: out of luck")
 	over.outcome.Over = true
 	s.exit(1, over, "retire1 retire0 terminated2")
@@ -25,8 +25,8 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	}
 }
 
-// parts is what the actions tell the nodes of other launchers: "1: exit code 3", with a "!"
-// if the job has failed.
+// parts are the actions for the nodes of other launchers: "1: exit code 3", with a "!" if the job has
+// failed.
 func parts(actions []action) string {
 	var out []string
 	for _, a := range actions {
@@ -145,7 +145,7 @@ func TestRulesTheOthersLearnOfAnEndWithoutALeave(t *testing.T) {
 	}
 }
 
-// The log of a job that was told to end closes with how, and with the exit code.
+// The log of a job that was asked to end closes with how it ended, and with the exit code.
 func TestRulesTheReportOfAJobThatWasToldToEnd(t *testing.T) {
 	for _, c := range []struct {
 		signals          []syscall.Signal

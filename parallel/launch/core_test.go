@@ -54,7 +54,7 @@ func words(actions []action) string {
 	return strings.Join(out, " ")
 }
 
-// noted is what the actions tell the user.
+// noted are the notes of the actions for the user.
 func noted(actions []action) string {
 	var out []string
 	for _, a := range actions {
@@ -65,7 +65,7 @@ func noted(actions []action) string {
 	return strings.Join(out, "\n")
 }
 
-// lost is what the actions tell the other nodes of the end of one: "1: exit code 3".
+// lost are the actions that notify the other nodes of the end of one: "1: exit code 3".
 func lost(actions []action) string {
 	var out []string
 	for _, a := range actions {
@@ -169,7 +169,7 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 
 func TestRulesAFailureOfItsOwnSpoilsASuccess(t *testing.T) {
 	for _, e := range []exit{
-		killedBy(syscall.SIGKILL), // by somebody else
+		killedBy(syscall.SIGKILL), // by another process
 		said(control.Failure, 1, 1, "checkpoint: no space left"),
 		said(control.Failure, 1, 2, "node.2: lost: 3 messages not acknowledged"), // which did not succeed
 	} {
@@ -240,13 +240,13 @@ func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 	s.wait(0, "start0")
 	s.c.answered(0, s.now)
 	s.wait(2500*time.Millisecond, "")
-	s.wait(time.Hour, "") // nobody ran: what the node has said has not been read yet
+	s.wait(time.Hour, "") // no process ran: the messages of the node have not been read yet
 	s.wait(2500*time.Millisecond, "")
 	s.wait(2500*time.Millisecond, "kill0")
 }
 
-// The time for which the launcher did not run is not added to what a node has said
-// since: it is killed 10 s after it was last received.
+// The time for which the launcher did not run is not added to the silence of a node: it is killed 10 s
+// after its newest message was received.
 func TestRulesAPausedLauncherStillSeesASilentNode(t *testing.T) {
 	s := newScript(t, 1, true, false)
 	s.wait(0, "start0")
@@ -356,7 +356,7 @@ func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
 	}
 }
 
-// The job learns of its end once: a node that fails while it ends says nothing more.
+// The job learns of its end once: a node that fails while it ends adds nothing to it.
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
@@ -386,7 +386,7 @@ func TestRulesASuccessUnderWaitForAllCancelsNoRestart(t *testing.T) {
 	s.end(control.Success, 0)
 }
 
-// A node that is started again when all others are done meets nobody.
+// A node that is started again when all others are done meets no other node.
 func TestRulesAFailureAfterAllAreDoneIsThatOfTheJob(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		s := newScript(t, 2, true, false)
@@ -529,7 +529,7 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 	}
 }
 
-// What is read late does not make a node silent for longer.
+// A message that is read late does not extend the silence of its node.
 func TestRulesALaterSignOfLifeCounts(t *testing.T) {
 	s := newScript(t, 1, false, false)
 	s.wait(0, "start0")
@@ -646,7 +646,7 @@ func TestRulesSayEachFailureOnce(t *testing.T) {
 	}
 }
 
-// walker drives the rules with what may happen, at random.
+// walker gives the rules random events.
 type walker struct {
 	*script
 	rnd    *rand.Rand
@@ -655,7 +655,7 @@ type walker struct {
 	starts map[int]int
 	first  *int      // the node whose failure ended the job
 	blames bool      // it blamed another
-	told   time.Time // when all were told to end
+	told   time.Time // when all were asked to end
 }
 
 func newWalker(t *testing.T, seed uint64) *walker {
@@ -676,7 +676,7 @@ func newWalker(t *testing.T, seed uint64) *walker {
 	return w
 }
 
-// obey does what the rules say, and checks that it can be done.
+// obey performs the actions of the rules, and checks that each is possible.
 func (w *walker) obey(actions []action) error {
 	for _, a := range actions {
 		switch a.do {
@@ -738,7 +738,7 @@ func (w *walker) live() error {
 		running := slices.Sorted(maps.Keys(w.alive))
 		next := w.c.next()
 		switch what := w.rnd.IntN(20); {
-		case w.c.phase == killing && len(running) > 0: // nobody survives that
+		case w.c.phase == killing && len(running) > 0: // no process survives that
 			delete(w.alive, running[0])
 			if err := w.obey(w.c.exited(w.now, running[0], killedBy(syscall.SIGKILL))); err != nil {
 				return err
@@ -766,7 +766,7 @@ func (w *walker) live() error {
 	return errors.New("the job is not done")
 }
 
-// judge checks what is so at the end of every job.
+// judge checks the properties that hold at the end of every job.
 func (w *walker) judge() error {
 	if len(w.alive) > 0 {
 		return fmt.Errorf("done, and %v run", w.alive)

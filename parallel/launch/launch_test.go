@@ -401,7 +401,7 @@ func TestAWatcherThatEndsIsSaid(t *testing.T) {
 	}
 	expect(t, j.run(t), control.Preempted, 75)
 
-	j = newJob(t, 1, "*=ok") // one that works has nothing to say, and ends with the launcher
+	j = newJob(t, 1, "*=ok") // a watcher that works prints nothing, and ends with the launcher
 	j.cfg.Watcher = []string{j.cfg.Command[0], "watcher"}
 	expect(t, j.run(t), control.Success, 0)
 	if strings.Contains(j.err.String(), "watcher") || len(j.watch.Processes()) > 0 {
@@ -485,7 +485,7 @@ func (s stuck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Nodes go on and the rules act, though nothing reads what nodes write on stdout.
+// Nodes continue and the rules act, although no process reads the output of nodes on stdout.
 func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 	for _, c := range []struct {
 		script  string
@@ -522,7 +522,7 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 	}
 }
 
-// The death of a node ends the job, though nothing reads stderr either.
+// The death of a node ends the job, although no process reads stderr either.
 func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
 	j := newJob(t, 2, "0=meet,1=crashmet")
 	out := stuck{make(chan struct{})}
@@ -739,7 +739,7 @@ func TestMetricsAreGatheredFromWhoAnswers(t *testing.T) {
 	gathered := make(chan []metrics.Sample)
 	go func() {
 		<-ready
-		for range 2 { // the second with what is left of the first
+		for range 2 { // the second with the rest of the first
 			gathered <- l.Metrics(t.Context())
 		}
 		j.signals <- syscall.SIGTERM

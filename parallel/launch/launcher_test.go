@@ -34,7 +34,7 @@ func prepared(t *testing.T, cfg Config) *Launcher {
 	return l
 }
 
-// The process that says a farewell gets the line and the environment of the node.
+// The process that sends a farewell gets the line and the environment of the node.
 func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "received")
@@ -59,7 +59,7 @@ func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	}
 }
 
-// Nothing waits for a farewell that cannot be said.
+// Nothing waits for a farewell that cannot be sent.
 func TestAFarewellThatCannotBeSaid(t *testing.T) {
 	for _, command := range [][]string{nil, {"/nowhere/ditask"}} {
 		l := prepared(t, Config{Farewell: command})
@@ -81,7 +81,7 @@ func TestANodeThatIsStartedAgainEndsItsFarewell(t *testing.T) {
 	}
 }
 
-// A node that is not started again listens until its newest farewell is said.
+// A node that is not started again listens until its newest farewell is sent.
 func TestANodeIsFreedWithItsFarewell(t *testing.T) {
 	ended, newer := &exec.Cmd{}, &exec.Cmd{}
 	for _, c := range []struct {
@@ -165,7 +165,7 @@ func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
 	}
 }
 
-// What was learned of an attempt does not count for the next one.
+// The state of one attempt does not count for the next one.
 func TestAStartForgetsTheAttemptBefore(t *testing.T) {
 	l := prepared(t, Config{})
 	l.received[0], l.core.nodes[0].attempt, l.nodes[0].incarnation = time.Now(), 2, 1<<63
@@ -198,8 +198,8 @@ func TestNothingIsKeptOfAProcessThatHasEnded(t *testing.T) {
 	}
 }
 
-// Other launchers are told of ends where the job has nodes of theirs that depend on those
-// here, and a failure is not the last one where the launcher is started again and recovers.
+// Other launchers are notified of ends where the job has nodes of theirs that depend on the nodes
+// here. A failure is not final where the launcher is started again and recovers.
 func TestTheRulesFollowFromTheConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		topology, attach     string

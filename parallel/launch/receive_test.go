@@ -74,7 +74,7 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 	}
 }
 
-// A node is told of the server and the folder of the job where there are some.
+// A node gets the address of the server and the folder of the job, if the job has them.
 func TestANodeHasTheServerAndTheFolderOfTheJob(t *testing.T) {
 	for dir, bus := range map[string]string{"": "", "out": "redis://h:1"} {
 		l := &Launcher{cfg: Config{Env: control.Env{Dir: dir, Bus: bus}}}

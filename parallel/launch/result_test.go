@@ -196,7 +196,7 @@ func TestNodesAndSignalsInWords(t *testing.T) {
 	}
 }
 
-// The metrics of a node count when all parts of its newest answer are there.
+// The metrics of a node count when all parts of its newest answer have arrived.
 func TestMetricsOfAnAnswerInParts(t *testing.T) {
 	p := &proc{}
 	l := &Launcher{

@@ -96,7 +96,7 @@ func TestStarWithARendezvous(t *testing.T) {
 	if want := "--topology star: all dial node 3, but the hub is node 0: leave out --node-ids"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// Where the first launcher is not known, the address of the first task says nothing.
+	// Where the first launcher is not known, the address of the first task has no effect.
 	site := rendezvous(2, 0)
 	site.Rendezvous.Elsewhere, site.Launchers[0].Host = "why", ""
 	plan, err := placement.New(placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1"},{},{},{}]}`)}, site)

@@ -85,7 +85,7 @@ func (r *Reader) next() (rec Record, known bool, err error) {
 	if rec.Kind == KindReceived && !r.Payloads {
 		keep = min(size, receivedHead)
 	}
-	var body bytes.Buffer // it grows with what is there, not with what is promised
+	var body bytes.Buffer // it grows with the data that arrives, not with the announced length
 	if _, err := io.CopyN(&body, r.r, int64(keep)); err != nil {
 		r.torn = true
 		return rec, false, atEnd(err)

@@ -101,8 +101,8 @@ const headBytes = 4 + 1 + 8
 
 var le = binary.LittleEndian
 
-// Recorder writes one file. What it cannot write ends the recording, not the
-// caller: Close returns the error.
+// Recorder writes one file. A record that it cannot write ends the recording, not the caller: Close
+// returns the error.
 type Recorder struct {
 	limit int64
 
