@@ -21,11 +21,10 @@ var (
 	ErrPreempted = errors.New("task is preempted")
 )
 
-// PreemptError means that a run was asked to give way, as by SIGTERM. Who
-// preempts a run from outside cancels Run's context with one as the cause. Where
-// nodes may come and go (see [Bus]), the others then continue without this one, which
-// first receives all that they had for it; else the whole job is preempted. It
-// wraps [ErrPreempted].
+// PreemptError means that a run was asked to end, as by SIGTERM. To preempt a run from outside, cancel
+// Run's context with one as the cause. Where nodes may come and go (see [Bus]), the other nodes
+// continue without this one, which first receives all messages that they had for it; otherwise the
+// whole job is preempted. It wraps [ErrPreempted].
 type PreemptError struct {
 	Node   int    // id of the node that was preempted first
 	Reason string // such as "SIGTERM"

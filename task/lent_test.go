@@ -17,8 +17,8 @@ func (tornCodec) Decode(src []byte, _ any, _ bool) error {
 	return nil
 }
 
-// Whatever comes of decoding memory of another process is an error that names its sender. Of other payloads it stays a panic:
-// the decoder has a fault.
+// Any failure to decode memory of another process is an error that names its sender. For other
+// payloads it stays a panic: the decoder has a fault.
 func TestLentPayloadThatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ev := NewEvent[[]byte]("bytes")

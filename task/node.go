@@ -111,9 +111,9 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	Grace() time.Duration
 	// Elastic reports whether the others continue when this node is stopped.
 	Elastic() bool
-	// Leave asks the other nodes to send nothing more to this one, and returns
-	// when all that they had sent has been delivered. What is emitted here still
-	// goes out. When ctx ends first, the error names the nodes that may still send.
+	// Leave asks the other nodes to send nothing more to this one, and returns when all messages that
+	// they had sent are delivered. Events that are emitted here are still sent. When ctx ends first, the
+	// error names the nodes that may still send.
 	Leave(ctx context.Context) error
 	// Done announces to the other nodes that this one has done its part of the job, and
 	// returns when all of them have said the same or have left. Both sides may emit

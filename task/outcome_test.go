@@ -260,7 +260,7 @@ func TestTheBusIsDrainedTogetherAfterAnOrderlyEnd(t *testing.T) {
 	}
 }
 
-// TestANodeWithoutMiddlewareEndsNoOther: the job goes on.
+// TestANodeWithoutMiddlewareEndsNoOther: the job continues.
 func TestANodeWithoutMiddlewareEndsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tks, errs := runJob(t, 2, func(i int, tk *Task[empty]) {
@@ -420,7 +420,7 @@ func TestAListenersFailureEndsTheDrain(t *testing.T) {
 	})
 }
 
-// observed is a node that is told how its task is doing.
+// observed is a node that records the reports about its task.
 type observed struct {
 	*fakeNode
 	how func() Snapshot

@@ -46,7 +46,7 @@ func TestVersionsRiseForConcurrentEmits(t *testing.T) {
 	})
 }
 
-// TestVersionsRiseForBlockedEmits lets emitters wait for room, and go on in any order.
+// TestVersionsRiseForBlockedEmits lets emitters wait for room, and continue in any order.
 func TestVersionsRiseForBlockedEmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const emitters = 64

@@ -116,7 +116,7 @@ func TestWaitForAllOfANodeThatFinishesBeforeItsFirstStep(t *testing.T) {
 	})
 }
 
-// What another node does ends the wait of a node that is done.
+// An action of another node ends the wait of a node that is done.
 func TestWaitForAllEndsWithTheJob(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// fakeTracer sends the value of a context, and notes all that it is told.
+// fakeTracer sends the value of a context, and records all calls.
 type fakeTracer struct {
 	mu  sync.Mutex
 	log []string
