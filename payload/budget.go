@@ -65,7 +65,7 @@ func (b *budget) take(n int) bool {
 	return b.left >= 0
 }
 
-// What a user can do about a value that takes too much.
+// The advice for a value that takes too much memory.
 const slimmer = "send numbers as slices of numbers, structs in the place of maps, and fewer empty parts, or several smaller values"
 
 // exceeded is the error of the receiver.

@@ -168,7 +168,7 @@ func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 				continue
 			}
 			deepest = levels + 1
-			// What can be read can be written, to the same bytes.
+			// A payload that can be read can be written, to the same bytes.
 			if b, err := p.Append(nil, got.Interface()); err != nil || hex.EncodeToString(b) != hex.EncodeToString(src) {
 				t.Errorf("%s, %d levels: written as % x, %v", name, levels, b, err)
 			}
