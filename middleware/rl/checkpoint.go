@@ -117,7 +117,7 @@ func (k *checkpoint) begin(c *Online) error {
 			return k.r.onNode(err)
 		}
 		if k.filed != nil && !k.r.done {
-			k.filed.Reached = false // the run goes on: see goOn
+			k.filed.Reached = false // the run continues: see goOn
 		}
 	}
 	t := k.r.t

@@ -19,8 +19,8 @@ const Ahead = 4
 // patience is how long a wait is quiet; after that it is logged.
 const patience = 10 * time.Second
 
-// ExchangeConfig describes how nodes work together. The zero value lets each go
-// on at its own pace.
+// ExchangeConfig describes how nodes work together. The zero value lets each node continue at its own
+// pace.
 type ExchangeConfig struct {
 	// Synchronous, if not 0, is the number of nodes in the job, which then go in
 	// lockstep: in each step the learner takes one trajectory of every other node,
@@ -159,8 +159,7 @@ type arrival struct {
 	tr   Trajectory
 }
 
-// inbox hands trajectories from the listener to the step. What waits, waits at the
-// sender.
+// inbox hands trajectories from the listener to the step. Further trajectories wait at the sender.
 type inbox struct {
 	ch   chan arrival
 	over chan struct{} // closed when nothing more is learned

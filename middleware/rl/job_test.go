@@ -223,7 +223,7 @@ func TestJobStopsWhenTheEvaluatorIsContent(t *testing.T) {
 	}
 }
 
-// TestJobOfTwoHasACollector: node 1 evaluates and collects, or nobody would.
+// TestJobOfTwoHasACollector: node 1 evaluates and collects, as there is no other node that could.
 func TestJobOfTwoHasACollector(t *testing.T) {
 	all := jobOf(t, 2, 6.5)
 	if err := errors.Join(run(t.Context(), all)...); err != nil {

@@ -57,9 +57,9 @@ func (g *group) endFirst(ctx context.Context, finished bool) error {
 	return g.send(ctx, &Share{Kind: ShareEnd, Finished: true})
 }
 
-// answerLast answers the first learner when that has finished and makes its last checkpoint: this one may not have
-// heard of it yet, and wait for something else. In the middle of its updates it continues, unless the first one
-// was there too.
+// answerLast answers the first learner when that has finished and makes its last checkpoint: this
+// learner may not have received that yet, and wait for another message. In the middle of its updates
+// it continues, unless the first one was in them too.
 func (g *group) answerLast(ctx context.Context) error {
 	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished && (s.Torn || !g.torn) })
 	if !ok {

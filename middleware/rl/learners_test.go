@@ -529,9 +529,9 @@ func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 	}
 }
 
-// TestLearnersGoOnWithARestartedOne, from the state of one that was there all the time, whichever crashes:
-// its weights are not those of its checkpoint. The collectors hear of the new group though no weights are
-// published for long.
+// TestLearnersGoOnWithARestartedOne, from the state of one that ran all the time, whichever crashes:
+// its weights are not those of its checkpoint. The collectors learn of the new group though no weights
+// are published for long.
 func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 	const nodes, learners = 5, 2
 	for i := range 2 * learners {

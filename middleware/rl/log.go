@@ -23,12 +23,12 @@ type LogConfig struct {
 	// appear late are empty in the rows before. A new run replaces an existing file; a resumed run
 	// continues it, without the rows of steps that it repeats.
 	CSV string
-	// JSON is a file with one object a line, without what is not known yet, such as
-	// metrics.jsonl; "" writes none. A file that is there is treated as for CSV.
+	// JSON is a file with one object a line, without values that are not known yet, such as
+	// metrics.jsonl; "" writes none. An existing file is treated as for CSV.
 	JSON string
-	// Evaluations is a file with one row for each episode of each evaluation, such as evaluations.csv, also of
-	// evaluations on another node; "" writes none. A file that is there is treated as for CSV. Of one evaluation it has
-	// at most MaxScores episodes.
+	// Evaluations is a file with one row for each episode of each evaluation, such as evaluations.csv,
+	// also of evaluations on another node; "" writes none. An existing file is treated as for CSV. Of one
+	// evaluation it has at most MaxScores episodes.
 	Evaluations string
 	// TensorBoard is a folder for event files, such as tensorboard, with the columns of CSV; "" writes none. A run
 	// that is resumed writes a new file, with which readers drop the steps that are made again; any other

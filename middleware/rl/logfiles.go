@@ -45,7 +45,7 @@ func (c *LogConfig) check() error {
 	return errors.Join(faults...)
 }
 
-// open begins the files, or continues with those that are there.
+// open begins the files, or continues existing ones.
 func (f *logFiles) open(columns []string) error {
 	upTo, first := -1, 0
 	if f.r.resumed {
@@ -179,7 +179,7 @@ type outcome struct {
 func (f *logFiles) close(c *Online, o task.Outcome) error {
 	var err error
 	if f.events != nil && f.cfg.HParams != nil {
-		switch o.Kind { //nolint:exhaustive // a run that is preempted goes on later
+		switch o.Kind { //nolint:exhaustive // a preempted run continues later
 		case task.Success:
 			err = f.events.End(tensorboard.Success)
 		case task.Failure:

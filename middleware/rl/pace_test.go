@@ -106,14 +106,14 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 			synctest.Wait()
 			return p.collector.Steps()
 		}
-		// The first learner has taken one; another one begins, and knows nobody.
+		// The first learner has taken one; another one begins, and knows no other learner.
 		if n := tell(rl.Progress{Run: own, Nodes: []int{1}, Taken: []uint64{1}}); n != rl.Ahead+1 {
 			t.Errorf("%d steps, want %d", n, rl.Ahead+1)
 		}
 		if n := tell(rl.Progress{Run: own + 1}); n != 2*rl.Ahead+1 {
 			t.Errorf("%d steps after the restart, want %d", n, 2*rl.Ahead+1)
 		}
-		// What it has taken counts on from there.
+		// The count of those that it has taken continues from there.
 		if n := tell(rl.Progress{Run: own + 1, Nodes: []int{1}, Taken: []uint64{2 * rl.Ahead}}); n != 3*rl.Ahead {
 			t.Errorf("%d steps, want %d", n, 3*rl.Ahead)
 		}

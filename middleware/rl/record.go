@@ -170,8 +170,8 @@ func (k *record) flush() error {
 	return nil
 }
 
-// fresh begins the first file. What a start of this run that ended before its first checkpoint has left
-// is removed.
+// fresh begins the first file. It removes files of a start of this run that ended before its first
+// checkpoint.
 func (k *record) fresh(*Online) error {
 	k.begin(1)
 	if err := k.makeFolder(); err != nil {

@@ -103,8 +103,8 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 	}
 }
 
-// TestResumeBehindAReachedReturn: a run that goes on with another limit, or none, keeps the best weights that it finds from then on,
-// and a run that has nothing left to do says why.
+// TestResumeBehindAReachedReturn: a run that continues with another limit, or none, keeps the best
+// weights that it finds from then on, and a run that has nothing left to do reports why.
 func TestResumeBehindAReachedReturn(t *testing.T) {
 	dir := t.TempDir()
 	train := func(steps int, stopAt float64, length int) (*rl.Run, *rl.Online) {

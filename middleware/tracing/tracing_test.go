@@ -116,8 +116,8 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 	}
 }
 
-// TestANodeWithoutATracerPassesOver has one traced node only: its own emits are
-// followed, and nobody is disturbed.
+// TestANodeWithoutATracerPassesOver has one traced node only: its own emits are followed, and the
+// other nodes are unaffected.
 func TestANodeWithoutATracerPassesOver(t *testing.T) {
 	if spans := job(t, 3, [2]bool{true, false}, trace.SpanContext{}); len(spans) != 2 {
 		t.Errorf("spans: %v", spans)
