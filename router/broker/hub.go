@@ -46,7 +46,7 @@ type Broker interface {
 	Publish(messages []*Message)
 	// Claim lets others find this inbox under a word, until release is called.
 	Claim(ctx context.Context, word string) (release func(), err error)
-	// Find is the place to which a dial of a word is sent. ErrRefused: there is none.
+	// Find is the place to which a dial of a word is sent. It returns ErrRefused if there is none.
 	Find(ctx context.Context, word string) (place string, err error)
 	// Place is the inbox of an end of a connection.
 	Place(end Peer) string
@@ -192,7 +192,7 @@ func (h *Hub) Words() []string {
 	return words
 }
 
-// forget lets nothing more come to the connection.
+// forget ends the delivery of messages to the connection.
 func (h *Hub) forget(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -520,7 +520,7 @@ func (h *Hub) gather(batch []*Message) []*Message {
 	return batch
 }
 
-// takeStrays appends the unbound whose turn it is.
+// takeStrays appends the messages without a connection that are due.
 func (h *Hub) takeStrays(batch []*Message) []*Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -578,7 +578,7 @@ func (h *Hub) unsettled(batch []*Message) []*Message {
 	return rest
 }
 
-// settle records what became of a message. It reports whether that is known.
+// settle records the result of a message. It reports whether the result is known.
 func (h *Hub) settle(m *Message) bool {
 	switch {
 	case errors.Is(m.Err, ErrAgain):

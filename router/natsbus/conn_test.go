@@ -138,7 +138,7 @@ func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLossOfTheServerIsToldToTheOtherEnd: the end that says nothing learns of it too.
+// TestLossOfTheServerIsToldToTheOtherEnd: the end that sends nothing learns of it too.
 func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
 	s := plain(t, server.Options{})
 	p := newProxy(t, s.ClientURL())
@@ -191,7 +191,7 @@ func TestCloseOfATransportLetsTheOthersKnow(t *testing.T) {
 	}
 }
 
-// takesSome is a connection of which the other side takes only so many bytes.
+// takesSome is a connection whose other side takes a limited number of bytes.
 func takesSome(t *testing.T, n int) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
@@ -497,7 +497,7 @@ func TestCheckTellsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestSubjectsStayBelowTheJob receives all that two nodes say to each other.
+// TestSubjectsStayBelowTheJob receives all messages between two nodes.
 func TestSubjectsStayBelowTheJob(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, err := nats.Connect(s.ClientURL())

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// spy is a client of the server that is no transport, and receives a subject.
+// spy is a client of the server that is no transport, and receives the messages of a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
@@ -252,7 +252,7 @@ func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 	}
 }
 
-// TestPeerThatBreaksTheRulesIsLost: the reason says which rule.
+// TestPeerThatBreaksTheRulesIsLost: the reason names the rule.
 func TestPeerThatBreaksTheRulesIsLost(t *testing.T) {
 	big := strings.Repeat("x", 200<<10)
 	for want, raw := range map[string][][]byte{

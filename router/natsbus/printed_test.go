@@ -103,7 +103,7 @@ func TestPrintedErrorOfAConnectedServer(t *testing.T) {
 	}
 }
 
-// The other end of a connection, and any other client of the server, says why it breaks.
+// The other end of a connection, and any other client of the server, gives a reason why it breaks.
 func TestPrintedReasonOfAReset(t *testing.T) {
 	s := plain(t, server.Options{})
 	tap := newTap(t, s, "job")

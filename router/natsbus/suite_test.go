@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// soon is a context for what must not hang.
+// soon is a context for calls that must not hang.
 func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -41,7 +41,8 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// plain starts a server as an administrator would: with opts, and nothing of ours.
+// plain starts a server as an administrator would: with opts, and without the settings of package
+// embedded.
 func plain(t testing.TB, opts server.Options) *server.Server {
 	t.Helper()
 	opts.NoSigs, opts.NoLog = true, true

@@ -83,8 +83,8 @@ func newEndpoint(c *Transport) *endpoint {
 	return e
 }
 
-// Close waits until the writer has sent what there is and the others have ended,
-// and deletes the inbox. The server may be gone: after ctx it does not wait.
+// Close waits until the writer has sent all messages and the other goroutines have ended, and deletes
+// the inbox. The server may be gone: after ctx Close does not wait.
 func (e *endpoint) Close(ctx context.Context, wrote <-chan struct{}) {
 	stop := context.AfterFunc(ctx, func() {
 		e.cancel(net.ErrClosed)
@@ -134,13 +134,12 @@ func (e *endpoint) keep() {
 		if err := e.renew(); err != nil {
 			if _, ok := refusal(err); ok {
 				e.log.Error("the keys of this node are not renewed, and it will not be found", "error", explain(e.server, err))
-			} // else the reader tells
+			} // else the reader reports it
 		}
 	}
 }
 
-// renew lets the keys of this endpoint live on, and makes them again if the server
-// has lost them.
+// renew extends the expiry of this endpoint's keys, and makes them again if the server has lost them.
 func (e *endpoint) renew() error {
 	e.renewing.Lock()
 	defer e.renewing.Unlock()
@@ -166,7 +165,8 @@ func (e *endpoint) renew() error {
 	return nil
 }
 
-// renewWord lets others find a word. It leaves the word to another node that has taken it.
+// renewWord keeps a word for other nodes to find. It leaves the word to another node that has taken
+// it.
 func (e *endpoint) renewWord(w string) error {
 	key := e.key("at", w)
 	switch holder, err := e.rdb.Get(e.ctx, key).Result(); {
@@ -309,7 +309,7 @@ func (e *endpoint) over() bool {
 	}
 }
 
-// readSome deletes what was read before and waits for more.
+// readSome deletes the entries read before and waits for more.
 func (e *endpoint) readSome(done []string) ([]redis.XMessage, error) {
 	key := e.Place(broker.Peer{Inbox: e.inbox})
 	p := e.rdb.Pipeline()

@@ -24,7 +24,7 @@ import (
 	"github.com/ditask/ditask/router/socket"
 )
 
-// pair is a job of two nodes that send to each other until told to stop.
+// pair is a job of two nodes that send to each other until they are stopped.
 type pair struct {
 	t        testing.TB
 	ctx      context.Context
@@ -174,7 +174,7 @@ func (p *pair) logged(want string) {
 	}
 }
 
-// lostLink is what the router logs when a connection between nodes has broken.
+// lostLink is the router's message when a connection between nodes has broken.
 const lostLink = "lost the connection"
 
 // each runs a test with every kind of server that is installed.
@@ -305,8 +305,8 @@ func TestServerOutOfMemoryForAWhile(t *testing.T) {
 	p.finish()
 }
 
-// A listener that is slow to consume 100,000 messages of 1 KiB: the server holds
-// little of it at any time, and nothing afterwards.
+// A listener is slow to consume 100,000 messages of 1 KiB: the server holds little of them at any
+// time, and nothing afterwards.
 func TestMemoryOfTheServerIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, s *redistest.Server) {
 		const messages, size = 100_000, 1 << 10
@@ -392,8 +392,8 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	}
 }
 
-// TestDocumentedPermissions runs a job, through a flush of the server, with just
-// what the package doc says.
+// TestDocumentedPermissions runs a job, through a flush of the server, with just the permissions of
+// the package doc.
 func TestDocumentedPermissions(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -560,5 +560,5 @@ func TestManyNodes(t *testing.T) {
 func TestLossIsReportedWhileTheServerIsGone(t *testing.T) {
 	server := redistest.Start(t)
 	routertest.RunOutage(t, setup(server, router.Mesh), server.Kill)
-	server.Restart() // setup looks at the end whether anything is left on it
+	server.Restart() // setup checks at the end whether anything is left on it
 }

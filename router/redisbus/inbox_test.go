@@ -104,7 +104,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	}
 }
 
-// opened is an endpoint at a server, and what it logs.
+// opened is an endpoint at a server, and its log.
 func opened(t *testing.T, s *redistest.Server) (*endpoint, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}

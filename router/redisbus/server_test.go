@@ -70,7 +70,7 @@ func TestServerOptions(t *testing.T) {
 	}
 }
 
-// A connection that cannot be made says why when it is used.
+// A connection that cannot be made returns the reason when it is used.
 func TestServerConnectionThatFails(t *testing.T) {
 	c, err := dialer(t.Context(), nil)(t.Context(), "tcp", "127.0.0.1:1")
 	if err != nil {

@@ -50,7 +50,7 @@ func RunOutage(t *testing.T, s Setup, stop func()) {
 		await(l.ctx, t, flowing, "the first messages")
 	}
 	stop()
-	// Only from here on, as on a busy machine so much data can hold heartbeats up for long.
+	// Only from here on, as on a busy machine so much data can delay heartbeats for long.
 	emitted := make(chan error, n)
 	for i := range l.nodes {
 		go func() { emitted <- emitUntilLost(l.ctx, channels[i]) }()

@@ -192,8 +192,8 @@ func TestUnixSocketsHaveNoTLS(t *testing.T) {
 	}
 }
 
-// The certificate of who listens is for the host that was dialled, or for the name that the
-// configuration asks for.
+// The certificate of the listening side is for the host that was dialled, or for the name in the
+// configuration.
 func TestHostOfACertificate(t *testing.T) {
 	files := certtest.New(t) // for 127.0.0.1 and localhost
 	c, cfg := secure(t, files)
@@ -256,7 +256,7 @@ func TestWhereNoTLSIsSpoken(t *testing.T) {
 		go func() {
 			conn, err := l.AcceptTCP()
 			if err == nil {
-				_, err = conn.Read(make([]byte, 1<<14)) // what the other one begins with
+				_, err = conn.Read(make([]byte, 1<<14)) // the first bytes of the other one
 				err = errors.Join(err, test.answer(conn))
 				_, _ = io.Copy(io.Discard, conn) // until the other one closes it
 				_ = conn.Close()
@@ -281,7 +281,7 @@ func (s single) Accept() (net.Conn, error) { return s.conn, nil }
 func (single) Close() error                { return nil }
 func (single) Addr() net.Addr              { return &net.UnixAddr{Name: "x", Net: "unix"} }
 
-// A connection of another package, or one that is none, is passed on as it is.
+// A connection of another package, or a value that is none, is passed on unchanged.
 func TestOtherConnectionsAreWrapped(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

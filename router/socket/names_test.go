@@ -102,8 +102,8 @@ func (n *names) serve() {
 	}
 }
 
-// A pod has a name before it has an address, and another address when it comes
-// back: every dial asks anew, and a wait says which name does not resolve.
+// A pod has a name before it has an address, and another address when it comes back: every dial
+// resolves it again, and the error of a wait has the name that does not resolve.
 func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	dns := serveNames(t)
 	port := freeport.Get(t, 1)

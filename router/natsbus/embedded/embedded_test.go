@@ -206,7 +206,7 @@ func TestClientsAreCounted(t *testing.T) {
 	}
 }
 
-// The server's lines quote its clients, which say what they like before they are known.
+// The server's lines quote its clients, which can send any text before they are authenticated.
 func TestLinesOfTheServerArePrintable(t *testing.T) {
 	var log logtest.Buffer
 	embedded.Logger(slog.New(logtest.Raw(&log))).Errorf("client %s: %s", logtest.Hostile, strings.Repeat("x", 4<<10))

@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/internal/proof"
 )
 
-// from is a connection from an address, which says nothing until it is closed.
+// from is a connection from an address, silent until it is closed.
 type from struct {
 	net.Conn
 	addr net.Addr
