@@ -64,7 +64,7 @@ func (p *launched) tellInterval(t *testing.T, every time.Duration) {
 	<-p.client.Asked() // it reads in order
 }
 
-// outcome skips what the node says until it reports its outcome.
+// outcome skips the node's messages until it reports its outcome.
 func (p *launched) outcome(t *testing.T) control.Outcome {
 	t.Helper()
 	for {

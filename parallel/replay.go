@@ -155,7 +155,7 @@ func (f *feed) run(ctx context.Context, untilReady bool) (done bool, err error) 
 	}
 }
 
-// said logs that all inputs were given.
+// said logs that all inputs were replayed.
 func (f *feed) said() {
 	why := "the record ends here"
 	switch {
@@ -167,7 +167,7 @@ func (f *feed) said() {
 	f.r.log.Info("replay: all inputs have been given", "given", f.received, "not listened to", f.unsubscribed, "why", why)
 }
 
-// pause waits until what was recorded at that time is due.
+// pause waits until the record of that time is due.
 func (f *feed) pause(ctx context.Context, at time.Time) error {
 	if f.r.fast {
 		return ctx.Err()

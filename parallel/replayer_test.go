@@ -46,7 +46,7 @@ type replayed struct {
 	given []string
 }
 
-// soFar is what was given until now.
+// soFar are the messages that were given until now.
 func (r *replayed) soFar() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -334,7 +334,7 @@ func TestReplayOfARecordThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// corrupt appends to the record at path what is no record.
+// corrupt appends bytes to the record at path that are no record.
 func corrupt(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)

@@ -235,7 +235,7 @@ func (n *node) act(what string) int {
 	return n.actWithOthers(what)
 }
 
-// actWithOthers does what depends on another node.
+// actWithOthers performs an action that depends on another node.
 func (n *node) actWithOthers(what string) int {
 	switch what {
 	case "stubbornmet": // and a node that dials it knows that it is

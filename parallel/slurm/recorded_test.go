@@ -67,8 +67,8 @@ func step(t testing.TB, file, prefix string) []vars {
 	return out
 }
 
-// layout is who is where in the plans of all tasks: "0@n1 1@n1 2@n2", a star
-// behind the one whom all dial.
+// layout is the host of each node in the plans of all tasks: "0@n1 1@n1 2@n2", and a star behind the
+// node that all dial.
 func layout(t *testing.T, tasks []vars, f placement.Flags) string {
 	t.Helper()
 	var words []string

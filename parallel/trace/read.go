@@ -27,7 +27,7 @@ type Record struct {
 	Payload []byte // of KindReceived, if the Reader keeps payloads
 }
 
-// ErrFormat is wrapped by the error for what is no trace file.
+// ErrFormat is wrapped by the error for a file that is no trace.
 var ErrFormat = errors.New("not a ditask trace")
 
 // maxRecord bounds a record: a message of 1 GiB, and a little.
