@@ -79,11 +79,11 @@ func newLinks[C any](ms []Middleware[C]) []link[C] {
 type frame[C any] struct {
 	links  []link[C]
 	c      *C
-	rest   Next // what comes after the last
+	rest   Next // the rest of the step, after the last
 	at     int  // the middleware that runs now, for the name in an error
 	origin int  // index of the middleware that the newest error came from; -1: none in this run
 
-	err error // what that middleware returned; of an earlier run if origin is -1
+	err error // the error of that middleware; of an earlier run if origin is -1
 }
 
 func newFrame[C any](links []link[C]) *frame[C] {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// handOver is the most natural Go listener: it hands the value to a reader, or ends
-// with its context.
+// handOver is a common form of listener: it hands the value to a reader, or ends with its context.
 func handOver(in chan<- int, end func(context.Context) error) func(context.Context, int) error {
 	return func(ctx context.Context, v int) error {
 		select {
@@ -25,7 +24,7 @@ func handOver(in chan<- int, end func(context.Context) error) func(context.Conte
 	}
 }
 
-// endings are what such a listener may return when its context has ended.
+// endings are the errors that such a listener may return when its context has ended.
 var endings = map[string]func(context.Context) error{
 	"Err":   context.Context.Err,
 	"Cause": context.Cause,

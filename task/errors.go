@@ -10,9 +10,9 @@ import (
 
 // The conditions that callers test for with errors.Is.
 var (
-	// ErrNotStarted is wrapped by what needs a started task: call Start or Run first.
+	// ErrNotStarted is wrapped by the errors of calls that need a started task: call Start or Run first.
 	ErrNotStarted = errors.New("task is not started")
-	// ErrClosed is wrapped by what is used after the task has been closed.
+	// ErrClosed is wrapped by the errors of calls after the task has been closed.
 	ErrClosed = errors.New("task is closed")
 	// ErrFinished is the cause with which waits and blocked emits end once the
 	// task has finished.
@@ -53,7 +53,7 @@ func (e *RemoteError) Error() string {
 type ListenerError struct {
 	Event    string // name of the event
 	Listener string // given by [Named], or the name of the function
-	Err      error  // what it returned, or its panic
+	Err      error  // its error, or its panic
 	Stack    []byte // of the panic; nil for an error
 }
 
@@ -66,7 +66,7 @@ func (e *ListenerError) Error() string {
 	return s
 }
 
-// Unwrap returns what the listener returned or panicked with.
+// Unwrap returns the error or the panic of the listener.
 func (e *ListenerError) Unwrap() error { return e.Err }
 
 // PanicError is a panic of a middleware or of a finish hook.
@@ -74,7 +74,7 @@ type PanicError struct {
 	Name  string   // of the function, such as "rl.Collect"
 	Node  int      // id of the node
 	Roles []string // roles of the node; nil if it has all
-	Value any      // what it panicked with
+	Value any      // the value of the panic
 	Stack []byte   // of the goroutine that panicked
 }
 

@@ -106,7 +106,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	return p.emit(ctx, v, nil, opts)
 }
 
-// emit is [Event.Emit] with what travels for the tracer; nil for nothing.
+// emit is [Event.Emit] with the tracer's header; nil for none.
 func (p *subscription[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool

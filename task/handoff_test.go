@@ -204,7 +204,8 @@ func TestAWaitThatHasEndedCountsNoMore(t *testing.T) {
 	})
 }
 
-// TestAnEmitThatHadRoomAgainCountsNoMore: what the listener then waits for is not ours.
+// TestAnEmitThatHadRoomAgainCountsNoMore: the listener then waits for something outside of this
+// package.
 func TestAnEmitThatHadRoomAgainCountsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]

@@ -13,7 +13,7 @@ import (
 type tornCodec struct{ PayloadCodec }
 
 func (tornCodec) Decode(src []byte, _ any, _ bool) error {
-	_ = src[len(src)-1+int(src[0])] // what a decoder does that reads a length twice
+	_ = src[len(src)-1+int(src[0])] // the fault of a decoder that reads a length twice
 	return nil
 }
 

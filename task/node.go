@@ -34,8 +34,8 @@ type Snapshot struct {
 	Events []EventStats
 }
 
-// Observer is an optional interface of a Node: a task gives it a function that says
-// how it is doing, for the time of the task.
+// Observer is an optional interface of a Node: a task gives it a function that returns the task's
+// status, for the life of the task.
 type Observer interface {
 	Observe(fn func() Snapshot)
 }
@@ -79,7 +79,7 @@ type PayloadCodec interface {
 
 // Bus carries encoded events between the nodes of a job. All methods are safe
 // for concurrent use.
-type Bus interface { //nolint:interfacebloat // all that a task needs of the other nodes
+type Bus interface { //nolint:interfacebloat // the part of the other nodes that a task needs
 	// Channel declares an event. deliver is called for every message of it that
 	// arrives from another node: in order per sender, never concurrently for
 	// one sender. deliver must not block, nor keep the Inbound. A [PayloadError]
@@ -97,11 +97,10 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	// Watch registers fn, which is called for every change of a peer. fn must
 	// not block.
 	Watch(fn func(PeerChange))
-	// Drain announces that this node will send nothing more, and returns when the
-	// other nodes have received all that was sent. With waitPeers it also waits
-	// until they have said the same and all that they sent has been delivered
-	// here. When ctx ends first, the error says what was not received, and by
-	// whom.
+	// Drain announces that this node will send nothing more, and returns when the other nodes have
+	// received all its messages. With waitPeers it also waits until they have announced the same and all
+	// their messages have been delivered here. When ctx ends first, the error names the messages that
+	// were not received, and the nodes.
 	Drain(ctx context.Context, waitPeers bool) error
 	// Close leaves the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
