@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What is known of a newer incarnation is not overwritten by the end of an older one.
+// The end of an older incarnation does not overwrite the state of a newer one.
 func TestForgetKeepsWhatIsNewer(t *testing.T) {
 	left := fmt.Errorf("%w: the node has ended", errLeft)
 	r := openRouter(t, Config{})

@@ -58,7 +58,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// noTransport reaches nobody.
+// noTransport makes no connections.
 type noTransport struct{ Transport }
 
 func (noTransport) Dial(context.Context, string) (net.Conn, error) {

@@ -239,8 +239,8 @@ func TestConnectionsThatASessionDoesNotTake(t *testing.T) {
 	}
 }
 
-// What is staged for the writer: the totals that are due, one chunk of each large message in turn
-// up to a limit, and what must come behind the messages.
+// Frames are staged for the writer: the totals that are due, one chunk of each large message in turn
+// up to a limit, and the frames that must come behind the messages.
 func TestWhatIsStaged(t *testing.T) {
 	r := openRouter(t, Config{ChunkBytes: inlineBytes, WindowBytes: 8 * inlineBytes})
 	s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)

@@ -151,7 +151,7 @@ func (e *endpoint) renew() error {
 		return err
 	}
 	if !there {
-		err := fmt.Errorf("redis at %s has lost what was under way: it was restarted, flushed or replaced, or it evicts keys", e.server)
+		err := fmt.Errorf("redis at %s has lost messages under way: it was restarted, flushed or replaced, or it evicts keys", e.server)
 		e.hub.BreakAll(err, err.Error())
 		if err := e.makeInbox(e.ctx); err != nil {
 			return err

@@ -81,7 +81,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	for !strings.Contains(log.String(), "answers again") {
 		runtime.Gosched()
 	}
-	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost what was under way") {
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost messages under way") {
 		t.Error(err)
 	}
 	entry := add(e.Place(broker.Peer{Inbox: e.inbox}), []byte("x"), true)
@@ -166,7 +166,7 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 	unbroken("for a word")
 	admin.Del(ctx, inbox)
 	renewed("without the inbox")
-	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost what was under way") {
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost messages under way") {
 		t.Errorf("a connection whose inbox was lost: %v", err)
 	}
 
