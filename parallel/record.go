@@ -46,7 +46,7 @@ func (r *recorder) Received(event string, m *router.Message) {
 	r.Recorder.Received(event, m.From, m.Version, m.Header, m.Payload)
 	if r.Full() {
 		r.full.Do(func() {
-			r.log.Warn("the record of this node's events has reached its limit: what comes from now on is not in it; see --trace-limit")
+			r.log.Warn("the record of this node's events has reached its limit: later events are not recorded; see --trace-limit")
 		})
 	}
 }
