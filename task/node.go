@@ -114,18 +114,18 @@ type Bus interface { //nolint:interfacebloat // the part of the other nodes that
 	// they had sent are delivered. Events that are emitted here are still sent. When ctx ends first, the
 	// error names the nodes that may still send.
 	Leave(ctx context.Context) error
-	// Done announces to the other nodes that this one has done its part of the job, and
-	// returns when all of them have said the same or have left. Both sides may emit
-	// meanwhile. When ctx ends first, the error names the nodes that are not done.
+	// Done announces to the other nodes that this one has done its part of the job, and returns when all
+	// of them have announced the same or have left. Both sides may emit meanwhile. When ctx ends first,
+	// the error names the nodes that are not done.
 	Done(ctx context.Context) error
 	// Recovers reports whether this node is started again if it fails. The
 	// others then do not learn of its failure, and wait for its return.
 	Recovers() bool
-	// Abandon is Close for that case: no leave is taken.
+	// Abandon is Close for that case: this node does not take leave.
 	Abandon() error
 }
 
-// Counter is an optional interface of a Bus: it counts what the task cannot see.
+// Counter is an optional interface of a Bus: it counts messages that the task cannot see.
 type Counter interface {
 	// Unsent counts the messages of this node that were given up before they were on
 	// their way to a peer, by event and peer. It may be called after Close.
@@ -139,8 +139,8 @@ type Channel interface {
 	// Listened reports whether any other node listens to the event now. It is
 	// cheap: a caller asks before it encodes.
 	Listened() bool
-	// EverListened reports whether any other node has listened to the event since this
-	// one knows it.
+	// EverListened reports whether any other node has listened to the event while this one was connected
+	// with it.
 	EverListened() bool
 	// Send hands payload to every listening peer that match accepts (nil
 	// accepts all) and returns the number of peers addressed. A bus that keeps
@@ -150,7 +150,7 @@ type Channel interface {
 	Send(ctx context.Context, payload Buffer, match func(Peer) bool) (int, error)
 }
 
-// Delivery is the treatment of a message that its listener is too slow for.
+// Delivery is the treatment of messages for a listener that is too slow for them.
 type Delivery = messaging.Delivery
 
 // The delivery policies of an event.
@@ -204,7 +204,7 @@ const (
 	PeerJoined PeerEvent = iota // connected and ready, or back as a new incarnation
 	PeerLeft                    // took leave in order
 	PeerLost                    // silent for longer than the bound, or replaced by a new incarnation
-	BusFailed                   // not a peer's fault alone: Err says what ends the job
+	BusFailed                   // not a peer's fault alone: Err is the reason why the job ends
 )
 
 // PeerChange is one change of one peer.

@@ -181,7 +181,7 @@ func TestTheStartWaitsForLatestValuesOnly(t *testing.T) {
 	}
 }
 
-// TestWhatABusSaysOfItsPeers.
+// TestWhatABusSaysOfItsPeers has each change of a peer.
 func TestWhatABusSaysOfItsPeers(t *testing.T) {
 	boom := errors.New("boom")
 	for name, tc := range map[string]struct {
@@ -347,7 +347,7 @@ func TestHooksHaveTheirTime(t *testing.T) {
 	})
 }
 
-// TestTheLogOfTheEnd says what was not received, and only where that is news.
+// TestTheLogOfTheEnd has the messages that were not received, and only where that is news.
 func TestTheLogOfTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step func(ctx context.Context, tk *Task[empty]) error

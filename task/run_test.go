@@ -119,7 +119,7 @@ func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first receives what they have for it.
+// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first receives their messages for it.
 func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)

@@ -115,7 +115,7 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 	}
 }
 
-// TestStatsHaveWhatTheBusDropped: what the sender drops is its own to count.
+// TestStatsHaveWhatTheBusDropped: the sender counts the messages that it drops.
 func TestStatsHaveWhatTheBusDropped(t *testing.T) {
 	node := newFakeJob(1).node(0)
 	dropped := []Unsent{

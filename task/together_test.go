@@ -28,8 +28,8 @@ func together(t *testing.T, job *fakeJob, n int, steps func(id int, tk *Task[emp
 	return outcomes, errs
 }
 
-// Every node runs all its steps, whichever is done first, and a node that is done receives
-// what comes and answers.
+// Every node runs all its steps, whichever is done first, and a node that is done receives events and
+// answers them.
 func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask, answer := NewEvent[int]("ask"), NewEvent[int]("answer")
@@ -61,7 +61,7 @@ func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 	})
 }
 
-// Finish says that this node is done, and a node without middleware only listens.
+// Finish means that this node is done, and a node without middleware only listens.
 func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		number := NewEvent[int]("number")

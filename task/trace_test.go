@@ -141,7 +141,7 @@ func TestTracerLearnsOfFailures(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotTracedTravelsWithoutAHeader, although what was emitted before had one.
+// TestWhatIsNotTracedTravelsWithoutAHeader, although an earlier emit had one.
 func TestWhatIsNotTracedTravelsWithoutAHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
