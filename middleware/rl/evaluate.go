@@ -263,7 +263,7 @@ func (e *evaluate) play(ctx context.Context, episodes int) error {
 		if took := time.Since(began); took > quiet {
 			quiet *= 2
 			longest := slices.MaxFunc(e.running, func(a, b envs.Episode) int { return a.Length - b.Length })
-			e.r.t.Logger().Warn("an evaluation goes on", slog.Duration("for", took.Round(time.Second)), slog.String("env", e.env.Name()),
+			e.r.t.Logger().Warn("an evaluation takes long", slog.Duration("for", took.Round(time.Second)), slog.String("env", e.env.Name()),
 				slog.Int("episodes", len(e.ended)), slog.Int("of", episodes), slog.Int("steps_of_the_longest_running", longest.Length))
 		}
 		if err := e.once(); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestRestartedCollectorSendsAgain: the first that it receives is that the learner has
-// taken more from its earlier run than it has sent.
+// TestRestartedCollectorSendsAgain: it first receives that the learner has taken more from its earlier
+// run than it has sent.
 func TestRestartedCollectorSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, release := nodesOf(2)

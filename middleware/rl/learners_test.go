@@ -181,7 +181,7 @@ func distance(a, b policies.Policy) float64 {
 }
 
 // TestLearnersWithUnequalNumbersOfUpdates do not wait for each other in vain, and end with equal
-// weights: a learner without a batch takes over what the others have made of theirs.
+// weights: a learner without a batch takes over the state of the others.
 func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 	algorithm := algorithms["dqn"]
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -247,7 +247,7 @@ func ddppo(node task.Node, k int, dir string, resume resuming, table string) *me
 	return m
 }
 
-// ddppoJob runs k such learners for that many steps, and returns what they end with and the log.
+// ddppoJob runs k such learners for that many steps, and returns their states at the end and the log.
 func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(k)
@@ -270,7 +270,7 @@ func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, tab
 	return end, contentOf(t, path)
 }
 
-// TestP3LearnersThatCollectGiveTheSameFiles, and count what all of them have collected.
+// TestP3LearnersThatCollectGiveTheSameFiles, and count the data of all of them.
 func TestP3LearnersThatCollectGiveTheSameFiles(t *testing.T) {
 	const k, n = 3, 12
 	end, table := ddppoJob(t, k, "", no, n)
@@ -283,7 +283,8 @@ func TestP3LearnersThatCollectGiveTheSameFiles(t *testing.T) {
 	}
 }
 
-// TestP4LearnersThatCollectGoOnExactly: the checkpoint of the first learner has what all of them need.
+// TestP4LearnersThatCollectGoOnExactly: the checkpoint of the first learner has the states of all of
+// them.
 func TestP4LearnersThatCollectGoOnExactly(t *testing.T) {
 	const k, n = 2, 14
 	want, _ := ddppoJob(t, k, "", no, n)
@@ -331,7 +332,7 @@ func equalWeights(t *testing.T, learners ...*member) {
 }
 
 // TestLearnersShareTheCollectors: three collectors feed two learners evenly, whose replay buffers are
-// ready at different moments; the first learner publishes, and counts what both have taken.
+// ready at different moments; the first learner publishes, and counts the data of both.
 func TestLearnersShareTheCollectors(t *testing.T) {
 	const nodes, learners = 6, 2
 	made, release := nodesOf(nodes)
@@ -409,7 +410,8 @@ func inLockstep(node task.Node, dir string, resume resuming, table string) *memb
 	return m
 }
 
-// inLockstepJob runs such a job to that many updates, and returns what the learners end with and the log.
+// inLockstepJob runs such a job to that many updates, and returns the states of the learners at the
+// end and the log.
 func inLockstepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(5)
@@ -460,7 +462,8 @@ func TestP4LearnersInLockstepGoOnExactly(t *testing.T) {
 	}
 }
 
-// TestLearnersInLockstepEndWithOneThatIsStartedAgain: what that one had is in the checkpoint of the first only.
+// TestLearnersInLockstepEndWithOneThatIsStartedAgain: the state of that one is in the checkpoint of
+// the first only.
 func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 	ctx, sockets := within(t), t.TempDir()
 	all := make([]*member, 5)
@@ -598,7 +601,8 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 	}
 }
 
-// TestLearnersSayForWhomTheyWait: for a learner that has not begun, and for one that is in a long step.
+// TestLearnersSayForWhomTheyWait: the log names a learner that has not begun, and one that is in a
+// long step.
 func TestLearnersSayForWhomTheyWait(t *testing.T) {
 	for _, c := range []struct {
 		want   string

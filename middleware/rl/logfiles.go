@@ -19,7 +19,7 @@ import (
 // scoreColumns are those of LogConfig.Evaluations.
 var scoreColumns = []string{stepsColumn, "evaluation", "episode", "env", "reward", "length", "version"}
 
-// logFiles are what a log writes, except for the terminal.
+// logFiles are the files of a log, without the terminal.
 type logFiles struct {
 	r      *Run
 	cfg    LogConfig
@@ -165,7 +165,7 @@ func (f *logFiles) writeEvents(columns []string, row map[string]float64) error {
 	return nil
 }
 
-// outcome is what LogConfig.Outcome holds.
+// outcome is the content of LogConfig.Outcome.
 type outcome struct {
 	Outcome  string     `json:"outcome"` // success, failure or preempted
 	Reason   string     `json:"reason"`
@@ -175,7 +175,7 @@ type outcome struct {
 	Ended    *time.Time `json:"ended,omitempty"`
 }
 
-// close ends the files of a run that ended so.
+// close ends the files of a run with its outcome.
 func (f *logFiles) close(c *Online, o task.Outcome) error {
 	var err error
 	if f.events != nil && f.cfg.HParams != nil {

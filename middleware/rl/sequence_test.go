@@ -310,7 +310,7 @@ func TestOtherColumnsAreRefused(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- collector.Run(within(t)) }()
 	err := learner.Run(within(t))
-	const want = "node 0: what node 1 has collected is not what this policy learns from: " +
+	const want = "node 0: the data of node 1 does not fit this policy: " +
 		`batch with the column "obs" of float32 [7], want obs float32 [2]`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
