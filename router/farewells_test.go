@@ -134,10 +134,14 @@ func TestRuleOfCalls(t *testing.T) {
 	m.attach("x", Peer{ID: 3, Incarnation: 5})
 	m.attach("y", Peer{ID: 5, Incarnation: 5})
 	_, troubled := m.trouble["x"]
-	_, _, _, again := m.goal(3, false)
-	_, _, _, newer := m.goal(5, false)
-	if m.attached["x"] != 3 || troubled || again || !newer {
-		t.Errorf("attached to %v, trouble %v; its other call goes on: %v; that of a newer incarnation: %v", m.attached, troubled, again, newer)
+	if m.attached["x"] != 3 || troubled {
+		t.Errorf("attached to %v, trouble %v", m.attached, troubled)
+	}
+	if addr, _, _, again := m.goal(3, false); again {
+		t.Errorf("the other call of a connected node continues, at %q", addr)
+	}
+	if addr, _, _, newer := m.goal(5, false); !newer {
+		t.Errorf("the call of a newer incarnation ends, at %q", addr)
 	}
 	m.job.Attach = nil
 	if m.hubAddr() != "" || m.isHub(0) {
