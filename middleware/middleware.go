@@ -10,10 +10,10 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Recover turns a panic of the rest of the step into an error and hands it to
-// handle, with the stack. What handle returns is the step's error: nil continues
-// with the next step. Without it a panic ends the run with a *task.PanicError.
-// A panic in a group is a *task.PanicError already, and is handed over too.
+// Recover turns a panic of the rest of the step into an error and hands it to handle, with the stack.
+// The result of handle is the step's error: nil continues with the next step. Without it a panic ends
+// the run with a *task.PanicError. A panic in a group is a *task.PanicError already, and is handed
+// over too.
 func Recover[C any](handle func(value any, stack []byte) error) task.Middleware[C] {
 	if handle == nil {
 		panic("middleware: Recover without a handler")
@@ -110,8 +110,8 @@ type Barrierer interface {
 	Barrier(ctx context.Context, name string) error
 }
 
-// Barrier makes the step wait, at this point of its forward half, until every
-// node of the job is there.
+// Barrier makes the step wait, at this point of its forward half, until every node of the job has
+// reached it.
 func Barrier[C any](b Barrierer, name string) task.Middleware[C] {
 	if b == nil {
 		panic("middleware: Barrier without a node")

@@ -19,7 +19,7 @@ type bus struct {
 	r   *router.Router
 	rec *recorder // nil: what passes is not recorded
 
-	below   func() // closes what the router runs on
+	below   func() // closes the transport of the router
 	once    sync.Once
 	drained atomic.Bool
 	ended   atomic.Bool // the task has closed or abandoned it
@@ -79,8 +79,8 @@ func (b *bus) Drain(ctx context.Context, waitPeers bool) error {
 	return err
 }
 
-// Close reports what was lost with peers before, too, unless the job recovers:
-// then their loss was reported when it came, and is no failure of this node.
+// Close also reports losses to former peers, unless the job recovers: then they were reported when
+// they occurred, and are no failure of this node.
 func (b *bus) Close() error { return b.end(b.r.Close) }
 
 // Elastic is false for the hub of a star, through which all others communicate.
@@ -102,15 +102,15 @@ func (b *bus) Done(ctx context.Context) error {
 
 func (b *bus) Recovers() bool { return b.n.env.AutoRecover && b.n.env.Retries > 0 }
 
-// hasTold reports whether the others know of this node's failure, as it is the last
-// one and they have acknowledged all that was sent.
+// hasTold reports whether the others know of this node's failure, as it is the last one and they have
+// acknowledged all messages.
 func (n *Node) hasTold() bool { return n.bus != nil && !n.bus.Recovers() && n.bus.drained.Load() }
 
 // Unsent returns the router's counters over all peers, also former ones. It makes the
 // bus a task.Counter.
 func (b *bus) Unsent() []task.Unsent { return unsent(b.r.Stats().Streams) }
 
-// unsent are the streams of which something was given up, in the words of package task.
+// unsent are the streams in which messages were given up, in the terms of package task.
 func unsent(streams []router.StreamStats) []task.Unsent {
 	var all []task.Unsent
 	for _, s := range streams {

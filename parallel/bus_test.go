@@ -25,7 +25,10 @@ func pairOfRouters(t *testing.T) (nodes [2]*router.Router, join func()) {
 	t.Helper()
 	network := memory.New()
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id), PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Job: "j", Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id),
+			PeerTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		}
 		if id == 1 {
 			cfg.Attach = []string{"mem://0"}
 		}
@@ -96,12 +99,12 @@ func TestOnlyAFailureThatIsRecoveredTakesNoLeave(t *testing.T) {
 				t.Errorf("%s: left %v: %v", c.name, left, err)
 			}
 			_ = nodes[0].bus.Close()
-			<-time.After(time.Minute) // what is left of the connection ends
+			<-time.After(time.Minute) // the rest of the connection ends
 		})
 	}
 }
 
-// A node has told the others of its failure when it has drained, unless it is started again.
+// The other nodes know of a node's failure when it has drained, unless it is started again.
 func TestTheOthersKnowOfAFailureAfterTheDrain(t *testing.T) {
 	if newNode(control.Env{}, nil, nil).hasTold() {
 		t.Error("a lone node has told others")
@@ -154,7 +157,10 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			for want, match := range map[int]func(task.Peer) bool{1: func(p task.Peer) bool { return p.ID == 1 }, 0: func(p task.Peer) bool { return p.ID != 1 }} {
+			for want, match := range map[int]func(task.Peer) bool{
+				1: func(p task.Peer) bool { return p.ID == 1 },
+				0: func(p task.Peer) bool { return p.ID != 1 },
+			} {
 				if n, err := sender.Send(t.Context(), router.Bytes{}, match); n != want || err != nil {
 					t.Errorf("sent to %d, want %d: %v", n, want, err)
 				}
@@ -172,8 +178,8 @@ func TestMessagesToALostPeerAreReportedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A node that sends what is not of the event's type is lost to the others, by its id, with the
-// event and the message. The task of a job that recovers goes on, and receives what others send.
+// A node that sends a payload of another type is lost to the others, by its id, with the event and the
+// message. The task of a job that recovers continues, and receives the messages of other nodes.
 func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -223,12 +229,12 @@ func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 				t.Errorf("%s, want %s", said, why)
 			}
 			_, _ = routers[1].Abandon(), tk.Close(t.Context())
-			<-time.After(time.Minute) // what is left of the connection ends
+			<-time.After(time.Minute) // the rest of the connection ends
 		})
 	}
 }
 
-// What the router runs on is closed once, after the router, however the node ends.
+// The transport of the router is closed once, after the router, however the node ends.
 func TestWhatIsBelowTheRouterIsClosedOnce(t *testing.T) {
 	for name, end := range map[string]func(b *bus) error{"closed": (*bus).Close, "abandoned": (*bus).Abandon} {
 		synctest.Test(t, func(t *testing.T) {
@@ -287,7 +293,7 @@ func TestWhichNodesMayReturnBeforeTheyHaveJoined(t *testing.T) {
 	}
 }
 
-// What the router counts of a message's peer is in the words of package task.
+// The router's counts of a peer's messages are converted to the terms of package task.
 func TestUnsentMessagesByReason(t *testing.T) {
 	got := unsent([]router.StreamStats{
 		{Event: "kept", Peer: 1, Sent: 9},

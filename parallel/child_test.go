@@ -14,8 +14,8 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// A node whose launcher was killed has nobody who reads its output. It ends in order, and
-// then nothing is left of it: no socket, and no process that it has started.
+// The output of a node whose launcher was killed has no reader. The node ends in order, and leaves
+// nothing behind: no socket, and no process that it has started.
 func TestANodeWhoseLauncherIsGoneSavesAndLeavesNothing(t *testing.T) {
 	w := leak.Check(t)
 	launcher, node, err := control.Pair()

@@ -16,9 +16,9 @@
 // # Signals and exit codes
 //
 // SIGTERM and SIGINT end the context of the function with a [task.PreemptError]:
-// the task stops its loop, runs what was registered to run on finish, drains, and
-// the process exits with 75. In a job that recovers (ditask --auto-recover) the
-// others continue without it, else they end too. A second signal, or the end of the grace period,
+// the task stops its loop, runs the OnFinish hooks, drains, and the process exits
+// with 75. In a job that recovers (ditask --auto-recover) the others continue
+// without it, else they end too. A second signal, or the end of the grace period,
 // ends the process at once. An error is printed once and exits with 1, success
 // with 0. A node whose launcher is gone ends by itself.
 //

@@ -19,15 +19,19 @@ import (
 )
 
 func TestANodeEndsALittleBeforeItsLauncherKillsIt(t *testing.T) {
-	for grace, want := range map[time.Duration]time.Duration{0: 9 * time.Second, 5 * time.Second: 4500 * time.Millisecond, time.Minute: 59 * time.Second} {
+	for grace, want := range map[time.Duration]time.Duration{
+		0:               9 * time.Second,
+		5 * time.Second: 4500 * time.Millisecond,
+		time.Minute:     59 * time.Second,
+	} {
 		if got := graceOf(control.Env{Grace: grace}); got != want {
 			t.Errorf("grace %v: %v, want %v", grace, got, want)
 		}
 	}
 }
 
-// A node that was told to end waits for its function, for the grace period at most. A
-// second signal ends a node without a launcher at once, and no other.
+// A node that was asked to end waits for its function, for the grace period at most. A second signal
+// ends a node without a launcher at once, and no other.
 func TestWithinTheGracePeriod(t *testing.T) {
 	for _, c := range []struct {
 		name     string

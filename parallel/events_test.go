@@ -16,8 +16,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// These hold the behaviours of events through every room: the engine, the
-// encoding, the router. What each room promises by itself is tested there.
+// These tests check the behaviour of events through all packages together: the engine, the encoding,
+// the router. The tests of each package check its own behaviour.
 
 type blob struct {
 	N    int
@@ -35,7 +35,8 @@ var (
 // two runs a job of two nodes; each step function runs once, in its node's task.
 func two(t *testing.T, listen func(tk *task.Task[struct{}]), steps ...func(ctx context.Context, tk *task.Task[struct{}]) error) error {
 	t.Helper()
-	return parallel.Run(t.Context(), parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+	cfg := parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}
+	return parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 		tk := task.New[struct{}](node)
 		if node.ID() == 1 {
 			listen(tk)
@@ -240,7 +241,7 @@ func TestE14EmitsAndWaitsInsideAListener(t *testing.T) {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		// The listener waits from after its reply on; what comes before is not for it.
+		// The listener waits from after its reply on; earlier messages are not for it.
 		for {
 			if err := tensors.Emit(ctx, tk, make([]float32, n)); err != nil {
 				return err
@@ -261,7 +262,8 @@ func TestE14EmitsAndWaitsInsideAListener(t *testing.T) {
 
 func TestE1OtherShapeIsRefusedWithBothSchemas(t *testing.T) {
 	numbers, texts := task.NewEvent[[]int]("shape"), task.NewEvent[string]("shape")
-	err := parallel.Run(t.Context(), parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+	cfg := parallel.Config{Nodes: 2, Logger: slog.New(slog.DiscardHandler)}
+	err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 		tk := task.New[struct{}](node)
 		if node.ID() == 0 {
 			numbers.On(tk, func(context.Context, []int) error { return nil })
@@ -317,8 +319,8 @@ func TestExpectBeforeTheEmitReceivesEveryAnswer(t *testing.T) {
 	}
 }
 
-// TestDropsAreCountedWhereTheyHappen floods a listener that does not return: what its
-// node cannot hold is dropped at the sender, by peer.
+// TestDropsAreCountedWhereTheyHappen floods a listener that does not return: messages for which its
+// node has no room are dropped at the sender, by peer.
 func TestDropsAreCountedWhereTheyHappen(t *testing.T) {
 	const n, queue = 100, 8
 	for reason, ev := range map[string]*task.Event[int]{

@@ -19,7 +19,7 @@ import (
 // The first call makes it; on node 0 it also marks the folder with a file run.json, and
 // logs it. A folder that cannot be made is an error where something is written there.
 func (n *Node) Dir() string {
-	// The folder is empty in Run without Config.Dir. The one to resume from is there.
+	// The folder is empty in Run without Config.Dir. The folder to resume from exists.
 	if n.env.Dir != "" && !n.env.Resume {
 		n.claim.Do(n.claimDir)
 	}
@@ -57,9 +57,9 @@ func (n *Node) Resume() bool { return n.env.Resume || n.env.Continue || n.env.At
 // an error. Otherwise a node without a checkpoint begins at 0.
 func (n *Node) MustResume() bool { return n.env.Resume }
 
-// ownFolder decides the folder of a run that has no launcher to decide it, and locks it if
-// the user has named it or resumes what is there. A launcher locks it for its nodes. run is
-// empty for a node of a launcher.
+// ownFolder decides the folder of a run that has no launcher to decide it, and locks it if the user
+// has named it or resumes the run in it. A launcher locks it for its nodes. run is empty for a node of
+// a launcher.
 func ownFolder(env *control.Env, launched bool, log *slog.Logger) (run string, lock *rundir.Lock, err error) {
 	if launched && env.Dir != "" {
 		return "", nil, nil

@@ -77,7 +77,7 @@ func TestALoneProgramHasAFolderOfItsOwn(t *testing.T) {
 	}
 }
 
-// A folder that holds a run is refused, unless the run goes on in it or replaces it.
+// A folder that holds a run is refused, unless the run continues in it or replaces it.
 func TestAFolderOfARunIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -99,7 +99,8 @@ func TestAFolderOfARunIsRefused(t *testing.T) {
 		if (err != nil) != c.fails {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if marked := exists(filepath.Join(c.env.Dir, rundir.MarkFile)); marked != (c.holds != "") || marked && markOf(t, c.env.Dir).Job != c.holds {
+		if marked := exists(filepath.Join(c.env.Dir, rundir.MarkFile)); marked != (c.holds != "") ||
+			marked && markOf(t, c.env.Dir).Job != c.holds {
 			t.Errorf("%s: marked %v", c.name, marked)
 		}
 		if err == nil && n.Dir() != c.env.Dir {
@@ -121,8 +122,8 @@ func TestNodesWithoutAFolderMeetInTheOneOfTheJob(t *testing.T) {
 	}
 }
 
-// Node 0 marks the folder of the run, and the others only make it. Nobody makes the
-// folder of a run that the user resumes.
+// Node 0 marks the folder of the run, and the others only make it. No node makes the folder of a run
+// that the user resumes.
 func TestOnlyNodeZeroMarksTheFolder(t *testing.T) {
 	for _, c := range []struct {
 		env          control.Env

@@ -45,9 +45,13 @@ func TestGoexitOfANodeIsAnError(t *testing.T) {
 						_, err := number.WaitFor(ctx, startedTask(ctx, t, tk))
 						return errors.Join(err, tk.Close(ctx))
 					})
-					want := map[string]string{"function": "the node's function ended its goroutine", "step": "parallel_test.leave ended its goroutine"}[name]
+					want := map[string]string{
+						"function": "the node's function ended its goroutine",
+						"step":     "parallel_test.leave ended its goroutine",
+					}[name]
 					own := fmt.Sprintf("node.%d: %s", n-1, want) // and nothing else
-					if err == nil || strings.Count(err.Error(), own) != 1 || name == "step" && strings.Contains(err.Error(), "the node's") || strings.Contains(log.String(), "Goexit") {
+					if err == nil || strings.Count(err.Error(), own) != 1 || strings.Contains(log.String(), "Goexit") ||
+						name == "step" && strings.Contains(err.Error(), "the node's") {
 						t.Fatalf("error %v, log %s", err, log.String())
 					}
 					var remote *task.RemoteError
@@ -72,15 +76,16 @@ func startedTask(ctx context.Context, t *testing.T, tk *task.Task[struct{}]) *ta
 	return tk
 }
 
-// A Run that does not return, in a goroutine of the function's own, is an error of the node,
-// and the log says so if the function waits for it.
+// A Run that does not return, in a goroutine of the function's own, is an error of the node, and is
+// logged if the function waits for it.
 func TestGoexitInAnotherGoroutineOfANode(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var log logtest.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err := parallel.Run(ctx, parallel.Config{Nodes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(ctx context.Context, node *parallel.Node) error {
+			cfg := parallel.Config{Nodes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			err := parallel.Run(ctx, cfg, func(ctx context.Context, node *parallel.Node) error {
 				tk := task.New[struct{}](node)
 				tk.Use(task.Step(leave))
 				exited := make(chan struct{})

@@ -56,7 +56,7 @@ func TestANodeThatReturnsBeforeItsTaskHasEndedFails(t *testing.T) {
 	}
 }
 
-// A node that was told to end before it joined has been preempted.
+// A node that was asked to end before it joined has been preempted.
 func TestANodeThatWasToldToEndBeforeItJoinedIsPreempted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&task.PreemptError{Node: 0, Reason: "SIGTERM"})

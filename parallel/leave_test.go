@@ -17,14 +17,14 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestNodesComeAndGo: of five nodes that all emit to all, two are told to end while
-// the others run on. What was addressed to a node, it has received, and nobody reports
-// a loss.
+// TestNodesComeAndGo: of five nodes that all emit to all, two are ended while the others continue to
+// run. Each node receives all messages that were addressed to it, and no node reports a loss.
 func TestNodesComeAndGo(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		synctest.Test(t, func(t *testing.T) {
 			var fromGone, sent atomic.Int64
-			err := parallel.Run(t.Context(), parallel.Config{Nodes: 5, Topology: topology, Recover: true}, func(ctx context.Context, node *parallel.Node) error {
+			cfg := parallel.Config{Nodes: 5, Topology: topology, Recover: true}
+			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 				tk := task.New[struct{}](node)
 				number.On(tk, func(ctx context.Context, _ int) error {
 					if task.Sender(ctx) > 2 && node.ID() == 0 {
@@ -61,8 +61,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestNodeZeroComesBackAfterItHasLeft: node 0 of a recovering job, which dials nobody, is
-// told to end and started again, as a drained pod is. It finds the others, which have run on.
+// TestNodeZeroComesBackAfterItHasLeft: node 0 of a recovering job, which dials no node, is ended and
+// started again, as a drained pod is. It finds the others, which have continued to run.
 func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
 	dir, err := os.MkdirTemp("", "job") //nolint:usetesting // the path of a socket is short
 	if err != nil {
@@ -72,7 +72,8 @@ func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	addr := func(id int) string { return "unix://" + filepath.Join(dir, fmt.Sprint(id)) }
-	run := func(id int, incarnation uint64, step func(ctx context.Context, tk *task.Task[struct{}], stop context.CancelCauseFunc) error) error {
+	type step func(ctx context.Context, tk *task.Task[struct{}], stop context.CancelCauseFunc) error
+	run := func(id int, incarnation uint64, step step) error {
 		env := control.Env{JobID: "j", Token: "secret", NodeID: id, Nodes: 2, Listen: addr(id), Incarnation: incarnation, AutoRecover: true}
 		if id > 0 {
 			env.Attach = []string{addr(0)}

@@ -27,9 +27,9 @@ const (
 	ExitPreempted = 75 // stopped: drained, and saved by its hooks; may be run again
 )
 
-// Main runs one of fns as this process's node and exits. The environment says
-// which node it is; without one it runs alone. DITASK_MAIN names the function;
-// without it, or with "main", the first one runs.
+// Main runs one of fns as this process's node and exits. The environment gives the node's id; without
+// one the process runs alone. DITASK_MAIN names the function; without it, or with "main", Main runs
+// the first one.
 func Main(fns ...Func) {
 	os.Exit(runMain(os.LookupEnv, os.Stderr, fns))
 }
@@ -193,8 +193,9 @@ func newProcess(n *Node, client *control.Client, stderr io.Writer) *process {
 	return &process{node: n, client: client, stderr: stderr, losses: losses{node: n, client: client}}
 }
 
-// close ends the connection with the launcher, which has the outcome. What it
-// had to say has been read then: if the job fails, that is why this node was preempted.
+// close ends the connection with the launcher, which has received the outcome. All messages of the
+// launcher have been read then: if the job has failed, they give the reason why this node was
+// preempted.
 func (p *process) close() {
 	_ = p.client.Close()
 	p.logPreempted()

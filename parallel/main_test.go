@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }
 
-// child starts a process of its own, and saves the reason when it is told to end.
+// child starts a process of its own, and saves the reason when it is asked to end.
 func child(ctx context.Context, dir string) error {
 	if err := exec.Command("sleep", "300").Start(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func child(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "saved"), []byte(context.Cause(ctx).Error()), 0o600)
 }
 
-// A node is alone unless a launcher says that there are others, or may be.
+// A node is alone unless a launcher started it as one of several, or possibly several.
 func TestWhichNodesHaveOthers(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -92,7 +92,8 @@ func TestJoinFaults(t *testing.T) {
 			t.Errorf("want %s: %v", want, err)
 		}
 	}
-	if _, err := Join(lookupOf(map[string]string{"DITASK_NODE_ID": "x"}), nil); err == nil || !strings.Contains(err.Error(), "DITASK_NODE_ID") {
+	if _, err := Join(lookupOf(map[string]string{"DITASK_NODE_ID": "x"}), nil); err == nil ||
+		!strings.Contains(err.Error(), "DITASK_NODE_ID") {
 		t.Errorf("Join: %v", err)
 	}
 }
@@ -230,7 +231,7 @@ func TestRecordHasTheNodeAndItsPeers(t *testing.T) {
 	}
 }
 
-// A record that is full is said once; it holds what came before.
+// A record that is full is logged once; it holds the earlier events.
 func TestRecordThatIsFullIsLoggedOnce(t *testing.T) {
 	rec, log, path := recorded(t, control.Env{TraceLimit: 1})
 	rec.declare(task.ChannelSpec{Name: "e", Delivery: task.DeliverLatest, Queue: 2, Fingerprint: 3, Schema: "int64"})
@@ -254,7 +255,7 @@ func TestRecordThatIsFullIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A record has the events that the node declares, when it was ready, and an end.
+// A record has the events that the node declares, the time when it was ready, and an end.
 func TestRecordOfANodeThatStarts(t *testing.T) {
 	for name, end := range map[string]func(b *bus) error{"closed": (*bus).Close, "abandoned": (*bus).Abandon} {
 		rec, log, path := recorded(t, control.Env{})

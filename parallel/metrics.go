@@ -12,9 +12,9 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Bounds of what one node tells: a job of more than maxPeers nodes has its event
-// metrics summed over peers, and events beyond maxEvents are summed too. 64 nodes
-// with 20 events make some 60,000 series so.
+// Bounds of the metrics of one node: a job of more than maxPeers nodes has its event metrics summed
+// over peers, and events beyond maxEvents are summed too. So 64 nodes with 20 events make some 60,000
+// series.
 const (
 	maxPeers  = 16
 	maxEvents = 100
@@ -224,7 +224,7 @@ func (l *list) process() {
 	}
 }
 
-// network adds to a status what is known of the way to others.
+// network adds to a status the state of the connections to other nodes.
 func network(s *control.Status, st router.Stats) {
 	for _, p := range st.Peers {
 		s.Reconnects += p.Reconnects

@@ -7,7 +7,7 @@ import (
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-// What Linux counts follows what the process takes.
+// The counts of Linux follow the use of the process.
 func TestMetricsOfTheProcessOnLinux(t *testing.T) {
 	var l list
 	l.process()

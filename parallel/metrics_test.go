@@ -54,14 +54,17 @@ task_listener_seconds_total[event e] 1.5
 task_events_dropped_total[event e reason oldest] 6`)
 }
 
-// Only nodes that have shared memory tell of it.
+// Only nodes that have shared memory report it.
 func TestMetricsOfSharedMemory(t *testing.T) {
 	var l list
 	l.shared(router.SharedStats{})
 	if len(l) != 0 {
 		t.Errorf("samples of nothing: %v", lines(l))
 	}
-	l.shared(router.SharedStats{Segments: 1, Used: 2, Kept: 3, Withheld: 4, Sent: 5, SentBytes: 6, Received: 7, ReceivedBytes: 8, Full: 9, Over: 10, Refused: 11})
+	l.shared(router.SharedStats{
+		Segments: 1, Used: 2, Kept: 3, Withheld: 4, Sent: 5, SentBytes: 6, Received: 7, ReceivedBytes: 8,
+		Full: 9, Over: 10, Refused: 11,
+	})
 	differ(t, l, `
 shared_memory_used_bytes[] 2
 shared_memory_kept_bytes[] 3

@@ -158,7 +158,7 @@ func (n *Node) RunExited(err error) bool {
 	}
 }
 
-// Observe is called by the node's task: fn says how it is doing.
+// Observe is called by the node's task: fn returns its status.
 func (n *Node) Observe(fn func() task.Snapshot) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,7 +25,8 @@ func TestPlaceOfANode(t *testing.T) {
 		want   string
 	}{
 		{control.Env{JobID: "j", Nodes: 9, Labels: []string{"blue"}, Attempt: 2}, nil, "j 0 0 1 2 [standalone blue] true"},
-		{control.Env{JobID: "j", NodeID: 5, LocalID: 1, Nodes: 9, Labels: []string{"blue"}}, nodes[0], "j 5 1 9 0 [distributed node.5 mesh blue] false"},
+		{control.Env{JobID: "j", NodeID: 5, LocalID: 1, Nodes: 9, Labels: []string{"blue"}}, nodes[0],
+			"j 5 1 9 0 [distributed node.5 mesh blue] false"},
 		{control.Env{JobID: "j", Topology: "star"}, nodes[0], "j 0 0 0 0 [distributed node.0 star] false"},
 	} {
 		n := newNode(c.env, c.router, slog.New(slog.DiscardHandler))
@@ -90,7 +91,10 @@ func TestRunGivesEachNodeItsPlace(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
 		var mu sync.Mutex
 		got := map[string]bool{}
-		cfg := Config{Nodes: n, Topology: "star", Labels: []string{"blue"}, Dir: t.TempDir(), Seed: 9, Recover: true, Join: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+		cfg := Config{
+			Nodes: n, Topology: "star", Labels: []string{"blue"}, Dir: t.TempDir(), Seed: 9, Recover: true,
+			Join: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		}
 		err := Run(t.Context(), cfg, func(ctx context.Context, node *Node) error {
 			if node.Dir() != cfg.Dir || node.JobSeed() != 9 || !strings.HasPrefix(node.JobID(), "run-") || node.Size() != max(n, 1) {
 				t.Errorf("node %d of %d: folder %s, seed %d, job %s, size %d", node.ID(), n, node.Dir(), node.JobSeed(), node.JobID(), node.Size())

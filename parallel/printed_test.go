@@ -18,7 +18,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// What a node writes on stderr by itself is safe to print: its log in both formats, its
+// The texts that a node itself writes on stderr are safe to print: its log in both formats, its
 // errors, and those of its environment.
 func TestWhatANodeSaysIsPrintable(t *testing.T) {
 	for _, format := range []string{"text", "json"} {

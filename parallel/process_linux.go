@@ -20,5 +20,6 @@ func processNumbers() (memory, files, cpu float64, ok bool) {
 		return 0, 0, 0, false
 	}
 	seconds := func(t syscall.Timeval) float64 { return float64(t.Nano()) / 1e9 }
-	return float64(resident * os.Getpagesize()), float64(len(fds) - 1), seconds(u.Utime) + seconds(u.Stime), true // less the one that lists them
+	open := len(fds) - 1 // without the descriptor that lists them
+	return float64(resident * os.Getpagesize()), float64(open), seconds(u.Utime) + seconds(u.Stime), true
 }

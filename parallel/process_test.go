@@ -28,7 +28,7 @@ type launched struct {
 	stderr   *bytes.Buffer
 }
 
-// launch makes a process of a lone node that is told to end within grace.
+// launch makes a process of a lone node that is asked to end within grace.
 func launch(t *testing.T, env control.Env) *launched {
 	t.Helper()
 	launcher, node, err := control.Pair()
@@ -64,7 +64,7 @@ func (p *launched) tellInterval(t *testing.T, every time.Duration) {
 	<-p.client.Asked() // it reads in order
 }
 
-// outcome skips what the node says until it reports its outcome.
+// outcome skips the node's messages until it reports its outcome.
 func (p *launched) outcome(t *testing.T) control.Outcome {
 	t.Helper()
 	for {
@@ -88,7 +88,8 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 		{nil, control.Outcome{Kind: control.Success, Node: 7}, ExitSuccess, ""},
 		{errors.New("no memory\nstack"), control.Outcome{Kind: control.Failure, Node: 7, Error: "no memory\n    stack"}, ExitFailure,
 			"no memory\n    stack\n"},
-		{&task.PreemptError{Node: 7, Reason: "SIGTERM"}, control.Outcome{Kind: control.Preempted, Node: 7}, ExitPreempted, "task is preempted on node 7: SIGTERM\n"},
+		{&task.PreemptError{Node: 7, Reason: "SIGTERM"}, control.Outcome{Kind: control.Preempted, Node: 7}, ExitPreempted,
+			"task is preempted on node 7: SIGTERM\n"},
 		{
 			fmt.Errorf("run: %w\nits stack", &task.RemoteError{Node: 2, Reason: "out of luck"}),
 			control.Outcome{Kind: control.Failure, Node: 2, Over: true,
@@ -110,7 +111,7 @@ func TestEndedReportsTheOutcome(t *testing.T) {
 	}
 }
 
-// A node that is told to end, as the job has failed, says so, once.
+// A node that is asked to end because the job has failed reports that once.
 func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		p := launch(t, control.Env{NodeID: 7})

@@ -11,12 +11,12 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// recorder records what passes a node's router. Nothing of it is in the way of a
-// node that is not recorded.
+// recorder records the events that pass a node's router. A node that is not recorded has none of its
+// cost.
 type recorder struct {
 	*trace.Recorder
 	log    *slog.Logger
-	full   sync.Once // the limit was reached, which is said
+	full   sync.Once // the limit was reached, which was logged
 	closed sync.Once
 }
 
@@ -46,7 +46,7 @@ func (r *recorder) Received(event string, m *router.Message) {
 	r.Recorder.Received(event, m.From, m.Version, m.Header, m.Payload)
 	if r.Full() {
 		r.full.Do(func() {
-			r.log.Warn("the record of this node's events has reached its limit: what comes from now on is not in it; see --trace-limit")
+			r.log.Warn("the record of this node's events has reached its limit: later events are not recorded; see --trace-limit")
 		})
 	}
 }
@@ -58,7 +58,7 @@ func (r *recorder) declare(spec task.ChannelSpec) {
 	})
 }
 
-// done ends the record, and says what is wrong with it.
+// done ends the record, and logs its fault, if there is one.
 func (r *recorder) done() {
 	r.closed.Do(func() {
 		if err := r.Close(); err != nil {

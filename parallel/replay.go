@@ -16,9 +16,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// replayer is a bus without other nodes: what they sent to this one comes from a
-// record, in its order and, unless fast, with its pauses. What this node sends is
-// encoded and goes nowhere.
+// replayer is a bus without other nodes: their messages to this node come from a record, in its order
+// and, unless fast, with its pauses. Messages of this node are encoded and dropped.
 type replayer struct {
 	n    *Node
 	path string
@@ -156,7 +155,7 @@ func (f *feed) run(ctx context.Context, untilReady bool) (done bool, err error) 
 	}
 }
 
-// said logs that all inputs were given.
+// said logs that all inputs were replayed.
 func (f *feed) said() {
 	why := "the record ends here"
 	switch {
@@ -168,7 +167,7 @@ func (f *feed) said() {
 	f.r.log.Info("replay: all inputs have been given", "given", f.received, "not listened to", f.unsubscribed, "why", why)
 }
 
-// pause waits until what was recorded at that time is due.
+// pause waits until the record of that time is due.
 func (f *feed) pause(ctx context.Context, at time.Time) error {
 	if f.r.fast {
 		return ctx.Err()
@@ -242,7 +241,7 @@ func (f *feed) give(ctx context.Context, rec trace.Record) error {
 	})
 }
 
-// enter waits for room for one more message. It reports whether anybody listens.
+// enter waits for room for one more message. It reports whether any listener exists.
 func (c *replayChannel) enter(ctx context.Context, bytes int) (bool, error) {
 	for {
 		c.mu.Lock()

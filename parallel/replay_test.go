@@ -152,7 +152,9 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 			pick := func(h *received) []string {
 				return slices.DeleteFunc(slices.Clone(h.lines), func(s string) bool { return !strings.HasPrefix(s, event) })
 			}
-			if want, got := pick(&first), pick(&again); !slices.Equal(got[:min(len(got), len(want))], want[:min(len(got), len(want))]) || event == "small" && len(got) < 100 {
+			want, got := pick(&first), pick(&again)
+			both := min(len(got), len(want))
+			if !slices.Equal(got[:both], want[:both]) || event == "small" && len(got) < 100 {
 				t.Errorf("fast %v: received\n%v\nwant\n%v", fast, got, want)
 			}
 		}
@@ -164,7 +166,8 @@ func TestReplayRefusesAnotherProgram(t *testing.T) {
 	dir := t.TempDir()
 	var h received
 	_ = job(t, dir, feeder, crasher(&h))
-	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: trace.Path(dir, 1, 0), ReplayFast: true}, slog.New(slog.DiscardHandler))
+	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: trace.Path(dir, 1, 0), ReplayFast: true},
+		slog.New(slog.DiscardHandler))
 	tk := task.New[struct{}](node)
 	task.NewEvent[string](small.Name()).On(tk, func(context.Context, string) error { return nil })
 	tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error { <-ctx.Done(); return context.Cause(ctx) }))
@@ -184,7 +187,8 @@ func TestReplayOfAMissingRecordSaysSo(t *testing.T) {
 // TestMetricsAreBounded runs a job of more nodes than have numbers for each peer.
 func TestMetricsAreBounded(t *testing.T) {
 	const n = 18
-	err := parallel.Run(t.Context(), parallel.Config{Nodes: n, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+	cfg := parallel.Config{Nodes: n, Logger: slog.New(slog.DiscardHandler)}
+	err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 		tk := task.New[struct{}](node)
 		small.On(tk, func(context.Context, int) error { return nil })
 		tk.Use(task.Step(func(ctx context.Context, _ *struct{}) error {

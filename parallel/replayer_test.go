@@ -46,7 +46,7 @@ type replayed struct {
 	given []string
 }
 
-// soFar is what was given until now.
+// soFar are the messages that were given until now.
 func (r *replayed) soFar() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +227,11 @@ func TestReplayHasThePeersOfTheRecord(t *testing.T) {
 			}
 		}
 		c := r.node.replay.channels["e"]
-		for want, match := range map[int]func(task.Peer) bool{2: nil, 1: func(p task.Peer) bool { return p.ID == 2 }, 0: func(task.Peer) bool { return false }} {
+		for want, match := range map[int]func(task.Peer) bool{
+			2: nil,
+			1: func(p task.Peer) bool { return p.ID == 2 },
+			0: func(task.Peer) bool { return false },
+		} {
 			if n, err := c.Send(t.Context(), nil, match); n != want || err != nil {
 				t.Errorf("a message would go to %d peers, want %d: %v", n, want, err)
 			}
@@ -236,7 +240,7 @@ func TestReplayHasThePeersOfTheRecord(t *testing.T) {
 	}
 }
 
-// A task that has ended is not told of the record that it leaves unread.
+// A task that has ended does not learn of the record that it leaves unread.
 func TestReplayEndsQuietlyWhenItIsClosed(t *testing.T) {
 	for name, end := range map[string]func(r *replayed) error{
 		"closed":    func(r *replayed) error { return r.Close() },
@@ -330,7 +334,7 @@ func TestReplayOfARecordThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// corrupt appends to the record at path what is no record.
+// corrupt appends bytes to the record at path that are no record.
 func corrupt(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)

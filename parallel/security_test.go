@@ -10,8 +10,7 @@ import (
 	"github.com/ditask/ditask/parallel"
 )
 
-// TestR7NodeOnTheNetworkNeedsAToken joins without a launcher, as somebody's own
-// starter would.
+// TestR7NodeOnTheNetworkNeedsAToken joins without a launcher, as a program of the user could start it.
 func TestR7NodeOnTheNetworkNeedsAToken(t *testing.T) {
 	f := certtest.New(t)
 	tls := "DITASK_TLS_CERT=" + f.Cert + " DITASK_TLS_KEY=" + f.Key + " DITASK_TLS_CA=" + f.CA

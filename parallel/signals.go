@@ -17,7 +17,7 @@ const (
 	goneGrace = 3 * time.Second
 )
 
-// orders tell a process to end: signals, and the end of its launcher.
+// orders are the requests to a process to end: signals, and the end of its launcher.
 type orders struct {
 	signals  chan os.Signal  // 2: one to end in order, one to end at once
 	gone     <-chan struct{} // closed when the launcher is gone; nil: there is none

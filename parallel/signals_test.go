@@ -10,8 +10,8 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// A process is told to end by a signal, or by the end of its launcher, and not after its
-// function has ended.
+// A process is asked to end by a signal, or by the end of its launcher, and not after its function has
+// ended.
 func TestTheFirstOrder(t *testing.T) {
 	failed := errors.New("failed")
 	for name, c := range map[string]struct {

@@ -45,8 +45,8 @@ func (r *reporter) run(quit <-chan struct{}) {
 	}
 }
 
-// status reports how the node is doing, if the launcher asks for that, and returns the
-// channel of the time for the next status.
+// status reports the node's status, if the launcher asks for that, and returns the channel of the time
+// for the next status.
 func (r *reporter) status() <-chan time.Time {
 	every := r.client.Interval()
 	if every <= 0 {

@@ -23,7 +23,8 @@ func TestTheLastBarrierIsPassedByAll(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		for range 10 {
 			var work atomic.Int64
-			err := parallel.Run(t.Context(), parallel.Config{Nodes: nodes, Topology: topology}, func(ctx context.Context, node *parallel.Node) error {
+			cfg := parallel.Config{Nodes: nodes, Topology: topology}
+			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
 				tk := task.New[struct{}](node)
@@ -53,7 +54,8 @@ func TestWaitForAllAnswersTheLastQuestion(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		synctest.Test(t, func(t *testing.T) {
 			var work, answers atomic.Int64
-			err := parallel.Run(t.Context(), parallel.Config{Nodes: nodes, Topology: topology}, func(ctx context.Context, node *parallel.Node) error {
+			cfg := parallel.Config{Nodes: nodes, Topology: topology}
+			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
 				tk := task.New[struct{}](node)
 				togetherAsk.On(tk, func(ctx context.Context, _ int) error {
 					return togetherReply.Emit(ctx, tk, task.Sender(ctx), task.OnlyRemote())

@@ -13,10 +13,9 @@ import (
 //
 // Some values take much more memory than bytes on the wire: an empty slice is one byte,
 // and its header has 24; an empty map is one byte, and 48. A peer could fill the memory of
-// a node with them. Values of programs stay below the bound, since most of what they send
-// is numbers: tensors take as much memory as bytes, lists of small structs up to 8 times as
-// much, maps with small entries up to 12 times. What small values may take is free, as it is
-// little.
+// a node with them. Values of programs stay below the bound, since they are mostly
+// numbers: tensors take as much memory as bytes, lists of small structs up to 8 times as
+// much, maps with small entries up to 12 times. The memory of small values is free.
 const (
 	memoryFree    = 64 << 10
 	memoryPerByte = 16
@@ -65,7 +64,7 @@ func (b *budget) take(n int) bool {
 	return b.left >= 0
 }
 
-// What a user can do about a value that takes too much.
+// The advice for a value that takes too much memory.
 const slimmer = "send numbers as slices of numbers, structs in the place of maps, and fewer empty parts, or several smaller values"
 
 // exceeded is the error of the receiver.

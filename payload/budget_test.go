@@ -152,7 +152,7 @@ func TestSenderRefusesWhatTheReceiverWould(t *testing.T) {
 	}
 }
 
-// sendAndReceive returns the sender's error. What is sent must arrive.
+// sendAndReceive returns the sender's error. A message that is sent must arrive.
 func sendAndReceive(t *testing.T, v any) error {
 	t.Helper()
 	typ := reflect.TypeOf(v).Elem()

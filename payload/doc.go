@@ -64,7 +64,7 @@
 //
 // # Concurrency and errors
 //
-// A [Codec] and its [Plan]s are safe for concurrent use. What cannot travel is
-// an [*EncodeError]; input that is not a value of the type is a
+// A [Codec] and its [Plan]s are safe for concurrent use. A value that cannot travel
+// is an [*EncodeError]; input that is not a value of the type is a
 // [*DecodeError]. Both name the path to the fault inside the value.
 package payload

@@ -32,7 +32,8 @@ func TestIntegersAtEachEndOfTheirHead(t *testing.T) {
 	}
 	for _, n := range []int64{
 		0, 1, 23, 24, 25, 127, 128, 255, 256, 32767, 32768, 65535, 65536, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt32 + 1,
-		math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64 - 1, math.MaxInt64, -1, -23, -24, -25, -26, -256, -257, -65536, -65537, math.MinInt32, math.MinInt64 + 1, math.MinInt64,
+		math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64 - 1, math.MaxInt64, -1, -23, -24, -25, -26, -256, -257, -65536, -65537,
+		math.MinInt32, math.MinInt64 + 1, math.MinInt64,
 	} {
 		roundTrip(t, &n)
 		roundTrip(t, new(uint64(n)))
@@ -167,7 +168,7 @@ func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 				continue
 			}
 			deepest = levels + 1
-			// What can be read can be written, to the same bytes.
+			// A payload that can be read can be written, to the same bytes.
 			if b, err := p.Append(nil, got.Interface()); err != nil || hex.EncodeToString(b) != hex.EncodeToString(src) {
 				t.Errorf("%s, %d levels: written as % x, %v", name, levels, b, err)
 			}

@@ -408,7 +408,7 @@ func (p *panics) MarshalBinary() ([]byte, error) { return []byte{p.b}, nil }
 
 func (p *panics) UnmarshalBinary(b []byte) error { p.b = b[0]; return nil }
 
-// A panic of a type's own decoding is an error, as the bytes come from somebody else.
+// A panic of a type's own decoding is an error, as the bytes come from another node.
 func TestPanicOfOwnDecodingIsAnError(t *testing.T) {
 	p := mustPlan(t, reflect.TypeFor[panics]())
 	var v panics

@@ -10,9 +10,9 @@ import (
 // peer was lost and not yet back: no node received them.
 var ErrAway = errors.New("away")
 
-// absence counts the messages of one event for one peer that is gone, in one incarnation.
-// A peer that was lost is awaited: what was sent meanwhile is a loss. One that has left is
-// not, and its count is only a number.
+// absence counts the messages of one event for one peer that is gone, in one incarnation. A peer that
+// was lost is expected back, and the messages sent meanwhile are losses; those for a peer that has
+// left are only counted.
 type absence struct {
 	peer   Peer
 	missed atomic.Uint64
@@ -48,9 +48,8 @@ func (a *audience) only(match func(Peer) bool) *audience {
 	return to
 }
 
-// absent records that a peer that listened is gone, or leaves, and returns where its
-// messages are counted: with those of a newer incarnation if that is gone too. The mutex is
-// held.
+// absent records that a listening peer is gone, or leaves, and returns the count for its messages:
+// that of a newer incarnation if that is gone too. The mutex is held.
 func (c *channel) absent(s *session, left bool) *absence {
 	id := s.peer.ID
 	a := c.absences[id]
@@ -69,8 +68,8 @@ func (c *channel) absent(s *session, left bool) *absence {
 	return a
 }
 
-// miss counts a message for a peer that is gone since the sender has looked, and none for
-// one that does not listen any more.
+// miss counts a message for a peer that has gone since the sender looked. It counts none for a peer
+// that does not listen any more.
 func (o *outStream) miss() {
 	s, c := o.s, o.ch
 	if c.spec.Delivery == Latest { // its newest value is there when it is back
@@ -95,7 +94,7 @@ func (r *Router) setOff(s *session, left bool) {
 	}
 }
 
-// isBack ends the absences of a node, which has come back, and reports what it has missed.
+// isBack ends the absences of a node that has come back, and reports the messages that it has missed.
 func (r *Router) isBack(id int, incarnation uint64) {
 	var lost *PeerError
 	var left uint64
@@ -120,7 +119,7 @@ func (r *Router) isBack(id int, incarnation uint64) {
 	r.logMissed(id, lost, left)
 }
 
-// report adds what was not reported yet to the error, which may be nil. The mutex is held.
+// report adds the losses that are not reported yet to the error, which may be nil. The mutex is held.
 func (a *absence) report(perr *PeerError) *PeerError {
 	n := a.missed.Load() - a.reported
 	if n == 0 {
@@ -134,7 +133,7 @@ func (a *absence) report(perr *PeerError) *PeerError {
 	return perr
 }
 
-// reportAway reports what peers have missed that are still away.
+// reportAway reports the messages that peers have missed which are still away.
 func (r *Router) reportAway() {
 	r.mu.Lock()
 	lost, left := map[int]*PeerError{}, map[int]uint64{}
@@ -171,7 +170,7 @@ func (r *Router) logMissed(id int, lost *PeerError, left uint64) {
 	}
 }
 
-// missing counts what peers have missed that are gone. The router's mutex is held.
+// missing counts the messages that peers which are gone have missed. The router's mutex is held.
 func (c *channel) missing(streams map[streamKey]StreamStats) {
 	for id, a := range c.absences {
 		c.addMissed(streams, id, a)

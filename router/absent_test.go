@@ -23,7 +23,7 @@ func streamTo(r *router.Router, peer int) router.StreamStats {
 	return router.StreamStats{}
 }
 
-// away sums up what the losses of a node say of peers that were away, by peer.
+// away sums up, by peer, the losses of a node that concern peers which were away.
 func away(r *router.Router) map[string]int {
 	out := map[string]int{}
 	list, _ := r.Losses().(interface{ Unwrap() []error })
@@ -38,8 +38,8 @@ func away(r *router.Router) map[string]int {
 	return out
 }
 
-// In a job that recovers, what is sent to a node that is lost is counted, until it is back,
-// and reported by the node's number and incarnation.
+// In a job that recovers, messages to a lost node are counted until it is back, and reported with its
+// number and incarnation.
 func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Elastic = true })
@@ -96,7 +96,7 @@ func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 	})
 }
 
-// What is sent to a node that has left, or is about to, is counted, and is no loss.
+// Messages to a node that has left, or is about to, are counted, and are no losses.
 func TestSendsToANodeThatLeftAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)

@@ -51,8 +51,8 @@ func TestLogOfAListenerThatEnds(t *testing.T) {
 	}
 }
 
-// A node without a listener has no address, and one that would serve too many unauthenticated connections refuses the
-// next one away, counted.
+// A node without a listener has no address. A node that would serve too many unauthenticated
+// connections refuses the next one, and counts it.
 func TestListenerOfANode(t *testing.T) {
 	r := openRouter(t, Config{})
 	if err := r.listen(t.Context()); err != nil || r.Addr() != "" {

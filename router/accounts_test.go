@@ -18,7 +18,7 @@ type countingTransport struct{ noTransport }
 
 func (countingTransport) Counters() map[string]int64 { return map[string]int64{"open_connections": 3} }
 
-// Stats has what the transport counts, and the calls that no connection came of.
+// Stats has the counters of the transport, and the calls that did not lead to a connection.
 func TestStatsOfTheTransport(t *testing.T) {
 	r := openRouter(t, Config{Transport: countingTransport{}})
 	if _, err := r.call(t.Context(), "mem://a", -1, r.cfg.HandshakeTimeout); err == nil {
@@ -55,7 +55,8 @@ func TestLargeMessageIsUndeliveredOnce(t *testing.T) {
 	}
 }
 
-// What two incarnations of a node have missed is counted, and reported of each one once.
+// The messages that two incarnations of a node have missed are counted, and reported once for each
+// incarnation.
 func TestMissesOfTwoIncarnations(t *testing.T) {
 	r := openRouter(t, Config{})
 	ch, err := r.Channel(Spec{Name: "e"}, nil)
@@ -97,8 +98,8 @@ func TestMissesOfTwoIncarnations(t *testing.T) {
 	}
 }
 
-// A barrier of a job of unknown size waits for the peers that are connected and ready, and
-// fails for one that was lost. That of a node which is alone does not.
+// A barrier of a job of unknown size waits for the peers that are connected and ready, and fails for
+// one that was lost. The barrier of a node that is alone does not.
 func TestBarrierOfAJobOfUnknownSize(t *testing.T) {
 	for topology, fails := range map[Topology]bool{Mesh: true, Alone: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -110,7 +111,8 @@ func TestBarrierOfAJobOfUnknownSize(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if err := g.r.Barrier(ctx, "ready"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `barrier "ready" waits for node.7: `) {
+			if err := g.r.Barrier(ctx, "ready"); !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), `barrier "ready" waits for node.7: `) {
 				t.Error(err)
 			}
 			if p := g.r.Peers(); len(p) != 1 || p[0].ID != 7 {
@@ -119,7 +121,8 @@ func TestBarrierOfAJobOfUnknownSize(t *testing.T) {
 			_ = g.Close()
 			g.r.Gone(Farewell{Node: 7, Incarnation: 1, Reason: "exit code 3"})
 			<-time.After(2 * time.Second)
-			if err := g.r.Barrier(t.Context(), "lost"); (err != nil) != fails || fails && !strings.Contains(err.Error(), "node.7 will not enter it: lost: exit code 3") {
+			if err := g.r.Barrier(t.Context(), "lost"); (err != nil) != fails ||
+				fails && !strings.Contains(err.Error(), "node.7 will not enter it: lost: exit code 3") {
 				t.Errorf("%v: %v", topology, err)
 			}
 		})
@@ -131,8 +134,8 @@ type failingConn struct{ *slowConn }
 
 func (failingConn) TryWrite([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A connection that a sender cannot write to is given up, and what was sent is kept for the
-// next one.
+// A connection that a sender cannot write to is given up, and the frames sent are kept for the next
+// one.
 func TestConnectionThatASenderCannotWriteTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
@@ -206,7 +209,7 @@ func TestCloseWithAListenerThatCannotAccept(t *testing.T) {
 	})
 }
 
-// The names of addresses that cannot be reached are listed up to a bound.
+// The error lists the names of unreachable addresses up to a bound.
 func TestTroubleIsBounded(t *testing.T) {
 	r := openRouter(t, Config{})
 	if got := r.membership.troubles(); got != "" {
@@ -227,7 +230,8 @@ func TestTroubleIsBounded(t *testing.T) {
 	}
 }
 
-// A node that was met, but gone before it was ready, is none whose id says how the nodes are numbered.
+// The id of a node that was met, but gone before it was ready, does not show how the nodes are
+// numbered.
 func TestNodesThatWereNeverReadyAreNotExpected(t *testing.T) {
 	for ready, want := range map[bool][]int{true: {5}, false: {1, 2}} {
 		r := openRouter(t, Config{Expect: 3})

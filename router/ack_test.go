@@ -9,8 +9,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Frames are acknowledged by the 256 at once, so that their sender keeps no more of a peer
-// that says nothing itself.
+// Frames are acknowledged in groups of 256, so that their sender keeps no more for a peer that sends
+// nothing itself.
 func TestFramesAreAcknowledgedInRuns(t *testing.T) {
 	for _, tt := range []struct{ messages, bytes, most int }{{300, 1, 50}, {20, 30 << 10, 10}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -60,8 +60,8 @@ func TestLeafThatCannotAnswerTheHubLogsIt(t *testing.T) {
 	}
 }
 
-// A hub that refuses an answer because nobody waits for it any more is no fault; any other
-// refusal is. Neither is called again.
+// A hub that refuses an answer because no node waits for it any more is no fault; any other refusal
+// is. Neither is called again.
 func TestLeafThatTheHubRefuses(t *testing.T) {
 	for code, fault := range map[string]bool{RefuseRelay: false, RefuseToken: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestHangUpWithoutTLSIsExplained(t *testing.T) {
 	}
 }
 
-// Under Latest, a newer value takes the place of the one that is kept for late joiners.
+// Under Latest, a newer value replaces the one that is kept for late joiners.
 func TestLatestKeepsOneValue(t *testing.T) {
 	r := openRouter(t, Config{})
 	ch, err := r.Channel(Spec{Name: "e", Delivery: Latest}, nil)

@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// Memory for messages whose chunks are coming in. It is taken for what has arrived, up to
-// twice as much, and beyond that ahead of what comes, as that spares copies: up to growth
-// times what has arrived, while the bounds of the peer and of the node allow. A message that
-// finds no room below the bounds comes in nevertheless.
+// Memory for messages whose chunks are arriving. A stream reserves up to twice the bytes that have
+// arrived, and while the bounds of the peer and of the node allow, up to growth times as much, because
+// that spares copies. A message that finds no room below the bounds is received nevertheless.
 const (
 	growth    = 16        // times what has arrived of a message
 	peerAhead = 128 << 20 // bytes for all unfinished messages of one peer: two of 64 MiB
@@ -53,8 +52,8 @@ func (in *inStream) grow(n int) {
 	in.asm = larger
 }
 
-// reserve sets to n how many bytes the stream has ahead of what comes. It reports false if
-// they are too many for the peer or the node, and changes nothing then.
+// reserve sets to n the number of bytes that the stream reserves ahead of the data. It reports false,
+// and changes nothing, if they are too many for the peer or the node.
 func (in *inStream) reserve(n int) bool {
 	more := n - in.ahead
 	if more == 0 {
@@ -84,7 +83,7 @@ func (in *inStream) assembled() []byte {
 	return b
 }
 
-// Recycle keeps the memory of a payload for the next message, or gives it back to the peer whose it is.
+// Recycle keeps the memory of a payload for the next message, or returns it to the peer that owns it.
 func (in *inStream) Recycle(payload []byte) {
 	if !in.s.recycleShared(payload) {
 		in.s.spares.put(payload)

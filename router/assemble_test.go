@@ -23,8 +23,8 @@ func (g *rogue) declares(t *testing.T, n int) {
 	}
 }
 
-// unfinished is how much memory the node has for messages of the peer that have not come
-// whole, and how much of them has come.
+// unfinished is the memory that the node has for incomplete messages of the peer, and the bytes of
+// them that have arrived.
 func (s *session) unfinished() (taken, have int) {
 	for _, in := range s.ins {
 		taken += len(in.asm)
@@ -33,8 +33,8 @@ func (s *session) unfinished() (taken, have int) {
 	return taken, have
 }
 
-// A peer sends large messages of events that this node does not have, or does not listen
-// to: nothing is kept of them, and they are counted and credited when they have come.
+// Large messages of events that this node does not have, or does not listen to, take no memory. They
+// are counted and credited when they have arrived.
 func TestR7MessagesWithoutAListenerAreNotAssembled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
@@ -69,8 +69,8 @@ func TestR7MessagesWithoutAListenerAreNotAssembled(t *testing.T) {
 	})
 }
 
-// A message whose first chunk came before this node listened is not delivered: its sender did
-// not know. The next one is.
+// A message whose first chunk came before this node listened is not delivered, as its sender did not
+// know of it. The next one is.
 func TestMessageThatBeganBeforeTheListenerIsNotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
@@ -98,8 +98,8 @@ func TestMessageThatBeganBeforeTheListenerIsNotReceived(t *testing.T) {
 	})
 }
 
-// A peer announces many large messages of events that this node listens to: memory is taken
-// for twice what has come of them, and a bounded amount ahead.
+// A peer announces many large messages of events that this node listens to: the node takes memory for
+// twice the bytes that have arrived, and a bounded amount ahead.
 func TestR7MemoryAheadOfWhatComesIsBoundedForAPeer(t *testing.T) {
 	const events = 100
 	g := meet(t, func(c *Config) { c.ChunkBytes = 256 << 10 })
@@ -131,7 +131,7 @@ func TestR7MemoryAheadOfWhatComesIsBoundedForAPeer(t *testing.T) {
 	}
 }
 
-// The same for all peers.
+// The same bound holds for all peers together.
 func TestR7MemoryAheadOfWhatComesIsBoundedForANode(t *testing.T) {
 	r := openRouter(t, Config{})
 	var all []*inStream

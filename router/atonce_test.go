@@ -11,8 +11,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Nothing that nodes say to each other waits for a heartbeat: on a network that takes no time, no
-// time passes.
+// No message between nodes waits for a heartbeat: on a network without latency, no time passes.
 func TestNothingWaitsForAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.WindowMessages = 4 })
@@ -75,7 +74,7 @@ func TestNothingWaitsForAHeartbeat(t *testing.T) {
 	})
 }
 
-// A ping is answered at once, and what it took is counted.
+// A ping is answered at once, and its round-trip time is counted.
 func TestTimeThatAPingTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -133,7 +132,7 @@ func TestCloseReportsWhatIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-// Only the hub of a star, and only after Drain, stays for the others when it is closed.
+// Only the hub of a star, and only after Drain, waits for the others when it is closed.
 func TestCloseThatWaitsForNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		topology router.Topology
@@ -187,7 +186,7 @@ func TestPipeBetweenLeavesLasts(t *testing.T) {
 	})
 }
 
-// A newest value is sent once to a peer that listens, whoever joins meanwhile.
+// A newest value is sent once to a peer that listens, whichever node joins meanwhile.
 func TestNewestValueIsSentOnceWhenOthersJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Expect = min(2, 1+c.Node) + c.Node/2 })

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What has come before the end of the context counts, whichever of the two is seen first.
+// A change before the end of the context counts, whichever of the two is seen first.
 func TestAwaitLooksOnceMoreWhenItsContextEnds(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}})
 	if err != nil {

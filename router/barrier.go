@@ -19,17 +19,16 @@ type barrierMsg struct {
 	Round uint64 `json:"round"`
 }
 
-// Barrier returns when every expected node has called it with the same name as
-// often as this one. It fails at once when one of them is lost, has ended or is done
-// (see [Router.Done]) without having entered, and names those that are missing when
-// ctx ends first. After an error the rounds of that name no longer match: use another
-// name. Once this node drains, or is done itself, a node that does not enter any more is no
-// fault: the error then wraps [ErrClosed]. A node that is restarted takes the rounds over from its peers. One that has
-// left, see [Router.Leave], is not waited for.
+// Barrier returns when every expected node has called it with the same name as often as this one. It
+// fails at once when one of them is lost, has ended or is done (see [Router.Done]) without having
+// entered. When ctx ends first, the error names the missing nodes. After an error the rounds of that
+// name no longer match: use another name. Once this node drains, or is done itself, a node that does
+// not enter any more is no fault: the error then wraps [ErrClosed]. A restarted node takes over the
+// rounds of its peers. Barrier does not wait for a node that has left, see [Router.Leave].
 //
-// When Barrier has returned nil on one node, and a message that this node sends
-// afterwards ends the ctx of a Barrier of the same round on another node, then that one
-// returns nil too. This also holds if the message passes through further nodes.
+// When Barrier has returned nil on one node, and a message that this node sends afterwards ends the
+// ctx of a Barrier of the same round on another node, then that one returns nil too. This also holds
+// if the message passes through further nodes.
 func (r *Router) Barrier(ctx context.Context, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("barrier %.20q...: a name of %d bytes, want %d at most", name, len(name), maxName)
@@ -88,9 +87,9 @@ func (r *Router) inVain(name string, id int, err error) error {
 
 var errDone = errors.New("it is done with its own part of the job")
 
-// pass records that all nodes have entered a round, and tells the peers but from,
-// which has said it. So a message that a node sends after the barrier never overtakes the
-// word that the barrier is passed. The mutex is held.
+// pass records that all nodes have entered a round, and notifies the peers except from, which has
+// announced it. So a message that a node sends after the barrier never overtakes the announcement that
+// the barrier is passed. The mutex is held.
 func (r *Router) pass(name string, round uint64, from *session) {
 	if r.passed[name] >= round {
 		return
@@ -124,8 +123,8 @@ func (r *Router) receiveBarrier(s *session, all bool, body []byte) error {
 	return nil
 }
 
-// maxOffered is the number of names of barriers that a newcomer keeps of the rounds that members
-// tell it, of all members together, until it has started.
+// maxOffered bounds the names of barriers that a newcomer keeps until it has started, of all members
+// together.
 const maxOffered = 4 * maxBarriers
 
 // offer keeps the rounds that a member of the running job has entered, for takeOver. The

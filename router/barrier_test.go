@@ -19,7 +19,7 @@ func enter(ctx context.Context, r *router.Router, name string) <-chan error {
 	return out
 }
 
-// returned is what a call has returned, or an error if it still waits.
+// returned is the result of a call, or an error if it still waits.
 func returned(c <-chan error) error {
 	synctest.Wait()
 	select {
@@ -32,8 +32,8 @@ func returned(c <-chan error) error {
 
 var errWaits = errors.New("it still waits")
 
-// A node passes a barrier as soon as another one that has passed it says so, although
-// the frame of a third is still under way.
+// A node passes a barrier as soon as another one that has passed it announces that, although the frame
+// of a third is still under way.
 func TestR6BarrierThatOnePassesAllPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 4, nil)
@@ -42,7 +42,7 @@ func TestR6BarrierThatOnePassesAllPass(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for round := range 3 {
-			// The word passes on: node.1 receives it from node.3 only.
+			// The announcement is passed on: node.1 receives it from node.3 only.
 			release := []func(){j.gates.hold(2, 1), j.gates.hold(0, 1)}
 			late := enter(ctx, j.nodes[1], "b")
 			j.each(func(_ int, r *router.Router) error { return r.Barrier(ctx, "b") }, 0, 2, 3)
@@ -57,8 +57,8 @@ func TestR6BarrierThatOnePassesAllPass(t *testing.T) {
 	})
 }
 
-// The word of a node that has passed counts after the node has crashed or left, and so
-// does the entry of a node that is gone.
+// The announcement of a node that has passed counts after the node has crashed or left, and so does
+// the entry of a node that is gone.
 func TestR6BarrierCountsNodesThatEnteredAndWent(t *testing.T) {
 	for how, end := range map[string]func(j *job){
 		"crash": func(j *job) { _ = j.nodes[0].Abandon() },
@@ -78,7 +78,8 @@ func TestR6BarrierCountsNodesThatEnteredAndWent(t *testing.T) {
 				<-time.After(20 * time.Second) // long enough to be lost
 				j.each(func(_ int, r *router.Router) error { return r.Barrier(ctx, "b") }, 1, 2)
 				err := j.nodes[1].Barrier(ctx, "b") // the next round it has not entered
-				if want := map[string]string{"crash": "node.0 will not enter it", "leave": "waits for node.2"}[how]; err == nil || !strings.Contains(err.Error(), want) {
+				want := map[string]string{"crash": "node.0 will not enter it", "leave": "waits for node.2"}[how]
+				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("next round: %v, want %s", err, want)
 				}
 			})
@@ -114,8 +115,7 @@ func TestR6NewcomerTakesOverTheRounds(t *testing.T) {
 	})
 }
 
-// A newcomer waits at barriers for the nodes that it has met, and not for one that had
-// left before.
+// A newcomer waits at barriers for the nodes that it has met, but not for one that left before.
 func TestR6NewcomerWaitsForThePresentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -149,7 +149,7 @@ func TestR6BarrierNamesWhoIsMissing(t *testing.T) {
 	})
 }
 
-// Nodes that are done wait for each other, and go on receiving meanwhile.
+// Nodes that are done wait for each other, and continue to receive meanwhile.
 func TestDoneWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -177,7 +177,8 @@ func TestDoneWaitsForAll(t *testing.T) {
 		if got := in[1].all(); got != "0 2" && got != "2 0" {
 			t.Errorf("node.1 has received %q", got)
 		}
-		if n := strings.Count(j.log.String(), `this node is done and waits for the others" at=0 missing=node.2 waited=`); n != 2 { // after 10 s and 20 s
+		// The warning is due after 10 s and 20 s.
+		if n := strings.Count(j.log.String(), `this node is done and waits for the others" at=0 missing=node.2 waited=`); n != 2 {
 			t.Errorf("logged %d times:\n%s", n, j.log.String())
 		}
 		finish(2)
@@ -189,8 +190,8 @@ func TestDoneWaitsForAll(t *testing.T) {
 	})
 }
 
-// A node that has left is not waited for; one that was done and is lost has to be done
-// again; a newcomer receives which nodes are done.
+// A node that has left is not waited for; one that was done and is lost has to be done again; a
+// newcomer learns which nodes are done.
 func TestDoneAndNodesThatGoAndCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 4, func(c *router.Config) { c.PeerTimeout = time.Second })

@@ -26,7 +26,8 @@ func openRouter(t *testing.T, cfg Config) *Router {
 	return r
 }
 
-// The hub of a star makes so many pipes at a time, and a leaf answers to so many.
+// The hub of a star makes a bounded number of pipes at a time, and a leaf answers a bounded number of
+// calls.
 func TestR7PipesInTheMakingAreBounded(t *testing.T) {
 	hub := openRouter(t, Config{Topology: Star, HandshakeTimeout: time.Minute})
 	for id := range 2 {
@@ -77,8 +78,8 @@ func TestR7PeersAreBounded(t *testing.T) {
 	}
 }
 
-// A peer that says that all have entered a round, in which this node is not, is no reason to
-// pass it later.
+// A peer that announces that all nodes have entered a round, in which this node is not, does not make
+// this node pass it later.
 func TestBarrierIsNotPassedBeforeItIsEntered(t *testing.T) {
 	g := meet(t, nil)
 	g.say(t, appendFrame(nil, frameReady, 0, 0, nil))
@@ -108,7 +109,7 @@ func TestR7AnEventThatIsDeclaredTwiceEndsThePeer(t *testing.T) {
 // An answer for an event that this node does not have, and one that was not asked for.
 func TestR7AnswersToListenAreChecked(t *testing.T) {
 	g := meet(t, nil)
-	g.say(t, appendU64(nil, frameListening, 0, 0)) // not asked for: nothing is held back by it
+	g.say(t, appendU64(nil, frameListening, 0, 0)) // not asked for: it holds nothing back
 	g.say(t, data(1))
 	g.say(t, appendU64(nil, frameListening, 9, 0))
 	if why := g.lost(); !strings.Contains(why, "an answer for event number 9") {
@@ -137,7 +138,7 @@ func TestRunsOfFramesAreAcknowledgedOnce(t *testing.T) {
 	}
 }
 
-// A peer is told of what was consumed when that is a quarter of its window, at least one message.
+// A peer gets a report of the consumption after a quarter of its window, at least one message.
 func TestAQuarterOfAWindow(t *testing.T) {
 	for _, c := range []struct {
 		delivery Delivery
@@ -152,8 +153,8 @@ func TestAQuarterOfAWindow(t *testing.T) {
 	}
 }
 
-// A node that has not been ready fails when an event of a peer differs from its own, and says
-// so to its watchers at once.
+// A node that has not been ready fails when an event of a peer differs from its own, and notifies its
+// watchers at once.
 func TestAnEventThatDiffersIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})

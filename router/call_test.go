@@ -34,7 +34,7 @@ func TestWaitsBetweenCalls(t *testing.T) {
 	}
 }
 
-// What follows a call, by how it has ended.
+// The action after a call depends on how the call has ended.
 func TestWhatFollowsACall(t *testing.T) {
 	refusal := func(code string) error { return &RefusedError{code, "why", "a"} }
 	for name, c := range map[string]struct {
@@ -126,7 +126,7 @@ func TestWhetherTheNodeAtAnAddressHasLeft(t *testing.T) {
 	}
 }
 
-// A peer that is gone is called where it was, in an elastic mesh: unless it had no address, its
+// A peer that is gone in an elastic mesh is called at its old address, unless it had no address, its
 // attach address is called anyway, or a newer incarnation of it is known.
 func TestPeersThatAreTakenBack(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -163,7 +163,7 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 	}
 }
 
-// A node that has failed calls the nodes no more that it has learned of.
+// A node that has failed no longer calls the nodes that it has learned of.
 func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
@@ -212,8 +212,8 @@ func TestUnauthenticatedAnswerAtTheAddressOfAPeer(t *testing.T) {
 	}
 }
 
-// A connection that comes to nothing is closed by the side that dialled: when the other one says
-// nothing, when the hub cannot reach the target, when the two are connected already.
+// The side that dialled closes a connection on which no session begins: when the other side is silent,
+// when the hub cannot reach the target, when the two are connected already.
 func TestCallsThatFailAreHungUp(t *testing.T) {
 	no := `{"refuse":{"code":"relay","reason":"no"}}`
 	for name, c := range map[string]struct {

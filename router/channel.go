@@ -62,7 +62,8 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	if len(r.channels) == maxChannels {
 		return nil, fmt.Errorf("event %q: a node can declare %d events", spec.Name, maxChannels)
 	}
-	c := &channel{r: r, id: uint16(len(r.channels)), spec: spec, deliver: deliver, absences: map[int]*absence{}} //nolint:gosec // bounded above
+	id := uint16(len(r.channels)) //nolint:gosec // bounded above
+	c := &channel{r: r, id: id, spec: spec, deliver: deliver, absences: map[int]*absence{}}
 	c.serial = spec.Delivery == Latest || r.cfg.Tap != nil
 	c.targets.Store(new(audience))
 	r.channels = append(r.channels, c)
@@ -80,10 +81,9 @@ func (r *Router) Channel(spec Spec, deliver func(*Message) error) (*Channel, err
 	return &Channel{c}, nil
 }
 
-// Listen announces to the other nodes whether this node listens to the event. After Listen(true)
-// the messages of a peer are delivered from the first one on that the peer has sent
-// knowing of it, and none of them is missed until Listen(false). What was under way before
-// is dropped, but for the newest value of a Latest event.
+// Listen announces to the other nodes whether this node listens to the event. After Listen(true) all
+// messages of a peer are delivered that it sends after it has received the announcement, until
+// Listen(false). Earlier ones are dropped, except for the newest value of a Latest event.
 func (c *Channel) Listen(on bool) {
 	r := c.c.r
 	r.mu.Lock()

@@ -42,7 +42,7 @@ func (f *fuse) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return fused{c, f}, nil
 }
 
-// pass says how many of n bytes pass, and breaks the connection after the last.
+// pass returns how many of n bytes pass, and breaks the connection after the last.
 func (c fused) pass(inbound bool, n int) int {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A node that a caller has given up ends, unless it has given the caller up as well and has
-// the lower id. Other refusals end nobody.
+// A node that a caller has given up ends, unless it has given the caller up as well and has the lower
+// id. Other refusals end no node.
 func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
 	for _, c := range []struct {
 		node, caller int
@@ -42,7 +42,8 @@ func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
 			if got := <-said; kept || err != nil || strings.Contains(got, `"code":"lost"`) != c.mutual {
 				t.Errorf("%v, %v, said %q", kept, err, got)
 			}
-			if (r.failure != nil) != c.ends || c.ends && !strings.HasPrefix(r.failure.Error(), fmt.Sprintf("cut off from the job: node.%d: refused", c.caller)) {
+			if (r.failure != nil) != c.ends || c.ends &&
+				!strings.HasPrefix(r.failure.Error(), fmt.Sprintf("cut off from the job: node.%d: refused", c.caller)) {
 				t.Error(r.failure)
 			}
 		})

@@ -32,7 +32,7 @@ func TestDeclarationOfAnEvent(t *testing.T) {
 	}
 }
 
-// A peer declares so many events and so many bytes of declarations.
+// The number and the bytes of a peer's declarations are bounded.
 func TestR7DeclarationsAreBounded(t *testing.T) {
 	r := openRouter(t, Config{})
 	s := newSession(r, Peer{ID: 1}, nil)
@@ -101,7 +101,7 @@ func TestR7AnswerForTheEventAfterTheLast(t *testing.T) {
 	}
 }
 
-// A pong says how long its ping took, at least 1 ns, and one frame is as good as any.
+// A pong has the round-trip time of its ping, at least 1 ns, and one frame is as good as any.
 func TestPongSaysHowLongItTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(openRouter(t, Config{}), Peer{ID: 1}, nil)
@@ -118,7 +118,7 @@ func TestPongSaysHowLongItTook(t *testing.T) {
 	})
 }
 
-// Only a leaf of a star is asked by its hub to call back.
+// A hub asks only leaves of its star to call back.
 func TestR7HubIsNotAskedToCallBack(t *testing.T) {
 	for name, cfg := range map[string]Config{"hub": {Topology: Star}, "mesh": {Attach: []string{"a"}}} {
 		if err := openRouter(t, cfg).receiveRelay([]byte("{}")); !errors.Is(err, errBadFrame) {
@@ -127,8 +127,8 @@ func TestR7HubIsNotAskedToCallBack(t *testing.T) {
 	}
 }
 
-// A header goes beside a message to a peer that understands it, of an event that has headers, if
-// it is within bounds.
+// A header is sent beside a message to a peer that understands it, of an event that has headers, if it
+// is within bounds.
 func TestHeadersThatAreSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		event, peer bool
@@ -146,7 +146,7 @@ func TestHeadersThatAreSent(t *testing.T) {
 	}
 }
 
-// longHeaded is an empty payload with a header of so many bytes.
+// longHeaded is an empty payload with a header of that many bytes.
 type longHeaded int
 
 func (longHeaded) Bytes() []byte    { return nil }
@@ -154,8 +154,8 @@ func (h longHeaded) Header() []byte { return make([]byte, h) }
 func (longHeaded) Retain()          {}
 func (longHeaded) Release()         {}
 
-// Where each unauthenticated client comes from another address and all places are taken, the next one is turned
-// away, as no address has more than its share.
+// Where each unauthenticated client comes from another address and all places are taken, the next one
+// is refused, as no address has more than its share.
 func TestUnauthenticatedClientsThatAllComeFromElsewhere(t *testing.T) {
 	s := &unauthenticated{limit: 2}
 	enter := func(ip byte) *unauthenticatedConn {

@@ -64,7 +64,8 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 			r.reached[8] = reaching{6, "newest", false}
 			for node := 7; node < 9; node++ {
 				s, err := r.admit(hello{Node: node, Incarnation: 5, Addrs: addrs, Labels: []string{"actor"}})
-				if err != nil || s.lastReceived.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) || !slices.Equal(s.addrs, addrs) {
+				if err != nil || s.lastReceived.Load() != r.clock() || !slices.Equal(s.peer.Labels, []string{"actor"}) ||
+					!slices.Equal(s.addrs, addrs) {
 					t.Errorf("%+v, received at %d of %d, %v", s.peer, s.lastReceived.Load(), r.clock(), err)
 				}
 			}
@@ -80,12 +81,12 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 	}
 }
 
-// What is remembered of a peer that is gone.
+// The state that is remembered of a peer that is gone.
 func TestWhatIsRememberedOfAPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind             ChangeKind
 		ready, withdrawn bool
-		left             bool // what is sent to it is no loss
+		left             bool // messages sent to it are no losses
 	}{
 		"lost": {Lost, true, false, false}, "lost before it was ready": {Lost, false, false, false},
 		"lost as it leaves": {Lost, true, true, true}, "left": {Left, true, false, true},
@@ -139,7 +140,7 @@ func TestOlderIncarnationGoesLate(t *testing.T) {
 	}
 }
 
-// The end of a connection is logged while its session goes on.
+// The end of a connection is logged while its session continues.
 func TestLogOfTheEndOfAConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(r *Router, s *session)
@@ -162,7 +163,7 @@ func TestLogOfTheEndOfAConnection(t *testing.T) {
 	}
 }
 
-// A peer that says twice that it is ready joins once, and is learned of by those who wait.
+// A peer that announces twice that it is ready joins once, and the nodes that wait learn of it.
 func TestPeerJoinsOnce(t *testing.T) {
 	r := openRouter(t, Config{})
 	var kinds []ChangeKind
@@ -181,8 +182,8 @@ func TestPeerJoinsOnce(t *testing.T) {
 	}
 }
 
-// A leaf of a star whose hub is lost ends what goes through it at once; one whose hub has left in
-// order does not, and neither does a node that has lost a peer which is no hub.
+// A leaf of a star whose hub is lost ends its pipes through the hub at once. A leaf whose hub has left
+// in order does not, and neither does a node that has lost a peer which is no hub.
 func TestPipesEndWithTheHub(t *testing.T) {
 	for name, c := range map[string]struct {
 		topology Topology
@@ -190,7 +191,8 @@ func TestPipesEndWithTheHub(t *testing.T) {
 		kind     ChangeKind
 		cut      bool
 	}{
-		"hub lost": {Star, 0, Lost, true}, "hub left": {Star, 0, Left, false}, "leaf lost": {Star, 2, Lost, false}, "mesh": {Mesh, 0, Lost, false},
+		"hub lost": {Star, 0, Lost, true}, "hub left": {Star, 0, Left, false}, "leaf lost": {Star, 2, Lost, false},
+		"mesh": {Mesh, 0, Lost, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := openRouter(t, Config{Node: 3, Topology: c.topology, Attach: []string{"hub"}})

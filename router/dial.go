@@ -9,13 +9,13 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// backoff is the wait between two calls of an address, from 5 ms to 1 s, or to 5 s if
-// the node there has left: an eighth of the time for which they have failed, so that the
-// end of an outage is noticed soon in proportion to it.
+// backoff is the wait between two calls of an address, from 5 ms to 1 s, or to 5 s if the node there
+// has left: an eighth of the time for which the calls have failed, so that a node notices the end of
+// an outage soon in proportion to its length.
 //
-// Where many nodes are called without success, the waits are longer: all calls together are at most
-// callsPerSecond, so that addresses which a peer has made up are no flood to whoever
-// has them.
+// Where a node calls many others without success, the waits are longer: all calls together are at most
+// callsPerSecond, so that addresses which a peer has made up do not flood the hosts at these
+// addresses.
 type backoff struct {
 	since time.Time
 	left  bool
@@ -110,7 +110,7 @@ func (r *Router) keepReaching(id int) {
 		if l != nil && l.s.peer.ID != id { // the address has gone to another node: no end to wait for
 			l, err = nil, fmt.Errorf("node.%d answers instead of node.%d", l.s.peer.ID, id)
 		}
-		r.afterCall(l, err, addr, &wait) // whereIs says whether there is a next call
+		r.afterCall(l, err, addr, &wait) // whereIs reports whether there is a next call
 	}
 }
 

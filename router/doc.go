@@ -28,11 +28,12 @@
 // messages of other events may pass it. That is what keeps a transfer of 64 MiB
 // from stalling anything.
 //
-// What is sent stays in the sender's log until the receiver has acknowledged
-// it. When a connection breaks, the node that dialled it dials again, the two
-// say what they have received, and the rest is sent again. A peer that stays
-// away for longer than [Config.PeerTimeout] is lost: sends that wait for it end
-// with a [PeerError] that says how many messages it did not acknowledge.
+// A message stays in the sender's log until the receiver has acknowledged it.
+// When a connection breaks, the node that dialled it dials again, the two
+// report the frames that they have received, and the rest is sent again. A peer
+// that stays away for longer than [Config.PeerTimeout] is lost: sends that wait
+// for it end with a [PeerError] that has the number of messages which it did not
+// acknowledge.
 //
 // Each event has a window at each receiver. The receiver gives room back when
 // the listener has had a message, not when it has arrived, so a slow listener

@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-// Done announces to the peers that this node has done its part of the job, and returns when
-// every expected node has said the same or has left. Until then this node continues
-// receiving and may send. A node that is lost is waited for: its next incarnation has
-// to say it again. A Barrier that a done node has not entered fails at once on the other
-// nodes. After 10 s, and then ever more rarely, the log names the nodes that are not
-// done. When ctx ends first, the error names them.
+// Done announces to the peers that this node has done its part of the job, and returns when every
+// expected node has announced the same or has left. Until then this node continues to receive and may
+// send. Done waits for a node that is lost: its next incarnation has to announce it again. A Barrier
+// that a done node has not entered fails at once on the other nodes. After 10 s, and then at growing
+// intervals, the log names the nodes that are not done. When ctx ends first, the error names them.
 //
-// A node of a version without this call cannot say that it is done. It ends the wait by
-// leaving.
+// A node of a version without this call cannot announce that it is done. It ends the wait by leaving.
 func (r *Router) Done(ctx context.Context) error {
 	if !r.started.Load() {
 		return ErrNotStarted

@@ -40,8 +40,8 @@ func TestNodesThatAreNotDone(t *testing.T) {
 	}
 }
 
-// A node says once that it is done, and that it leaves, to those that understand it; the log of a
-// long wait and the error name the others.
+// A node announces once that it is done, and that it leaves, to the peers that understand it; the log
+// of a long wait and the error name the others.
 func TestWhatANodeSaysAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Buffer

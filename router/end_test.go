@@ -24,7 +24,7 @@ func TestDrainWaitsForPeersToFinish(t *testing.T) {
 	})
 }
 
-// The hub of a star stays for its leaves: 5 s, or a minute if all are known to finish.
+// The hub of a star waits for its leaves: 5 s, or a minute if all are known to finish.
 func TestHubStaysForItsLeaves(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The words of a long wait come after 10, 20 and 40 s, and none once it has been stopped.
+// A long wait is logged after 10, 20 and 40 s, and not once it has been stopped.
 func TestLongWaitEndsWithItsWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})
@@ -42,7 +42,7 @@ func TestLongWaitEndsWithItsWords(t *testing.T) {
 	})
 }
 
-// What has not started has nobody to take leave of.
+// A router that has not started has no peers to take leave of.
 func TestLeaveAndDrainBeforeStart(t *testing.T) {
 	r := openRouter(t, Config{Expect: 3})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,7 +119,7 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 	})
 }
 
-// A peer that never says that it is ready has nothing to send, and holds up no end.
+// A peer that never announces that it is ready has nothing to send, and does not delay an end.
 func TestR7PeerThatIsNeverReadyHoldsUpNoEnd(t *testing.T) {
 	for _, hub := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -278,8 +278,7 @@ func TestConnectionsThatCannotTakeOver(t *testing.T) {
 	}
 }
 
-// A send that waits for room ends with Drain and with Close, and with the cause of its
-// context.
+// A send that waits for room ends with Drain and with Close, and with the cause of its context.
 func TestSendsThatWaitEnd(t *testing.T) {
 	enough := errors.New("enough")
 	for name, c := range map[string]struct {
@@ -310,7 +309,9 @@ func TestSendsThatWaitEnd(t *testing.T) {
 				c.end(g.r, cancel)
 				select {
 				case err := <-sent:
-					if !errors.Is(err, c.want) || !strings.Contains(err.Error(), `event "e"`) || !strings.Contains(err.Error(), "node.7") || time.Since(began) > 0 { // of virtual time
+					took := time.Since(began) // virtual time
+					if !errors.Is(err, c.want) || !strings.Contains(err.Error(), `event "e"`) ||
+						!strings.Contains(err.Error(), "node.7") || took > 0 {
 						t.Error(err)
 					}
 				case <-time.After(time.Second):
@@ -345,8 +346,8 @@ func TestR5GonePeerWithoutAConnection(t *testing.T) {
 	})
 }
 
-// While there is no connection, a sender goes on up to its window. Over one it stays close to
-// the writer.
+// While there is no connection, a sender continues up to its window. With a connection it stays close
+// to the writer.
 func TestSenderIsAheadOfAConnectionByABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
@@ -369,7 +370,7 @@ func TestSenderIsAheadOfAConnectionByABound(t *testing.T) {
 	})
 }
 
-// A connection says nothing more when its session has ended, and takes no leave.
+// A connection sends nothing more when its session has ended, and does not take leave.
 func TestEndedSessionTakesNoLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()

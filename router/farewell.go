@@ -33,16 +33,15 @@ const (
 	farewellRest = 300 * time.Millisecond
 )
 
-// SendFarewell announces to the job that the process of node cfg.Node, in incarnation
-// cfg.Incarnation, has ended without leaving. It is for another process, such as one
-// that the node's supervisor starts: it takes the place of the node, with the same Config,
-// dials cfg.Attach, and answers on cfg.Listener or cfg.Listen the nodes that dial the node
-// again. Each node that receives the farewell does what [Router.Gone] says, and tells its own
-// peers, but for a node that is connected with the one that has ended and still has answers
-// from it. A newer incarnation of the node is not concerned.
+// SendFarewell announces to the job that the process of node cfg.Node, in incarnation cfg.Incarnation,
+// has ended without leaving. Another process calls it, such as one that the node's supervisor starts:
+// it takes the place of the node, with the same Config, dials cfg.Attach, and answers the nodes that
+// dial the node again on cfg.Listener or cfg.Listen. Each node that receives the farewell treats the
+// node as [Router.Gone] describes, and notifies its own peers, unless it is connected with the node
+// and still receives answers from it. A newer incarnation of the node is not concerned.
 //
-// SendFarewell returns nil when all of cfg.Expect nodes have received it, or 300 ms after the
-// last one that did. When ctx ends before one has, the error says what was tried.
+// SendFarewell returns nil when all of cfg.Expect nodes have received the farewell, or 300 ms after
+// the last one that did. When ctx ends before any node has, the error lists the attempts.
 func SendFarewell(ctx context.Context, cfg Config, reason string, final bool) error {
 	r, err := New(cfg)
 	if err != nil {

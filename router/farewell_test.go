@@ -14,10 +14,11 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// farewell is the configuration with which another process says the farewell of a node.
+// farewell is the configuration of a process that sends the farewell of a node.
 func (j *job) farewell(id int) router.Config {
 	cfg := router.Config{
-		Job: "j", Token: []byte("secret"), Node: id, Incarnation: 1, Expect: len(j.nodes), Transport: gate{j.gates, id}, Listen: fmt.Sprint("mem://", id),
+		Job: "j", Token: []byte("secret"), Node: id, Incarnation: 1, Expect: len(j.nodes), Transport: gate{j.gates, id},
+		Listen: fmt.Sprint("mem://", id),
 	}
 	for k := range id {
 		cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
@@ -28,7 +29,7 @@ func (j *job) farewell(id int) router.Config {
 	return cfg
 }
 
-// failed reports whether an error says that the job has failed.
+// failed reports whether an error means that the job has failed.
 func failed(err error) bool { _, ok := errors.AsType[*router.FailedError](err); return ok }
 
 // losses watches the losses of one node by the others.
@@ -49,8 +50,8 @@ func (j *job) losses(of int) map[int]chan error {
 	return out
 }
 
-// All nodes lose a node whose process has ended when another process says its farewell:
-// those that it dials, those that dial it, and those that learn of it from another node.
+// All nodes lose a node whose process has ended when another process sends its farewell: those that it
+// dials, those that dial it, and those that learn of it from another node.
 func TestR5AFarewellIsReceivedByAllNodes(t *testing.T) {
 	oneAddress := func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] }
 	star := func(c *router.Config) { c.Topology = router.Star; oneAddress(c) }
@@ -73,7 +74,8 @@ func TestR5AFarewellIsReceivedByAllNodes(t *testing.T) {
 					}
 					after(t, began, time.Second)
 					for id, c := range lost {
-						if err := <-c; !errors.Is(err, router.ErrLost) || failed(err) || err.Error() != fmt.Sprintf("node.%d: lost: killed by signal: killed", dead) {
+						if err := <-c; !errors.Is(err, router.ErrLost) || failed(err) ||
+							err.Error() != fmt.Sprintf("node.%d: lost: killed by signal: killed", dead) {
 							t.Errorf("node.%d: %v", id, err)
 						}
 					}
@@ -115,8 +117,7 @@ func TestAFarewellIsAboutAnIncarnation(t *testing.T) {
 	})
 }
 
-// A farewell that is final reports a loss of a job that has failed, also where the loss was
-// reported before.
+// A farewell that is final reports the loss of a failed job, even if the loss was reported before.
 func TestAFinalFarewellReportsTheFailureOfTheJob(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,8 +146,8 @@ func TestAFinalFarewellReportsTheFailureOfTheJob(t *testing.T) {
 	}
 }
 
-// Nodes that wait for a node whose process has ended before it joined end with a final
-// farewell, and wait on for the next incarnation with any other.
+// Nodes that wait for a node whose process ended before it joined end with a final farewell; with any
+// other they continue to wait for the next incarnation.
 func TestAFarewellBeforeTheNodeWasMet(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,8 +195,8 @@ func TestAFarewellAfterALeaveIsNoLoss(t *testing.T) {
 	})
 }
 
-// Only a process that has the job's token is received, and one that nobody receives ends with
-// its context.
+// A farewell is received only from a process that has the job's token, and one that no node receives
+// ends with its context.
 func TestR7AFarewellNeedsTheToken(t *testing.T) {
 	for _, edit := range []func(*router.Config){
 		func(c *router.Config) { c.Token = []byte("another") },
@@ -211,7 +212,8 @@ func TestR7AFarewellNeedsTheToken(t *testing.T) {
 			cfg := j.farewell(1)
 			cfg.Listen = ""
 			edit(&cfg)
-			if err := router.SendFarewell(ctx, cfg, "exit code 3", true); err == nil || !strings.Contains(err.Error(), "no node has received the farewell of node.1 (mem://") {
+			if err := router.SendFarewell(ctx, cfg, "exit code 3", true); err == nil ||
+				!strings.Contains(err.Error(), "no node has received the farewell of node.1 (mem://") {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -222,7 +224,7 @@ func TestR7AFarewellNeedsTheToken(t *testing.T) {
 	}
 }
 
-// The process that says a farewell need not listen, if it dials anybody.
+// The process that sends a farewell need not listen, if it dials a node.
 func TestAFarewellWhoseAddressIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -247,7 +249,7 @@ func TestAFarewellWhoseAddressIsTaken(t *testing.T) {
 	})
 }
 
-// lateTransport is a network in which one address is not there from the beginning.
+// lateTransport is a network in which one address does not exist from the beginning.
 type lateTransport struct {
 	router.Transport
 	addr  string
@@ -261,7 +263,7 @@ func (c lateTransport) Dial(ctx context.Context, addr string) (net.Conn, error) 
 	return c.Transport.Dial(ctx, addr)
 }
 
-// A farewell in a job of unknown size is said to those that are slow to receive it too.
+// In a job of unknown size, a farewell also reaches the nodes that are slow to receive it.
 func TestAFarewellInAJobOfUnknownSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -299,7 +301,7 @@ func TestAFarewellThatSomeHaveReceived(t *testing.T) {
 	})
 }
 
-// A farewell is said again to a node that does not answer yet.
+// A farewell is sent again to a node that does not answer yet.
 func TestAFarewellToANodeThatBeginsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)

@@ -47,8 +47,8 @@ func two(t *testing.T, c router.Transport, edit func(*router.Config)) (nodes [2]
 	return nodes, out
 }
 
-// TestR7GarbageFromAPeerEndsItsPart sends what the peer takes for garbage, which
-// would come again on every connection.
+// TestR7GarbageFromAPeerEndsItsPart sends frames that the peer takes for garbage, and that would come
+// again on every connection.
 func TestR7GarbageFromAPeerEndsItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, out := two(t, memory.New(), func(c *router.Config) {
@@ -90,14 +90,16 @@ func TestR5EverySendToALostPeerIsAccountedFor(t *testing.T) {
 		if !errors.As(err, &gone) || gone.Node != 1 {
 			t.Error(err)
 		}
-		if st := routertest.Total(nodes[0], "n"); st.Sent != sent-1 || st.Delivered+st.Dropped()+st.Lost+uint64(st.Queued+st.InFlight) != sent-1 || st.Lost != 16 {
+		st := routertest.Total(nodes[0], "n")
+		if st.Sent != sent-1 || st.Delivered+st.Dropped()+st.Lost+uint64(st.Queued+st.InFlight) != sent-1 || st.Lost != 16 {
 			t.Errorf("%d sent, the last in vain: %+v", sent, st)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
 	})
 }
 
-// TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay cuts for long, and heals.
+// TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay breaks the connection for a long time, and
+// restores it.
 func TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := routertest.NewWire(memory.New())
@@ -138,8 +140,8 @@ func (d *detour) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.Transport.Dial(ctx, addr)
 }
 
-// TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode breaks the connection and has somebody
-// of another job answer for a while.
+// TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode breaks the connection and lets a node of
+// another job answer for a while.
 func TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode(t *testing.T) {
 	for _, code := range []string{router.RefuseJob, router.RefuseLost} {
 		synctest.Test(t, func(t *testing.T) {
@@ -197,20 +199,24 @@ func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
 		<-time.After(9 * time.Second)
 		wire.Heal()
 		err := <-failed
-		if no, ok := errors.AsType[*router.RefusedError](err); !ok || no.Code != router.RefuseLost || !strings.Contains(err.Error(), "node.1 has given up node.0") {
+		if no, ok := errors.AsType[*router.RefusedError](err); !ok || no.Code != router.RefuseLost ||
+			!strings.Contains(err.Error(), "node.1 has given up node.0") {
 			t.Error(err)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
 	})
 }
 
-// TestLimitsThatDifferAreRefused would leave a sender without room forever: the
-// receiver tells what it has consumed by quarters of a window that it knows.
+// TestLimitsThatDifferAreRefused: a sender would wait for room without end, as the receiver reports
+// its consumption by quarters of a window that it knows.
 func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()
 	var nodes [2]*router.Router
 	for id := range nodes {
-		cfg := router.Config{Job: "j", Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("mem://", id), WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Job: "j", Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("mem://", id),
+			WindowMessages: 100 + 1000*id, Logger: slog.New(slog.DiscardHandler),
+		}
 		if id == 1 {
 			cfg.Attach = []string{"mem://0"}
 		}
@@ -222,7 +228,8 @@ func TestLimitsThatDifferAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _ = nodes[0].Start(ctx, nil) }()
 	err := nodes[1].Start(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "(limits): node.1 has WindowMessages 1100, WindowBytes 8388608, ChunkBytes 262144; node.0 has WindowMessages 100, ") {
+	const want = "(limits): node.1 has WindowMessages 1100, WindowBytes 8388608, ChunkBytes 262144; node.0 has WindowMessages 100, "
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 	cancel()

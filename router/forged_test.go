@@ -14,8 +14,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// A process that has the token says the farewell of a node that lives. Nobody loses that node.
-// When it has really ended, its farewell is received as quickly as any other.
+// A process that has the token sends the farewell of a node that lives. No node loses that node. When
+// it has really ended, its farewell is received as quickly as any other.
 func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 	for _, topology := range []router.Topology{router.Mesh, router.Star} {
 		for _, ahead := range []uint64{0, uint64(time.Hour)} {
@@ -57,7 +57,7 @@ func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 	}
 }
 
-// A node whose clock is far ahead is told so, and does not join.
+// A node whose clock is far ahead is refused with that reason.
 func TestNodeFromTheFutureDoesNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -108,7 +108,7 @@ func TestR7UnauthenticatedClientsThatOnlyReadTheProof(t *testing.T) {
 	}
 }
 
-// Nodes that call each other at once give their proofs, also on connections that they do not
+// Nodes that call each other at the same time give their proofs, also on connections that they do not
 // need.
 func TestNodesThatCallEachOtherGiveTheirProofs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

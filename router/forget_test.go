@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What is known of a newer incarnation is not overwritten by the end of an older one.
+// The end of an older incarnation does not overwrite the state of a newer one.
 func TestForgetKeepsWhatIsNewer(t *testing.T) {
 	left := fmt.Errorf("%w: the node has ended", errLeft)
 	r := openRouter(t, Config{})
@@ -59,8 +59,8 @@ func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
 	})
 }
 
-// A peer that takes leave is not without a connection until it has left: else Gone
-// would take it for lost in between.
+// A peer that takes leave keeps its connection until it has left: otherwise Gone would take it for
+// lost in between.
 func TestALeaveKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(Config{Job: "j", Transport: unmetTransport{}, Logger: slog.New(slog.DiscardHandler)})

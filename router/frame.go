@@ -62,7 +62,7 @@ const (
 	maxNode     = 1<<20 - 1
 	maxChannels = 1 << 14
 
-	// What a peer may have kept of it here, besides messages.
+	// Bounds of the state that this node keeps of a peer, besides messages.
 	maxName     = 255      // bytes of the name of an event or a barrier
 	maxBarriers = 1 << 16  // names
 	maxRound    = 1 << 62  // of a barrier: no node gets there, and nothing wraps

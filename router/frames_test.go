@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzFrames sends frames to a session of a peer that is known: whatever they are,
-// the link ends with an error or goes on, without a panic or much memory.
+// FuzzFrames sends frames to a session of a known peer: whatever they are, the link ends with an error
+// or continues, without a panic or much memory.
 func FuzzFrames(f *testing.F) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler), MaxMessageBytes: 1 << 20})
 	if err != nil {
@@ -58,7 +58,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// noTransport reaches nobody.
+// noTransport makes no connections.
 type noTransport struct{ Transport }
 
 func (noTransport) Dial(context.Context, string) (net.Conn, error) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzAnswer answers a node that dials: whatever is said, it gets no peer of one
-// that does not know the token, and the call ends.
+// FuzzAnswer answers a node that dials: whatever the answer, the node gets no peer without the token,
+// and the call ends.
 func FuzzAnswer(f *testing.F) {
 	reply := func(parts ...any) []byte {
 		var out []byte
@@ -24,7 +24,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		return out
 	}
-	other := json.RawMessage(`{"protocol":1,"job":"j","node":0,"incarnation":"1","nonce":"AA==","limits":{"window_messages":16384,"window_bytes":8388608,"chunk_bytes":262144}}`)
+	other := json.RawMessage(`{"protocol":1,"job":"j","node":0,"incarnation":"1","nonce":"AA==",` +
+		`"limits":{"window_messages":16384,"window_bytes":8388608,"chunk_bytes":262144}}`)
 	f.Add(reply(answer{Hello: other, Proof: make([]byte, 32)}, welcome{Got: 1}))
 	f.Add(reply(answer{Hello: json.RawMessage(`null`)}))
 	f.Add(reply(answer{Refuse: &refusal{RefuseToken, "no"}}))
@@ -49,13 +50,16 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzMessages decodes each message of the handshake, also those that only a node
-// with the token gets to say.
+// FuzzMessages decodes each message of the handshake, also those that only a node with the token can
+// send.
 func FuzzMessages(f *testing.F) {
 	for _, text := range []string{
-		`{"protocol":1,"job":"j","node":1,"incarnation":"5","addrs":["mem://1"],"labels":["a"],"nonce":"AAEC","purpose":"relay","target":2,"ticket":"x","limits":{"window_messages":16384,"window_bytes":8388608,"chunk_bytes":262144}}`,
+		`{"protocol":1,"job":"j","node":1,"incarnation":"5","addrs":["mem://1"],"labels":["a"],"nonce":"AAEC",` +
+			`"purpose":"relay","target":2,"ticket":"x",` +
+			`"limits":{"window_messages":16384,"window_bytes":8388608,"chunk_bytes":262144}}`,
 		`{"hello":{"protocol":1},"proof":"AAEC"}`, `{"refuse":{"code":"token","reason":"no"}}`, `{"proof":"AAEC","known":true,"got":"7"}`,
-		`{"node":1,"incarnation":"5","purpose":"farewell","farewell":{"reason":"killed","final":true}}`, `{"got":"18446744073709551615"}`, `[[[[[[[[[[[[[[[[`, `{"got":"-1"}`, `{"node":1e999}`,
+		`{"node":1,"incarnation":"5","purpose":"farewell","farewell":{"reason":"killed","final":true}}`,
+		`{"got":"18446744073709551615"}`, `[[[[[[[[[[[[[[[[`, `{"got":"-1"}`, `{"node":1e999}`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -10,14 +10,14 @@ import (
 // connection through a server, or through the hub of a star, may stay open.
 const goneWithin = time.Second
 
-// Gone gives a peer up because its process is known to have ended: so nothing waits
-// for Config.PeerTimeout. f.Incarnation is that of the process, and older ones are gone
-// with it; a newer one stays. What the peer had sent before is still delivered, as far
-// as it arrives within a second. The watchers learn of a peer that is Lost, with an
-// error that has the reason. A peer that has left in order, or was lost before, is not
-// lost again; but if f.Final is set, a loss is reported in any case, with an error that
-// wraps a [FailedError], and a Start that waits for other nodes fails with that error. Gone
-// does not block. See [SendFarewell] for the nodes that the caller cannot tell itself.
+// Gone gives a peer up because its process is known to have ended, so that nothing waits for
+// Config.PeerTimeout. f.Incarnation is that of the process: older ones are given up with it, and a
+// newer one stays. Messages that the peer had sent before are still delivered, as far as they arrive
+// within a second. The watchers receive a change to Lost, with an error that has the reason. A peer
+// that has left in order, or was lost before, is not lost again; but if f.Final is set, Gone reports a
+// loss in any case, with an error that wraps a [FailedError], and a Start that waits for other nodes
+// fails with that error. Gone does not block. See [SendFarewell] for the nodes that the caller cannot
+// reach itself.
 func (r *Router) Gone(f Farewell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,14 +29,13 @@ func (r *Router) Gone(f Farewell) {
 // report is a farewell, and its sender.
 type report struct {
 	Farewell
-	hearsay  bool // another node has said it, and not the launcher of this one
+	hearsay  bool // it came from another node, and not from the launcher of this one
 	from     int  // that node
 	doubtful bool // the node has answered after an earlier one: it is passed on when this one has proved true
 }
 
-// giveUp does what Gone says. A peer that answers a question which was asked after a
-// farewell had come from another node lives, whatever the farewell says: giveUp then returns
-// false.
+// giveUp gives a peer up as [Router.Gone] describes. A peer that answers a ping which was sent after
+// another node's farewell had arrived is alive: giveUp then returns false.
 func (r *Router) giveUp(f report) bool {
 	f.Reason = cutReason(f.Reason)
 	err := fmt.Errorf("%w: %s", ErrLost, f.Reason)
@@ -98,9 +97,9 @@ func (s *session) ask() <-chan struct{} {
 	return s.alive
 }
 
-// disbelieve records that a peer lives whose farewell was said. Farewells of it are not
-// received for goneWithin, as others pass this one on, and then not passed on before they have
-// proved true.
+// disbelieve records that a peer is alive although a farewell of it has arrived. For goneWithin this
+// node ignores further farewells of it, as others pass this one on. After that it passes none on
+// before it has proved true.
 func (r *Router) disbelieve(f report) {
 	r.mu.Lock()
 	r.farewells[f.Node] = knownFarewell{disbelieved: r.clock()}

@@ -63,8 +63,8 @@ func TestR5AGonePeerIsLostAtOnce(t *testing.T) {
 	}
 }
 
-// What the peer had sent before its end is delivered, though the node is slow to receive
-// it.
+// Messages that the peer had sent before its end are delivered, even if the node is slow to receive
+// them.
 func TestR5AGonePeerIsReceivedToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, release := memory.New(), make(chan struct{})
@@ -72,7 +72,10 @@ func TestR5AGonePeerIsReceivedToItsEnd(t *testing.T) {
 		var nodes [2]*router.Router
 		var out [2]*router.Channel
 		for id := range nodes {
-			cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: network, Incarnation: 5, Listen: fmt.Sprint("mem://", id)}
+			cfg := router.Config{
+				Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: network, Incarnation: 5,
+				Listen: fmt.Sprint("mem://", id),
+			}
 			if id == 1 {
 				cfg.Attach = []string{"mem://0"}
 			}
@@ -80,7 +83,8 @@ func TestR5AGonePeerIsReceivedToItsEnd(t *testing.T) {
 			if nodes[id], err = router.New(cfg); err != nil {
 				t.Fatal(err)
 			}
-			if out[id], err = nodes[id].Channel(router.Spec{Name: "n"}, func(*router.Message) error { <-release; received++; return nil }); err != nil {
+			deliver := func(*router.Message) error { <-release; received++; return nil }
+			if out[id], err = nodes[id].Channel(router.Spec{Name: "n"}, deliver); err != nil {
 				t.Fatal(err)
 			}
 			out[id].Listen(true)
@@ -153,7 +157,7 @@ func TestR6ABarrierEndsWithAGonePeer(t *testing.T) {
 	})
 }
 
-// A newer incarnation is not lost with an older one, and an older one is with a newer.
+// A newer incarnation is not lost with an older one; an older one is lost with a newer one.
 func TestGoneIsAboutAnIncarnation(t *testing.T) {
 	for incarnation, lost := range map[uint64]bool{4: false, 5: true, 6: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,7 +198,10 @@ func TestGoneBeforeItWasMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memory.New()
 		start := func(id int, incarnation uint64) (*router.Router, chan error) {
-			cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: network, Incarnation: incarnation, JoinTimeout: time.Minute}
+			cfg := router.Config{
+				Job: "j", Token: []byte("secret"), Node: id, Expect: 2, Transport: network, Incarnation: incarnation,
+				JoinTimeout: time.Minute,
+			}
 			if id == 0 {
 				cfg.Listen = "mem://0"
 			} else {

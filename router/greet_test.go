@@ -215,8 +215,8 @@ func TestRefusalsThatAreNoFaults(t *testing.T) {
 	}
 }
 
-// A node that is closed closes unauthenticated connections at once, and counts nothing. One that goes on counts
-// them when they have had their time.
+// A node that is closed closes unauthenticated connections at once, and counts nothing. A node that
+// continues counts them when their time is over.
 func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,7 +232,8 @@ func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 			if closed {
 				want, silences = time.Second, 0
 			}
-			if took := time.Since(began); took != want || r.Refused()["silence"]+r.Refused()["hung up"] != silences || len(r.unauthenticated.all) != 0 {
+			if took := time.Since(began); took != want || r.Refused()["silence"]+r.Refused()["hung up"] != silences ||
+				len(r.unauthenticated.all) != 0 {
 				t.Errorf("closed %v: after %v, refused %v", closed, took, r.Refused())
 			}
 			if _, err := theirs.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
@@ -242,7 +243,7 @@ func TestUnauthenticatedClientsOfAClosedNode(t *testing.T) {
 	}
 }
 
-// inTheMaking are the connections whose other side has proved nothing yet, and the pipes.
+// inTheMaking are the connections whose other side has not proved itself yet, and the pipes.
 func inTheMaking(r *Router) (connections, pipes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

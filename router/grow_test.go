@@ -12,9 +12,9 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// Nodes of a job that grows are told of different sizes. Those that come later
-// join those that run, whether these have been ready before or still wait for each
-// other, and do not wait for others that are still to come.
+// Nodes of a job that grows are configured with different sizes. Those that come later join the
+// running ones, whether these have been ready before or still wait for each other, and do not wait for
+// others that are still to come.
 func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 	for _, started := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ones are ready: ", started), func(t *testing.T) {
@@ -22,7 +22,10 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 				network := memory.New()
 				ready := make(chan error, 4)
 				open := func(id, size int) *router.Router {
-					cfg := router.Config{Job: "j", Token: []byte("secret"), Node: id, Expect: size, Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+					cfg := router.Config{
+						Job: "j", Token: []byte("secret"), Node: id, Expect: size, Transport: network,
+						Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler),
+					}
 					for k := range id {
 						cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 					}

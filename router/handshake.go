@@ -91,20 +91,19 @@ func (r *Router) limits() limits {
 // is sent none.
 const featureHeader = "header"
 
-// featureLeave means that a node understands frameLeave. A node without it is left
-// without a word beforehand.
+// featureLeave means that a node understands frameLeave. A node without it is sent none.
 const featureLeave = "leave"
 
 // featureDone means that a node understands frameDone. A node without it is
 // sent none.
 const featureDone = "done"
 
-// featureListening means that a node answers frameListen with frameListening. A node that
-// does not say it is sent no answer, and gives none.
+// featureListening means that a node answers frameListen with frameListening. A node without it
+// neither receives answers nor sends them.
 const featureListening = "listening"
 
-// UnmarshalJSON makes safe to print what this node prints of another one. What is only
-// compared stays as it is.
+// UnmarshalJSON makes the fields that this node prints safe to print. Fields that it only compares
+// stay as they are.
 func (h *hello) UnmarshalJSON(b []byte) error {
 	type plain hello
 	if err := json.Unmarshal(b, (*plain)(h)); err != nil {
@@ -134,13 +133,13 @@ func (r refusal) bounded() refusal {
 	return refusal{printable.Text(r.Code), printable.Cut(r.Reason, maxReason)}
 }
 
-// MarshalJSON bounds what is said: a reason may hold what the other side has said.
+// MarshalJSON bounds the texts: a reason may quote the other side.
 func (r refusal) MarshalJSON() ([]byte, error) {
 	type plain refusal
 	return json.Marshal(plain(r.bounded()))
 }
 
-// UnmarshalJSON bounds what was said, and makes it safe to print.
+// UnmarshalJSON bounds the texts, and makes them safe to print.
 func (r *refusal) UnmarshalJSON(b []byte) error {
 	type plain refusal
 	if err := json.Unmarshal(b, (*plain)(r)); err != nil {
@@ -206,10 +205,9 @@ func (r *Router) prove(side string, c conversation) []byte {
 	return m.Sum(nil)
 }
 
-// binding is a secret of the two ends of a TLS connection (an
-// exporter of RFC 8446, as in RFC 9266): with it in the proofs, a process in the
-// middle with a certificate of their own cannot hand them on. It is empty for any
-// other connection.
+// binding is a secret of the two ends of a TLS connection (an exporter of RFC 8446, as in RFC 9266).
+// The proofs cover it, so that a process in the middle with its own certificate cannot relay them. It
+// is empty for any other connection.
 func binding(conn net.Conn) []byte {
 	c, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {
@@ -390,8 +388,8 @@ func (r *Router) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 var errConnected = errors.New("connected already")
 
-// errNoProof is the error of a client that has read this node's proof and sent none. A proof is
-// something to try weak tokens on.
+// errNoProof is the error of a client that has read this node's proof and sent none. With a proof, a
+// client can test guesses of a weak token.
 var errNoProof = errors.New("no proof")
 
 // callJoin is the dialling side's handshake for a session. files is what passes descriptors to the other side; nil: nothing does.
@@ -559,7 +557,7 @@ func remember(s *session, p proof) bool {
 // answerJoin is the listening side's end of the handshake for a session.
 func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool, error) {
 	if p.Refuse != nil && p.Refuse.Code == RefuseDuplicate {
-		return false, nil // it has thought better of it: the two are connected
+		return false, nil // the caller has ended the handshake: the two are connected
 	}
 	unlock, ok := r.tryLockPeer(h.Node)
 	if !ok {

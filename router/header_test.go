@@ -9,8 +9,8 @@ type headed struct{ Buffer }
 
 func (headed) Header() []byte { return []byte("trace") }
 
-// TestHeadersAreNotSentToWhoDoesNotKnowThem sends to a peer that says in its hello
-// that it understands headers, and to one of a version that did not have them.
+// TestHeadersAreNotSentToWhoDoesNotKnowThem sends to a peer whose hello announces headers, and to one
+// of a version that did not have them.
 func TestHeadersAreNotSentToWhoDoesNotKnowThem(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -89,10 +89,13 @@ func TestR7UnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
-// An unauthenticated client that speaks TLS to a node without a certificate is counted as that.
+// An unauthenticated client that speaks TLS to a node without a certificate is counted under that
+// reason.
 func TestR7UnauthenticatedClientsThatSpeakTLS(t *testing.T) {
 	r, network, log := victim(t, nil)
-	for _, first := range []string{"\x16\x03\x01\x00\xc8\x01\x00\x00", "\x15\x03\x03\x00\x02\x02\x28\x00", "\x16\x02\x01\x00\xc8\x01\x00\x00"} {
+	for _, first := range []string{
+		"\x16\x03\x01\x00\xc8\x01\x00\x00", "\x15\x03\x03\x00\x02\x02\x28\x00", "\x16\x02\x01\x00\xc8\x01\x00\x00",
+	} {
 		c := dial(t, network)
 		_, _ = c.Write([]byte(first))
 		gone(c)
@@ -111,7 +114,10 @@ func TestR7SilentUnauthenticatedClientsDoNotKeepANodeOut(t *testing.T) {
 	for range 40 {
 		wg.Go(func() { gone(dial(t, network)) })
 	}
-	honest, err := router.New(router.Config{Job: "j", Token: []byte("secret"), Node: 1, Transport: network, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)})
+	honest, err := router.New(router.Config{
+		Job: "j", Token: []byte("secret"), Node: 1, Transport: network,
+		Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +145,10 @@ func TestR7HostileLengthsTakeNoMemory(t *testing.T) {
 
 func TestStartSaysWhomItWaitsFor(t *testing.T) {
 	network := memory.New()
-	r, err := router.New(router.Config{Node: 2, Expect: 3, Transport: network, Listen: "mem://2", Attach: []string{"mem://0", "mem://1"}, JoinTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r, err := router.New(router.Config{
+		Node: 2, Expect: 3, Transport: network, Listen: "mem://2",
+		Attach: []string{"mem://0", "mem://1"}, JoinTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +197,10 @@ func TestL3OtherNodeIDs(t *testing.T) {
 	ids := []int{10, 12, 3}
 	var wg sync.WaitGroup
 	for i, id := range ids {
-		cfg := router.Config{Node: id, Expect: len(ids), Transport: network, Listen: fmt.Sprint("mem://", id), Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Node: id, Expect: len(ids), Transport: network, Listen: fmt.Sprint("mem://", id),
+			Logger: slog.New(slog.DiscardHandler),
+		}
 		for _, k := range ids[:i] {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("mem://", k))
 		}

@@ -24,7 +24,7 @@ type job struct {
 	nodes []*router.Router // by node id, the newest incarnation
 }
 
-// newJob makes n nodes; edit has the last word on the configuration of each.
+// newJob makes n nodes; edit changes the configuration of each.
 func newJob(t *testing.T, n int, edit func(*router.Config)) *job {
 	t.Helper()
 	j := &job{t: t, edit: edit, gates: newGates(), nodes: make([]*router.Router, n)}
@@ -79,10 +79,10 @@ func (j *job) start(ids ...int) {
 	j.each(func(_ int, r *router.Router) error { return r.Start(j.t.Context(), nil) }, ids...)
 }
 
-// close ends what is left of the nodes.
+// close ends the remaining nodes.
 func (j *job) close() { j.each(func(_ int, r *router.Router) error { _ = r.Abandon(); return nil }) }
 
-// leave lets a node go in order while the others go on.
+// leave lets a node leave in order while the others continue.
 func (j *job) leave(id int) {
 	j.t.Helper()
 	r := j.nodes[id]
@@ -209,7 +209,7 @@ func (in *inbox) all() string {
 	return strings.Join(in.got, " ")
 }
 
-// after ends when connections that have broken are there again.
+// after ends when broken connections are restored.
 func (j *job) after() <-chan time.Time { return time.After(time.Second) }
 
 // channels declares one event on each node, which listens to it.

@@ -62,8 +62,8 @@ func (c *tally) count() (frames, messages, bytes uint64) {
 	return c.frames, c.messages, c.bytes
 }
 
-// A peer that gives credit and does not acknowledge is lost, before the node has kept more
-// than three windows of what it has sent. One that acknowledges one round late is not.
+// A peer that gives credit and does not acknowledge is lost, before the node has kept more than three
+// windows of sent messages. One that acknowledges one round late is not.
 func TestR7CreditWithoutAcknowledgementIsBounded(t *testing.T) {
 	const window = 16
 	for name, c := range map[string]struct {
@@ -155,7 +155,7 @@ func TestR7CreditWithoutAcknowledgementIsBounded(t *testing.T) {
 	}
 }
 
-// logged is how many bytes the log of a session holds.
+// logged is the number of bytes in the log of a session.
 func logged(s *session) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +166,7 @@ func logged(s *session) int {
 	return n
 }
 
-// A peer that asks again and again, or lets the node speak, and never acknowledges control
-// frames is lost.
+// A peer is lost that asks repeatedly, or lets the node send, and never acknowledges control frames.
 func TestR7ControlFramesThatAreNotAcknowledgedAreBounded(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		t.Run(fmt.Sprint("it asks: ", asks), func(t *testing.T) {
@@ -236,8 +235,8 @@ func TestControlFramesCountUntilTheyAreAcknowledged(t *testing.T) {
 	}
 }
 
-// A peer that acknowledges and gives no credit holds a sender of a reliable event at its
-// window, and of others the node keeps their queue.
+// A peer that acknowledges and gives no credit holds a sender of a reliable event at its window; of
+// other events the node keeps their queue.
 func TestR7PeerWithoutCreditMakesNothingGrow(t *testing.T) {
 	for _, delivery := range []Delivery{Reliable, Latest, DropOldest, DropNewest} {
 		t.Run(delivery.String(), func(t *testing.T) {

@@ -66,13 +66,13 @@ func (r *Router) peerLeaves(s *session) {
 }
 
 // Drain announces that this node will send nothing more, and returns when its peers
-// have received all that was sent. With waitPeers it waits too until they have
-// said the same; a peer that has never been ready is no part of the job, and is not
-// waited for in this. Without waitPeers it does not wait for a peer that joins
-// meanwhile: nothing is sent to that one, and a flood of joins must not hold up an end. When ctx ends first, the error says what was not acknowledged,
-// and by whom. It does not wait for a peer that is lost meanwhile, and is no error
-// because of it: what that one has not acknowledged is in [Router.Losses], as for
-// a peer that was lost before, and in nothing else.
+// have received all messages of this node. With waitPeers it also waits until they have
+// announced the same; it does not wait for a peer that has never been ready, as that is no
+// part of the job. Without waitPeers it does not wait for a peer that joins meanwhile:
+// this node sends nothing to it, and a flood of joins must not hold up an end. When ctx
+// ends first, the error names the messages that were not acknowledged, and the peers.
+// A peer that is lost meanwhile is neither waited for nor an error: [Router.Losses] counts
+// the messages that it has not acknowledged, as for a peer that was lost before.
 func (r *Router) Drain(ctx context.Context, waitPeers bool) error {
 	if !r.inDrain.Swap(true) {
 		close(r.draining)
@@ -162,8 +162,8 @@ func (r *Router) Close() error {
 	return r.end(true)
 }
 
-// Abandon is Close without a leave: to the peers it is as if the node had
-// crashed, so that they wait for its next incarnation.
+// Abandon closes the router without a leave, as if the node had crashed: the peers wait for its next
+// incarnation.
 func (r *Router) Abandon() error { return r.end(false) }
 
 func (r *Router) end(leave bool) error {
@@ -217,10 +217,10 @@ func (r *Router) end(leave bool) error {
 	return errors.Join(errs...)
 }
 
-// Losses joins a *[PeerError] for each peer that had not acknowledged everything
-// when it was lost or left, before Drain or during it, and one that wraps [ErrAway] for what
-// was sent while a peer was lost: from its return on, or from Close on. Beyond 1024 of them
-// the last error has the sum of the others, for the node [Forgotten].
+// Losses joins a *[PeerError] for each peer that had not acknowledged everything when it was lost or
+// left, before Drain or during it, and one that wraps [ErrAway] for messages that were sent while a
+// peer was lost: once that is back, or after Close. Beyond 1024 of them the last error has the sum of
+// the others, for the node [Forgotten].
 func (r *Router) Losses() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,9 +231,9 @@ func (r *Router) Losses() error {
 	return err
 }
 
-// noMembers reports whether no peer is there that has ever been ready, and needs this node, the hub, to
-// finish: one that has come after everything was sent does so only where all finish together. The
-// mutex is held.
+// noMembers reports whether no peer is connected that has ever been ready and needs this node, the
+// hub, to finish: a peer that came after everything was sent needs it only where all finish together.
+// The mutex is held.
 func (r *Router) noMembers() bool {
 	for _, s := range r.peers {
 		if s.ready && (!s.late || r.together.Load()) {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// waiter is the place of one message, whose sender is blocked, in the line of a stream.
-// The session's mutex guards it. Whoever makes room sends the first ones of the line, and
-// not the senders themselves, which would do so in any order.
+// waiter is the place of one message, whose sender is blocked, in the line of a stream. The session's
+// mutex guards it. The goroutine that makes room sends the first messages of the line; the senders
+// themselves would do so in any order.
 type waiter struct {
 	pending // the sender's payload, which it keeps until the end of the wait
 	o       *outStream
@@ -47,8 +47,8 @@ func (o *outStream) dismiss() {
 	o.line = nil
 }
 
-// end returns what has become of the message. If it still waits, it leaves the line, and why
-// is returned. The loss of the peer is an error.
+// end returns the outcome of the message. If it still waits, it leaves the line, and end returns why.
+// The loss of the peer is an error.
 func (w *waiter) end(why error) (sending, error) {
 	o, s := w.o, w.o.s
 	s.mu.Lock()

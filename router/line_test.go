@@ -23,7 +23,7 @@ func fullStream(t *testing.T) *outStream {
 	return o
 }
 
-// The messages in a line are sent as room comes, and one that leaves it is not.
+// The messages in a line are sent as room becomes free. A message that leaves the line is not sent.
 func TestLineIsSentAsRoomComes(t *testing.T) {
 	o := fullStream(t)
 	var line []*waiter
@@ -51,7 +51,7 @@ func TestLineIsSentAsRoomComes(t *testing.T) {
 	}
 }
 
-// Nothing that waits is sent after the end that this node has announced.
+// No waiting message is sent after the end that this node has announced.
 func TestLineEndsWithTheEndOfTheSender(t *testing.T) {
 	o := fullStream(t)
 	w := o.wait(5, Bytes("x"))
@@ -88,7 +88,7 @@ func TestLineEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// A sender that is too far ahead of the writer goes on when that has written enough.
+// A sender that is too far ahead of the writer continues when the writer has written enough.
 func TestLineIsSentWhenTheWriterHasCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()

@@ -14,8 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// slowConn is a connection whose writes end when they are let go, whatever
-// happens to it meanwhile.
+// slowConn is a connection whose writes end when the test lets them, whatever happens to it meanwhile.
 type slowConn struct {
 	net.Conn // nil: what is not below is not called
 	letGo    chan struct{}
@@ -57,12 +56,12 @@ func (c *slowConn) types(t *testing.T) (types []frameType) {
 	return types
 }
 
-// tryingConn is a slowConn that can write without waiting, it says.
+// tryingConn is a slowConn that claims to write without waiting.
 type tryingConn struct{ *slowConn }
 
 func (c tryingConn) TryWrite(b []byte) (int, error) { return c.Write(b) }
 
-// halfConn takes half of what it is given when it shall not wait.
+// halfConn takes half of the bytes of a write that must not wait.
 type halfConn struct{ *slowConn }
 
 func (c halfConn) TryWrite(b []byte) (int, error) { return c.Write(b[:len(b)/2]) }
@@ -175,7 +174,7 @@ func TestByeIsSaidAfterASendersOwnWrite(t *testing.T) {
 		s.mu.Lock()
 		s.ackDue = false // so that nothing but bye is left to say
 		s.mu.Unlock()
-		synctest.Wait() // the writer has seen that somebody else writes
+		synctest.Wait() // the writer has seen that another goroutine writes
 		close(c.letGo)
 		synctest.Wait()
 		if d := cmp.Diff([]frameType{frameAck, frameData, frameBye}, c.types(t)); d != "" {

@@ -226,8 +226,8 @@ func (l *sendLog) ack(n uint64, writing bool) bool {
 	return true
 }
 
-// trim frees the acknowledged segments that the writer has passed, and the open
-// one too when it has nothing left to say.
+// trim frees the acknowledged segments that the writer has passed, and the open one too when it holds
+// nothing more to send.
 func (l *sendLog) trim(writing bool) {
 	i := 0
 	for i < l.next && l.segs[i].last <= l.done {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// frames returns the bodies of the frames in b, and what is left of it.
+// frames returns the bodies of the frames in b, and the rest of it.
 func frames(t *testing.T, b []byte) (bodies []string, rest []byte) {
 	t.Helper()
 	for len(b) >= headerBytes {

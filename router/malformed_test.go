@@ -49,9 +49,11 @@ func TestR7FramesThatNobodyMaySend(t *testing.T) {
 		"a large message":   {small, [][]byte{chunk(1, inlineBytes+2, 0, piece)}, "a message of 32770 bytes is over the limit of 32769"},
 		"an empty chunk":    {small, [][]byte{chunk(1, 5, 0, nil)}, "a chunk of 0 bytes at 0 of 5"},
 		"a second half":     {small, [][]byte{chunk(1, inlineBytes+1, inlineBytes, []byte{1})}, "have 0 of 0"},
-		"another total":     {small, [][]byte{chunk(1, inlineBytes+1, 0, piece), chunk(1, inlineBytes, inlineBytes, []byte{1})}, "at 32768 of 32768, have 32768 of 32769"},
-		"another place":     {small, [][]byte{chunk(1, inlineBytes+1, 0, piece[1:]), chunk(1, inlineBytes+1, inlineBytes, []byte{1})}, "have 32767 of 32769"},
-		"more than all":     {small, [][]byte{chunk(1, 5, 0, piece[:6])}, "a chunk of 6 bytes at 0 of 5"},
+		"another total": {small, [][]byte{chunk(1, inlineBytes+1, 0, piece), chunk(1, inlineBytes, inlineBytes, []byte{1})},
+			"at 32768 of 32768, have 32768 of 32769"},
+		"another place": {small, [][]byte{chunk(1, inlineBytes+1, 0, piece[1:]), chunk(1, inlineBytes+1, inlineBytes, []byte{1})},
+			"have 32767 of 32769"},
+		"more than all": {small, [][]byte{chunk(1, 5, 0, piece[:6])}, "a chunk of 6 bytes at 0 of 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -67,7 +69,7 @@ func TestR7FramesThatNobodyMaySend(t *testing.T) {
 	}
 }
 
-// The largest message comes through in chunks, with what travels beside it.
+// The largest message is received in chunks, with its header.
 func TestLargestMessageIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, inlineBytes+1 })
@@ -134,7 +136,7 @@ func partner(t *testing.T, node int) *Router {
 	return openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: node, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// A node that dials checks each answer, also of one that knows the token.
+// A node that dials checks each answer, also of a node that has the token.
 func TestR7AnswersOfAListenerAreChecked(t *testing.T) {
 	hub := partner(t, 2)
 	good, err := json.Marshal(hub.hello(""))
@@ -196,14 +198,13 @@ func TestR7AnswersOfAListenerAreChecked(t *testing.T) {
 	}
 }
 
-// A node that listens checks what a caller says after its hello, also of one that knows the
-// token.
+// A node that listens checks each message after a caller's hello, also of a caller that has the token.
 func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose string
 		closing bool   // the node that listens
 		then    string // after the answer; "" for nothing
-		said    string // what the node says
+		said    string // the node's answer
 		err     string
 	}{
 		"it hangs up":                 {purposeJoin, false, "", "", "no proof of node.1: EOF"},
@@ -257,8 +258,7 @@ func TestR7ProofsOfACallerAreChecked(t *testing.T) {
 	}
 }
 
-// A large payload that a listener has taken is its own: the next message does not come in the
-// same memory.
+// A large payload that a listener has taken is its own: the next message does not use the same memory.
 func TestTakenPayloadStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, inlineBytes+1 })

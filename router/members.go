@@ -172,7 +172,7 @@ type rumour struct {
 	at          int64 // clock
 }
 
-// maxAddr bounds the address of a node that others tell of, in bytes.
+// maxAddr bounds in bytes the address of a node that others announce.
 const maxAddr = 1 << 10
 
 // doubt forgets nodes that have not been met in time, and lets a Start that waits look again.

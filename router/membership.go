@@ -11,10 +11,10 @@ import (
 )
 
 // membership is the state of the other nodes of a job as one node knows it, and the rules that follow
-// from it: which nodes are expected, present, gone and forgotten, which incarnation counts,
-// which announcements and farewells are believed, and the nodes that a newcomer waits for. It has no
-// goroutine, lock, clock or network. Its methods take what has happened, with the clock at
-// that time where it counts, and return what the router is to do. The router's mutex guards it.
+// from it: which nodes are expected, present, gone and forgotten, which incarnation counts, which
+// announcements and farewells are believed, and the nodes that a newcomer waits for. It has no
+// goroutine, lock, clock or network. Its methods take events, with the clock at that time where it
+// counts, and return the actions for the router. The router's mutex guards it.
 type membership struct {
 	job     *Config // of this node: ids, times and the topology; nothing of it is called
 	present roster
@@ -34,8 +34,8 @@ type membership struct {
 	readyAt   int64 // clock of that
 	running   bool  // the job ran when this node joined; set when Start returns, see runs
 	runningAt int64 // clock at which a peer first said that the job runs; 0: none has
-	aloneAt   int64 // clock at which no peer was there any more; 0: one is
-	sayAlone  int64 // clock at which the log says that none is there
+	aloneAt   int64 // clock since which no peer is present; 0: one is
+	sayAlone  int64 // clock at which the log reports that no peer is present
 }
 
 // roster has the peers that are connected, or are expected to be again.
@@ -181,8 +181,7 @@ func (m *membership) doubt(now int64) (look bool) {
 	return look
 }
 
-// mostPeers is the number of other nodes that this one has as peers, and of others that it
-// has not met it is told.
+// mostPeers bounds the peers of this node, and separately the announced nodes that it has not met.
 func (m *membership) mostPeers() int { return max(maxPeers, m.job.Expect) }
 
 // plausible reports whether an incarnation is not from the far future, by the clock here or
@@ -244,12 +243,11 @@ func (m *membership) isReady(p *member, before bool, now int64) (joined bool) {
 	return joined
 }
 
-// runs reports whether this newcomer believes that the job runs already: it then waits for
-// the nodes that are there, and not for all that are expected. One peer alone can be wrong
-// or lie, so the newcomer believes it when more than half of the other expected nodes agree;
-// or, without a number of expected nodes, when each attach address has answered or failed
-// once. Otherwise it looks for the others as long as a peer may be silent: those that live
-// meet it in this time.
+// runs reports whether this newcomer believes that the job runs already: it then waits for the present
+// nodes, and not for all expected ones. One peer alone can be wrong or lie, so the newcomer believes
+// it only when more than half of the other expected nodes agree; or, without a number of expected
+// nodes, when each attach address has answered or failed once. Otherwise it waits for the other nodes
+// as long as a peer may be silent: a live node connects within this time.
 func (m *membership) runs(now int64) bool {
 	switch {
 	case m.beenReady || m.running:
@@ -278,7 +276,7 @@ func (m *membership) runs(now int64) bool {
 	return 2*agree > others
 }
 
-// start ends the joining of this node, which lacks no other any more.
+// start ends the joining of this node: it waits for no other node any more.
 func (m *membership) start(now int64) { m.running, m.beenReady, m.readyAt = m.runs(now), true, now }
 
 // joining reports whether this node joins the job. It continues joining as long again as it has taken,
@@ -364,7 +362,7 @@ func (m *membership) expected() (ids []int, unknown int) {
 // maxTrouble is the number of unreachable addresses that are named.
 const maxTrouble = 8
 
-// troubles joins why addresses cannot be reached.
+// troubles joins the reasons why addresses cannot be reached.
 func (m *membership) troubles() string {
 	var out []string
 	for _, addr := range slices.Sorted(maps.Keys(m.trouble)) {
@@ -441,9 +439,8 @@ func (m *membership) entered(id int, name string, round uint64) (bool, error) {
 	return false, nil
 }
 
-// reminders returns for how long no peer has been present, and which lost peers have been
-// away for how long, where that is to be logged: after logAfter, and then each time after as
-// long again.
+// reminders returns, where it is to be logged, for how long no peer has been present, and for how long
+// lost peers have been away: after logAfter, and then each time after as long again.
 func (m *membership) reminders(now int64) (alone time.Duration, away map[int]time.Duration) {
 	switch {
 	case !m.beenReady || m.job.Expect <= 1 || m.present.count() > 0:

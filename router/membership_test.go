@@ -78,7 +78,7 @@ func TestRuleOfIncarnations(t *testing.T) {
 	}
 }
 
-// A node has so many peers, and one node joins so often.
+// The number of a node's peers is bounded, and so is how often one node joins.
 func TestRuleOfAdmission(t *testing.T) {
 	m, peers := rules(Config{Node: 1, Expect: 4})
 	for n := range newsBurst + 1 {
@@ -97,7 +97,7 @@ func TestRuleOfAdmission(t *testing.T) {
 	}
 }
 
-// Of two nodes that have been told of each other, the one with the higher id calls.
+// Of two nodes that learn of each other, the one with the higher id calls.
 func TestRuleOfAnnouncements(t *testing.T) {
 	wall := time.Unix(1e9, 0)
 	soon := uint64(wall.Add(time.Hour).UnixNano())
@@ -163,8 +163,8 @@ func TestRuleOfAnnouncements(t *testing.T) {
 	}
 }
 
-// A node that others told of is forgotten when it has come, or has not come in time, and then
-// it is not called any more.
+// An announced node is forgotten when it has come, or has not come in time, and then it is not called
+// any more.
 func TestRuleOfDoubt(t *testing.T) {
 	m, peers := rules(Config{Node: 9, JoinTimeout: 10 * time.Second})
 	calls, _ := m.learn([]Member{{1, 5, []string{"a"}}, {2, 5, []string{"b"}}, {3, 5, []string{"c"}}}, 0, time.Unix(1, 0))
@@ -199,9 +199,9 @@ func TestRuleOfDoubt(t *testing.T) {
 	}
 }
 
-// A newcomer waits for all expected nodes, unless more than half of them agree that the job
-// runs, or one says that and the others have not come in time. Then it waits for the present
-// nodes, and for those that it was told of, for a while.
+// A newcomer waits for all expected nodes, unless more than half of them agree that the job runs, or
+// one announces that and the others have not come in time. Then it waits for the present nodes, and
+// for a while for those that others have announced.
 func TestRuleOfANewcomersWait(t *testing.T) {
 	m, peers := rules(Config{Node: 4, Expect: 5, PeerTimeout: 8 * time.Second, JoinTimeout: time.Minute})
 	at := func(now float64, want ...string) {
@@ -267,8 +267,8 @@ func TestRuleOfANewcomersWaitForAddresses(t *testing.T) {
 	}
 }
 
-// What is kept of a node that is gone says how it went. The oldest are forgotten, but for those
-// that are back, and for those that are expected.
+// The state that is kept of a node that is gone shows how it went. The oldest are forgotten, but not
+// those that are back, nor those that are expected.
 func TestRuleOfTheFormer(t *testing.T) {
 	m, peers := rules(Config{Node: 0, Expect: 2})
 	peers.add(1, 5)
@@ -304,7 +304,7 @@ func TestRuleOfTheFormer(t *testing.T) {
 	}
 }
 
-// The log reminds of lost peers, and of being alone, after 10 s and then ever more rarely.
+// The log reminds of lost peers, and of being alone, after 10 s and then at growing intervals.
 func TestRuleOfReminders(t *testing.T) {
 	m, peers := rules(Config{Node: 0, Expect: 3})
 	m.was[1] = former{lostAt: secs(1), sayAt: secs(11)}

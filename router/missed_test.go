@@ -38,7 +38,7 @@ func event(t *testing.T, r *Router, spec Spec) *Channel {
 	return ch
 }
 
-// listens lets a peer say whether it listens to its first event.
+// listens makes a peer listen to its first event, or stop listening to it.
 func listens(t *testing.T, s *session, on bool) {
 	t.Helper()
 	if err := s.r.listening(s.ins[0], on); err != nil {
@@ -88,8 +88,8 @@ func TestMessageForAPeerThatGoesMeanwhile(t *testing.T) {
 	}
 }
 
-// When a peer goes, what is sent to it is counted from then on for the events that it listened
-// to: not for those that it declared differently, nor for newest values.
+// When a peer goes, messages to it are counted from then on for the events that it listened to: not
+// for those that it declared differently, nor for newest values.
 func TestEventsThatAPeerMisses(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		r := openRouter(t, Config{})
@@ -124,8 +124,8 @@ func TestEventsThatAPeerMisses(t *testing.T) {
 	}
 }
 
-// What a node has missed is reported when it is back, once, in one error for all events; or only
-// logged, if it had left. Then nothing more is counted, also if it does not listen any more.
+// The messages that a node has missed are reported when it is back, once, in one error for all events;
+// or only logged, if it had left. Then nothing more is counted, also if it does not listen any more.
 func TestNodeThatIsBackMissesNothingMore(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		var log logtest.Buffer
@@ -177,7 +177,7 @@ func TestNodeThatIsBackMissesNothingMore(t *testing.T) {
 	}
 }
 
-// What nodes have missed that do not come back is reported at the end, in one error for each
+// The messages missed by nodes that do not come back are reported at the end, in one error for each
 // node, or logged if it had left.
 func TestNodesThatStayAwayAreReported(t *testing.T) {
 	var log logtest.Buffer
@@ -208,7 +208,7 @@ func TestNodesThatStayAwayAreReported(t *testing.T) {
 	}
 }
 
-// What an incarnation has missed that had left is no loss when the next one is gone too.
+// The messages missed by an incarnation that had left are no loss when the next one is gone too.
 func TestNodeThatLeftTwice(t *testing.T) {
 	r := openRouter(t, Config{})
 	ch := event(t, r, Spec{Name: "e"})

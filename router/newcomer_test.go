@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// A node that joins while another one leaves receives that it leaves.
+// A node that joins while another one leaves learns that it leaves.
 func TestNewcomerReceivesThatANodeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Expect = min(2, 1+c.Node) + c.Node/2 })
@@ -40,7 +40,7 @@ func TestNewcomerReceivesThatANodeLeaves(t *testing.T) {
 	})
 }
 
-// A node that joins when another one has drained knows that this one sends nothing more.
+// A node that joins when another one has drained knows that the other sends nothing more.
 func TestNewcomerReceivesThatANodeHasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.Expect = 1 + c.Node })
@@ -58,8 +58,8 @@ func TestNewcomerReceivesThatANodeHasFinished(t *testing.T) {
 	})
 }
 
-// Two nodes join a running job at the same time, and are told of more that never come. They
-// wait for its members and each other only, whichever is received last.
+// Two nodes join a running job at the same time, and learn of more that never come. They wait for its
+// members and each other only, in whatever order the announcements arrive.
 func TestNewcomersWaitForMembersOnly(t *testing.T) {
 	for _, last := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {

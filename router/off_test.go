@@ -36,7 +36,7 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 					send() // 2 and 5 are under way when the listener goes
 					out[1].Listen(false)
 					synctest.Wait()
-					send() // 3 and 6 are sent to nobody
+					send() // 3 and 6 are sent to no node
 					toSender := j.gates.hold(1, 0)
 					out[1].Listen(true)
 					release() // 2 and 5 arrive after On
@@ -48,7 +48,7 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 				if got := in[1].all(); got != "1 4 7" {
 					t.Errorf("received %q, want 1 4 7", got)
 				}
-				<-time.After(5 * time.Second) // the sender is told once a second what was consumed
+				<-time.After(5 * time.Second) // the sender gets a report of the consumption once a second
 				if st := routertest.Total(j.nodes[1], "e"); st.Unsubscribed != 2 {
 					t.Errorf("the listener has dropped %d messages, want 2", st.Unsubscribed)
 				}
@@ -118,7 +118,7 @@ func TestOffAndOnOverABrokenConnection(t *testing.T) {
 	})
 }
 
-// The newest value that was emitted while a node did not listen is there after On.
+// The newest value that was emitted while a node did not listen is delivered after On.
 func TestE11LatestIsThereAfterOffAndOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)

@@ -62,8 +62,8 @@ func TestSlowChunkIsNoSilence(t *testing.T) {
 	})
 }
 
-// A connection that ends within a chunk, or with the last bytes that it brings, brings what is
-// whole.
+// A connection that ends within a chunk, or with the last bytes that it brings, delivers the complete
+// messages.
 func TestConnectionThatEndsWithinAChunk(t *testing.T) {
 	for name, c := range map[string]struct {
 		frames   []byte
@@ -153,8 +153,8 @@ func TestPayloadThatWasNotTakenIsUsedAgain(t *testing.T) {
 	})
 }
 
-// Memory that is given back is used for the next message if it fits that one, up to a bound. What
-// is ahead of twice of what has come is reserved.
+// Memory that is returned is used for the next message if it fits that one, up to a bound. Memory
+// beyond twice the bytes that have arrived is reserved.
 func TestMemoryOfLargeMessages(t *testing.T) {
 	in := &inStream{s: newSession(openRouter(t, Config{}), Peer{ID: 1}, nil)}
 	kept := &in.s.spares

@@ -38,7 +38,7 @@ func TestPipeToALeafThatHasGone(t *testing.T) {
 	}
 }
 
-// A leaf that calls the hub back too late is told so.
+// A leaf that calls the hub back too late is refused with that reason.
 func TestHubThatDoesNotWaitAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := openRouter(t, Config{Topology: Star})

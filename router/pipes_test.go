@@ -126,7 +126,7 @@ func TestR7PipesOfALeafThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// The hub makes so many pipes; a leaf that has one may ask again.
+// The hub makes a bounded number of pipes; a leaf that has one may ask again.
 func TestR7PipesOfAHubAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := hubOf(t, 3)
@@ -146,7 +146,7 @@ func TestR7PipesOfAHubAreBounded(t *testing.T) {
 	})
 }
 
-// A node that is no hub sends no leaf's call on: the other node would take that for malformed,
+// A node that is no hub does not pass a leaf's call on: the other node would take that for malformed,
 // and lose this one.
 func TestR7NodeThatIsNoHubMakesNoPipe(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -72,7 +72,8 @@ func TestPayloadsAreBounded(t *testing.T) {
 	if _, err := ch.Send(t.Context(), make(Bytes, inlineBytes+1), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := ch.Send(t.Context(), make(Bytes, inlineBytes+2), nil); err == nil || !strings.Contains(err.Error(), "over the limit of 32769") {
+	if _, err := ch.Send(t.Context(), make(Bytes, inlineBytes+2), nil); err == nil ||
+		!strings.Contains(err.Error(), "over the limit of 32769") {
 		t.Error(err)
 	}
 }
@@ -97,7 +98,7 @@ func TestCancelledSendCountsThePeerThatItNames(t *testing.T) {
 	})
 }
 
-// deafTap is told of messages and keeps none.
+// deafTap records no messages.
 type deafTap struct{}
 
 func (deafTap) Sent(string, int, uint64, []byte) {}
@@ -135,7 +136,8 @@ func TestListenDoesNotWaitForAnOlderVersion(t *testing.T) {
 	})
 }
 
-// What comes while a node does not listen is dropped, counted, and given back.
+// Messages that arrive while a node does not listen are dropped and counted, and their room is
+// returned.
 func TestMessageThatComesWhileNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
@@ -153,7 +155,7 @@ func TestMessageThatComesWhileNobodyListens(t *testing.T) {
 	})
 }
 
-// A message for all goes to those who listen when it is numbered, and not when its sender began.
+// A message for all goes to the nodes that listen when it is numbered, not when its sender began.
 func TestMessageForAllGoesToThoseWhoListenNow(t *testing.T) {
 	for _, match := range []func(Peer) bool{nil, func(Peer) bool { return true }} {
 		r := openRouter(t, Config{Tap: deafTap{}})
@@ -167,7 +169,7 @@ func TestMessageForAllGoesToThoseWhoListenNow(t *testing.T) {
 	}
 }
 
-// A sender leaves a message to the writer where that has something else to write.
+// A sender leaves a message to the writer if the writer has other frames to write.
 func TestSenderLeavesTheWritingToABusyWriter(t *testing.T) {
 	for name, due := range map[string]func(s *session){
 		"nothing":         func(*session) {},

@@ -25,7 +25,7 @@ func hostile(t *testing.T) string {
 	return string(b)
 }
 
-// longest is what one message of a log or an error may have of what was said.
+// longest is the length that the quoted part of one message of a log or an error may have.
 const longest = 2 << 10
 
 func checkPrinted(t *testing.T, what, text string, want ...string) {
@@ -52,7 +52,7 @@ func rawRouter(t *testing.T, cfg Config) (*Router, *logtest.Buffer) {
 	return r, log
 }
 
-// What answers at an address is printed escaped and cut, before and after it has proved that
+// The answer at an address is printed escaped and cut, before and after the other side has proved that
 // it is of this job.
 func TestPrintedTextOfAListener(t *testing.T) {
 	bad, short := hostile(t), string(must(json.Marshal(logtest.Hostile)))
@@ -119,7 +119,7 @@ func TestPrintedTextOfAListener(t *testing.T) {
 	}
 }
 
-// What a caller says is logged escaped and cut, and so is what is said to it.
+// The messages of a caller, and the answers to it, are logged escaped and cut.
 func TestPrintedTextOfACaller(t *testing.T) {
 	bad := hostile(t)
 	for name, c := range map[string]struct {
@@ -189,7 +189,7 @@ func (unreachable) Dial(_ context.Context, addr string) (net.Conn, error) {
 	return nil, fmt.Errorf("dial %s: no such host", addr)
 }
 
-// What a peer says in a session is printed escaped and cut.
+// The texts that a peer sends in a session are printed escaped and cut.
 func TestPrintedTextOfAPeer(t *testing.T) {
 	bad := hostile(t)
 	raw := logtest.Hostile + strings.Repeat("x", 12<<10)
@@ -282,7 +282,7 @@ func TestPrintedReasonOfGone(t *testing.T) {
 	checkPrinted(t, "the failure", r.failure.Error(), `\x1b[2J`)
 }
 
-// A node says nothing that others have to escape or cut.
+// A node sends no text that others have to escape or cut.
 func TestWhatIsSaidIsPrintable(t *testing.T) {
 	b, err := json.Marshal(answer{Refuse: &refusal{RefuseClosed, logtest.Hostile + strings.Repeat("x", 2*maxReason)}})
 	var a struct{ Refuse struct{ Code, Reason string } }
@@ -304,7 +304,7 @@ func TestWhatIsSaidIsPrintable(t *testing.T) {
 	}
 }
 
-// Names and labels that others could not print are refused at home.
+// Names and labels that other nodes could not print are refused by their own node.
 func TestOwnNamesArePrintable(t *testing.T) {
 	r, _ := rawRouter(t, Config{Node: 5, Topology: Alone})
 	for _, name := range []string{"a\nb", "a\u009b", "\xff", "a\u202e"} {

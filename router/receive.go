@@ -253,8 +253,10 @@ func (s *session) deliver(in *inStream, version uint64, payload []byte, takable 
 		return false, nil
 	}
 	in.version = version
-	m := &in.msg                                                                                                                   // field by field: a whole one would be made on the stack, and copied
-	m.From, m.Version, m.Payload, m.Takable, m.Taken, m.Credit, m.Header = s.peer.ID, version, payload, takable, false, in, header // Lent is set already
+	// The message is filled in field by field: a composite literal would be made on the stack and copied.
+	// Lent is set already.
+	m := &in.msg
+	m.From, m.Version, m.Payload, m.Takable, m.Taken, m.Credit, m.Header = s.peer.ID, version, payload, takable, false, in, header
 	if s.r.cfg.Tap != nil {
 		s.r.cfg.Tap.Received(ch.spec.Name, m)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// A message goes to the nodes that listen and no other, and the sender knows whether there
-// are any, now or before.
+// A message goes to the nodes that listen and no other, and the sender knows whether any node listens
+// or has listened.
 func TestMessagesGoToWhoListens(t *testing.T) {
 	for _, delivery := range []router.Delivery{router.Reliable, router.Latest, router.DropOldest} {
 		t.Run(delivery.String(), func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestMessagesGoToWhoListens(t *testing.T) {
 					t.Error("no peer has listened")
 				}
 				before := ""
-				if delivery == router.Latest { // the newest value is there for those who join late
+				if delivery == router.Latest { // the newest value is kept for nodes that join late
 					before = "a "
 				}
 				late := map[bool]string{true: "b c d", false: "c d"}[delivery == router.Latest]
@@ -67,7 +67,7 @@ func TestMessagesGoToWhoListens(t *testing.T) {
 	}
 }
 
-// Only a value for all is kept for those who join late, and of several the newest.
+// Only a value for all is kept for nodes that join late, and of several the newest.
 func TestLateJoinerHasTheNewestValueForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)

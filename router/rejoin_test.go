@@ -26,8 +26,8 @@ func (j *job) together(ids ...int) {
 	}
 }
 
-// In an elastic job every node comes back after it has left, at the address that it had:
-// node 0, which dials nobody, and one whose address the others know from each other only.
+// In an elastic job every node comes back after it has left, at its old address: node 0, which dials
+// no node, and one whose address the others know from each other only.
 func TestR2EveryNodeComesBackAfterItHasLeft(t *testing.T) {
 	for _, attach := range []string{"all lower nodes", "node 0"} {
 		for _, leaver := range []int{0, 1, 2} {
@@ -130,7 +130,7 @@ func TestNodeThatLeftIsNotCalledWhereItHadCalled(t *testing.T) {
 		defer j.close()
 		var all sync.WaitGroup
 		all.Go(func() { j.start(1) })
-		synctest.Wait() // node 1 has called, and nobody was there
+		synctest.Wait() // node 1 has called, and no node answered
 		j.start(0)
 		all.Wait()
 		j.leave(0)
@@ -143,8 +143,8 @@ func TestNodeThatLeftIsNotCalledWhereItHadCalled(t *testing.T) {
 	})
 }
 
-// A call of an address where a node has left is made ever more rarely, but not more so
-// than every 5 s, also where the node had said another address.
+// An address where a node has left is called at growing intervals, up to 5 s, even if the node had
+// announced another address.
 func TestCallsOfANodeThatLeftAreFew(t *testing.T) {
 	for _, advertise := range []string{"", "mem://10"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestCallsOfANodeThatLeftAreFew(t *testing.T) {
 	}
 }
 
-// A node that waits for others, or has none left, says so again and again.
+// A node that waits for others, or has none left, logs that repeatedly.
 func TestNodeThatIsAloneSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.Elastic = true })
@@ -243,7 +243,7 @@ func TestR2NodeIsReachedAgainWhenItIsAnnounced(t *testing.T) {
 	})
 }
 
-// A node that another one told of is called once, and not again while it is connected.
+// A node that another one has announced is called once, and not again while it is connected.
 func TestNodeThatWasAnnouncedIsCalledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] })

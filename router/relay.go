@@ -113,9 +113,9 @@ func (r *Router) endPipes(id int) {
 	})
 }
 
-// cutPipes ends this leaf's pipes through a hub that is lost, so that they are made again as soon
-// as the next hub is there. Not every transport says by itself that the hub's process has ended:
-// over a broker it is only silent. The mutex is held.
+// cutPipes ends this leaf's pipes through a hub that is lost, so that they are made again as soon as
+// the next hub answers. Not every transport reports the end of the hub's process: over a broker the
+// hub is only silent. The mutex is held.
 func (r *Router) cutPipes() {
 	if r.cfg.Topology != Star {
 		return
@@ -207,9 +207,8 @@ func (r *Router) splice(p *pipe, a, b net.Conn) (bool, error) {
 	return true, nil
 }
 
-// answerRelay calls the hub back, and serves the leaf at the other end. A call that
-// breaks is made again for as long as the leaf waits for it: the leaf does not learn
-// that it was without success.
+// answerRelay calls the hub back, and serves the leaf at the other end. It repeats a call that breaks
+// for as long as the leaf waits for it, as nothing notifies the leaf of the failure.
 func (r *Router) answerRelay(m relayMsg) {
 	if r.answering.Add(1) > maxTickets { // the hub sees that no call comes back
 		r.answering.Add(-1)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// deafTransport connects with nobody who listens.
+// deafTransport makes no connections.
 type deafTransport struct {
 	Transport
 	dialed chan net.Conn
@@ -24,7 +24,10 @@ func (c deafTransport) Dial(context.Context, string) (net.Conn, error) {
 // after the hour that the handshake may take here.
 func TestCloseDoesNotWaitForTheHub(t *testing.T) {
 	c := deafTransport{dialed: make(chan net.Conn)}
-	r, err := New(Config{Node: 1, Topology: Star, Attach: []string{"hub"}, Transport: c, HandshakeTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{
+		Node: 1, Topology: Star, Attach: []string{"hub"}, Transport: c, HandshakeTimeout: time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// tap is a transport that keeps what both ends of every dialled connection say.
+// tap is a transport that records both directions of every dialled connection.
 type tap struct {
 	router.Transport
 	mu    sync.Mutex
@@ -58,7 +58,10 @@ func (c *call) Read(b []byte) (int, error) {
 
 // quiet is the configuration of node 1 of the victim's job.
 func quiet(c router.Transport, edit func(*router.Config)) router.Config {
-	cfg := router.Config{Job: "j", Token: []byte("secret"), Node: 1, Expect: 2, Transport: c, Attach: []string{"mem://victim"}, Logger: slog.New(slog.DiscardHandler)}
+	cfg := router.Config{
+		Job: "j", Token: []byte("secret"), Node: 1, Expect: 2, Transport: c, Attach: []string{"mem://victim"},
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -93,7 +96,7 @@ func messages(b []byte, n int) int {
 	return size
 }
 
-// joins starts node 1 and returns why it does not get in.
+// joins starts node 1 and returns why it does not join.
 func joins(t *testing.T, network *memory.Network, edit func(*router.Config)) error {
 	t.Helper()
 	r, err := router.New(quiet(network, edit))

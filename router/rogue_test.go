@@ -15,16 +15,15 @@ import (
 	"time"
 )
 
-// rogue is the other end of a session: a node that has the token and does as it
-// likes.
+// rogue is the other end of a session: a node that has the token and breaks the protocol.
 type rogue struct {
 	net.Conn
 	r    *Router
 	link *link
 }
 
-// meet makes a router, with an event that takes what comes and gives nothing back,
-// and a rogue that has declared the same.
+// meet makes a router, with an event whose messages are taken without credit, and a rogue that has
+// declared the same event.
 func meet(t *testing.T, edit func(*Config)) *rogue {
 	t.Helper()
 	return meetWith(t, io.Discard, edit)
@@ -140,7 +139,8 @@ func TestR7WhatAPeerMayHaveKept(t *testing.T) {
 		frame     func(i int) []byte
 	}{
 		{"declarations", "declarations of more than 16777216 bytes", func(i int) []byte {
-			return appendFrame(nil, frameDeclare, 0, uint16(i+1), fmt.Appendf(nil, `{"name":"e%d","delivery":"reliable","fingerprint":"0","schema":%q}`, i, schema))
+			return appendFrame(nil, frameDeclare, 0, uint16(i+1),
+				fmt.Appendf(nil, `{"name":"e%d","delivery":"reliable","fingerprint":"0","schema":%q}`, i, schema))
 		}},
 		{"barriers", "want at most 65536 names of 255 bytes", func(i int) []byte {
 			return appendFrame(nil, frameBarrier, 0, 0, fmt.Appendf(nil, `{"name":"b%d","round":1}`, i))
@@ -180,7 +180,8 @@ func TestR7BarrierNamesAreBounded(t *testing.T) {
 	if err := r.Barrier(t.Context(), "0"); err != nil {
 		t.Error(err)
 	}
-	if err := r.Barrier(t.Context(), strings.Repeat("x", maxName+1)); err == nil || !strings.Contains(err.Error(), "a name of 256 bytes, want 255 at most") {
+	if err := r.Barrier(t.Context(), strings.Repeat("x", maxName+1)); err == nil ||
+		!strings.Contains(err.Error(), "a name of 256 bytes, want 255 at most") {
 		t.Error(err)
 	}
 	if err := r.Barrier(t.Context(), "one more"); err == nil || !strings.Contains(err.Error(), "one name does for any number of rounds") {
@@ -202,8 +203,8 @@ func (n *nowhere) Dial(_ context.Context, addr string) (net.Conn, error) {
 	return nil, errors.New("nobody there")
 }
 
-// TestR7MembersThatDoNotExistAreFew tells a node of members that nobody has seen:
-// of each it calls the newest incarnation only, and it does not remember any number.
+// TestR7MembersThatDoNotExistAreFew announces members to a node that no node has met: of each the node
+// calls the newest incarnation only, and it remembers a bounded number.
 func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
@@ -232,8 +233,8 @@ func TestR7MembersThatDoNotExistAreFew(t *testing.T) {
 	})
 }
 
-// Of the nodes that others tell of, one calls those with lower ids whose newest incarnation is
-// not connected, and that have an address.
+// Of the announced nodes, one calls those with lower ids whose newest incarnation is not connected,
+// and that have an address.
 func TestNodesThatAreAnnouncedAndCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}

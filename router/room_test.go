@@ -55,7 +55,7 @@ func TestWhetherAStreamIsOpen(t *testing.T) {
 	}
 }
 
-// What a stream keeps when there is no room, drops, and gives up at its end.
+// The messages that a stream keeps when there is no room, drops, and gives up at its end.
 func TestWhatAStreamKeeps(t *testing.T) {
 	for delivery, want := range map[Delivery]struct {
 		kept    string // versions
@@ -131,7 +131,8 @@ func TestLargeMessageAtTheEndOfItsSession(t *testing.T) {
 	}
 }
 
-// The sender of an event is told of a quarter of its window at once, by messages or bytes, and once.
+// The receiver reports a quarter of its window to the sender of an event at once, by messages or
+// bytes, and once.
 func TestRoomIsGivenBackByTheQuarter(t *testing.T) {
 	for name, c := range map[string]struct {
 		messages, bytes int
@@ -180,7 +181,7 @@ func TestRoomOfAPeer(t *testing.T) {
 	}
 }
 
-// Nothing waits for room any more when its sender drains; the log of a long wait names only those
+// No message waits for room any more when its sender drains; the log of a long wait names only those
 // that still wait.
 func TestSendThatWaitsWhenItsNodeDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +234,8 @@ func TestSendThatWaitsWhenItsNodeDrains(t *testing.T) {
 	})
 }
 
-// The newest value is offered to a peer that begins to listen, once, and not one that waits for it
-// already; a Tap is told of it.
+// The newest value is offered once to a peer that begins to listen, but not if it waits for it
+// already; a Tap records it.
 func TestNewestValueIsOfferedOnce(t *testing.T) {
 	tap := &sentTap{}
 	r := openRouter(t, Config{Tap: tap})
@@ -255,7 +256,7 @@ func TestNewestValueIsOfferedOnce(t *testing.T) {
 	if _, err := ch.Send(t.Context(), Bytes("b"), nil); err != nil { // waits for room
 		t.Error(err)
 	}
-	listener(t, r, 8, 1) // others are told of it
+	listener(t, r, 8, 1) // others learn of it
 	listens(t, first, false)
 	listens(t, first, true)
 	if o := first.outs[0]; o.version != 1 || len(o.queue) != 1 || o.queue[0].version != 2 || o.dropped != 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A node has entered a round, or need not, or will not, by what it said or was.
+// Whether a node has entered a round, need not enter it, or will not, by what it announced or was.
 func TestWhoHasEnteredARound(t *testing.T) {
 	const round = 3
 	at := func(round uint64) map[string]uint64 { return map[string]uint64{"b": round, "other": 9} }
@@ -83,7 +83,7 @@ func TestBarrierThatIsPassedIsNoError(t *testing.T) {
 	}
 }
 
-// That a round is passed is told once, to all peers but the one that has said so.
+// The announcement that a round is passed is sent once, to all peers but the one that has sent it.
 func TestPassedRoundIsToldOnce(t *testing.T) {
 	r := openRouter(t, Config{})
 	for id := 1; id <= 3; id++ {
@@ -105,7 +105,7 @@ func TestPassedRoundIsToldOnce(t *testing.T) {
 	}
 }
 
-// What a peer says of a round: a newcomer takes the rounds of a job that runs over when it has
+// Announcements of a peer about a round: a newcomer takes over the rounds of a running job when it has
 // started, and a round that all have entered is passed if this node is in it.
 func TestRoundsOfAPeer(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -143,7 +143,8 @@ func TestRoundsOfAPeer(t *testing.T) {
 	}
 }
 
-// A peer may use so many names of barriers, each of them again, and names so long.
+// A peer may use a bounded number of names of barriers, each of them again, and the length of a name
+// is bounded.
 func TestR7NamesOfAPeersBarriersAreBounded(t *testing.T) {
 	r := openRouter(t, Config{})
 	s := newSession(r, Peer{ID: 7, Incarnation: 1}, nil)

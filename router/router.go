@@ -26,13 +26,13 @@ type Router struct {
 	began time.Time
 	calls calls
 	mem   ownMemory
-	// features are what this node says that it understands.
+	// features are those in this node's hello.
 	features []string
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of this router
 
-	farewell   *Farewell  // what this router says, which is no node; nil: it is one
+	farewell   *Farewell  // the farewell that this router sends, which is no node; nil: it is a node
 	receivedBy *receivers // of the farewell; nil without one
 
 	unauthenticated unauthenticated
@@ -295,7 +295,7 @@ func (r *Router) fail(err error) {
 	r.notify()
 }
 
-// failed records a failure, of which others are to be told. The mutex is held.
+// failed records a failure of which the peers must be notified. The mutex is held.
 func (r *Router) failed(err error) {
 	if r.failure == nil {
 		r.failure = err
@@ -303,10 +303,9 @@ func (r *Router) failed(err error) {
 	}
 }
 
-// incompatible deals with a peer one of whose events differs from this node's. A
-// node that has not been ready ends; one that has continues without that event of
-// the peer's, which sees the same and ends. The link stays: the peer must see it.
-// The mutex is held.
+// incompatible handles a peer one of whose events differs from this node's. A node that has not been
+// ready ends. A node that has been ready continues without that event of the peer; the peer finds the
+// difference too, and ends. The link stays open, as the peer must find it. The mutex is held.
 func (r *Router) incompatible(s *session, err error) {
 	if r.beenReady {
 		r.wg.Go(func() {
@@ -338,7 +337,7 @@ func (r *Router) notify() {
 func (r *Router) await(ctx context.Context, done func() (bool, error)) error {
 	for {
 		c := r.changed.wait()
-		ended := ctx.Err() != nil // before done looks: what came before the end of ctx counts
+		ended := ctx.Err() != nil // before done looks: a change before the end of ctx counts
 		r.mu.Lock()
 		ok, err := done()
 		closed := r.closed

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A peer that does not understand farewells is sent none, one that tells of a farewell is
-// not told of it again, and neither is anybody twice.
+// A peer that does not understand farewells is sent none, one that has sent a farewell does not get it
+// back, and no peer gets it twice.
 func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -30,7 +30,10 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 		before[i] = sent(s)
 	}
 	for range 2 {
-		for _, f := range []Farewell{{Node: 9, Incarnation: 5, Reason: strings.Repeat("é", 5000)}, {Node: 9, Incarnation: 4}, {Node: 0, Incarnation: 7}, {Node: -1, Incarnation: 7}} {
+		for _, f := range []Farewell{
+			{Node: 9, Incarnation: 5, Reason: strings.Repeat("é", 5000)}, {Node: 9, Incarnation: 4},
+			{Node: 0, Incarnation: 7}, {Node: -1, Incarnation: 7},
+		} {
 			r.applyFarewell(f, 3)
 		}
 	}
@@ -41,7 +44,7 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	}
 }
 
-// What is remembered of farewells is bounded.
+// The number of remembered farewells is bounded.
 func TestFarewellsOfMoreNodesThanThereCanBe(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// says checks how often a text is in the log of the job.
+// says counts how often a text is in the log of the job.
 func (j *job) says(times int, text string) {
 	j.t.Helper()
 	if n := strings.Count(j.log.String(), text); n != times {
@@ -54,7 +54,7 @@ func TestLogOfVersionsThatDiffer(t *testing.T) {
 	})
 }
 
-// A node that ends before it has acknowledged a message is named, with their number.
+// The error names a node that ends before it has acknowledged messages, with their number.
 func TestLogOfANodeThatLeftBeforeItHadAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -82,8 +82,8 @@ func TestLogOfANodeThatLeftBeforeItHadAll(t *testing.T) {
 	})
 }
 
-// A node that waits says for whom every 5 s, and a send that waits for room says so after 10 s
-// and then after twice the time.
+// A node that waits logs for which nodes every 5 s, and a send that waits for room is logged after 10
+// s and then after twice the time.
 func TestLogOfLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.WindowMessages = 4 })
@@ -127,7 +127,7 @@ func TestLogOfLongWaits(t *testing.T) {
 	})
 }
 
-// An event that two running nodes declare differently is received by neither, and both go on.
+// An event that two running nodes declare differently is received by neither, and both continue.
 func TestLogOfAnEventThatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
@@ -169,7 +169,7 @@ func (l *tired) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A listener that cannot accept for a while is tried again, not without a pause.
+// A listener that cannot accept for a while is tried again, after a pause.
 func TestLogOfAListenerThatCannotAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)

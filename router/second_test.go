@@ -67,8 +67,8 @@ func TestSecondConnectionOfAPeer(t *testing.T) {
 	}
 }
 
-// A node that has as many peers as it takes refuses the next one for now, whoever has dialled; and
-// an answer that cannot be written is an error.
+// A node that has the largest number of peers refuses the next one for now, whichever side has
+// dialled; and an answer that cannot be written is an error.
 func TestHandshakesThatEndAtTheLast(t *testing.T) {
 	full := func() *Router {
 		r := partner(t, 2)

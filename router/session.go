@@ -11,10 +11,9 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// session is one peer in one of its incarnations: what was sent to it and not
-// acknowledged, what was received from it, and the connection that carries both
-// at the moment. It has no goroutine, clock or socket of its own: a link's
-// reader calls receive, its writer calls gather.
+// session is one peer in one of its incarnations: the frames sent to it and not acknowledged, the
+// state of those received from it, and the connection that carries both at the moment. It has no
+// goroutine, clock or socket of its own: a link's reader calls receive, its writer calls gather.
 type session struct {
 	r *Router
 
@@ -115,8 +114,8 @@ type declaration struct {
 	Schema      string `json:"schema,omitempty"`
 }
 
-// maxSchema bounds in bytes the schema of an event that nodes tell each other: it is for the
-// error that two declarations differ.
+// maxSchema bounds in bytes the schema in a declaration, which serves only for the error when two
+// declarations differ.
 const maxSchema = 8 << 10
 
 // check judges the declaration of a peer, and makes it safe to print.
@@ -184,14 +183,13 @@ func (o *outStream) post(version uint64, payload Buffer) sending {
 	return sent
 }
 
-// logAfter is the time that a send waits, or a lost peer is away, before the log says
-// for whom, or that it is.
+// logAfter is the time after which the log names the peers for which a send waits, or a lost peer that
+// is still away.
 const logAfter = 10 * time.Second
 
-// burstSends is the number of messages that a sender writes to the connection by itself
-// before it leaves the writing to the writer, which then sends many at once.
-// Whatever comes from the peer starts the count again, so that questions and
-// answers go out without a change of goroutine.
+// burstSends is the number of messages that a sender writes to the connection by itself before it
+// leaves the writing to the writer, which then sends many at once. Any frame from the peer starts the
+// count again, so that questions and answers go out without a change of goroutine.
 const burstSends = 3
 
 // flushBytes is the number of bytes that a sender in a burst gathers before it writes by
@@ -253,8 +251,8 @@ func (s *session) wakeWaiting() {
 
 // pendingWrite reports whether the writer has anything to do.
 func (s *session) pendingWrite() bool {
-	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || s.releaseDue || len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 ||
-		s.leaveDue && s.messagesSent()
+	return s.log.unwritten() || len(s.bulks) > 0 || s.ackDue || s.seenDue || s.releaseDue ||
+		len(s.credits) > 0 || s.pingDue != 0 || s.pongDue != 0 || s.leaveDue && s.messagesSent()
 }
 
 // stage prepares what is to be written next: one chunk of each bulk goes into

@@ -78,7 +78,8 @@ type withheld struct {
 	payload     Buffer
 }
 
-// withhold keeps the claims of a peer that is lost from being used again, until its process is known to have ended.
+// withhold keeps the memory that a lost peer claims out of use until its process is known to have
+// ended.
 func (m *ownMemory) withhold(peer Peer, claims map[uint64]Buffer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -284,7 +285,7 @@ func (s *session) release(numbers []byte) error {
 	return nil
 }
 
-// endClaims ends what the peer has of this node's memory. The mutex is held.
+// endClaims ends the peer's claims on this node's memory. The mutex is held.
 func (s *session) endClaims() {
 	c := &s.claims
 	if !c.on {
@@ -299,7 +300,7 @@ func (s *session) endClaims() {
 	s.r.mem.sharers.Add(-1)
 }
 
-// processEnded takes note that the peer reads no memory of this node any more.
+// processEnded records that the peer reads no memory of this node any more.
 func (s *session) processEnded() {
 	s.mu.Lock()
 	s.processOver = true

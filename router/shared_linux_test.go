@@ -49,17 +49,20 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 		frames [][]byte
 		why    string
 	}{
-		"none was passed":    {nil, true, [][]byte{inMemory(1, 65536, 0)}, "of which there is none"},
-		"beyond the end":     {nil, false, [][]byte{inMemory(1, 65536, size-65535)}, "beyond the shared memory: 65536 bytes at 983041 of 1048576"},
-		"a huge place":       {nil, false, [][]byte{inMemory(1, 65536, math.MaxUint64)}, "beyond the shared memory"},
-		"a huge message":     {nil, false, [][]byte{inMemory(1, math.MaxUint64, 2)}, "want 65536 to 1073741824"},
-		"an empty message":   {nil, false, [][]byte{inMemory(1, 0, 0)}, "a message of 0 bytes in shared memory"},
-		"a small message":    {nil, false, [][]byte{inMemory(1, 65535, 0)}, "a message of 65535 bytes in shared memory"},
-		"over the limit":     {small, false, [][]byte{inMemory(1, size/2+1, 0)}, "want 65536 to 524288"},
-		"no such event":      {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 9, make([]byte, 24))}, "event number 9 is not declared"},
-		"a short frame":      {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 0, make([]byte, 23))}, "has a body of 23 bytes, want 24 to 24"},
-		"within chunks":      {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 65536, 0)}, "within the chunks of another"},
-		"too many":           {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 65536, 0)), "more messages than there was room for"},
+		"none was passed": {nil, true, [][]byte{inMemory(1, 65536, 0)}, "of which there is none"},
+		"beyond the end": {nil, false, [][]byte{inMemory(1, 65536, size-65535)},
+			"beyond the shared memory: 65536 bytes at 983041 of 1048576"},
+		"a huge place":     {nil, false, [][]byte{inMemory(1, 65536, math.MaxUint64)}, "beyond the shared memory"},
+		"a huge message":   {nil, false, [][]byte{inMemory(1, math.MaxUint64, 2)}, "want 65536 to 1073741824"},
+		"an empty message": {nil, false, [][]byte{inMemory(1, 0, 0)}, "a message of 0 bytes in shared memory"},
+		"a small message":  {nil, false, [][]byte{inMemory(1, 65535, 0)}, "a message of 65535 bytes in shared memory"},
+		"over the limit":   {small, false, [][]byte{inMemory(1, size/2+1, 0)}, "want 65536 to 524288"},
+		"no such event":    {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 9, make([]byte, 24))}, "event number 9 is not declared"},
+		"a short frame": {nil, false, [][]byte{appendFrame(nil, frameShared, 0, 0, make([]byte, 23))},
+			"has a body of 23 bytes, want 24 to 24"},
+		"within chunks": {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 65536, 0)}, "within the chunks of another"},
+		"too many": {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 65536, 0)),
+			"more messages than there was room for"},
 		"not passed to it":   {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not passed"},
 		"a release of none":  {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 8))}, "shared memory 0 is released"},
 		"half a release":     {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 12))}, "12 bytes of numbers"},
@@ -96,8 +99,8 @@ func bytesOf(n int, frame []byte) (all [][]byte) {
 	return all
 }
 
-// Where the listeners borrow, a message is the peer's memory itself; else it is a copy. What nobody receives is given back at once.
-// All of it is told to the peer.
+// Where the listeners borrow, a message is the peer's memory itself; otherwise it is a copy. A message
+// without a listener is released at once. The peer learns of all of it.
 func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 	const size = 1 << 20
 	seg, m := memoryOf(t)
@@ -134,7 +137,10 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 		if len(all) != 4 {
 			t.Fatalf("%d messages", len(all))
 		}
-		for i, want := range []got{{1, true, seg.Bytes()[4096:104096], nil}, {2, false, seg.Bytes(), nil}, {3, false, nil, nil}, {4, true, seg.Bytes()[:100_000], nil}} {
+		for i, want := range []got{
+			{1, true, seg.Bytes()[4096:104096], nil}, {2, false, seg.Bytes(), nil}, {3, false, nil, nil},
+			{4, true, seg.Bytes()[:100_000], nil},
+		} {
 			if g := all[i]; g.version != want.version || g.lent != want.lent || want.payload != nil && !bytes.Equal(g.payload, want.payload) {
 				t.Errorf("message %d: %d bytes, lent %v", g.version, len(g.payload), g.lent)
 			}
@@ -180,7 +186,8 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 	})
 }
 
-// A large message that is being copied holds up its own event only, and what stands behind it waits.
+// A large message that is being copied delays its own event only, and later messages of the event
+// wait.
 func TestCopiesTakeTurns(t *testing.T) {
 	const size = 1 << 20
 	seg, m := memoryOf(t)
@@ -277,7 +284,8 @@ func TestR7PeerThatReleasesNothingIsBounded(t *testing.T) {
 		_ = g.Close()
 		<-g.link.ended
 		g.r.lose(s, ErrLost)
-		if st := g.r.Stats().Shared; b.refs != 2 || g.r.mem.sharers.Load() != 0 || ch.Lend(1<<17) != nil || st.Withheld != 200_000 || st.Over != 4 {
+		if st := g.r.Stats().Shared; b.refs != 2 || g.r.mem.sharers.Load() != 0 || ch.Lend(1<<17) != nil ||
+			st.Withheld != 200_000 || st.Over != 4 {
 			t.Errorf("%d references, %d sharers after the loss, %+v", b.refs, g.r.mem.sharers.Load(), st)
 		}
 		if _, err := g.r.admit(hello{Node: s.peer.ID, Incarnation: s.peer.Incarnation + 1}); err != nil || b.refs != 1 {
@@ -287,8 +295,8 @@ func TestR7PeerThatReleasesNothingIsBounded(t *testing.T) {
 	})
 }
 
-// What a lost peer had of the memory is not used again while its process may run: until the launcher tells of its end, a newer
-// incarnation joins, or it has left in order.
+// The memory that a lost peer claims is not used again while its process may run: until the launcher
+// reports its end, a newer incarnation joins, or it has left in order.
 func TestMemoryOfALostPeerIsNotUsedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(r *Router, s *session)
@@ -369,8 +377,8 @@ func TestMemoryThatIsNotPassed(t *testing.T) {
 	r.closeMemory()
 }
 
-// FuzzShared gives a node any frames of a peer that has passed its memory: it never reads beyond that, and
-// whatever it has held is given back at the end.
+// FuzzShared gives a node arbitrary frames of a peer that has passed its memory: the node never reads
+// beyond that memory, and returns all that it has held at the end.
 func FuzzShared(f *testing.F) {
 	f.Add(inMemory(1, 100_000, 4096), true)
 	f.Add(append(inMemory(1, 100_000, 4096), inMemory(2, 1<<17, 0)...), false)
@@ -399,12 +407,14 @@ func FuzzShared(f *testing.F) {
 			t.Fatal(err)
 		}
 		s.takeMemory(m)
-		if err := s.receive(nil, header{typ: frameDeclare, flags: flagOn}, []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)); err != nil {
+		declaration := []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)
+		if err := s.receive(nil, header{typ: frameDeclare, flags: flagOn}, declaration); err != nil {
 			t.Fatal(err)
 		}
 		for len(frames) >= headerBytes {
 			h, err := parseHeader(frames, r.cfg.ChunkBytes)
-			if err != nil || len(frames) < headerBytes+h.body || h.typ != frameShared && h.typ != frameRelease && h.typ != frameMapped && h.typ != frameData {
+			if err != nil || len(frames) < headerBytes+h.body ||
+				h.typ != frameShared && h.typ != frameRelease && h.typ != frameMapped && h.typ != frameData {
 				break
 			}
 			if s.receive(nil, h, frames[headerBytes:headerBytes+h.body]) != nil {

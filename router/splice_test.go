@@ -89,7 +89,8 @@ func TestPipeWithACallThatIsGone(t *testing.T) {
 	}
 }
 
-// A call back that comes when nobody waits for it any more is refused, and one that nobody takes.
+// A call back that comes when no leaf waits for it any more is refused, and so is one that no leaf
+// takes.
 func TestCallBackThatIsTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})

@@ -12,8 +12,8 @@ import (
 // what was counted with a peer that is gone, or with an older incarnation of one,
 // stays in.
 //
-// Of peers that are gone, 1024 are remembered beyond the first Config.Expect ids. What was
-// counted with older ones is in the sums of the node id [Forgotten].
+// Of peers that are gone, 1024 are remembered beyond the first Config.Expect ids. The counts
+// of older ones are in the sums of the node id [Forgotten].
 type Stats struct {
 	Peers   []PeerStats   // every peer that there was, by node id
 	Streams []StreamStats // by event and peer: only those that have carried something
@@ -95,8 +95,8 @@ type streamKey struct {
 	peer  int
 }
 
-// undeclared is the name, in statistics, of all events that a peer has declared and this
-// node has not. It is none of an event.
+// undeclared is the name, in statistics, of all events that a peer has declared and this node has not.
+// No event has this name.
 const undeclared = ""
 
 // Stats counts. It takes a lock of each peer for a moment.

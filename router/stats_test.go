@@ -30,7 +30,7 @@ func adds(s router.StreamStats) bool {
 	return s.Sent == s.Delivered+s.Replaced+s.Oldest+s.Newest+s.Abandoned+s.Lost+uint64(s.Queued)+uint64(s.InFlight)
 }
 
-// duo are two routers that have not started, node.1 with what it makes of messages.
+// duo are two routers that have not started, node.1 with its deliver function.
 type duo struct {
 	t       *testing.T
 	nodes   [2]*router.Router
@@ -83,8 +83,8 @@ func (d *duo) start() {
 
 func (d *duo) close() { _, _ = d.nodes[0].Close(), d.nodes[1].Close() }
 
-// TestStatsAddUpUnderEveryPolicy sends under each policy to a listener that takes
-// nothing, then everything.
+// TestStatsAddUpUnderEveryPolicy sends under each policy to a listener that first takes nothing, then
+// everything.
 func TestStatsAddUpUnderEveryPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, memory.New(), nil)
@@ -215,7 +215,7 @@ func TestStatsOfPeersFollowTheirConnections(t *testing.T) {
 	})
 }
 
-// withHeader is a payload that something travels beside.
+// withHeader is a payload with a header.
 type withHeader struct {
 	router.Buffer
 	header string

@@ -29,11 +29,10 @@ type outStream struct {
 	undelivered uint64 // neither consumed nor dropped, when the session ended
 }
 
-// mark is a place in a stream at which acknowledgements are compared with credit. What was
-// consumed was received, so a peer that gives credit must acknowledge too, or the log
-// would grow with all that the credit lets through. Acknowledged may be one mark less than
-// consumed, as the two are read one after the other where they are written. That bounds
-// what the log holds of a stream to three windows.
+// mark is a place in a stream at which acknowledgements are compared with credit. A consumed
+// message was received, so a peer that gives credit must acknowledge too; otherwise the log
+// would grow without bound. The acknowledgements may lag one mark behind the credit, as the
+// two totals are read one after the other. So the log holds at most three windows of a stream.
 type mark struct {
 	messages uint64 // total sent with the marked message; 0: no message is marked
 	bytes    uint64 // total sent without it
@@ -192,8 +191,8 @@ func (o *outStream) credit(messages, bytes uint64) error {
 	return nil
 }
 
-// end sends those away that wait and drops what is held, under the policies that may; it
-// returns how many messages besides had not been handed to the log whole.
+// end releases the senders that wait and drops the held messages, under the policies that may; it
+// returns the number of other messages that had not been handed to the log whole.
 func (o *outStream) end() int {
 	n := 0
 	o.undelivered = uint64(o.messages) //nolint:gosec // not negative

@@ -13,8 +13,8 @@ import (
 
 func newReceivers() *receivers { return &receivers{ids: map[int]bool{}, more: make(chan struct{}, 1)} }
 
-// welcomes is the listening side of a handshake: it says welcome in the end, unless it is deaf
-// to the proof of the other side.
+// welcomes is the listening side of a handshake: it sends a welcome in the end, unless it ignores the
+// proof of the other side.
 func welcomes(r *Router, conn net.Conn, deaf bool, welcome string) {
 	defer func() { _ = conn.Close() }()
 	if _, err := io.ReadFull(conn, make([]byte, len(magic))); err != nil {
@@ -86,7 +86,8 @@ func TestCallsThatEndWithAWelcome(t *testing.T) {
 	}
 }
 
-// A node that dials one whose process has ended has received the farewell when it says so.
+// A node that dials one whose process has ended has received the farewell when it refuses with that
+// reason.
 func TestFarewellIsReceivedByTheAnsweringNode(t *testing.T) {
 	r := openRouter(t, Config{Node: 9})
 	r.farewell, r.receivedBy = &Farewell{Node: 9, Reason: "exit code 3"}, newReceivers()
@@ -101,7 +102,7 @@ func TestFarewellIsReceivedByTheAnsweringNode(t *testing.T) {
 	}
 }
 
-// A node refuses a farewell that says nothing, and takes none when it is closing.
+// A node refuses an empty farewell, and takes none when it is closing.
 func TestFarewellsThatAreRefused(t *testing.T) {
 	for want, f := range map[string]*Farewell{"a farewell without a reason": nil, "node.2 is closing": {Reason: "x"}} {
 		r := openRouter(t, Config{Node: 2})

@@ -40,7 +40,7 @@ func (r *Router) tick() {
 	}
 }
 
-// remind logs which lost peers are still away, and that no peer is there, ever more rarely.
+// remind logs the lost peers that are still away, or that no peer is present, at growing intervals.
 func (r *Router) remind(now int64) {
 	if r.inDrain.Load() {
 		return
@@ -91,9 +91,8 @@ func (r *Router) check(s *session, joins bool) {
 	}
 }
 
-// creditRest reports to the peer the consumption since the last report, though it
-// is less than a quarter of the window: so its counts are never old. The router's
-// mutex is held.
+// creditRest reports to the peer the consumption since the last report, even if it is less than a
+// quarter of the window, so that the peer's counts stay current. The router's mutex is held.
 func (s *session) creditRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,8 @@ func TestAPausedProcessDoesNotBlameItsPeers(t *testing.T) {
 	}
 }
 
-// A connection is tested when nothing was written since the tick before the last, or the last
-// test was more than two heartbeats ago; and what has been received is acknowledged.
+// A connection is tested when nothing was written since the tick before the last, or the last test was
+// more than two heartbeats ago; and received frames are acknowledged.
 func TestWhatATickMakesDue(t *testing.T) {
 	const beat = 2 * time.Second // the heartbeat
 	for name, c := range map[string]struct {
@@ -60,7 +60,8 @@ func TestWhatATickMakesDue(t *testing.T) {
 				s.r.check(s, false)
 				s.mu.Lock()
 				if s.quietFor != c.quiet+1 || s.pingDue != 0 != c.ping || s.pingedAt == now != c.ping || s.ackDue != (c.received > 0) {
-					t.Errorf("quiet for %d ticks, ping due %d, tested at %d of %d, acknowledgement due %v", s.quietFor, s.pingDue, s.pingedAt, now, s.ackDue)
+					t.Errorf("quiet for %d ticks, ping due %d, tested at %d of %d, acknowledgement due %v",
+						s.quietFor, s.pingDue, s.pingedAt, now, s.ackDue)
 				}
 				s.mu.Unlock()
 				l.close()
@@ -103,7 +104,7 @@ func TestNodeThatJoinsIsPatient(t *testing.T) {
 	}
 }
 
-// A node goes on joining as long again as it has taken, up to its patience.
+// A node continues to join for as long again as it has taken, up to its patience.
 func TestJoiningLastsAsLongAgain(t *testing.T) {
 	for _, c := range []struct {
 		took, since time.Duration
@@ -127,8 +128,8 @@ func TestJoiningLastsAsLongAgain(t *testing.T) {
 	}
 }
 
-// A node that is alone, and one that misses a lost one, say so after 10 s, and then each time
-// after as long again as it has lasted.
+// A node that is alone, and one that misses a lost one, log that after 10 s, and then each time after
+// as long again as it has lasted.
 func TestRemindersGrowRare(t *testing.T) {
 	r := openRouter(t, Config{Expect: 3})
 	var log logtest.Buffer
@@ -152,7 +153,7 @@ func TestRemindersGrowRare(t *testing.T) {
 	}
 }
 
-// pausingLog is a log whose first line takes so long.
+// pausingLog is a log whose first line takes that long.
 func pausingLog(d time.Duration) *slog.Logger {
 	var once sync.Once
 	return slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
@@ -165,7 +166,7 @@ type writerFunc func(b []byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// A node that drains says no more who is away, and one that has a peer again is not alone.
+// A node that drains no longer logs which nodes are away, and one that has a peer again is not alone.
 func TestRemindersEnd(t *testing.T) {
 	var log logtest.Buffer
 	r := openRouter(t, Config{Expect: 2})

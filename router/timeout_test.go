@@ -16,8 +16,8 @@ import (
 	"github.com/ditask/ditask/router/routertest"
 )
 
-// PeerTimeout holds while a node drains, too: what is to be acknowledged then is
-// acknowledged when the connection is back.
+// PeerTimeout also holds while a node drains: frames to be acknowledged then are acknowledged when the
+// connection is back.
 func TestR5PeerTimeoutHoldsWhileDraining(t *testing.T) {
 	for _, tt := range []struct {
 		timeout, away time.Duration
@@ -72,8 +72,7 @@ func TestR5BoundOfALoss(t *testing.T) {
 	})
 }
 
-// A peer that is out of reach is lost after PeerTimeout, whatever that is, and not
-// before.
+// A peer that is out of reach is lost after PeerTimeout, for any value of it, and not before.
 func TestR5PeerTimeoutIsHowLongAPeerIsAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		timeout, away time.Duration

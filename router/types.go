@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/messaging"
 )
 
-// Delivery is the treatment of a message that its receiver is too slow for.
+// Delivery is the treatment of messages for a receiver that is too slow for them.
 type Delivery = messaging.Delivery
 
 // The delivery policies.
@@ -140,8 +140,8 @@ var (
 	ErrNotStarted = errors.New("the router has not started")
 	// ErrLost is wrapped by a PeerError for a peer that stayed away too long.
 	ErrLost = errors.New("lost")
-	// ErrReplaced is wrapped by a PeerError for a peer that came back as a new
-	// incarnation: what the old one had not acknowledged is gone with it.
+	// ErrReplaced is wrapped by a PeerError for a peer that came back as a new incarnation: the messages
+	// that the old one had not acknowledged are lost with it.
 	ErrReplaced = errors.New("restarted")
 )
 

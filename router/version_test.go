@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// versions keeps what comes of one event, and gives no room back until it is asked to.
+// versions keeps the versions of one event, and returns no room until the test calls release.
 type versions struct {
 	mu   sync.Mutex
 	got  []uint64
@@ -35,7 +35,7 @@ func (v *versions) String() string {
 	return fmt.Sprint(v.got)
 }
 
-// release gives the room of one message back.
+// release returns the room of one message.
 func (v *versions) release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -144,8 +144,8 @@ func TestE2BlockedSendsGoInTheOrderOfTheirVersions(t *testing.T) {
 	})
 }
 
-// TestE3ABlockedSendThatIsCancelledLeavesTheLine cancels the one in the middle: those
-// behind it go on, and the peer misses just the message whose send has failed.
+// TestE3ABlockedSendThatIsCancelledLeavesTheLine cancels the one in the middle: those behind it
+// continue, and the peer misses just the message whose send has failed.
 func TestE3ABlockedSendThatIsCancelledLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, chs, in := slow(t, 2)
@@ -186,7 +186,8 @@ func TestE3EveryBlockedSendEnds(t *testing.T) {
 		happens func(j *job, in *router.Channel)
 		ends    func(error) bool
 	}{
-		"the peer is lost":         {func(j *job, _ *router.Channel) { _ = j.nodes[1].Abandon() }, func(err error) bool { return errors.Is(err, router.ErrLost) }},
+		"the peer is lost": {func(j *job, _ *router.Channel) { _ = j.nodes[1].Abandon() },
+			func(err error) bool { return errors.Is(err, router.ErrLost) }},
 		"the peer listens no more": {func(_ *job, in *router.Channel) { in.Listen(false) }, nothing},
 		"the peer leaves":          {func(j *job, _ *router.Channel) { j.leave(1) }, nothing},
 		"the peer ends":            {func(j *job, _ *router.Channel) { _ = j.nodes[1].Close() }, nothing},

@@ -57,7 +57,7 @@ func TestWhomStartWaitsFor(t *testing.T) {
 	}
 }
 
-// Start names what it waits for, and begins nothing else when it has failed.
+// Start names the nodes that it waits for, and begins nothing else when it has failed.
 func TestStartOfAJobOfUnknownSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
@@ -151,7 +151,7 @@ func TestSilenceThatEndsAConnection(t *testing.T) {
 	}
 }
 
-// At each tick a peer is told of what was consumed since it was last told, once.
+// At each tick a peer gets a report of the consumption since the last report, once.
 func TestRestOfTheRoomIsGivenBack(t *testing.T) {
 	s := newSession(openRouter(t, Config{}), Peer{ID: 1, Incarnation: 1}, nil)
 	in := &inStream{s: s}
@@ -170,8 +170,8 @@ func TestRestOfTheRoomIsGivenBack(t *testing.T) {
 	}
 }
 
-// A node that is not started again is the failure of a Start that waits; its loss is reported if
-// nobody had met it, unless it has left or a newer incarnation is known.
+// A node that is not started again is the failure of a Start that waits; its loss is reported if no
+// node had met it, unless it has left or a newer incarnation is known.
 func TestNodeThatIsNotStartedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		was              former
@@ -230,7 +230,7 @@ func TestNodeThatIsClosedLosesNobody(t *testing.T) {
 	})
 }
 
-// What the error of a Drain says of each peer.
+// The text in the error of a Drain for each peer.
 func TestWhatADrainSaysOfAPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(s *session)
@@ -244,9 +244,10 @@ func TestWhatADrainSaysOfAPeer(t *testing.T) {
 		}, false, "node.1: has not acknowledged the end: 2 messages not acknowledged"},
 		"not acknowledged": {func(s *session) { s.control(frameFin, 0, 0, nil) }, false, "node.1: has not acknowledged the end"},
 		"acknowledged":     {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false) }, false, ""},
-		"not finished":     {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.ready = true }, true, "node.1: has not finished"},
-		"not ready":        {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false) }, true, ""},
-		"finished":         {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.fin = true }, true, ""},
+		"not finished": {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.ready = true }, true,
+			"node.1: has not finished"},
+		"not ready": {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false) }, true, ""},
+		"finished":  {func(s *session) { s.control(frameFin, 0, 0, nil); s.log.ack(1, false); s.fin = true }, true, ""},
 	} {
 		r := openRouter(t, Config{})
 		s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
@@ -259,8 +260,8 @@ func TestWhatADrainSaysOfAPeer(t *testing.T) {
 	}
 }
 
-// A farewell is received once for each incarnation, by those peers that understand it and have not
-// told of it; only of other nodes, and of so many.
+// A farewell is sent once for each incarnation, to those peers that understand it and have not sent
+// it; only of other nodes, and of a bounded number.
 func TestFarewellsThatAreReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Node: 1})

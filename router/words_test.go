@@ -15,7 +15,9 @@ import (
 )
 
 func TestNamesOfPoliciesAndTopologies(t *testing.T) {
-	for d, want := range map[Delivery]string{Reliable: "reliable", Latest: "latest", DropOldest: "drop-oldest", DropNewest: "drop-newest", 9: "delivery(9)"} {
+	for d, want := range map[Delivery]string{
+		Reliable: "reliable", Latest: "latest", DropOldest: "drop-oldest", DropNewest: "drop-newest", 9: "delivery(9)",
+	} {
 		if got := d.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -37,7 +39,7 @@ func TestNamesOfPoliciesAndTopologies(t *testing.T) {
 func TestConfigBounds(t *testing.T) {
 	for _, c := range []struct {
 		set func(*Config)
-		bad string // what the error says; "" for no error
+		bad string // the text of the error; "" for no error
 	}{
 		{func(*Config) {}, ""},
 		{func(c *Config) { c.Node, c.Expect = maxNode, maxNode+1 }, ""},
@@ -161,15 +163,16 @@ func TestEveryCountIsAdded(t *testing.T) {
 	}
 }
 
-// Refusals are counted by reason, and the first one for each is logged. That somebody hung
-// up is not.
+// Refusals are counted by reason, and the first one for each is logged. A client that hangs up is not
+// logged.
 func TestRefusalsByReason(t *testing.T) {
 	var log logtest.Buffer
 	r := openRouter(t, Config{})
 	r.log = slog.New(slog.NewTextHandler(&log, nil))
 	from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
 	reasons := map[string]error{
-		"token": &RefusedError{RefuseToken, "wrong token", "a"}, "crowd": errCrowd, "tls": errSpeaksTLS, "garbage": fmt.Errorf("%w: x", errBadFrame),
+		"token": &RefusedError{RefuseToken, "wrong token", "a"}, "crowd": errCrowd, "tls": errSpeaksTLS,
+		"garbage": fmt.Errorf("%w: x", errBadFrame),
 		"silence": fmt.Errorf("no hello: %w", os.ErrDeadlineExceeded), "hung up": net.ErrClosed,
 	}
 	for _, err := range reasons {
@@ -197,7 +200,7 @@ func TestRefusalsByReason(t *testing.T) {
 	}
 }
 
-// Two sides go on with one session if both have it, or if it is empty on either side.
+// Two sides continue with one session if both have it, or if it is empty on either side.
 func TestSessionsThatGoOn(t *testing.T) {
 	r := openRouter(t, Config{})
 	held := func(received int, acked bool) *session {
@@ -229,7 +232,7 @@ func TestSessionsThatGoOn(t *testing.T) {
 	}
 }
 
-// Of two nodes that have given each other up, the higher one makes way.
+// Of two nodes that have given each other up, the higher one ends.
 func TestWhoMakesWay(t *testing.T) {
 	lost, stale := &refusal{Code: RefuseLost}, &refusal{Code: RefuseStale}
 	r := openRouter(t, Config{Node: 5})

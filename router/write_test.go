@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The writer is woken by each thing that there is to write, and by nothing else.
+// The writer wakes for each kind of frame that is due, and for nothing else.
 func TestWhatThereIsToWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		due  func(s *session)
@@ -39,8 +39,8 @@ func TestWhatThereIsToWrite(t *testing.T) {
 	}
 }
 
-// A sender writes by itself if it can and nobody else does, and it is in no burst; in a burst, when
-// much has gathered that the system can take.
+// A sender writes by itself if it can and no other goroutine writes, and it is in no burst; in a
+// burst, when many bytes have gathered that the system can take.
 func TestWhoWritesAMessage(t *testing.T) {
 	try := ownConn{tries: new(int)}
 	for name, c := range map[string]struct {
@@ -141,7 +141,7 @@ func (c gathering) WriteBuffers(bufs *net.Buffers) (int64, error) {
 	return bufs.WriteTo(c.slowConn)
 }
 
-// Where the connection can, all that waits is written in one call.
+// Where the connection can, all waiting frames are written in one call.
 func TestManyFramesAreWrittenInOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := newSlowConn(), 0
@@ -169,8 +169,8 @@ type brokenConn struct{ *slowConn }
 
 func (c brokenConn) Write([]byte) (int, error) { <-c.letGo; return 0, io.ErrShortWrite }
 
-// When the writer cannot write, the connection is given up for that reason. What was sent is kept,
-// and waits to be written; a sender that was too far ahead goes on.
+// When the writer cannot write, the connection is given up for that reason. The frames are kept, and
+// wait to be written; a sender that was too far ahead continues.
 func TestConnectionThatTheWriterCannotWriteTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := brokenConn{newSlowConn()}
@@ -193,8 +193,8 @@ func TestConnectionThatTheWriterCannotWriteTo(t *testing.T) {
 	})
 }
 
-// A new connection begins with an acknowledgement and the totals of what was consumed, which may
-// have been lost with the last one; also those that were due then.
+// A new connection begins with an acknowledgement and the totals of the consumption, which may have
+// been lost with the last one; also those that were due then.
 func TestNewConnectionTellsTheTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
@@ -223,8 +223,8 @@ func TestNewConnectionTellsTheTotals(t *testing.T) {
 	})
 }
 
-// A session that has ended takes no connection, and one that goes on none whose peer has received
-// what was never sent.
+// A session that has ended takes no connection, and one that continues takes none whose peer has
+// received frames that were never sent.
 func TestConnectionsThatASessionDoesNotTake(t *testing.T) {
 	for _, ended := range []bool{true, false} {
 		s := newSession(openRouter(t, Config{}), Peer{ID: 1, Incarnation: 1}, nil)
@@ -239,8 +239,8 @@ func TestConnectionsThatASessionDoesNotTake(t *testing.T) {
 	}
 }
 
-// What is staged for the writer: the totals that are due, one chunk of each large message in turn
-// up to a limit, and what must come behind the messages.
+// Frames are staged for the writer: the totals that are due, one chunk of each large message in turn
+// up to a limit, and the frames that must come behind the messages.
 func TestWhatIsStaged(t *testing.T) {
 	r := openRouter(t, Config{ChunkBytes: inlineBytes, WindowBytes: 8 * inlineBytes})
 	s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)

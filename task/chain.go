@@ -9,13 +9,12 @@ import (
 // Next runs the rest of a step: the middleware that follow, forward and back.
 type Next func(context.Context) error
 
-// Middleware is code around the rest of a step. What it does before its call of
-// next is its forward half, what it does afterwards its backward half; all
-// forwards of a step come before the first backward. A middleware that returns
-// nil without having called next is a plain step: the engine then continues with
-// the rest. An error ends the step and, unless one before it takes it, the run.
-// A second call of next runs the rest once more. next must be called by the
-// goroutine that called the middleware, and c is valid during the call only.
+// Middleware is code around the rest of a step. The code before its call of next is its forward half,
+// the code after it its backward half; all forwards of a step come before the first backward. A
+// middleware that returns nil without having called next is a plain step: the engine then continues
+// with the rest. An error ends the step and, unless one before it takes it, the run. A second call of
+// next runs the rest once more. next must be called by the goroutine that called the middleware, and c
+// is valid during the call only.
 type Middleware[C any] func(ctx context.Context, c *C, next Next) error
 
 // Wrapper puts code around every middleware of a task, under its name; see
@@ -80,11 +79,11 @@ func newLinks[C any](ms []Middleware[C]) []link[C] {
 type frame[C any] struct {
 	links  []link[C]
 	c      *C
-	rest   Next // what comes after the last
+	rest   Next // the rest of the step, after the last
 	at     int  // the middleware that runs now, for the name in an error
 	origin int  // index of the middleware that the newest error came from; -1: none in this run
 
-	err error // what that middleware returned; of an earlier run if origin is -1
+	err error // the error of that middleware; of an earlier run if origin is -1
 }
 
 func newFrame[C any](links []link[C]) *frame[C] {

@@ -133,8 +133,9 @@ func TestErrorsNameTheMiddleware(t *testing.T) {
 		ms   []Middleware[empty]
 		want string
 	}{
-		"deep":     {[]Middleware[empty]{pass, Step(failingStep), pass}, "step 1: task.failingStep: boom"},
-		"serial":   {[]Middleware[empty]{pass, Serial(pass, Step(failingStep))}, "step 1: task.Serial(task.TestErrorsNameTheMiddleware, task.failingStep): task.failingStep: boom"},
+		"deep": {[]Middleware[empty]{pass, Step(failingStep), pass}, "step 1: task.failingStep: boom"},
+		"serial": {[]Middleware[empty]{pass, Serial(pass, Step(failingStep))},
+			"step 1: task.Serial(task.TestErrorsNameTheMiddleware, task.failingStep): task.failingStep: boom"},
 		"rest":     {[]Middleware[empty]{Serial(pass), Step(failingStep)}, "step 1: task.failingStep: boom"},
 		"backward": {[]Middleware[empty]{pass, late, pass}, "step 1: task.TestErrorsNameTheMiddleware: boom"},
 	} {
@@ -323,14 +324,17 @@ func TestNamedMiddleware(t *testing.T) {
 		m    Middleware[empty]
 		want string
 	}{
-		"step":            {Name("collect", Step(failingStep)), "step 1: collect: boom"},
-		"middleware":      {Name("collect", Middleware[empty](func(context.Context, *empty, Next) error { return errors.New("boom") })), "step 1: collect: boom"},
-		"in a group":      {Serial(pass, Name("collect", Step(failingStep))), "step 1: task.Serial(task.TestNamedMiddleware, collect): collect: boom"},
-		"a group":         {Name("collect", Serial(pass, Step(failingStep))), "step 1: collect: task.failingStep: boom"},
-		"in a concurrent": {Parallel(pass, Name("collect", Step(failingStep))), "step 1: task.Parallel(task.TestNamedMiddleware, collect): collect: boom"},
-		"named twice":     {Name("collect", Name("inner", Step(failingStep))), "step 1: collect: boom"},
-		"locked":          {Locked(&lock, Name("collect", Step(failingStep))), "step 1: collect: boom"},
-		"under a lock":    {Name("collect", Locked(&lock, Step(failingStep))), "step 1: collect: boom"},
+		"step": {Name("collect", Step(failingStep)), "step 1: collect: boom"},
+		"middleware": {Name("collect", Middleware[empty](func(context.Context, *empty, Next) error { return errors.New("boom") })),
+			"step 1: collect: boom"},
+		"in a group": {Serial(pass, Name("collect", Step(failingStep))),
+			"step 1: task.Serial(task.TestNamedMiddleware, collect): collect: boom"},
+		"a group": {Name("collect", Serial(pass, Step(failingStep))), "step 1: collect: task.failingStep: boom"},
+		"in a concurrent": {Parallel(pass, Name("collect", Step(failingStep))),
+			"step 1: task.Parallel(task.TestNamedMiddleware, collect): collect: boom"},
+		"named twice":  {Name("collect", Name("inner", Step(failingStep))), "step 1: collect: boom"},
+		"locked":       {Locked(&lock, Name("collect", Step(failingStep))), "step 1: collect: boom"},
+		"under a lock": {Name("collect", Locked(&lock, Step(failingStep))), "step 1: collect: boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tk := New[empty](Alone())

@@ -72,8 +72,8 @@ func (r *runner) recovered(v any) {
 	w.panicked(panicValue(v), debug.Stack())
 }
 
-// failed reports what a listener returned or panicked with. An isolated listener
-// is dropped, and failed returns true; any other ends the task.
+// failed reports the error or panic of a listener. An isolated listener is dropped, and failed returns
+// true; any other ends the task.
 func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
 	if e.cutOff(err) {
 		e.log.Debug("listener cut off at the end of the run", "event", l.event, "listener", l.name, "err", err)
@@ -89,8 +89,8 @@ func (e *engine) failed(l *Listener, err error, stack []byte) (dropped bool) {
 	return false
 }
 
-// cutOff reports whether a listener has returned err because the run ends. A node that is
-// done and waits for the others cuts nothing off, but a wait for them may be without success.
+// cutOff reports whether a listener has returned err because the run ends. A node that is done and
+// waits for the others cuts no listener off, but a wait for them may be without success.
 func (e *engine) cutOff(err error) bool {
 	if errors.Is(err, ErrClosed) && e.succeededAlone() {
 		return true

@@ -266,8 +266,8 @@ func (r *runner) serve() {
 	}
 }
 
-// runAll runs what r has claimed, panics included, and what it owns after it has lost
-// its claim: then r has ended.
+// runAll runs the messages that r has claimed, panics included, and those of its mailbox after it has
+// lost its claim: then r has ended.
 func (r *runner) runAll() (ended bool) {
 	for !r.runClaim() {
 	}
@@ -286,7 +286,7 @@ func (r *runner) resume() {
 	}
 }
 
-// next settles what was run and claims more, waiting for it if need be.
+// next settles the messages that were run and claims more, waiting for them if need be.
 func (r *runner) next() bool {
 	d := r.d
 	for _, b := range r.touched {
@@ -415,8 +415,8 @@ func (r *runner) own() {
 	}
 }
 
-// returnCredits gives the senders of what was run their room back. Only the
-// runner that has the mailbox calls it.
+// returnCredits returns their room to the senders of the messages that were run. Only the runner that
+// has the mailbox calls it.
 func (b *mailbox) returnCredits() {
 	for i := range b.ran.credits {
 		c := &b.ran.credits[i]
@@ -426,7 +426,7 @@ func (b *mailbox) returnCredits() {
 	b.ran.credits = b.ran.credits[:0]
 }
 
-// settle counts what was run and lets blocked emitters continue. d.mu is held.
+// settle counts the messages that were run and lets blocked emitters continue. d.mu is held.
 func (d *dispatcher) settle(b *mailbox) {
 	b.touched = false
 	b.queued -= b.ran.n
@@ -468,7 +468,7 @@ func (r *runner) wouldStop(box *mailbox) bool {
 	return false
 }
 
-// note wakes those that wait for a change. d.mu is held.
+// note wakes the goroutines that wait for a change. d.mu is held.
 func (d *dispatcher) note() {
 	if d.changed != nil {
 		close(d.changed)

@@ -73,8 +73,8 @@
 //
 // # Errors
 //
-// Mistakes of assembly panic with "task: what". What can happen at run time is an
-// error: [ErrNotStarted], [ErrClosed], [ErrFinished], [ErrPreempted],
+// Mistakes of assembly panic with "task: ...". Faults at run time are errors:
+// [ErrNotStarted], [ErrClosed], [ErrFinished], [ErrPreempted],
 // [*ListenerError], [*PanicError], [*WaitError], [*RemoteError]. A step or a hook
 // that ends the goroutine of Run by runtime.Goexit fails the task too: the hooks and
 // the other nodes receive the error, and the log has it, as Run cannot return it.

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// handOver is the most natural Go listener: it hands the value to a reader, or ends
-// with its context.
+// handOver is a common form of listener: it hands the value to a reader, or ends with its context.
 func handOver(in chan<- int, end func(context.Context) error) func(context.Context, int) error {
 	return func(ctx context.Context, v int) error {
 		select {
@@ -25,7 +24,7 @@ func handOver(in chan<- int, end func(context.Context) error) func(context.Conte
 	}
 }
 
-// endings are what such a listener may return when its context has ended.
+// endings are the errors that such a listener may return when its context has ended.
 var endings = map[string]func(context.Context) error{
 	"Err":   context.Context.Err,
 	"Cause": context.Cause,
@@ -117,7 +116,8 @@ func TestABlockedListenerDoesNotCostOthersTheirMessages(t *testing.T) {
 		}))
 		must(t, tk.Run(t.Context(), MaxSteps(1)))
 		if slow != n || quick.Load() != n || ended != 0 || answer.Load() != 42 {
-			t.Errorf("received %d slowly and %d quickly of %d, %d with an ended context; the answer was %d", slow, quick.Load(), n, ended, answer.Load())
+			t.Errorf("received %d slowly and %d quickly of %d, %d with an ended context; the answer was %d",
+				slow, quick.Load(), n, ended, answer.Load())
 		}
 	})
 }
@@ -175,7 +175,8 @@ func TestAListenerThatIgnoresItsContextIsNamedAtTheEnd(t *testing.T) {
 		if err == nil || strings.Count(err.Error(), `event "a": 1 not delivered to the end, in listener deaf`) != 2 {
 			t.Errorf("error %v", err)
 		}
-		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") || !strings.Contains(s, "in listener deaf") || strings.Count(s, "blocks the end") != 1 {
+		if s := log.String(); !strings.Contains(s, "still waiting for listeners at the end") ||
+			!strings.Contains(s, "in listener deaf") || strings.Count(s, "blocks the end") != 1 {
 			t.Errorf("log:\n%s", s)
 		}
 		close(stuck)

@@ -32,7 +32,7 @@ type engine struct {
 
 	state    atomic.Int32 // a life
 	finished atomic.Bool
-	closing  atomic.Bool // the end has begun: listeners are cut off without ado
+	closing  atomic.Bool // the end has begun: listeners are cut off at once
 	drained  atomic.Bool // nothing more can be sent to other nodes
 	busDown  atomic.Bool
 	leaves   atomic.Bool // this node ends, and the others continue without it
@@ -91,7 +91,7 @@ func engineOf(ctx context.Context) *engine {
 	return e
 }
 
-// usable is an error unless the task is between start and close.
+// usable returns an error unless the task is between start and close.
 func (e *engine) usable(call, event string) error {
 	switch e.state.Load() {
 	case fresh:
@@ -187,7 +187,7 @@ func (e *engine) latestReceived() bool {
 	return true
 }
 
-// logLate logs what, if the function that it returns is not called for long.
+// logLate logs a message about what, if the function that it returns is not called for long.
 func (e *engine) logLate(what string) (stop func()) {
 	return newLate(func(waited time.Duration) {
 		e.log.Warn(what, "node", e.id, "waited", waited, "peers", e.peerIDs(), "events", e.backlog())
@@ -290,7 +290,7 @@ func (e *engine) drainBus(ctx context.Context, o Outcome, tell bool) error {
 	return errors.Join(errs...)
 }
 
-// leave receives all that the others have for this node, which they continue without.
+// leave receives all messages that the others have for this node, which they continue without.
 func (e *engine) leave(ctx context.Context) error {
 	if err := e.bus.Leave(ctx); err != nil {
 		return err

@@ -10,9 +10,9 @@ import (
 
 // The conditions that callers test for with errors.Is.
 var (
-	// ErrNotStarted is wrapped by what needs a started task: call Start or Run first.
+	// ErrNotStarted is wrapped by the errors of calls that need a started task: call Start or Run first.
 	ErrNotStarted = errors.New("task is not started")
-	// ErrClosed is wrapped by what is used after the task has been closed.
+	// ErrClosed is wrapped by the errors of calls after the task has been closed.
 	ErrClosed = errors.New("task is closed")
 	// ErrFinished is the cause with which waits and blocked emits end once the
 	// task has finished.
@@ -21,11 +21,10 @@ var (
 	ErrPreempted = errors.New("task is preempted")
 )
 
-// PreemptError means that a run was asked to give way, as by SIGTERM. Who
-// preempts a run from outside cancels Run's context with one as the cause. Where
-// nodes may come and go (see [Bus]), the others then continue without this one, which
-// first receives all that they had for it; else the whole job is preempted. It
-// wraps [ErrPreempted].
+// PreemptError means that a run was asked to end, as by SIGTERM. To preempt a run from outside, cancel
+// Run's context with one as the cause. Where nodes may come and go (see [Bus]), the other nodes
+// continue without this one, which first receives all messages that they had for it; otherwise the
+// whole job is preempted. It wraps [ErrPreempted].
 type PreemptError struct {
 	Node   int    // id of the node that was preempted first
 	Reason string // such as "SIGTERM"
@@ -54,7 +53,7 @@ func (e *RemoteError) Error() string {
 type ListenerError struct {
 	Event    string // name of the event
 	Listener string // given by [Named], or the name of the function
-	Err      error  // what it returned, or its panic
+	Err      error  // its error, or its panic
 	Stack    []byte // of the panic; nil for an error
 }
 
@@ -67,7 +66,7 @@ func (e *ListenerError) Error() string {
 	return s
 }
 
-// Unwrap returns what the listener returned or panicked with.
+// Unwrap returns the error or the panic of the listener.
 func (e *ListenerError) Unwrap() error { return e.Err }
 
 // PanicError is a panic of a middleware or of a finish hook.
@@ -75,7 +74,7 @@ type PanicError struct {
 	Name  string   // of the function, such as "rl.Collect"
 	Node  int      // id of the node
 	Roles []string // roles of the node; nil if it has all
-	Value any      // what it panicked with
+	Value any      // the value of the panic
 	Stack []byte   // of the goroutine that panicked
 }
 

@@ -106,7 +106,7 @@ func (e *Event[T]) Emit(ctx context.Context, h Host, v T, opts ...EmitOption) er
 	return p.emit(ctx, v, nil, opts)
 }
 
-// emit is [Event.Emit] with what travels for the tracer; nil for nothing.
+// emit is [Event.Emit] with the tracer's header; nil for none.
 func (p *subscription[T]) emit(ctx context.Context, v T, head *traced, opts []EmitOption) error {
 	local, remote := true, p.channel != nil
 	var match func(Peer) bool
@@ -185,14 +185,13 @@ func Named(name string) ListenOption { return func(l *Listener) { l.name = name 
 // itself. The listener does not write to the payload: in such memory a write panics.
 func Borrowed() ListenOption { return func(l *Listener) { l.borrowed = true } }
 
-// On calls fn for every message of the event, until Off. Calls are never
-// concurrent, and in order per sender. fn's ctx ends when the run does: at once if
-// the task fails, else when all messages have been delivered, or when the listener
-// blocks for longer than [ListenerGrace] at the end. What it then returns because of
-// that, such as ctx.Err() or context.Cause(ctx), is no failure. See also [Sender] and
-// [Version]. Any other error, and a panic, ends the task with a [*ListenerError],
-// unless [Isolated]. A payload type that cannot travel to other
-// nodes, and a name that another Event has on this task, panic.
+// On calls fn for every message of the event, until Off. Calls are never concurrent, and in order per
+// sender. fn's ctx ends when the run does: at once if the task fails, else when all messages have been
+// delivered, or when the listener blocks for longer than [ListenerGrace] at the end. An error that fn
+// then returns because of that, such as ctx.Err() or context.Cause(ctx), is no failure. See also
+// [Sender] and [Version]. Any other error, and a panic, ends the task with a [*ListenerError], unless
+// [Isolated]. On panics for a payload type that cannot travel to other nodes, and for a name that
+// another Event has on this task.
 func (e *Event[T]) On(h Host, fn func(ctx context.Context, v T) error, opts ...ListenOption) *Listener {
 	return e.listen(h, fn, false, opts)
 }

@@ -47,7 +47,7 @@ func ExampleSerial() {
 	// <nil>
 }
 
-// The stages of Parallel run at the same time. The step goes on when all have ended.
+// The stages of Parallel run at the same time. The step continues when all have ended.
 func ExampleParallel() {
 	t := task.New[struct{}](task.Alone())
 	done := make(chan struct{})

@@ -40,8 +40,8 @@ func ExampleEvent_Once() {
 	// <nil>
 }
 
-// An error of a listener ends the task. An isolated listener is removed instead, and
-// the others go on.
+// An error of a listener ends the task. An isolated listener is removed instead, and the others
+// continue.
 func ExampleIsolated() {
 	score := task.NewEvent[float64]("score")
 	t := task.New[struct{}](task.Alone())

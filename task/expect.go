@@ -133,7 +133,7 @@ func (w *Expectation[T]) enter(ctx context.Context) *runner {
 	return r
 }
 
-// leave ends what enter began, unless the message has.
+// leave ends the effect of enter, unless the message has.
 func (w *Expectation[T]) leave(r *runner) {
 	if r == nil {
 		return
@@ -147,9 +147,9 @@ func (w *Expectation[T]) leave(r *runner) {
 	}
 }
 
-// arrived lets all waits continue. From now on their listeners do not count as waiting,
-// even if they have not gone on yet: at the end of a run they are not cut off as those
-// whose wait is without success.
+// arrived lets all waits continue. From now on their listeners do not count as waiting, even if they
+// have not continued yet: at the end of a run they are not cut off as those whose wait is without
+// success.
 func (w *Expectation[T]) arrived() {
 	d := w.p.en.d
 	d.mu.Lock()
@@ -167,8 +167,8 @@ func (r *runner) endWait() {
 	r.moves.Add(1)
 }
 
-// Stop ends the wait: no message is taken after it. A message that is here can still
-// be had by Wait. It may be called any number of times.
+// Stop ends the wait: no message is taken after it. Wait still returns a message that has arrived.
+// Stop may be called any number of times.
 func (w *Expectation[T]) Stop() {
 	w.once.Do(func() {
 		w.l.Off()

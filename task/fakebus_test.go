@@ -25,7 +25,7 @@ const fakeWindow = 64
 type fakeJob struct {
 	n  int
 	mu sync.Mutex
-	// All nodes that have started, and all that have said that they send no more.
+	// All nodes that have started, and all that have announced that they send no more.
 	nodes   map[int]*fakeNode
 	drained map[int]bool
 	done    map[int]bool // all that have done their part
@@ -46,7 +46,7 @@ type fakeNode struct {
 	recovers  bool // set before the task is made
 	elastic   bool
 	grace     time.Duration
-	onLeave   func()                      // what the others still send
+	onLeave   func()                      // messages that the others still send
 	onDrain   func(context.Context) error // what Drain waits for, before the bus takes nothing more
 	unsent    []Unsent
 	closeErr  error
@@ -112,7 +112,8 @@ func (n *fakeNode) Channel(spec ChannelSpec, deliver func(*Inbound) error) (Chan
 	}
 	for _, p := range n.job.nodes {
 		if c := p.channels[spec.Name]; c != nil && c.spec.Fingerprint != spec.Fingerprint {
-			return nil, fmt.Errorf("node %d has %s (%x), node %d %s (%x)", p.id, c.spec.Schema, c.spec.Fingerprint, n.id, spec.Schema, spec.Fingerprint)
+			return nil, fmt.Errorf("node %d has %s (%x), node %d %s (%x)",
+				p.id, c.spec.Schema, c.spec.Fingerprint, n.id, spec.Schema, spec.Fingerprint)
 		}
 	}
 	c := &fakeChannel{node: n, spec: spec, deliver: deliver, inFlight: map[int]int{}, order: make([]sync.Mutex, 64)}

@@ -17,7 +17,7 @@ const (
 	Running   Kind = iota // it has not ended
 	Success               // by MaxSteps or Finish, here or on another node
 	Failure               // by an error, here or on another node
-	Preempted             // it was asked to give way, and may be continued later
+	Preempted             // it was asked to end, and may be continued later
 )
 
 // String returns the kind in lower case.
@@ -92,15 +92,15 @@ func (e *engine) cut(cause error, after time.Duration) {
 	e.graceTimer = time.AfterFunc(after, func() { cancel(cause) })
 }
 
-// attach names the function that ends the run's context. Where the task has finished
-// before, no step runs.
+// attach sets the function that ends the run's context. Where the task has finished before, no step
+// runs.
 func (e *engine) attach(cancel context.CancelCauseFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancelRun = cancel
 }
 
-// detach stops what attach and cut have started.
+// detach stops the effects of attach and cut.
 func (e *engine) detach() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -152,8 +152,8 @@ func (e *engine) waitForAll() {
 	e.partly = e.waitAll && e.outcome.Kind == Success && e.outcome.Node == e.id
 }
 
-// awaitAll waits until the other nodes are done, if this one is and is to wait for them.
-// It ends as well with whatever replaces the outcome, and with ctx.
+// awaitAll waits until the other nodes are done, if this one is done and must wait for them. It also
+// ends when the outcome is replaced, and with ctx.
 func (e *engine) awaitAll(ctx context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -201,7 +201,7 @@ func (e *engine) succeededAlone() bool {
 	return e.partly
 }
 
-// receiveFinish ends this task as another node says.
+// receiveFinish ends this task on the announcement of another node.
 func (e *engine) receiveFinish(_ context.Context, m finishMessage) error {
 	m.Reason = printable.Block(m.Reason, maxReason)
 	o := Outcome{Kind: Kind(m.Kind), Node: m.Node, Reason: m.Reason}

@@ -143,10 +143,12 @@ func TestParallelReportsEachErrorOnce(t *testing.T) {
 		ms   []Middleware[empty]
 		want string
 	}{
-		"one":                 {[]Middleware[empty]{Parallel(Step(failingStep), passOn)}, "task.Parallel(task.failingStep, task.passOn): task.failingStep: boom"},
-		"its cause":           {[]Middleware[empty]{Name("p", Parallel(Step(failingStep), cause, cause))}, "p: task.failingStep: boom"},
-		"a panic":             {[]Middleware[empty]{Name("p", Parallel(Step(panicking), passOn))}, "task.panicking panicked on node 0 (all roles): ouch"},
-		"uncomparable":        {[]Middleware[empty]{Name("p", Parallel(Name("u", Step(func(context.Context, *empty) error { return uncomparable{"boom"} })), cause))}, "p: u: boom"},
+		"one": {[]Middleware[empty]{Parallel(Step(failingStep), passOn)},
+			"task.Parallel(task.failingStep, task.passOn): task.failingStep: boom"},
+		"its cause": {[]Middleware[empty]{Name("p", Parallel(Step(failingStep), cause, cause))}, "p: task.failingStep: boom"},
+		"a panic": {[]Middleware[empty]{Name("p", Parallel(Step(panicking), passOn))},
+			"task.panicking panicked on node 0 (all roles): ouch"},
+		"uncomparable":        {[]Middleware[empty]{Name("p", Parallel(Name("u", failing(uncomparable{"boom"}, 0)), cause))}, "p: u: boom"},
 		"the rest":            {[]Middleware[empty]{Parallel(passOn, passOn), Step(failingStep)}, "task.failingStep: boom"},
 		"an uncomparable one": {[]Middleware[empty]{Parallel(passOn, passOn), Name("rest", failing(uncomparable{"boom"}, 0))}, "rest: boom"},
 	} {

@@ -62,8 +62,8 @@ type member struct {
 	done    chan struct{} // closed when it has returned
 	once    sync.Once     // closes arrived
 	waiting bool          // it has a backward half; written before arrived is closed
-	rest    error         // what its next returns; written before turn is closed
-	err     error         // what it returned; written before done is closed
+	rest    error         // the result of its next; written before turn is closed
+	err     error         // its result; written before done is closed
 }
 
 func (m *member) arrive() { m.once.Do(func() { close(m.arrived) }) }
@@ -85,7 +85,7 @@ func fanOut[C any](ctx context.Context, c *C, links []link[C], rest Next, sequen
 	defer cancel(nil)
 	f := &fan{cancel: cancel}
 	defer f.release()
-	// Locks are queued for here, in order, before anyone can be first by chance.
+	// Locks are queued for here, in order, before a member can be first by chance.
 	ctxs := make([]context.Context, len(links))
 	for i := range links {
 		ctxs[i] = fctx //nolint:fatcontext // one for each member, none within another
@@ -154,7 +154,7 @@ func (f *fan) forward() error {
 	return f.join(nil, errs)
 }
 
-// backward lets all members continue with what the rest returned.
+// backward lets all members continue with the result of the rest.
 func (f *fan) backward(rest error) error {
 	var errs []error
 	for _, m := range f.members {
@@ -168,8 +168,8 @@ func (f *fan) backward(rest error) error {
 	return f.join(rest, errs)
 }
 
-// backwardInTurn lets the members continue from the last to the first, each with
-// what the one after it returned.
+// backwardInTurn lets the members continue from the last to the first, each with the result of the one
+// after it.
 func (f *fan) backwardInTurn(rest error) error {
 	for _, m := range slices.Backward(f.members) {
 		m.rest = rest

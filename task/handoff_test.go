@@ -180,7 +180,7 @@ func TestABlockedListenerHasItsGrace(t *testing.T) {
 	}
 }
 
-// TestAWaitThatHasEndedCountsNoMore: the listener goes on with something else.
+// TestAWaitThatHasEndedCountsNoMore: the listener continues with other work.
 func TestAWaitThatHasEndedCountsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
@@ -204,7 +204,8 @@ func TestAWaitThatHasEndedCountsNoMore(t *testing.T) {
 	})
 }
 
-// TestAnEmitThatHadRoomAgainCountsNoMore: what the listener then waits for is not ours.
+// TestAnEmitThatHadRoomAgainCountsNoMore: the listener then waits for something outside of this
+// package.
 func TestAnEmitThatHadRoomAgainCountsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]

@@ -8,14 +8,14 @@ import (
 // lateAfter is the time after which a blocked operation is logged.
 const lateAfter = 10 * time.Second
 
-// late reports something that blocks for long: after lateAfter, then each time
-// twice as long as before, until stop.
+// late reports an operation that blocks for long: after lateAfter, then each time twice as long as
+// before, until stop.
 type late struct {
 	log func(waited time.Duration)
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	waited time.Duration // when it speaks next; 0 once stopped
+	waited time.Duration // when it logs next; 0 once stopped
 }
 
 func newLate(log func(waited time.Duration)) *late {

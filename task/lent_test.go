@@ -13,12 +13,12 @@ import (
 type tornCodec struct{ PayloadCodec }
 
 func (tornCodec) Decode(src []byte, _ any, _ bool) error {
-	_ = src[len(src)-1+int(src[0])] // what a decoder does that reads a length twice
+	_ = src[len(src)-1+int(src[0])] // the fault of a decoder that reads a length twice
 	return nil
 }
 
-// Whatever comes of decoding memory of another process is an error that names its sender. Of other payloads it stays a panic:
-// the decoder has a fault.
+// Any failure to decode memory of another process is an error that names its sender. For other
+// payloads it stays a panic: the decoder has a fault.
 func TestLentPayloadThatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ev := NewEvent[[]byte]("bytes")

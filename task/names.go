@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// probe is a context with which the engine asks the middleware that this package
-// makes (and no other) what they hold, since a function has no other methods.
+// probe is a context with which the engine asks the middleware that this package makes (and no other)
+// for their contents, since a function has no other methods.
 type probe struct {
 	context.Context
 	name string

@@ -34,8 +34,8 @@ type Snapshot struct {
 	Events []EventStats
 }
 
-// Observer is an optional interface of a Node: a task gives it a function that says
-// how it is doing, for the time of the task.
+// Observer is an optional interface of a Node: a task gives it a function that returns the task's
+// status, for the life of the task.
 type Observer interface {
 	Observe(fn func() Snapshot)
 }
@@ -79,7 +79,7 @@ type PayloadCodec interface {
 
 // Bus carries encoded events between the nodes of a job. All methods are safe
 // for concurrent use.
-type Bus interface { //nolint:interfacebloat // all that a task needs of the other nodes
+type Bus interface { //nolint:interfacebloat // the part of the other nodes that a task needs
 	// Channel declares an event. deliver is called for every message of it that
 	// arrives from another node: in order per sender, never concurrently for
 	// one sender. deliver must not block, nor keep the Inbound. A [PayloadError]
@@ -97,11 +97,10 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	// Watch registers fn, which is called for every change of a peer. fn must
 	// not block.
 	Watch(fn func(PeerChange))
-	// Drain announces that this node will send nothing more, and returns when the
-	// other nodes have received all that was sent. With waitPeers it also waits
-	// until they have said the same and all that they sent has been delivered
-	// here. When ctx ends first, the error says what was not received, and by
-	// whom.
+	// Drain announces that this node will send nothing more, and returns when the other nodes have
+	// received all its messages. With waitPeers it also waits until they have announced the same and all
+	// their messages have been delivered here. When ctx ends first, the error names the messages that
+	// were not received, and the nodes.
 	Drain(ctx context.Context, waitPeers bool) error
 	// Close leaves the other nodes and frees everything. Messages that
 	// were not received are reported in the error.
@@ -111,22 +110,22 @@ type Bus interface { //nolint:interfacebloat // all that a task needs of the oth
 	Grace() time.Duration
 	// Elastic reports whether the others continue when this node is stopped.
 	Elastic() bool
-	// Leave asks the other nodes to send nothing more to this one, and returns
-	// when all that they had sent has been delivered. What is emitted here still
-	// goes out. When ctx ends first, the error names the nodes that may still send.
+	// Leave asks the other nodes to send nothing more to this one, and returns when all messages that
+	// they had sent are delivered. Events that are emitted here are still sent. When ctx ends first, the
+	// error names the nodes that may still send.
 	Leave(ctx context.Context) error
-	// Done announces to the other nodes that this one has done its part of the job, and
-	// returns when all of them have said the same or have left. Both sides may emit
-	// meanwhile. When ctx ends first, the error names the nodes that are not done.
+	// Done announces to the other nodes that this one has done its part of the job, and returns when all
+	// of them have announced the same or have left. Both sides may emit meanwhile. When ctx ends first,
+	// the error names the nodes that are not done.
 	Done(ctx context.Context) error
 	// Recovers reports whether this node is started again if it fails. The
 	// others then do not learn of its failure, and wait for its return.
 	Recovers() bool
-	// Abandon is Close for that case: no leave is taken.
+	// Abandon is Close for that case: this node does not take leave.
 	Abandon() error
 }
 
-// Counter is an optional interface of a Bus: it counts what the task cannot see.
+// Counter is an optional interface of a Bus: it counts messages that the task cannot see.
 type Counter interface {
 	// Unsent counts the messages of this node that were given up before they were on
 	// their way to a peer, by event and peer. It may be called after Close.
@@ -140,8 +139,8 @@ type Channel interface {
 	// Listened reports whether any other node listens to the event now. It is
 	// cheap: a caller asks before it encodes.
 	Listened() bool
-	// EverListened reports whether any other node has listened to the event since this
-	// one knows it.
+	// EverListened reports whether any other node has listened to the event while this one was connected
+	// with it.
 	EverListened() bool
 	// Send hands payload to every listening peer that match accepts (nil
 	// accepts all) and returns the number of peers addressed. A bus that keeps
@@ -151,7 +150,7 @@ type Channel interface {
 	Send(ctx context.Context, payload Buffer, match func(Peer) bool) (int, error)
 }
 
-// Delivery is the treatment of a message that its listener is too slow for.
+// Delivery is the treatment of messages for a listener that is too slow for them.
 type Delivery = messaging.Delivery
 
 // The delivery policies of an event.
@@ -205,7 +204,7 @@ const (
 	PeerJoined PeerEvent = iota // connected and ready, or back as a new incarnation
 	PeerLeft                    // took leave in order
 	PeerLost                    // silent for longer than the bound, or replaced by a new incarnation
-	BusFailed                   // not a peer's fault alone: Err says what ends the job
+	BusFailed                   // not a peer's fault alone: Err is the reason why the job ends
 )
 
 // PeerChange is one change of one peer.

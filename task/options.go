@@ -61,9 +61,9 @@ func DrainTimeout(d time.Duration) Option { return func(c *config) { c.drain = d
 // HookTimeout bounds the [Task.OnFinish] hooks together. The default is 30 s.
 func HookTimeout(d time.Duration) Option { return func(c *config) { c.hooks = d } }
 
-// FinishGrace bounds how long the step in which this node called Finish may go
-// on waiting for events before its context ends with [ErrFinished], as it does at
-// once when the finish comes from another node. The default is 1 s.
+// FinishGrace bounds how long the step in which this node called Finish may continue to wait for
+// events before its context ends with [ErrFinished], as it does at once when the finish comes from
+// another node. The default is 1 s.
 func FinishGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // ListenerGrace bounds how long a listener may take over one message once this

@@ -25,12 +25,16 @@ func logged(node *fakeNode) *bytes.Buffer {
 func TestErrorsInWords(t *testing.T) {
 	boom := errors.New("boom")
 	for want, err := range map[string]error{
-		"task is preempted on node 3: SIGTERM":                         &PreemptError{Node: 3, Reason: "SIGTERM"},
-		"node 2 failed: boom":                                          &RemoteError{Node: 2, Reason: "boom"},
-		`listener f of event "a": boom`:                                &ListenerError{Event: "a", Listener: "f", Err: boom},
-		"listener f of event \"a\": boom\nstack":                       &ListenerError{Event: "a", Listener: "f", Err: boom, Stack: []byte("stack")},
-		"f panicked on node 1 (all roles): boom\nstack":                &PanicError{Name: "f", Node: 1, Value: boom, Stack: []byte("stack")},
-		"f panicked on node 1 (roles a, b): boom\nstack":               &PanicError{Name: "f", Node: 1, Roles: []string{"a", "b"}, Value: boom, Stack: []byte("stack")},
+		"task is preempted on node 3: SIGTERM": &PreemptError{Node: 3, Reason: "SIGTERM"},
+		"node 2 failed: boom":                  &RemoteError{Node: 2, Reason: "boom"},
+		`listener f of event "a": boom`:        &ListenerError{Event: "a", Listener: "f", Err: boom},
+		"listener f of event \"a\": boom\nstack": &ListenerError{
+			Event: "a", Listener: "f", Err: boom, Stack: []byte("stack"),
+		},
+		"f panicked on node 1 (all roles): boom\nstack": &PanicError{Name: "f", Node: 1, Value: boom, Stack: []byte("stack")},
+		"f panicked on node 1 (roles a, b): boom\nstack": &PanicError{
+			Name: "f", Node: 1, Roles: []string{"a", "b"}, Value: boom, Stack: []byte("stack"),
+		},
 		`wait for event "a" from this node (1): boom`:                  &WaitError{Event: "a", Node: 1, Err: boom},
 		`wait for event "a" from this node (1), node 0, node 12: boom`: &WaitError{Event: "a", Node: 1, Peers: []int{0, 12}, Err: boom},
 		"panic: boom": panicValue(boom),
@@ -177,7 +181,7 @@ func TestTheStartWaitsForLatestValuesOnly(t *testing.T) {
 	}
 }
 
-// TestWhatABusSaysOfItsPeers.
+// TestWhatABusSaysOfItsPeers has each change of a peer.
 func TestWhatABusSaysOfItsPeers(t *testing.T) {
 	boom := errors.New("boom")
 	for name, tc := range map[string]struct {
@@ -218,13 +222,14 @@ func TestTheBusIsDrainedTogetherAfterAnOrderlyEnd(t *testing.T) {
 		waited, told     bool
 		recovers, aborts bool
 	}{
-		"success":              {step: func(*Task[empty]) error { return nil }, waited: true, told: true},
-		"preemption":           {step: func(tk *Task[empty]) error { tk.Preempt("SIGTERM"); return nil }, waited: true, told: true},
-		"failure":              {step: func(*Task[empty]) error { return errors.New("boom") }, told: true},
-		"closed":               {},
-		"success, recovers":    {step: func(*Task[empty]) error { return nil }, waited: true, told: true, recovers: true},
-		"preemption, recovers": {step: func(tk *Task[empty]) error { tk.Preempt("SIGTERM"); return nil }, waited: true, told: true, recovers: true},
-		"failure, recovers":    {step: func(*Task[empty]) error { return errors.New("boom") }, recovers: true, aborts: true},
+		"success":           {step: func(*Task[empty]) error { return nil }, waited: true, told: true},
+		"preemption":        {step: func(tk *Task[empty]) error { tk.Preempt("SIGTERM"); return nil }, waited: true, told: true},
+		"failure":           {step: func(*Task[empty]) error { return errors.New("boom") }, told: true},
+		"closed":            {},
+		"success, recovers": {step: func(*Task[empty]) error { return nil }, waited: true, told: true, recovers: true},
+		"preemption, recovers": {step: func(tk *Task[empty]) error { tk.Preempt("SIGTERM"); return nil }, waited: true,
+			told: true, recovers: true},
+		"failure, recovers": {step: func(*Task[empty]) error { return errors.New("boom") }, recovers: true, aborts: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -255,7 +260,7 @@ func TestTheBusIsDrainedTogetherAfterAnOrderlyEnd(t *testing.T) {
 	}
 }
 
-// TestANodeWithoutMiddlewareEndsNoOther: the job goes on.
+// TestANodeWithoutMiddlewareEndsNoOther: the job continues.
 func TestANodeWithoutMiddlewareEndsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tks, errs := runJob(t, 2, func(i int, tk *Task[empty]) {
@@ -342,7 +347,7 @@ func TestHooksHaveTheirTime(t *testing.T) {
 	})
 }
 
-// TestTheLogOfTheEnd says what was not received, and only where that is news.
+// TestTheLogOfTheEnd has the messages that were not received, and only where that is news.
 func TestTheLogOfTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step func(ctx context.Context, tk *Task[empty]) error
@@ -355,7 +360,8 @@ func TestTheLogOfTheEnd(t *testing.T) {
 				evText.Expect(tk).Stop()
 				return evB.Emit(ctx, tk, 1)
 			},
-			map[string]int{"msg=finished reason=first": 1, "reason=second": 0, "listener never received its event": 1, "never received its event\" event=a": 1, "not delivered because": 0},
+			map[string]int{"msg=finished reason=first": 1, "reason=second": 0, "listener never received its event": 1,
+				"never received its event\" event=a": 1, "not delivered because": 0},
 		},
 		"failure": {
 			func(ctx context.Context, tk *Task[empty]) error {
@@ -365,7 +371,8 @@ func TestTheLogOfTheEnd(t *testing.T) {
 				}
 				return errors.New("boom")
 			},
-			map[string]int{"msg=finished": 0, "never received": 0, "events not delivered because the task failed": 1, `event \"b\": `: 1, `event \"a\": `: 0},
+			map[string]int{"msg=finished": 0, "never received": 0, "events not delivered because the task failed": 1,
+				`event \"b\": `: 1, `event \"a\": `: 0},
 		},
 		"cut off": {
 			func(ctx context.Context, tk *Task[empty]) error { return evLast.Emit(ctx, tk, 1) },
@@ -413,7 +420,7 @@ func TestAListenersFailureEndsTheDrain(t *testing.T) {
 	})
 }
 
-// observed is a node that is told how its task is doing.
+// observed is a node that records the reports about its task.
 type observed struct {
 	*fakeNode
 	how func() Snapshot

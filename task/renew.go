@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// renewal restores a context to its defaults in place, except for the kept
-// fields. What reflection has to say is said once, when the fields change.
+// renewal restores a context to its defaults in place, except for the kept fields. It uses reflection
+// once, when the fields change.
 type renewal[C any] struct {
 	c, proto, scratch *C
 	plan              atomic.Pointer[[]carry]

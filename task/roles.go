@@ -25,8 +25,7 @@ func matchAny(patterns, words []string) bool {
 // byID returns the role of a node: the i-th of roles, the last for all others.
 func byID(id int, roles []string) string { return roles[min(id, len(roles)-1)] }
 
-// assignRoles works out what the options say of this node. Roles are nil if the
-// node has all of them.
+// assignRoles applies the options to this node. Roles are nil if the node has all of them.
 func (e *engine) assignRoles(c *config) {
 	e.known = slices.Concat(c.byID, c.roles)
 	for _, l := range c.byLabel {

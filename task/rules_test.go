@@ -190,7 +190,7 @@ func TestASlowListenerAloneIsNotHandedOff(t *testing.T) {
 	})
 }
 
-// ledger is a credit that notes what it gets back.
+// ledger is a credit that records the messages that it gets back.
 type ledger struct {
 	returned, bytes, calls int
 	recycled               [][]byte
@@ -220,8 +220,8 @@ func TestWhatNobodyReceivesGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyReceivesIsNotTakenOffTheDelivered counts messages that were received, that wait
-// when their listener goes, and that arrive afterwards.
+// TestWhatNobodyReceivesIsNotTakenOffTheDelivered counts messages that were received, that wait when
+// their listener goes, and that arrive afterwards.
 func TestWhatNobodyReceivesIsNotTakenOffTheDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -100,8 +100,8 @@ func TestFailureOfOneNodeEndsTheOthers(t *testing.T) {
 	}
 }
 
-// TestFailureOfANodeThatWillBeBackIsItsOwn: the others run on, and only its last
-// attempt ends them.
+// TestFailureOfANodeThatWillBeBackIsItsOwn: the others continue to run, and only its last attempt ends
+// them.
 func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
@@ -119,7 +119,7 @@ func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first receives what they have for it.
+// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first receives their messages for it.
 func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)

@@ -18,7 +18,7 @@ const (
 	DropReasonGone     = "peer gone"   // it waited for room at another node, which then left or was lost
 )
 
-// EventStats counts what became of an event on one task.
+// EventStats counts the messages of an event on one task.
 type EventStats struct {
 	Event     string
 	Emitted   uint64            // calls of Emit on this node
@@ -87,7 +87,7 @@ func (e *engine) stats() []EventStats {
 	return all
 }
 
-// unsent adds to stats what the bus has dropped.
+// unsent adds the messages to stats that the bus has dropped.
 func (e *engine) unsent(stats []EventStats) {
 	bus, ok := e.bus.(Counter)
 	if !ok {

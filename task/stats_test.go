@@ -15,7 +15,10 @@ import (
 func TestVersionsRiseForConcurrentEmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const emitters, each = 8, 2000
-		for _, ev := range []*Event[int]{NewEvent[int]("reliable"), NewEvent[int]("dropping", DropOldest(64)), NewEvent[int]("latest", Latest())} {
+		for _, ev := range []*Event[int]{
+			NewEvent[int]("reliable"), NewEvent[int]("dropping", DropOldest(64)),
+			NewEvent[int]("latest", Latest()),
+		} {
 			var last uint64
 			tk := New[empty](Alone())
 			ev.On(tk, func(ctx context.Context, _ int) error {
@@ -43,7 +46,7 @@ func TestVersionsRiseForConcurrentEmits(t *testing.T) {
 	})
 }
 
-// TestVersionsRiseForBlockedEmits lets emitters wait for room, and go on in any order.
+// TestVersionsRiseForBlockedEmits lets emitters wait for room, and continue in any order.
 func TestVersionsRiseForBlockedEmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const emitters = 64
@@ -112,7 +115,7 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 	}
 }
 
-// TestStatsHaveWhatTheBusDropped: what the sender drops is its own to count.
+// TestStatsHaveWhatTheBusDropped: the sender counts the messages that it drops.
 func TestStatsHaveWhatTheBusDropped(t *testing.T) {
 	node := newFakeJob(1).node(0)
 	dropped := []Unsent{

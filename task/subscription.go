@@ -50,8 +50,8 @@ type slot[T any] struct {
 	credit  Credit // nil for a local message
 	from    int
 	bytes   int
-	lent    *loan   // what v may alias, if it is to be given back
-	head    *traced // what came with it for the tracer; nil: nothing
+	lent    *loan   // the memory that v may alias, if it must be returned
+	head    *traced // the header for the tracer; nil: none
 }
 
 // subscription is an event on one task: its mailbox, its listeners and its channel.
@@ -65,7 +65,7 @@ type subscription[T any] struct {
 	lender  Lender       // the channel, if it is one; else nil
 	size    atomic.Int64 // about how many bytes the next payload may have
 	outbox  sync.Pool    // of *outbox[T]
-	scratch sync.Pool    // of *slot[T]: a place for what arrives
+	scratch sync.Pool    // of *slot[T]: a place for arriving messages
 
 	emitted      atomic.Uint64
 	refused      atomic.Uint64 // messages that arrived without a listener
@@ -490,8 +490,8 @@ func (p *subscription[T]) send(ctx context.Context, v *T, head *traced, match fu
 	return err
 }
 
-// hand gives a message to the bus. It lets the end of the run know that a listener
-// which takes long in here is not stuck in something else.
+// hand gives a message to the bus. The end of the run then knows that a listener which takes long in
+// this call is not blocked elsewhere.
 func (p *subscription[T]) hand(ctx context.Context, payload Buffer, match func(Peer) bool) error {
 	if r := runnerOf(ctx, p.en.d); r != nil {
 		r.sending.Add(1)
@@ -616,8 +616,8 @@ func (p *subscription[T]) deliver(in *Inbound) error {
 	return nil
 }
 
-// decode decodes a payload. Another process may change one that is lent, or it cannot be read: whatever comes of that is
-// an error.
+// decode decodes a payload. Another process may change a lent one, or it cannot be read: any
+// consequence of that is an error.
 func (p *subscription[T]) decode(src []byte, v *T, owned, lent bool) (err error) {
 	if lent {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -642,8 +642,8 @@ type loan struct {
 // lendBytes is the least payload whose memory is worth being lent.
 const lendBytes = 4 << 10
 
-// lend works out what the value is decoded from. Where the listeners only borrow
-// it, that is memory which is used again.
+// lend chooses the memory from which the value is decoded. Where the listeners only borrow it, that
+// memory is used again.
 func (p *subscription[T]) lend(in *Inbound) (src []byte, owned bool, l *loan) {
 	borrowed := p.borrowed.Load()
 	if in.Lent && !borrowed { // a listener that keeps has just come
@@ -677,7 +677,7 @@ func (p *subscription[T]) restore(l *loan) {
 	p.en.loans.Put(l)
 }
 
-// giveBack gives memory of another process back.
+// giveBack returns memory of another process.
 func (l *loan) giveBack() {
 	if l != nil && l.shared {
 		l.back.Recycle(l.b)

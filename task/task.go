@@ -105,7 +105,7 @@ func (t *Task[C]) Keep(fields ...string) {
 	}
 }
 
-// Defaults sets what the context is before the first step and after each renewal.
+// Defaults sets the context before the first step and after each renewal.
 func (t *Task[C]) Defaults(c C) {
 	t.assembling("Defaults")
 	*t.renewal.proto = c
@@ -123,8 +123,8 @@ func (t *Task[C]) Steps() int { return int(t.steps.Load()) }
 // newest: the live table shows it. It has no other effect.
 func (t *Task[C]) ReportLag(versions float64) { t.en.lag.Store(math.Float64bits(versions)) }
 
-// Finish ends the run with success, after the present step, on all nodes of the
-// job. The first finish counts, and is logged.
+// Finish ends the run with success, after the present step, on all nodes of the job. The first finish
+// counts, and is logged.
 func (t *Task[C]) Finish(reason string) {
 	if t.en.succeed(reason) {
 		t.en.log.Info("finished", "reason", reason)
@@ -167,8 +167,7 @@ func (t *Task[C]) OnFinish(fn func(ctx context.Context, o Outcome) error) {
 	t.en.hooks = append(t.en.hooks, fn)
 }
 
-// Off ends the listeners of all events whose name matches glob. That none does
-// is no error.
+// Off ends the listeners of all events whose name matches glob. It is no error if none does.
 func (t *Task[C]) Off(glob string) {
 	for c, p := range t.en.subscriptions.Load().all {
 		if !c.internal && matchAny([]string{glob}, []string{c.name}) {
@@ -177,7 +176,7 @@ func (t *Task[C]) Off(glob string) {
 	}
 }
 
-// Stats returns what became of each event on this task, by name.
+// Stats returns the statistics of each event on this task, by name.
 func (t *Task[C]) Stats() []EventStats {
 	all := t.en.stats()
 	t.en.unsent(all)
@@ -205,9 +204,8 @@ func (t *Task[C]) abort(ctx context.Context, err error) error {
 	return t.en.end(ctx, false)
 }
 
-// Close ends a task that was started but is not run: what was emitted before is
-// delivered, up to the drain timeout. Otherwise it does nothing: Run closes by
-// itself.
+// Close ends a task that was started but is not run: events emitted before are delivered, up to the
+// drain timeout. Otherwise it does nothing: Run closes by itself.
 func (t *Task[C]) Close(ctx context.Context) error {
 	if !t.ran.CompareAndSwap(false, true) {
 		return nil

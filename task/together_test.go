@@ -28,8 +28,8 @@ func together(t *testing.T, job *fakeJob, n int, steps func(id int, tk *Task[emp
 	return outcomes, errs
 }
 
-// Every node runs all its steps, whichever is done first, and a node that is done receives
-// what comes and answers.
+// Every node runs all its steps, whichever is done first, and a node that is done receives events and
+// answers them.
 func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask, answer := NewEvent[int]("ask"), NewEvent[int]("answer")
@@ -61,7 +61,7 @@ func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 	})
 }
 
-// Finish says that this node is done, and a node without middleware only listens.
+// Finish means that this node is done, and a node without middleware only listens.
 func TestWaitForAllWithFinishAndWithoutMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		number := NewEvent[int]("number")
@@ -116,7 +116,7 @@ func TestWaitForAllOfANodeThatFinishesBeforeItsFirstStep(t *testing.T) {
 	})
 }
 
-// What another node does ends the wait of a node that is done.
+// An action of another node ends the wait of a node that is done.
 func TestWaitForAllEndsWithTheJob(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
@@ -184,7 +184,8 @@ func TestWaitForAllEndsWithItsContext(t *testing.T) {
 			if !errors.Is(errs[0], cause) {
 				t.Errorf("node 0: %v, want %v", errs[0], cause)
 			}
-			if _, failed := errors.AsType[*RemoteError](errs[1]); failed == errors.Is(cause, ErrPreempted) || failed == errors.Is(errs[1], ErrPreempted) {
+			if _, failed := errors.AsType[*RemoteError](errs[1]); failed == errors.Is(cause, ErrPreempted) ||
+				failed == errors.Is(errs[1], ErrPreempted) {
 				t.Errorf("node 1: %v", errs[1])
 			}
 		})
@@ -253,7 +254,8 @@ func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want string
-	}{"it fails": {broken, "broken"}, "a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not delivered to the end`}} {
+	}{"it fails": {broken, "broken"},
+		"a listener is stuck": {nil, `leave: drain timeout of 4s: context deadline exceeded (event "a": 1 not delivered to the end`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node := newFakeJob(1).node(0)
@@ -282,7 +284,8 @@ func TestPreemptedNodeEndsWithinItsGrace(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(&PreemptError{Reason: "SIGTERM"}) })
 		began := time.Now()
 		err := tk.Run(ctx)
-		if took := time.Since(began); !errors.Is(err, ErrPreempted) || !strings.Contains(err.Error(), "drain timeout of 3s") || took > 5*time.Second {
+		if took := time.Since(began); !errors.Is(err, ErrPreempted) || !strings.Contains(err.Error(), "drain timeout of 3s") ||
+			took > 5*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})

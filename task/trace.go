@@ -21,9 +21,8 @@ type Tracer interface {
 	Receive(ctx context.Context, event, listener string, from int, header []byte) (received context.Context, end func(error))
 }
 
-// Trace lets tr follow the events of the task. Nodes of a job need not agree: one
-// without a Tracer passes over what others send. Without this option nothing is
-// sent and nothing is spent.
+// Trace lets tr follow the events of the task. Nodes of a job need not agree: one without a Tracer
+// ignores the headers of others. Without this option nothing is sent and nothing is spent.
 func Trace(tr Tracer) Option {
 	if tr == nil {
 		panic("task: Trace with a nil tracer")

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// fakeTracer sends the value of a context, and notes all that it is told.
+// fakeTracer sends the value of a context, and records all calls.
 type fakeTracer struct {
 	mu  sync.Mutex
 	log []string
@@ -36,7 +36,9 @@ func (f *fakeTracer) Emit(ctx context.Context, event string) (header []byte, end
 	return []byte(word), func(err error) { f.notef("emitted %s under %s: %v", event, word, err) }
 }
 
-func (f *fakeTracer) Receive(ctx context.Context, event, listener string, from int, header []byte) (received context.Context, end func(error)) {
+func (f *fakeTracer) Receive(
+	ctx context.Context, event, listener string, from int, header []byte,
+) (received context.Context, end func(error)) {
 	ctx = context.WithValue(ctx, traceKey{}, string(header)+"+")
 	if listener == "unmarked" {
 		return ctx, nil
@@ -139,7 +141,7 @@ func TestTracerLearnsOfFailures(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotTracedTravelsWithoutAHeader, although what was emitted before had one.
+// TestWhatIsNotTracedTravelsWithoutAHeader, although an earlier emit had one.
 func TestWhatIsNotTracedTravelsWithoutAHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)

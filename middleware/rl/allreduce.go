@@ -10,7 +10,8 @@ import (
 )
 
 // count makes the counters of all learners the same, before the first update of a step. It returns the
-// summaries of what all have collected, and the moments of its discounted returns, both in the order of the ids.
+// summaries of all collected data, and the moments of its discounted returns, both in the order of the
+// ids.
 func (g *group) count(ctx context.Context, c *Online, summary []float64) (all [][]float64, returns []float64, err error) {
 	clear(g.done)
 	mine := Share{Kind: ShareCount, EnvSteps: c.EnvSteps - g.agreed.EnvSteps, Ended: c.Episodes - g.agreed.Episodes, Stopped: c.Stopped,
@@ -138,7 +139,7 @@ func sizes(s *Share) string {
 	return fmt.Sprintf("gradients of %v values and %d numbers over %d rows", n, len(s.Numbers), s.Rows)
 }
 
-// settle waits until no learner makes updates in this step, and has those that made fewer take over the
+// settle waits until no learner makes updates in this step. The learners that made fewer take over the
 // state of the first one that has made all.
 func (g *group) settle(ctx context.Context, c *Online) error {
 	version := g.r.policy.Version()
@@ -181,7 +182,7 @@ func (g *group) follow(ctx context.Context, c *Online, next task.Next) error {
 	}
 	if tr := s.Collected; tr != nil {
 		if err := tr.Batch.Check(g.r.columns...); err != nil {
-			return g.r.onNode(fmt.Errorf("what learner %d has passed on is not what this policy learns from: %w", g.ids[0], err))
+			return g.r.onNode(fmt.Errorf("the data of learner %d does not fit this policy: %w", g.ids[0], err))
 		}
 		c.Collected = tr
 	}

@@ -19,7 +19,7 @@ import (
 
 // The files of a checkpoint folder, in the safetensors format.
 const (
-	// CheckpointFile has everything that learning continues from.
+	// CheckpointFile has the whole state from which learning continues.
 	CheckpointFile = "checkpoint.safetensors"
 	// BestFile has the weights of the best evaluation, under the name "best".
 	BestFile = "best.safetensors"
@@ -31,7 +31,7 @@ type CheckpointConfig struct {
 	// Every is the time between checkpoints, after which the next step makes one;
 	// 0 means 30 s. Negative: updates alone count.
 	Every time.Duration
-	// WithoutData leaves out what is learned from, such as a large replay buffer. A run that is
+	// WithoutData leaves out the data that is learned from, such as a large replay buffer. A run that is
 	// resumed then collects again, and does not continue bit for bit.
 	WithoutData bool
 	// Keep is how many of the newest checkpoints stay next to CheckpointFile, each under a name with its
@@ -117,7 +117,7 @@ func (k *checkpoint) begin(c *Online) error {
 			return k.r.onNode(err)
 		}
 		if k.filed != nil && !k.r.done {
-			k.filed.Reached = false // the run goes on: see goOn
+			k.filed.Reached = false // the run continues: see goOn
 		}
 	}
 	t := k.r.t
@@ -135,8 +135,8 @@ func (k *checkpoint) begin(c *Online) error {
 	return nil
 }
 
-// makeFolder makes the folder of the checkpoints and tries whether files can be
-// written there: a run must not learn that after an hour.
+// makeFolder makes the folder of the checkpoints and checks that files can be written there, so that a
+// run does not fail for that after an hour.
 func makeFolder(dir string) error {
 	err := safefile.MkdirAll(dir, 0o755)
 	if err == nil {
@@ -151,7 +151,7 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// archive puts all that this node continues from into a, but the policy.
+// archive puts the state from which this node continues into a, without the policy.
 func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
 	var err error
 	if r.source != nil && !withoutData {
@@ -197,10 +197,10 @@ func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
 	return nil
 }
 
-// keptPattern is what the names of kept checkpoints are like; by name they are in the order of updates.
+// keptPattern matches the names of kept checkpoints; by name they are in the order of updates.
 const keptPattern = "checkpoint-*.safetensors"
 
-// keep gives the newest checkpoint a second name, and removes those that are too many.
+// keep gives the newest checkpoint a second name, and removes the oldest ones beyond the limit.
 func (k *checkpoint) keep(path string, updates int) error {
 	if k.cfg.Keep == 0 {
 		return nil
@@ -253,7 +253,7 @@ type counters struct {
 const (
 	countersKey   = "rl/counters"
 	evaluationKey = "rl/evaluation"
-	dataKey       = "rl/data" // there is what the policy learns from
+	dataKey       = "rl/data" // there is data that the policy learns from
 )
 
 func putCounters(a *nn.Archive, c *Online) error {
@@ -262,7 +262,7 @@ func putCounters(a *nn.Archive, c *Online) error {
 	return err
 }
 
-// bestText is what an archive holds of a Best besides the weights.
+// bestText is the part of a Best in an archive besides the weights.
 type bestText struct {
 	Evaluation
 	Reached bool `json:"reached,omitempty"`

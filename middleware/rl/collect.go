@@ -83,7 +83,7 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 		k.nstep = policies.NewNStep(max(spec.NStep, 1), spec.Gamma, env.Num())
 	} else {
 		k.behind = newAct(&spec, env.Num())
-		k.behind.Greedy = true // of its random numbers there is no trace
+		k.behind.Greedy = true // there is no state of its random numbers
 	}
 	r.env = env.Name()
 	if !r.t.Has(Collector) {
@@ -116,7 +116,7 @@ type collector struct {
 	spec        policies.Spec
 	transitions bool
 	nstep       *policies.NStep // of transitions
-	act         policies.Act    // what the next step begins with; State is that before its actions
+	act         policies.Act    // the observations of the next step; State is that before its actions
 	behind      policies.Act    // of observations behind the rows of a sequence
 	out         Trajectory
 	joined      bool
@@ -137,7 +137,8 @@ const (
 	fullTime = time.Millisecond
 )
 
-// validate reports every fault of the config, and how the environments do not suit the policy.
+// validate reports every fault of the config, and every way in which the environments do not suit the
+// policy.
 func (k *collector) validate() error {
 	name, n := k.env.Name(), k.cfg.VectorSteps
 	switch {
@@ -159,7 +160,7 @@ func (k *collector) validate() error {
 	return suits(k.env, &k.spec)
 }
 
-// suits reports how the spaces of an environment differ from those of a policy.
+// suits reports the differences between the spaces of an environment and those of a policy.
 func suits(env envs.Vector, spec *policies.Spec) error {
 	if have, want := env.ObservationSpace().Dim(), spec.Obs.Dim(); have != want {
 		return fmt.Errorf("rl: %s has %d observed values, the policy %d", env.Name(), have, want)
@@ -245,7 +246,7 @@ func (k *collector) steps(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// few reports whether what was collected since began is worth no message yet.
+// few reports whether the data collected since began is too little for a message.
 func (k *collector) few(began time.Time) bool {
 	return k.fills && k.r.sends && k.out.Batch.Len() < fullRows && k.now().Sub(began) < fullTime
 }
@@ -385,7 +386,7 @@ func (k *collector) choose(c *Online) error {
 	return nil
 }
 
-// addTransitions appends what the step has completed.
+// addTransitions appends the transitions that the step has completed.
 func (k *collector) addTransitions(res *envs.Result) {
 	d, w := k.spec.Obs.Dim(), k.spec.Action.Dim()
 	for i := range k.done {

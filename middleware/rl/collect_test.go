@@ -15,8 +15,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestNStepReturnsEndAtAReplacedEnvironment: what was pending of the faulty one does not
-// lead to the first observation of the next, and its episode does not count.
+// TestNStepReturnsEndAtAReplacedEnvironment: the pending transitions of the faulty one do not lead to
+// the first observation of the next, and its episode does not count.
 func TestNStepReturnsEndAtAReplacedEnvironment(t *testing.T) {
 	bad := &walk{length: 10, fault: func(w *walk) {
 		if w.steps == 4 {
@@ -107,7 +107,7 @@ func TestNothingIsCollectedOrLearnedInAStepThatEndsTheRun(t *testing.T) {
 // clipped is a policy with a clip range.
 type clipped struct {
 	*dqn.DQN
-	clip []float64 // what it was set to
+	clip []float64 // the values that were set
 }
 
 func (c *clipped) SetClip(clip float64) { c.clip = append(c.clip, clip) }
@@ -159,8 +159,8 @@ func TestRateScheduleReachesTheOptimiser(t *testing.T) {
 	}
 }
 
-// TestResumedRunWithoutStatesDoesNotRepeatItself: what a node begins again depends on how
-// far the job is.
+// TestResumedRunWithoutStatesDoesNotRepeatItself: the episodes that a node begins again depend on the
+// job's progress.
 func TestResumedRunWithoutStatesDoesNotRepeatItself(t *testing.T) {
 	collect := func(envSteps int, epsilon float64) (text string) {
 		q := dqn.New(dqn.Config{Obs: box(4), Action: two, Seed: 3, Hidden: []int{8}, Epsilon: policies.Constant(epsilon)})

@@ -31,8 +31,8 @@ func Roles(nodes int) []task.Option {
 	return []task.Option{task.ByID(Learner, Evaluator, Collector)}
 }
 
-// Online is the context of a task that learns from what it collects. Counters
-// are of the whole job, as far as this node has received them.
+// Online is the context of a task that learns from the data it collects. Counters are of the whole
+// job, as far as this node has received them.
 type Online struct {
 	EnvSteps int `task:"keep"` // steps of single environments
 	Episodes int `task:"keep"` // episodes that ended
@@ -59,11 +59,11 @@ type Online struct {
 	Stopped bool
 }
 
-// Trajectory is what one step of a collector brought, or several joined. In lockstep
-// every node but the learner sends one in each turn, with the fields from Run on.
+// Trajectory is the data of one step of a collector, or of several joined. In lockstep every node but
+// the learner sends one in each turn, with the fields from Run on.
 type Trajectory struct {
 	Seq      uint64 // number among those of its sender, from 1; in lockstep that of the turn
-	Collects int    // how many are joined; 0 has nothing to learn from
+	Collects int    // the number of joined ones; 0 has nothing to learn from
 	Batch    policies.Batch
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
@@ -75,7 +75,7 @@ type Trajectory struct {
 	Returns []float64
 
 	Run     uint64     // of the learner that it is for
-	Asks    bool       // the sender asks for its state; nothing else is in it
+	Asks    bool       // the sender asks for its state; the other fields are empty
 	State   string     // of the sender, after it
 	Eval    Evaluation // the evaluator's newest
 	Scores  []Scores   // of the evaluations in this turn
@@ -97,7 +97,7 @@ type Turn struct {
 	Best     *Best    // in the first turn, and with States
 }
 
-// collected makes tr part of what this step learns from.
+// collected adds tr to the data that this step learns from.
 func (c *Online) collected(tr *Trajectory) {
 	if c.Collected == nil {
 		c.Collected = tr
@@ -116,7 +116,7 @@ func (c *Online) collected(tr *Trajectory) {
 type Trained struct {
 	Updates int
 	Metrics []policies.Metric // means over the updates, in the order of the policy
-	Lag     Lag               // of what was learned from
+	Lag     Lag               // of the rows that were learned from
 }
 
 // add counts n updates, with their mean metrics and lag.
@@ -125,7 +125,7 @@ func (s *Trained) add(n int, metrics []policies.Metric, lag Lag) {
 	share := float64(n) / float64(total)
 	for _, m := range metrics {
 		i := slices.IndexFunc(s.Metrics, func(o policies.Metric) bool { return o.Name == m.Name })
-		if i < 0 { // the policy tells it now and then
+		if i < 0 { // the policy reports it now and then
 			s.Metrics = append(s.Metrics, m)
 			continue
 		}
@@ -142,7 +142,7 @@ type Lag struct {
 	Max  uint64
 }
 
-// Progress is how far the learner is.
+// Progress is the progress of the learner.
 type Progress struct {
 	Run      uint64 // differs between starts of the learner
 	EnvSteps int
@@ -204,8 +204,8 @@ var (
 // alone reports that no other node takes part.
 func alone(t *task.Task[Online]) bool { return t.Match("standalone") }
 
-// emit sends v to the other nodes. That a peer was not reached is logged, not
-// returned: its loss is none of the sender's work.
+// emit sends v to the other nodes. An error for a peer that was not reached is logged, not returned:
+// its loss does not concern the sender's work.
 func emit[T any](ctx context.Context, t *task.Task[Online], e *task.Event[T], v T, to ...string) error {
 	opts := []task.EmitOption{task.OnlyRemote()}
 	if len(to) > 0 {

@@ -39,7 +39,8 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 	or(&c.Confirm, 100)
 	var faults []error
 	if c.EverySteps < 0 || c.EveryUpdates < 0 || c.Episodes < 0 || c.Confirm < 0 || c.MaxSteps < 0 {
-		faults = append(faults, fmt.Errorf("eval config: EverySteps %d, EveryUpdates %d, Episodes %d, Confirm %d and MaxSteps %d must not be negative",
+		faults = append(faults, fmt.Errorf(
+			"eval config: EverySteps %d, EveryUpdates %d, Episodes %d, Confirm %d and MaxSteps %d must not be negative",
 			c.EverySteps, c.EveryUpdates, c.Episodes, c.Confirm, c.MaxSteps))
 	}
 	if math.IsNaN(c.StopAt) {
@@ -262,7 +263,7 @@ func (e *evaluate) play(ctx context.Context, episodes int) error {
 		if took := time.Since(began); took > quiet {
 			quiet *= 2
 			longest := slices.MaxFunc(e.running, func(a, b envs.Episode) int { return a.Length - b.Length })
-			e.r.t.Logger().Warn("an evaluation goes on", slog.Duration("for", took.Round(time.Second)), slog.String("env", e.env.Name()),
+			e.r.t.Logger().Warn("an evaluation takes long", slog.Duration("for", took.Round(time.Second)), slog.String("env", e.env.Name()),
 				slog.Int("episodes", len(e.ended)), slog.Int("of", episodes), slog.Int("steps_of_the_longest_running", longest.Length))
 		}
 		if err := e.once(); err != nil {

@@ -73,7 +73,7 @@ func TestAnUnconfirmedScoreDoesNotEndTheRun(t *testing.T) {
 	}
 }
 
-// TestBestIsWhatReachedTheScore, not what has had more luck in fewer episodes.
+// TestBestIsWhatReachedTheScore: luck in fewer episodes does not count.
 func TestBestIsWhatReachedTheScore(t *testing.T) {
 	tk, q := scored(&rl.Best{Evaluation: rl.Evaluation{Mean: 100, Version: 1}}, 20, 20, 0, 20, 20, 20)
 	if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
@@ -132,7 +132,7 @@ func TestEpisodeThatDoesNotEndIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"an evaluation goes on\" for=11s env=Walk episodes=0 of=1 steps_of_the_longest_running=11", "for=21s", "for=41s",
+			"an evaluation takes long\" for=11s env=Walk episodes=0 of=1 steps_of_the_longest_running=11", "for=21s", "for=41s",
 		} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("no %q in\n%s", want, log)
@@ -141,7 +141,7 @@ func TestEpisodeThatDoesNotEndIsNamed(t *testing.T) {
 	})
 }
 
-// TestEpisodesAreCutAtMaxSteps: a policy that never ends an episode does not hold up the run.
+// TestEpisodesAreCutAtMaxSteps: a policy that never ends an episode does not delay the run.
 func TestEpisodesAreCutAtMaxSteps(t *testing.T) {
 	for _, mode := range []envs.AutoresetMode{envs.NextStep, envs.SameStep, envs.Disabled} {
 		node, log := logging()

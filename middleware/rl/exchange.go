@@ -16,19 +16,18 @@ import (
 // Ahead is how many trajectories a collector may be ahead of the learner.
 const Ahead = 4
 
-// patience is how long a wait is quiet; after that it is logged.
+// patience is the time after which a wait is logged.
 const patience = 10 * time.Second
 
-// ExchangeConfig describes how nodes work together. The zero value lets each go
-// on at its own pace.
+// ExchangeConfig describes how nodes work together. The zero value lets each node continue at its own
+// pace.
 type ExchangeConfig struct {
-	// Synchronous, if not 0, is the number of nodes in the job, which then go in
-	// lockstep: in each step the learner takes one trajectory of every other node,
-	// in the order of their ids; the next step of those uses the weights and
-	// counters of that step. The same seeds then give the same numbers, also over
-	// interruptions, see [Resume]. The price is that everybody waits for the
-	// slowest, and that each trajectory carries the state of its node. Learners, one or
-	// as many as Learners says, neither collect nor evaluate.
+	// Synchronous, if not 0, is the number of nodes in the job, which then go in lockstep: in each step
+	// the learner takes one trajectory of every other node, in the order of their ids; the next step of
+	// those uses the weights and counters of that step. The same seeds then give the same numbers, also
+	// over interruptions, see [Resume]. The price is that all nodes wait for the slowest, and that each
+	// trajectory carries the state of its node. The learners, as many as Learners is, neither collect nor
+	// evaluate.
 	Synchronous int
 	// Learners is the number of nodes with the role learner, which learn together if they are more than 1:
 	// see "Several learners" in the package's documentation. Exchange panics if the policy then is not a
@@ -159,8 +158,7 @@ type arrival struct {
 	tr   Trajectory
 }
 
-// inbox hands trajectories from the listener to the step. What waits, waits at the
-// sender.
+// inbox hands trajectories from the listener to the step. Further trajectories wait at the sender.
 type inbox struct {
 	ch   chan arrival
 	over chan struct{} // closed when nothing more is learned
@@ -187,7 +185,7 @@ func (in inbox) arrive(ctx context.Context, tr Trajectory) error {
 	}
 }
 
-// take makes a trajectory part of what this step learns from.
+// take adds a trajectory to the data that this step learns from.
 func (r *Run) take(c *Online, from int, tr *Trajectory) error {
 	if err := r.count(c, from, tr); err != nil {
 		return err
@@ -198,7 +196,7 @@ func (r *Run) take(c *Online, from int, tr *Trajectory) error {
 	return nil
 }
 
-// count takes over all of a trajectory but what is learned from, which it checks.
+// count takes over the counts of a trajectory, and checks the data that is learned from.
 func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	if tr.Eval.Episodes > 0 {
 		c.Eval = tr.Eval
@@ -214,7 +212,7 @@ func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 		return nil // the results of an evaluator
 	}
 	if err := tr.Batch.Check(r.columns...); err != nil {
-		return r.onNode(fmt.Errorf("what node %d has collected is not what this policy learns from: %w", from, err))
+		return r.onNode(fmt.Errorf("the data of node %d does not fit this policy: %w", from, err))
 	}
 	if err := r.checkInfos(from, tr.Episodes, tr.Infos); err != nil {
 		return err

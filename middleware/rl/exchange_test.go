@@ -17,8 +17,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// TestRestartedCollectorSendsAgain: the first that it receives is that the learner has
-// taken more from its earlier run than it has sent.
+// TestRestartedCollectorSendsAgain: it first receives that the learner has taken more from its earlier
+// run than it has sent.
 func TestRestartedCollectorSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, release := nodesOf(2)
@@ -74,8 +74,8 @@ func TestEvaluatorEndsAJobInLockstep(t *testing.T) {
 	if o := learner.Outcome(); o.Reason != "the evaluator reached a mean return of 7.0 over 3 episodes" {
 		t.Errorf("outcome %+v", o)
 	}
-	// Two collectors take a step in each turn: 40 env steps are there after 20 turns, and
-	// the evaluation is in the next one.
+	// Two collectors take a step in each turn: there are 40 env steps after 20 turns, and the evaluation
+	// is in the next one.
 	if c.EnvSteps != 42 || learner.Steps() != 21 || c.Best == nil || c.Best.Mean != 7 || !c.Best.Reached {
 		t.Errorf("%d env steps, %d steps, best %+v", c.EnvSteps, learner.Steps(), c.Best)
 	}
@@ -124,7 +124,7 @@ func TestWeightsComeBeforeAnyoneWaits(t *testing.T) {
 	})
 }
 
-// TestNodeWithoutALearnerWarns: nobody else says why a job does not begin.
+// TestNodeWithoutALearnerWarns: nothing else explains why a job does not begin.
 func TestNodeWithoutALearnerWarns(t *testing.T) {
 	const want = "no node of this job has the role learner"
 	for name, c := range map[string]struct {

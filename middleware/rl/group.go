@@ -40,7 +40,7 @@ type group struct {
 	member bool // of this group or of one before it
 	torn   bool // this learner is between the first update of a step and the last
 	broken bool // another learner was started again in this step, which has no end
-	// first is whether the first learner makes checkpoints, and how.
+	// first is whether the first learner makes checkpoints, and with which settings.
 	first  Share
 	ids    []int
 	key    uint64
@@ -170,7 +170,7 @@ func (g *group) assemble(ctx context.Context) error {
 	return g.check(tensors)
 }
 
-// tensorsOf are the names and shapes of all that a policy saves.
+// tensorsOf are the names and shapes of all tensors that a policy saves.
 func tensorsOf(p policies.Policy) ([]string, error) {
 	var a nn.Archive
 	if err := p.Save(&a); err != nil {
@@ -183,7 +183,7 @@ func tensorsOf(p policies.Policy) ([]string, error) {
 	return out, nil
 }
 
-// check reports how another learner does not fit this one. The caller holds mu.
+// check reports the differences between another learner and this one. The caller holds mu.
 func (g *group) check(tensors []string) error {
 	self := g.t.NodeID()
 	if len(g.ids) > g.size {
@@ -400,7 +400,7 @@ func (g *group) reenter(ctx context.Context, c *Online, err error) error {
 	if !errors.Is(err, errRegroup) {
 		return err
 	}
-	g.t.Logger().Warn("a learner was started again: the learners go on together from the state of one of them")
+	g.t.Logger().Warn("a learner was started again: the learners continue together from the state of one of them")
 	if g.r.lockstep {
 		return g.r.onNode(fmt.Errorf("%w: in lockstep all learners go back to the checkpoint, so this one ends too", err))
 	}

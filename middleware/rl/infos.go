@@ -16,8 +16,8 @@ import (
 // MaxInfos bounds the names of infos of a run.
 const MaxInfos = 16
 
-// ErrInfo is wrapped where an environment has something else than a finite number or a truth value under a name of
-// Config.Infos.
+// ErrInfo is wrapped where an environment has neither a finite number nor a truth value under a name
+// of Config.Infos.
 var ErrInfo = errors.New("only finite numbers and truth values can be logged")
 
 // CheckInfos reports every fault of names of infos: see Config.Infos.

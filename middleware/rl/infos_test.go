@@ -113,7 +113,8 @@ func TestInfosAreLogged(t *testing.T) {
 	if _, ok := object["rollout/missing"]; ok || object["rollout/success_rate"] != 0.5 || object["eval/success_rate"] != 0.5 {
 		t.Errorf("last line %v", object)
 	}
-	if n := strings.Count(log.String(), "no episode has such an info"); n != 1 || !strings.Contains(log.String(), "infos=missing,never env=Informer episodes=20") {
+	n := strings.Count(log.String(), "no episode has such an info")
+	if n != 1 || !strings.Contains(log.String(), "infos=missing,never env=Informer episodes=20") {
 		t.Errorf("%d warnings: %s", n, log.String())
 	}
 }
@@ -143,7 +144,8 @@ func TestInfosThatAreNoNumbersEndTheRun(t *testing.T) {
 			r.tk.Use(r.run.Evaluate(good, rl.EvalConfig{EverySteps: 3}))
 			err := r.tk.Run(t.Context(), task.MaxSteps(40))
 			var e *envs.Error
-			if !errors.Is(err, rl.ErrInfo) || !errors.As(err, &e) || e.Env != "Informer" || e.Index != 0 || !strings.Contains(err.Error(), `info "wrong"`) {
+			if !errors.Is(err, rl.ErrInfo) || !errors.As(err, &e) || e.Env != "Informer" || e.Index != 0 ||
+				!strings.Contains(err.Error(), `info "wrong"`) {
 				t.Errorf("%v: %v", wrong, err)
 			}
 		}
@@ -152,7 +154,8 @@ func TestInfosThatAreNoNumbersEndTheRun(t *testing.T) {
 
 func TestNumbersOfInfos(t *testing.T) {
 	for value, want := range map[any]float64{
-		true: 1, false: 0, 1.5: 1.5, float32(0.25): 0.25, -3: -3, int64(1 << 40): 1 << 40, int32(-7): -7, uint8(255): 255, uint32(9): 9, uint64(8): 8,
+		true: 1, false: 0, 1.5: 1.5, float32(0.25): 0.25, -3: -3, int64(1 << 40): 1 << 40, int32(-7): -7, uint8(255): 255,
+		uint32(9): 9, uint64(8): 8,
 	} {
 		got, err := rl.AppendInfos(nil, []string{"x"}, "E", 1, envs.Info{Values: map[string]any{"x": value}})
 		if err != nil || !slices.Equal(got, []float64{want}) {

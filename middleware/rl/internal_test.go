@@ -37,7 +37,7 @@ func TestLearnerKeepsTheBest(t *testing.T) {
 	}
 }
 
-// TestLeaderTakesOnlyItsTurn: what a node sent to an earlier learner, or in an earlier
+// TestLeaderTakesOnlyItsTurn: a trajectory that a node sent to an earlier learner, or in an earlier
 // turn before it was restarted, is not taken.
 func TestLeaderTakesOnlyItsTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -103,15 +103,15 @@ func (model) Spec() policies.Spec {
 // runOf is the run of a policy without weights.
 func runOf(tk *task.Task[Online]) *Run { return New(tk, model{}, Config{}) }
 
-// transitions is what a collector sends, one row of it.
+// transitions is the message of a collector with one row.
 func transitions() (b policies.Batch) {
 	b.Init(policies.TransitionColumns(1, 1)...)
 	b.Append(policies.Transition{Obs: []float32{0}, Action: []float32{1}, NextObs: []float32{0}, Steps: 1})
 	return b
 }
 
-// TestTheBestGoesBackWithTheLearner: the evaluator has the best of the checkpoint again,
-// and sends what it finds from then on.
+// TestTheBestGoesBackWithTheLearner: the evaluator has the best of the checkpoint again, and sends the
+// better ones that it finds from then on.
 func TestTheBestGoesBackWithTheLearner(t *testing.T) {
 	best := new(Best)
 	r := runOf(task.New[Online](task.Alone()))
@@ -138,14 +138,14 @@ func TestTheBestGoesBackWithTheLearner(t *testing.T) {
 	}
 }
 
-// recorder is a part that records how it was begun.
+// recorder is a part that records the state with which it was begun.
 type recorder struct{ begun []string }
 
 func (r *recorder) fresh(*Online) error      { r.begun = append(r.begun, "fresh"); return nil }
 func (r *recorder) state() (any, error)      { return len(r.begun), nil }
 func (r *recorder) resume(text []byte) error { r.begun = append(r.begun, string(text)); return nil }
 
-// TestPartsGoBack to what the newest states say, and to the beginning without any.
+// TestPartsGoBack to the newest states, and to the beginning without any.
 func TestPartsGoBack(t *testing.T) {
 	r, c := runOf(task.New[Online](task.Alone())), new(Online)
 	r.began = true

@@ -177,8 +177,8 @@ func TestJobLearnsAsOneNode(t *testing.T) {
 	}
 }
 
-// TestP5LagIsReported: what the table of nodes shows of a collector is how far
-// the weights that it acts with are behind.
+// TestP5LagIsReported: the table of nodes shows by how many updates the weights with which a collector
+// acts are behind.
 func TestP5LagIsReported(t *testing.T) {
 	all := jobOf(t, 3, 0)
 	learner, collector := all[0], all[2]
@@ -223,7 +223,7 @@ func TestJobStopsWhenTheEvaluatorIsContent(t *testing.T) {
 	}
 }
 
-// TestJobOfTwoHasACollector: node 1 evaluates and collects, or nobody would.
+// TestJobOfTwoHasACollector: node 1 evaluates and collects, as there is no other node that could.
 func TestJobOfTwoHasACollector(t *testing.T) {
 	all := jobOf(t, 2, 6.5)
 	if err := errors.Join(run(t.Context(), all)...); err != nil {
@@ -262,7 +262,7 @@ func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
 	learner.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		switch {
 		case c.Updates == 50:
-			<-runs // a node that has not joined yet is another matter
+			<-runs // a node that has not joined yet is not meant here
 			crash(t, all[3].node)
 			kill()
 		case c.Updates > 50:
@@ -282,8 +282,8 @@ func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
 	}
 }
 
-// TestRestartedLearnerIsFedAgain kills the learner before it has taken what the
-// collectors sent: what they wait for is not what its successor waits for.
+// TestRestartedLearnerIsFedAgain kills the learner before it has taken the trajectories of the
+// collectors: these wait for messages that its successor does not send.
 func TestRestartedLearnerIsFedAgain(t *testing.T) {
 	const nodes = 3
 	dir := t.TempDir()

@@ -23,10 +23,11 @@ type LearnConfig struct {
 	MaxLag uint64
 }
 
-// Learn gives what was collected to source, and has the policy learn from all batches that it makes of
-// it. It measures how far the weights that chose the actions are behind; the mean is the lag that the
-// learner reports. It does nothing in a step that ends the run. A source that needs no additions, such
-// as a [data.Dataset], is learned from in every step: see the package's documentation on offline runs.
+// Learn gives the collected data to source, and has the policy learn from all batches that source
+// makes of it. It measures how far the weights that chose the actions are behind; the mean is the lag
+// that the learner reports. It does nothing in a step that ends the run. A source that needs no
+// additions, such as a [data.Dataset], is learned from in every step: see the package's documentation
+// on offline runs.
 func (r *Run) Learn(source data.Source, cfg LearnConfig) task.Middleware[Online] {
 	l := &learn{r: r, source: source, cfg: cfg}
 	if s, ok := source.(interface{ Offline() bool }); ok {
@@ -92,7 +93,7 @@ func (l *learn) step(ctx context.Context, c *Online) error {
 	return l.merge(summary)
 }
 
-// observe sums up what was collected, for a policy that keeps statistics of it.
+// observe sums up the collected data, for a policy that keeps statistics of it.
 func (l *learn) observe(c *Online) ([]float64, error) {
 	o, ok := l.r.policy.(policies.Observer)
 	if !ok || c.Collected == nil {
@@ -178,7 +179,7 @@ func (l *learn) updates(c *Online) error {
 	return nil
 }
 
-// add gives the source what was collected, without what is too old.
+// add gives the source the collected data, without the rows that are too old.
 func (l *learn) add(c *Online) error {
 	b := &c.Collected.Batch
 	if err := b.CheckLike(b); err != nil {
@@ -196,7 +197,8 @@ func (l *learn) add(c *Online) error {
 			}
 		}
 		if l.dropped == 0 {
-			l.r.t.Logger().Warn("dropping what was collected with old weights", slog.Uint64("lag", c.Lag.Max), slog.Uint64("max_lag", l.cfg.MaxLag))
+			l.r.t.Logger().Warn("dropping data that was collected with old weights",
+				slog.Uint64("lag", c.Lag.Max), slog.Uint64("max_lag", l.cfg.MaxLag))
 		}
 		l.dropped += uint64(b.Len() - l.kept.Len())
 		if b = &l.kept; b.N == 0 {

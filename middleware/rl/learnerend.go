@@ -42,9 +42,9 @@ func (g *group) end(ctx context.Context, c *Online) error {
 	}
 }
 
-// endFirst ends a step of the first learner. When it has finished, it tells the others when all of them are at
-// the end of that step, because the success of one that has finished too, by its number of steps, cuts the steps of
-// all others short.
+// endFirst ends a step of the first learner. When it has finished, it notifies the others when all of
+// them are at the end of that step, because the success of one that has finished too, by its number of
+// steps, cuts the steps of all others short.
 func (g *group) endFirst(ctx context.Context, finished bool) error {
 	if err := g.send(ctx, &Share{Kind: ShareEnd, Finished: finished}); err != nil || !finished {
 		return err
@@ -57,9 +57,9 @@ func (g *group) endFirst(ctx context.Context, finished bool) error {
 	return g.send(ctx, &Share{Kind: ShareEnd, Finished: true})
 }
 
-// answerLast answers the first learner when that has finished and makes its last checkpoint: this one may not have
-// heard of it yet, and wait for something else. In the middle of its updates it continues, unless the first one
-// was there too.
+// answerLast answers the first learner when that has finished and makes its last checkpoint: this
+// learner may not have received that yet, and wait for another message. In the middle of its updates
+// it continues, unless the first one was in them too.
 func (g *group) answerLast(ctx context.Context) error {
 	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished && (s.Torn || !g.torn) })
 	if !ok {
@@ -68,7 +68,7 @@ func (g *group) answerLast(ctx context.Context) error {
 	return g.saved(ctx, g.t.Context(), s.WithoutData)
 }
 
-// saved sends the first learner what this one needs to continue.
+// saved sends the first learner the state from which this one continues.
 func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	var a nn.Archive
 	err := g.r.archive(&a, c, withoutData)
@@ -82,7 +82,8 @@ func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	return g.send(ctx, &Share{Kind: ShareSaved, Own: own, Torn: g.torn}, g.ids[0])
 }
 
-// finish sends the first learner what this one has at its end, which it may not be asked for any more.
+// finish sends the first learner the state of this one at its end, as it may not be asked for it any
+// more.
 func (g *group) finish(ctx context.Context, o task.Outcome) error {
 	if o.Kind == task.Failure || !g.member || g.leads() || !g.first.Saves {
 		return nil
@@ -90,11 +91,11 @@ func (g *group) finish(ctx context.Context, o task.Outcome) error {
 	return g.saved(ctx, g.t.Context(), g.first.WithoutData)
 }
 
-// learnerKey is the name in an archive of what a learner has.
+// learnerKey is the name of a learner's state in an archive.
 func learnerKey(node int) string { return fmt.Sprintf("rl/learner.%d", node) }
 
-// collect asks the other learners for what they have and puts it into the archive of the first one. At the end
-// of the run, one that does not answer is left out.
+// collect asks the other learners for their states and puts them into the archive of the first one. At
+// the end of the run, one that does not answer is left out.
 func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended bool) error {
 	if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData, Finished: ended, Torn: g.torn}); err != nil {
 		return err
@@ -124,7 +125,7 @@ func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended b
 // passedKey is the name in an archive of group.passed.
 const passedKey = "rl/passed"
 
-// restore finds in the archive of the first learner what the others have.
+// restore finds the states of the other learners in the archive of the first one.
 func (g *group) restore(a *nn.Archive) {
 	g.passed, _ = a.Number(passedKey) // one learner has saved none
 	for _, id := range g.others() {

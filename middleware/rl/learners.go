@@ -32,14 +32,15 @@ func LearnerRoles(nodes, learners int) []task.Option {
 	return append(options, task.ByLabel("node.*", Collector), label(0, Evaluator))
 }
 
-// Join is what a learner of several says of itself when it starts.
+// Join is the message of one of several learners when it starts.
 type Join struct {
 	Run      uint64   // differs between starts of the learner
 	Learners int      // how many it expects
-	Tensors  []string // names and shapes of all that its policy saves
+	Tensors  []string // names and shapes of all tensors that its policy saves
 }
 
-// Share is what one of several learners sends to the others. They send the same kinds in the same order.
+// Share is a message of one of several learners to the others. They send the same kinds in the same
+// order.
 type Share struct {
 	Group uint64 // of the starts of all learners
 	Kind  ShareKind
@@ -47,7 +48,7 @@ type Share struct {
 	// Of ShareEnter.
 	Member bool // the sender was in a group before, and continues
 	Saves  bool // it makes checkpoints
-	// Of ShareCount: what the step has brought to the sender.
+	// Of ShareCount: the results of the step for the sender.
 	EnvSteps int
 	Ended    int            // episodes
 	Episodes []envs.Episode // of those that count in the log
@@ -62,28 +63,28 @@ type Share struct {
 	Version uint64
 	// Of ShareState, ShareSaved and ShareAsk.
 	State       []byte // of the policy: an archive
-	Own         []byte // of what the receiver or, of ShareSaved, the sender saves: an archive, or nothing
+	Own         []byte // the state that the receiver or, of ShareSaved, the sender saves: an archive, or nothing
 	Counters    string
 	Best        *Best
 	WithoutData bool
 	Finished    bool // of ShareEnd and ShareAsk: the first learner has finished
 	Torn        bool // of ShareAsk and ShareSaved: the sender is in the middle of the updates of a step
-	// Of ShareStep: what the receiver has to learn from, or nil.
+	// Of ShareStep: the data that the receiver has to learn from, or nil.
 	Collected *Trajectory
 }
 
-// ShareKind determines what a [Share] is.
+// ShareKind is the kind of a [Share].
 type ShareKind uint8
 
 // The kinds of a Share.
 const (
 	ShareEnter     ShareKind = iota + 1 // the first of a group
-	ShareState                          // what another learner continues from
+	ShareState                          // the state from which another learner continues
 	ShareCount                          // the step's counters, before its first update
 	ShareGradients                      // one of an update
 	ShareDone                           // no more updates in this step
 	ShareAsk                            // the first learner makes a checkpoint
-	ShareSaved                          // the answer, and what a learner has at its end
+	ShareSaved                          // the answer, and the state of a learner at its end
 	ShareEnd                            // the first learner has ended its step; the answer if it has finished
 	ShareStep                           // in lockstep, the first learner begins a step
 )

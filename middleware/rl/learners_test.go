@@ -181,7 +181,7 @@ func distance(a, b policies.Policy) float64 {
 }
 
 // TestLearnersWithUnequalNumbersOfUpdates do not wait for each other in vain, and end with equal
-// weights: a learner without a batch takes over what the others have made of theirs.
+// weights: a learner without a batch takes over the state of the others.
 func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 	algorithm := algorithms["dqn"]
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -247,7 +247,7 @@ func ddppo(node task.Node, k int, dir string, resume resuming, table string) *me
 	return m
 }
 
-// ddppoJob runs k such learners for that many steps, and returns what they end with and the log.
+// ddppoJob runs k such learners for that many steps, and returns their states at the end and the log.
 func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(k)
@@ -270,7 +270,7 @@ func ddppoJob(t *testing.T, k int, dir string, resume resuming, n int) (end, tab
 	return end, contentOf(t, path)
 }
 
-// TestP3LearnersThatCollectGiveTheSameFiles, and count what all of them have collected.
+// TestP3LearnersThatCollectGiveTheSameFiles, and count the data of all of them.
 func TestP3LearnersThatCollectGiveTheSameFiles(t *testing.T) {
 	const k, n = 3, 12
 	end, table := ddppoJob(t, k, "", no, n)
@@ -283,7 +283,8 @@ func TestP3LearnersThatCollectGiveTheSameFiles(t *testing.T) {
 	}
 }
 
-// TestP4LearnersThatCollectGoOnExactly: the checkpoint of the first learner has what all of them need.
+// TestP4LearnersThatCollectGoOnExactly: the checkpoint of the first learner has the states of all of
+// them.
 func TestP4LearnersThatCollectGoOnExactly(t *testing.T) {
 	const k, n = 2, 14
 	want, _ := ddppoJob(t, k, "", no, n)
@@ -323,14 +324,15 @@ func publishing(every int, node task.Node, n int, dir string, change ...func(*dq
 func equalWeights(t *testing.T, learners ...*member) {
 	t.Helper()
 	for _, m := range learners[1:] {
-		if v, w := learners[0].q.Version(), m.q.Version(); v == w && fmt.Sprint(m.q.Weights()) != fmt.Sprint(learners[0].q.Weights()) || v > w+1 || w > v+1 {
+		v, w := learners[0].q.Version(), m.q.Version()
+		if v == w && fmt.Sprint(m.q.Weights()) != fmt.Sprint(learners[0].q.Weights()) || v > w+1 || w > v+1 {
 			t.Errorf("node %d ends with other weights than node %d: of %d and %d updates", m.tk.NodeID(), learners[0].tk.NodeID(), w, v)
 		}
 	}
 }
 
 // TestLearnersShareTheCollectors: three collectors feed two learners evenly, whose replay buffers are
-// ready at different moments; the first learner publishes, and counts what both have taken.
+// ready at different moments; the first learner publishes, and counts the data of both.
 func TestLearnersShareTheCollectors(t *testing.T) {
 	const nodes, learners = 6, 2
 	made, release := nodesOf(nodes)
@@ -408,7 +410,8 @@ func inLockstep(node task.Node, dir string, resume resuming, table string) *memb
 	return m
 }
 
-// inLockstepJob runs such a job to that many updates, and returns what the learners end with and the log.
+// inLockstepJob runs such a job to that many updates, and returns the states of the learners at the
+// end and the log.
 func inLockstepJob(t *testing.T, dir string, resume resuming, updates int) (end, table string) {
 	t.Helper()
 	made, release := nodesOf(5)
@@ -459,7 +462,8 @@ func TestP4LearnersInLockstepGoOnExactly(t *testing.T) {
 	}
 }
 
-// TestLearnersInLockstepEndWithOneThatIsStartedAgain: what that one had is in the checkpoint of the first only.
+// TestLearnersInLockstepEndWithOneThatIsStartedAgain: the state of that one is in the checkpoint of
+// the first only.
 func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 	ctx, sockets := within(t), t.TempDir()
 	all := make([]*member, 5)
@@ -493,7 +497,8 @@ func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 	again := inLockstep(restartable(t, sockets, len(all), 1, 2), "", no, "")
 	wg.Go(func() { _ = again.tk.Run(others) })
 	wg.Wait()
-	if want := "node 0: another learner was started again: in lockstep all learners go back to the checkpoint"; first == nil || !strings.Contains(first.Error(), want) {
+	const want = "node 0: another learner was started again: in lockstep all learners go back to the checkpoint"
+	if first == nil || !strings.Contains(first.Error(), want) {
 		t.Errorf("%v, want %q", first, want)
 	}
 }
@@ -527,9 +532,9 @@ func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 	}
 }
 
-// TestLearnersGoOnWithARestartedOne, from the state of one that was there all the time, whichever crashes:
-// its weights are not those of its checkpoint. The collectors hear of the new group though no weights are
-// published for long.
+// TestLearnersGoOnWithARestartedOne, from the state of one that ran all the time, whichever crashes:
+// its weights are not those of its checkpoint. The collectors learn of the new group though no weights
+// are published for long.
 func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 	const nodes, learners = 5, 2
 	for i := range 2 * learners {
@@ -596,7 +601,8 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 	}
 }
 
-// TestLearnersSayForWhomTheyWait: for a learner that has not begun, and for one that is in a long step.
+// TestLearnersSayForWhomTheyWait: the log names a learner that has not begun, and one that is in a
+// long step.
 func TestLearnersSayForWhomTheyWait(t *testing.T) {
 	for _, c := range []struct {
 		want   string
@@ -725,7 +731,8 @@ func TestLearnersWithNoiseStayEqual(t *testing.T) {
 	}
 	one := scripted(t, newSAC, sources, 4)
 	two := scripted(t, newSAC, sources, 4)
-	if a, b := fmt.Sprint(one[0].Weights()), fmt.Sprint(two[1].Weights()); a != b || a != fmt.Sprint(one[1].Weights()) || one[0].Version() != 4 {
+	a, b := fmt.Sprint(one[0].Weights()), fmt.Sprint(two[1].Weights())
+	if a != b || a != fmt.Sprint(one[1].Weights()) || one[0].Version() != 4 {
 		t.Errorf("%.200s\n%.200s", a, b)
 	}
 }

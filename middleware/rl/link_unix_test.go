@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// TestCheckpointDoesNotFollowALink saves where somebody has laid links to another file in the
+// TestCheckpointDoesNotFollowALink saves where another user has put links to another file in the
 // places of the checkpoint and of the file that is written next to it.
 func TestCheckpointDoesNotFollowALink(t *testing.T) {
 	dir := t.TempDir()

@@ -190,8 +190,8 @@ func (x *follower) step(ctx context.Context, c *Online, next task.Next) error {
 	return x.wait(ctx, func(newest *Turn) bool { return newest.Run != x.run || newest.Number >= x.turn })
 }
 
-// await returns when there is a turn to take, and makes this node what it was when
-// that turn began.
+// await returns when there is a turn to take, and restores this node's state at the beginning of that
+// turn.
 func (x *follower) await(ctx context.Context, c *Online) (*Turn, error) {
 	var turn *Turn
 	var fault error
@@ -232,16 +232,15 @@ func (x *follower) ask(ctx context.Context, turn *Turn) error {
 	return x.send(ctx, &Trajectory{Run: turn.Run, Asks: true})
 }
 
-// enter makes this node what it was in the learner's checkpoint, or what a new one is
-// if the learner begins at 0: this node has been further than a learner that was
-// restarted.
+// enter restores this node's state in the learner's checkpoint, or that of a new node if the learner
+// begins at 0: this node has been further than a learner that was restarted.
 func (x *follower) enter(c *Online, turn *Turn) error {
 	state := ""
 	if i := slices.Index(turn.Nodes, x.t.NodeID()); i >= 0 && i < len(turn.States) {
 		state = turn.States[i]
 	}
 	if x.run != 0 {
-		x.t.Logger().Info("go back to where the restarted learner goes on",
+		x.t.Logger().Info("go back to the state of the restarted learner",
 			slog.Int("updates", turn.Updates), slog.Int("env_steps", turn.EnvSteps))
 	}
 	c.EnvSteps, c.Episodes, c.Updates, c.Eval = turn.EnvSteps, turn.Episodes, turn.Updates, turn.Eval
@@ -262,7 +261,7 @@ func (x *follower) wait(ctx context.Context, done func(*Turn) bool) error {
 	return waitFor(ctx, x.t, "the learner's next step", x.fresh, look)
 }
 
-// deliver sends what this node did in its turn, and its state after it.
+// deliver sends the data of this node's turn, and its state after it.
 func (x *follower) deliver(ctx context.Context, c *Online, turn *Turn) error {
 	tr := c.Collected
 	if tr == nil {

@@ -75,7 +75,7 @@ func (m *member) until(updates int) {
 	}))
 }
 
-// result is all that must be equal at the end, of the learner.
+// result is the state of the learner that must be equal at the end.
 type result struct {
 	text     string
 	episodes map[int]string // that were collected, by the env steps after them

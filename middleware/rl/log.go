@@ -18,17 +18,17 @@ import (
 type LogConfig struct {
 	EverySteps   int       // env steps of the job between rows; 0 means 1,000
 	EveryUpdates int       // in their place, for an offline run; 0 means 1,000
-	Terminal     io.Writer // a line for people, or nil
+	Terminal     io.Writer // a line for a terminal, or nil
 	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that
 	// appear late are empty in the rows before. A new run replaces an existing file; a resumed run
 	// continues it, without the rows of steps that it repeats.
 	CSV string
-	// JSON is a file with one object a line, without what is not known yet, such as
-	// metrics.jsonl; "" writes none. A file that is there is treated as for CSV.
+	// JSON is a file with one object a line, without values that are not known yet, such as
+	// metrics.jsonl; "" writes none. An existing file is treated as for CSV.
 	JSON string
-	// Evaluations is a file with one row for each episode of each evaluation, such as evaluations.csv, also of
-	// evaluations on another node; "" writes none. A file that is there is treated as for CSV. Of one evaluation it has
-	// at most MaxScores episodes.
+	// Evaluations is a file with one row for each episode of each evaluation, such as evaluations.csv,
+	// also of evaluations on another node; "" writes none. An existing file is treated as for CSV. Of one
+	// evaluation it has at most MaxScores episodes.
 	Evaluations string
 	// TensorBoard is a folder for event files, such as tensorboard, with the columns of CSV; "" writes none. A run
 	// that is resumed writes a new file, with which readers drop the steps that are made again; any other
@@ -40,13 +40,12 @@ type LogConfig struct {
 	// HParams are the hyperparameters in TensorBoard's HPARAMS tab: texts, booleans and finite numbers by their names.
 	// nil: the run is not in that tab.
 	HParams map[string]any
-	// Outcome is a file that says in JSON how the run ended, such as outcome.json; "" writes none. It is missing
-	// while a run continues, and after one that was killed.
+	// Outcome is a file with the outcome of the run in JSON, such as outcome.json; "" writes none. It is
+	// missing while a run continues, and after one that was killed.
 	Outcome string
 	// Clock gives the time; nil means time.Now.
 	Clock func() time.Time
-	// Untimed leaves out what depends on time, so that the same numbers give
-	// the same files.
+	// Untimed leaves out values that depend on time, so that the same numbers give the same files.
 	Untimed bool
 }
 
@@ -157,7 +156,7 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	return l.write(c)
 }
 
-// note records what the step brought.
+// note records the results of the step.
 func (l *logger) note(c *Online) {
 	if c.Collected != nil {
 		l.episodes = append(l.episodes, c.Collected.Episodes...)

@@ -19,7 +19,7 @@ import (
 // scoreColumns are those of LogConfig.Evaluations.
 var scoreColumns = []string{stepsColumn, "evaluation", "episode", "env", "reward", "length", "version"}
 
-// logFiles are what a log writes, except for the terminal.
+// logFiles are the files of a log, without the terminal.
 type logFiles struct {
 	r      *Run
 	cfg    LogConfig
@@ -45,7 +45,7 @@ func (c *LogConfig) check() error {
 	return errors.Join(faults...)
 }
 
-// open begins the files, or continues with those that are there.
+// open begins the files, or continues existing ones.
 func (f *logFiles) open(columns []string) error {
 	upTo, first := -1, 0
 	if f.r.resumed {
@@ -165,7 +165,7 @@ func (f *logFiles) writeEvents(columns []string, row map[string]float64) error {
 	return nil
 }
 
-// outcome is what LogConfig.Outcome holds.
+// outcome is the content of LogConfig.Outcome.
 type outcome struct {
 	Outcome  string     `json:"outcome"` // success, failure or preempted
 	Reason   string     `json:"reason"`
@@ -175,11 +175,11 @@ type outcome struct {
 	Ended    *time.Time `json:"ended,omitempty"`
 }
 
-// close ends the files of a run that ended so.
+// close ends the files of a run with its outcome.
 func (f *logFiles) close(c *Online, o task.Outcome) error {
 	var err error
 	if f.events != nil && f.cfg.HParams != nil {
-		switch o.Kind { //nolint:exhaustive // a run that is preempted goes on later
+		switch o.Kind { //nolint:exhaustive // a preempted run continues later
 		case task.Success:
 			err = f.events.End(tensorboard.Success)
 		case task.Failure:

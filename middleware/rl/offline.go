@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// clock is what evaluations, rows of the log and schedules go by: the env steps of the job or, in an
-// offline run, which has none, the updates.
+// clock is the measure for evaluations, rows of the log and schedules: the env steps of the job or, in
+// an offline run, which has none, the updates.
 func (r *Run) clock(c *Online) int {
 	if r.offline {
 		return c.Updates
@@ -24,8 +24,8 @@ func (r *Run) now(c *Online) string {
 	return fmt.Sprintf("env step %d", c.EnvSteps)
 }
 
-// every is the interval of what happens every so many env steps or, in an offline run, updates; 0 means
-// 1,000. The one that this run does not go by must be 0.
+// every is an interval in env steps or, in an offline run, updates; 0 means 1,000. The one of the
+// other unit must be 0.
 func (r *Run) every(what string, envSteps, updates int) (int, error) {
 	switch {
 	case r.offline && envSteps > 0:
@@ -59,7 +59,7 @@ func (r *Run) evaluationDue(c *Online) bool {
 	return false
 }
 
-// announce logs once what an offline run learns from.
+// announce logs once the source of an offline run.
 func (l *learn) announce() {
 	d, ok := l.source.(interface {
 		Len() int

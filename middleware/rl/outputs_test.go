@@ -32,7 +32,7 @@ func rowsOf(t *testing.T, path string) [][]string {
 	return rows[1:]
 }
 
-// python runs a program in Python, which has the standard library alone, and decodes what it prints.
+// python runs a program in Python, which has the standard library alone, and decodes its output.
 func python(t *testing.T, into any, args ...string) {
 	t.Helper()
 	program, err := exec.LookPath("python3")
@@ -102,8 +102,9 @@ func learner(dir string, resume bool, more func(*rl.Run) []task.Middleware[rl.On
 	return tk
 }
 
-// TestP4ResumedRunDoublesNoRow kills a run, as it were, after each of some checkpoints but a while later: what it
-// has written after the checkpoint is in the files, which the run that continues makes again.
+// TestP4ResumedRunDoublesNoRow kills a run, as it were, a while after each of some checkpoints: the
+// rows that it has written after the checkpoint are in the files, and the run that continues makes
+// them again.
 func TestP4ResumedRunDoublesNoRow(t *testing.T) {
 	const steps, first = 90, 10 // the first update is in step 10
 	straight := t.TempDir()
@@ -290,7 +291,7 @@ func TestLogConfigsThatContradictThemselvesPanic(t *testing.T) {
 	runOf(task.New[rl.Online](quiet{task.Alone()}), tiny(1), "").Log(rl.LogConfig{EverySteps: -1, HistogramEvery: 5})
 }
 
-// TestAFailedRunSaysSo: in the outcome, which is missing while a run continues.
+// TestAFailedRunSaysSo: the outcome has the failure, and is missing while a run continues.
 func TestAFailedRunSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "outcome.json")

@@ -205,8 +205,7 @@ func (x *paced) hear(c *Online) {
 		x.r.heard(s)
 	}
 	x.scores = nil
-	// An evaluator that was restarted, or serves a resumed learner, does not know
-	// what the best was before.
+	// An evaluator that was restarted, or serves a resumed learner, does not know the earlier best.
 	if x.newBest != nil && !c.Best.better(x.newBest) {
 		c.Best = x.newBest
 	}
@@ -281,8 +280,8 @@ func (x *paced) awaitRoom(ctx context.Context) error {
 	return waitFor(ctx, x.t, "the learner to take what was sent", x.changed, func(struct{}) bool { return x.room() })
 }
 
-// room reports whether there is a learner and it has taken enough of what was sent.
-// A number that was not sent yet was taken from an earlier run of this node.
+// room reports whether there is a learner and it has taken enough of the trajectories. A number that
+// was not sent yet was taken from an earlier run of this node.
 func (x *paced) room() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -91,7 +91,7 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 		defer close(p.letGo)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		var own uint64 // of the learner, which says it before it has taken anything
+		var own uint64 // of the learner, which announces it before it has taken anything
 		rl.Progressed.Once(p.collector, func(_ context.Context, p rl.Progress) error {
 			own = p.Run
 			return nil
@@ -106,14 +106,14 @@ func TestCollectorGoesOnWithARestartedLearner(t *testing.T) {
 			synctest.Wait()
 			return p.collector.Steps()
 		}
-		// The first learner has taken one; another one begins, and knows nobody.
+		// The first learner has taken one; another one begins, and knows no other learner.
 		if n := tell(rl.Progress{Run: own, Nodes: []int{1}, Taken: []uint64{1}}); n != rl.Ahead+1 {
 			t.Errorf("%d steps, want %d", n, rl.Ahead+1)
 		}
 		if n := tell(rl.Progress{Run: own + 1}); n != 2*rl.Ahead+1 {
 			t.Errorf("%d steps after the restart, want %d", n, 2*rl.Ahead+1)
 		}
-		// What it has taken counts on from there.
+		// The count of those that it has taken continues from there.
 		if n := tell(rl.Progress{Run: own + 1, Nodes: []int{1}, Taken: []uint64{2 * rl.Ahead}}); n != 3*rl.Ahead {
 			t.Errorf("%d steps, want %d", n, 3*rl.Ahead)
 		}
@@ -185,7 +185,7 @@ func both(t *testing.T, nodes []*parallel.Node, newTask func(task.Node) *task.Ta
 	wg.Wait()
 }
 
-// A message that no learner sends ends the collector in words.
+// A message that no learner sends ends the collector with an error.
 func TestCollectorRefusesMalformedProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair()
@@ -278,7 +278,7 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 	})
 }
 
-// TestCollectorsGoOnWithoutNewWeights: they learn of what was taken though nothing is published.
+// TestCollectorsGoOnWithoutNewWeights: they learn how much was taken though nothing is published.
 func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
 	for _, collectors := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(collectors), func(t *testing.T) {

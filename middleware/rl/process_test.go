@@ -110,8 +110,8 @@ func (l *launcher) start(ctx context.Context, t *testing.T, flags ...string) *ru
 	return r
 }
 
-// until reads what the job prints until the learner has made that many updates, and
-// reports whether it has. All nodes have begun then.
+// until reads the job's output until the learner has made that many updates, and reports whether it
+// has. All nodes have begun then.
 func (r *running) until(updates int) bool {
 	for (len(r.pids) < r.all || r.at < updates) && r.out.Scan() {
 		line := r.out.Text()
@@ -172,7 +172,7 @@ func (l *launcher) interrupt(t *testing.T, r *running, inOrder bool) (done bool)
 	return false
 }
 
-// removeSockets removes what a launcher that was killed leaves.
+// removeSockets removes the sockets of a launcher that was killed.
 func (l *launcher) removeSockets(t *testing.T) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(l.watch.Dir, "ditask-*"))
@@ -186,7 +186,7 @@ func (l *launcher) removeSockets(t *testing.T) {
 	}
 }
 
-// result is what the finished run has written.
+// result is the output of the finished run.
 func (l *launcher) result(t *testing.T, r *running, err error) string {
 	t.Helper()
 	if err != nil {
@@ -231,7 +231,7 @@ func eachAlgorithm(t *testing.T, l *launcher) {
 	l.leavesNothing(t)
 }
 
-// leavesNothing waits until nothing of the jobs is left: a watcher outlives its launcher.
+// leavesNothing waits until no process of the jobs runs: a watcher outlives its launcher.
 func (l *launcher) leavesNothing(t *testing.T) {
 	t.Helper()
 	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 {

@@ -21,8 +21,8 @@ type RecordConfig struct {
 	// Rows is the number of rows of a file; 0 means 100,000, or fewer where that would be more than
 	// 256 MiB. Twice a file's size more is in memory while it is written.
 	Rows int
-	// Policy determines what chose the actions, for data.DatasetInfo; "" means the type of the policy, such
-	// as dqn.DQN.
+	// Policy names the policy that chose the actions, for data.DatasetInfo; "" means the type of the
+	// policy, such as dqn.DQN.
 	Policy string
 }
 
@@ -33,16 +33,16 @@ const (
 	recordBytes = 256 << 20
 )
 
-// Record writes what is collected to dataset files part-000001.safetensors, part-000002.safetensors and so on,
-// for offline learning from a [data.Dataset]. Their columns are those that the policy learns from. It does
-// so on the learner, with what all collectors send there; a run without Learn just records. It stands
-// between Collect and Checkpoint.
+// Record writes the collected data to dataset files part-000001.safetensors, part-000002.safetensors
+// and so on, for offline learning from a [data.Dataset]. Their columns are those that the policy
+// learns from. It does so on the learner, with the data of all collectors; a run without Learn just
+// records. It stands between Collect and Checkpoint.
 //
-// A file is written when it has all its rows, at each checkpoint, and at the end of the run however that
-// comes: a run that is killed loses the rows since then, and no file is ever half there. A run that is
-// resumed continues where its checkpoint was, and takes out the rows behind that, which it collects again: so
-// a lone run that was interrupted leaves the same files as one that was not. Files of another run in the folder
-// are an error.
+// A file is written when it has all its rows, at each checkpoint, and at the end of the run however
+// that comes: a run that is killed loses the rows since then, and no file is ever half written. A run
+// that is resumed continues where its checkpoint was, and removes the rows behind that, which it
+// collects again: so a lone run that was interrupted leaves the same files as one that was not. Files
+// of another run in the folder are an error.
 func (r *Run) Record(cfg RecordConfig) task.Middleware[Online] {
 	if cfg.Rows < 0 {
 		panic(fmt.Sprintf("rl: record config: Rows %d must not be negative", cfg.Rows))
@@ -116,7 +116,7 @@ func (k *record) failed(err error) error {
 	return k.r.onNode(fmt.Errorf("record: %w", err))
 }
 
-// add takes what a step has collected. Episodes count in the file in which the step's rows begin.
+// add takes the data of a step. Episodes count in the file in which the step's rows begin.
 func (k *record) add(tr *Trajectory) error {
 	b := &tr.Batch
 	if err := errors.Join(b.Check(k.r.columns...), b.CheckFinite()); err != nil {
@@ -170,8 +170,8 @@ func (k *record) flush() error {
 	return nil
 }
 
-// fresh begins the first file. What a start of this run that ended before its first checkpoint has left
-// is removed.
+// fresh begins the first file. It removes files of a start of this run that ended before its first
+// checkpoint.
 func (k *record) fresh(*Online) error {
 	k.begin(1)
 	if err := k.makeFolder(); err != nil {
@@ -188,7 +188,7 @@ func (k *record) fresh(*Online) error {
 	return k.failed(k.remove(files))
 }
 
-// makeFolder makes the folder, and removes the files that a process which was killed has left half written.
+// makeFolder makes the folder, and removes the half-written files of a process that was killed.
 func (k *record) makeFolder() error {
 	if err := makeFolder(k.cfg.Dir); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (k *record) remove(files []string) error {
 	return errors.Join(faults...)
 }
 
-// state writes what there is, so that the files have all that the checkpoint counts.
+// state writes the pending rows, so that the files have all that the checkpoint counts.
 func (k *record) state() (any, error) {
 	k.at.Rows = k.rows.N
 	return k.at, k.flush()

@@ -271,7 +271,7 @@ func TestRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestRecordOfSeveralNodes is on the learner, with what the collectors send.
+// TestRecordOfSeveralNodes is on the learner, with the data of the collectors.
 func TestRecordOfSeveralNodes(t *testing.T) {
 	dir := t.TempDir()
 	nodes, release := nodesOf(3)

@@ -49,7 +49,7 @@ func (r *Run) takeUp(c *Online) error {
 	return nil
 }
 
-// takeOver makes the run what it was when a was saved.
+// takeOver restores the state of the run when a was saved.
 func (r *Run) takeOver(c *Online, a *nn.Archive) error {
 	if err := r.policy.Restore(a); err != nil {
 		return err
@@ -117,7 +117,7 @@ func LoadBest(dir string) (*Best, error) {
 	return b, nil
 }
 
-// bestOf is what putBest wrote.
+// bestOf is the Best that putBest has written.
 func bestOf(a *nn.Archive) (*Best, error) {
 	var text bestText
 	if err := json.Unmarshal([]byte(a.Meta[evaluationKey]), &text); err != nil {

@@ -234,7 +234,7 @@ func TestLearnUpdatesAfterEachCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.tk.Context()
-	// Twenty transitions are there after 10 steps; 21 steps with two updates.
+	// There are twenty transitions after 10 steps; 21 steps with two updates.
 	if c.EnvSteps != 60 || c.Updates != 42 || r.q.Version() != 42 || c.PolicyVersion != 42 || r.buf.Len() != 60 {
 		t.Errorf("env steps %d, updates %d, version %d, acting with %d, buffer %d; want 60, 42, 42, 42, 60",
 			c.EnvSteps, c.Updates, r.q.Version(), c.PolicyVersion, r.buf.Len())
@@ -654,7 +654,7 @@ func TestP4DamagedCheckpointIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzLoadBest reads a file that somebody else has written.
+// FuzzLoadBest reads a file that another program has written.
 func FuzzLoadBest(f *testing.F) {
 	for _, meta := range []string{`{"env_steps":1,"episodes":2,"mean":3}`, `{"mean":"x"}`, `{"mean":1e999}`, ``} {
 		var a nn.Archive

@@ -115,9 +115,10 @@ func (p *scaler) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return p.teller.Learn(b)
 }
 
-// TestReturnsOfSequences: with a discount of 0.5 the rewards 1 of the first environment have the returns 1 and 1.5 in each of its
-// episodes of two steps, which are cut, and those of the second one 1, 1.5 and 1.75; an episode's begin anew, and go on
-// in the next sequence. The policy is given their moments before it learns, and rewards as they are.
+// TestReturnsOfSequences: with a discount of 0.5 the rewards 1 of the first environment have the
+// returns 1 and 1.5 in each of its episodes of two steps, which are cut, and those of the second one
+// 1, 1.5 and 1.75; an episode's begin anew, and continue in the next sequence. The policy gets their
+// moments before it learns, and rewards as they are.
 func TestReturnsOfSequences(t *testing.T) {
 	for _, mode := range []envs.AutoresetMode{envs.SameStep, envs.Disabled} {
 		tk := task.New[rl.Online](quiet{task.Alone()})
@@ -309,7 +310,9 @@ func TestOtherColumnsAreRefused(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- collector.Run(within(t)) }()
 	err := learner.Run(within(t))
-	if err == nil || !strings.Contains(err.Error(), `node 0: what node 1 has collected is not what this policy learns from: batch with the column "obs" of float32 [7], want obs float32 [2]`) {
+	const want = "node 0: the data of node 1 does not fit this policy: " +
+		`batch with the column "obs" of float32 [7], want obs float32 [2]`
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 	if err := <-ended; err == nil {

@@ -69,8 +69,9 @@ func (r *Run) over(c *Online) string {
 	return r.reached(c)
 }
 
-// Over says why this node, which learns, resumed a run that had nothing left to do, such as "4000 env steps reached 4000"; it is
-// empty if the run went on, began at 0, or has not begun. It may be called when the task's Run has returned.
+// Over returns why this node, which learns, resumed a run that had nothing left to do, such as "4000
+// env steps reached 4000"; it is empty if the run continued, began at 0, or has not begun. It may be
+// called when the task's Run has returned.
 func (r *Run) Over() string { return r.nothing }
 
 // goOn makes the best weights of a run that was resumed ones like any other: a limit that they have reached is none any more, and

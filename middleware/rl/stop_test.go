@@ -103,8 +103,8 @@ func TestResumeOfADoneRunTakesNoStep(t *testing.T) {
 	}
 }
 
-// TestResumeBehindAReachedReturn: a run that goes on with another limit, or none, keeps the best weights that it finds from then on,
-// and a run that has nothing left to do says why.
+// TestResumeBehindAReachedReturn: a run that continues with another limit, or none, keeps the best
+// weights that it finds from then on, and a run that has nothing left to do reports why.
 func TestResumeBehindAReachedReturn(t *testing.T) {
 	dir := t.TempDir()
 	train := func(steps int, stopAt float64, length int) (*rl.Run, *rl.Online) {
@@ -112,7 +112,8 @@ func TestResumeBehindAReachedReturn(t *testing.T) {
 		run := rl.New(tk, tiny(1, func(c *dqn.Config) { c.Obs = box(4) }), rl.Config{Seed: 1, Dir: dir, Resume: true})
 		tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(lasting(length), rl.EvalConfig{EverySteps: 20, StopAt: stopAt, Confirm: 3}),
 			run.Stop(rl.StopConfig{EnvSteps: steps}), run.Collect(lasting(5), rl.CollectConfig{}),
-			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}), rl.LearnConfig{}),
+			run.Learn(data.NewReplay(data.NewUniform(data.UniformConfig{Capacity: 100}), data.ReplayConfig{Batch: 2, StartAt: 10}),
+				rl.LearnConfig{}),
 			run.Checkpoint(rl.CheckpointConfig{}))
 		if err := tk.Run(t.Context(), task.MaxSteps(200)); err != nil {
 			t.Fatal(err)
@@ -132,12 +133,14 @@ func TestResumeBehindAReachedReturn(t *testing.T) {
 	}
 	first := c.EnvSteps
 	run, c = train(90, 4, 5)
-	if over, want := run.Over(), "mean return 5.0 over 3 episodes had reached 4 before"; over != want || c.EnvSteps != first || !filed().Reached {
+	if over, want := run.Over(), "mean return 5.0 over 3 episodes had reached 4 before"; over != want || c.EnvSteps != first ||
+		!filed().Reached {
 		t.Errorf("over %q after %d env steps, want %q after %d", over, c.EnvSteps, want, first)
 	}
 	run, c = train(90, 0, 7)
 	if b := filed(); run.Over() != "" || c.EnvSteps != 90 || c.Best.Mean != 7 || c.Best.Reached || b.Mean != 7 || b.Reached {
-		t.Errorf("over %q after %d env steps, best %+v, its file %+v, reached %v", run.Over(), c.EnvSteps, c.Best.Evaluation, b.Evaluation, b.Reached)
+		t.Errorf("over %q after %d env steps, best %+v, its file %+v, reached %v",
+			run.Over(), c.EnvSteps, c.Best.Evaluation, b.Evaluation, b.Reached)
 	}
 	if run, _ = train(90, 0, 7); run.Over() != "90 env steps reached 90" {
 		t.Errorf("over %q", run.Over())

@@ -29,8 +29,8 @@ type table struct {
 	csv     *csv.Writer
 }
 
-// openTable begins a file or, if upTo is not negative, continues with the one that is there: with its rows
-// of at most that many steps.
+// openTable begins a file or, if upTo is not negative, continues an existing one: with its rows of at
+// most that many steps.
 func openTable(path string, columns []string, upTo int) (*table, error) {
 	t := &table{path: path, columns: slices.Clone(columns)}
 	var rows [][]string

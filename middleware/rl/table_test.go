@@ -16,7 +16,7 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestTableKeepsLateColumns: rows before have none of it, and the file that is there is replaced.
+// TestTableKeepsLateColumns: earlier rows have no value in it, and the existing file is replaced.
 func TestTableKeepsLateColumns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "progress.csv")
 	for range 2 { // the second one begins again

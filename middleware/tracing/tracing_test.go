@@ -94,7 +94,8 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 				if !ok {
 					t.Fatalf("no span %q in %v", name, spans)
 				}
-				if s.SpanContext.TraceID() != parent.TraceID() || s.Parent.SpanID() != above.SpanID() || s.SpanContext.TraceState().String() != state.String() {
+				if s.SpanContext.TraceID() != parent.TraceID() || s.Parent.SpanID() != above.SpanID() ||
+					s.SpanContext.TraceState().String() != state.String() {
 					t.Errorf("%s: trace %v, parent %v, state %v; want %v, %v, %v", name, s.SpanContext.TraceID(), s.Parent.SpanID(),
 						s.SpanContext.TraceState(), parent.TraceID(), above.SpanID(), state)
 				}
@@ -115,8 +116,8 @@ func TestATraceGoesOnOverNodes(t *testing.T) {
 	}
 }
 
-// TestANodeWithoutATracerPassesOver has one traced node only: its own emits are
-// followed, and nobody is disturbed.
+// TestANodeWithoutATracerPassesOver has one traced node only: its own emits are followed, and the
+// other nodes are unaffected.
 func TestANodeWithoutATracerPassesOver(t *testing.T) {
 	if spans := job(t, 3, [2]bool{true, false}, trace.SpanContext{}); len(spans) != 2 {
 		t.Errorf("spans: %v", spans)

@@ -28,9 +28,9 @@ import (
 	"github.com/ditask/ditask/router/socket"
 )
 
-// Router makes the router of the node that env describes, which has done nothing yet, and
-// the function that is to be called once, after the router has been closed. tap sees
-// every message, if it is not nil. The error names the wrong variable.
+// Router makes the router of the node that env describes, which has done nothing yet, and the function
+// that must be called once, after the router has been closed. tap sees every message, if it is not
+// nil. The error names the wrong variable.
 func Router(env control.Env, tap router.Tap, log *slog.Logger) (r *router.Router, below func(), err error) {
 	cfg, below, err := configOf(env, log)
 	if err != nil {
@@ -58,7 +58,7 @@ func Transport(env control.Env, log *slog.Logger) (transport router.Transport, e
 	return c.transport, c.close, nil
 }
 
-// configOf is the configuration of a node's router, and what is to be called after it.
+// configOf is the configuration of a node's router, and the function to be called after it.
 func configOf(env control.Env, log *slog.Logger) (router.Config, func(), error) {
 	token, err := env.Secret()
 	if err != nil {
@@ -151,7 +151,7 @@ func connectMesh(env control.Env, token string, log *slog.Logger) (*connector, e
 
 // How long a node waits for the server at the start.
 const (
-	serverElsewhere = 10 * time.Second // one that should be there
+	serverElsewhere = 10 * time.Second // one that should run already
 	serverOfJob     = time.Minute      // one that a launcher of the job starts, perhaps on another machine
 )
 
@@ -202,7 +202,7 @@ func connectRedis(env control.Env, token string, log *slog.Logger) (*connector, 
 	return &connector{transport: transport, close: func() {}}, nil // it ends with its last connection
 }
 
-// checkBus checks what a job over a server needs.
+// checkBus checks the settings of a job over a server.
 func checkBus(env control.Env, token string, log *slog.Logger) error {
 	for name, list := range map[string][]string{control.VarListen: {env.Listen}, control.VarAttach: env.Attach} {
 		for _, addr := range list {
@@ -253,7 +253,7 @@ func version() string {
 	return versionIn(info)
 }
 
-// versionIn is the version of ditask in a program; empty: it is not there.
+// versionIn is the version of ditask in a program; empty: the program does not have ditask.
 func versionIn(info *debug.BuildInfo) string {
 	if info.Main.Path == "github.com/ditask/ditask" {
 		return info.Main.Version

@@ -47,14 +47,20 @@ func TestConnectorFaults(t *testing.T) {
 	const local = "nats://127.0.0.1:1"
 	for want, env := range map[string]control.Env{
 		"DITASK_BUS: no transport for ftp://h: want nats://, tls://, redis:// or rediss://host:port": {Bus: "ftp://u:secret@h"},
-		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`:                            {Bus: local, JobID: "j", Listen: "tcp://h:1"},
-		`DITASK_LISTEN: address "tcp://h:2": want bus://node.<id>, since`:                            {Bus: "redis://127.0.0.1:1", JobID: "j", Listen: "tcp://h:2"},
-		`DITASK_ATTACH: address "x": want bus://node.<id>, since`:                                    {Bus: local, JobID: "j", Attach: []string{"x"}},
-		`DITASK_ATTACH: address "y"`:                                                                 {Attach: []string{"unix:///s", "y"}},
-		"the job has no token, and other users can reach":                                            {Bus: "nats://u:secret@h:1", JobID: "j"},
-		"no token, and other users can reach the server at nats":                                     {Bus: local, JobID: "j", BusAuth: control.BusAuthJob},
-		"no token, and other users can reach the server at redis":                                    {Bus: "redis://h:1", JobID: "j"},
-		"open to other machines and the job has no token":                                            {Listen: "tcp://0.0.0.0:1"},
+		`DITASK_LISTEN: address "tcp://h:1": want bus://node.<id>, since`: {
+			Bus: local, JobID: "j", Listen: "tcp://h:1",
+		},
+		`DITASK_LISTEN: address "tcp://h:2": want bus://node.<id>, since`: {
+			Bus: "redis://127.0.0.1:1", JobID: "j", Listen: "tcp://h:2",
+		},
+		`DITASK_ATTACH: address "x": want bus://node.<id>, since`: {Bus: local, JobID: "j", Attach: []string{"x"}},
+		`DITASK_ATTACH: address "y"`:                              {Attach: []string{"unix:///s", "y"}},
+		"the job has no token, and other users can reach":         {Bus: "nats://u:secret@h:1", JobID: "j"},
+		"no token, and other users can reach the server at nats": {
+			Bus: local, JobID: "j", BusAuth: control.BusAuthJob,
+		},
+		"no token, and other users can reach the server at redis": {Bus: "redis://h:1", JobID: "j"},
+		"open to other machines and the job has no token":         {Listen: "tcp://0.0.0.0:1"},
 		"tcp://gpu1:1 is reached over the network and the job has no token: set DITASK_TOKEN": {Listen: "unix:///s",
 			Attach: []string{"tcp://[::1]:1", "tcp://gpu1:1"}},
 		"tls: a certificate, its key and an authority": {TLSCert: "c"},
@@ -64,7 +70,8 @@ func TestConnectorFaults(t *testing.T) {
 		"DITASK_BUS: redis":          {Bus: "redis://127.0.0.1:1/x", JobID: "j"},
 		"open DITASK_LISTEN_FD=9999": {Listen: "unix:///s", ListenFD: 9999},
 	} {
-		if _, err := newConnector(env, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		_, err := newConnector(env, "", slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("want %s: %v", want, err)
 		}
 	}

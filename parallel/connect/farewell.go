@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// farewellWithin bounds a farewell: nodes that are there receive it within a few round trips.
+	// farewellWithin bounds a farewell: running nodes receive it within a few round trips.
 	farewellWithin = 2 * time.Second
 	// farewellCalls bounds the nodes that are called through a server. Each that receives the
 	// farewell announces the end to the other nodes.
 	farewellCalls = 64
 )
 
-// Farewell is the main function of the process that launch.Config.Farewell names: it tells
-// the other nodes of the job that the process of a node has ended without leaving. It
-// reads the environment of that node through lookup, which is os.LookupEnv in a program,
-// and from r how the process has ended, as a line of a control socket (control.TypeLost). It
-// returns when they know, and fails after 2 s if none has received it.
+// Farewell is the main function of the process that launch.Config.Farewell names: it notifies the
+// other nodes of the job that the process of a node has ended without leaving. It reads the
+// environment of that node through lookup, which is os.LookupEnv in a program, and from r how the
+// process has ended, as a line of a control socket (control.TypeLost). It returns when they know, and
+// fails after 2 s if none has received it.
 func Farewell(ctx context.Context, lookup func(string) (string, bool), r io.Reader) error {
 	env, launched, err := control.Parse(lookup)
 	if err != nil {

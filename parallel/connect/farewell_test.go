@@ -29,15 +29,16 @@ func lookupIn(environ []string) func(string) (string, bool) {
 // lostLine is the line of a control socket that node 1 is lost.
 func lostLine(t *testing.T, final bool) string {
 	t.Helper()
-	line, err := control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: 1, Incarnation: 5, Reason: "exit code 3", Final: final}}.Append(nil)
+	lost := &control.Lost{Node: 1, Incarnation: 5, Reason: "exit code 3", Final: final}
+	line, err := control.Message{Type: control.TypeLost, Lost: lost}.Append(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(line)
 }
 
-// The other node loses one whose process has ended when another process says so, with the
-// reason, and with whether the job has failed.
+// A node loses another one whose process has ended when a third process reports that, with the reason,
+// and with whether the job has failed.
 func TestAFarewellHasTheReason(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		t.Run(fmt.Sprint("final ", final), func(t *testing.T) {
@@ -76,15 +77,14 @@ func TestFaultsOfAFarewell(t *testing.T) {
 		{open.Encode(), lostLine(t, false), "tcp://0.0.0.0:0 is open to other machines and the job has no token"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // so that one that goes on does not take long
+		cancel() // so that one that continues does not take long
 		if err := Farewell(ctx, lookupIn(c.environ), strings.NewReader(c.line)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
 }
 
-// Over sockets a farewell is said to the nodes that the node has dialled, and through a
-// server to all.
+// Over sockets a farewell is sent to the nodes that the node has dialled, and through a server to all.
 func TestAFarewellThatNothingReceives(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -111,7 +111,7 @@ func TestAFarewellCallsTheOtherNodesOfTheServer(t *testing.T) {
 		{1, 4, "", "bus://node.0 bus://node.2 bus://node.3"},
 		{0, 1, "", ""},
 		{3, 4, "bus://node.2", "bus://node.2 bus://node.0 bus://node.1"},
-		{3, 0, "bus://node.2", "bus://node.2"}, // it is not known how many there are
+		{3, 0, "bus://node.2", "bus://node.2"}, // the number of nodes is not known
 	} {
 		env := control.Env{NodeID: c.node, Nodes: c.nodes, Attach: strings.Fields(c.attach)}
 		if got := strings.Join(onServer(env), " "); got != c.want {

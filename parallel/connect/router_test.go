@@ -56,7 +56,8 @@ func TestConfigurationFollowsFromTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer below()
-	if c.Job != "j" || string(c.Token) != "secret" || c.Node != 3 || c.Incarnation != 7 || c.Expect != 5 || c.Topology != router.Star || c.Listener != nil {
+	if c.Job != "j" || string(c.Token) != "secret" || c.Node != 3 || c.Incarnation != 7 || c.Expect != 5 ||
+		c.Topology != router.Star || c.Listener != nil {
 		t.Errorf("%+v", c)
 	}
 	if c.Listen != "unix:///s" || c.Advertise != "unix:///t" || !slices.Equal(c.Attach, env.Attach) || !c.Elastic || c.Logger != log {
@@ -142,7 +143,7 @@ func start(t *testing.T, nodes [2]*router.Router) {
 	}
 }
 
-// Routers that follow from environments meet, and the tap of one sees what it sends.
+// Routers that follow from environments meet, and the tap of one sees the messages that it sends.
 func TestRoutersMeetAndTheTapSeesMessages(t *testing.T) {
 	seen := &tap{}
 	both, _ := nodes(t, seen)

@@ -21,12 +21,11 @@ const patience = time.Second
 // beatEvery is the interval of heartbeats of a ready node's Client.
 const beatEvery = 2 * time.Second
 
-// Client is a node's end of its control socket. It is safe for concurrent use.
-// A Client without a launcher (Env.ControlFD is 0) accepts everything, says
-// nothing, and is never Gone.
+// Client is a node's end of its control socket. It is safe for concurrent use. A Client without a
+// launcher (Env.ControlFD is 0) accepts everything, sends nothing, and is never Gone.
 //
-// As soon as a Client notices that the launcher is gone, by reading or by
-// writing, it removes the socket that the launcher would have removed.
+// As soon as a Client notices that the launcher is gone, by reading or by writing, it removes the
+// socket that the launcher would have removed.
 type Client struct {
 	file     *os.File      // nil without a launcher
 	listen   string        // the node's address, which is removed with the launcher
@@ -43,13 +42,12 @@ type Client struct {
 	lost     chan []Lost // 1: all that were not taken yet, the newest of each node
 
 	mu   sync.Mutex // guards the writing
-	rest []byte     // what a write left of the last line
+	rest []byte     // the rest of a line that was written in part
 }
 
-// Open takes over the control socket that env names, and says hello there: so the
-// launcher knows that the program is a node. It fails if the file
-// descriptor is not open; the Client owns it from then on, and processes that
-// this one starts do not inherit it. The caller closes the Client.
+// Open takes over the control socket that env names, and sends a hello there: so the launcher knows
+// that the program is a node. It fails if the file descriptor is not open; the Client owns it from
+// then on, and processes that this one starts do not inherit it. The caller closes the Client.
 func Open(env Env) (*Client, error) {
 	if env.ControlFD == 0 {
 		return &Client{}, nil
@@ -114,9 +112,8 @@ func (c *Client) read() {
 	}
 }
 
-// live announces that the node lives, whatever else it is doing: a
-// launcher takes one that is ready and silent for one that hangs. It ends at Close,
-// or when the launcher is gone.
+// live announces that the node lives, in whatever work it is: a launcher takes a ready and silent node
+// for one that hangs. It ends at Close, or when the launcher is gone.
 func (c *Client) live() {
 	select {
 	case <-c.beating:
@@ -203,9 +200,9 @@ func (c *Client) Outcome(o Outcome) error {
 	return c.write(Message{Type: TypeOutcome, Outcome: &o}, patience)
 }
 
-// Close waits, for a second at most, until the launcher has read everything, and
-// frees the socket: so a node does not end unaware of a launcher that has just
-// died. It returns when nothing of the Client runs any more.
+// Close waits, for a second at most, until the launcher has read everything, and frees the socket: so
+// a node does not end unaware of a launcher that has just died. It returns when no goroutine of the
+// Client runs any more.
 func (c *Client) Close() error {
 	if c.file == nil {
 		return nil
@@ -257,7 +254,7 @@ func (c *Client) write(m Message, wait time.Duration) error {
 	return c.fault(err, wait)
 }
 
-// fault is err, unless it says only that a status found the socket full.
+// fault is err, unless it means only that a status found the socket full.
 func (c *Client) fault(err error, wait time.Duration) error {
 	if err == nil || wait == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil

@@ -86,7 +86,7 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	}
 }
 
-// TestAReadyNodeSaysThatItLives says nothing but ready: the rest the Client does.
+// TestAReadyNodeSaysThatItLives sends Ready and nothing more: the Client sends the rest.
 func TestAReadyNodeSaysThatItLives(t *testing.T) {
 	t.Parallel()
 	launcher, c := pair(t)
@@ -188,7 +188,7 @@ func TestClientReceivesTheInterval(t *testing.T) {
 
 func TestStatusToABusyLauncherIsDroppedWhole(t *testing.T) {
 	launcher, c := pair(t)
-	for i := range 500 { // far more than the socket holds, and nobody reads
+	for i := range 500 { // far more than the socket holds, and no process reads
 		if err := c.Status(control.Status{Step: int64(i), Note: strings.Repeat("x", 900)}); err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestLostNodesAreKeptUntilTheyAreTaken(t *testing.T) {
 		say(control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: node, Incarnation: uint64(i) + 7, Reason: "exit code 3"}})
 	}
 	say(control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: 1}})
-	<-c.Asked() // what came before was read
+	<-c.Asked() // earlier data was read
 	want := []control.Lost{{Node: 4, Incarnation: 8, Reason: "exit code 3"}, {Node: 3, Incarnation: 9, Reason: "exit code 3"}}
 	if got := <-c.Lost(); !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
@@ -407,8 +407,8 @@ func TestMetricsWithLongNamesGoInLinesThatFit(t *testing.T) {
 	}
 }
 
-// The word of the launcher that it has read everything ends Close, and not the time that
-// Close has: that does not pass here while the Client reads.
+// The launcher's message that it has read everything ends Close, and not the time that Close has: that
+// does not pass here while the Client reads.
 func TestByeEndsTheWaitOfClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		launcher, node, err := control.Pair()

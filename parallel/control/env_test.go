@@ -31,7 +31,8 @@ func full() control.Env {
 		Listen: "unix:///run/n3.sock", ListenFD: 4, Advertise: "tcp://h:1",
 		Attach: []string{"tcp://a:1", "tcp://b:2"}, Labels: []string{"gpu", "big"},
 		Dir: "/tmp/out", Attempt: 2, Incarnation: 1 << 63, ControlFD: 3,
-		Main: "Play", AutoRecover: true, Retries: 2, Resume: true, Continue: true, Overwrite: true, Grace: 1500 * time.Millisecond, JoinTimeout: 90 * time.Second, SharedMemory: 256, PeerTimeout: 90 * time.Second, LogFormat: "json",
+		Main: "Play", AutoRecover: true, Retries: 2, Resume: true, Continue: true, Overwrite: true, Grace: 1500 * time.Millisecond,
+		JoinTimeout: 90 * time.Second, SharedMemory: 256, PeerTimeout: 90 * time.Second, LogFormat: "json",
 		Seed: -7, TLSCert: "c.pem", TLSKey: "k.pem", TLSCA: "ca.pem",
 		Trace: "/tmp/trace", TraceLimit: 7, Replay: "/tmp/trace/node-3-2.trace", ReplayFast: true,
 		Bus: "nats://h:4222", BusAuth: control.BusAuthJob, BusCreds: "u.creds", BusNKey: "u.nk",
@@ -91,7 +92,8 @@ func TestParseReportsAllFaultsByVariableAndValue(t *testing.T) {
 // The least value of a variable is no fault, and the one below it is.
 func TestParseTakesTheLeastValues(t *testing.T) {
 	for kv, fault := range map[string]string{
-		"DITASK_GRACE=0s": "", "DITASK_GRACE=-1ns": "want at least 0s", "DITASK_NODES=0": "", "DITASK_CONTROL_FD=3": "", "DITASK_CONTROL_FD=2": "want at least 3",
+		"DITASK_GRACE=0s": "", "DITASK_GRACE=-1ns": "want at least 0s", "DITASK_NODES=0": "",
+		"DITASK_CONTROL_FD=3": "", "DITASK_CONTROL_FD=2": "want at least 3",
 		"DITASK_TRACE_LIMIT=1": "", "DITASK_TRACE_LIMIT=0": "want at least 1",
 		"DITASK_SHARED_MEMORY=0": "", "DITASK_SHARED_MEMORY=-1": "want at least 0",
 	} {
@@ -114,7 +116,8 @@ func TestListsHaveNoEmptyParts(t *testing.T) {
 func TestNodesRunNoServer(t *testing.T) {
 	environ := []string{"DITASK_NODE_ID=0", "DITASK_BUS_LISTEN=127.0.0.1:4222"}
 	_, _, err := control.Parse(lookupIn(environ))
-	want := `DITASK_BUS_LISTEN="127.0.0.1:4222": a node runs no NATS server: start the job with ditask --mq-type nats, which runs one, or start a server and set DITASK_BUS to its URL`
+	want := `DITASK_BUS_LISTEN="127.0.0.1:4222": a node runs no NATS server: start the job with ditask --mq-type nats, which ` +
+		`runs one, or start a server and set DITASK_BUS to its URL`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

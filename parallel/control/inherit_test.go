@@ -40,7 +40,7 @@ func inherited(t *testing.T, file *os.File) int {
 	return fd
 }
 
-// A process that leads its group ends the group. One that does not, goes on.
+// A process that leads its group ends the group. One that does not, continues.
 func TestKillGroupEndsTheGroupOfALeader(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +95,8 @@ func TestListenerOfAFileFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	fd := inherited(t, file)
-	if l, err := control.Listener(control.Env{ListenFD: fd}); l != nil || err == nil || !strings.HasPrefix(err.Error(), "open DITASK_LISTEN_FD=") {
+	if l, err := control.Listener(control.Env{ListenFD: fd}); l != nil || err == nil ||
+		!strings.HasPrefix(err.Error(), "open DITASK_LISTEN_FD=") {
 		t.Errorf("%v, %v", l, err)
 	}
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0); !errors.Is(errno, syscall.EBADF) {
@@ -115,8 +116,8 @@ func TestRemoveSocketTakesOnlyAddresses(t *testing.T) {
 	}
 }
 
-// What a node says to a launcher that has gone is an error, also where the launcher may be
-// too slow to receive it, and so is what it says after Close.
+// Sending to a launcher that has gone is an error, also where the launcher may be too slow to receive
+// the message, and so is sending after Close.
 func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	launcher, c := pair(t)
 	_ = launcher.Close()
@@ -129,8 +130,8 @@ func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	}
 }
 
-// A launcher that is there and does not read holds a node for a second at most, and keeps
-// the socket of the node.
+// A launcher that runs and does not read delays a node for a second at most, and keeps the socket of
+// the node.
 func TestALauncherThatDoesNotReadIsNotWaitedForForever(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "n0.sock")

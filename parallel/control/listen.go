@@ -38,5 +38,5 @@ func RemoveSocket(addr string) {
 		return
 	}
 	_ = os.Remove(path)
-	_ = os.Remove(filepath.Dir(path)) // fails while another node's socket is there
+	_ = os.Remove(filepath.Dir(path)) // fails while another node's socket exists
 }

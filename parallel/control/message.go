@@ -49,8 +49,8 @@ type Message struct {
 	Lost     *Lost         `json:"lost,omitempty"`        // with TypeLost
 }
 
-// Lost means that the process of a node has ended without leaving the job: to the
-// other nodes of its launcher, and to the process that says the node's farewell.
+// Lost means that the process of a node has ended without leaving the job: to the other nodes of its
+// launcher, and to the process that sends the node's farewell.
 type Lost struct {
 	Node        int    `json:"node"`
 	Incarnation uint64 `json:"incarnation,string"` // of the process
@@ -74,7 +74,7 @@ type Status struct {
 	Queue int     `json:"queue"`           // messages that wait for a listener
 	Lag   float64 `json:"lag"`             // policy versions behind the newest, mean of late
 	Peers int     `json:"peers,omitempty"` // other nodes connected
-	Note  string  `json:"note,omitempty"`  // what a person should know: "waiting for node 2"
+	Note  string  `json:"note,omitempty"`  // for the user: "waiting for node 2"
 
 	Drops      uint64        `json:"drops,omitempty"`      // events dropped or lost so far, here and on the way from here
 	Reconnects uint64        `json:"reconnects,omitempty"` // connections so far that took over from broken ones
@@ -92,7 +92,7 @@ const (
 	Preempted Kind = "preempted" // stopped: drained and checkpointed, may be resumed
 )
 
-// Outcome is the last thing that a node says.
+// Outcome describes how a node ended, in its last message.
 type Outcome struct {
 	Kind  Kind   `json:"kind"`
 	Node  int    `json:"node"`            // the node that caused it; its own id unless another failed
@@ -145,9 +145,9 @@ func decode(line []byte) (Message, error) {
 	return m, nil
 }
 
-// makePrintable bounds the texts of a message that was read, and makes them safe to print,
-// as what a node or a launcher says may hold what others have said to it. The bounds leave
-// room for what Append adds to texts that it cuts.
+// makePrintable bounds the texts of a message that was read, and makes them safe to print, as a node
+// or a launcher may quote text from other sources. The bounds leave room for what Append adds to texts
+// that it cuts.
 func (m *Message) makePrintable() {
 	if s := m.Status; s != nil {
 		s.Role, s.Note = printable.Cut(s.Role, maxText/4), printable.Cut(s.Note, maxText/4)
@@ -160,7 +160,7 @@ func (m *Message) makePrintable() {
 	}
 }
 
-// check refuses a message whose type promises what it does not hold.
+// check refuses a message that lacks the content of its type.
 func (m Message) check() error {
 	switch m.Type {
 	case "":

@@ -9,7 +9,8 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// What comes over a control socket is safe to print, and bounded, whoever has written it.
+// Texts that come over a control socket are safe to print, and bounded, whichever process has sent
+// them.
 func TestMessagesArePrintable(t *testing.T) {
 	hostile := logtest.Hostile + strings.Repeat("x", 7<<10)
 	for name, m := range map[string]control.Message{

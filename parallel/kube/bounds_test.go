@@ -54,7 +54,8 @@ func TestPlacesByTorchrun(t *testing.T) {
 			continue
 		}
 		site := pod.Site()
-		if pod.NeedsOwn() != c.needs || site.Launchers[pod.Rank].Slot != c.slot || pod.Port != c.port || site.Rendezvous.Host != c.meet || site.Rendezvous.Here != (pod.Rank == 0) {
+		if pod.NeedsOwn() != c.needs || site.Launchers[pod.Rank].Slot != c.slot || pod.Port != c.port ||
+			site.Rendezvous.Host != c.meet || site.Rendezvous.Here != (pod.Rank == 0) {
 			t.Errorf("%v: needs %v, %+v, %+v", c.words, pod.NeedsOwn(), site, site.Rendezvous)
 		}
 	}

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// maxPods bounds the pods of a job, so that a slip of the finger does not fill
-// the memory.
+// maxPods bounds the pods of a job, so that a typing error does not fill the memory.
 const maxPods = 4096
 
 // Hosts expands a list of host names such as h0,h1 or h-[0-3].svc A

@@ -94,13 +94,15 @@ func TestL6EachPlatformGivesTheSameKindOfPlan(t *testing.T) {
 		{"JobSet", env("JOBSET_NAME=dqn", "REPLICATED_JOB_NAME=collector", "JOB_INDEX=1", "JOB_COMPLETION_INDEX=0",
 			"DI_NODES=dqn-learner-0-0.dqn,dqn-collector-[0-1]-[0-1].dqn"), placement.Flags{},
 			"3 tcp://0.0.0.0:50515 > tcp://dqn-learner-0-0.dqn:50515 tcp://dqn-collector-0-0.dqn:50515 tcp://dqn-collector-0-1.dqn:50515"},
-		{"DIJob", env("DI_NODES=dqn-learner-0.dqn,dqn-collector-[0-1].dqn", "DI_RANK=2", "DI_TASK_NAME=collector", "DI_COLLECTOR_NODES=dqn-collector-[0-1].dqn"),
+		{"DIJob", env("DI_NODES=dqn-learner-0.dqn,dqn-collector-[0-1].dqn", "DI_RANK=2", "DI_TASK_NAME=collector",
+			"DI_COLLECTOR_NODES=dqn-collector-[0-1].dqn"),
 			placement.Flags{}, "2 tcp://0.0.0.0:50515 > tcp://dqn-learner-0.dqn:50515 tcp://dqn-collector-0.dqn:50515"},
 		{"LWS leader", lws(0), placement.Flags{}, "0 tcp://0.0.0.0:50515 >"},
 		{"LWS worker", lws(2), placement.Flags{}, "2 tcp://0.0.0.0:50515 > tcp://dqn-1.dqn.default:50515 tcp://dqn-1-1.dqn.default:50515"},
 		{"torchrun", torch(), placement.Flags{}, "2 tcp://0.0.0.0:0 > tcp://dqn-master-0:23456"},
 		{"torchrun, the master", torch("RANK=0"), placement.Flags{}, "0 tcp://0.0.0.0:23456 >"},
-		{"torchrun, whose agent has the port", torch("TORCHELASTIC_USE_AGENT_STORE=True"), placement.Flags{}, "2 tcp://0.0.0.0:0 > tcp://dqn-master-0:23457"},
+		{"torchrun, whose agent has the port", torch("TORCHELASTIC_USE_AGENT_STORE=True"), placement.Flags{},
+			"2 tcp://0.0.0.0:0 > tcp://dqn-master-0:23457"},
 		{"torchrun on one machine", torch("MASTER_ADDR=127.0.0.1", "LOCAL_RANK=2"), placement.Flags{Workers: 2},
 			lines("4 tcp://127.0.0.1:0 > tcp://127.0.0.1:23456", "5 tcp://127.0.0.1:0 > tcp://127.0.0.1:23456 tcp://127.0.0.1:0")},
 		{"torchrun without a port", torch("MASTER_PORT=-"), placement.Flags{}, "2 tcp://0.0.0.0:0 > tcp://dqn-master-0:50515"},
@@ -109,9 +111,12 @@ func TestL6EachPlatformGivesTheSameKindOfPlan(t *testing.T) {
 		{"a host that comes twice", env("DI_NODES=h0,h0,h1", "DI_RANK=1"), placement.Flags{Workers: 2, Topology: "star"},
 			lines("2 tcp://0.0.0.0:50517 > tcp://h0:50515", "3 tcp://0.0.0.0:50518 > tcp://h0:50515")},
 		// Precedence.
-		{"DI_RANK before JobSet", env("DI_NODES=h0,h1", "DI_RANK=0", "JOBSET_NAME=x", "JOB_COMPLETION_INDEX=1"), placement.Flags{}, "0 tcp://0.0.0.0:50515 >"},
-		{"DI_NODES before LWS", env("DI_NODES=h0,h1", "DI_RANK=1", "LWS_LEADER_ADDRESS=a", "LWS_WORKER_INDEX=0", "LWS_GROUP_SIZE=1"), placement.Flags{}, "1 tcp://0.0.0.0:50515 > tcp://h0:50515"},
-		{"LWS before torchrun", func() vars { v := lws(1); maps.Copy(v, torch()); return v }(), placement.Flags{}, "1 tcp://0.0.0.0:50515 > tcp://dqn-1.dqn.default:50515"},
+		{"DI_RANK before JobSet", env("DI_NODES=h0,h1", "DI_RANK=0", "JOBSET_NAME=x", "JOB_COMPLETION_INDEX=1"), placement.Flags{},
+			"0 tcp://0.0.0.0:50515 >"},
+		{"DI_NODES before LWS", env("DI_NODES=h0,h1", "DI_RANK=1", "LWS_LEADER_ADDRESS=a", "LWS_WORKER_INDEX=0", "LWS_GROUP_SIZE=1"),
+			placement.Flags{}, "1 tcp://0.0.0.0:50515 > tcp://h0:50515"},
+		{"LWS before torchrun", func() vars { v := lws(1); maps.Copy(v, torch()); return v }(), placement.Flags{},
+			"1 tcp://0.0.0.0:50515 > tcp://dqn-1.dqn.default:50515"},
 	} {
 		if got := local(t, c.v, c.f); got != c.want {
 			t.Errorf("%s:\ngot:\n%s\nwant:\n%s", c.name, got, c.want)
@@ -145,7 +150,10 @@ func TestL6PodsAgree(t *testing.T) {
 }
 
 func TestL6WhereNothingSaysSo(t *testing.T) {
-	for _, v := range []vars{{}, env("KUBERNETES_SERVICE_HOST=10.0.0.1"), env("JOB_COMPLETION_INDEX=1"), env("RANK=1"), env("WORLD_SIZE=2", "RANK=1"), env("DI_NODES=", "RANK=")} {
+	for _, v := range []vars{
+		{}, env("KUBERNETES_SERVICE_HOST=10.0.0.1"), env("JOB_COMPLETION_INDEX=1"), env("RANK=1"),
+		env("WORLD_SIZE=2", "RANK=1"), env("DI_NODES=", "RANK="),
+	} {
 		if got := kube.Where(v.lookup); got != kube.Outside {
 			t.Errorf("%v: %v", v, got)
 		}
@@ -178,26 +186,34 @@ func TestL7FaultsNameVariableAndValue(t *testing.T) {
 		{di, "DI_RANK=", "DI_RANK is empty: " + rank},
 		{di, "DI_NODES=-", "DI_NODES is not set: give all pods of the job, by rank, such as dqn-[0-3].dqn" + local},
 		{di, "DI_NODES=h0,,h2,h3", `DI_NODES="h0,,h2,h3": "": want the name of a host, such as dqn-0.dqn, or an address, without a port`},
-		{di, "DI_NODES=h0:50515,h1,h2,h3", `DI_NODES="h0:50515,h1,h2,h3": "h0:50515": want the name of a host, such as dqn-0.dqn, or an address, without a port`},
+		{di, "DI_NODES=h0:50515,h1,h2,h3",
+			`DI_NODES="h0:50515,h1,h2,h3": "h0:50515": want the name of a host, such as dqn-0.dqn, or an address, without a port`},
 		{di, "DI_NODES=h[0-", `DI_NODES="h[0-": "h[0-": want a range such as [0-3]`},
 		{di, "DI_NODES=h[3-0]", `DI_NODES="h[3-0]": "h[3-0]": want a range such as [0-3]`},
 		{di, "DI_NODES=h[0-4096]", `DI_NODES="h[0-4096]": "h[0-4096]": want a range such as [0-3]`},
 		{di, "DI_NODES=h[0-99]-[0-99]", `DI_NODES="h[0-99]-[0-99]": more than 4096 pods`},
-		{di, "DI_JOB_ID=a b", `DI_JOB_ID="a b": job id "a b": want 1 to 40 letters, digits, dots, underscores and hyphens, the first a letter or digit`},
-		{append(di, "DI_TASK_NAME=gpu-learner"), "DI_GPU_LEARNER_NODES=h0,h1", `DI_GPU_LEARNER_NODES="h0,h1": h3 is not in it, but is pod 3 of DI_NODES=h0,h1,h2,h3`},
+		{di, "DI_JOB_ID=a b",
+			`DI_JOB_ID="a b": job id "a b": want 1 to 40 letters, digits, dots, underscores and hyphens, the first a letter or digit`},
+		{append(di, "DI_TASK_NAME=gpu-learner"), "DI_GPU_LEARNER_NODES=h0,h1",
+			`DI_GPU_LEARNER_NODES="h0,h1": h3 is not in it, but is pod 3 of DI_NODES=h0,h1,h2,h3`},
 		{append(di, "DI_TASK_NAME=learner"), "DI_LEARNER_NODES=h[", `DI_LEARNER_NODES="h[": "h[": want a range such as [0-3]`},
-		{[]string{"DI_NODES=h0,h1"}, "JOB_COMPLETION_INDEX=2", `JOB_COMPLETION_INDEX="2": want a number from 0 to 1, the place of this pod in DI_NODES=h0,h1`},
-		{[]string{"DI_NODES=h0,h1", "JOBSET_NAME=s", "REPLICATED_JOB_NAME=r", "JOB_COMPLETION_INDEX=1"}, "JOB_INDEX=-", "JOB_INDEX is not set: " + set},
+		{[]string{"DI_NODES=h0,h1"}, "JOB_COMPLETION_INDEX=2",
+			`JOB_COMPLETION_INDEX="2": want a number from 0 to 1, the place of this pod in DI_NODES=h0,h1`},
+		{[]string{"DI_NODES=h0,h1", "JOBSET_NAME=s", "REPLICATED_JOB_NAME=r", "JOB_COMPLETION_INDEX=1"}, "JOB_INDEX=-",
+			"JOB_INDEX is not set: " + set},
 		{[]string{"DI_NODES=h0,h1", "JOBSET_NAME=s", "REPLICATED_JOB_NAME=r", "JOB_COMPLETION_INDEX=1"}, "JOB_INDEX=0",
 			`DI_NODES="h0,h1": this pod is not in it: it is s-r-0-1, by JOBSET_NAME, REPLICATED_JOB_NAME, JOB_INDEX and JOB_COMPLETION_INDEX`},
 		{group, "LWS_WORKER_INDEX=2", `LWS_WORKER_INDEX="2": want a number from 0 to 1`},
 		{group, "LWS_WORKER_INDEX=-", "LWS_WORKER_INDEX is not set: " + lws},
-		{group, "LWS_GROUP_SIZE=two", lines(`LWS_GROUP_SIZE="two": want a number from 1 to 4096`, `LWS_WORKER_INDEX="1": want a number from 0 to 0`)},
+		{group, "LWS_GROUP_SIZE=two", lines(`LWS_GROUP_SIZE="two": want a number from 1 to 4096`,
+			`LWS_WORKER_INDEX="1": want a number from 0 to 0`)},
 		{group, "LWS_LEADER_ADDRESS=", "LWS_LEADER_ADDRESS is empty: " + lws},
-		{group, "LWS_LEADER_ADDRESS=10.0.0.1", `LWS_LEADER_ADDRESS="10.0.0.1": want the name of the leader's pod, from which those of the workers follow, not an address`},
+		{group, "LWS_LEADER_ADDRESS=10.0.0.1",
+			`LWS_LEADER_ADDRESS="10.0.0.1": want the name of the leader's pod, from which those of the workers follow, not an address`},
 		{torch, "RANK=2", `RANK="2": want a number from 0 to 1`},
 		{torch, "MASTER_PORT=0", `MASTER_PORT="0": want a number from 1 to 65534`},
-		{torch, "MASTER_ADDR=tcp://m", `MASTER_ADDR="tcp://m": "tcp://m": want the name of a host, such as dqn-0.dqn, or an address, without a port`},
+		{torch, "MASTER_ADDR=tcp://m",
+			`MASTER_ADDR="tcp://m": "tcp://m": want the name of a host, such as dqn-0.dqn, or an address, without a port`},
 		{torch, "LOCAL_RANK=x", `LOCAL_RANK="x": want a number from 0 to 4095`},
 		{torch, "POD_IP=me", `POD_IP="me": want an address: set it from status.podIP`},
 	} {
@@ -206,7 +222,8 @@ func TestL7FaultsNameVariableAndValue(t *testing.T) {
 		}
 	}
 	// Without anything: what was asked for is named.
-	if _, err := kube.Parse(vars{}.lookup); err == nil || !strings.Contains(err.Error(), "DI_NODES is not set") || !strings.Contains(err.Error(), "DI_RANK is not set") {
+	if _, err := kube.Parse(vars{}.lookup); err == nil || !strings.Contains(err.Error(), "DI_NODES is not set") ||
+		!strings.Contains(err.Error(), "DI_RANK is not set") {
 		t.Error(err)
 	}
 }
@@ -232,8 +249,8 @@ func TestJobIsTheSameInAllPodsAndValid(t *testing.T) {
 	}
 }
 
-// A pod that joins later is told of more pods than those that run: what it adds
-// comes after them, and none of theirs changes.
+// A pod that joins later knows of more pods than those that run: the pods that it adds come after
+// them, and none of theirs changes.
 func TestPodsOfAGrownJobKeepTheirPlaces(t *testing.T) {
 	plan := func(nodes string, rank int) placement.Plan {
 		pod, err := kube.Parse(env("DI_NODES="+nodes, fmt.Sprint("DI_RANK=", rank), "DI_JOB_ID=j").lookup)

@@ -48,7 +48,7 @@ func Variables() []string {
 	}
 }
 
-// Source is whose variables say where a pod is.
+// Source names the set of variables that says where a pod is.
 type Source int
 
 // The sources, those that count first before the others.
@@ -64,9 +64,9 @@ func (s Source) String() string {
 	return [...]string{"nothing", VarNodes, VarLeader, VarTorchRank + " and " + VarTorchMaster}[s]
 }
 
-// Where describes which variables lookup has. One of a source's own is enough,
-// so that a missing one is noticed; but torchrun's names are common words, and
-// count only if all of rank, size and address are there.
+// Where describes which variables lookup has. One variable of a source is enough, so that a missing
+// one is noticed; but torchrun's names are common words, and count only if rank, size and address are
+// all set.
 func Where(lookup func(string) (string, bool)) Source {
 	has := func(name string) bool { value, _ := lookup(name); return value != "" }
 	switch {
@@ -121,7 +121,7 @@ func Parse(lookup func(string) (string, bool)) (Pod, error) {
 // parser reads the variables of a pod.
 type parser struct{ variables.Reader }
 
-// What to do about a variable that is missing.
+// The advice for a variable that is missing.
 const (
 	adviceNodes = "give all pods of the job, by rank, such as dqn-[0-3].dqn"
 	adviceRank  = "give the pod's place in DI_NODES, from 0, or run an Indexed Job, whose pods have JOB_COMPLETION_INDEX"

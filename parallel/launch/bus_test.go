@@ -14,7 +14,8 @@ import (
 // busPlan is the plan of a job of two launchers, of which the first runs the server.
 func busPlan(t *testing.T, rank int) placement.Plan {
 	t.Helper()
-	plan, err := placement.New(placement.Flags{MQType: "nats", Ports: "7"}, placement.Site{Rank: rank, Launchers: make([]placement.Launcher, 2)})
+	plan, err := placement.New(placement.Flags{MQType: "nats", Ports: "7"},
+		placement.Site{Rank: rank, Launchers: make([]placement.Launcher, 2)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func childCommand(script string) []string {
 	return []string{self, "child", script}
 }
 
-// node is a test node at work.
+// node is a test node that runs.
 type node struct {
 	env     control.Env
 	client  *control.Client
@@ -235,25 +235,25 @@ func (n *node) act(what string) int {
 	return n.actWithOthers(what)
 }
 
-// actWithOthers does what depends on another node.
+// actWithOthers performs an action that depends on another node.
 func (n *node) actWithOthers(what string) int {
 	switch what {
-	case "stubbornmet": // and whoever dials it knows that it is
+	case "stubbornmet": // and a node that dials it knows that it is
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		n.greet()
 		<-n.client.Gone()
 		return 0
-	case "failafter": // once node 0 is there, and does what it does
+	case "failafter": // once node 0 runs, and does what it does
 		n.awaitNode0()
 		return n.fail(n.env.NodeID, "out of luck", 3)
-	case "blamefirst": // once node 0 is there to be told
+	case "blamefirst": // once node 0 runs and can be notified
 		n.awaitNode0()
 		return n.fail(0, "node 0 is lost", 1)
 	case "failtold":
 		n.greet()
 		<-n.signals
 		return n.fail(n.env.NodeID, "my own fault", 9)
-	case "crashmet": // once node 0 is there
+	case "crashmet": // once node 0 runs
 		n.awaitNode0()
 		return n.act("crash")
 	case "meet":
@@ -309,7 +309,7 @@ func (n *node) lines() int {
 	return n.act("ok")
 }
 
-// show tells what the node was given, and that it can use it.
+// show prints the node's environment, and that it can use it.
 func (n *node) show() int {
 	l, err := control.Listener(n.env)
 	if err != nil {

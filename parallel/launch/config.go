@@ -34,12 +34,11 @@ type Config struct {
 	// has been killed. Without one (nil), only nodes end then that have reached
 	// parallel.Main and are able to act.
 	Watcher []string
-	// Farewell is the program and arguments of a process that calls connect.Farewell of
-	// parallel/connect: it tells the nodes of other launchers at once that the process of a
-	// node has ended without leaving, whether the job recovers or not. Without one (nil),
-	// and where this launcher is killed as well, they notice it by the silence of the node;
-	// in a job that recovers they then wait for it forever, also where it is not started
-	// again.
+	// Farewell is the program and arguments of a process that calls connect.Farewell of parallel/connect:
+	// it notifies the nodes of other launchers at once that the process of a node has ended without
+	// leaving, whether the job recovers or not. Without one (nil), and where this launcher is killed as
+	// well, they notice it by the silence of the node; in a job that recovers they then wait for it
+	// forever, also where it is not started again.
 	Farewell []string
 	// Processors is the number of processors of this machine that the nodes share, where
 	// Environ is nil; 0: all that this process may use.
@@ -56,7 +55,9 @@ type Config struct {
 	MaxBackoff      time.Duration // bound of the back-off; 0: 30 s
 	StartupInterval time.Duration // between the starts of two nodes; 0: none
 	StatusInterval  time.Duration // how often nodes are asked for their status; 0: as they like
-	Silence         time.Duration // a node that was ready and then says nothing for so long is killed: it has failed; 0: 2 s more than Env.PeerTimeout
+	// Silence bounds the time between two messages of a node that is ready: a node that exceeds it is
+	// killed, and has failed; 0: 2 s more than Env.PeerTimeout.
+	Silence time.Duration
 
 	LogDir string // folder for one file a node, made if needed; empty: none
 	// Stdout gets the lines that nodes write on stdout, and Stderr those that they write on

@@ -25,10 +25,10 @@ type core struct {
 	backoff     time.Duration
 	maxBackoff  time.Duration
 	grace       time.Duration
-	silence     time.Duration // how long a ready node may say nothing
+	silence     time.Duration // how long a ready node may be silent
 	independent bool          // a success does not end the others
 	main        string        // the function that the user asked for; empty: none
-	shared      bool          // other launchers have nodes in the job, which are to learn of the end of a process
+	shared      bool          // other launchers have nodes in the job, which must learn of the end of a process
 	replaced    bool          // no failure of a node is its last: the launcher is started again
 
 	nodes    []coreNode
@@ -59,7 +59,7 @@ type coreNode struct {
 	startAt      time.Time // while pending
 	attempt      int       // of the current or next start
 	starts       int       // so far
-	receivedAt   time.Time // when it last said anything; zero: it has not been ready
+	receivedAt   time.Time // time of its newest message; zero: it has not been ready
 	signalled    bool      // was sent a signal to end
 	killed       bool      // was killed by the launcher
 	unresponsive bool      // the same, because it did not answer
@@ -80,7 +80,7 @@ const (
 type exit struct {
 	code    int              // exit code; 128 + signal if a signal ended it
 	signal  syscall.Signal   // 0: it exited
-	outcome *control.Outcome // what the node said of it; nil: nothing
+	outcome *control.Outcome // the outcome that the node has reported; nil: none
 	spoke   bool             // the node has opened its control socket
 	err     error            // it could not be started
 	lines   []string         // its last lines
@@ -105,8 +105,8 @@ const (
 	retire                 // the node will not be started again
 	logNote                // write the note to the log
 	restart                // the node will be started again later
-	lose                   // tell the other nodes that the process of this one has ended
-	part                   // tell the nodes of other launchers so
+	lose                   // notify the other nodes that the process of this one has ended
+	part                   // notify the nodes of other launchers of it
 )
 
 func newCore(cfg Config, ids []int, independent bool) *core {
@@ -158,15 +158,14 @@ func (c *core) next() time.Time {
 // every is the longest interval between two checks of the nodes' answers.
 func (c *core) every() time.Duration { return c.silence / 4 }
 
-// answered records when the current attempt of a node, which has been ready, last
-// said anything.
+// answered records the time of the newest message of a node's current attempt, which has been ready.
 func (c *core) answered(i int, at time.Time) {
 	if n := &c.nodes[i]; at.After(n.receivedAt) {
 		n.receivedAt = at
 	}
 }
 
-// tick does what is due.
+// tick performs the actions that are due.
 func (c *core) tick(now time.Time) []action {
 	var out []action
 	for i := range c.nodes {
@@ -190,8 +189,8 @@ func (c *core) tick(now time.Time) []action {
 	return out
 }
 
-// killUnresponsive kills the nodes that have not answered for too long: that is how they
-// fail. The time for which the launcher itself did not run does not count.
+// killUnresponsive kills the nodes that have not answered for too long: that is their failure. The
+// time for which the launcher itself did not run does not count.
 func (c *core) killUnresponsive(now time.Time) []action {
 	slept := time.Duration(0)
 	if between := now.Sub(c.ticked); !c.ticked.IsZero() && between >= 2*c.every() {
@@ -359,7 +358,7 @@ func (c *core) failure(i int, e exit) Failure {
 	case n.unresponsive:
 		f.Error, f.ours, f.logged = fmt.Sprintf("did not answer for %v and was killed", c.silence), true, false
 	case n.killed:
-		// Only if nothing else went wrong is it worth a word.
+		// It is reported only if nothing else went wrong.
 		f.Error, f.ours, f.late, f.logged = "did not end in time and was killed", true, true, false
 	}
 	return f
@@ -503,8 +502,8 @@ func (c *core) result() Result {
 	return r
 }
 
-// first chooses the failure that began it all: a node's own before one that a
-// node blames on another, unless the blamed one has failed too.
+// first chooses the failure that caused all others: a node's own before one that a node blames on
+// another, unless the blamed one has failed too.
 func first(failures []Failure) *Failure {
 	if len(failures) == 0 {
 		return nil

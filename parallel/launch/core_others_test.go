@@ -15,7 +15,7 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	s := newScript(t, 3, true, false)
 	s.wait(0, "start0 start1 start2")
 	lost := said(control.Failure, 1, 7, "node.7: lost: silent for 8s")
-	s.exit(0, lost, "restart0") // of its own accord, because it could not go on without the other
+	s.exit(0, lost, "restart0") // by itself, because it could not continue without the other
 	over := said(control.Failure, 1, 7, "node.7 failed: out of luck")
 	over.outcome.Over = true
 	s.exit(1, over, "retire1 retire0 terminated2")
@@ -25,8 +25,8 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	}
 }
 
-// parts is what the actions tell the nodes of other launchers: "1: exit code 3", with a "!"
-// if the job has failed.
+// parts are the actions for the nodes of other launchers: "1: exit code 3", with a "!" if the job has
+// failed.
 func parts(actions []action) string {
 	var out []string
 	for _, a := range actions {
@@ -89,7 +89,8 @@ func TestRulesL12TheLastFailureIsFinal(t *testing.T) {
 		if replaced {
 			want = "1: killed by signal: killed"
 		}
-		if got := parts(actions); got != want || words(actions) != "retire1 terminated0" || actions[0].do != lose || actions[0].final == replaced {
+		if got := parts(actions); got != want || words(actions) != "retire1 terminated0" || actions[0].do != lose ||
+			actions[0].final == replaced {
 			t.Errorf("replaced %v: other launchers receive %q, want %q; %s; %+v", replaced, got, want, words(actions), actions[0])
 		}
 		if got := parts(s.c.exited(s.now, 0, killedBy(syscall.SIGSEGV))); got != "" {
@@ -138,12 +139,13 @@ func TestRulesTheOthersLearnOfAnEndWithoutALeave(t *testing.T) {
 		s.now = s.now.Add(2500 * time.Millisecond)
 		s.c.tick(s.now)
 	}
-	if got := lost(s.c.exited(s.now, 0, killedBy(syscall.SIGKILL))); got != "0: killed by signal: killed: did not answer for 10s and was killed" {
+	got := lost(s.c.exited(s.now, 0, killedBy(syscall.SIGKILL)))
+	if got != "0: killed by signal: killed: did not answer for 10s and was killed" {
 		t.Errorf("of a node that did not answer: %q", got)
 	}
 }
 
-// The log of a job that was told to end closes with how, and with the exit code.
+// The log of a job that was asked to end closes with how it ended, and with the exit code.
 func TestRulesTheReportOfAJobThatWasToldToEnd(t *testing.T) {
 	for _, c := range []struct {
 		signals          []syscall.Signal
@@ -155,7 +157,8 @@ func TestRulesTheReportOfAJobThatWasToldToEnd(t *testing.T) {
 		{[]syscall.Signal{syscall.SIGTERM}, true, true, "this launcher was preempted, and its nodes have left the job: exit code 75\n"},
 		{[]syscall.Signal{syscall.SIGINT}, false, true, "the job was interrupted: exit code 130; --resume continues from its checkpoints\n"},
 		{[]syscall.Signal{syscall.SIGINT}, true, true, "this launcher was interrupted, and its nodes have left the job: exit code 130\n"},
-		{[]syscall.Signal{syscall.SIGINT, syscall.SIGINT}, false, false, "the job was interrupted again, and its nodes were killed: exit code 130\n"},
+		{[]syscall.Signal{syscall.SIGINT, syscall.SIGINT}, false, false,
+			"the job was interrupted again, and its nodes were killed: exit code 130\n"},
 	} {
 		s := newScript(t, 1, c.recovers, false)
 		s.c.shared = c.shared

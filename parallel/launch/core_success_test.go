@@ -52,7 +52,7 @@ func TestRulesIndependentNodesAreStartedAgain(t *testing.T) {
 	s.end(control.Success, 0)
 }
 
-// A job goes on while a node is there, or has not been started yet.
+// A job continues while a node runs, or has not been started yet.
 func TestRulesANodeThatIsThereKeepsTheOthersWaiting(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		s := newScript(t, 3, true, false)

@@ -54,7 +54,7 @@ func words(actions []action) string {
 	return strings.Join(out, " ")
 }
 
-// noted is what the actions tell the user.
+// noted are the notes of the actions for the user.
 func noted(actions []action) string {
 	var out []string
 	for _, a := range actions {
@@ -65,7 +65,7 @@ func noted(actions []action) string {
 	return strings.Join(out, "\n")
 }
 
-// lost is what the actions tell the other nodes of the end of one: "1: exit code 3".
+// lost are the actions that notify the other nodes of the end of one: "1: exit code 3".
 func lost(actions []action) string {
 	var out []string
 	for _, a := range actions {
@@ -169,7 +169,7 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 
 func TestRulesAFailureOfItsOwnSpoilsASuccess(t *testing.T) {
 	for _, e := range []exit{
-		killedBy(syscall.SIGKILL), // by somebody else
+		killedBy(syscall.SIGKILL), // by another process
 		said(control.Failure, 1, 1, "checkpoint: no space left"),
 		said(control.Failure, 1, 2, "node.2: lost: 3 messages not acknowledged"), // which did not succeed
 	} {
@@ -240,13 +240,13 @@ func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
 	s.wait(0, "start0")
 	s.c.answered(0, s.now)
 	s.wait(2500*time.Millisecond, "")
-	s.wait(time.Hour, "") // nobody ran: what the node has said has not been read yet
+	s.wait(time.Hour, "") // no process ran: the messages of the node have not been read yet
 	s.wait(2500*time.Millisecond, "")
 	s.wait(2500*time.Millisecond, "kill0")
 }
 
-// The time for which the launcher did not run is not added to what a node has said
-// since: it is killed 10 s after it was last received.
+// The time for which the launcher did not run is not added to the silence of a node: it is killed 10 s
+// after its newest message was received.
 func TestRulesAPausedLauncherStillSeesASilentNode(t *testing.T) {
 	s := newScript(t, 1, true, false)
 	s.wait(0, "start0")
@@ -356,7 +356,7 @@ func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
 	}
 }
 
-// The job learns of its end once: a node that fails while it ends says nothing more.
+// The job learns of its end once: a node that fails while it ends adds nothing to it.
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
@@ -386,7 +386,7 @@ func TestRulesASuccessUnderWaitForAllCancelsNoRestart(t *testing.T) {
 	s.end(control.Success, 0)
 }
 
-// A node that is started again when all others are done meets nobody.
+// A node that is started again when all others are done meets no other node.
 func TestRulesAFailureAfterAllAreDoneIsThatOfTheJob(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		s := newScript(t, 2, true, false)
@@ -410,7 +410,9 @@ func TestRulesAFailureAfterAllAreDoneIsThatOfTheJob(t *testing.T) {
 
 func TestRulesBackoffIsBounded(t *testing.T) {
 	s := newScript(t, 1, true, false)
-	for attempt, want := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 3: 4 * time.Second, 1000: 4 * time.Second} {
+	for attempt, want := range map[int]time.Duration{
+		0: time.Second, 1: 2 * time.Second, 2: 4 * time.Second, 3: 4 * time.Second, 1000: 4 * time.Second,
+	} {
 		if got := s.c.delay(attempt); got != want {
 			t.Errorf("attempt %d: %v", attempt, got)
 		}
@@ -527,7 +529,7 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 	}
 }
 
-// What is read late does not make a node silent for longer.
+// A message that is read late does not extend the silence of its node.
 func TestRulesALaterSignOfLifeCounts(t *testing.T) {
 	s := newScript(t, 1, false, false)
 	s.wait(0, "start0")
@@ -545,9 +547,14 @@ func TestRulesAnExitWithoutAnOutcomeIsAFailure(t *testing.T) {
 		spoke bool
 		want  string
 	}{
-		{"", false, "node 1 failed: exit code 0: the program did not call parallel.Main: pass the node's function to parallel.Main, or run a program that is not a node without ditask"},
-		{"Play", false, "node 1 failed: exit code 0: the program did not call parallel.Main, so --main Play had no effect: pass the function to parallel.Main, or run a program that is not a node without ditask"},
-		{"Play", true, "node 1 failed: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
+		{"", false,
+			"node 1 failed: exit code 0: the program did not call parallel.Main: pass the node's function to parallel.Main, or run a " +
+				"program that is not a node without ditask"},
+		{"Play", false,
+			"node 1 failed: exit code 0: the program did not call parallel.Main, so --main Play had no effect: pass the function to " +
+				"parallel.Main, or run a program that is not a node without ditask"},
+		{"Play", true,
+			"node 1 failed: exit code 0: the program ended before its function returned: return from the function instead of calling os.Exit"},
 	} {
 		s := newScript(t, 2, false, false)
 		s.c.main = c.main
@@ -566,9 +573,12 @@ func TestFailureHasItsReasonOnce(t *testing.T) {
 		f    Failure
 		want string
 	}{
-		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"}, "node 2 (learner) failed: exit code 1: no memory; the job ends\nstack"},
-		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: outcome, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}), "node 2 failed: exit code 1; the job ends"},
-		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, "node 2, attempt 3, failed: killed; the job ends"},
+		{Failure{Node: 2, Cause: 2, Role: "learner", ExitCode: 1, Error: "no memory\nstack\n"},
+			"node 2 (learner) failed: exit code 1: no memory; the job ends\nstack"},
+		{newFailure(coreNode{id: 2}, exit{code: 1, outcome: outcome, lines: append([]string{"x", "error: no memory"}, make([]string, 100)...)}),
+			"node 2 failed: exit code 1; the job ends"},
+		{Failure{Node: 2, Cause: 2, Attempt: 3, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}},
+			"node 2, attempt 3, failed: killed; the job ends"},
 		{Failure{Node: 2, Cause: 2, ExitCode: 4}, "node 2 failed: exit code 4; the job ends"},
 		{Failure{Node: 2, Cause: 2, ExitCode: 137, ours: true, Error: "did not answer"}, "node 2: did not answer; the job ends"},
 	} {
@@ -585,11 +595,15 @@ func TestReportIsOneLineWithTheExitCode(t *testing.T) {
 		nodes []NodeResult
 		want  string
 	}{
-		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\n", Lines: []string{"a"}}, two, "the job failed because of node 2: exit code 1\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\n", Lines: []string{"a"}}, two,
+			"the job failed because of node 2: exit code 1\n"},
 		{Failure{Node: 2, Cause: 9, ExitCode: 1, Error: "node 9 failed: no memory"}, two, "the job failed because of node 9: exit code 1\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, two, "the job failed because of node 2: exit code 137; the last lines of node 2:\n    a\n    b\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, one, "the job failed because of node 2: exit code 137\n"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 0, Error: "the program did not call parallel.Main"}, one, "the job failed because of node 2: exit code 1\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, two,
+			"the job failed because of node 2: exit code 137; the last lines of node 2:\n    a\n    b\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 137, Signal: "killed", Lines: []string{"a", "b"}}, one,
+			"the job failed because of node 2: exit code 137\n"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 0, Error: "the program did not call parallel.Main"}, one,
+			"the job failed because of node 2: exit code 1\n"},
 	} {
 		var b strings.Builder
 		if err := (Result{Kind: control.Failure, First: &c.f, Nodes: c.nodes}).Report(&b); err != nil || b.String() != c.want {
@@ -632,7 +646,7 @@ func TestRulesSayEachFailureOnce(t *testing.T) {
 	}
 }
 
-// walker drives the rules with what may happen, at random.
+// walker gives the rules random events.
 type walker struct {
 	*script
 	rnd    *rand.Rand
@@ -641,12 +655,15 @@ type walker struct {
 	starts map[int]int
 	first  *int      // the node whose failure ended the job
 	blames bool      // it blamed another
-	told   time.Time // when all were told to end
+	told   time.Time // when all were asked to end
 }
 
 func newWalker(t *testing.T, seed uint64) *walker {
 	r := rand.New(rand.NewPCG(seed, 1))
-	cfg := Config{MaxRetries: 1 + r.IntN(4), Backoff: time.Duration(1+r.IntN(2000)) * time.Millisecond, MaxBackoff: time.Duration(1+r.IntN(5)) * time.Second, Environ: []string{}}
+	cfg := Config{
+		MaxRetries: 1 + r.IntN(4), Backoff: time.Duration(1+r.IntN(2000)) * time.Millisecond,
+		MaxBackoff: time.Duration(1+r.IntN(5)) * time.Second, Environ: []string{},
+	}
 	cfg.Env.AutoRecover, cfg.Env.Grace = r.IntN(2) == 0, time.Duration(1+r.IntN(20))*time.Second
 	cfg.ensureDefaults()
 	ids := make([]int, 1+r.IntN(5))
@@ -659,7 +676,7 @@ func newWalker(t *testing.T, seed uint64) *walker {
 	return w
 }
 
-// obey does what the rules say, and checks that it can be done.
+// obey performs the actions of the rules, and checks that each is possible.
 func (w *walker) obey(actions []action) error {
 	for _, a := range actions {
 		switch a.do {
@@ -692,7 +709,8 @@ func (w *walker) end(i int) error {
 	delete(w.alive, i)
 	n := w.c.nodes[i]
 	exits := []exit{
-		won, wonWithAll, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV), killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
+		won, wonWithAll, {}, {code: 1 + w.rnd.IntN(100)}, killedBy(syscall.SIGKILL), killedBy(syscall.SIGSEGV),
+		killedBy(syscall.SIGTERM), {code: 75}, {code: 130}, {code: 143},
 		said(control.Success, 0, n.id, ""), said(control.Failure, 1, n.id, "own"), said(control.Failure, 1, 10+w.rnd.IntN(5), "blames"),
 		said(control.Preempted, 75, n.id, ""), {code: 1, err: errors.New("cannot start")},
 	}
@@ -720,7 +738,7 @@ func (w *walker) live() error {
 		running := slices.Sorted(maps.Keys(w.alive))
 		next := w.c.next()
 		switch what := w.rnd.IntN(20); {
-		case w.c.phase == killing && len(running) > 0: // nobody survives that
+		case w.c.phase == killing && len(running) > 0: // no process survives that
 			delete(w.alive, running[0])
 			if err := w.obey(w.c.exited(w.now, running[0], killedBy(syscall.SIGKILL))); err != nil {
 				return err
@@ -748,7 +766,7 @@ func (w *walker) live() error {
 	return errors.New("the job is not done")
 }
 
-// judge checks what is so at the end of every job.
+// judge checks the properties that hold at the end of every job.
 func (w *walker) judge() error {
 	if len(w.alive) > 0 {
 		return fmt.Errorf("done, and %v run", w.alive)

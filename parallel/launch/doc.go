@@ -29,25 +29,25 @@
 // code is 0. A process that exits with 0 and reports nothing has failed: it called
 // os.Exit in the middle of its work, or it never called parallel.Main and is no node.
 //
-// When the process of a node ends without leave (a crash, a failure), the launcher tells
+// When the process of a node ends without leave (a crash, a failure), the launcher notifies
 // its other nodes at once, before anything else: they give the peer up with that reason.
 // The nodes of other launchers learn of it from a process that the launcher starts
-// (Config.Farewell), with the environment and the socket of the node, while it continues: a
-// restart ends that process, as the new incarnation is news enough, and Run returns when
-// it has ended, after 3 s at most. They learn too whether the node is started again, or
-// has failed for the last time, which fails the job on all launchers; with
-// Config.Replaced no time is the last. Without Config.Farewell they notice the end by the
+// (Config.Farewell), with the environment and the socket of the node, while the launcher
+// continues. A restart ends that process, as the new incarnation replaces its message, and
+// Run returns when it has ended, after 3 s at most. The nodes also learn whether the node is
+// started again, or has failed for the last time, which fails the job on all launchers; with
+// Config.Replaced no failure is the last. Without Config.Farewell they notice the end by the
 // silence of the node, and do not learn that it is not started again.
 //
 // A node that ended because the job has failed elsewhere is not started again.
 //
 // A node that has been ready and then is silent on its control socket for 10 s
-// (Config.Silence; a node speaks every 2 s) is killed: it hangs, or was stopped, and that is its failure. A long step is no
-// silence, as the node's control.Client sends heartbeats; nor is a time for which
-// the launcher was stopped.
+// (Config.Silence; a node sends a message every 2 s) is killed: it hangs, or was
+// stopped, and that is its failure. A long step is no silence, as the node's
+// control.Client sends heartbeats; nor is a time for which the launcher was stopped.
 //
-// Once a node has succeeded the job has, and what can still fail it is a failure of
-// a node's own: a crash, a panic, an error. A straggler does not fail it, but is
+// Once a node has succeeded the job has succeeded, unless another node then fails
+// by its own fault: a crash, a panic, an error. A straggler does not fail it, but is
 // named in a warning: a node that was killed because it did not end within the grace
 // period, or that fails only because a node which has succeeded is gone. If something
 // reliable was lost with a straggler, its sender reports that, and fails
@@ -56,10 +56,10 @@
 // When the launcher itself is killed, its nodes read end-of-file on their
 // control sockets and end within 3 s; on Linux a node that was stopped is woken for
 // that. The watcher, a process beside the launcher (Config.Watcher), kills after 3.5 s
-// what is left of the process groups of the nodes, whatever that does: programs that
+// the remaining process groups of the nodes, whatever they do: programs that
 // have not reached parallel.Main, that are stopped or ignore signals, and their
 // children. A process that was started in the moment before the launcher was killed is
-// found by its environment, on Linux only. What has left its group is not found.
+// found by its environment, on Linux only. A process that has left its group is not found.
 //
 // # Processors
 //

@@ -15,7 +15,7 @@ import (
 // within 2 s.
 const farewellWithin = 3 * time.Second
 
-// parted is the end of a process that has said the farewell of a node.
+// parted is the end of a process that has sent the farewell of a node.
 type parted struct {
 	index int
 	cmd   *exec.Cmd
@@ -26,9 +26,9 @@ func (n *node) lost(reason string, final bool) control.Message {
 	return control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: n.ID, Incarnation: n.incarnation, Reason: reason, Final: final}}
 }
 
-// sendFarewell starts the process that tells the nodes of other launchers of the end of a
-// node's process. Without one they notice it by the silence of the node. Every process
-// that is started ends in exactly one send on parted.
+// sendFarewell starts the process that notifies the nodes of other launchers of the end of a node's
+// process. Without one they notice it by the silence of the node. Every process that is started ends
+// in exactly one send on parted.
 func (l *Launcher) sendFarewell(i int, reason string, final bool) {
 	n := l.nodes[i]
 	line, err := n.lost(reason, final).Append(nil)
@@ -56,8 +56,8 @@ func (l *Launcher) sendFarewell(i int, reason string, final bool) {
 	})
 }
 
-// cutFarewell ends the farewell of a node that is started again: the node itself takes its
-// socket, and tells all others by its new incarnation.
+// cutFarewell ends the farewell of a node that is started again: the node itself takes its socket, and
+// notifies all others by its new incarnation.
 func (l *Launcher) cutFarewell(n *node) {
 	if n.farewell != nil {
 		_ = n.farewell.Process.Kill()
@@ -74,8 +74,8 @@ func (l *Launcher) hasParted(p parted) {
 	}
 }
 
-// free closes the socket of a node that is not started again, once its farewell is said:
-// nodes that dial it are refused from now on.
+// free closes the socket of a node that is not started again, once its farewell is sent: nodes that
+// dial it are refused from now on.
 func (n *node) free() {
 	if n.retired && n.farewell == nil && n.socket != nil {
 		n.socket.close()

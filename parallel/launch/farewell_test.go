@@ -16,8 +16,8 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// farewell is a process that says the farewell of a node: it adds to the file of its
-// argument of which, and who dials the address of the node. A "stuck" one does not end.
+// farewell is a process that sends the farewell of a node: it adds the node, and the nodes that dial
+// its address, to the file of its argument. A "stuck" one does not end.
 func farewell(path string) int {
 	env, present, err := control.Parse(os.LookupEnv)
 	if !present || err != nil || env.ControlFD != 0 {
@@ -57,8 +57,8 @@ func farewell(path string) int {
 	return 0
 }
 
-// sharedJob is a job with a node of another launcher, which is told of the ends of processes
-// in the file path.
+// sharedJob is a job with a node of another launcher. The ends of processes are written to the file
+// path for it.
 func sharedJob(t *testing.T, script, name string) (j *job, path string) {
 	t.Helper()
 	j = newJob(t, 2, script)
@@ -90,8 +90,8 @@ func TestL12OtherLaunchersLearnOfACrash(t *testing.T) {
 	}
 }
 
-// A node that has told the others of its failure itself needs no farewell, nor does one
-// without other launchers.
+// A node that has notified the others of its failure itself needs no farewell, nor does one without
+// other launchers.
 func TestFarewellsThatNobodyNeeds(t *testing.T) {
 	j, path := sharedJob(t, "*=ok", "said")
 	expect(t, j.run(t), control.Success, 0)
@@ -128,7 +128,7 @@ func TestAFarewellThatHangsHoldsNothing(t *testing.T) {
 	}
 }
 
-// A program for farewells that is not there holds nothing either.
+// A program for farewells that does not exist delays nothing either.
 func TestAFarewellThatCannotStart(t *testing.T) {
 	j, _ := sharedJob(t, "1=crash,*=wait", "said")
 	j.cfg.Farewell = []string{"/nowhere/ditask"}

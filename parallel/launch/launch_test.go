@@ -129,7 +129,8 @@ func TestNodesAreToldWhoTheyAre(t *testing.T) {
 		expect(t, j.run(t), control.Success, 0)
 		scheme := map[string]string{"ipc": "unix", "tcp": "tcp"}[protocol]
 		for id := range 2 {
-			want := fmt.Sprintf("[%d gpu #0] node=%d local=%d nodes=0 job=test token=s3cret topology=alone scheme=%s attach=1 labels=[gpu] dir=out main=Play other=0\n", id, id, id, scheme)
+			want := fmt.Sprintf("[%d gpu #0] node=%d local=%d nodes=0 job=test token=s3cret topology=alone scheme=%s attach=1 "+
+				"labels=[gpu] dir=out main=Play other=0\n", id, id, id, scheme)
 			if !strings.Contains(j.out.String(), want) {
 				t.Errorf("no line %sin:\n%s%s", want, j.out.String(), j.err.String())
 			}
@@ -354,7 +355,8 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 		kills bool
 	}{
 		{"start PID\nsocket unix://" + addr + "\n", true},
-		{"begin 77\nstart 99999999\nend 99999999\nbegin BEGUN\nsocket unix://" + addr + "\n", runtime.GOOS == "linux"}, // it was killed before it could write the pid
+		// it was killed before it could write the pid
+		{"begin 77\nstart 99999999\nend 99999999\nbegin BEGUN\nsocket unix://" + addr + "\n", runtime.GOOS == "linux"},
 		{"begin BEGUN\nstart PID\nend PID\n", false},
 		{"begin 1\n", false},
 		{"start PID\nend PID\n", false},
@@ -382,7 +384,8 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !c.kills {
 			t.Errorf("%q: the process has gone: %v", c.lines, err)
 		}
-		if err, want := <-ended, map[bool]string{true: "signal: killed", false: "signal: terminated"}[c.kills]; err == nil || err.Error() != want {
+		want := map[bool]string{true: "signal: killed", false: "signal: terminated"}[c.kills]
+		if err := <-ended; err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", c.lines, err, want)
 		}
 	}
@@ -398,7 +401,7 @@ func TestAWatcherThatEndsIsSaid(t *testing.T) {
 	}
 	expect(t, j.run(t), control.Preempted, 75)
 
-	j = newJob(t, 1, "*=ok") // one that works has nothing to say, and ends with the launcher
+	j = newJob(t, 1, "*=ok") // a watcher that works prints nothing, and ends with the launcher
 	j.cfg.Watcher = []string{j.cfg.Command[0], "watcher"}
 	expect(t, j.run(t), control.Success, 0)
 	if strings.Contains(j.err.String(), "watcher") || len(j.watch.Processes()) > 0 {
@@ -482,7 +485,7 @@ func (s stuck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Nodes go on and the rules act, though nothing reads what nodes write on stdout.
+// Nodes continue and the rules act, although no process reads the output of nodes on stdout.
 func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 	for _, c := range []struct {
 		script  string
@@ -508,7 +511,8 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 			}
 		}
 		expect(t, j.run(t), c.kind, c.code)
-		if !strings.Contains(j.err.String(), "ditask: stdout: ") || !strings.Contains(j.err.String(), " lines were not written, as nothing read them\n") {
+		if !strings.Contains(j.err.String(), "ditask: stdout: ") ||
+			!strings.Contains(j.err.String(), " lines were not written, as nothing read them\n") {
 			t.Errorf("log:\n%s", j.err.String())
 		}
 		if b, err := os.ReadFile(filepath.Join(j.cfg.LogDir, "node-0.log")); err != nil || bytes.Count(b, []byte("x\n")) != 2<<10 {
@@ -518,7 +522,7 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 	}
 }
 
-// The death of a node ends the job, though nothing reads stderr either.
+// The death of a node ends the job, although no process reads stderr either.
 func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
 	j := newJob(t, 2, "0=meet,1=crashmet")
 	out := stuck{make(chan struct{})}
@@ -539,7 +543,8 @@ func TestAReaderThatIsGoneEndsNothing(t *testing.T) {
 	j.cfg.Stdout = w
 	j.flags.Topology = "alone"
 	expect(t, j.run(t), control.Success, 0)
-	if !regexp.MustCompile(`(?m)^ditask: stdout: \d+ lines were not written, as its reader has gone: .*broken pipe$`).MatchString(j.err.String()) {
+	const pattern = `(?m)^ditask: stdout: \d+ lines were not written, as its reader has gone: .*broken pipe$`
+	if !regexp.MustCompile(pattern).MatchString(j.err.String()) {
 		t.Errorf("log ends:\n%s", j.err.String()[max(0, len(j.err.String())-300):])
 	}
 }
@@ -652,7 +657,8 @@ func TestNewReportsAllFaults(t *testing.T) {
 	if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
 		t.Errorf("got:\n%v", err)
 	}
-	if _, err := launch.New(launch.Config{Command: []string{"/no/such/program"}}); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+	if _, err := launch.New(launch.Config{Command: []string{"/no/such/program"}}); err == nil ||
+		!strings.Contains(err.Error(), "/no/such/program") {
 		t.Error(err)
 	}
 }
@@ -733,7 +739,7 @@ func TestMetricsAreGatheredFromWhoAnswers(t *testing.T) {
 	gathered := make(chan []metrics.Sample)
 	go func() {
 		<-ready
-		for range 2 { // the second with what is left of the first
+		for range 2 { // the second with the rest of the first
 			gathered <- l.Metrics(t.Context())
 		}
 		j.signals <- syscall.SIGTERM

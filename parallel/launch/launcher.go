@@ -35,7 +35,7 @@ type Launcher struct {
 
 	mu       sync.Mutex
 	states   []State      // in order of local id
-	received []time.Time  // when the current attempt of a node, once it is ready, last said anything
+	received []time.Time  // when the current attempt of a node, once it is ready, last sent a message
 	waits    map[int]bool // the nodes that have never been ready, by local id
 	asks     []ask        // for metrics, in order of local id
 	seq      uint64       // of the newest request for metrics
@@ -47,7 +47,7 @@ type node struct {
 	socket      *socket // nil: none
 	incarnation uint64
 	proc        *proc     // while it runs
-	farewell    *exec.Cmd // of its last process, while that is said; nil: none is
+	farewell    *exec.Cmd // of its last process, while that is sent; nil: none is
 	retired     bool      // it is not started again
 }
 
@@ -62,7 +62,7 @@ type Phase string
 // The phases of a node.
 const (
 	Waiting  Phase = "waiting"  // for its first start
-	Starting Phase = "starting" // has not said that it is ready
+	Starting Phase = "starting" // has not announced that it is ready
 	Running  Phase = "running"
 	Backoff  Phase = "back-off" // failed, and will be started again
 	Ended    Phase = "ended"    // with success, stopped, or never started
@@ -171,7 +171,7 @@ func (l *Launcher) prepare(ctx context.Context) error {
 	return nil
 }
 
-// loop feeds the rules with what happens and does what they say.
+// loop gives events to the rules and performs their actions.
 func (l *Launcher) loop(ctx context.Context) {
 	stopped, ready := ctx.Done(), l.ready
 	sayReady := func() {

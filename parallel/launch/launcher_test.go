@@ -34,11 +34,14 @@ func prepared(t *testing.T, cfg Config) *Launcher {
 	return l
 }
 
-// The process that says a farewell gets the line and the environment of the node.
+// The process that sends a farewell gets the line and the environment of the node.
 func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "received")
-	l := prepared(t, Config{WorkDir: dir, Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file}})
+	l := prepared(t, Config{
+		WorkDir:  dir,
+		Farewell: []string{"/bin/sh", "-c", `cat >"$0"; echo "$DITASK_NODE_ID,$DITASK_INCARNATION,$DITASK_LISTEN_FD,$(pwd)" >>"$0"`, file},
+	})
 	n := l.nodes[0]
 	n.incarnation = 7
 	l.sendFarewell(0, "exit code 3", true)
@@ -56,7 +59,7 @@ func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	}
 }
 
-// Nothing waits for a farewell that cannot be said.
+// Nothing waits for a farewell that cannot be sent.
 func TestAFarewellThatCannotBeSaid(t *testing.T) {
 	for _, command := range [][]string{nil, {"/nowhere/ditask"}} {
 		l := prepared(t, Config{Farewell: command})
@@ -78,7 +81,7 @@ func TestANodeThatIsStartedAgainEndsItsFarewell(t *testing.T) {
 	}
 }
 
-// A node that is not started again listens until its newest farewell is said.
+// A node that is not started again listens until its newest farewell is sent.
 func TestANodeIsFreedWithItsFarewell(t *testing.T) {
 	ended, newer := &exec.Cmd{}, &exec.Cmd{}
 	for _, c := range []struct {
@@ -124,7 +127,10 @@ func TestAnInterruptEndsFarewells(t *testing.T) {
 				t.Fatal(err)
 			}
 			signals := make(chan os.Signal)
-			l := &Launcher{cfg: Config{Signals: signals}, core: &core{forced: c.forced}, nodes: []*node{{farewell: cmd}, {}}, parted: make(chan parted), saying: 1}
+			l := &Launcher{
+				cfg: Config{Signals: signals}, core: &core{forced: c.forced}, nodes: []*node{{farewell: cmd}, {}},
+				parted: make(chan parted), saying: 1,
+			}
 			l.waiters.Go(func() {
 				_ = cmd.Wait()
 				l.parted <- parted{0, cmd}
@@ -159,7 +165,7 @@ func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
 	}
 }
 
-// What was learned of an attempt does not count for the next one.
+// The state of one attempt does not count for the next one.
 func TestAStartForgetsTheAttemptBefore(t *testing.T) {
 	l := prepared(t, Config{})
 	l.received[0], l.core.nodes[0].attempt, l.nodes[0].incarnation = time.Now(), 2, 1<<63
@@ -192,8 +198,8 @@ func TestNothingIsKeptOfAProcessThatHasEnded(t *testing.T) {
 	}
 }
 
-// Other launchers are told of ends where the job has nodes of theirs that depend on those
-// here, and a failure is not the last one where the launcher is started again and recovers.
+// Other launchers are notified of ends where the job has nodes of theirs that depend on the nodes
+// here. A failure is not final where the launcher is started again and recovers.
 func TestTheRulesFollowFromTheConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		topology, attach     string
@@ -213,7 +219,8 @@ func TestTheRulesFollowFromTheConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.core; got.shared != c.shared || got.replaced != c.goesOn || got.recover != c.recovering || got.independent != (c.topology == "alone") || len(got.nodes) != 2 {
+		if got := l.core; got.shared != c.shared || got.replaced != c.goesOn || got.recover != c.recovering ||
+			got.independent != (c.topology == "alone") || len(got.nodes) != 2 {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

@@ -60,7 +60,8 @@ func TestAdviceOnErrorsOfListening(t *testing.T) {
 		"no luck":                                                &net.OpError{Op: "listen", Err: plain},
 	} {
 		got := Advise(err)
-		if got == nil || !strings.HasSuffix(got.Error(), want) || strings.Contains(got.Error(), "listen") || strings.Contains(got.Error(), "bind") {
+		if got == nil || !strings.HasSuffix(got.Error(), want) || strings.Contains(got.Error(), "listen") ||
+			strings.Contains(got.Error(), "bind") {
 			t.Errorf("%v: %v, want %s", err, got, want)
 		}
 	}

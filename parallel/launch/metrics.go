@@ -21,9 +21,9 @@ type ask struct {
 // metricsWait is the time that a node may take to answer.
 const metricsWait = time.Second
 
-// Metrics asks all nodes of this launcher that run what they count, and returns
-// that with labels for job, node and role. A node that does not answer within a
-// second is left out, and shows as not answered. Callers are served in turn.
+// Metrics asks all running nodes of this launcher for their counts, and returns these with labels for
+// job, node and role. A node that does not answer within a second is left out, and shows as not
+// answered. Callers are served in turn.
 func (l *Launcher) Metrics(ctx context.Context) []metrics.Sample {
 	ctx, cancel := context.WithTimeout(ctx, metricsWait)
 	defer cancel()
@@ -57,8 +57,7 @@ func (l *Launcher) Metrics(ctx context.Context) []metrics.Sample {
 	return l.samples(seq)
 }
 
-// samples are what the nodes have answered to request seq, and what the launcher
-// knows of them.
+// samples are the nodes' answers to request seq, and the launcher's own counts of them.
 func (l *Launcher) samples(seq uint64) []metrics.Sample {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,7 +42,8 @@ func TestAnswersCountForTheirRequest(t *testing.T) {
 		for _, s := range l.samples(7) {
 			values[s.Name] = s.Value
 		}
-		if _, ok := values["x"]; ok != c.done || values[metrics.NodeAnswered] != truth(c.done) || values[metrics.NodeUp] != 1 || values[metrics.NodeRestarts] != 2 {
+		if _, ok := values["x"]; ok != c.done || values[metrics.NodeAnswered] != truth(c.done) || values[metrics.NodeUp] != 1 ||
+			values[metrics.NodeRestarts] != 2 {
 			t.Errorf("%+v: %v", c, values)
 		}
 		for _, s := range l.samples(8) { // of a later request

@@ -18,8 +18,8 @@ import (
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// maxLine is where a line is cut in the merged stream, in bytes, and what the launcher says
-// at once.
+// maxLine is where a line is cut in the merged stream, in bytes, and the longest message of the
+// launcher itself.
 const maxLine = 64 << 10
 
 // The last lines that are kept of every node, enough to find an error at the
@@ -36,7 +36,7 @@ type output struct {
 	dir    string // of the nodes' files; empty: none
 	stdout *Stream
 	stderr *Stream
-	failed atomic.Bool // a file could not be written, which was said
+	failed atomic.Bool // a file could not be written, which was logged
 }
 
 // record is one line in the format json.
@@ -53,7 +53,7 @@ type record struct {
 // log writes a line of the launcher itself. It never waits.
 func (o *output) log(level, text string) { o.stderr.TryWrite(ownLine(o.format, o.now(), level, text)) }
 
-// ownLine is a line of the launcher itself. What it quotes begins no line.
+// ownLine is a line of the launcher itself. Text that it quotes begins no line.
 func ownLine(format string, now time.Time, level, text string) []byte {
 	if format == "json" {
 		return jsonLine(struct {
@@ -93,7 +93,7 @@ func (o *output) line(n *nodeLog, stream string, text []byte, more int, buf []by
 	return buf
 }
 
-// flush writes what waits, as far as it is read, and reports what was not written. A
+// flush writes the waiting lines, as far as they are read, and reports those that were not written. A
 // signal ends the wait for a stream.
 func (o *output) flush(signals <-chan os.Signal) {
 	o.stdout.Flush(signals)
@@ -198,7 +198,7 @@ func (o *output) header(id, attempt int) []byte {
 // Role is the prefix of the node's lines.
 func (n *nodeLog) Role() string { return *n.role.Load() }
 
-// setRole changes the mark, once the node has said what its roles are.
+// setRole changes the mark, once the node has announced its roles.
 func (n *nodeLog) setRole(role string) { n.role.Store(&role) }
 
 func (n *nodeLog) remember(text []byte) {

@@ -58,14 +58,20 @@ func TestLinesOfANode(t *testing.T) {
 
 // A line that is longer than the bound is cut, and has how many bytes are missing.
 func TestLongLinesAreCut(t *testing.T) {
-	for more, want := range map[int]string{0: "", 1: " ... (1 bytes more)", maxLine: fmt.Sprintf(" ... (%d bytes more)", maxLine), 2*maxLine + 5: fmt.Sprintf(" ... (%d bytes more)", 2*maxLine+5)} {
+	for more, want := range map[int]string{
+		0:             "",
+		1:             " ... (1 bytes more)",
+		maxLine:       fmt.Sprintf(" ... (%d bytes more)", maxLine),
+		2*maxLine + 5: fmt.Sprintf(" ... (%d bytes more)", 2*maxLine+5),
+	} {
 		for _, format := range []string{"text", "json"} {
 			o, stdout, _ := outputs(format, "")
 			n := o.open(3, 1, "")
 			n.copy("stdout", strings.NewReader(strings.Repeat("z", maxLine+more)+"\nnext\n"))
 			o.flush(nil)
 			lines := strings.Split(stdout.String(), "\n")
-			if got := strings.TrimSuffix(lines[0], `"}`); len(lines) != 3 || !strings.HasSuffix(got, "z"+want) || strings.Count(got, "z") != maxLine {
+			if got := strings.TrimSuffix(lines[0], `"}`); len(lines) != 3 || !strings.HasSuffix(got, "z"+want) ||
+				strings.Count(got, "z") != maxLine {
 				t.Errorf("%s, %d bytes more: %d lines, the first ends with %q", format, more, len(lines), got[len(got)-40:])
 			}
 			if !strings.Contains(lines[1], "next") {
@@ -97,7 +103,8 @@ func TestFileOfANode(t *testing.T) {
 	o, _, stderr := outputs("text", dir)
 	n := o.open(3, 0, "")
 	for _, piece := range [][2]string{
-		{"stdout", "a\n"}, {"stdout", "b"}, {"stdout", "c"}, {"stderr", "d\n"}, {"stdout", "e"}, {"stderr", ""}, {"stdout", "f\n"}, {"stderr", "g\n"},
+		{"stdout", "a\n"}, {"stdout", "b"}, {"stdout", "c"}, {"stderr", "d\n"}, {"stdout", "e"}, {"stderr", ""}, {"stdout", "f\n"},
+		{"stderr", "g\n"},
 	} {
 		n.keep(piece[0], []byte(piece[1]))
 	}
@@ -139,7 +146,8 @@ func TestFaultsOfTheLogFolderAreReportedOnce(t *testing.T) {
 		n.close()
 		o.fileFailed(errors.New("once more"))
 		o.flush(nil)
-		if !strings.HasPrefix(stderr.String(), "ditask: log folder: ") || !strings.HasSuffix(stderr.String(), "; the job continues without it\n") ||
+		if !strings.HasPrefix(stderr.String(), "ditask: log folder: ") ||
+			!strings.HasSuffix(stderr.String(), "; the job continues without it\n") ||
 			strings.Count(stderr.String(), "\n") != 1 || strings.Contains(stderr.String(), "once more") {
 			t.Errorf("%s: %q", name, stderr)
 		}
@@ -196,7 +204,8 @@ func TestLinesThatCouldNotBeWrittenAreReportedOnce(t *testing.T) {
 		n.copy("stdout", strings.NewReader("lost\n"))
 		o.flush(nil)
 		o.stderr.Flush(nil)
-		if text := got(); strings.Count(text, "lines could not be written: no space left on device") != 1 || !strings.Contains(text, "ditask: stdout: 1 lines") {
+		if text := got(); strings.Count(text, "lines could not be written: no space left on device") != 1 ||
+			!strings.Contains(text, "ditask: stdout: 1 lines") {
 			t.Errorf("one stream %v: %q", one, text)
 		}
 	}

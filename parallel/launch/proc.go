@@ -82,8 +82,8 @@ func startProc(s spec, log *nodeLog, onMessage func(control.Message)) (*proc, er
 	return p, nil
 }
 
-// receive reads what the node says until its end of the socket is closed, and then
-// tells it that all was read.
+// receive reads the node's messages until its end of the socket is closed, and then confirms that all
+// was read.
 func (p *proc) receive(onMessage func(control.Message)) {
 	r := control.NewReader(p.pipes[2])
 	for {

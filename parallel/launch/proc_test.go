@@ -65,7 +65,7 @@ func TestAProcessThatWasWaitedForGetsNoSignal(t *testing.T) {
 	}
 }
 
-// A launcher that ends in order tells its watcher so, which then kills nothing.
+// A launcher that ends in order notifies its watcher, which then kills nothing.
 func TestTheWatcherReceivesThatTheLauncherIsDone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "received")
 	w, err := startWatcher([]string{"/bin/sh", "-c", `cat >"$0"`, file}, os.Environ(), func() { t.Error("it has ended before") })

@@ -24,8 +24,13 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 			core: newCore(Config{}, []int{0}, false),
 		}
 		for _, m := range []control.Message{
-			{Type: control.TypeHello}, {Type: control.TypeStatus, Status: &control.Status{Role: "learner", Step: 7}}, {Type: control.TypeReady}, {Type: control.TypeAlive},
-			{Type: control.TypeStatus, Status: &control.Status{}}, {Type: control.TypeMetrics, Metrics: &control.Metrics{}}, {Type: "of a newer version"},
+			{Type: control.TypeHello},
+			{Type: control.TypeStatus, Status: &control.Status{Role: "learner", Step: 7}},
+			{Type: control.TypeReady},
+			{Type: control.TypeAlive},
+			{Type: control.TypeStatus, Status: &control.Status{}},
+			{Type: control.TypeMetrics, Metrics: &control.Metrics{}},
+			{Type: "of a newer version"},
 		} {
 			<-time.After(time.Second)
 			was := l.received[0]
@@ -35,7 +40,8 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 			if ready != l.received[0].Equal(time.Now()) || !l.core.nodes[0].receivedAt.Equal(l.received[0]) {
 				t.Errorf("%s: received at %v, the rules at %v, now %v", m.Type, l.received[0], l.core.nodes[0].receivedAt, time.Now())
 			}
-			if m.Type == control.TypeStatus && m.Status.Step == 7 && (log.Role() != "learner" || l.states[0].Status.Step != 7 || !l.states[0].StatusAt.Equal(time.Now())) {
+			if m.Type == control.TypeStatus && m.Status.Step == 7 &&
+				(log.Role() != "learner" || l.states[0].Status.Step != 7 || !l.states[0].StatusAt.Equal(time.Now())) {
 				t.Errorf("status: role %s, %+v", log.Role(), l.states[0])
 			}
 		}
@@ -56,7 +62,8 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 	for _, c := range []struct {
 		recovering, replaced bool
 		attempt, want        int
-	}{{false, false, 0, 0}, {true, false, 0, 3}, {true, false, 2, 1}, {true, false, 3, 0}, {true, false, 4, 0}, {true, true, 3, 1}, {true, true, 0, 3}} {
+	}{{false, false, 0, 0}, {true, false, 0, 3}, {true, false, 2, 1}, {true, false, 3, 0}, {true, false, 4, 0},
+		{true, true, 3, 1}, {true, true, 0, 3}} {
 		l := &Launcher{cfg: Config{MaxRetries: 3, Replaced: c.replaced, Env: control.Env{AutoRecover: c.recovering}}}
 		n := &node{incarnation: 7}
 		n.ID, n.LocalID = 5, 1
@@ -67,12 +74,13 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 	}
 }
 
-// A node is told of the server and the folder of the job where there are some.
+// A node gets the address of the server and the folder of the job, if the job has them.
 func TestANodeHasTheServerAndTheFolderOfTheJob(t *testing.T) {
 	for dir, bus := range map[string]string{"": "", "out": "redis://h:1"} {
 		l := &Launcher{cfg: Config{Env: control.Env{Dir: dir, Bus: bus}}}
 		e := l.env(&node{}, 0)
-		if e.Bus != bus || e.BusAuth != "" || filepath.IsAbs(e.Dir) != (dir != "") || dir != "" && filepath.Base(e.Dir) != dir || dir == "" && e.Dir != "" {
+		if e.Bus != bus || e.BusAuth != "" || filepath.IsAbs(e.Dir) != (dir != "") || dir != "" && filepath.Base(e.Dir) != dir ||
+			dir == "" && e.Dir != "" {
 			t.Errorf("%q, %q: %+v", dir, bus, e)
 		}
 	}
@@ -90,7 +98,8 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := startProc(spec{command: []string{path, "last words"}, env: control.Env{Incarnation: 7}, watcher: &watcher{pipe: w}}, log, func(control.Message) {})
+	p, err := startProc(spec{command: []string{path, "last words"}, env: control.Env{Incarnation: 7}, watcher: &watcher{pipe: w}},
+		log, func(control.Message) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +122,10 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 // A watcher takes no number whose group would be its own, or every process.
 func TestTheWatcherTakesOnlyGroupsOfNodes(t *testing.T) {
 	w := watched{groups: map[int]bool{}}
-	for _, line := range []string{"start 7", "start 8", "end 7", "start 0", "start 1", "start -9", "start x", "start", "stop 9", "", "socket unix:///run/s"} {
+	for _, line := range []string{
+		"start 7", "start 8", "end 7", "start 0", "start 1", "start -9", "start x", "start", "stop 9",
+		"", "socket unix:///run/s",
+	} {
 		w.receive(line)
 	}
 	if fmt.Sprint(w.groups) != "map[8:true]" || fmt.Sprint(w.sockets) != "[unix:///run/s]" || w.done {

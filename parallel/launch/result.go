@@ -36,15 +36,15 @@ type NodeResult struct {
 // Failure is one failure of one node.
 type Failure struct {
 	Node     int      // whose process it was
-	Cause    int      // which node that one says has caused it; Node itself unless another
+	Cause    int      // the node that this one has named as the cause; Node itself unless another
 	Role     string   // its roles, or else labels
 	Attempt  int      // from 0
 	ExitCode int      // 128 + signal if a signal ended it
 	Signal   string   // such as "killed"; empty: it exited
-	Error    string   // what the node said of it; may be empty
+	Error    string   // the node's own report of it; may be empty
 	Lines    []string // the last lines that it wrote
 
-	ours   bool // the launcher has killed the node: the exit code says nothing
+	ours   bool // the launcher has killed the node: the exit code has no meaning
 	late   bool // the same, at the end of the job
 	logged bool // the log has the error already
 }
@@ -181,8 +181,8 @@ func (f Failure) after() string {
 	return fmt.Sprintf(" (attempt %d)", f.Attempt)
 }
 
-// line is the failure as the log has it, once, followed by what becomes of the job. The
-// reason is left out where the log has it already. A stack and the like stand below.
+// line is the failure as the log has it, once, followed by the consequence for the job. The reason is
+// left out where the log has it already. A stack and the like stand below.
 func (f Failure) line(then string) string {
 	if f.logged {
 		return f.how() + then

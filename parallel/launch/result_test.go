@@ -68,13 +68,16 @@ func TestFailureOfAnExit(t *testing.T) {
 		{"few lines", exit{code: 1, lines: many[:3]}, 2, "", false, 3},
 		{"not started", exit{code: 1, err: errors.New("no such file"), outcome: outcome(control.Failure)}, 2, "no such file", false, 0},
 		{"reported", exit{code: 1, outcome: outcome(control.Failure)}, 5, "no memory\nstack", false, 0},
-		{"reported and written", exit{code: 1, outcome: outcome(control.Failure), lines: []string{"", "error: no memory!"}}, 5, "no memory\nstack", true, 2},
-		{"written long ago", exit{code: 1, outcome: outcome(control.Failure), lines: slices.Concat([]string{"no memory"}, many)}, 5, "no memory\nstack", true, 12},
+		{"reported and written", exit{code: 1, outcome: outcome(control.Failure), lines: []string{"", "error: no memory!"}}, 5,
+			"no memory\nstack", true, 2},
+		{"written long ago", exit{code: 1, outcome: outcome(control.Failure), lines: slices.Concat([]string{"no memory"}, many)},
+			5, "no memory\nstack", true, 12},
 		{"success with a code", exit{code: 1, outcome: outcome(control.Success)}, 2, "", false, 0},
 	} {
 		c.e.role = "learner"
 		f := newFailure(coreNode{id: 2, attempt: 3}, c.e)
-		if f.Node != 2 || f.Cause != c.cause || f.Attempt != 3 || f.Role != "learner" || f.ExitCode != 1 || f.Signal != "" || f.Error != c.err || f.logged != c.told || len(f.Lines) != c.lines {
+		if f.Node != 2 || f.Cause != c.cause || f.Attempt != 3 || f.Role != "learner" || f.ExitCode != 1 || f.Signal != "" ||
+			f.Error != c.err || f.logged != c.told || len(f.Lines) != c.lines {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 		if n := len(f.Lines); n > 0 && f.Lines[n-1] != c.e.lines[len(c.e.lines)-1] {
@@ -92,15 +95,19 @@ func TestFailureInWords(t *testing.T) {
 		headline, line string
 	}{
 		{Failure{Node: 2, Cause: 2, ExitCode: 3}, "node 2 failed: exit code 3", "node 2 failed: exit code 3; then"},
-		{Failure{Node: 2, Cause: 2, Signal: "killed", Role: "learner"}, "node 2 (learner) failed: killed", "node 2 (learner) failed: killed; then"},
-		{Failure{Node: 2, Cause: 1, ExitCode: 1, Attempt: 1}, "node 2, attempt 1, failed because of node 1: exit code 1", "node 2, attempt 1, failed because of node 1: exit code 1; then"},
+		{Failure{Node: 2, Cause: 2, Signal: "killed", Role: "learner"}, "node 2 (learner) failed: killed",
+			"node 2 (learner) failed: killed; then"},
+		{Failure{Node: 2, Cause: 1, ExitCode: 1, Attempt: 1}, "node 2, attempt 1, failed because of node 1: exit code 1",
+			"node 2, attempt 1, failed because of node 1: exit code 1; then"},
 		{Failure{Node: 2, Cause: 2, Error: "did not answer", ours: true}, "node 2: did not answer", "node 2: did not answer; then"},
 		{
 			Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\nstack\nmore\n"}, "node 2 failed: exit code 1: no memory",
 			"node 2 failed: exit code 1: no memory; then\nstack\nmore",
 		},
-		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n", logged: true}, "node 2 failed: exit code 1: no memory", "node 2 failed: exit code 1; then"},
-		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n"}, "node 2 failed: exit code 1: no memory", "node 2 failed: exit code 1: no memory; then"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n", logged: true}, "node 2 failed: exit code 1: no memory",
+			"node 2 failed: exit code 1; then"},
+		{Failure{Node: 2, Cause: 2, ExitCode: 1, Error: "no memory\n"}, "node 2 failed: exit code 1: no memory",
+			"node 2 failed: exit code 1: no memory; then"},
 	} {
 		if got := c.f.Headline(); got != c.headline {
 			t.Errorf("headline %q, want %q", got, c.headline)
@@ -189,10 +196,13 @@ func TestNodesAndSignalsInWords(t *testing.T) {
 	}
 }
 
-// The metrics of a node count when all parts of its newest answer are there.
+// The metrics of a node count when all parts of its newest answer have arrived.
 func TestMetricsOfAnAnswerInParts(t *testing.T) {
 	p := &proc{}
-	l := &Launcher{states: []State{{ID: 4, Phase: Running, Restarts: 2, Status: control.Status{Role: "learner"}}, {ID: 5}}, asks: make([]ask, 2), seq: 7}
+	l := &Launcher{
+		states: []State{{ID: 4, Phase: Running, Restarts: 2, Status: control.Status{Role: "learner"}}, {ID: 5}},
+		asks:   make([]ask, 2), seq: 7,
+	}
 	l.cfg.Plan.Job = "j"
 	done := make(chan struct{})
 	l.asks[0] = ask{proc: p, seq: 7, done: done}

@@ -129,7 +129,7 @@ func (s *Stream) accept(lines []byte) {
 	s.add(queued{text: append([]byte(nil), lines...)})
 }
 
-// note appends the line that says what was dropped. The mutex is held.
+// note appends the line with the number of dropped lines. The mutex is held.
 func (s *Stream) note() {
 	why := fmt.Sprintf("nothing read them for %v", streamPatience)
 	if s.failed != nil {
@@ -150,7 +150,7 @@ func (s *Stream) add(line queued) {
 	}
 }
 
-// write writes what waits, and ends when nothing does.
+// write writes the waiting lines, and ends when none waits.
 func (s *Stream) write() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Stream) unwritten(err error, lines ...queued) {
 	}
 }
 
-// isGone reports whether a write failed because nothing will ever be read again.
+// isGone reports whether a write failed because its reader will never read again.
 func isGone(err error) bool {
 	for _, gone := range []error{syscall.EPIPE, syscall.EIO, io.ErrClosedPipe, os.ErrClosed} {
 		if errors.Is(err, gone) {

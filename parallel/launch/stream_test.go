@@ -130,7 +130,7 @@ func TestStreamDropsWhereItsReaderIsPaused(t *testing.T) {
 	})
 }
 
-// What was dropped is said where it is missing, also if lines come at once.
+// The number of dropped lines is written where they are missing, also if lines come at once.
 func TestStreamSaysWhatIsMissingWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{}
@@ -188,7 +188,7 @@ func TestStreamSaysWithoutWaiting(t *testing.T) {
 	})
 }
 
-// What a process has left at its end does not wait, and is not lost to a slow reader.
+// The output that a process has left at its end does not wait, and is not lost to a slow reader.
 func TestStreamHurriesAtTheEndOfAProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{slow: time.Second}
@@ -268,8 +268,8 @@ func TestStreamGoesOnAfterAnError(t *testing.T) {
 	})
 }
 
-// The line that says how many are missing counts for nothing itself, and what it says is
-// not forgotten when it cannot be written.
+// The line with the number of missing ones does not count itself, and the number is not forgotten when
+// it cannot be written.
 func TestStreamCountsWhatIsMissingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{err: syscall.ENOSPC}

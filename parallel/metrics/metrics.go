@@ -75,7 +75,7 @@ func WriteOf(w io.Writer, table []Desc, samples []Sample) error {
 	return b.Flush()
 }
 
-// What the format escapes: in a help text, and in a label's value.
+// The characters that the format escapes: in a help text, and in a label's value.
 var (
 	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)

@@ -215,14 +215,16 @@ func TestHistogramOfATableOfItsOwn(t *testing.T) {
 	var b strings.Builder
 	if err := metrics.WriteOf(&b, table, []metrics.Sample{
 		{Name: "own_seconds_count", Value: 3},
-		{Name: "own_seconds_bucket", Labels: []string{"le", "0.5"}, Value: 2}, {Name: "own_seconds_bucket", Labels: []string{"le", "+Inf"}, Value: 3},
+		{Name: "own_seconds_bucket", Labels: []string{"le", "0.5"}, Value: 2},
+		{Name: "own_seconds_bucket", Labels: []string{"le", "+Inf"}, Value: 3},
 		{Name: "own_seconds_sum", Value: 1.5}, {Name: metrics.NodeUp, Value: 1},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	families := parse(t, b.String())
 	h := families["own_seconds"].GetMetric()[0].GetHistogram()
-	if len(families) != 1 || h.GetSampleCount() != 3 || h.GetSampleSum() != 1.5 || len(h.GetBucket()) != 2 || h.GetBucket()[0].GetCumulativeCount() != 2 {
+	if len(families) != 1 || h.GetSampleCount() != 3 || h.GetSampleSum() != 1.5 || len(h.GetBucket()) != 2 ||
+		h.GetBucket()[0].GetCumulativeCount() != 2 {
 		t.Errorf("%v", b.String())
 	}
 }

@@ -19,7 +19,7 @@ type Desc struct {
 	Help   string
 }
 
-// The names of the metrics. [Table] says what they mean.
+// The names of the metrics. [Table] has their meanings.
 const (
 	NodeUp       = "ditask_node_up"
 	NodeAnswered = "ditask_node_answered"
@@ -83,8 +83,8 @@ const (
 	GCSeconds     = "ditask_gc_cpu_seconds_total"
 )
 
-// Table lists every metric, in the order in which they are written. Event and
-// peer metrics are there only for what has carried something.
+// Table lists every metric, in the order in which they are written. Event and peer metrics exist only
+// for events and peers that have carried messages.
 func Table() []Desc { //nolint:funlen // one line for each metric
 	perEvent, perPeer, stream := []string{"event"}, []string{"peer"}, []string{"event", "peer"}
 	return []Desc{

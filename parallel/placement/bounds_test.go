@@ -21,8 +21,9 @@ func TestCheckJobBounds(t *testing.T) {
 
 func TestExposedAddresses(t *testing.T) {
 	for in, want := range map[string]bool{
-		"tcp://localhost:1": false, "tcp://127.0.0.1:1": false, "tcp://127.9.9.9:1": false, "tcp://[::1]:1": false, "tcp://[::ffff:127.0.0.1]:1": false,
-		"tcp://0.0.0.0:1": true, "tcp://10.0.0.1:1": true, "tcp://h:1": true, "unix:///s": false,
+		"tcp://localhost:1": false, "tcp://127.0.0.1:1": false, "tcp://127.9.9.9:1": false, "tcp://[::1]:1": false,
+		"tcp://[::ffff:127.0.0.1]:1": false,
+		"tcp://0.0.0.0:1":            true, "tcp://10.0.0.1:1": true, "tcp://h:1": true, "unix:///s": false,
 	} {
 		a, err := placement.ParseAddress(in)
 		if err != nil || a.Exposed() != want {
@@ -45,10 +46,14 @@ func TestPlanBounds(t *testing.T) {
 		{placement.Flags{Labels: "standalone", RunDir: "/r"}, `--labels "standalone": is given by ditask itself`},
 		{placement.Flags{Labels: "distributed", RunDir: "/r"}, `--labels "distributed": is given by ditask itself`},
 		{placement.Flags{Labels: "node", RunDir: "/r"}, ""},
-		{placement.Flags{MQType: "nats", AttachTo: "bus://node.-1"}, `--attach-to "bus://node.-1": want bus://node.<id> or $node.<id> with --mq-type nats`},
-		{placement.Flags{MQType: "nats", AttachTo: "bus://node.01"}, `--attach-to "bus://node.01": want bus://node.<id> or $node.<id> with --mq-type nats`},
-		{placement.Flags{Workers: 10, AttachTo: "$node.99", RunDir: "/r"}, "--attach-to $node.99: no such node; there are 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"},
-		{placement.Flags{Workers: 11, AttachTo: "$node.99", RunDir: "/r"}, "--attach-to $node.99: no such node; there are 0, 1, 2, 3, 4, 5, 6, 7 ... 10"},
+		{placement.Flags{MQType: "nats", AttachTo: "bus://node.-1"},
+			`--attach-to "bus://node.-1": want bus://node.<id> or $node.<id> with --mq-type nats`},
+		{placement.Flags{MQType: "nats", AttachTo: "bus://node.01"},
+			`--attach-to "bus://node.01": want bus://node.<id> or $node.<id> with --mq-type nats`},
+		{placement.Flags{Workers: 10, AttachTo: "$node.99", RunDir: "/r"},
+			"--attach-to $node.99: no such node; there are 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"},
+		{placement.Flags{Workers: 11, AttachTo: "$node.99", RunDir: "/r"},
+			"--attach-to $node.99: no such node; there are 0, 1, 2, 3, 4, 5, 6, 7 ... 10"},
 		{placement.Flags{Ports: "7000", AttachTo: "tcp://127.0.0.1:7001"}, ""},
 		{placement.Flags{Protocol: "tcp", Address: "0.0.0.0", AttachTo: "tcp://localhost:7001"}, ""},
 	} {
@@ -67,7 +72,8 @@ func TestPlanHasNothingTwice(t *testing.T) {
 		f    placement.Flags
 		want string
 	}{
-		{placement.Flags{RunDir: "/r", AttachTo: "tcp://a:1,tcp://a:1", Spec: spec(t, `{"tasks":[{"attach_to":"tcp://a:1"}]}`)}, "0 unix:///r/n0.sock > tcp://a:1"},
+		{placement.Flags{RunDir: "/r", AttachTo: "tcp://a:1,tcp://a:1", Spec: spec(t, `{"tasks":[{"attach_to":"tcp://a:1"}]}`)},
+			"0 unix:///r/n0.sock > tcp://a:1"},
 		{placement.Flags{MQType: "nats", AttachTo: "bus://node.7,bus://node.7"}, "0 bus://node.0 > bus://node.7"},
 		{placement.Flags{RunDir: "/r", Labels: "a,b", Spec: spec(t, `{"tasks":[{"labels":"b,c"}]}`)}, "0 unix:///r/n0.sock [a b c]"},
 	} {
@@ -90,7 +96,7 @@ func TestStarWithARendezvous(t *testing.T) {
 	if want := "--topology star: all dial node 3, but the hub is node 0: leave out --node-ids"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// Where the first launcher is not known, the address of the first task says nothing.
+	// Where the first launcher is not known, the address of the first task has no effect.
 	site := rendezvous(2, 0)
 	site.Rendezvous.Elsewhere, site.Launchers[0].Host = "why", ""
 	plan, err := placement.New(placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1"},{},{},{}]}`)}, site)

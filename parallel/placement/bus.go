@@ -25,7 +25,7 @@ func (p *planner) listenBus() {
 	case p.plan.Bus == "":
 		p.faultf("--mq-type redis: which server? give --redis-url")
 	case p.flags.Ports != "" || p.flags.Address != "":
-		p.faultf("--%s-url: the server is there already; leave out --ports and --address", p.plan.Transport)
+		p.faultf("--%s-url: the server runs elsewhere; leave out --ports and --address", p.plan.Transport)
 	}
 }
 

@@ -28,7 +28,8 @@ func (p *planner) listenUnix() {
 			size += 9
 		}
 		if size > maxSocketPath {
-			p.faultf("socket path %s: %d bytes, the system allows %d: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp", path, size, maxSocketPath)
+			p.faultf("socket path %s: %d bytes, the system allows %d: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp",
+				path, size, maxSocketPath)
 			return
 		}
 		n.Listen = "unix://" + path

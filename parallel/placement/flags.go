@@ -23,8 +23,7 @@ const (
 // DefaultPort is the first port on each host of a job with several launchers.
 const DefaultPort = 50515
 
-// Flags are what the user said about placement. The zero value is one node on
-// this machine.
+// Flags are the user's settings for placement. The zero value is one node on this machine.
 type Flags struct {
 	Job      string // job id, part of the plan; see CheckJob
 	Workers  int    // nodes for each launcher, or task of the spec; 0: 1
@@ -36,8 +35,8 @@ type Flags struct {
 	NodeIDs  string // "10": that id and those after it; "10,12": one for each node; empty: from 0
 	Topology string // mesh, star or alone; empty: mesh
 	MQType   string // mesh (nng means the same), nats or redis; empty: nats with NATSURL, redis with RedisURL, else mesh
-	NATSURL  string // of a NATS server elsewhere, without what is secret in it; empty: the launcher of the first node runs one
-	RedisURL string // of a server, without what is secret; empty: none
+	NATSURL  string // of a NATS server elsewhere, without its secrets; empty: the launcher of the first node runs one
+	RedisURL string // of a server, without its secrets; empty: none
 	Spec     *Spec  // the platform spec; nil: none
 
 	// RunDir is the folder of unix sockets. One "*" in it stands for ten

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// maxNodes bounds the nodes of a job, so that a slip of the finger does not
-// fill the memory.
+// maxNodes bounds the nodes of a job, so that a typing error does not fill the memory.
 const maxNodes = 4096
 
 // maxSocketPath bounds the path of a unix socket in bytes: the systems allow
@@ -21,8 +20,8 @@ type Plan struct {
 	Job       string `json:"job"`
 	Topology  string `json:"topology"`
 	Transport string `json:"transport"`
-	// Bus is the URL of the server between the nodes, port 0 for a free one, without
-	// what is secret in it; empty: nodes connect with each other.
+	// Bus is the URL of the server between the nodes, port 0 for a free one, without its secrets; empty:
+	// nodes connect with each other.
 	Bus string `json:"bus,omitempty"`
 	// BusListen is the address at which the launcher BusRank runs that server, tcp://host:port, port 0
 	// for a free one; empty: it runs elsewhere.
@@ -40,7 +39,7 @@ type Node struct {
 	Rank      int      `json:"rank"`      // its launcher
 	Host      string   `json:"host"`      // empty: this machine
 	Listen    string   `json:"listen"`    // unix:///path, tcp://host:port, port 0 for a free one, or bus://node.<id>; empty: none
-	Advertise string   `json:"advertise"` // what others dial; empty: they cannot
+	Advertise string   `json:"advertise"` // the address that others dial; empty: they cannot
 	Dials     []int    `json:"dials"`     // ids of the planned nodes that it dials
 	Extern    []string `json:"-"`         // addresses that it dials besides
 	Attach    []string `json:"attach"`    // addresses of Dials, then Extern
@@ -279,7 +278,7 @@ func (p *planner) checkLabels(name, list string) []string {
 // layout makes the nodes, with their ids and labels.
 func (p *planner) layout() {
 	p.tasks = []TaskSpec{{}}
-	perRank := false // whether task k is what launcher k runs
+	perRank := false // whether launcher k runs task k
 	if p.flags.Spec != nil {
 		p.tasks = p.flags.Spec.Tasks
 		if perRank = len(p.site.Launchers) > 1; perRank && len(p.tasks) != len(p.site.Launchers) {

@@ -167,7 +167,8 @@ func TestPlanTakesOneTaskOfTheSpecALauncher(t *testing.T) {
 	if got, want := show(plan.Local()), "20 tcp://0.0.0.0:50515 > tcp://a:50515 [learn]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if _, err = placement.New(placement.Flags{Spec: s}, at(0, "a", "b", "c")); err == nil || err.Error() != "platform spec: 2 tasks for 3 launchers" {
+	if _, err = placement.New(placement.Flags{Spec: s}, at(0, "a", "b", "c")); err == nil ||
+		err.Error() != "platform spec: 2 tasks for 3 launchers" {
 		t.Error(err)
 	}
 }
@@ -181,7 +182,8 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		{placement.Flags{Workers: 3, Ports: "1,2"}, "", "--ports 1,2: 2 ports for 3 nodes; give one for each, or the first"},
 		{placement.Flags{Ports: "1,2"}, "", "--ports 1,2: 2 ports for 1 node; give one for each, or the first"},
 		{placement.Flags{Workers: 2, NodeIDs: "1,2,3"}, "", "--node-ids 1,2,3: 3 ids for 2 nodes; give one for each, or the first"},
-		{placement.Flags{Workers: 2, NodeIDs: "4,4", RunDir: "/r"}, "", "--node-ids 4,4: node id 4 is given twice: every node of the job needs its own"},
+		{placement.Flags{Workers: 2, NodeIDs: "4,4", RunDir: "/r"}, "",
+			"--node-ids 4,4: node id 4 is given twice: every node of the job needs its own"},
 		{placement.Flags{NodeIDs: "x"}, "", `--node-ids "x": want a number from 0 to 2147483647`},
 		{placement.Flags{Ports: "70000"}, "", `--ports "70000": want a number from 1 to 65535`},
 		{placement.Flags{Ports: "0"}, "", `--ports "0": want a number from 1 to 65535`},
@@ -196,14 +198,17 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 			`--protocol "udp": want one of tcp, ipc`)},
 		{placement.Flags{Protocol: "ipc", Ports: "1"}, "", "--protocol ipc: --ports needs --protocol tcp"},
 		{placement.Flags{Protocol: "ipc", Address: "h"}, "", "--protocol ipc: --address needs --protocol tcp"},
-		{placement.Flags{Protocol: "ipc"}, `{"tasks":[{"ports":1}]}`, "--protocol ipc: ports or address in the platform spec needs --protocol tcp"},
+		{placement.Flags{Protocol: "ipc"}, `{"tasks":[{"ports":1}]}`,
+			"--protocol ipc: ports or address in the platform spec needs --protocol tcp"},
 		{placement.Flags{Labels: "a b"}, "", `--labels "a b": a label has no white space and no *, ?, [, ] or \`},
 		{placement.Flags{Labels: "node.3"}, "", `--labels "node.3": is given by ditask itself`},
 		{placement.Flags{AttachTo: "a:1", RunDir: "/r"}, "", `--attach-to "a:1": want tcp://host:port or unix:///path`},
 		{placement.Flags{AttachTo: "tcp://a:0", RunDir: "/r"}, "", `--attach-to "tcp://a:0": want a port from 1 to 65535`},
 		{placement.Flags{Workers: 3, AttachTo: "$node.7", RunDir: "/r"}, "", `--attach-to $node.7: no such node; there are 0, 1, 2`},
-		{placement.Flags{Workers: 12, AttachTo: "$node.x", RunDir: "/r"}, "", `--attach-to $node.x: no such node; there are 0, 1, 2, 3, 4, 5, 6, 7 ... 11`},
-		{placement.Flags{RunDir: "/r"}, `{"tasks":[{"attach_to":"$node.0"}]}`, "platform spec: tasks[0].attach_to $node.0: node 0 would dial itself"},
+		{placement.Flags{Workers: 12, AttachTo: "$node.x", RunDir: "/r"}, "",
+			`--attach-to $node.x: no such node; there are 0, 1, 2, 3, 4, 5, 6, 7 ... 11`},
+		{placement.Flags{RunDir: "/r"}, `{"tasks":[{"attach_to":"$node.0"}]}`,
+			"platform spec: tasks[0].attach_to $node.0: node 0 would dial itself"},
 		{placement.Flags{NodeIDs: "1"}, `{"tasks":[{"node_ids":0}]}`, "--node-ids: the platform spec has node_ids too; give one of them"},
 		{placement.Flags{Ports: "1"}, `{"tasks":[{"ports":2}]}`, "--ports: the platform spec has ports too; give one of them"},
 		{placement.Flags{Address: "a/b"}, "", `--address "a/b": want the name or the address of a host, without a port`},
@@ -213,28 +218,37 @@ func TestPlanFaultsNameFlagAndValue(t *testing.T) {
 		{placement.Flags{Address: "tcp://h"}, "", `--address "tcp://h": want the name or the address of a host, without a port`},
 		{placement.Flags{Address: "a:b:c"}, "", `--address "a:b:c": want the name or the address of a host, without a port`},
 		{placement.Flags{Address: "h:99999"}, "", `--address "h:99999": want the name or the address of a host, without a port`},
-		{placement.Flags{}, `{"tasks":[{},{"address":"h:80"}]}`, `platform spec: tasks[1].address "h:80": want a host without a port: address h, ports 80`},
-		{placement.Flags{Ports: "7000", AttachTo: "tcp://127.0.0.1:7000"}, "", "--attach-to tcp://127.0.0.1:7000: node 0 listens there itself: leave this address out"},
-		{placement.Flags{Ports: "7000", Address: "0.0.0.0", AttachTo: "tcp://localhost:7000"}, "", "--attach-to tcp://localhost:7000: node 0 listens there itself: leave this address out"},
-		{placement.Flags{Ports: "7000", Address: "0.0.0.0", Hostname: "me", AttachTo: "tcp://me:7000"}, "", "--attach-to tcp://me:7000: node 0 listens there itself: leave this address out"},
-		{placement.Flags{RunDir: "/r", AttachTo: "unix:///r/n0.sock"}, "", "--attach-to unix:///r/n0.sock: node 0 listens there itself: leave this address out"},
+		{placement.Flags{}, `{"tasks":[{},{"address":"h:80"}]}`,
+			`platform spec: tasks[1].address "h:80": want a host without a port: address h, ports 80`},
+		{placement.Flags{Ports: "7000", AttachTo: "tcp://127.0.0.1:7000"}, "",
+			"--attach-to tcp://127.0.0.1:7000: node 0 listens there itself: leave this address out"},
+		{placement.Flags{Ports: "7000", Address: "0.0.0.0", AttachTo: "tcp://localhost:7000"}, "",
+			"--attach-to tcp://localhost:7000: node 0 listens there itself: leave this address out"},
+		{placement.Flags{Ports: "7000", Address: "0.0.0.0", Hostname: "me", AttachTo: "tcp://me:7000"}, "",
+			"--attach-to tcp://me:7000: node 0 listens there itself: leave this address out"},
+		{placement.Flags{RunDir: "/r", AttachTo: "unix:///r/n0.sock"}, "",
+			"--attach-to unix:///r/n0.sock: node 0 listens there itself: leave this address out"},
 		{placement.Flags{Protocol: "tcp", MQType: "nats"}, "", "--protocol tcp: nodes do not listen with --mq-type nats: leave --protocol out"},
-		{placement.Flags{Protocol: "ipc", RedisURL: "redis://r:6379"}, "", "--protocol ipc: nodes do not listen with --mq-type redis: leave --protocol out"},
+		{placement.Flags{Protocol: "ipc", RedisURL: "redis://r:6379"}, "",
+			"--protocol ipc: nodes do not listen with --mq-type redis: leave --protocol out"},
 		{placement.Flags{RedisURL: "redis://r:6379", Ports: "1", AttachTo: "tcp://a:1"}, "", lines(
-			"--redis-url: the server is there already; leave out --ports and --address",
+			"--redis-url: the server runs elsewhere; leave out --ports and --address",
 			`--attach-to "tcp://a:1": want bus://node.<id> or $node.<id> with --mq-type redis`)},
 		{placement.Flags{MQType: "redis"}, "", "--mq-type redis: which server? give --redis-url"},
 		{placement.Flags{MQType: "nats", RedisURL: "redis://r:6379"}, "", "--redis-url: needs --mq-type redis, or none"},
 		{placement.Flags{MQType: "mesh", NATSURL: "nats://h:1", RunDir: "/r"}, "", "--nats-url: needs --mq-type nats, or none"},
-		{placement.Flags{NATSURL: "nats://h:1", Ports: "1"}, "", "--nats-url: the server is there already; leave out --ports and --address"},
+		{placement.Flags{NATSURL: "nats://h:1", Ports: "1"}, "", "--nats-url: the server runs elsewhere; leave out --ports and --address"},
 		{placement.Flags{MQType: "nats", Ports: "0"}, "", `--ports "0": want a number from 1 to 65535`},
 		{placement.Flags{MQType: "nats", Address: "a/b"}, "", `--address "a/b": want the name or the address of a host, without a port`},
-		{placement.Flags{MQType: "nats", AttachTo: "tcp://a:1"}, "", `--attach-to "tcp://a:1": want bus://node.<id> or $node.<id> with --mq-type nats`},
-		{placement.Flags{MQType: "nats"}, `{"tasks":[{"ports":1}]}`, "platform spec: nodes do not listen with --mq-type nats; leave out ports and address"},
+		{placement.Flags{MQType: "nats", AttachTo: "tcp://a:1"}, "",
+			`--attach-to "tcp://a:1": want bus://node.<id> or $node.<id> with --mq-type nats`},
+		{placement.Flags{MQType: "nats"}, `{"tasks":[{"ports":1}]}`,
+			"platform spec: nodes do not listen with --mq-type nats; leave out ports and address"},
 		{placement.Flags{RunDir: "/" + strings.Repeat("x", 91)}, "",
 			"socket path /" + strings.Repeat("x", 91) + "/n0.sock: 100 bytes"},
 		{placement.Flags{RunDir: "/*" + strings.Repeat("x", 82)}, "",
-			"socket path /*" + strings.Repeat("x", 82) + "/n0.sock: 101 bytes, the system allows 100: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp"},
+			"socket path /*" + strings.Repeat("x", 82) +
+				"/n0.sock: 101 bytes, the system allows 100: set XDG_RUNTIME_DIR or TMPDIR to a shorter folder, or use --protocol tcp"},
 	} {
 		if c.spec != "" {
 			c.f.Spec = spec(t, c.spec)
@@ -259,11 +273,16 @@ func TestAddressesThatCannotServeSeveralHostsAreRefused(t *testing.T) {
 		site placement.Site
 		want string
 	}{
-		{placement.Flags{Address: "127.0.0.1"}, "", at(0, "h0", "h1"), "--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
-		{placement.Flags{Address: "localhost"}, "", rendezvous(3, 0), "--address localhost: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
-		{placement.Flags{Address: "127.0.0.1", MQType: "nats"}, "", at(0, "h0", "h1"), "--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
-		{placement.Flags{Topology: "star"}, `{"tasks":[{"address":"10.0.0.1"},{"address":"10.0.0.1"}]}`, at(1, "h0", "h1"), "tcp://10.0.0.1:50515 is given to node 0 and to node 1: give each its own port"},
-		{placement.Flags{AttachTo: "tcp://h1:50515"}, "", at(1, "h0", "h1"), "--attach-to tcp://h1:50515: node 1 listens there itself: leave this address out"},
+		{placement.Flags{Address: "127.0.0.1"}, "", at(0, "h0", "h1"),
+			"--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
+		{placement.Flags{Address: "localhost"}, "", rendezvous(3, 0),
+			"--address localhost: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
+		{placement.Flags{Address: "127.0.0.1", MQType: "nats"}, "", at(0, "h0", "h1"),
+			"--address 127.0.0.1: nodes on other hosts cannot reach it: give an address of this host's network, or leave it out"},
+		{placement.Flags{Topology: "star"}, `{"tasks":[{"address":"10.0.0.1"},{"address":"10.0.0.1"}]}`, at(1, "h0", "h1"),
+			"tcp://10.0.0.1:50515 is given to node 0 and to node 1: give each its own port"},
+		{placement.Flags{AttachTo: "tcp://h1:50515"}, "", at(1, "h0", "h1"),
+			"--attach-to tcp://h1:50515: node 1 listens there itself: leave this address out"},
 	} {
 		if c.spec != "" {
 			c.f.Spec = spec(t, c.spec)
@@ -279,13 +298,15 @@ func TestAddressesThatCannotServeSeveralHostsAreRefused(t *testing.T) {
 }
 
 func TestPlanRankOutOfRange(t *testing.T) {
-	if _, err := placement.New(placement.Flags{}, at(2, "a", "b")); err == nil || err.Error() != "rank 2 of 2 launchers: want a number from 0 to 1" {
+	if _, err := placement.New(placement.Flags{}, at(2, "a", "b")); err == nil ||
+		err.Error() != "rank 2 of 2 launchers: want a number from 0 to 1" {
 		t.Error(err)
 	}
 }
 
 func TestBindPutsFreePortsEverywhere(t *testing.T) {
-	plan, err := placement.New(placement.Flags{Workers: 3, Protocol: "tcp", Topology: "star", Address: "0.0.0.0", Hostname: "me"}, placement.Site{})
+	plan, err := placement.New(placement.Flags{Workers: 3, Protocol: "tcp", Topology: "star", Address: "0.0.0.0", Hostname: "me"},
+		placement.Site{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,18 +331,23 @@ func TestPlanPutsTheBusAtTheLauncherOfItsFirstNode(t *testing.T) {
 		want string // URL, where it listens, which launcher, and whether this is it
 	}{
 		{"one machine", placement.Flags{}, placement.Site{}, "nats://127.0.0.1:0 tcp://127.0.0.1:0 0 true"},
-		{"first of the ports", placement.Flags{Ports: "6000,6001", Workers: 2, NodeIDs: "5,3"}, placement.Site{}, "nats://127.0.0.1:6000 tcp://127.0.0.1:6000 0 true"},
+		{"first of the ports", placement.Flags{Ports: "6000,6001", Workers: 2, NodeIDs: "5,3"}, placement.Site{},
+			"nats://127.0.0.1:6000 tcp://127.0.0.1:6000 0 true"},
 		{"all addresses", placement.Flags{Address: "0.0.0.0", Hostname: "me"}, placement.Site{}, "nats://127.0.0.1:0 tcp://0.0.0.0:0 0 true"},
 		{"version 6", placement.Flags{Address: "::1", Ports: "7"}, placement.Site{}, "nats://[::1]:7 tcp://[::1]:7 0 true"},
 		{"several machines", placement.Flags{}, at(1, "a", "b"), "nats://a:50515 tcp://0.0.0.0:50515 0 false"},
 		{"first node at the second", placement.Flags{NodeIDs: "5,3"}, at(1, "a", "b"), "nats://b:50515 tcp://0.0.0.0:50515 1 true"},
-		{"several launchers here", placement.Flags{}, placement.Site{Open: true, Launchers: make([]placement.Launcher, 1)}, "nats://127.0.0.1:50515 tcp://127.0.0.1:50515 0 true"},
+		{"several launchers here", placement.Flags{}, placement.Site{Open: true, Launchers: make([]placement.Launcher, 1)},
+			"nats://127.0.0.1:50515 tcp://127.0.0.1:50515 0 true"},
 		// --address is that of this launcher's host, and all launchers dial one server.
 		{"address of the first host", placement.Flags{Address: "10.0.0.1"}, at(0, "a", "b"), "nats://a:50515 tcp://10.0.0.1:50515 0 true"},
 		{"address of the second host", placement.Flags{Address: "10.0.0.2"}, at(1, "a", "b"), "nats://a:50515 tcp://0.0.0.0:50515 0 false"},
-		{"all addresses of the second host", placement.Flags{Address: "0.0.0.0", Ports: "7"}, at(1, "a", "b"), "nats://a:7 tcp://0.0.0.0:7 0 false"},
-		{"address of the rendezvous's host", placement.Flags{Address: "10.0.0.1"}, rendezvous(0, 0), "nats://h0:20000 tcp://10.0.0.1:20000 0 true"},
-		{"address of another host than the rendezvous's", placement.Flags{Address: "10.0.0.2"}, rendezvous(2, 0), "nats://h0:20000 tcp://0.0.0.0:20000 0 false"},
+		{"all addresses of the second host", placement.Flags{Address: "0.0.0.0", Ports: "7"}, at(1, "a", "b"),
+			"nats://a:7 tcp://0.0.0.0:7 0 false"},
+		{"address of the rendezvous's host", placement.Flags{Address: "10.0.0.1"}, rendezvous(0, 0),
+			"nats://h0:20000 tcp://10.0.0.1:20000 0 true"},
+		{"address of another host than the rendezvous's", placement.Flags{Address: "10.0.0.2"}, rendezvous(2, 0),
+			"nats://h0:20000 tcp://0.0.0.0:20000 0 false"},
 		{"elsewhere", placement.Flags{NATSURL: "nats://h:1,nats://i:2"}, at(1, "a", "b"), "nats://h:1,nats://i:2  0 false"},
 	} {
 		c.f.MQType = "nats"

@@ -9,7 +9,10 @@ import (
 // rendezvous is a site of four launchers, of which this one, of a rank and slot, knows
 // only the first one's host.
 func rendezvous(rank, slot int, ports ...int) placement.Site {
-	s := placement.Site{Rank: rank, Port: 20000, Launchers: make([]placement.Launcher, 4), Rendezvous: &placement.Rendezvous{Host: "h0", Here: rank == 0, Ports: ports}}
+	s := placement.Site{
+		Rank: rank, Port: 20000, Launchers: make([]placement.Launcher, 4),
+		Rendezvous: &placement.Rendezvous{Host: "h0", Here: rank == 0, Ports: ports},
+	}
 	s.Launchers[0].Host = "h0"
 	s.Launchers[rank] = placement.Launcher{Host: "h" + string(rune('0'+rank-slot)), Slot: slot}
 	return s
@@ -38,10 +41,12 @@ func TestPlanWithARendezvous(t *testing.T) {
 			lines("6 tcp://0.0.0.0:12002 > tcp://h0:12000", "7 tcp://0.0.0.0:0 > tcp://h0:12000 tcp://127.0.0.1:12002")},
 		{"ports that are given", placement.Flags{Workers: 2, Ports: "7000"}, rendezvous(3, 1, 12000),
 			lines("6 tcp://0.0.0.0:7002 > tcp://h0:7000", "7 tcp://0.0.0.0:7003 > tcp://h0:7000 tcp://127.0.0.1:7002")},
-		{"an address of the spec", placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1","ports":9000},{},{},{"ports":9100}]}`)}, rendezvous(3, 0),
+		{"an address of the spec", placement.Flags{Spec: spec(t, `{"tasks":[{"address":"10.0.0.1","ports":9000},{},{},{"ports":9100}]}`)},
+			rendezvous(3, 0),
 			"3 tcp://0.0.0.0:9100 > tcp://10.0.0.1:9000"},
 		{"a node whose task has an address and ports", placement.Flags{Topology: "alone",
-			Spec: spec(t, `{"tasks":[{},{},{"address":"10.0.0.7","ports":9000},{"attach_to":"$node.2"}]}`)}, rendezvous(3, 0), "3 tcp://0.0.0.0:0 > tcp://10.0.0.7:9000"},
+			Spec: spec(t, `{"tasks":[{},{},{"address":"10.0.0.7","ports":9000},{"attach_to":"$node.2"}]}`)}, rendezvous(3, 0),
+			"3 tcp://0.0.0.0:0 > tcp://10.0.0.7:9000"},
 		{"where the first launcher is not known", placement.Flags{Workers: 2}, elsewhere,
 			lines("4 tcp://0.0.0.0:0 > tcp://h0:20000", "5 tcp://0.0.0.0:0 > tcp://127.0.0.1:0 tcp://h0:20000")},
 		{"and it is this one whom all dial", placement.Flags{Workers: 2}, here,
@@ -71,11 +76,13 @@ func TestPlanWithARendezvous(t *testing.T) {
 			t.Errorf("%s\ngot:  %v\nwant: %s", tasks, err, want)
 		}
 	}
-	if _, err := placement.New(placement.Flags{MQType: "nats"}, elsewhere); err == nil ||
-		err.Error() != "--mq-type nats: why: the host of the first node, whose launcher runs the server, is not known: give --nats-url, or another distribution" {
+	const unknown = "--mq-type nats: why: the host of the first node, whose launcher runs the server, is not known: " +
+		"give --nats-url, or another distribution"
+	if _, err := placement.New(placement.Flags{MQType: "nats"}, elsewhere); err == nil || err.Error() != unknown {
 		t.Error(err)
 	}
-	if plan, err := placement.New(placement.Flags{MQType: "nats", Workers: 2}, rendezvous(3, 0)); err != nil || plan.Bus != "nats://h0:20000" ||
+	plan, err := placement.New(placement.Flags{MQType: "nats", Workers: 2}, rendezvous(3, 0))
+	if err != nil || plan.Bus != "nats://h0:20000" ||
 		show(plan.Local()) != lines("6 bus://node.6 > bus://node.0 bus://node.1 bus://node.2 bus://node.3 bus://node.4 bus://node.5",
 			"7 bus://node.7 > bus://node.0 bus://node.1 bus://node.2 bus://node.3 bus://node.4 bus://node.5 bus://node.6") {
 		t.Errorf("%s over %s, %v", show(plan.Local()), plan.Bus, err)
@@ -92,10 +99,12 @@ func TestSharedJobsHaveOtherLaunchers(t *testing.T) {
 		site  placement.Site
 		want  bool
 	}{
-		"alone on a machine":     {placement.Flags{Workers: 3, RunDir: "/r"}, placement.Site{}, false},
-		"attached to another":    {placement.Flags{Workers: 2, Protocol: "tcp", AttachTo: "tcp://a:1"}, placement.Site{}, true},
-		"one of several pods":    {placement.Flags{Ports: "20000"}, placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "h0"}, {Host: "h1"}}}, true},
-		"the only one of a step": {placement.Flags{Workers: 2, Ports: "20000"}, placement.Site{Launchers: []placement.Launcher{{Host: "h0"}}}, false},
+		"alone on a machine":  {placement.Flags{Workers: 3, RunDir: "/r"}, placement.Site{}, false},
+		"attached to another": {placement.Flags{Workers: 2, Protocol: "tcp", AttachTo: "tcp://a:1"}, placement.Site{}, true},
+		"one of several pods": {placement.Flags{Ports: "20000"},
+			placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "h0"}, {Host: "h1"}}}, true},
+		"the only one of a step": {placement.Flags{Workers: 2, Ports: "20000"},
+			placement.Site{Launchers: []placement.Launcher{{Host: "h0"}}}, false},
 	} {
 		plan, err := placement.New(tt.flags, tt.site)
 		if err != nil {

@@ -25,7 +25,7 @@ type Spec struct {
 	Tasks []TaskSpec
 }
 
-// TaskSpec is one task of a Spec. What it leaves out follows from the flags.
+// TaskSpec is one task of a Spec. Fields that it leaves out follow from the flags.
 type TaskSpec struct {
 	Labels   string // labels besides those of the flags
 	NodeIDs  string // as Flags.NodeIDs, for the nodes of this task

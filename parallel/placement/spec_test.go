@@ -59,7 +59,10 @@ func TestParseAddress(t *testing.T) {
 			t.Errorf("%s: %+v %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", "a:1", "tcp://a", "tcp://:1", "tcp://a:b", "tcp://a:65536", "tcp://a:-1", "unix://r", "http://a:1", "tcp://a,b:1", "tcp://a b:1", "tcp://u@h:1"} {
+	for _, in := range []string{
+		"", "a:1", "tcp://a", "tcp://:1", "tcp://a:b", "tcp://a:65536", "tcp://a:-1", "unix://r",
+		"http://a:1", "tcp://a,b:1", "tcp://a b:1", "tcp://u@h:1",
+	} {
 		if got, err := placement.ParseAddress(in); err == nil {
 			t.Errorf("%q: %+v", in, got)
 		}

@@ -30,7 +30,7 @@ type HeldError struct {
 	By  Holder // the zero value if it has not written it yet
 }
 
-// Error names the folder and the process that has it, and says what to do.
+// Error names the folder, the process that has it, and the remedy.
 func (e *HeldError) Error() string {
 	by := "a job that runs"
 	if e.By.PID != 0 {
@@ -151,7 +151,7 @@ func heldBy(dir string) (h Holder) {
 	return h
 }
 
-// Release frees the lock, and removes its file and what Take has made, if that is empty.
+// Release frees the lock, and removes its file and the folders that Take has made, if they are empty.
 func (l *Lock) Release() {
 	if l == nil || l.file == nil {
 		return

@@ -39,7 +39,7 @@ func TestAFolderIsLockedOnce(t *testing.T) {
 	l.Release()
 }
 
-// What Take has made goes away again, unless the run has written.
+// Take removes everything that it has made again, unless the run has written.
 func TestReleaseLeavesNoEmptyFolder(t *testing.T) {
 	root := t.TempDir()
 	for _, writes := range []bool{false, true} {
@@ -173,7 +173,7 @@ func TestErrorNamesTheHolder(t *testing.T) {
 	}
 }
 
-// What Take has made until it fails goes away again.
+// Take removes everything that it has made again when it fails.
 func TestFolderThatCannotBeLockedIsNotLeft(t *testing.T) {
 	root := t.TempDir()
 	if runtime.GOOS == "linux" {
@@ -182,7 +182,8 @@ func TestFolderThatCannotBeLockedIsNotLeft(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(root, "file"))
-	if l, err := rundir.Take(filepath.Join(root, "file", "run"), rundir.Self("j")); l != nil || err == nil || !strings.HasPrefix(err.Error(), "run folder: ") {
+	if l, err := rundir.Take(filepath.Join(root, "file", "run"), rundir.Self("j")); l != nil || err == nil ||
+		!strings.HasPrefix(err.Error(), "run folder: ") {
 		t.Errorf("below a file: %v, %v", l, err)
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {

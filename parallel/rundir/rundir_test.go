@@ -53,13 +53,16 @@ func TestChoose(t *testing.T) {
 		r    rundir.Request
 		want string // the folder, or after an exclamation mark a part of the error
 	}{
-		"default":                    {rundir.Request{}, "runs/dqn/20260304-050607-j"},
-		"derived":                    {rundir.Request{Derived: true}, "runs/dqn/j"},
-		"derived, used":              {rundir.Request{Derived: true, Job: "fixed"}, "!runs/dqn/fixed holds a run already (job fixed, started 2026-03-04 04:06:07)"},
-		"derived, used, continued":   {rundir.Request{Derived: true, Job: "fixed", Continued: true}, "runs/dqn/fixed"},
-		"given":                      {rundir.Request{Dir: "d"}, "d"},
-		"given, with other files":    {rundir.Request{Dir: "prepared"}, "prepared"},
-		"used":                       {rundir.Request{Dir: "runs/dqn/a-new"}, "!holds a run already (job new, started 2026-03-04 06:06:07): continue it with --resume (DITASK_RESUME=true), replace it with --overwrite (DITASK_OVERWRITE=true), or choose another --dir"},
+		"default": {rundir.Request{}, "runs/dqn/20260304-050607-j"},
+		"derived": {rundir.Request{Derived: true}, "runs/dqn/j"},
+		"derived, used": {rundir.Request{Derived: true, Job: "fixed"},
+			"!runs/dqn/fixed holds a run already (job fixed, started 2026-03-04 04:06:07)"},
+		"derived, used, continued": {rundir.Request{Derived: true, Job: "fixed", Continued: true}, "runs/dqn/fixed"},
+		"given":                    {rundir.Request{Dir: "d"}, "d"},
+		"given, with other files":  {rundir.Request{Dir: "prepared"}, "prepared"},
+		"used": {rundir.Request{Dir: "runs/dqn/a-new"},
+			"!holds a run already (job new, started 2026-03-04 06:06:07): continue it with --resume (DITASK_RESUME=true), replace it " +
+				"with --overwrite (DITASK_OVERWRITE=true), or choose another --dir"},
 		"used by an older version":   {rundir.Request{Dir: "older"}, "!older holds the checkpoint of a run"},
 		"damaged mark":               {rundir.Request{Dir: "damaged"}, "!damaged holds a run already:"},
 		"used, overwrite":            {rundir.Request{Dir: "older", Overwrite: true}, "older"},
@@ -72,8 +75,9 @@ func TestChoose(t *testing.T) {
 		"resume the newest":          {rundir.Request{Resume: true}, "runs/dqn/a-new"},
 		"resume the newest, derived": {rundir.Request{Resume: true, Derived: true}, "runs/dqn/a-new"},
 		"resume, no run":             {rundir.Request{Resume: true, Program: "ppo"}, "!--resume: there is no run of ppo in "},
-		"resume and overwrite":       {rundir.Request{Dir: "older", Resume: true, Overwrite: true}, "!--resume and --overwrite: give one of them"},
-		"overwrite what":             {rundir.Request{Overwrite: true}, "!--overwrite: needs --dir"},
+		"resume and overwrite": {rundir.Request{Dir: "older", Resume: true, Overwrite: true},
+			"!--resume and --overwrite: give one of them"},
+		"overwrite what": {rundir.Request{Overwrite: true}, "!--overwrite: needs --dir"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := c.r
@@ -201,7 +205,8 @@ func TestFolderWithBracketsInItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, "a.safetensors"))
-		if _, err := rundir.Choose(rundir.Request{Dir: dir}); err == nil || !strings.Contains(err.Error(), "holds the checkpoint of a run already") {
+		if _, err := rundir.Choose(rundir.Request{Dir: dir}); err == nil ||
+			!strings.Contains(err.Error(), "holds the checkpoint of a run already") {
 			t.Errorf("%s: its checkpoint is not found: %v", name, err)
 		}
 		if err := rundir.Clear(dir); err != nil {

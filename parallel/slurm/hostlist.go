@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxHosts bounds the hosts of a list and the numbers of counts, so that a slip
-// fills no memory. It is Slurm's own bound of one range.
+// maxHosts bounds the hosts of a list and the numbers of counts, so that a typing error does not fill
+// the memory. It is Slurm's own bound of one range.
 const maxHosts = 1 << 16
 
 // Hosts are the names that a list of Slurm stands for, as "scontrol show

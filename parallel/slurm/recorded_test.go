@@ -67,8 +67,8 @@ func step(t testing.TB, file, prefix string) []vars {
 	return out
 }
 
-// layout is who is where in the plans of all tasks: "0@n1 1@n1 2@n2", a star
-// behind the one whom all dial.
+// layout is the host of each node in the plans of all tasks: "0@n1 1@n1 2@n2", and a star behind the
+// node that all dial.
 func layout(t *testing.T, tasks []vars, f placement.Flags) string {
 	t.Helper()
 	var words []string
@@ -171,7 +171,8 @@ func TestL8PlanOfATask(t *testing.T) {
 		// On one host nothing is open to others, and only one port is fixed.
 		{"srun-n4", 0, placement.Flags{}, "0 tcp://127.0.0.1:20005"},
 		{"srun-n4", 2, placement.Flags{}, "2 tcp://127.0.0.1:0 > tcp://127.0.0.1:20005"},
-		{"srun-n4", 2, placement.Flags{Workers: 2}, "4 tcp://127.0.0.1:0 > tcp://127.0.0.1:20005, 5 tcp://127.0.0.1:0 > tcp://127.0.0.1:20005 tcp://127.0.0.1:0"},
+		{"srun-n4", 2, placement.Flags{Workers: 2},
+			"4 tcp://127.0.0.1:0 > tcp://127.0.0.1:20005, 5 tcp://127.0.0.1:0 > tcp://127.0.0.1:20005 tcp://127.0.0.1:0"},
 		{"srun-n4", 2, placement.Flags{Ports: "7000"}, "2 tcp://127.0.0.1:7002 > tcp://127.0.0.1:7000"},
 		{"srun-N2-n4-cyclic", 2, placement.Flags{Ports: "7000"}, "2 tcp://0.0.0.0:7001 > tcp://n1:7000"},
 		{"srun-N2-n4-cyclic", 3, placement.Flags{Topology: "star"}, "3 tcp://0.0.0.0:0 > tcp://n1:20011"},
@@ -180,9 +181,10 @@ func TestL8PlanOfATask(t *testing.T) {
 		{"srun-n1", 0, placement.Flags{Workers: 2, RunDir: "/r"}, "0 unix:///r/n0.sock, 1 unix:///r/n1.sock > unix:///r/n0.sock"},
 		// Ports that Slurm has reserved are used as far as they go.
 		{"srun-het", 3, placement.Flags{}, "3 tcp://0.0.0.0:12024 > tcp://n1:12023"},
-		{"srun-het", 3, placement.Flags{Workers: 4}, "12 tcp://0.0.0.0:12027 > tcp://n1:12023, 13 tcp://0.0.0.0:12028 > tcp://n1:12023 tcp://127.0.0.1:12027, " +
-			"14 tcp://0.0.0.0:0 > tcp://n1:12023 tcp://127.0.0.1:12027 tcp://127.0.0.1:12028, " +
-			"15 tcp://0.0.0.0:0 > tcp://n1:12023 tcp://127.0.0.1:12027 tcp://127.0.0.1:12028 tcp://127.0.0.1:0"},
+		{"srun-het", 3, placement.Flags{Workers: 4},
+			"12 tcp://0.0.0.0:12027 > tcp://n1:12023, 13 tcp://0.0.0.0:12028 > tcp://n1:12023 tcp://127.0.0.1:12027, " +
+				"14 tcp://0.0.0.0:0 > tcp://n1:12023 tcp://127.0.0.1:12027 tcp://127.0.0.1:12028, " +
+				"15 tcp://0.0.0.0:0 > tcp://n1:12023 tcp://127.0.0.1:12027 tcp://127.0.0.1:12028 tcp://127.0.0.1:0"},
 		{"srun-het", 3, placement.Flags{Ports: "7000"}, "3 tcp://0.0.0.0:7001 > tcp://n1:7000"},
 		// An arbitrary task 0 dials the first task of the first host.
 		{"srun-arbitrary-w", 0, placement.Flags{}, "0 tcp://0.0.0.0:12000 > tcp://n2:12000"},
@@ -221,9 +223,14 @@ func TestL8WhatCannotBeKnownIsRefused(t *testing.T) {
 		f    placement.Flags
 		want string
 	}{
-		{"srun-arbitrary-w", placement.Flags{Topology: "star"}, "--topology star: SLURM_DISTRIBUTION=arbitrary: the host of node 0 is not known: use --topology mesh, or another distribution"},
-		{"srun-N2-n4", placement.Flags{AttachTo: "$node.3"}, "--attach-to $node.3: the host of node 3 is not known before it joins: leave it out with --topology mesh, in which all nodes meet, or give the task of node 3 an address and ports in --platform-spec\n--attach-to $node.3: node 3 would dial itself"},
-		{"srun-N2-n4", placement.Flags{Topology: "star", NodeIDs: "3,2,1,0"}, "--topology star: all dial node 3, but the hub is node 0: leave out --node-ids"},
+		{"srun-arbitrary-w", placement.Flags{Topology: "star"},
+			"--topology star: SLURM_DISTRIBUTION=arbitrary: the host of node 0 is not known: use --topology mesh, or another distribution"},
+		{"srun-N2-n4", placement.Flags{AttachTo: "$node.3"},
+			"--attach-to $node.3: the host of node 3 is not known before it joins: leave it out with --topology mesh, " +
+				"in which all nodes meet, or give the task of node 3 an address and ports in --platform-spec\n" +
+				"--attach-to $node.3: node 3 would dial itself"},
+		{"srun-N2-n4", placement.Flags{Topology: "star", NodeIDs: "3,2,1,0"},
+			"--topology star: all dial node 3, but the hub is node 0: leave out --node-ids"},
 		{"srun-N2-n4", placement.Flags{Protocol: "ipc"}, "--protocol ipc: a job with several launchers needs --protocol tcp"},
 	} {
 		s, err := slurm.Parse(step(t, c.file, "task")[0].lookup)

@@ -11,30 +11,31 @@ import (
 // hostnames are lists with what "scontrol show hostnames" of Slurm 22.05.8 prints.
 func hostnames() map[string]string {
 	return map[string]string{
-		"n1":                       "n1",
-		"n[01-03,7]":               "n01 n02 n03 n7",
-		"n[08-10,12],gpu3":         "n08 n09 n10 n12 gpu3",
-		"n[1-3,7],m[01-02]":        "n1 n2 n3 n7 m01 m02",
-		"rack[0-1]node[01-02]":     "rack0node01 rack0node02 rack1node01 rack1node02",
-		"cn[098-101]":              "cn098 cn099 cn100 cn101",
-		"a[1-2]b[3-4]":             "a1b3 a1b4 a2b3 a2b4",
-		"a[1-2,4]b[07,9]":          "a1b07 a1b9 a2b07 a2b9 a4b07 a4b9",
-		"a[0-1]b[0-1]c[0-1]":       "a0b0c0 a0b0c1 a1b0c0 a1b0c1 a0b1c0 a0b1c1 a1b1c0 a1b1c1",
-		"a[0-1]b[0-1]c[0-1]d[0-1]": "a0b0c0d0 a0b0c0d1 a1b0c0d0 a1b0c0d1 a0b1c0d0 a0b1c0d1 a1b1c0d0 a1b1c0d1 a0b0c1d0 a0b0c1d1 a1b0c1d0 a1b0c1d1 a0b1c1d0 a0b1c1d1 a1b1c1d0 a1b1c1d1",
-		"a[1-2][3-4]":              "a13 a14 a23 a24",
-		"[1-2],n3":                 "1 2 n3",
-		"[08-10]x[1]":              "08x1 09x1 10x1",
-		"n[1-3,2]":                 "n1 n2 n3 n2",
-		"n1,n1":                    "n1 n1",
-		"n[1-03]":                  "n1 n2 n3",
-		"n[9-011]":                 "n9 n10 n11",
-		"n[00-2]":                  "n00 n01 n02",
-		"n[007]":                   "n007",
-		"n_[1-2]":                  "n_1 n_2",
-		"n-[1-2]":                  "n-1 n-2",
-		"n1.example.com":           "n1.example.com",
-		"n1, n2":                   "n1 n2",
-		",n1,,n2,":                 "n1 n2",
+		"n1":                   "n1",
+		"n[01-03,7]":           "n01 n02 n03 n7",
+		"n[08-10,12],gpu3":     "n08 n09 n10 n12 gpu3",
+		"n[1-3,7],m[01-02]":    "n1 n2 n3 n7 m01 m02",
+		"rack[0-1]node[01-02]": "rack0node01 rack0node02 rack1node01 rack1node02",
+		"cn[098-101]":          "cn098 cn099 cn100 cn101",
+		"a[1-2]b[3-4]":         "a1b3 a1b4 a2b3 a2b4",
+		"a[1-2,4]b[07,9]":      "a1b07 a1b9 a2b07 a2b9 a4b07 a4b9",
+		"a[0-1]b[0-1]c[0-1]":   "a0b0c0 a0b0c1 a1b0c0 a1b0c1 a0b1c0 a0b1c1 a1b1c0 a1b1c1",
+		"a[0-1]b[0-1]c[0-1]d[0-1]": "a0b0c0d0 a0b0c0d1 a1b0c0d0 a1b0c0d1 a0b1c0d0 a0b1c0d1 a1b1c0d0 a1b1c0d1 " +
+			"a0b0c1d0 a0b0c1d1 a1b0c1d0 a1b0c1d1 a0b1c1d0 a0b1c1d1 a1b1c1d0 a1b1c1d1",
+		"a[1-2][3-4]":    "a13 a14 a23 a24",
+		"[1-2],n3":       "1 2 n3",
+		"[08-10]x[1]":    "08x1 09x1 10x1",
+		"n[1-3,2]":       "n1 n2 n3 n2",
+		"n1,n1":          "n1 n1",
+		"n[1-03]":        "n1 n2 n3",
+		"n[9-011]":       "n9 n10 n11",
+		"n[00-2]":        "n00 n01 n02",
+		"n[007]":         "n007",
+		"n_[1-2]":        "n_1 n_2",
+		"n-[1-2]":        "n-1 n-2",
+		"n1.example.com": "n1.example.com",
+		"n1, n2":         "n1 n2",
+		",n1,,n2,":       "n1 n2",
 	}
 }
 
@@ -49,23 +50,24 @@ func TestL8HostsAsScontrolPrintsThem(t *testing.T) {
 
 func TestL8HostsRefusesASlip(t *testing.T) {
 	for list, want := range map[string]string{
-		"":                       "host list: no host",
-		",":                      "host list: no host",
-		"a[1-2]b":                `host list: "a[1-2]b": "b" stands after the last bracket, which Slurm does not allow`,
-		"n[1-2,5],gpu[1-2]-ib0":  `host list: "gpu[1-2]-ib0": "-ib0" stands after the last bracket, which Slurm does not allow`,
-		"a[1-2":                  `host list: "a[1-2": the brackets do not match`,
-		"a]":                     `host list: "a]": the brackets do not match`,
-		"a[1[2]]":                `host list: "a[1[2]]": the brackets do not match`,
-		"a[]":                    `host list: "a[]": range "": want a number, or two of them, the smaller first`,
-		"a[1-]":                  `host list: "a[1-]": range "1-": want a number, or two of them, the smaller first`,
-		"a[2-1]":                 `host list: "a[2-1]": range "2-1": want a number, or two of them, the smaller first`,
-		"a[1-2-3]":               `host list: "a[1-2-3]": range "1-2-3": want a number, or two of them, the smaller first`,
-		"a[+1]":                  `host list: "a[+1]": want letters, digits, dots, hyphens, underscores and brackets, not "+"`,
-		"a[1-99999999999999999]": `host list: "a[1-99999999999999999]": range "1-99999999999999999": want a number, or two of them, the smaller first`,
-		"a[1-65537]":             `host list: "a[1-65537]": range "1-65537": more than 65536 hosts`,
-		"a[1-300]b[1-300]":       `host list: "a[1-300]b[1-300]": more than 65536 hosts`,
-		"a[1-65536],b":           `host list: "b": more than 65536 hosts`,
-		"a;b":                    `host list: "a;b": want letters, digits, dots, hyphens, underscores and brackets, not ";"`,
+		"":                      "host list: no host",
+		",":                     "host list: no host",
+		"a[1-2]b":               `host list: "a[1-2]b": "b" stands after the last bracket, which Slurm does not allow`,
+		"n[1-2,5],gpu[1-2]-ib0": `host list: "gpu[1-2]-ib0": "-ib0" stands after the last bracket, which Slurm does not allow`,
+		"a[1-2":                 `host list: "a[1-2": the brackets do not match`,
+		"a]":                    `host list: "a]": the brackets do not match`,
+		"a[1[2]]":               `host list: "a[1[2]]": the brackets do not match`,
+		"a[]":                   `host list: "a[]": range "": want a number, or two of them, the smaller first`,
+		"a[1-]":                 `host list: "a[1-]": range "1-": want a number, or two of them, the smaller first`,
+		"a[2-1]":                `host list: "a[2-1]": range "2-1": want a number, or two of them, the smaller first`,
+		"a[1-2-3]":              `host list: "a[1-2-3]": range "1-2-3": want a number, or two of them, the smaller first`,
+		"a[+1]":                 `host list: "a[+1]": want letters, digits, dots, hyphens, underscores and brackets, not "+"`,
+		"a[1-99999999999999999]": `host list: "a[1-99999999999999999]": range "1-99999999999999999": ` +
+			`want a number, or two of them, the smaller first`,
+		"a[1-65537]":       `host list: "a[1-65537]": range "1-65537": more than 65536 hosts`,
+		"a[1-300]b[1-300]": `host list: "a[1-300]b[1-300]": more than 65536 hosts`,
+		"a[1-65536],b":     `host list: "b": more than 65536 hosts`,
+		"a;b":              `host list: "a;b": want letters, digits, dots, hyphens, underscores and brackets, not ";"`,
 	} {
 		if got, err := slurm.Hosts(list); err == nil || err.Error() != want {
 			t.Errorf("%s: %d hosts\ngot:  %v\nwant: %s", list, len(got), err, want)
@@ -126,7 +128,9 @@ func TestL7FaultsNameVariableAndValue(t *testing.T) {
 		{"SLURMD_NODENAME=n2", `SLURMD_NODENAME="n2": host 0 of SLURM_STEP_NODELIST=n[1-2] is n1`},
 		{"SLURM_GTIDS=0,1", `SLURM_GTIDS="0,1": contradicts SLURM_PROCID=2, SLURM_LOCALID=2 and SLURM_STEP_TASKS_PER_NODE=3,1`},
 		{"SLURM_GTIDS=0,1,3", `SLURM_GTIDS="0,1,3": contradicts SLURM_PROCID=2, SLURM_LOCALID=2 and SLURM_STEP_TASKS_PER_NODE=3,1`},
-		{"SLURM_JOB_NODELIST=n1", `SLURM_STEP_NODELIST="n[1-2]": n2 is no host of SLURM_JOB_NODELIST=n1: the variables of another job's step are set: start ditask with srun`},
+		{"SLURM_JOB_NODELIST=n1",
+			`SLURM_STEP_NODELIST="n[1-2]": n2 is no host of SLURM_JOB_NODELIST=n1: ` +
+				`the variables of another job's step are set: start ditask with srun`},
 	} {
 		if s, err := slurm.Parse(task.with(c.change).lookup); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %+v\ngot:  %v\nwant: %s", c.change, s, err, c.want)

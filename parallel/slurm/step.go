@@ -89,7 +89,7 @@ type Step struct {
 	NodeID      int      // which of Hosts that is
 	Arbitrary   bool     // task 0 may be on any host
 	Ports       []int    // ports that Slurm has reserved for the step, on each host
-	CPUs        int      // processors for this task; 0: not said
+	CPUs        int      // processors for this task; 0: not given
 }
 
 // Parse reads the variables of a task through lookup, which is os.LookupEnv in

@@ -255,7 +255,7 @@ func TestRecordsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestWrongRecordThatIsTornIsWrong: what is known to be no trace is not taken for a file that ends early.
+// TestWrongRecordThatIsTornIsWrong: a file that is no trace is not taken for one that ends early.
 func TestWrongRecordThatIsTornIsWrong(t *testing.T) {
 	whole := raw("\x04" + strings.Repeat("\x00", receivedHead) + strings.Repeat("x", 100))
 	r := NewReader(bytes.NewReader(whole[:len(whole)-50]))
@@ -264,7 +264,7 @@ func TestWrongRecordThatIsTornIsWrong(t *testing.T) {
 	}
 }
 
-// TestLargestRecord has a record of the largest size, which is not there, and one that is larger.
+// TestLargestRecord has a record of the largest size, whose bytes are missing, and one that is larger.
 func TestLargestRecord(t *testing.T) {
 	for size, torn := range map[uint32]bool{maxRecord: true, maxRecord + 1: false} {
 		b := le.AppendUint32([]byte(magic), size+headBytes-4)

@@ -27,7 +27,7 @@ type Record struct {
 	Payload []byte // of KindReceived, if the Reader keeps payloads
 }
 
-// ErrFormat is wrapped by the error for what is no trace file.
+// ErrFormat is wrapped by the error for a file that is no trace.
 var ErrFormat = errors.New("not a ditask trace")
 
 // maxRecord bounds a record: a message of 1 GiB, and a little.
@@ -85,7 +85,7 @@ func (r *Reader) next() (rec Record, known bool, err error) {
 	if rec.Kind == KindReceived && !r.Payloads {
 		keep = min(size, receivedHead)
 	}
-	var body bytes.Buffer // it grows with what is there, not with what is promised
+	var body bytes.Buffer // it grows with the data that arrives, not with the announced length
 	if _, err := io.CopyN(&body, r.r, int64(keep)); err != nil {
 		r.torn = true
 		return rec, false, atEnd(err)

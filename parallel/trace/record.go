@@ -71,7 +71,7 @@ type Peer struct {
 	Error       string   `json:"error,omitempty"`
 }
 
-// End describes why nothing more is in the file.
+// End gives the reason why the file ends.
 type End struct {
 	Reason string `json:"reason"` // EndClosed or EndLimit
 }
@@ -79,7 +79,7 @@ type End struct {
 // The reasons for the end of a file. A node that was killed gives none.
 const (
 	EndClosed = "closed" // the node has ended
-	EndLimit  = "limit"  // the file has the size that it may have: what came after is missing
+	EndLimit  = "limit"  // the file has reached its limit: later events are missing
 )
 
 // Path returns the path of the file of one start of a node.
@@ -101,8 +101,8 @@ const headBytes = 4 + 1 + 8
 
 var le = binary.LittleEndian
 
-// Recorder writes one file. What it cannot write ends the recording, not the
-// caller: Close returns the error.
+// Recorder writes one file. A record that it cannot write ends the recording, not the caller: Close
+// returns the error.
 type Recorder struct {
 	limit int64
 
@@ -152,7 +152,7 @@ func (r *Recorder) Full() bool {
 	return r.full
 }
 
-// Close ends the file. It returns what went wrong, the first time.
+// Close ends the file. It returns the first error of the recording.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -78,7 +78,8 @@ func TestWhatIsRecordedIsReadBack(t *testing.T) {
 			{Kind: trace.KindSent, Event: &ping, Node: 1, Version: 1, Bytes: 5},
 			{Kind: trace.KindReceived, Event: &ping, Node: 1, Version: 1, Bytes: 3, Header: []byte("head"), Payload: make([]byte, 3)},
 			{Kind: trace.KindSent, Event: &ping, Node: 1, Version: 2, Bytes: 5},
-			{Kind: trace.KindReceived, Event: &ping, Node: 1, Version: 2, Bytes: 100_003, Header: []byte("head"), Payload: bytes.Repeat([]byte{1}, 100_003)},
+			{Kind: trace.KindReceived, Event: &ping, Node: 1, Version: 2, Bytes: 100_003, Header: []byte("head"),
+				Payload: bytes.Repeat([]byte{1}, 100_003)},
 			{Kind: trace.KindEnd, End: &trace.End{Reason: trace.EndClosed}},
 		}
 		if !payloads {

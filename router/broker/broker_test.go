@@ -79,7 +79,7 @@ func only(kind byte, fn func(m *broker.Message) int) func(m *broker.Message) int
 	}
 }
 
-// Bytes arrive in order and once, though all messages come twice, late, and not at all for a while.
+// Bytes arrive in order and once, even if all messages come twice, late, and not at all for a while.
 func TestBytesArriveInOrder(t *testing.T) {
 	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
 		rnd := rand.New(rand.NewPCG(1, 2))
@@ -112,7 +112,8 @@ func TestBytesArriveInOrder(t *testing.T) {
 	})
 }
 
-// A server that is away for a while loses nothing of a hub that queues, and breaks both ends of one that does not.
+// A server that is unreachable for a while loses no bytes of a hub that queues, and breaks both ends
+// of one that does not.
 func TestServerIsAwayForAWhile(t *testing.T) {
 	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
 		n.Cut(true)
@@ -129,7 +130,8 @@ func TestServerIsAwayForAWhile(t *testing.T) {
 	})
 }
 
-// A message of data that is lost breaks both ends, with the bytes that are missing; what came before is read.
+// A lost message of data breaks both ends, with the number of missing bytes; the bytes before it can
+// be read.
 func TestLostData(t *testing.T) {
 	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
 		_, _ = a.Write([]byte("abc"))
@@ -172,7 +174,7 @@ func TestLostLastMessage(t *testing.T) {
 	})
 }
 
-// What cannot be breaks the connection.
+// An impossible message breaks the connection.
 func TestMessagesThatBreak(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind, as byte
@@ -275,7 +277,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// What comes for a connection that was closed in order is answered by a reset, which comes after the end and does not hide it.
+// A message for a connection that was closed in order is answered by a reset. The reset follows the
+// end and does not hide it.
 func TestResetAfterTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
 		_, _ = a.Write([]byte("abc"))
@@ -487,7 +490,7 @@ func TestBreakAll(t *testing.T) {
 	}
 }
 
-// The name that a dialler gives itself is printed escaped and cut, and its faults are counted.
+// The name of a dialler is printed escaped and cut, and its faults are counted.
 func TestPrintedNameOfADialler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, broken := brokertest.New(), 0
@@ -516,7 +519,7 @@ func TestPrintedNameOfADialler(t *testing.T) {
 	})
 }
 
-// FuzzDeliver gives a hub messages. Whatever comes, a connection holds no more than its window.
+// FuzzDeliver gives a hub arbitrary messages: a connection holds no more than its window.
 func FuzzDeliver(f *testing.F) {
 	f.Add([]byte("\x03garbage"), byte(0))
 	for kind := byte(kindDial); kind <= kindReset; kind++ {

@@ -104,8 +104,9 @@ func (c *conn) accept(peer hello) {
 	c.out = append(c.out, c.hub.control(head{kind: kindAccept, to: peer.ID, consumed: Version}, c, c.hello(), ""))
 }
 
-// probeIn sends a message after a while, then after twice that, and so on up to a few seconds: if the last message was lost,
-// the other side sees it by the offset of this one. Later the heartbeats of the session do that. The mutex is held.
+// probeIn sends a message after a while, then after twice that, and so on up to a few seconds: if the
+// last message was lost, the offset of this one shows it to the other side. Later the heartbeats of
+// the session do that. The mutex is held.
 func (c *conn) probeIn(d time.Duration) {
 	if c.closed || c.err != nil || c.ended || d > 4*time.Second {
 		return
@@ -119,7 +120,7 @@ func (c *conn) probeIn(d time.Duration) {
 	})
 }
 
-// push sends what there is, or has the writer do it.
+// push sends the waiting messages, or has the writer do it.
 func (c *conn) push() {
 	if c.hub.cfg.Direct {
 		c.flush()
@@ -138,7 +139,7 @@ func (c *conn) schedule() {
 	}
 }
 
-// next takes off the next message to be sent, nil if there is none. The mutex is held.
+// next removes the next message to be sent, nil if there is none. The mutex is held.
 func (c *conn) next() *Message {
 	var m *Message
 	switch {
@@ -161,7 +162,7 @@ func (c *conn) next() *Message {
 	return m
 }
 
-// take gives the writer what the connection has to send, and how many bytes that is.
+// take gives the writer the next message of the connection, and its number of bytes.
 func (c *conn) take(batch []*Message) ([]*Message, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +175,7 @@ func (c *conn) take(batch []*Message) ([]*Message, int) {
 	return batch, size
 }
 
-// flush publishes what the connection has to send.
+// flush publishes the waiting messages of the connection.
 func (c *conn) flush() {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -197,7 +198,7 @@ func (c *conn) flush() {
 
 const cannotSend = "the other side cannot send"
 
-// receive handles a message of the other end. The error is that of a message that cannot be.
+// receive handles a message of the other end. The error is that of an impossible message.
 func (c *conn) receive(h head, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,7 +263,8 @@ func (c *conn) accepted(h head, body []byte) error {
 	return err
 }
 
-// fail breaks the connection, if it is not broken yet, and sends the other side why. What has come can still be read.
+// fail breaks the connection, if it is not broken yet, and sends the reason to the other side. Data
+// that has arrived can still be read.
 func (c *conn) fail(err error, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +285,8 @@ func (c *conn) failLocked(err error, why string) {
 	}
 }
 
-// gone records that the other side has no inbox any more. If it has closed the connection in order, that has come or will.
+// gone records that the other side has no inbox any more. If it has closed the connection in order,
+// the end has arrived or will arrive.
 func (c *conn) gone(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +298,7 @@ func (c *conn) gone(err error) {
 	}
 }
 
-// broken reports whether there is no use in sending.
+// broken reports whether sending has become useless.
 func (c *conn) broken() bool {
 	if c == nil {
 		return false
@@ -316,7 +319,8 @@ func (c *conn) why() error {
 	return net.ErrClosed
 }
 
-// Read reads what has arrived, as much as fits. What came before the connection broke can be read after it.
+// Read reads the data that has arrived, as much as fits. Data that arrived before the connection broke
+// can still be read.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	for len(c.in) == 0 && !c.closed && c.err == nil && !c.ended && !c.readBy.passed && len(b) > 0 {
@@ -339,7 +343,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	rest := copy(c.in, c.in[whole:])
 	clear(c.in[rest:])
 	c.in = c.in[:rest]
-	ack := c.consumed-c.acknowledged >= uint64(c.hub.cfg.Window)/4 && !c.due && !c.ended && c.unwritable == nil && c.err == nil //nolint:gosec // positive
+	quarter := uint64(c.hub.cfg.Window) / 4 //nolint:gosec // positive
+	ack := c.consumed-c.acknowledged >= quarter && !c.due && !c.ended && c.unwritable == nil && c.err == nil
 	c.due = c.due || ack
 	c.mu.Unlock()
 	if ack {
@@ -357,7 +362,7 @@ func (c *conn) readErr() error {
 		return os.ErrDeadlineExceeded
 	case len(c.in) > 0:
 		return nil
-	case c.ended: // everything has come, whatever came after it
+	case c.ended: // all data has arrived, whatever came after it
 		return io.EOF
 	}
 	return c.err

@@ -39,13 +39,14 @@ var (
 	errReset = errors.New("connection closed by the other side")
 )
 
-// Broker is a server that carries messages between inboxes. What it brings to this inbox is given to [Hub.Deliver].
+// Broker is a server that carries messages between inboxes. Messages for this inbox are given to
+// [Hub.Deliver].
 type Broker interface {
 	// Publish sends messages in their order and sets the Err of each. A hub with Direct calls it from many goroutines.
 	Publish(messages []*Message)
 	// Claim lets others find this inbox under a word, until release is called.
 	Claim(ctx context.Context, word string) (release func(), err error)
-	// Find is the place to which a dial of a word is sent. ErrRefused: there is none.
+	// Find is the place to which a dial of a word is sent. It returns ErrRefused if there is none.
 	Find(ctx context.Context, word string) (place string, err error)
 	// Place is the inbox of an end of a connection.
 	Place(end Peer) string
@@ -63,7 +64,7 @@ type Config struct {
 	BodyBytes int        // the largest body of a message
 	Most      func() int // bytes of the largest message that the server takes now; nil: it takes any
 	Direct    bool       // Write publishes by itself; else one goroutine publishes for all
-	Lossy     bool       // the broker may lose messages while it is there: a dial is sent again
+	Lossy     bool       // the broker may lose messages while it runs: a dial is sent again
 	Loss      string     // why bytes may be missing, and what to do
 	Name      string     // of this node, for the addresses that others see; empty: that of the inbox
 	// Broken is called for each connection that broke for a fault; nil: it is not.
@@ -191,7 +192,7 @@ func (h *Hub) Words() []string {
 	return words
 }
 
-// forget lets nothing more come to the connection.
+// forget ends the delivery of messages to the connection.
 func (h *Hub) forget(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -519,7 +520,7 @@ func (h *Hub) gather(batch []*Message) []*Message {
 	return batch
 }
 
-// takeStrays appends the unbound whose turn it is.
+// takeStrays appends the messages without a connection that are due.
 func (h *Hub) takeStrays(batch []*Message) []*Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -541,7 +542,8 @@ func (h *Hub) nextReady() *conn {
 	return c
 }
 
-// send publishes messages in their order. What may or may not have arrived is sent again: the receiver knows it by its offset.
+// send publishes messages in their order. A message that may or may not have arrived is sent again:
+// the receiver recognises it by its offset.
 func (h *Hub) send(batch []*Message) {
 	for wait := time.Duration(0); ; {
 		h.cfg.Broker.Publish(batch)
@@ -576,7 +578,7 @@ func (h *Hub) unsettled(batch []*Message) []*Message {
 	return rest
 }
 
-// settle records what became of a message. It reports whether that is known.
+// settle records the result of a message. It reports whether the result is known.
 func (h *Hub) settle(m *Message) bool {
 	switch {
 	case errors.Is(m.Err, ErrAgain):

@@ -22,7 +22,7 @@ const (
 	Version = 2
 	// CostBytes is the part of a window that a message takes besides its body: about the memory that clients and servers use for each.
 	CostBytes = 256
-	// HeadBytes is the length of what every message begins with.
+	// HeadBytes is the length of the header of every message.
 	HeadBytes = 25
 	// InboxBytes is the length of the name of an inbox, in hexadecimal digits.
 	InboxBytes = 16
@@ -55,7 +55,7 @@ type Peer struct {
 	ID    uint64
 }
 
-// hello is one end of a connection as it presents itself.
+// hello is the description that one end of a connection sends of itself.
 type hello struct {
 	Peer
 	window int
@@ -107,7 +107,8 @@ func parseHello(body []byte) (hello, []byte, error) {
 func checkVersion(h head) error {
 	// Version 1 had zeros here over Redis, and a byte with its number over NATS.
 	if v := h.consumed & 0xff; v != Version {
-		return fmt.Errorf("%w: the other node speaks version %s of the broker protocol, and this node version %d: start all nodes with the same ditask",
+		return fmt.Errorf("%w: the other node speaks version %s of the broker protocol, and this node version %d: "+
+			"start all nodes with the same ditask",
 			ErrVersion, strconv.FormatUint(max(v, 1), 10), Version)
 	}
 	return nil

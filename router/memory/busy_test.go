@@ -15,8 +15,8 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// busy is what a node sees of a network whose hosts are so busy at first that it looks only once
-// in a while at what has come, at a moment of its own.
+// busy is one node's view of a network whose hosts are so busy at first that the node looks at arrived
+// data only once in a while, at a moment of its own.
 type busy struct {
 	*memory.Network
 	every, phase time.Duration
@@ -74,7 +74,8 @@ func TestR1BusyHosts(t *testing.T) {
 				ready.Add(n)
 				for id := range n {
 					cfg := router.Config{
-						Node: id, Expect: n, Transport: busy{network, c.every, c.every * time.Duration(2*id+1) / (2 * n), over}, Listen: fmt.Sprint("mem://", id), Topology: c.topology,
+						Node: id, Expect: n, Transport: busy{network, c.every, c.every * time.Duration(2*id+1) / (2 * n), over},
+						Listen: fmt.Sprint("mem://", id), Topology: c.topology,
 						JoinTimeout: 2 * time.Minute, Logger: slog.New(slog.DiscardHandler),
 					}
 					switch {

@@ -124,8 +124,8 @@ func TestFullBuffer(t *testing.T) {
 	})
 }
 
-// What was written before the end of a connection can be read, and then comes the end. The
-// other side cannot write any more.
+// Data written before the end of a connection can be read, and the end follows it. The other side
+// cannot write any more.
 func TestCloseKeepsWhatIsUnderWay(t *testing.T) {
 	for name, end := range map[string]func(net.Conn){
 		"close":       func(c net.Conn) { _ = c.Close() },
@@ -157,7 +157,7 @@ func TestCloseKeepsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// Whoever waits when a connection ends is woken.
+// The end of a connection wakes every goroutine that waits for it.
 func TestCloseWakesWhoWaits(t *testing.T) {
 	for name, end := range map[string]func(a, b net.Conn){
 		"here": func(a, _ net.Conn) { _ = a.Close() }, "there": func(_, b net.Conn) { _ = b.Close() },
@@ -220,7 +220,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// An address is taken until its listener is closed, and refused when nobody listens.
+// An address is in use until its listener is closed. A call of an address without a listener is
+// refused.
 func TestAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memory.New()

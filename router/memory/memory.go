@@ -189,7 +189,7 @@ func (h *half) write(b []byte) (int, error) {
 	return total, nil
 }
 
-// put writes what there is room for. The mutex is held.
+// put writes the bytes for which there is room. The mutex is held.
 func (h *half) put(b []byte) (int, error) {
 	if h.closed {
 		return 0, errors.New("connection reset by peer")
@@ -222,14 +222,14 @@ func (h *half) close() {
 	h.change.Broadcast()
 }
 
-// tryWrite writes what there is room for.
+// tryWrite writes the bytes for which there is room.
 func (h *half) tryWrite(b []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.put(b)
 }
 
-// forget drops what is under way.
+// forget drops the bytes under way.
 func (h *half) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -269,11 +269,11 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TryWrite writes what there is room for, without waiting. It returns the bytes
-// written, which may be 0.
+// TryWrite writes the bytes for which there is room, without waiting. It returns their number, which
+// may be 0.
 func (c *conn) TryWrite(b []byte) (int, error) { return c.out.tryWrite(b) }
 
-// Break closes both ends, and what is under way is lost, as when a cable is cut.
+// Break closes both ends and drops the bytes under way, as when a cable is cut.
 func (c *conn) Break() {
 	c.in.close()
 	c.out.close()

@@ -19,8 +19,8 @@ import (
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// impostor is a process that has taken the address of a server. It records all that it is
-// sent, one text a connection.
+// impostor is a process that has taken the address of a server. It records all received bytes, one
+// text a connection.
 type impostor struct {
 	net.Listener
 	wg sync.WaitGroup
@@ -62,7 +62,7 @@ func impose(t *testing.T, address string, talk func(c net.Conn, said *bufio.Read
 	return f
 }
 
-// tape is a reader that tells of what is read.
+// tape is a reader that reports the bytes read.
 type tape struct {
 	net.Conn
 	tell func(b []byte)
@@ -74,7 +74,7 @@ func (p tape) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// end gives the address back.
+// end frees the address.
 func (f *impostor) end() {
 	_ = f.Close()
 	f.mu.Lock()
@@ -85,7 +85,7 @@ func (f *impostor) end() {
 	f.wg.Wait()
 }
 
-// received is what the impostor was sent.
+// received are the texts that the impostor has recorded.
 func (f *impostor) received() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,9 +124,9 @@ func pretend(info string) func(net.Conn, *bufio.Reader) {
 
 const plainInfo = `{"server_id":"x","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`
 
-// TestImpostorLearnsNothing: while the server is away, another process takes its port and
-// says what a server says, or what the job's server does. It gets neither the login nor a
-// word of NATS, and what it gets is of no use with the server that comes back.
+// TestImpostorLearnsNothing: while the server is away, another process takes its port and answers like
+// a server, or like the job's server. It receives neither the login nor a message of NATS, and the
+// bytes that it receives are of no use with the server that comes back.
 func TestImpostorLearnsNothing(t *testing.T) {
 	for name, talk := range map[string]func(net.Conn, *bufio.Reader){
 		"nats": pretend(plainInfo),
@@ -192,7 +192,7 @@ func TestImpostorLearnsNothing(t *testing.T) {
 	}
 }
 
-// TestImpostorAtTheStartIsNamed: a node that has not been connected yet ends, and says why.
+// TestImpostorAtTheStartIsNamed: a node that has not been connected yet ends with that reason.
 func TestImpostorAtTheStartIsNamed(t *testing.T) {
 	key := natsbus.JobKey("secret")
 	f := impose(t, "127.0.0.1:0", pretend(plainInfo))
@@ -225,9 +225,8 @@ func TestImpostorAtTheStartIsNamed(t *testing.T) {
 	pair(t, natsbus.Config{URL: secured.URL(), Key: key, TLS: mutual})
 }
 
-// TestFloodKeepsNobodyOut: connections that say nothing, each made again as soon as it has
-// ended, from the address from which the nodes come too. None reaches the server, a node
-// joins meanwhile, and the log stays short.
+// TestFloodKeepsNobodyOut: silent connections, each made again as soon as it has ended, also come from
+// the address of the nodes. None reaches the server, a node joins meanwhile, and the log stays short.
 func TestFloodKeepsNobodyOut(t *testing.T) {
 	const sockets, places = 400, 256
 	var log logtest.Buffer
@@ -267,8 +266,8 @@ func TestFloodKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// TestServerLeadsNobodyElsewhere: the addresses that a server tells of are not used, also
-// not when it goes away or says that it is about to.
+// TestServerLeadsNobodyElsewhere: the addresses that a server announces are not used, not even when it
+// ends or announces its end.
 func TestServerLeadsNobodyElsewhere(t *testing.T) {
 	foreign := impose(t, "127.0.0.1:0", pretend(plainInfo))
 	info := strings.TrimSuffix(plainInfo, "}") + fmt.Sprintf(`,"connect_urls":[%q]`, foreign.Addr())
@@ -289,7 +288,7 @@ func TestServerLeadsNobodyElsewhere(t *testing.T) {
 	c := open(t, natsbus.Config{URL: "nats://" + f.Addr().String()})
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
-	_, _ = c.Listen(ctx, "bus://node.0") // it may be received before the server goes
+	_, _ = c.Listen(ctx, "bus://node.0") // it may be received before the server ends
 	until(t, "the node comes back five times, to the server that it was told",
 		func() bool { return len(f.received()) > 5 || len(foreign.received()) > 0 })
 	if n := len(foreign.received()); n > 0 {

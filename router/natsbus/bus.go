@@ -35,7 +35,7 @@ func (c *Transport) newHub(nc *nats.Conn) *broker.Hub {
 	})
 }
 
-// Publish sends messages. While there is no server they are to be sent again.
+// Publish sends messages. While there is no server they must be sent again.
 func (b *bus) Publish(messages []*broker.Message) {
 	for _, m := range messages {
 		if m.From == "" {

@@ -138,7 +138,7 @@ func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLossOfTheServerIsToldToTheOtherEnd: the end that says nothing learns of it too.
+// TestLossOfTheServerIsToldToTheOtherEnd: the end that sends nothing learns of it too.
 func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
 	s := plain(t, server.Options{})
 	p := newProxy(t, s.ClientURL())
@@ -191,7 +191,7 @@ func TestCloseOfATransportLetsTheOthersKnow(t *testing.T) {
 	}
 }
 
-// takesSome is a connection of which the other side takes only so many bytes.
+// takesSome is a connection whose other side takes a limited number of bytes.
 func takesSome(t *testing.T, n int) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
@@ -284,7 +284,9 @@ func TestWhatCameBeforeAGapIsRead(t *testing.T) {
 func TestDialAndListenFaults(t *testing.T) {
 	s := plain(t, server.Options{})
 	c := open(t, natsbus.Config{URL: s.ClientURL()})
-	if _, err := c.Dial(soon(t), "bus://node.7"); err == nil || !strings.HasSuffix(err.Error(), "bus://node.7: connection refused: no node has this address: start the node, with the same job id and NATS server") {
+	const want = "bus://node.7: connection refused: no node has this address: " +
+		"start the node, with the same job id and NATS server"
+	if _, err := c.Dial(soon(t), "bus://node.7"); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Error(err)
 	}
 	l, err := c.Listen(soon(t), "bus://node.7")
@@ -351,11 +353,13 @@ func refusal(t *testing.T, cfg natsbus.Config) string {
 
 func TestServerFaultsSayWhereAndWhatToDo(t *testing.T) {
 	s := plain(t, server.Options{Authorization: "right"})
-	if got := refusal(t, natsbus.Config{URL: s.ClientURL(), Token: "wrong"}); !strings.Contains(got, s.ClientURL()) || !strings.Contains(got, "check the token") || strings.Contains(got, "wrong") {
+	if got := refusal(t, natsbus.Config{URL: s.ClientURL(), Token: "wrong"}); !strings.Contains(got, s.ClientURL()) ||
+		!strings.Contains(got, "check the token") || strings.Contains(got, "wrong") {
 		t.Error(got)
 	}
 	got := refusal(t, natsbus.Config{URL: "nats://u:secret@127.0.0.1:1", ConnectTimeout: 50 * time.Millisecond})
-	if !strings.Contains(got, "no NATS server at nats://127.0.0.1:1: ") || !strings.Contains(got, "connection refused: start one there, or correct the URL") || strings.Contains(got, "secret") {
+	if !strings.Contains(got, "no NATS server at nats://127.0.0.1:1: ") ||
+		!strings.Contains(got, "connection refused: start one there, or correct the URL") || strings.Contains(got, "secret") {
 		t.Error(got)
 	}
 	tiny := plain(t, server.Options{MaxPayload: 1024})
@@ -390,7 +394,8 @@ func TestServerThatComesLaterIsWaitedFor(t *testing.T) {
 
 func TestPermissionsOfOneJobAreEnough(t *testing.T) {
 	only := &server.SubjectPermission{Allow: []string{"ditask.a.>"}}
-	s := plain(t, server.Options{Users: []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: only, Subscribe: only}}}})
+	permissions := &server.Permissions{Publish: only, Subscribe: only}
+	s := plain(t, server.Options{Users: []*server.User{{Username: "u", Password: "p", Permissions: permissions}}})
 	url := strings.Replace(s.ClientURL(), "nats://", "nats://u:p@", 1)
 	a, b := pair(t, natsbus.Config{URL: url, Job: "a"})
 	if _, err := a.Write([]byte("x")); err != nil {
@@ -399,7 +404,8 @@ func TestPermissionsOfOneJobAreEnough(t *testing.T) {
 	if _, err := b.Read(make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
-	if got := refusal(t, natsbus.Config{URL: url, Job: "a.b"}); !strings.Contains(got, "allow this user to publish and subscribe to ditask.a~2eb.>") {
+	got := refusal(t, natsbus.Config{URL: url, Job: "a.b"})
+	if !strings.Contains(got, "allow this user to publish and subscribe to ditask.a~2eb.>") {
 		t.Error(got)
 	}
 }
@@ -477,7 +483,8 @@ func TestTLSToAServerWithAName(t *testing.T) {
 	if got := refusal(t, natsbus.Config{URL: url, TLS: wrong}); !strings.Contains(got, "check the certificates") {
 		t.Error(got)
 	}
-	if got := refusal(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL(), TLS: right}); !strings.Contains(got, "whether both sides use TLS") {
+	plaintext := plain(t, server.Options{}).ClientURL()
+	if got := refusal(t, natsbus.Config{URL: plaintext, TLS: right}); !strings.Contains(got, "whether both sides use TLS") {
 		t.Error(got)
 	}
 }
@@ -490,7 +497,7 @@ func TestCheckTellsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestSubjectsStayBelowTheJob receives all that two nodes say to each other.
+// TestSubjectsStayBelowTheJob receives all messages between two nodes.
 func TestSubjectsStayBelowTheJob(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, err := nats.Connect(s.ClientURL())

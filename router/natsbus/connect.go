@@ -72,7 +72,7 @@ func split(list string) []string {
 	return out
 }
 
-// Public is a list of URLs without what is secret in them, to be shown.
+// Public is a list of URLs without their secrets, for messages.
 func Public(list string) string {
 	parts := split(list)
 	for i, part := range parts {
@@ -154,7 +154,7 @@ func (c *Transport) connect(ctx context.Context) (*nats.Conn, error) {
 	}
 }
 
-// downError is that a server is not there, or not yet.
+// downError means that there is no server, or not yet.
 type downError struct{ err error }
 
 func (e *downError) Error() string { return e.err.Error() }
@@ -207,8 +207,8 @@ func (c *Transport) try() (*nats.Conn, error) {
 // leastPayload is the least max_payload of a server that is of use.
 const leastPayload = 4096
 
-// dialer makes the connections with the server. It keeps why one could not be made, which
-// package nats does not say.
+// dialer makes the connections with the server. It keeps the reason why one could not be made, which
+// package nats does not return.
 type dialer struct {
 	bus *Transport
 	err error
@@ -226,9 +226,9 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return socket{conn, d.bus.writeTime}, nil
 }
 
-// prove lets a server and this client prove to each other that they know the job's key,
-// over TLS if that is asked for. Before that nothing else is said: another process that has
-// taken the server's address learns nothing.
+// prove lets a server and this client prove to each other that they know the job's key, over TLS if
+// that is asked for. Before that nothing else is sent: another process that has taken the server's
+// address learns nothing.
 func (c *Transport) prove(raw net.Conn, address string) (net.Conn, error) {
 	conn, err := raw, raw.SetDeadline(time.Now().Add(tryTimeout))
 	if err == nil && c.cfg.TLS != nil {
@@ -305,7 +305,7 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 		nats.Timeout(tryTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // the session gives a peer up
-		nats.ReconnectBufSize(-1),      // what is sent late has been sent again by then
+		nats.ReconnectBufSize(-1),      // messages that are sent late have been sent again by then
 		nats.IgnoreDiscoveredServers(), // a server must not lead its clients to other addresses
 		nats.CustomReconnectDelay(func(attempts int) time.Duration {
 			d := min(waitLeast<<min(attempts, 10), waitMost)
@@ -338,8 +338,7 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 	return opts, nil
 }
 
-// settled waits until the server has taken in what was subscribed, and returns
-// what it has against it.
+// settled waits until the server has processed the subscriptions, and returns its error for them.
 func settled(ctx context.Context, nc *nats.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*tryTimeout)
 	defer cancel()
@@ -352,8 +351,8 @@ func settled(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// disconnected breaks all connections: what was under way is gone or not, and the
-// sessions know how to find out.
+// disconnected breaks all connections: messages under way may or may not be lost, and the sessions
+// find out which.
 func (c *Transport) disconnected(nc *nats.Conn, err error) {
 	c.mu.Lock()
 	if c.nc != nc {
@@ -388,7 +387,7 @@ func (c *Transport) ended(nc *nats.Conn) {
 	}
 }
 
-// asyncError receives what the server or the client says besides.
+// asyncError receives all other messages of the server or the client.
 func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
 		c.log.Warn("NATS", "err", printable.Error(err))
@@ -404,7 +403,7 @@ func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) 
 	}
 }
 
-// refused reports whether the server is there and does not want this client.
+// refused reports whether the server answers and refuses this client.
 func refused(err error) bool {
 	for _, e := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrPermissionViolation,
@@ -418,7 +417,7 @@ func refused(err error) bool {
 	return certificateFault(err)
 }
 
-// certificateFault reports whether one side does not like the other's certificate.
+// certificateFault reports whether one side refuses the other's certificate.
 func certificateFault(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
@@ -461,7 +460,7 @@ type Info struct {
 	MaxPayload int64 // bytes
 }
 
-// Check connects with the server that cfg names, once, and says how it answers.
+// Check connects with the server that cfg names, once, and describes its answer.
 func Check(ctx context.Context, cfg Config) (Info, error) {
 	c, err := New(cfg)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// spy is a client of the server that is no transport, and receives a subject.
+// spy is a client of the server that is no transport, and receives the messages of a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
@@ -99,8 +99,8 @@ func (p *tap) inject(t *testing.T, subject string, raw []byte) {
 	}
 }
 
-// TestYoungConnectionsAreProbed: both ends say something without being asked, so that
-// the loss of the last message is noticed.
+// TestYoungConnectionsAreProbed: both ends send a message without being asked, so that the loss of the
+// last message is noticed.
 func TestYoungConnectionsAreProbed(t *testing.T) {
 	s := plain(t, server.Options{})
 	_, sub := spy(t, s, "ditask.job.conn.>")
@@ -129,7 +129,8 @@ func TestSilentNodeIsAskedAgain(t *testing.T) {
 		t.Errorf("they ask for the connections %s and %s", first.Reply, second.Reply)
 	}
 	cancel()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "bus://node.5: no answer over nats://127.0.0.1:") || !errors.Is(err, context.Canceled) {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "bus://node.5: no answer over nats://127.0.0.1:") ||
+		!errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -152,7 +153,8 @@ func TestResetIsNotAnswered(t *testing.T) {
 	for _, m := range []struct {
 		reply string
 		raw   []byte
-	}{{"ditask.job.conn.spy.1", message(kindReset, 0, 0, "")}, {"ditask.other.conn.spy.2", message(kindData, 0, 0, "x")}, {"ditask.job.conn.spy.3", data}} {
+	}{{"ditask.job.conn.spy.1", message(kindReset, 0, 0, "")}, {"ditask.other.conn.spy.2", message(kindData, 0, 0, "x")},
+		{"ditask.job.conn.spy.3", data}} {
 		if err := nc.PublishRequest(unknown, m.reply, m.raw); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +241,8 @@ func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Dial(soon(t), "bus://node.0"); err == nil || !strings.Contains(err.Error(), "connection refused: too many wait to be accepted") {
+	if _, err := c.Dial(soon(t), "bus://node.0"); err == nil ||
+		!strings.Contains(err.Error(), "connection refused: too many wait to be accepted") {
 		t.Fatalf("one more than the backlog: %v", err)
 	}
 	_ = l.Close()
@@ -249,7 +252,7 @@ func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 	}
 }
 
-// TestPeerThatBreaksTheRulesIsLost: the reason says which rule.
+// TestPeerThatBreaksTheRulesIsLost: the reason names the rule.
 func TestPeerThatBreaksTheRulesIsLost(t *testing.T) {
 	big := strings.Repeat("x", 200<<10)
 	for want, raw := range map[string][][]byte{
@@ -290,7 +293,8 @@ func TestOldNodesAreRefused(t *testing.T) {
 		t.Errorf("an old dialler is answered %q", m.Data)
 	}
 	_, err := nc.Subscribe("ditask.job.dial.5", func(m *nats.Msg) {
-		if m.Data[0] == 1 && binary.LittleEndian.Uint64(m.Data[1:]) == 0 && m.Data[17] == 2 && len(m.Data[17:]) <= 5+200 { // as version 1 reads it
+		// This is how version 1 reads the message.
+		if m.Data[0] == 1 && binary.LittleEndian.Uint64(m.Data[1:]) == 0 && m.Data[17] == 2 && len(m.Data[17:]) <= 5+200 {
 			_ = nc.Publish(m.Reply, append(append([]byte{kindReset}, make([]byte, 16)...), "refused: malformed message: version 2, this is 1"...))
 		}
 	})
@@ -300,7 +304,8 @@ func TestOldNodesAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = c.Dial(soon(t), "bus://node.5"); err == nil || !strings.Contains(err.Error(), "refused: malformed message: version 2, this is 1") {
+	if _, err = c.Dial(soon(t), "bus://node.5"); err == nil ||
+		!strings.Contains(err.Error(), "refused: malformed message: version 2, this is 1") {
 		t.Errorf("a dial of an old listener: %v", err)
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// SetWriteTime says how long the server has to take a piece, before the transport is
-// used.
+// SetWriteTime sets the time that the server has to take a piece, before the transport is used.
 func (c *Transport) SetWriteTime(d time.Duration) { c.writeTime = d }
 
-// Socket is what the transport makes of a connection with the server.
+// Socket wraps a connection with the server as the transport does.
 func Socket(conn net.Conn, d time.Duration) net.Conn { return socket{conn, d} }
 
 // Limit lowers what may wait in the client for the transport's connections.
@@ -51,7 +50,7 @@ func (c *Transport) Block(ctx context.Context) <-chan error {
 	}
 }
 
-// Subject is what a job's id is in a subject.
+// Subject is the part of a subject for a job's id.
 func Subject(job string) string { return token(job) }
 
 // Window is that of each of the transport's connections.

@@ -390,7 +390,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// copyBack carries what the server says, unless it is held back.
+// copyBack carries the server's bytes, unless they are held back.
 func (p *proxy) copyBack(in, out net.Conn) {
 	b := make([]byte, 32<<10)
 	for {
@@ -490,8 +490,8 @@ func TestSlowClientDropsAndResumes(t *testing.T) {
 	}
 }
 
-// TestServerClosesSlowClient holds back what a server with little patience says,
-// until that closes the client as a slow consumer.
+// TestServerClosesSlowClient holds back the bytes of a server with little patience, until that closes
+// the client as a slow consumer.
 func TestServerClosesSlowClient(t *testing.T) {
 	s := plain(t, server.Options{WriteDeadline: 100 * time.Millisecond})
 	p := newProxy(t, s.ClientURL())

@@ -38,7 +38,7 @@ type Config struct {
 
 	Name           string        // of this client, as the server shows it; empty: the job
 	Nodes          int           // how many nodes the job has, for the windows; 0: 64
-	ConnectTimeout time.Duration // how long a server that is not there is tried at first; 0: 10 s
+	ConnectTimeout time.Duration // how long an unreachable server is tried at first; 0: 10 s
 	Logger         *slog.Logger  // slog.Default() if nil
 }
 
@@ -49,12 +49,12 @@ const (
 	windowBudget = 48 << 20
 )
 
-// Stats are what has gone wrong so far.
+// Stats counts the faults so far.
 type Stats struct {
 	Disconnects uint64 // how often the connection with the server was lost
 	Broken      uint64 // connections between nodes that broke for a fault, most often a missing message
 	Dropped     uint64 // how often this client was too slow and dropped messages
-	Unproved    uint64 // how often what answered at the server's address did not prove that it knows Config.Key
+	Unproved    uint64 // how often a process at the server's address did not prove that it knows Config.Key
 }
 
 // Transport satisfies router.Transport over a NATS server.
@@ -123,7 +123,7 @@ func (c *Transport) window() int {
 	return min(max(windowBudget/max(c.cfg.Nodes, 1), minWindow), maxWindow)
 }
 
-// Stats returns what has gone wrong so far.
+// Stats returns the faults so far.
 func (c *Transport) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +148,8 @@ func (c *Transport) Close() error {
 	return nil
 }
 
-// JobKey is the [Config.Key] of a job's nodes and of the server that their launcher runs. It
-// follows from the job's token, which it does not tell. Without one there is none.
+// JobKey is the [Config.Key] of a job's nodes and of the server that their launcher runs. It follows
+// from the job's token and does not reveal it. Without a token it is empty.
 func JobKey(token string) string {
 	if token == "" {
 		return ""

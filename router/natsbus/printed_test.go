@@ -20,8 +20,8 @@ import (
 // hostileLine is a hostile text in one line of NATS.
 var hostileLine = strings.NewReplacer("\r", "", "\n", "").Replace(logtest.Hostile) + strings.Repeat("x", 2<<10)
 
-// fake is a server that speaks NATS: it answers the first pings with pongs, and those after
-// them with an error, after which it goes on if that is a violation of permissions.
+// fake is a server that speaks NATS: it answers the first pings with pongs, and those after them with
+// an error, after which it continues if that is a violation of permissions.
 func fake(t *testing.T, pongs int, prefix string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func fake(t *testing.T, pongs int, prefix string) (url string) {
 	return "nats://" + l.Addr().String()
 }
 
-// What a server says is printed escaped and cut.
+// Texts of a server are printed escaped and cut.
 func TestPrintedTextOfAServer(t *testing.T) {
 	for pongs, want := range []string{0: `\x1b[2J`, 1: ""} {
 		log := &logtest.Buffer{}
@@ -85,7 +85,7 @@ func TestPrintedTextOfAServer(t *testing.T) {
 	}
 }
 
-// What a server says to a client that is connected is logged escaped and cut.
+// Texts that a server sends to a connected client are logged escaped and cut.
 func TestPrintedErrorOfAConnectedServer(t *testing.T) {
 	log := &logtest.Buffer{}
 	c := open(t, natsbus.Config{URL: fake(t, 1, "Permissions Violation for "), ConnectTimeout: 100 * time.Millisecond,
@@ -103,7 +103,7 @@ func TestPrintedErrorOfAConnectedServer(t *testing.T) {
 	}
 }
 
-// The other end of a connection, and any other client of the server, says why it breaks.
+// The other end of a connection, and any other client of the server, gives a reason why it breaks.
 func TestPrintedReasonOfAReset(t *testing.T) {
 	s := plain(t, server.Options{})
 	tap := newTap(t, s, "job")

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// soon is a context for what must not hang.
+// soon is a context for calls that must not hang.
 func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -41,7 +41,8 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// plain starts a server as an administrator would: with opts, and nothing of ours.
+// plain starts a server as an administrator would: with opts, and without the settings of package
+// embedded.
 func plain(t testing.TB, opts server.Options) *server.Server {
 	t.Helper()
 	opts.NoSigs, opts.NoLog = true, true
@@ -133,8 +134,7 @@ func (f *fleet) Listen(ctx context.Context, addr string) (net.Listener, error) {
 
 func address(_ testing.TB, node int) string { return fmt.Sprintf("bus://node.%d", node) }
 
-// setup is the suite over servers that are there for all of its tests. Each test
-// is a job of its own.
+// setup is the suite over servers that all of its tests share. Each test is a job of its own.
 func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
 	return routertest.Setup{
 		Transport: func(t testing.TB) router.Transport {

@@ -134,7 +134,8 @@ func TestDialNobody(t *testing.T) {
 	dial, listen := two(t, s, nil)
 	refused := func(c *redisbus.Transport, address string) {
 		t.Helper()
-		if c, err := c.Dial(t.Context(), address); err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), address) {
+		if c, err := c.Dial(t.Context(), address); err == nil || !strings.Contains(err.Error(), "connection refused") ||
+			!strings.Contains(err.Error(), address) {
 			t.Errorf("%s: %v, %v", address, c, err)
 		}
 	}
@@ -224,9 +225,8 @@ func raw(kind byte, to, offset uint64, body string) string {
 	return string(binary.LittleEndian.AppendUint64(b, consumed)) + body
 }
 
-// TestEntriesByHand is the other side of a connection: entries that come twice are
-// read once, one that is missing breaks the connection, and what is no entry harms
-// nobody.
+// TestEntriesByHand is the other side of a connection: entries that come twice are read once, a
+// missing one breaks the connection, and anything else has no effect.
 func TestEntriesByHand(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Admin(t)

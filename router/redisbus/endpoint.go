@@ -83,8 +83,8 @@ func newEndpoint(c *Transport) *endpoint {
 	return e
 }
 
-// Close waits until the writer has sent what there is and the others have ended,
-// and deletes the inbox. The server may be gone: after ctx it does not wait.
+// Close waits until the writer has sent all messages and the other goroutines have ended, and deletes
+// the inbox. The server may be gone: after ctx Close does not wait.
 func (e *endpoint) Close(ctx context.Context, wrote <-chan struct{}) {
 	stop := context.AfterFunc(ctx, func() {
 		e.cancel(net.ErrClosed)
@@ -134,13 +134,12 @@ func (e *endpoint) keep() {
 		if err := e.renew(); err != nil {
 			if _, ok := refusal(err); ok {
 				e.log.Error("the keys of this node are not renewed, and it will not be found", "error", explain(e.server, err))
-			} // else the reader tells
+			} // else the reader reports it
 		}
 	}
 }
 
-// renew lets the keys of this endpoint live on, and makes them again if the server
-// has lost them.
+// renew extends the expiry of this endpoint's keys, and makes them again if the server has lost them.
 func (e *endpoint) renew() error {
 	e.renewing.Lock()
 	defer e.renewing.Unlock()
@@ -152,7 +151,7 @@ func (e *endpoint) renew() error {
 		return err
 	}
 	if !there {
-		err := fmt.Errorf("redis at %s has lost what was under way: it was restarted, flushed or replaced, or it evicts keys", e.server)
+		err := fmt.Errorf("redis at %s has lost messages under way: it was restarted, flushed or replaced, or it evicts keys", e.server)
 		e.hub.BreakAll(err, err.Error())
 		if err := e.makeInbox(e.ctx); err != nil {
 			return err
@@ -166,7 +165,8 @@ func (e *endpoint) renew() error {
 	return nil
 }
 
-// renewWord lets others find a word. It leaves the word to another node that has taken it.
+// renewWord keeps a word for other nodes to find. It leaves the word to another node that has taken
+// it.
 func (e *endpoint) renewWord(w string) error {
 	key := e.key("at", w)
 	switch holder, err := e.rdb.Get(e.ctx, key).Result(); {
@@ -226,8 +226,8 @@ func (e *endpoint) Find(ctx context.Context, w string) (string, error) {
 	return e.Place(broker.Peer{Inbox: inbox}), nil
 }
 
-// Publish adds messages to their inboxes. What may or may not have arrived when the
-// connection to the server broke is to be published again.
+// Publish adds messages to their inboxes. Messages that may or may not have arrived when the
+// connection to the server broke must be published again.
 func (e *endpoint) Publish(messages []*broker.Message) {
 	p := e.rdb.Pipeline()
 	for _, m := range messages {
@@ -257,10 +257,9 @@ func (e *endpoint) published(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrAgain, explain(e.server, err))
 }
 
-// read takes entries out of the inbox until the endpoint ends. What was read is
-// deleted with the next read; that always begins at the oldest entry that there
-// is, so no entry is missed whatever clock a new server has, and one that comes
-// twice is known by its offset.
+// read takes entries out of the inbox until the endpoint ends. Entries that were read are deleted with
+// the next read, which always begins at the oldest entry in the inbox: so no entry is missed whatever
+// clock a new server has, and one that comes twice is recognised by its offset.
 func (e *endpoint) read() {
 	var done []string
 	var wait time.Duration
@@ -310,7 +309,7 @@ func (e *endpoint) over() bool {
 	}
 }
 
-// readSome deletes what was read before and waits for more.
+// readSome deletes the entries read before and waits for more.
 func (e *endpoint) readSome(done []string) ([]redis.XMessage, error) {
 	key := e.Place(broker.Peer{Inbox: e.inbox})
 	p := e.rdb.Pipeline()

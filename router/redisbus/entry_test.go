@@ -40,8 +40,12 @@ func TestEveryRefusalSaysWhatToDo(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	for _, err := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ETIMEDOUT, &net.DNSError{Err: "no such host", Name: "host"}} {
-		if got := explain("host:1", err); !strings.HasSuffix(got.Error(), ": start a server there, or correct its address") || !errors.Is(got, err) {
+	for _, err := range []error{
+		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ETIMEDOUT,
+		&net.DNSError{Err: "no such host", Name: "host"},
+	} {
+		if got := explain("host:1", err); !strings.HasSuffix(got.Error(), ": start a server there, or correct its address") ||
+			!errors.Is(got, err) {
 			t.Error(got)
 		}
 	}

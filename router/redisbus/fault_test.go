@@ -24,7 +24,7 @@ import (
 	"github.com/ditask/ditask/router/socket"
 )
 
-// pair is a job of two nodes that send to each other until told to stop.
+// pair is a job of two nodes that send to each other until they are stopped.
 type pair struct {
 	t        testing.TB
 	ctx      context.Context
@@ -51,7 +51,10 @@ func newPair(t testing.TB, s *redistest.Server, edit func(*redisbus.Config)) *pa
 		}
 	})
 	for id, c := range []*redisbus.Transport{a, b} {
-		cfg := router.Config{Job: "pair", Token: []byte("secret"), Node: id, Expect: 2, Transport: c, Listen: fmt.Sprint("bus://node.", id), Logger: log.With("node", id)}
+		cfg := router.Config{
+			Job: "pair", Token: []byte("secret"), Node: id, Expect: 2, Transport: c,
+			Listen: fmt.Sprint("bus://node.", id), Logger: log.With("node", id),
+		}
 		if id > 0 {
 			cfg.Attach = []string{"bus://node.0"}
 		}
@@ -171,7 +174,7 @@ func (p *pair) logged(want string) {
 	}
 }
 
-// lostLink is what the router logs when a connection between nodes has broken.
+// lostLink is the router's message when a connection between nodes has broken.
 const lostLink = "lost the connection"
 
 // each runs a test with every kind of server that is installed.
@@ -302,8 +305,8 @@ func TestServerOutOfMemoryForAWhile(t *testing.T) {
 	p.finish()
 }
 
-// A listener that is slow to consume 100,000 messages of 1 KiB: the server holds
-// little of it at any time, and nothing afterwards.
+// A listener is slow to consume 100,000 messages of 1 KiB: the server holds little of them at any
+// time, and nothing afterwards.
 func TestMemoryOfTheServerIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, s *redistest.Server) {
 		const messages, size = 100_000, 1 << 10
@@ -347,7 +350,7 @@ func TestMemoryOfTheServerIsBounded(t *testing.T) {
 	})
 }
 
-// listenError is what a node with such a URL is told.
+// listenError is the error that a node with such a URL gets.
 func listenError(t *testing.T, s *redistest.Server, edit func(*redisbus.Config)) string {
 	t.Helper()
 	c := transport(t, s, edit)
@@ -389,8 +392,8 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	}
 }
 
-// TestDocumentedPermissions runs a job, through a flush of the server, with just
-// what the package doc says.
+// TestDocumentedPermissions runs a job, through a flush of the server, with just the permissions of
+// the package doc.
 func TestDocumentedPermissions(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -478,7 +481,8 @@ func TestTLS(t *testing.T) {
 	if text := listenError(t, s, nil); !strings.Contains(text, "certificate") {
 		t.Errorf("an authority that this machine does not know: %s", text)
 	}
-	if _, err := redisbus.New(redisbus.Config{URL: "redis://x", Job: "j", TLS: cfg}); err == nil || !strings.Contains(err.Error(), "rediss://") {
+	if _, err := redisbus.New(redisbus.Config{URL: "redis://x", Job: "j", TLS: cfg}); err == nil ||
+		!strings.Contains(err.Error(), "rediss://") {
 		t.Errorf("TLS and a URL without: %v", err)
 	}
 }
@@ -491,7 +495,8 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "redis://me:hush@x:port", "unix:///run/redis", "redis://me:hu%zzsh@x", "redis://me:hush@x/y"} {
-		if _, err := redisbus.New(redisbus.Config{URL: bad, Job: "j"}); err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "zz") {
+		if _, err := redisbus.New(redisbus.Config{URL: bad, Job: "j"}); err == nil || strings.Contains(err.Error(), "hush") ||
+			strings.Contains(err.Error(), "zz") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -512,7 +517,10 @@ func TestManyNodes(t *testing.T) {
 	var entered [3]atomic.Int64
 	for id := range int(nodes) {
 		c := transport(t, s, func(c *redisbus.Config) { c.Job = "many" })
-		cfg := router.Config{Job: "many", Node: id, Expect: int(nodes), Transport: c, Listen: fmt.Sprint("bus://node.", id), Logger: slog.New(slog.DiscardHandler)}
+		cfg := router.Config{
+			Job: "many", Node: id, Expect: int(nodes), Transport: c, Listen: fmt.Sprint("bus://node.", id),
+			Logger: slog.New(slog.DiscardHandler),
+		}
 		cfg.LinkTimeout, cfg.PeerTimeout = 20*time.Second, 40*time.Second // the processors may be busy
 		for k := range id {
 			cfg.Attach = append(cfg.Attach, fmt.Sprint("bus://node.", k))
@@ -552,5 +560,5 @@ func TestManyNodes(t *testing.T) {
 func TestLossIsReportedWhileTheServerIsGone(t *testing.T) {
 	server := redistest.Start(t)
 	routertest.RunOutage(t, setup(server, router.Mesh), server.Kill)
-	server.Restart() // setup looks at the end whether anything is left on it
+	server.Restart() // setup checks at the end whether anything is left on it
 }

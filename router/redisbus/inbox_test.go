@@ -18,7 +18,7 @@ import (
 
 // These tests look into an endpoint.
 
-// What becomes of an entry is known unless the server has not answered.
+// The result for an entry is known unless the server has not answered.
 func TestInboxPublishedEntries(t *testing.T) {
 	refused := serverError("OOM no memory")
 	for name, c := range map[string]struct {
@@ -29,7 +29,7 @@ func TestInboxPublishedEntries(t *testing.T) {
 		"no inbox": {redis.Nil, broker.ErrInboxGone, true},
 	} {
 		e := &endpoint{server: "host:1", kick: make(chan struct{}, 1)}
-		for range 2 { // the second time the keeper is told already
+		for range 2 { // the second time the keeper knows already
 			err := e.published(c.err)
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || len(e.kick) == 1 != c.kick {
 				t.Errorf("%s: %v, the keeper is told: %v", name, err, len(e.kick) == 1)
@@ -41,7 +41,7 @@ func TestInboxPublishedEntries(t *testing.T) {
 	}
 }
 
-// The reader makes the inbox anew as soon as a server answers again, and says so once.
+// The reader makes the inbox anew as soon as a server answers again, and logs that once.
 func TestInboxReaderAfterARestart(t *testing.T) {
 	s := redistest.Start(t)
 	log := &logtest.Buffer{}
@@ -49,7 +49,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEndpoint(transport) // which nobody renews but the reader
+	e := newEndpoint(transport) // which only the reader renews
 	opt, err := options(Config{URL: s.URL()})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	for !strings.Contains(log.String(), "answers again") {
 		runtime.Gosched()
 	}
-	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost what was under way") {
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost messages under way") {
 		t.Error(err)
 	}
 	entry := add(e.Place(broker.Peer{Inbox: e.inbox}), []byte("x"), true)
@@ -104,7 +104,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	}
 }
 
-// opened is an endpoint at a server, and what it logs.
+// opened is an endpoint at a server, and its log.
 func opened(t *testing.T, s *redistest.Server) (*endpoint, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}
@@ -120,7 +120,7 @@ func opened(t *testing.T, s *redistest.Server) (*endpoint, *logtest.Buffer) {
 	return e, log
 }
 
-// Keys are renewed and made anew. A word that somebody else has taken is left alone.
+// Keys are renewed and made anew. A word that another transport has taken is left alone.
 func TestInboxKeysAreRenewed(t *testing.T) {
 	s := redistest.Start(t)
 	e, log := opened(t, s)
@@ -148,7 +148,8 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 		if err := e.renew(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		if at, in := admin.PTTL(ctx, word).Val(), admin.PTTL(ctx, inbox).Val(); at <= wordExpiry/2 || at > wordExpiry || in <= inboxExpiry/2 || in > inboxExpiry {
+		if at, in := admin.PTTL(ctx, word).Val(), admin.PTTL(ctx, inbox).Val(); at <= wordExpiry/2 || at > wordExpiry ||
+			in <= inboxExpiry/2 || in > inboxExpiry {
 			t.Errorf("%s: they expire in %v and %v", what, at, in)
 		}
 		if holder := admin.Get(ctx, word).Val(); holder != e.inbox {
@@ -165,7 +166,7 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 	unbroken("for a word")
 	admin.Del(ctx, inbox)
 	renewed("without the inbox")
-	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost what was under way") {
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "has lost messages under way") {
 		t.Errorf("a connection whose inbox was lost: %v", err)
 	}
 
@@ -184,7 +185,7 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 	}
 }
 
-// What the server refuses while keys are renewed is an error, whichever command it is.
+// A refusal by the server while keys are renewed is an error, for every command.
 func TestInboxKeysAreNotRenewed(t *testing.T) {
 	s := redistest.Start(t)
 	e, _ := opened(t, s)

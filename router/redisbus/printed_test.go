@@ -51,7 +51,7 @@ func fake(t *testing.T, version string) (url string) {
 	return "redis://" + l.Addr().String()
 }
 
-// What a server says is printed escaped and cut.
+// Texts of a server are printed escaped and cut.
 func TestPrintedTextOfAServer(t *testing.T) {
 	for name, version := range map[string]string{"no version": "", "an error": "7.0.0", "an old version": "5.1." + logtest.Hostile} {
 		_, err := Check(t.Context(), Config{URL: fake(t, version), Job: "j"})

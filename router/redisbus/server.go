@@ -79,9 +79,8 @@ func checkURL(s string) error {
 	return nil
 }
 
-// dialer connects to the server until ctx ends. It never fails: go-redis prints
-// every dial that does to stderr, past the logger, so the connection that it gets
-// says what happened.
+// dialer connects to the server until ctx ends. It never fails: go-redis prints every failed dial to
+// stderr, past the logger, so it gets a connection that returns the error.
 func dialer(life context.Context, cfg *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)
@@ -155,7 +154,7 @@ func explain(server string, err error) error {
 	return fmt.Errorf("redis at %s: %w", server, err)
 }
 
-// refusal is the text of an error that the server itself has answered with.
+// refusal is the text of an error from the server itself.
 func refusal(err error) (string, bool) {
 	var answer redis.Error
 	if !errors.As(err, &answer) || errors.Is(err, redis.Nil) {
@@ -173,7 +172,7 @@ func checkVersion(ctx context.Context, rdb *redis.Client) error {
 	return requireVersion(version)
 }
 
-// askVersion is the server's version; empty: it does not say.
+// askVersion is the server's version; empty: it gives none.
 func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	reply, err := rdb.Do(ctx, "hello").Slice()
 	if err != nil {
@@ -191,11 +190,11 @@ func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	return "", nil
 }
 
-// checkVersion refuses what has no XADD NOMKSTREAM.
+// checkVersion refuses a server without XADD NOMKSTREAM.
 func requireVersion(v string) error {
 	parts := strings.Split(v, ".")
 	if len(parts) < 2 {
-		return nil // an imitation: it will tell by the commands that it refuses
+		return nil // an imitation: its refusals of commands will show its version
 	}
 	major, err1 := strconv.Atoi(parts[0])
 	minor, err2 := strconv.Atoi(parts[1])
@@ -205,14 +204,13 @@ func requireVersion(v string) error {
 	return nil
 }
 
-// CheckURL reports what is wrong with the URL of a server, without what is secret
-// in it.
+// CheckURL reports the faults of a server's URL, without its secrets.
 func CheckURL(url string) error {
 	_, err := options(Config{URL: url})
 	return err
 }
 
-// Public is the URL of a server without what is secret in it, to be shown.
+// Public is the URL of a server without its secrets, for messages.
 func Public(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -233,8 +231,7 @@ type Info struct {
 	RoundTrip time.Duration
 }
 
-// Check connects with the server that cfg names, as a node would, and says how it
-// answers.
+// Check connects with the server that cfg names, as a node would, and describes its answer.
 func Check(ctx context.Context, cfg Config) (Info, error) {
 	c, err := New(cfg)
 	if err != nil {

@@ -15,9 +15,13 @@ import (
 func TestServerURLs(t *testing.T) {
 	const form = "want redis://user:password@host:port/database"
 	for url, want := range map[string]string{
-		"redis://h": "", "rediss://h:6379/1": "", "redis://h:1": "", "redis://h:65535": "", "redis://h/": "", "redis://h/2147483647": "", "redis://u:p@h/0?client_name=x": "",
-		"redis://h:0": "port 0: want a number from 1 to 65535", "redis://h:65536": "port 65536: want", "redis://h/x": `database "x": want a number`,
-		"redis://h/2147483648": "want a number", "redis://h/-1": "want a number", "http://h": form, "redis:h": form, "h:1": form, "": form, "redis://%zz": "not a URL",
+		"redis://h": "", "rediss://h:6379/1": "", "redis://h:1": "", "redis://h:65535": "", "redis://h/": "",
+		"redis://h/2147483647": "", "redis://u:p@h/0?client_name=x": "",
+		"redis://h:0":          "port 0: want a number from 1 to 65535",
+		"redis://h:65536":      "port 65536: want",
+		"redis://h/x":          `database "x": want a number`,
+		"redis://h/2147483648": "want a number", "redis://h/-1": "want a number",
+		"http://h": form, "redis:h": form, "h:1": form, "": form, "redis://%zz": "not a URL",
 		"redis://u:hush@h/0?color=red": "redis://h/0?color=red: unexpected option: color",
 	} {
 		err := CheckURL(url)
@@ -26,7 +30,8 @@ func TestServerURLs(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"redis://u:p@h:1/0": "redis://h:1/0", "redis://u:p@q@h": "redis://h", "redis://h": "redis://h", "u:p@h": "h", "h:1": "h:1", "": "", "redis://@h": "redis://h",
+		"redis://u:p@h:1/0": "redis://h:1/0", "redis://u:p@q@h": "redis://h", "redis://h": "redis://h", "u:p@h": "h", "h:1": "h:1",
+		"": "", "redis://@h": "redis://h",
 	} {
 		if got := Public(url); got != want {
 			t.Errorf("%q is shown as %q, want %q", url, got, want)
@@ -48,13 +53,14 @@ func TestServerNameOfTLS(t *testing.T) {
 	}
 }
 
-// What a server can be asked is bounded by this package's times, not by those of the URL or of go-redis.
+// Calls of a server are bounded by this package's times, not by those of the URL or of go-redis.
 func TestServerOptions(t *testing.T) {
 	opt, err := options(Config{URL: "redis://h?max_retries=5&pool_size=100&min_idle_conns=3&protocol=3&read_timeout=-1&pool_timeout=1h"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if opt.Protocol != 2 || opt.MaxRetries != -1 || opt.PoolSize != poolSize || opt.MinIdleConns != 0 || opt.DialerRetries != 1 || !opt.DisableIdentity || !opt.ContextTimeoutEnabled {
+	if opt.Protocol != 2 || opt.MaxRetries != -1 || opt.PoolSize != poolSize || opt.MinIdleConns != 0 ||
+		opt.DialerRetries != 1 || !opt.DisableIdentity || !opt.ContextTimeoutEnabled {
 		t.Errorf("%+v", opt)
 	}
 	for _, d := range []time.Duration{opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout} {
@@ -64,7 +70,7 @@ func TestServerOptions(t *testing.T) {
 	}
 }
 
-// A connection that cannot be made says why when it is used.
+// A connection that cannot be made returns the reason when it is used.
 func TestServerConnectionThatFails(t *testing.T) {
 	c, err := dialer(t.Context(), nil)(t.Context(), "tcp", "127.0.0.1:1")
 	if err != nil {
@@ -89,7 +95,8 @@ func TestServerIsChecked(t *testing.T) {
 	if _, err := Check(t.Context(), Config{URL: s.URL()}); err == nil || !strings.Contains(err.Error(), "the job's id is missing") {
 		t.Error(err)
 	}
-	if _, err := Check(t.Context(), Config{URL: "redis://127.0.0.1:1", Job: "j"}); !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "redis at 127.0.0.1:1: ") {
+	if _, err := Check(t.Context(), Config{URL: "redis://127.0.0.1:1", Job: "j"}); !errors.Is(err, syscall.ECONNREFUSED) ||
+		!strings.Contains(err.Error(), "redis at 127.0.0.1:1: ") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,8 +8,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// testFarewell ends a node without leave, and lets another process announce that: all other nodes
-// lose it at once, long before they would by its silence.
+// testFarewell ends a node without leave, and lets another process announce that: all other nodes lose
+// it at once, long before its silence would show.
 func testFarewell(t *testing.T, s Setup) {
 	for _, dead := range []int{0, 2} {
 		l := s.lab(t, 3, func(c *router.Config) { c.Incarnation, c.PeerTimeout = 5, time.Hour })

@@ -33,7 +33,7 @@ type Setup struct {
 	Topology router.Topology
 }
 
-// Total adds up what a router has counted of one event with all peers.
+// Total adds up a router's counts of one event over all peers.
 func Total(r *router.Router, event string) router.StreamStats {
 	sum := router.StreamStats{Event: event}
 	for _, s := range r.Stats().Streams {
@@ -63,7 +63,7 @@ type node struct {
 	log testLog
 }
 
-// testLog keeps what is logged, to be shown when the test fails.
+// testLog keeps the log, to be shown when the test fails.
 type testLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -219,7 +219,7 @@ func (in *inbox) deliver(m *router.Message) error {
 	return nil
 }
 
-// release consumes what was held and all that comes after it.
+// release consumes the held messages and all that come after them.
 func (in *inbox) release() {
 	in.mu.Lock()
 	in.hold = nil
@@ -286,8 +286,8 @@ func (w *Wire) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// Cut breaks every connection, and what is under way is lost if the transport can
-// lose it. Until Heal, none can be made.
+// Cut breaks every connection. Messages under way are lost if the transport can lose them. Until Heal,
+// no connection can be made.
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

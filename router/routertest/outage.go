@@ -11,10 +11,10 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// RunOutage checks what routers do when the server between them is gone and does not
-// come back. stop ends the server, or stops it. Every router reports the loss of every
+// RunOutage checks how routers behave when the server between them is gone and does not
+// come back. stop ends or suspends the server. Every router reports the loss of every
 // other one, an emitter that is blocked gets the loss as its error, and Close returns.
-// What takes longer than it should hangs the test's context.
+// A call that does not return in time is cut off by the test's context.
 func RunOutage(t *testing.T, s Setup, stop func()) {
 	t.Helper()
 	const n, peerTimeout = 8, 4 * time.Second
@@ -50,7 +50,7 @@ func RunOutage(t *testing.T, s Setup, stop func()) {
 		await(l.ctx, t, flowing, "the first messages")
 	}
 	stop()
-	// Only from here on, as on a busy machine so much data can hold heartbeats up for long.
+	// Only from here on, as on a busy machine so much data can delay heartbeats for long.
 	emitted := make(chan error, n)
 	for i := range l.nodes {
 		go func() { emitted <- emitUntilLost(l.ctx, channels[i]) }()

@@ -317,7 +317,8 @@ func testBackPressure(t *testing.T, s Setup) {
 	}
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	cancel(errors.New("no patience"))
-	if _, err := out.ch.Send(ctx, num(n), func(p router.Peer) bool { return p.ID == 1 }); err == nil || !strings.Contains(err.Error(), "node.1") || !strings.Contains(err.Error(), "no patience") {
+	if _, err := out.ch.Send(ctx, num(n), func(p router.Peer) bool { return p.ID == 1 }); err == nil ||
+		!strings.Contains(err.Error(), "node.1") || !strings.Contains(err.Error(), "no patience") {
 		t.Errorf("send into a full window: %v", err)
 	}
 	in.release()

@@ -197,7 +197,7 @@ func (s *Segment) Offset() int { return s.off }
 // Of reports whether the segment is a part of a.
 func (s *Segment) Of(a *Arena) bool { return s != nil && s.arena == a }
 
-// Fit gives back what is beyond the first n bytes.
+// Fit frees the bytes beyond the first n.
 func (s *Segment) Fit(n int) {
 	a := s.arena
 	a.mu.Lock()

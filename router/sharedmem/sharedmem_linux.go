@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// What package syscall does not have: from linux/memfd.h, linux/fcntl.h and linux/magic.h.
+// Constants that package syscall does not have: from linux/memfd.h, linux/fcntl.h and linux/magic.h.
 const (
 	mfdCloexec       = 0x1
 	mfdAllowSealing  = 0x2

@@ -79,11 +79,11 @@ true <nil>
 	}
 }
 
-// Where the system has no pages, there is no segment, and what had pages before is used again.
+// Where the system has no pages, there is no segment, and memory that had pages before is used again.
 func TestNoPages(t *testing.T) {
 	a := arena(t, 8)
 	first := a.Take(2 * page)
-	_ = a.file.Close() // what the system would say: no pages
+	_ = a.file.Close() // the system's answer: no pages
 	if s := a.Take(4 * page); s != nil {
 		t.Error("a segment without pages")
 	}
@@ -189,7 +189,7 @@ func TestAnotherProcessReads(t *testing.T) {
 	s.Release()
 }
 
-// Segments never overlap, low addresses are used again, and what is given back comes together.
+// Segments never overlap, low addresses are used again, and freed neighbours are joined.
 func TestSegmentsAreUsedAgain(t *testing.T) {
 	a := arena(t, 8)
 	var all []*Segment
@@ -292,7 +292,7 @@ func TestRangesAreChecked(t *testing.T) {
 	(*Mapping)(nil).Close()
 }
 
-// Nobody but the maker of an arena writes to it, nor changes its size.
+// Only the maker of an arena writes to it, or changes its size.
 func TestOthersCannotWrite(t *testing.T) {
 	a := arena(t, 1)
 	m, err := Map(a.File(), MaxBytes)
@@ -357,7 +357,8 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
 		t.Error(err)
 	}
-	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
+	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil ||
+		!strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
 		t.Error(err)
 	}
 	if m, err := Map(plain, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {

@@ -192,8 +192,8 @@ func TestUnixSocketsHaveNoTLS(t *testing.T) {
 	}
 }
 
-// The certificate of who listens is for the host that was dialled, or for the name that the
-// configuration asks for.
+// The certificate of the listening side is for the host that was dialled, or for the name in the
+// configuration.
 func TestHostOfACertificate(t *testing.T) {
 	files := certtest.New(t) // for 127.0.0.1 and localhost
 	c, cfg := secure(t, files)
@@ -219,12 +219,15 @@ func TestHostOfACertificate(t *testing.T) {
 		}
 	})
 	for name, fits := range map[string]bool{"": true, "localhost": true, "example.com": false} {
-		dials := socket.New(socket.Config{TLS: &tls.Config{RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13}})
+		dials := socket.New(socket.Config{TLS: &tls.Config{
+			RootCAs: pool, Certificates: cfg.Certificates, ServerName: name, MinVersion: tls.VersionTLS13,
+		}})
 		conn, err := dials.Dial(t.Context(), c.Advertise(l))
 		if err == nil {
 			_ = conn.Close()
 		}
-		if (err == nil) != fits || err != nil && (!strings.Contains(err.Error(), "tls with 127.0.0.1:") || strings.Contains(err.Error(), "hung up")) {
+		if (err == nil) != fits || err != nil &&
+			(!strings.Contains(err.Error(), "tls with 127.0.0.1:") || strings.Contains(err.Error(), "hung up")) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -232,7 +235,8 @@ func TestHostOfACertificate(t *testing.T) {
 	served.Wait()
 }
 
-// A node with TLS that dials one without says so, and leaves no connection behind.
+// A node with TLS that dials one without returns an error with that reason, and leaves no connection
+// behind.
 func TestWhereNoTLSIsSpoken(t *testing.T) {
 	c, _ := secure(t, certtest.New(t))
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -252,7 +256,7 @@ func TestWhereNoTLSIsSpoken(t *testing.T) {
 		go func() {
 			conn, err := l.AcceptTCP()
 			if err == nil {
-				_, err = conn.Read(make([]byte, 1<<14)) // what the other one begins with
+				_, err = conn.Read(make([]byte, 1<<14)) // the first bytes of the other one
 				err = errors.Join(err, test.answer(conn))
 				_, _ = io.Copy(io.Discard, conn) // until the other one closes it
 				_ = conn.Close()
@@ -260,7 +264,8 @@ func TestWhereNoTLSIsSpoken(t *testing.T) {
 			answered <- err
 		}()
 		_, err := c.Dial(t.Context(), "tcp://"+l.Addr().String())
-		if err == nil || strings.Contains(err.Error(), "perhaps does not use TLS") != test.hungUp || !strings.Contains(err.Error(), "tls with 127.0.0.1:") {
+		if err == nil || strings.Contains(err.Error(), "perhaps does not use TLS") != test.hungUp ||
+			!strings.Contains(err.Error(), "tls with 127.0.0.1:") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := <-answered; err != nil {
@@ -276,7 +281,7 @@ func (s single) Accept() (net.Conn, error) { return s.conn, nil }
 func (single) Close() error                { return nil }
 func (single) Addr() net.Addr              { return &net.UnixAddr{Name: "x", Net: "unix"} }
 
-// A connection of another package, or one that is none, is passed on as it is.
+// A connection of another package, or a value that is none, is passed on unchanged.
 func TestOtherConnectionsAreWrapped(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
@@ -288,7 +293,7 @@ func TestOtherConnectionsAreWrapped(t *testing.T) {
 	}
 }
 
-// A socket file on which nobody listens is replaced, and another file is left alone.
+// A socket file without a listener is replaced, and another file is left alone.
 func TestWhatIsAtTheAddress(t *testing.T) {
 	c, dir := socket.New(socket.Config{}), t.TempDir()
 	stale := filepath.Join(dir, "stale")
@@ -334,7 +339,8 @@ func TestWhatIsAtTheAddress(t *testing.T) {
 
 func TestAddressesAreSplitAndTold(t *testing.T) {
 	for addr, want := range map[string][2]string{
-		"unix:///run/x": {"unix", "/run/x"}, "unix://x": {"unix", "x"}, "tcp://h:1": {"tcp", "h:1"}, "tcp://[::1]:0": {"tcp", "[::1]:0"}, "tcp://:5": {"tcp", ":5"},
+		"unix:///run/x": {"unix", "/run/x"}, "unix://x": {"unix", "x"}, "tcp://h:1": {"tcp", "h:1"},
+		"tcp://[::1]:0": {"tcp", "[::1]:0"}, "tcp://:5": {"tcp", ":5"},
 	} {
 		if network, address, err := socket.Split(addr); network != want[0] || address != want[1] || err != nil {
 			t.Errorf("%s: %s, %s, %v", addr, network, address, err)

@@ -57,8 +57,8 @@ func secure(t *testing.T, f certtest.Files) (*socket.Transport, *tls.Config) {
 	return socket.New(socket.Config{TLS: cfg}), cfg
 }
 
-// between listens, and passes what callers say on to the node at target, and
-// back. accept and dial make the two connections.
+// between listens, and passes the bytes of callers on to the node at target, and back. accept and dial
+// make the two connections.
 func between(t *testing.T, accept func(net.Conn) net.Conn, dial func() (net.Conn, error)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,9 +90,9 @@ func between(t *testing.T, accept func(net.Conn) net.Conn, dial func() (net.Conn
 	return "tcp://" + l.Addr().String()
 }
 
-// TestManInTheMiddle has a job's certificate, stolen, but not its token. It ends
-// the TLS of both sides and hands their proofs on: they hold for their own
-// connections only. Without TLS nobody could tell.
+// TestManInTheMiddle has a job's certificate, stolen, but not its token. It ends the TLS of both sides
+// and relays their proofs: these hold for their own connections only. Without TLS the relay cannot be
+// detected.
 func TestManInTheMiddle(t *testing.T) {
 	transport, cfg := secure(t, certtest.New(t))
 	r, _ := listening(t, router.Config{Transport: transport})
@@ -145,8 +145,8 @@ func TestTLSAndPlainPeersSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// flood keeps a node busy with connections from one address until ctx ends: most
-// say nothing, some garbage, some a hello a byte at a time.
+// flood keeps a node busy with connections from one address until ctx ends: most send nothing, some
+// garbage, some a hello a byte at a time.
 func flood(ctx context.Context, from, target string, n int) *sync.WaitGroup {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	var wg sync.WaitGroup
@@ -173,7 +173,7 @@ func flood(ctx context.Context, from, target string, n int) *sync.WaitGroup {
 	return &wg
 }
 
-// slowly says the beginning of a hello, and never its end.
+// slowly sends the beginning of a hello, and never its end.
 func slowly(ctx context.Context, c net.Conn) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -226,7 +226,7 @@ func TestR7FloodKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// turnedAway returns when so many unauthenticated connections have been closed or refused.
+// turnedAway returns when that many unauthenticated connections have been closed or refused.
 func turnedAway(r *router.Router, n int) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

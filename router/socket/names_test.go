@@ -85,7 +85,10 @@ func (n *names) serve() {
 		n.mu.Lock()
 		ip, known := n.v4[q.Name.String()]
 		n.mu.Unlock()
-		answer := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionAvailable: true}, Questions: m.Questions}
+		answer := dnsmessage.Message{
+			Header:    dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionAvailable: true},
+			Questions: m.Questions,
+		}
 		if !known {
 			answer.RCode = dnsmessage.RCodeNameError
 		} else if q.Type == dnsmessage.TypeA {
@@ -99,8 +102,8 @@ func (n *names) serve() {
 	}
 }
 
-// A pod has a name before it has an address, and another address when it comes
-// back: every dial asks anew, and a wait says which name does not resolve.
+// A pod has a name before it has an address, and another address when it comes back: every dial
+// resolves it again, and the error of a wait has the name that does not resolve.
 func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	dns := serveNames(t)
 	port := freeport.Get(t, 1)
@@ -117,7 +120,7 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	}
 	peer := fmt.Sprintf("tcp://dqn-0.dqn.test.:%d", port)
 
-	// Nobody has the name: the wait says so, with the name and the reason.
+	// No host has the name: the error of the wait has the name and the reason.
 	early := open(1, 1, "tcp://127.0.0.1:0", peer)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
@@ -130,7 +133,8 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 		}
 	}
 	cancel(errors.New("enough"))
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "node.0 (tcp://dqn-0.dqn.test.:") || !strings.Contains(err.Error(), "lookup dqn-0.dqn.test.") || !strings.Contains(err.Error(), "no such host") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "node.0 (tcp://dqn-0.dqn.test.:") ||
+		!strings.Contains(err.Error(), "lookup dqn-0.dqn.test.") || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("the wait ended with %v, want the name and that there is no such host", err)
 	}
 	_ = early.Close()

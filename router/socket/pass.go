@@ -40,8 +40,8 @@ func (s *conn) Pass(b byte, f *os.File) error {
 	return err
 }
 
-// Receive reads one byte, and the file that came with it. The file is nil if none came, or several. What is
-// passed at any other time is closed by the system, as no other read asks for it.
+// Receive reads one byte, and the file that came with it. The file is nil if none came, or several.
+// The system closes files that are passed at any other time, as no other read asks for them.
 func (s *conn) Receive() (byte, *os.File, error) {
 	c, ok := s.Conn.(*net.UnixConn)
 	if !ok {

@@ -82,13 +82,13 @@ func sendBlocks(ctx context.Context, ch *router.Channel) error {
 	return nil
 }
 
-// blocks hears blocks, each a while after it has come, and checks them.
+// blocks receives blocks, each a while after it has arrived, and checks them.
 type blocks struct {
 	pause time.Duration
 	fault func(string)
 
 	heard, lent atomic.Uint64
-	queue       chan func() // has room for all that a window lets through
+	queue       chan func() // has room for a whole window
 }
 
 func newBlocks(pause time.Duration, fault func(string)) *blocks {
@@ -124,8 +124,8 @@ func (k *blocks) run(ctx context.Context) {
 	}
 }
 
-// otherProcess is a node that sends blocks and hears those of others. It writes a line for each small event that it hears, and for each
-// torn block.
+// otherProcess is a node that sends blocks and receives those of others. It writes a line for each
+// small event that it receives, and for each torn block.
 func otherProcess() error {
 	var dir string
 	var id int
@@ -165,7 +165,7 @@ func otherProcess() error {
 	fmt.Println("ready")
 	go k.run(ctx)
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); cancel() }() // the test ends it
-	_ = sendBlocks(ctx, out)                                       // until the end, or until it is cut off, as it was stopped
+	_ = sendBlocks(ctx, out)                                       // until the end, or until the others give it up, as it was stopped
 	<-ctx.Done()
 	return nil
 }
@@ -250,7 +250,7 @@ func until(done func() bool) {
 	}
 }
 
-// hub is the node of the test: it sends blocks and small events to all, and hears their blocks.
+// hub is the node of the test: it sends blocks and small events to all, and receives their blocks.
 type hub struct {
 	*router.Router
 	blocks *blocks
@@ -303,7 +303,7 @@ func (h *hub) tell(t *testing.T, n uint64) {
 	}
 }
 
-// end closes the hub, and looks at what is left.
+// end closes the hub, and checks what remains.
 func (h *hub) end(t *testing.T) {
 	t.Helper()
 	h.stop()
@@ -319,8 +319,8 @@ func (h *hub) end(t *testing.T) {
 	}
 }
 
-// Processes are killed in the middle of many blocks, and made again: what they had is used again, and what they shared is
-// not mapped any more. Memory stays bounded.
+// Processes are killed in the middle of many blocks, and started again: the memory that they held is
+// used again, and the memory that they shared is not mapped any more. Memory stays bounded.
 func TestProcessesThatAreKilled(t *testing.T) {
 	dir, err := os.MkdirTemp("", "mesh") //nolint:usetesting // t.TempDir has names too long for a socket
 	if err != nil {
@@ -337,7 +337,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 			t.Error(err)
 		}
 		p.kill()
-		if incarnation%2 == 0 { // what its launcher says; else the next one replaces it, or it is lost as it is silent
+		if incarnation%2 == 0 { // the report of its launcher; else the next one replaces it, or it is lost as it is silent
 			h.Gone(router.Farewell{Node: 1, Incarnation: incarnation, Reason: "killed"})
 			until(func() bool { return len(h.Peers()) == 0 })
 		}
@@ -356,8 +356,9 @@ func TestProcessesThatAreKilled(t *testing.T) {
 	h.end(t)
 }
 
-// A process that is stopped for longer than the others wait for it reads what was sent to it, and nothing else, when it continues.
-// The others have their blocks meanwhile, and small events.
+// A process that is stopped for longer than the others wait for it reads the messages that were sent
+// to it, and nothing else, when it continues. The others receive their blocks meanwhile, and small
+// events.
 func TestProcessThatIsStopped(t *testing.T) {
 	dir, err := os.MkdirTemp("", "mesh") //nolint:usetesting // t.TempDir has names too long for a socket
 	if err != nil {
@@ -387,7 +388,7 @@ func TestProcessThatIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := h.Stats().Shared.Sent
-	until(func() bool { return h.Stats().Shared.Sent > now+200 }) // it has read what it had
+	until(func() bool { return h.Stats().Shared.Sent > now+200 }) // it has read its blocks
 	stopped.kill()
 	if got := h.Stats().Shared; got.Withheld != st.Withheld || stopped.torn.Load() > 0 {
 		t.Errorf("%+v, %d torn blocks", got, stopped.torn.Load())

@@ -60,7 +60,7 @@ func (l *lent) Release() {
 	}
 }
 
-// pattern is what message number i holds, of a size of its own.
+// pattern is the content of message number i, which has a size of its own.
 func pattern(i int) []byte {
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, []int{10, 30_000, 100_000, 1_000_000}[i%4])
 }
@@ -82,7 +82,8 @@ func post(ctx context.Context, t *testing.T, ch *router.Channel, i int) bool {
 	return l.mem != nil
 }
 
-// receiver checks what comes: all messages, once each, in order. Half of those that are lent it gives back later.
+// receiver checks that all messages come once each, in order. It returns half of those that are lent
+// later.
 type receiver struct {
 	t     *testing.T
 	name  string
@@ -130,7 +131,10 @@ func group(t *testing.T, n int, edit func(id int, c *router.Config)) []*router.R
 	addr := sockets()
 	var all []*router.Router
 	for id := range n {
-		cfg := router.Config{Job: "j", Node: id, Expect: n, Transport: socket.New(socket.Config{}), Listen: addr(t, id), Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20}
+		cfg := router.Config{
+			Job: "j", Node: id, Expect: n, Transport: socket.New(socket.Config{}), Listen: addr(t, id),
+			Logger: slog.New(slog.DiscardHandler), SharedBytes: 256 << 20,
+		}
 		for other := range id {
 			cfg.Attach = append(cfg.Attach, addr(t, other))
 		}
@@ -199,7 +203,7 @@ func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemo
 		t.Fatal(err)
 	}
 	startAll(t, all)
-	for cut != nil { // the peers say a little later that they have mapped the memory
+	for cut != nil { // the peers announce a little later that they have mapped the memory
 		if m := out.Lend(64 << 10); m != nil {
 			m.Release()
 			break
@@ -221,8 +225,8 @@ func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemo
 	return inMemory, lent
 }
 
-// Every message comes once, whole and in order, while connections are cut: to a node that borrows and to one that keeps.
-// All memory is given back.
+// Every message comes once, whole and in order, while connections are cut: to a node that borrows and
+// to one that keeps. All memory is returned.
 func TestMessagesInMemoryOverCuts(t *testing.T) {
 	c := &cutter{Transport: socket.New(socket.Config{})}
 	all := group(t, 3, func(_ int, cfg *router.Config) { cfg.Transport = c })
@@ -235,7 +239,7 @@ func TestMessagesInMemoryOverCuts(t *testing.T) {
 	if st.Sent < uint64(inMemory) || st.Sent > uint64(2*inMemory) || st.Full != 0 {
 		t.Errorf("%+v", st)
 	}
-	for all[0].Stats().Shared.Segments > 0 { // until the peers have said so
+	for all[0].Stats().Shared.Segments > 0 { // until the peers have announced it
 		<-time.After(10 * time.Millisecond)
 	}
 	if got := all[1].Stats().Shared.Received + all[2].Stats().Shared.Received; got != st.Sent {
@@ -281,8 +285,8 @@ func TestMessagesBeyondTheMemory(t *testing.T) {
 	finish(t, all)
 }
 
-// While a payload of 64 MiB is copied, small events come through: each of them is sent when the one before has been heard, and
-// many are heard before the large one.
+// While a payload of 64 MiB is copied, small events are delivered: each of them is sent when the one
+// before has been received, and many are received before the large one.
 func TestSmallEventsBesideALargeOne(t *testing.T) {
 	const size, many = 64 << 20, 20
 	all := group(t, 2, nil)
@@ -326,7 +330,7 @@ func TestSmallEventsBesideALargeOne(t *testing.T) {
 	startAll(t, all)
 	l := &lent{}
 	l.refs.Store(1)
-	for l.mem == nil { // the peer says a little later that it has mapped the memory
+	for l.mem == nil { // the peer announces a little later that it has mapped the memory
 		<-time.After(time.Millisecond)
 		l.mem = big.Lend(size)
 	}

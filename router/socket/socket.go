@@ -93,7 +93,7 @@ func (c *Transport) Wrap(l net.Listener) net.Listener {
 // removeStale removes a socket file without a listener.
 func removeStale(ctx context.Context, path string) error {
 	if fi, err := os.Lstat(path); err != nil || fi.Mode()&os.ModeSocket == 0 {
-		return nil //nolint:nilerr // nothing is there that could be stale
+		return nil //nolint:nilerr // no file exists that could be stale
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)

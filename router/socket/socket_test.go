@@ -121,7 +121,8 @@ func TestBusyAndStaleAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Listen(t.Context(), c.Advertise(l)); err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), l.Addr().String()) {
+		if _, err := c.Listen(t.Context(), c.Advertise(l)); err == nil || !strings.Contains(err.Error(), "in use") ||
+			!strings.Contains(err.Error(), l.Addr().String()) {
 			t.Errorf("a busy address: %v", err)
 		}
 		_ = l.Close()

@@ -75,7 +75,7 @@ func (n *Network) Edit(fn func(m *broker.Message) int) {
 	n.edit = fn
 }
 
-// Delay makes each message take that long.
+// Delay makes each message take that time.
 func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

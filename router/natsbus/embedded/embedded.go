@@ -49,9 +49,9 @@ import (
 type Config struct {
 	Host   string       // address to listen on; empty: 127.0.0.1
 	Port   int          // 0: a free one
-	Token  string       // for clients of any kind: what they send to be served; empty: nothing
+	Token  string       // for clients of any kind: the token that they must send; empty: none
 	Key    string       // for clients of package natsbus with the same key: both sides prove that they know it; empty: none
-	TLS    *tls.Config  // what clients are to be spoken to with; nil: none
+	TLS    *tls.Config  // the TLS for clients; nil: none
 	Logger *slog.Logger // slog.Default() if nil
 }
 
@@ -84,7 +84,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger = slog.Default()
 	}
 	address := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
-	lc := net.ListenConfig{KeepAlive: -1} // NATS has pings of its own
+	lc := net.ListenConfig{KeepAlive: -1} // NATS has its own pings
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
@@ -200,7 +200,7 @@ func (l *logger) Tracef(format string, v ...any)  { l.logAt(slog.LevelDebug, for
 func (l *logger) Warnf(format string, v ...any)   { l.logAt(slog.LevelWarn, format, v) }
 func (l *logger) Errorf(format string, v ...any)  { l.logAt(slog.LevelError, format, v) }
 
-// Fatalf keeps why the server cannot continue, for the error of Start.
+// Fatalf keeps the reason why the server cannot continue, for the error of Start.
 func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

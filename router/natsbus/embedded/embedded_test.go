@@ -64,7 +64,8 @@ func TestBusyPortIsNamed(t *testing.T) {
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
 	_, err = embedded.Start(t.Context(), embedded.Config{Port: port})
-	if want := "NATS server: listen tcp 127.0.0.1:" + strconv.Itoa(port) + ": bind: address already in use"; err == nil || err.Error() != want || !errors.Is(err, syscall.EADDRINUSE) {
+	want := "NATS server: listen tcp 127.0.0.1:" + strconv.Itoa(port) + ": bind: address already in use"
+	if err == nil || err.Error() != want || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := embedded.Start(t.Context(), embedded.Config{Host: "no.such.host.invalid"}); err == nil {
@@ -138,7 +139,10 @@ func TestClientsWithoutACertificateAreNotServed(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	s := start(t, embedded.Config{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}})
+	s := start(t, embedded.Config{TLS: &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}})
 	client := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13, ServerName: "localhost"}
 	if nc, err := nats.Connect(s.URL(), nats.Secure(client)); err == nil {
 		nc.Close()
@@ -164,7 +168,8 @@ func TestWarningsAndErrorsAreLogged(t *testing.T) {
 	}
 	s.Close(t.Context())
 	got := log.String()
-	if !strings.HasPrefix(strings.SplitN(got, "level=", 2)[1], "ERROR msg=\"NATS server: ") || !strings.Contains(got, "authentication error") || strings.Count(got, "\n") != 1 {
+	if !strings.HasPrefix(strings.SplitN(got, "level=", 2)[1], "ERROR msg=\"NATS server: ") ||
+		!strings.Contains(got, "authentication error") || strings.Count(got, "\n") != 1 {
 		t.Errorf("log:\n%s", got)
 	}
 }
@@ -176,7 +181,10 @@ func TestLevelsOfTheServersLog(t *testing.T) {
 	l.Warnf("b %d", 2)
 	l.Errorf("c %d", 3)
 	got := log.String()
-	for _, want := range []string{`level=DEBUG msg="NATS server: a 1"`, `level=WARN msg="NATS server: b 2"`, `level=ERROR msg="NATS server: c 3"`} {
+	for _, want := range []string{
+		`level=DEBUG msg="NATS server: a 1"`, `level=WARN msg="NATS server: b 2"`,
+		`level=ERROR msg="NATS server: c 3"`,
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %s in:\n%s", want, got)
 		}
@@ -198,7 +206,7 @@ func TestClientsAreCounted(t *testing.T) {
 	}
 }
 
-// The server's lines quote its clients, which say what they like before they are known.
+// The server's lines quote its clients, which can send any text before they are authenticated.
 func TestLinesOfTheServerArePrintable(t *testing.T) {
 	var log logtest.Buffer
 	embedded.Logger(slog.New(logtest.Raw(&log))).Errorf("client %s: %s", logtest.Hostile, strings.Repeat("x", 4<<10))

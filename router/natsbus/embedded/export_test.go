@@ -32,7 +32,7 @@ func (g Gate) End() {
 // Refused counts refusals by reason.
 func (g Gate) Refused() map[string]int { return g.counts() }
 
-// Unauthenticated returns the addresses of those who have proved nothing yet, without ports.
+// Unauthenticated returns the addresses of the unauthenticated connections, without ports.
 func (g Gate) Unauthenticated() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -32,10 +32,9 @@ const (
 	acceptPause = 50 * time.Millisecond
 )
 
-// gate is the listener of the server. With a key it hands over only connections that have
-// proved that they know it: what others send reaches no line of the server's code. It owns
-// its accept loop and one goroutine for each unauthenticated connection; they end with Close, and wait waits
-// for them.
+// gate is the listener of the server. With a key it hands over only connections that have proved that
+// they know it: bytes of others reach no line of the server's code. It owns its accept loop and one
+// goroutine for each unauthenticated connection; they end with Close, and wait waits for them.
 type gate struct {
 	net.Listener
 	key   []byte // empty: all connections are handed over
@@ -55,11 +54,11 @@ type gate struct {
 	refused         map[string]int
 }
 
-// unauthenticatedConn is a connection that has proved nothing yet.
+// unauthenticatedConn is a connection that has not proved itself yet.
 type unauthenticatedConn struct {
 	conn net.Conn
 	from string
-	put  bool          // out, by a newcomer
+	put  bool          // replaced by a newer connection
 	gone chan struct{} // closed when it has authenticated or was closed
 }
 
@@ -74,7 +73,7 @@ func newGate(l net.Listener, cfg Config, most int, time time.Duration) *gate {
 	return g
 }
 
-// Accept returns the next connection that the server may have.
+// Accept returns the next connection for the server.
 func (g *gate) Accept() (net.Conn, error) {
 	g.once.Do(func() { close(g.taken) })
 	if len(g.key) == 0 {
@@ -88,7 +87,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener and the all unauthenticated connections. It does not wait.
+// Close closes the listener and all unauthenticated connections. It does not wait.
 func (g *gate) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -231,7 +230,7 @@ func (g *gate) authenticate(s *unauthenticatedConn) {
 		case <-g.done:
 		}
 	}
-	_ = s.conn.Close() // without a farewell of TLS, which may take long
+	_ = s.conn.Close() // without a close alert of TLS, which may take long
 	if err != nil {
 		g.refuse(s.conn.RemoteAddr(), reason(err), err)
 	}
@@ -258,10 +257,10 @@ func (g *gate) refuse(from net.Addr, reason string, err error) {
 	}
 }
 
-// hungUp is the reason of a connection that its other side has closed.
+// hungUp is the reason for a connection that its other side has closed.
 const hungUp = "hung up"
 
-// reason is the word by which a refusal is counted.
+// reason is the name under which a refusal is counted.
 func reason(err error) string {
 	text := err.Error()
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/internal/proof"
 )
 
-// from is a connection from an address, which says nothing until it is closed.
+// from is a connection from an address, silent until it is closed.
 type from struct {
 	net.Conn
 	addr net.Addr
@@ -125,8 +125,8 @@ func TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 		}
 	}
 	g.End()
-	if text := log.String(); !strings.Contains(text, "NATS server: 15 connections were refused: garbage 3, hung up 3, silence 3, tls 3, token 3") ||
-		strings.Count(text, "\n") != 5 {
+	const refused = "NATS server: 15 connections were refused: garbage 3, hung up 3, silence 3, tls 3, token 3"
+	if text := log.String(); !strings.Contains(text, refused) || strings.Count(text, "\n") != 5 {
 		t.Errorf("log:\n%s", text)
 	}
 }

@@ -36,7 +36,7 @@ var (
 	ErrForeign = errors.New("the other side does not speak this protocol")
 )
 
-// magic begins what each side says. Its last byte is the version.
+// magic begins the messages of each side. Its last byte is the version.
 var magic = [8]byte{'d', 'i', 't', 'n', 'a', 't', 's', 1}
 
 const (
@@ -77,7 +77,7 @@ func Client(conn net.Conn, key []byte) error {
 	return nil
 }
 
-// Server demands of a client that it proves that it knows the key, and then does the same.
+// Server demands of a client to prove that it knows the key, and then does the same.
 func Server(conn net.Conn, key []byte) error {
 	mine, theirs, err := exchangeNonces(conn)
 	if err != nil {
@@ -126,9 +126,8 @@ func prove(key []byte, side string, clientNonce, serverNonce, bound []byte) []by
 	return m.Sum(nil)
 }
 
-// binding is a secret of the two ends of a TLS connection, so that a
-// certificate of the job without its token is not enough to sit in the middle. It is empty
-// without TLS.
+// binding is a secret of the two ends of a TLS connection, so that a process in the middle with a
+// certificate of the job also needs its token. It is empty without TLS.
 func binding(conn net.Conn) []byte {
 	c, ok := conn.(*tls.Conn)
 	if !ok {

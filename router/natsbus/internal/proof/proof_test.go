@@ -71,7 +71,7 @@ func TestBothSidesMustKnowTheKey(t *testing.T) {
 	}
 }
 
-// recorded is a connection that keeps what is read from it and written to it.
+// recorded is a connection that records the bytes read from it and written to it.
 type recorded struct {
 	net.Conn
 	in, out bytes.Buffer
@@ -88,7 +88,8 @@ func (r *recorded) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// TestRecordingIsRefused: what one side has said is of no use another time, to either side.
+// TestRecordingIsRefused: the recorded messages of one side are of no use another time, to either
+// side.
 func TestRecordingIsRefused(t *testing.T) {
 	client, server := pair(t)
 	tape := &recorded{Conn: client}
@@ -162,8 +163,8 @@ func TestSilenceEndsWithTheDeadline(t *testing.T) {
 	}
 }
 
-// TestManInTheMiddleOfTLS has a certificate of the job, but not its token: each side has TLS
-// with it, and it hands on what they say.
+// TestManInTheMiddleOfTLS has a certificate of the job, but not its token: each side has TLS with it,
+// and it relays their messages.
 func TestManInTheMiddleOfTLS(t *testing.T) {
 	f := certtest.New(t)
 	cfg, err := certs.Mutual(f.Cert, f.Key, f.CA)
@@ -194,7 +195,7 @@ func TestManInTheMiddleOfTLS(t *testing.T) {
 	}
 }
 
-// said is a connection on which the other side has said something, and hangs up.
+// said is a connection whose other side has sent some bytes and closed it.
 type said struct {
 	net.Conn
 	io.Reader
