@@ -57,7 +57,8 @@ func New(cfg Config) *PPO {
 	}
 	m := actorcritic.New(actorcritic.Config{
 		Algorithm: "ppo", Obs: cfg.Obs, Action: cfg.Action, Seed: cfg.Seed, Hidden: cfg.Hidden, LSTM: cfg.LSTM, Length: cfg.Length,
-		LogStd: cfg.LogStd, DrawEvery: cfg.DrawEvery, Init: cfg.Init, Extra: extra, Optimizer: cfg.Adam.New, OptimizerName: "adam", MaxGradNorm: cfg.MaxGradNorm, Threads: cfg.Threads,
+		LogStd: cfg.LogStd, DrawEvery: cfg.DrawEvery, Init: cfg.Init, Extra: extra,
+		Optimizer: cfg.Adam.New, OptimizerName: "adam", MaxGradNorm: cfg.MaxGradNorm, Threads: cfg.Threads,
 	})
 	p := &PPO{Model: m, cfg: cfg, actor: m.Actor, critic: m.Critic}
 	p.rollout.coef = actorcritic.KLCoef{Value: cfg.KLCoef, Target: cfg.KLTarget}
