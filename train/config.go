@@ -125,7 +125,8 @@ func (c *Config) declare() {
 	}
 	k.evalEvery = p.Count("eval_every", "5%", stepUnit, "steps between greedy evaluations; 0: none", here)
 	k.evalEpisodes = p.Int("eval_episodes", 10, "episodes", "episodes of an evaluation", here, one)
-	k.evalMaxSteps = p.Int("eval_max_steps", 27_000, "time steps", "time steps after which an episode of an evaluation is cut; 0: none", "as Atari games, 108,000 frames", zero)
+	k.evalMaxSteps = p.Int("eval_max_steps", 27_000, "time steps",
+		"time steps after which an episode of an evaluation is cut; 0: none", "as Atari games, 108,000 frames", zero)
 	k.logEvery = p.Count("log_every", "1%", stepUnit, "steps between rows of the log", here)
 	k.tensorboard = p.Bool("tensorboard", true, "write event files for TensorBoard into the run folder", here)
 	k.histograms = p.Int("histograms", 0, "rows", "rows of the log between histograms of the weights in the event files; 0: none", here, zero)

@@ -78,7 +78,8 @@ func TestInfosOfPythonReachTheLog(t *testing.T) {
 			leak.Check(t)
 			dir := t.TempDir()
 			settings := append([]string{
-				withInfos, "env_info=half, is_success,missing", "steps=1500", "hidden=[8]", "eval_every=25%", "eval_episodes=3", "envs=2", "env_processes=1",
+				withInfos, "env_info=half, is_success,missing", "steps=1500", "hidden=[8]", "eval_every=25%", "eval_episodes=3",
+				"envs=2", "env_processes=1",
 			}, test.settings...)
 			cfg := parallel.Config{Nodes: test.nodes, Dir: dir, Seed: 1, Logger: slog.New(slog.DiscardHandler)}
 			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
@@ -127,9 +128,11 @@ func TestFaultsOfInfos(t *testing.T) {
 	}
 	needsPython(t)
 	leak.Check(t)
-	err := config(t, "ppo", withInfos, "env_info=wrong", `env_args={"which": "text"}`, "steps=500").Run(t.Context(), lone(t, t.TempDir()), train.Output{})
-	if want := "infos.py:make_env[0]: an info cannot be passed on: key 'wrong' of the info of a step that ended an episode is 'yes', a str"; err == nil ||
-		!strings.Contains(err.Error(), want) {
+	c = config(t, "ppo", withInfos, "env_info=wrong", `env_args={"which": "text"}`, "steps=500")
+	err := c.Run(t.Context(), lone(t, t.TempDir()), train.Output{})
+	const want = "infos.py:make_env[0]: an info cannot be passed on: " +
+		"key 'wrong' of the info of a step that ended an episode is 'yes', a str"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 }
