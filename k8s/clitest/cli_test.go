@@ -32,7 +32,8 @@ func (u *user) podOf(job, index string) (name string) {
 		var seen []string
 		for _, p := range u.Pods() {
 			seen = append(seen, p.Name+" "+string(p.Status.Phase))
-			if p.Labels[batchv1.JobNameLabel] == job && p.Labels[batchv1.JobCompletionIndexAnnotation] == index && p.Status.Phase == corev1.PodRunning {
+			if p.Labels[batchv1.JobNameLabel] == job && p.Labels[batchv1.JobCompletionIndexAnnotation] == index &&
+				p.Status.Phase == corev1.PodRunning {
 				name = p.Name
 				return true, nil
 			}
@@ -104,7 +105,8 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.says(follow, "dqn-1: one one\n")
 
 	u.expect(u.run("status", "dqn"), 0,
-		"Job dqn in "+u.Namespace+": Running, 2 of 2 pods ready, 0 restarts, ", "RANK  POD", "\n0     "+first+"  -     Running  yes    0         test-node  ", "\n1     "+second)
+		"Job dqn in "+u.Namespace+": Running, 2 of 2 pods ready, 0 restarts, ", "RANK  POD",
+		"\n0     "+first+"  -     Running  yes    0         test-node  ", "\n1     "+second)
 	u.expect(u.run("status"), 0, "NAME  KIND  STATE    READY  RESTARTS  AGE\ndqn   Job   Running  2/2    0         ")
 	u.expect(u.run("scale", "dqn", "4"), 1, "ditask: scale dqn: job/dqn has a fixed number of pods", "--kind dijob")
 	u.expect(u.run("logs", "dqn", "--rank", "1"), 0, "one one")
@@ -234,7 +236,8 @@ func TestJobSet(t *testing.T) {
 	u := newUser(t)
 	args := []string{"--kind", "jobset", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task", "collector:collector:2"}
 	submit := append([]string{"submit"}, args...)
-	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
+	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, "+
+		"which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
 	if left := u.names("secrets,services"); left != "" {
 		t.Errorf("made for nothing: %s", left)
 	}
@@ -278,7 +281,11 @@ func TestJobSet(t *testing.T) {
 		l.write(p.Name, true)
 	}
 	u.Must(u.Exit(u.Ctx, u.Namespace, last, 4, ""))
-	u.Must(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed due to one or more job failures", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}, "status", "conditions"))
+	failed := map[string]any{
+		"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed due to one or more job failures",
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}
+	u.Must(unstructured.SetNestedSlice(set.Object, []any{failed}, "status", "conditions"))
 	u.Must(u.Client.Status().Update(u.Ctx, set))
 	u.says(follow, "job dqn: failed; failed first: "+last+" (collector, rank 2): exit code 4 (Error)")
 	u.ends(follow, 4)
@@ -339,7 +346,8 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 
 	// What was made before the API server refused the Job is deleted.
 	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
-		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes the objects of the job")
+		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none",
+		"\nditask: ditask k8s delete more removes the objects of the job")
 	u.expect(u.run("delete", "more"), 0, "deleted service/more", "deleted secret/more-token")
 	if left := u.names("jobs,secrets,services"); left != "" {
 		t.Errorf("there is: %s", left)

@@ -203,7 +203,8 @@ func (u *user) controllers(names string) {
 	u.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
-		"--kubeconfig", u.Kubeconfig, "--controllers="+names, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false")
+		"--kubeconfig", u.Kubeconfig, "--controllers="+names, "--leader-elect=false", "--secure-port=0",
+		"--use-service-account-credentials=false")
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	u.Must(cmd.Start())

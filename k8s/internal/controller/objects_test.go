@@ -140,7 +140,8 @@ func TestPodOfANode(t *testing.T) {
 		t.Errorf("annotations %v, labels %v", pod.Annotations, pod.Labels)
 	}
 	all := "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-1].dqn"
-	token := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "dqn-01234567-token"}, Key: "token"}}
+	secret := corev1.LocalObjectReference{Name: "dqn-01234567-token"}
+	token := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "token"}}
 	ours := []corev1.EnvVar{
 		{Name: "DI_JOB_ID", Value: "dqn-01234567"}, {Name: "DI_RANK", Value: "3"}, {Name: "DI_NODES", Value: all},
 		{Name: "DI_TASK_NAME", Value: "collector"}, {Name: "DI_TASK_TYPE", Value: "collector"}, {Name: "DI_LEARNER_NODES",
@@ -242,8 +243,10 @@ func TestSecurityOfPods(t *testing.T) {
 			wantOwn: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: none},
 		},
 		{
-			name: "root, and escalation", pod: &corev1.PodSecurityContext{RunAsNonRoot: new(false)}, wantPod: &corev1.PodSecurityContext{RunAsNonRoot: new(false), SeccompProfile: runtime},
-			own: &corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}, wantOwn: &corev1.SecurityContext{AllowPrivilegeEscalation: new(true), Capabilities: none},
+			name: "root, and escalation", pod: &corev1.PodSecurityContext{RunAsNonRoot: new(false)},
+			wantPod: &corev1.PodSecurityContext{RunAsNonRoot: new(false), SeccompProfile: runtime},
+			own:     &corev1.SecurityContext{AllowPrivilegeEscalation: new(true)},
+			wantOwn: &corev1.SecurityContext{AllowPrivilegeEscalation: new(true), Capabilities: none},
 		},
 		{
 			name: "a profile, and not privileged", pod: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}},

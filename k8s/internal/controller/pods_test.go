@@ -17,7 +17,8 @@ import (
 // ended is a container that ended with a code, some seconds after clock.
 func ended(code int32, reason string, seconds int) corev1.ContainerStatus {
 	return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, Message: " the log of " + reason + "\n", FinishedAt: metav1.NewTime(clock.Add(time.Duration(seconds) * time.Second)),
+		ExitCode: code, Reason: reason, Message: " the log of " + reason + "\n",
+		FinishedAt: metav1.NewTime(clock.Add(time.Duration(seconds) * time.Second)),
 	}}}
 }
 
@@ -81,7 +82,8 @@ func TestEndOfAPod(t *testing.T) {
 			name: "disrupted", ended: true, preempted: true, failure: failure(143, "EvictionByEvictionAPI", "drained",
 				at(9)), ran: 9 * time.Second,
 			status: corev1.PodStatus{
-				Phase: corev1.PodFailed, StartTime: new(at(0)), Conditions: disrupted(corev1.ConditionTrue), ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)},
+				Phase: corev1.PodFailed, StartTime: new(at(0)), Conditions: disrupted(corev1.ConditionTrue),
+				ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)},
 			},
 		},
 		{

@@ -224,7 +224,8 @@ func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 				t.Errorf("first failure: %+v", first)
 			}
 			want := []v1alpha1.Replacement{{
-				Pod: "dqn-collector-0", UID: "uid of dqn-collector-0", Streak: 1, NotBefore: metav1.NewTime(clock.Add(time.Second)), Reason: tt.event.reason,
+				Pod: "dqn-collector-0", UID: "uid of dqn-collector-0", Streak: 1,
+				NotBefore: metav1.NewTime(clock.Add(time.Second)), Reason: tt.event.reason,
 			}}
 			if diff := cmp.Diff(want, d.status.Replaced); diff != "" {
 				t.Errorf("replaced (-want +got):\n%s", diff)
@@ -349,7 +350,8 @@ func TestJobIsOver(t *testing.T) {
 			}
 			other := map[string]string{v1alpha1.Failed: v1alpha1.Succeeded, v1alpha1.Succeeded: v1alpha1.Failed}[tt.kind]
 			want := map[string]string{
-				tt.kind: "True " + tt.reason + ": " + tt.message, other: "False Finished: the job is over", v1alpha1.Running: "False Finished: the job is over",
+				tt.kind: "True " + tt.reason + ": " + tt.message,
+				other:   "False Finished: the job is over", v1alpha1.Running: "False Finished: the job is over",
 			}
 			if diff := cmp.Diff(want, inWords(d.status.Conditions)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)

@@ -111,7 +111,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod, held, stuck bool, 
 		return k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "test-node"}})
 	case stuck:
 		status := waitingStatus(pod, waiting)
-		if len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Waiting != nil && *pod.Status.ContainerStatuses[0].State.Waiting == waiting {
+		if s := pod.Status.ContainerStatuses; len(s) > 0 && s[0].State.Waiting != nil && *s[0].State.Waiting == waiting {
 			return nil
 		}
 		return k.setStatus(ctx, pod, status)

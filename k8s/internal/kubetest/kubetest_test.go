@@ -102,8 +102,10 @@ func (s *slowServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestDefinitionIsInstalledWhenDiscoveryListsItsKind(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "definition.json")
-	if err := os.WriteFile(file, []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},
-		"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true}]}}`), 0o600); err != nil {
+	const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+		"metadata":{"name":"things.example.com"},
+		"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true}]}}`
+	if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	slow := &slowServer{}
