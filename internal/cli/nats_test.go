@@ -303,14 +303,17 @@ func TestL16NATSFaultsAreOneLine(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	j := newJob(t, hello, "-n", "2", "--mq-type", "nats", "--ports", port)
 	j.expect(t, j.Run(), 1)
-	if want := "ditask: NATS server: listen on tcp://127.0.0.1:" + port + ": address already in use: choose other --ports, or end the process that has it\n"; j.log.String() != want {
+	want := "ditask: NATS server: listen on tcp://127.0.0.1:" + port + ": address already in use: " +
+		"choose other --ports, or end the process that has it\n"
+	if j.log.String() != want {
 		t.Errorf("log %q, want %q", j.log.String(), want)
 	}
 
 	wrong := strings.Replace(external(t), "word@", "guess@", 1)
 	j = newJob(t, hello, "-n", "2", "--nats-url", wrong)
 	j.expect(t, j.Run(), 1)
-	if log := j.log.String(); !strings.Contains(log, "Authorization Violation: check the token, user, credentials or nkey") || strings.Contains(log, "guess") || strings.Count(log, "\n") != 1 {
+	const refused = "Authorization Violation: check the token, user, credentials or nkey"
+	if log := j.log.String(); !strings.Contains(log, refused) || strings.Contains(log, "guess") || strings.Count(log, "\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }

@@ -206,10 +206,11 @@ func complete(t *testing.T, m map[string]*dto.MetricFamily) {
 func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--metrics-port", "127.0.0.1:0", "--auto-recover", "--", "0=lead", "1=fail")
 	url := j.startWatched(t)
+	restarts := regexp.MustCompile(`(?m)^node 1 (has failed and will be restarted|is starting), after [1-3] restarts?$`)
 	deadline := time.After(30 * time.Second)
 	for {
 		status, body, _ := scrape(t, strings.TrimSuffix(url, "metrics")+"healthz")
-		if status == http.StatusServiceUnavailable && regexp.MustCompile(`(?m)^node 1 (has failed and will be restarted|is starting), after [1-3] restarts?$`).MatchString(body) {
+		if status == http.StatusServiceUnavailable && restarts.MatchString(body) {
 			break
 		}
 		select {

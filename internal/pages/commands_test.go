@@ -91,7 +91,8 @@ func TestEveryTrainingIsAccepted(t *testing.T) {
 }
 
 func TestTrainingsAreFound(t *testing.T) {
-	page := "```\n$ bin/ditask train ppo --set env_args='{\"a\": 1}' -n 4   # text\nditask runs\nditask train \\\n  dqn\n```\nditask train no\n"
+	page := "```\n$ bin/ditask train ppo --set env_args='{\"a\": 1}' -n 4   # text\n" +
+		"ditask runs\nditask train \\\n  dqn\n```\nditask train no\n"
 	got := trainings(page)
 	if len(got) != 2 || strings.Join(got[0], "|") != "train|ppo|--set|env_args={\"a\": 1}|-n|4" || strings.Join(got[1], "|") != "train|dqn" {
 		t.Errorf("%q", got)

@@ -233,9 +233,11 @@ func differ(all []*group) (algos, envs bool) {
 // describe is a column in words.
 func describe(column string) string {
 	words := map[string]string{
-		runfolder.Return: "return of training episodes, mean of the newest 100", runfolder.Eval: "mean return of evaluations",
-		"rollout/ep_len_mean": "length of training episodes, mean of the newest 100", "eval/mean_ep_length": "mean length of episodes in evaluations",
-		"time/fps": "env steps a second",
+		runfolder.Return:      "return of training episodes, mean of the newest 100",
+		runfolder.Eval:        "mean return of evaluations",
+		"rollout/ep_len_mean": "length of training episodes, mean of the newest 100",
+		"eval/mean_ep_length": "mean length of episodes in evaluations",
+		"time/fps":            "env steps a second",
 	}
 	return cmp.Or(words[column], column)
 }

@@ -183,8 +183,9 @@ func printRows(w io.Writer, presets []train.Preset, all records) error {
 	return nil
 }
 
-const tableHead = "| preset | settings | published | mean ± deviation | each seed | threshold: env steps of each seed until 100 episodes reached it (median) | " +
-	"CPU seconds of a run | verdict |\n|---|---|---|---|---|---|---|---|\n"
+const tableHead = "| preset | settings | published | mean ± deviation | each seed | " +
+	"threshold: env steps of each seed until 100 episodes reached it (median) | CPU seconds of a run | verdict |\n" +
+	"|---|---|---|---|---|---|---|---|\n"
 
 // String is the line of a table.
 func (r row) String() string {

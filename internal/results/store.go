@@ -50,8 +50,9 @@ func (b build) String() string {
 	return text
 }
 
-// settingsOf is a sum of what the result of a run depends on besides the program: the algorithm's hyperparameters, the number of environments and
-// the length of the run, and of the other keys those that are set. So a new key changes no sum as long as its default leaves everything as it was.
+// settingsOf returns a checksum of the settings on which the result of a run depends: the algorithm's hyperparameters,
+// the number of environments, the length of the run, and those of the other keys that are set. A new key whose default
+// keeps the former behaviour therefore changes no checksum.
 func settingsOf(p *train.Preset, seed uint64) (string, error) {
 	c, err := full(p, seed)
 	if err != nil {

@@ -161,7 +161,8 @@ func TestPagesOfOtherHosts(t *testing.T) {
 		{secret, "/v1/act", "Host: localhost\r\nOrigin: https://elsewhere.example", 401},
 	} {
 		method := map[bool]string{true: "POST", false: "GET"}[c.path == "/v1/act"]
-		status, a := raw(t, c.addr, fmt.Sprintf("%s %s HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", method, c.path, c.headers, len(fine), fine))
+		request := fmt.Sprintf("%s %s HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", method, c.path, c.headers, len(fine), fine)
+		status, a := raw(t, c.addr, request)
 		if status != c.status || status == 403 && a.Error.Code != "forbidden" {
 			t.Errorf("%s %q: %d %+v, want %d", c.path, c.headers, status, a, c.status)
 		}

@@ -345,7 +345,9 @@ func TestL8BatchScriptRunsAlone(t *testing.T) {
 		t.Errorf("the job is %s", state)
 	}
 	greetings(t, j.output(), 2)
-	if want := "this is job " + id + " of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks"; !strings.Contains(j.output(), want) {
+	hint := "this is job " + id + " of Slurm, outside of its 4 tasks, so the nodes run alone on this host: " +
+		"srun ditask ... runs them in the tasks"
+	if !strings.Contains(j.output(), hint) {
 		t.Errorf("no hint:\n%s", j.output())
 	}
 }

@@ -162,6 +162,7 @@ func (c *Cluster) configure(cfg Config) (string, error) {
 		return "", err
 	}
 	c.ports = give
+	firstJob := 1 + rand.IntN(1_000_000) // the ports of a job follow from its id, and clusters share the machine
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, `ClusterName=test
 SlurmctldHost=%s(127.0.0.1)
@@ -188,7 +189,7 @@ KillWait=20
 FirstJobId=%[6]d
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 MailProg=/bin/true
-`, host, port, me.Username, me.Username, c.dir, 1+rand.IntN(1_000_000)) // ports of jobs follow from their ids: another cluster on this machine has others
+`, host, port, me.Username, me.Username, c.dir, firstJob)
 	for _, line := range cfg.Conf {
 		_, _ = fmt.Fprintln(&b, line) // to memory
 	}

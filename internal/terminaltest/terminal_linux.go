@@ -76,8 +76,8 @@ func (t *Terminal) Hangup() {
 
 func (t *Terminal) size(columns, lines int) {
 	t.t.Helper()
-	err := unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(lines), Col: uint16(columns)}) //nolint:gosec // of a test
-	if err != nil {
+	size := unix.Winsize{Row: uint16(lines), Col: uint16(columns)} //nolint:gosec // of a test
+	if err := unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, &size); err != nil {
 		t.t.Fatal(err)
 	}
 }

@@ -31,7 +31,8 @@ var colours = []string{"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#e07b00", "#
 func (v *View) SVG(w io.Writer, limit int) error {
 	d := v.layout(limit)
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11">`+"\n", d.width, d.height, d.width, d.height)
+	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" `+
+		`font-family="system-ui, sans-serif" font-size="11">`+"\n", d.width, d.height)
 	fmt.Fprintf(b, "<title>job %s</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", text(v.Job))
 	d.heads(b)
 	d.times(b)

@@ -204,7 +204,8 @@ func TestNumbersAreShort(t *testing.T) {
 		}
 	}
 	for in, want := range map[time.Duration]string{
-		200 * time.Microsecond: "0.2ms", 9900 * time.Microsecond: "9.9ms", 10 * time.Millisecond: "10ms", 999 * time.Millisecond: "999ms", time.Second: "1.0s",
+		200 * time.Microsecond: "0.2ms", 9900 * time.Microsecond: "9.9ms", 10 * time.Millisecond: "10ms",
+		999 * time.Millisecond: "999ms", time.Second: "1.0s",
 	} {
 		if got := short(in); got != want {
 			t.Errorf("%v: %s", in, got)

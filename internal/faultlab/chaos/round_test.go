@@ -77,9 +77,9 @@ func runRound(t *testing.T, p plan) (report faultlab.Report) {
 		r.harm()
 	}
 	report = r.finish()
-	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, received %d, reported %d, in %v", p.transport.name, p.nodes, p.star,
-		p.recover,
-		p.reader, p.end, report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
+	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, received %d, reported %d, in %v",
+		p.transport.name, p.nodes, p.star, p.recover, p.reader, p.end,
+		report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
 	return report
 }
 
@@ -401,7 +401,8 @@ func (r *round) ends() (out []faultlab.Record) {
 
 // A loss in a node's log: "node lost" of the task, or what the router says of a
 // node that left too early.
-var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
+var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|` +
+	`msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
 
 // lost is what a node's log says of peers that are gone.
 func (r *round) lost(id int) map[int]uint64 {
