@@ -171,11 +171,12 @@ internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encodin
 internal/pages -> std
 internal/pages (test) -> internal/cli policies/algorithm train
 internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
-internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
+internal/onnxtest -> std testing internal/pythontest google.golang.org/protobuf/encoding/protowire
 internal/nearest -> std
 internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
+internal/pythontest -> std testing
 internal/race -> std
 internal/logtest -> std
 internal/redistest -> std testing internal/freeport github.com/redis/go-redis
@@ -199,7 +200,7 @@ internal/mutate -> std
 internal/layers -> std
 
 ... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/deadline internal/leak internal/certtest
-	internal/freeport internal/logtest internal/race router/routertest policies/policytest
+	internal/freeport internal/logtest internal/pythontest internal/race router/routertest policies/policytest
 `
 
 // apart are packages that must not reach each other by any path of arrows: those before the bar must not reach those

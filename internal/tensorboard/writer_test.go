@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ditask/ditask/internal/pythontest"
 )
 
 // at is a clock that stands.
@@ -170,10 +172,7 @@ func TestHistogramCountsEachValueOnce(t *testing.T) {
 // python runs the reader, which has the standard library alone, and decodes what it prints.
 func python(t *testing.T, path string, into any) {
 	t.Helper()
-	program, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3: apt-get install python3")
-	}
+	program := pythontest.Program(t)
 	out, err := exec.CommandContext(t.Context(), program, filepath.Join("testdata", "read_events.py"), path).Output()
 	if err != nil {
 		var text []byte
