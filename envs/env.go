@@ -93,8 +93,8 @@ type Episode struct {
 	Length int     // time steps
 }
 
-// The errors of a call at the wrong time or with a wrong value. What is
-// returned wraps them with the environment's name and the value.
+// The errors of a call at the wrong time or with a wrong value. A returned error
+// wraps one of them, and names the environment and the value.
 var (
 	ErrNotReset    = errors.New("step before the first reset")
 	ErrEpisodeOver = errors.New("step after the end of the episode: call Reset first")

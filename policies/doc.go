@@ -17,6 +17,6 @@
 // Terminated and truncated are Gymnasium's: after a terminated step there is no
 // future value; after a truncated one there is, that of NextObs.
 //
-// Nothing here is safe for concurrent use. What can be wrong in data from
-// outside is found by [Batch.Check].
+// Nothing here is safe for concurrent use. [Batch.Check] finds faults in data
+// from outside.
 package policies

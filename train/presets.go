@@ -89,7 +89,7 @@ func Presets() []Preset {
 }
 
 // ReadPresets reads a list of presets from r, in the form of presets.yaml in the source of this package. The error
-// names the file, and all presets that are not whole, or that are there twice.
+// names the file, and all presets that are incomplete or duplicated.
 func ReadPresets(file string, r io.Reader) ([]Preset, error) {
 	var all []Preset
 	dec := yaml.NewDecoder(r)

@@ -59,7 +59,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// The curves of a resumed run begin with those of the run that it goes on with.
+// The curves of a resumed run begin with those of the run that it continues.
 func TestReportsOfAResumedRun(t *testing.T) {
 	dir := t.TempDir()
 	reports := func(n train.Node, settings ...string) (all []train.Report) {

@@ -119,7 +119,7 @@ type prepared struct {
 	probe envs.Vector // of the collector, or one environment for its spaces
 	// learners is how many processes learn.
 	learners int
-	reporter *reporter // nil: nobody asks
+	reporter *reporter // nil: no reports are wanted
 }
 
 // prepare opens an environment, and makes what is learned with.

@@ -217,8 +217,8 @@ func (p *PCG64) WeightedChoice(probabilities []float64) int {
 	return len(probabilities) - 1
 }
 
-// Shuffle puts n items in a random order, which Generator.shuffle gives, too.
-// swap exchanges the items i and j.
+// Shuffle puts n items in a random order, the same as that of numpy's
+// Generator.shuffle. swap exchanges the items i and j.
 func (p *PCG64) Shuffle(n int, swap func(i, j int)) {
 	for i := n - 1; i > 0; i-- {
 		swap(i, int(p.interval(uint64(i))))

@@ -5,9 +5,9 @@
 //	files, err := certs.Make([]string{"gpu1"}, now, now.Add(30*24*time.Hour))
 //	pair, pool, err := certs.Load(files.Cert, files.Key, files.CA, now)
 //
-// Whoever has the certificate and its key belongs to the job, whatever host it is
-// on. The authority's own key is thrown away: nobody can make another certificate
-// of it.
+// A process with the certificate and its key belongs to the job, on any host. Make
+// keeps no copy of the authority's key, so the authority can sign no further
+// certificate.
 package certs
 
 import (

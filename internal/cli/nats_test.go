@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// external is the URL of a server that is there already, with its token.
+// external returns the URL, with its token, of a server that no launcher started.
 func external(t *testing.T) string {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), embedded.Config{Token: "word", Logger: slog.New(slog.DiscardHandler)})
@@ -259,8 +259,8 @@ func TestNATSLauncherComesBack(t *testing.T) {
 	again.expect(t, again.Wait(), 0)
 }
 
-// TestNATSLaunchersEndTogether: the launcher that has the server, or its node, is told
-// to end, and the other launcher's node drains through the server.
+// TestNATSLaunchersEndTogether: the launcher with the server, or its node, gets a signal to end, and the other
+// launcher's node drains through the server.
 func TestNATSLaunchersEndTogether(t *testing.T) {
 	for what, target := range map[string]func(h half) int{
 		"node":     func(h half) int { return h.pid },

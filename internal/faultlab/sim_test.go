@@ -387,7 +387,7 @@ func (n *simNode) races() {
 }
 
 func (n *simNode) barrier(round uint64) {
-	if n.s.members { // who is there is not known
+	if n.s.members { // the members are not known
 		return
 	}
 	r := faultlab.Record{Kind: faultlab.BarrierIn, Who: n.who, Event: "b", Number: round}
@@ -685,10 +685,10 @@ func simulate(t *testing.T, seed uint64) (report faultlab.Report) {
 	return report
 }
 
-// TestR4SimulatedFaults runs many jobs in virtual time. What happens to a job
-// follows from its seed: its nodes, its network, its faults and when they come.
-// What the scheduler does between goroutines that are ready at the same time does
-// not, so a seed may have to be run more than once to show a fault again.
+// TestR4SimulatedFaults runs many jobs in virtual time. The seed of a job decides its
+// nodes, its network, its faults and their times, but not the order in which the
+// scheduler runs goroutines that are ready at the same time. A seed may therefore need
+// several runs to show a fault again.
 func TestR4SimulatedFaults(t *testing.T) {
 	seeds(t, 1500, 40, simulate)
 }

@@ -68,12 +68,12 @@ func (w *Watch) Environ() []string {
 	return append(os.Environ(), w.mark, "TMPDIR="+w.Dir, "XDG_RUNTIME_DIR="+w.Dir)
 }
 
-// Left names the marked processes and the files in Dir that are there now.
+// Left returns the marked processes and the files in Dir that exist now.
 func (w *Watch) Left() []string {
 	return append(w.Processes(), w.files()...)
 }
 
-// Processes names the marked processes that are there now.
+// Processes returns the marked processes that exist now.
 func (w *Watch) Processes() []string {
 	var left []string
 	entries, _ := os.ReadDir("/proc") // none elsewhere

@@ -291,7 +291,7 @@ func TestRunChecksInputs(t *testing.T) {
 	}
 }
 
-// TestPythonRefusesWhatIsCut, too.
+// TestPythonRefusesWhatIsCut gives a model without its second half to the reader in Python.
 func TestPythonRefusesWhatIsCut(t *testing.T) {
 	leak.Check(t)
 	file := recurrent(t)

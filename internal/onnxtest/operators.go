@@ -99,7 +99,7 @@ func broadcast(a, b []int) ([]int, error) {
 	return out, nil
 }
 
-// places is, for each element of the shape out, the index of the element of the shape in that is there.
+// places returns, for each element of the shape out, the index of the element of the shape in that is broadcast to it.
 func places(out, in []int) []int {
 	size, _ := elements(out)
 	index := make([]int, size)

@@ -17,7 +17,7 @@ type Run struct {
 	Progress  *runfolder.Table
 }
 
-// Read reads the folder of a run: progress.csv, and of config.yaml, if it is there, the keys algo, env and seed. Without an
+// Read reads the folder of a run: progress.csv, and the keys algo, env and seed of config.yaml, if it exists. Without an
 // algorithm and an environment the name of the folder around it, which is that of the program, is the algorithm.
 func Read(dir string) (Run, error) {
 	table, err := runfolder.ReadTable(filepath.Join(dir, runfolder.Progress))

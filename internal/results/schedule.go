@@ -56,8 +56,8 @@ func (s *store) jobs(presets []train.Preset) (all []*job, err error) {
 	return all, nil
 }
 
-// order sorts jobs so that those that take longest come first, and no processor waits at the end. What nothing is known of
-// comes before all.
+// order sorts jobs so that the longest come first, and no processor waits at the end. Jobs of unknown length come before
+// all others.
 func order(todo []*job, known costs) {
 	slices.SortStableFunc(todo, func(a, b *job) int {
 		x, y := len(known[a.preset.Name]) > 0, len(known[b.preset.Name]) > 0

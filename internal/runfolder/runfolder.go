@@ -6,8 +6,8 @@
 //	algo := config["algo"]
 //
 // A run may still be writing: a row that is cut at the end of a table is left out. Any other fault is an error that names the
-// file, the line and the column. Files larger than MaxTableBytes and MaxConfigBytes are refused. What an error quotes
-// from a file is cut and safe to print. The functions are safe for concurrent use.
+// file, the line and the column. Files larger than MaxTableBytes and MaxConfigBytes are refused. An error quotes a
+// file only in part, and is safe to print. The functions are safe for concurrent use.
 package runfolder
 
 import (

@@ -1,8 +1,8 @@
 // Package safefile opens files by name for writing where another user may write to the
 // folder, such as one below /tmp, without being sent to another file by that user.
 //
-//	file, err := safefile.Append("logs/node-0.log", 0o644) // goes on behind what is there
-//	file, err := safefile.Create("traces/node-0-0.trace", 0o600) // is new, whatever was there
+//	file, err := safefile.Append("logs/node-0.log", 0o644) // appends to an existing file
+//	file, err := safefile.Create("traces/node-0-0.trace", 0o600) // replaces any file of that name
 //	err := safefile.MkdirAll("runs/dqn", 0o755)
 //
 // A symbolic link on the way to the file is followed if it belongs to this process's user or
@@ -263,7 +263,7 @@ func (o opener) open(path string, flags int, perm fs.FileMode) (*os.File, error)
 }
 
 func (o opener) mkdirAll(path string, perm fs.FileMode) error {
-	// What a link leads to is not made: it may be a file system that is not mounted.
+	// The missing target of a link is not created: it may be a file system that is not mounted.
 	if _, err := o.resolve(path); err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (o opener) mkdirAll(path string, perm fs.FileMode) error {
 		err := os.MkdirAll(path, perm)
 		if tries < maxTries && errors.Is(err, fs.ErrExist) {
 			if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
-				continue // it was there, and then not
+				continue // it was removed in the meantime
 			}
 		}
 		return err

@@ -113,7 +113,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 // local is in the context of requests that came over a unix socket.
 type local struct{}
 
-// authorized reports whether a request has the token. Who can open the unix socket needs none.
+// authorized reports whether a request has the token. A client of the unix socket needs none.
 func (s *Server) authorized(r *http.Request) bool {
 	if s.cfg.Token == "" || r.Context().Value(local{}) != nil {
 		return true

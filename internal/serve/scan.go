@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON once from front to back. What is read is decided by the schema, so that nothing is nested
-// deeper than that.
+// scanner reads JSON once from front to back. The schema decides which value comes next, so that values nest no deeper
+// than the schema.
 type scanner struct {
 	b []byte
 	i int

@@ -463,9 +463,9 @@ func TestL13ScancelSavesAndEnds(t *testing.T) {
 	}
 }
 
-// Who interrupts srun twice within a second has its tasks interrupted. With
-// --quit-on-interrupt once is enough, but then srun kills them at once, and what they
-// save may be cut off.
+// Two interrupts within a second make srun interrupt its tasks. With
+// --quit-on-interrupt one is enough, but then srun also kills the tasks at once, and
+// their files may be cut off.
 func TestL13SrunInterruptedSavesAndEnds(t *testing.T) {
 	j := newJob(t)
 	cmd := j.start(4, "-N 2 -n 4")

@@ -37,7 +37,7 @@ import (
 // Packages are the packages of Debian that have Slurm's programs.
 const Packages = "slurmctld slurmd slurm-client"
 
-// Limit is the time after which a command is told to end.
+// Limit is the time after which a command is interrupted.
 const Limit = 3 * time.Minute
 
 // Config describes a cluster. The zero value works.
@@ -307,9 +307,9 @@ func (c *Cluster) Config(path ...string) string {
 	return filepath.Join(append([]string{c.dir, "config"}, path...)...)
 }
 
-// Command is a command in the environment of the cluster, base being that of this
-// process if it is nil. It is told to end when ctx ends, as a user would with
-// Ctrl-C, and killed later.
+// Command returns a command with the variables of the cluster added to base, or to
+// this process's environment if base is nil. When ctx ends, the command is
+// interrupted, as by Ctrl-C, and killed later.
 func (c *Cluster) Command(ctx context.Context, base []string, name string, args ...string) *exec.Cmd {
 	if base == nil {
 		base = os.Environ()

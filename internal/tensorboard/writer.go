@@ -72,7 +72,7 @@ func Create(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// open makes the file, whose name sorts behind those that are there.
+// open creates the file, whose name sorts behind those of existing files.
 func (w *Writer) open() error {
 	if err := safefile.MkdirAll(w.cfg.Dir, 0o755); err != nil {
 		return err

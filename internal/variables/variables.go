@@ -1,5 +1,5 @@
-// Package variables reads what a launcher is told by environment variables, and
-// collects all faults in them, each with the variable and its value.
+// Package variables reads the environment variables of a launcher, and collects all
+// faults in them, each with the variable and its value.
 package variables
 
 import (

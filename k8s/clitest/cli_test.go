@@ -145,7 +145,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	}
 }
 
-// A DIJob grows, and what the API server refuses is told in its words.
+// A DIJob grows, and a refusal of the API server is printed in its words.
 func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u := newUser(t)
 	u.operate()
@@ -188,13 +188,13 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 
-	// A failure is told with the last line of its log; success ends with code 0.
+	// A failure is printed with the last line of its log; success ends with code 0.
 	u.Must(u.Exit(u.Ctx, u.Namespace, "dqn-collector-0", 7, "goroutine 1\npanic: no luck"))
 	u.UntilState("dqn", "Failed")
 	u.expect(u.run("status", "dqn"), 0, "failed first: dqn-collector-0 (collector, rank 1): exit code 7 (Error): panic: no luck",
 		"\n1     dqn-collector-0  collector  Failed  no     0         test-node  ")
 
-	// Somebody else's Job of the same name is told from it, and stays.
+	// A Job of the same name that ditask did not create is distinguished, and stays.
 	foreign := foreignJob(u.Namespace)
 	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.expect(u.run("status", "dqn"), 2, "ditask: status of dqn: dijob/dqn and job/dqn have this name: give --kind")
@@ -246,7 +246,7 @@ func TestJobSet(t *testing.T) {
 	u.Define(t, crd)
 	u.expect(u.run(append(submit, "--no-follow")...), 0, "dqn\n", "jobset.jobset.x-k8s.io/dqn created", "secret/dqn-token created")
 
-	// What JobSet's controller does.
+	// From here the test acts as JobSet's controller.
 	set := &unstructured.Unstructured{}
 	set.SetAPIVersion("jobset.x-k8s.io/v1alpha2")
 	set.SetKind("JobSet")
@@ -293,7 +293,7 @@ func TestJobSet(t *testing.T) {
 	u.expect(u.run("delete", "dqn"), 1, "not found")
 }
 
-// What goes wrong is told in kubectl's words, with what ditask was doing.
+// Faults are printed in kubectl's words, with the operation of ditask.
 func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u := newUser(t)
 	u.controllers("resourcequota-controller,job-controller")
@@ -344,7 +344,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What was made before the API server refused the Job is deleted.
+	// The command names the way to delete the objects that were created before the API server refused the Job.
 	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
 		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none",
 		"\nditask: ditask k8s delete more removes the objects of the job")

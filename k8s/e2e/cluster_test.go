@@ -32,7 +32,7 @@ const (
 	patience = 6 * time.Minute
 )
 
-// cluster is a Kubernetes that runs. What it started ends with the namespaces.
+// cluster is a running Kubernetes. Its processes end with their namespaces.
 type cluster struct {
 	client   client.WithWatch
 	machines []*machine

@@ -75,7 +75,7 @@ func (m *machine) inside(args ...string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(m.holder.Process.Pid), "--mount", "--net", "--uts"}, args...)
 }
 
-// start starts what runs on the machine, except for what needs images.
+// start starts the programs of the machine, except those that need images.
 func (m *machine) start(c *cluster) error {
 	files := map[string]string{
 		"containerd.toml": m.containerdConfig(),

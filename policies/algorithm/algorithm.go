@@ -12,7 +12,7 @@
 //		}
 //	}
 //
-// Declare is called once for each training, so that no two share a value. What is built depends on the
+// Declare is called once for each training, so that no two share a value. The result depends on the
 // values and the task alone.
 //
 // Errors name the hyperparameter, the value and what is wanted. Nothing here is safe for concurrent use.

@@ -13,7 +13,7 @@ import (
 
 // memoryLimit returns the most memory that this process may use, and the source of the limit:
 // the least of its control group (version 2 or 1, with all parents), GOMEMLIMIT
-// and the machine. root is the file system. What cannot be read does not limit.
+// and the machine. root is the file system. A limit that cannot be read is ignored.
 func memoryLimit(root fs.FS) (limit uint64, from string) {
 	limit, from = math.MaxUint64, "nothing"
 	lower := func(v uint64, who string) {

@@ -68,7 +68,7 @@ func TestSafetensors(t *testing.T) {
 	}
 }
 
-// TestFullDisk is an error of every form, and of WriteFile, which leaves what was there.
+// TestFullDisk: a full disk is an error of every format, and of WriteFile, which keeps the existing file.
 func TestFullDisk(t *testing.T) {
 	p := acting(t)["dqn"]
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil {

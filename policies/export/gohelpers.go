@@ -15,7 +15,7 @@ func decode(text string) []float32 {
 }
 `
 
-// goHelper is a function of a Go file, which is there if it is used.
+// goHelper is a function that a Go file contains if it uses it.
 type goHelper struct {
 	name    string
 	imports []string

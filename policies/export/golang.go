@@ -38,8 +38,8 @@ func (c GoConfig) Validate() error {
 
 // Go writes the policy as one file of Go source, which imports only the standard library. The package has the
 // type Policy, whose method Act takes one observation and returns an int for an envs.Discrete, an []int for
-// an envs.MultiDiscrete, and a []float32 for a box. Evaluate returns what stands behind the action, too.
-// A recurrent Policy has its state inside, and the method Reset begins an episode.
+// an envs.MultiDiscrete, and a []float32 for a box. Evaluate also returns the values from which the
+// action follows. A recurrent Policy keeps its state, and has the method Reset, which begins an episode.
 func Go(w io.Writer, p policies.Policy, cfg GoConfig) error {
 	if err := cfg.Validate(); err != nil {
 		return err

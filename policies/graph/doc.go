@@ -24,7 +24,7 @@
 // # Concurrency and errors
 //
 // A Graph is not safe for concurrent use while it is built. Shapes that do not fit are a mistake of the
-// program and panic with "graph: " and the operation. What depends on data, such as weights that are not
-// finite, is an error of [Graph.Check]. [ErrUnsupported] is wrapped by the error of a policy or a layer
+// program and panic with "graph: " and the operation. Faults in data, such as weights that are not
+// finite, are errors of [Graph.Check]. [ErrUnsupported] is wrapped by the error of a policy or a layer
 // that cannot be described so.
 package graph

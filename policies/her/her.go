@@ -280,7 +280,7 @@ func (r *Replay) restore(s *saved, all *policies.Batch) error {
 			len(s.Rows), sum, len(s.Last), s.At, r.cfg.MaxRows, all.N)
 	}
 	if sum > 0 {
-		r.open = nil // check compares with what is there
+		r.open = nil // check compares with the present contents
 		if err := r.check(all); err != nil {
 			return err
 		}

@@ -210,7 +210,7 @@ func TestP4GoesOnToTheBit(t *testing.T) {
 		}
 		var a nn.Archive
 		again, buf2 := source(Config{Goals: 3, Seed: 6})
-		add(again, 0) // what is there is replaced
+		add(again, 0) // Restore replaces these rows
 		if err := errors.Join(straight.Save(&a), again.Restore(&a)); err != nil {
 			t.Fatal(err)
 		}

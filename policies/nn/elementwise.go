@@ -138,7 +138,7 @@ func (op unaryOp) forward(n *node, src []float32) {
 	}
 }
 
-// slow computes what has no loop of its own.
+// slow computes one element of the operations without a specialised loop.
 func (op unaryOp) slow(v, x float32) float32 {
 	f := float64(v)
 	switch op {

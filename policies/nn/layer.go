@@ -29,8 +29,8 @@ type Builder struct {
 }
 
 // Param declares a weight with the name "layer<name>" where <layer> is the layer's kind and place,
-// such as "dense0.weight". Its memory is there when New returns, filled by init, or with zeros
-// if init is nil.
+// such as "dense0.weight". Its memory is allocated when New returns, filled by init, or with
+// zeros if init is nil.
 func (b *Builder) Param(kind, name string, shape []int, init Init) *Param {
 	p := &Param{Name: fmt.Sprintf("%s%d.%s", kind, b.index, name), Shape: shape, net: b.net}
 	b.net.params = append(b.net.params, p)

@@ -52,8 +52,8 @@ func (v Value) ColumnMeans() Value {
 	return out
 }
 
-// LogSumExp is log(sum(exp(x))) of each row: one column. The greatest element is taken out
-// first, so that nothing overflows.
+// LogSumExp returns log(sum(exp(x))) of each row: one column. It subtracts the greatest
+// element first, so that no power overflows.
 func (v Value) LogSumExp() Value {
 	a := v.node()
 	out, n := v.t.result(logSumExp{}, a.rows, 1, v, v)

@@ -134,8 +134,8 @@ func (t *Tape) next() (Value, *node) {
 }
 
 // Backward adds the derivatives of loss, one number, to the gradients of the weights of the
-// networks that train, and of the variables. It may be called once for each loss; what it
-// adds to the weights comes on top of what is there.
+// networks that train, and of the variables. It may be called once for each loss; it adds to
+// gradients of earlier calls.
 func (t *Tape) Backward(loss Value) {
 	n := loss.node()
 	if n.rows != 1 || n.cols != 1 {

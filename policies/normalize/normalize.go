@@ -304,7 +304,7 @@ func (p *Policy) Weights() nn.State {
 	return s
 }
 
-// Load takes weights over, to act with. What was observed stays, and counts again from the next Merge.
+// Load replaces the weights, to act with. Moments observed here stay, and count again from the next Merge.
 func (p *Policy) Load(s nn.State) error {
 	if p.cfg.RawObservations {
 		return p.Policy.Load(s)

@@ -1,5 +1,5 @@
 // Package rainbow is deep Q-learning with six extensions, as settings of package c51 and of a replay
-// buffer. It has no algorithm of its own: it is the sum of
+// buffer. It adds no algorithm: it combines
 //
 //   - the categorical distribution of returns: package c51;
 //   - double Q-learning, dueling networks and noisy networks instead of random actions: c51.Config's
@@ -15,12 +15,12 @@
 //	t.Use(r.Exchange(...), r.Collect(env, ...), r.Learn(replay, ...))   // see package middleware/rl
 //
 // M. Hessel et al., "Rainbow: Combining Improvements in Deep Reinforcement Learning" (2018). The
-// defaults are those of its table of hyperparameters, for Atari games. What differs: the streams of the
+// defaults are those of its table of hyperparameters, for Atari games. Two things differ: the streams of the
 // dueling network share all hidden layers, and the online network chooses next actions with the noise of
 // its predictions.
 //
-// The policy is a *c51.C51, by whose name errors and checkpoints go. What that package says of
-// concurrency and errors holds here.
+// The policy is a *c51.C51, and errors and checkpoints have that name. Its rules for concurrency and
+// errors apply.
 package rainbow
 
 import (

@@ -59,7 +59,7 @@ func TestPreflightChecksTheFoldersAndMakesNone(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	// A folder that is there and takes no files.
+	// An existing folder in which no file can be created.
 	if err := writable("/proc"); err == nil {
 		t.Error("/proc is writable")
 	}

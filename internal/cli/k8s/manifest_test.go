@@ -232,7 +232,7 @@ func start(t *testing.T, command []any, password string) (argv, config string) {
 	return string(out), string(b)
 }
 
-// What Kubernetes would refuse, or what would be more than a name, is refused.
+// A name is refused if Kubernetes would refuse it, or if a shell or a template would read more than a name.
 func TestNamesAreNames(t *testing.T) {
 	for _, bad := range [][]string{
 		{"--token-secret", "a\nkind: Pod"}, {"--token-secret", "a;id"}, {"--token-secret", "A"}, {"--token-secret", "$(id)"},

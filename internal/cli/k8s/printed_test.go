@@ -29,7 +29,7 @@ func hostilePod(t *testing.T, status string) kubePod {
 	return p
 }
 
-// What Kubernetes says of a job and its pods is printed escaped, and each row is one line.
+// Texts of Kubernetes about a job and its pods are printed escaped, and each row is one line.
 func TestPrintedTextOfPods(t *testing.T) {
 	for name, status := range map[string]string{
 		"last words":  `"containerStatuses":[{"name":"node","state":{"terminated":{"exitCode":1,"reason":BAD,"message":BAD}}}]`,

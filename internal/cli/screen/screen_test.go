@@ -47,7 +47,7 @@ func TestTableHasOneLineANode(t *testing.T) {
 	}
 }
 
-// Whatever nodes call themselves, the table has its own lines and columns.
+// The table keeps its lines and columns, with any names of nodes.
 func TestTableOfHostileNames(t *testing.T) {
 	var c1 strings.Builder
 	for r := rune(0x80); r <= 0x9f; r++ {
@@ -143,8 +143,8 @@ func TestDrawLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestTableIsBackAfterALine draws once an hour, and yet the table is there again
-// soon after a line: one drawing for the lines that came together.
+// TestTableIsBackAfterALine draws once an hour, but the table returns soon after a
+// line of the log: with one drawing for lines that arrive together.
 func TestTableIsBackAfterALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer

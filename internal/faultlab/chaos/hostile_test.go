@@ -31,7 +31,7 @@ import (
 
 var onlyHostile = flag.String("chaos.hostile", "", "run only rounds with a hostile node, which does this; any: by seed")
 
-// What a hostile node may cost an honest process, or a launcher.
+// Bounds on the cost of a hostile node for an honest process, or a launcher.
 const (
 	// mostLive bounds the growth of the live heap in bytes. The windows of a peer are 8 MiB of an
 	// event in each direction, and the program has three reliable ones.
@@ -49,8 +49,8 @@ const (
 	// mostLogged bounds the size of the log of a node in bytes, of which an undisturbed one
 	// writes some KiB.
 	mostLogged = 256 << 10
-	// mostElsewhere is how often all honest nodes together may connect, in a round, with somebody
-	// who has nothing to do with the job, because a hostile node says that a node is there.
+	// mostElsewhere is the most connections that all honest nodes together may make, in a round, to a listener outside
+	// the job, because a hostile node gives its address as that of a node.
 	mostElsewhere = 200
 )
 
@@ -314,7 +314,7 @@ func envOf(pid int) (control.Env, error) {
 	return env, err
 }
 
-// elsewhere is somebody who has nothing to do with the job.
+// elsewhere is a listener outside the job.
 type elsewhere struct {
 	addr string
 	n    atomic.Int64 // calls
@@ -402,8 +402,8 @@ func (h *holdings) judge() (out []string) {
 	return out
 }
 
-// judgeLogs looks at what is printed after a hostile node was there: logs stay small, hold
-// no control characters, and tell only of losses that fit.
+// judgeLogs checks the logs after a round with a hostile node: they stay small, have
+// no control characters, and report only losses that fit.
 func (r *round) judgeLogs() {
 	if r.hostile.Name == "" {
 		return

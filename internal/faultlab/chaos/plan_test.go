@@ -79,7 +79,7 @@ type fault struct {
 	grave bool
 }
 
-// leave is the fault that is none: a node is told to leave, and made again.
+// leave is a harmless fault: a node is asked to leave, and started again.
 const leave = faultlab.LeaveFault
 
 // slowest is a start that is not over before a round ends, in ms.

@@ -25,7 +25,7 @@ import (
 	"github.com/ditask/ditask/parallel/kube"
 )
 
-// began is when this process began. What it writes down has the time since then, which
+// began is the start of this process. Its records have the time since then, which
 // no jump of the clock changes.
 var began = time.Now()
 
@@ -201,8 +201,8 @@ func (r *round) pids() (out []process) {
 	return out
 }
 
-// part is the beginning of a file: files of records grow long, and all that is
-// asked for while a round continues is there.
+// part returns the first n bytes of a file. Files of records grow long, and a running
+// round needs only their beginnings.
 func part(path string, n int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 var soakTime = flag.Duration("soak.time", 0, "how long the soak lasts; 0: some seconds")
 
-// What the soak tells its processes.
+// The environment variables by which the soak configures its processes.
 const (
 	varSoak  = "CHAOS_SOAK"  // they are those of the soak
 	varGauge = "CHAOS_GAUGE" // how often they write down what they hold

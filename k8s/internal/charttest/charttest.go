@@ -19,8 +19,8 @@ import (
 	kyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Render is what helm template prints of a chart, except for its notes: with
-// values that override some of its own.
+// Render returns the output of helm template for a chart, without its notes. values
+// override the chart's values.
 func Render(folder, namespace string, values map[string]any) (string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {

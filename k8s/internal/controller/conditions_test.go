@@ -162,7 +162,7 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 					t.Errorf("%s is of generation %d and time %v", c.Type, c.ObservedGeneration, c.LastTransitionTime)
 				}
 			}
-			// Nothing is told twice; the time of a condition is that of its status.
+			// No event comes twice; the time of a condition is that of its status.
 			job.Status, job.Generation = d.status, 8
 			again := decide(job, pods, clock.Add(time.Second/2))
 			if len(again.events) != 0 {
@@ -217,7 +217,7 @@ func TestRefusalStaysUntilAllPodsExist(t *testing.T) {
 	}
 }
 
-// TestEventsOfAChange has what was so before, and is told only when it becomes so.
+// TestEventsOfAChange: an event comes only when a condition becomes true, not while it stays so.
 func TestEventsOfAChange(t *testing.T) {
 	was := func(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: kind, Status: status, Reason: reason}}

@@ -154,7 +154,7 @@ func TestJobHasServicePolicyAndToken(t *testing.T) {
 		}
 	}
 
-	// What somebody changes or deletes comes back.
+	// The operator restores objects that were changed or deleted.
 	before := service.DeepCopy()
 	service.Spec.Selector = map[string]string{"app": "another"}
 	w.Must(w.Client.Patch(w.Ctx, service, client.MergeFrom(before)))

@@ -129,8 +129,8 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 	return pod
 }
 
-// environment is what a node learns of its job, the token last. Hosts are told as ranges:
-// each node learns of all.
+// environment returns the variables of a node, the token last. Each node gets the hosts of
+// all nodes, as ranges.
 func environment(job *v1alpha1.DIJob, n node) []corev1.EnvVar {
 	hosts := map[string]string{}
 	var all []string

@@ -186,8 +186,8 @@ func TestTokenIsInTheNodesContainerAlone(t *testing.T) {
 	}
 }
 
-// What a node is told does not grow with the number of nodes, and names all of them: Linux
-// takes variables of 128 KiB, and there are as many pods.
+// The environment of a node names all nodes but does not grow with their number: Linux
+// limits a variable to 128 KiB, and each pod has these variables.
 func TestEnvironmentOfALargeJobIsSmall(t *testing.T) {
 	job := dqnJob()
 	job.Spec.Tasks[0].Replicas, job.Spec.Tasks[1].Replicas, job.Spec.Tasks[2].Replicas = 1000, 0, 1000

@@ -180,8 +180,8 @@ func TestRankOfAPodWithoutOneIsTheLowest(t *testing.T) {
 	}
 }
 
-// What a program has said last, and what others write into a pod's status, is shown by kubectl and
-// in the log of the operator: it does not rule the terminal there.
+// kubectl and the operator's log show the last output of a program and other texts of a pod's status. Neither
+// can control a terminal with them.
 func TestTextOfPodsIsPrintable(t *testing.T) {
 	const hostile = "\x1b[2Jjob finished OK\u009b2J\u202e\u2028\x7f\xff\r\nx"
 	const want = `\x1b[2Jjob finished OK\u009b2J\u202e\u2028\x7f\xff\r` + "\nx"

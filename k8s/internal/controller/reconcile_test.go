@@ -139,7 +139,7 @@ func TestReconcileBringsBackWhatWasChanged(t *testing.T) {
 	if service.Spec.Selector[labelJobID] != "dqn-01234567" || !service.Spec.PublishNotReadyAddresses {
 		t.Errorf("service: %+v", service.Spec)
 	}
-	// What is as it should be is not written.
+	// An object that is correct is not written.
 	before := service.ResourceVersion
 	_, err = w.reconcile()
 	w.must(err)
@@ -278,7 +278,7 @@ func TestWhatAnotherOwnsIsLeftAlone(t *testing.T) {
 				c.ObservedGeneration != w.job().Generation {
 				t.Errorf("%s: %+v", want, c)
 			}
-			// It is told once.
+			// The event comes once.
 			told := slices.DeleteFunc(w.told(), func(e string) bool { return e != "Warning NameTaken "+message })
 			if len(told) != 1-look {
 				t.Errorf("%s, look %d: told %q", want, look, told)

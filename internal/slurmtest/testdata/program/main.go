@@ -47,7 +47,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 				return err
 			}
 		}
-		// The file is there when it is whole.
+		// A rename makes the complete file visible at once.
 		if err := os.WriteFile(file("writing"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 			return err
 		}
