@@ -38,7 +38,7 @@ func (c *Config) LiftUntil(dir string, given []string) (bool, error) {
 // more returns advice for continuing a run that has reached its end.
 func (p *prepared) more(c *rl.Online) string {
 	if best := c.Best; p.c.Until() != 0 && best != nil && best.Reached && best.Mean >= p.c.Until() {
-		return fmt.Sprintf("resume it with --until above %.4g, or with --steps or --time to go on without --until", best.Mean)
+		return fmt.Sprintf("resume it with --until above %.4g, or with --steps or --time to continue without --until", best.Mean)
 	}
 	done := c.EnvSteps
 	if p.c.algorithm.Offline {

@@ -281,7 +281,7 @@ func (c *checker) ends() {
 		case l.end.Out == Failure && !c.fits(p, l.end.Err):
 			c.faultf("%v failed, and nothing that was done explains it: %s", p, l.end.Err)
 		case l.end.Out == Preempted && !c.all && !c.asked[p.Node]:
-			c.faultf("%v was preempted by nobody: %s", p, l.end.Err)
+			c.faultf("%v was preempted without a cause: %s", p, l.end.Err)
 		}
 	}
 }

@@ -229,10 +229,10 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[len(r)-1].Out = faultlab.Killed
 			return r
 		}, false, "node.1/1 was killed, and no fault was meant for it"},
-		{"preempted by nobody", func(r []faultlab.Record) []faultlab.Record {
+		{"preempted without a cause", func(r []faultlab.Record) []faultlab.Record {
 			r[len(r)-1].Out = faultlab.Preempted
 			return r
-		}, false, "node.1/1 was preempted by nobody"},
+		}, false, "node.1/1 was preempted without a cause"},
 		{"a node that was told to leave", func(r []faultlab.Record) []faultlab.Record { return append(leaves(r), leave) }, true, ""},
 		{"a node that left before it had all", func(r []faultlab.Record) []faultlab.Record {
 			return append(without(leaves(r), heard("r", 3)), leave)

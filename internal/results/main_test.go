@@ -193,7 +193,7 @@ func TestGoesOnAfterItsEnd(t *testing.T) {
 			p := newPlace(t, walk+long)
 			stdout, stderr := p.end(signal)
 			if signal != os.Kill {
-				want(t, stderr, "interrupted: 2 of 4 runs are kept in .reproduce: the same command goes on with the others")
+				want(t, stderr, "interrupted: 2 of 4 runs are kept in .reproduce: the same command continues with the others")
 			}
 			if strings.Contains(stdout, "failed") {
 				t.Errorf("a run counts as failed:\n%s", stdout)

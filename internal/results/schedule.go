@@ -104,7 +104,7 @@ func (s *store) trainAll(ctx context.Context, presets []train.Preset, old record
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		faults = append(faults, fmt.Errorf("interrupted: %d of %d runs are kept in %s: the same command goes on with the others",
+		faults = append(faults, fmt.Errorf("interrupted: %d of %d runs are kept in %s: the same command continues with the others",
 			len(out), len(all), s.runs))
 	} else if missing > 0 {
 		faults = append(faults, fmt.Errorf("%d of %d runs have failed, and nothing was written but those in %s", missing, len(all), s.runs))

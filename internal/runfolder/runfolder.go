@@ -110,7 +110,7 @@ func ParseTable(text []byte) (*Table, error) {
 	t := &Table{Columns: slices.Clone(header), values: make([][]float64, len(header))}
 	for i, name := range t.Columns {
 		if slices.Contains(t.Columns[:i], name) {
-			return nil, fmt.Errorf("1: column %d: the name %s is there twice", i+1, quoted(name))
+			return nil, fmt.Errorf("1: column %d: the name %s occurs twice", i+1, quoted(name))
 		}
 	}
 	for {
@@ -186,7 +186,7 @@ func flatten(out map[string]string, prefix string, all yaml.MapSlice) error {
 	for _, item := range all {
 		key := prefix + fmt.Sprint(item.Key)
 		if _, twice := out[key]; twice {
-			return fmt.Errorf("key %s is there twice", quoted(key))
+			return fmt.Errorf("key %s occurs twice", quoted(key))
 		}
 		switch v := item.Value.(type) {
 		case yaml.MapSlice:

@@ -91,7 +91,7 @@ func MkdirAll(path string, perm fs.FileMode) error { return self().mkdirAll(path
 func Owned(path string) error { return self().owned(path) }
 
 var (
-	errNotRegular = errors.New("it is there and no regular file")
+	errNotRegular = errors.New("it exists and is no regular file")
 	errReplaced   = errors.New("the folder was replaced meanwhile")
 )
 

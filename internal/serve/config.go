@@ -138,7 +138,7 @@ func (c *Config) checkParts() error {
 			faults = append(faults, fmt.Errorf("parts[%d]: from %d to %d, want from %d to %d", i, p.From, p.To, at, at+width))
 		}
 		if names[p.Name] || p.Name == "" && len(c.Parts) > 1 {
-			faults = append(faults, fmt.Errorf("parts[%d]: the name %q: want one of its own", i, p.Name))
+			faults = append(faults, fmt.Errorf("parts[%d]: the name %q: want a unique name", i, p.Name))
 		}
 		at, names[p.Name] = p.To, true
 	}

@@ -61,7 +61,7 @@ func TestDecodeFaults(t *testing.T) {
 		`{}`:                             `observation: it is missing: give observation, or a list of observations`,
 		`{"observation":{` + ok + `}} x`: `byte 77 begins with "x": want the end of the request after its object`,
 		`{"obs":1}`:                      `unknown key "obs": want observation, observations, session, sessions, reset, sample, seed or extras`,
-		`{"observation":{` + ok + `},"observation":{` + ok + `}}`: `the key "observation" is there twice`,
+		`{"observation":{` + ok + `},"observation":{` + ok + `}}`: `the key "observation" occurs twice`,
 		`{"observation":{` + ok + `},"observations":[]}`:          `observation and observations: give one of them`,
 		`{"observations":[]}`:                                     `observations: it is empty: want at least one observation`,
 		`{"observation":{"gear":0}}`: `observation.velocity: this part is missing: ` +

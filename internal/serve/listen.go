@@ -16,7 +16,7 @@ import (
 var ErrInUse = errors.New("another server answers on it")
 
 // ErrNoSocket is in the error of ListenUnix for a path where something else than a socket is.
-var ErrNoSocket = errors.New("it is there, and no socket")
+var ErrNoSocket = errors.New("it exists and is no socket")
 
 // ListenUnix listens on a unix socket that only this user can open, mode 0600. It replaces the socket of a server
 // that is dead, and nothing else. Closing the listener removes the socket.

@@ -117,7 +117,7 @@ func (s *scanner) object(parts string, member func(key string) (known bool, f *f
 		}
 		s.i++
 		if slices.Contains(keys, key) {
-			return invalid("", "the key %s is there twice", quoted(key))
+			return invalid("", "the key %s occurs twice", quoted(key))
 		}
 		if keys = append(keys, key); len(keys) > maxKeys {
 			return invalid("", "an object has more than %d keys", maxKeys)

@@ -125,7 +125,7 @@ func TestWriteFile(t *testing.T) {
 		t.Error("write was called")
 		return nil
 	}
-	const irregular = "it is there and no regular file: give the name of a file"
+	const irregular = "it exists and is no regular file: give the name of a file"
 	if err := export.WriteFile(dir, called); err == nil || !strings.Contains(err.Error(), irregular) {
 		t.Error(err)
 	}

@@ -198,7 +198,7 @@ func (g *Graph) Check() error {
 	seen := map[string]bool{}
 	name := func(what, name string) {
 		if name == "" || seen[name] || strings.HasPrefix(name, "/") {
-			faults = append(faults, fmt.Errorf("%s is named %q, want a name of its own that does not begin with a slash", what, name))
+			faults = append(faults, fmt.Errorf("%s is named %q, want a unique name that does not begin with a slash", what, name))
 		}
 		seen[name] = true
 	}

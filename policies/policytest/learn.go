@@ -71,7 +71,7 @@ func (s *suite) metricNames(names []string) {
 			s.faultf("metric %q, want a name such as train/loss", name)
 		}
 		if slices.Contains(names[:i], name) {
-			s.faultf("metric %s is there twice", name)
+			s.faultf("metric %s occurs twice", name)
 		}
 	}
 }

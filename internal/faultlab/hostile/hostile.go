@@ -78,7 +78,7 @@ type Kind struct {
 // Kinds are all that there are.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "absent", Doc: "it joins the nodes that are there, and calls no newcomer", Renews: true, run: (*attack).absent},
+		{Name: "absent", Doc: "it joins the present nodes, and dials no newcomer", Renews: true, run: (*attack).absent},
 		{Name: "ack", Doc: "acknowledgements without credit", run: (*attack).withoutCredit},
 		{Name: "amplify", Doc: "payloads that take much more memory than they have bytes", run: (*attack).amplify},
 		{Name: "barrier", Doc: "barriers at round 2^64-1", Renews: true, returns: true, run: (*attack).barriers},
