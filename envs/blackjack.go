@@ -75,7 +75,7 @@ func (h *hand) total() int {
 	return h.sum
 }
 
-// score is the total, or 0 above 21.
+// score returns the total, or 0 above 21.
 func (h *hand) score() int {
 	if t := h.total(); t <= 21 {
 		return t

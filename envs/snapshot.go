@@ -185,7 +185,7 @@ func (v *Sync) restore(src []byte, i int, c cell) ([]byte, error) {
 	return s.RestoreSnapshot(rest)
 }
 
-// badSnapshot is the error of a snapshot with values that no environment of the
+// badSnapshot returns the error of a snapshot with values that no environment of the
 // name can have.
 func badSnapshot(name string) error { return fmt.Errorf("snapshot of no %s", name) }
 

@@ -74,19 +74,19 @@ func newSync[A Action](envs []Env[A], first int, mode AutoresetMode, res Result)
 	return v
 }
 
-// Name is that of the environments.
+// Name returns that of the environments.
 func (v *Sync) Name() string { return v.label }
 
-// Num is the number of environments.
+// Num returns the number of environments.
 func (v *Sync) Num() int { return len(v.cells) }
 
-// ObservationSpace is the space of one environment's observations.
+// ObservationSpace returns the space of one environment's observations.
 func (v *Sync) ObservationSpace() Space { return v.obs }
 
-// ActionSpace is the space of one environment's actions.
+// ActionSpace returns the space of one environment's actions.
 func (v *Sync) ActionSpace() Space { return v.action }
 
-// Autoreset is the vector's mode.
+// Autoreset returns the vector's mode.
 func (v *Sync) Autoreset() AutoresetMode { return v.mode }
 
 // Reset starts an episode in every environment; environment i is given seed+i.
@@ -374,7 +374,7 @@ func (v *Sync) guard(i int, op string, err *error) {
 	}
 }
 
-// panicError is the error of a panic that has just been recovered.
+// panicError returns the error of a panic that has just been recovered.
 func panicError(env string, i int, op string, p any) *Error {
 	cause, ok := p.(error)
 	if !ok {

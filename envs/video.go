@@ -116,7 +116,7 @@ func (v *Video) indexOf(c color.RGBA) uint16 {
 	return i
 }
 
-// Len is the number of pictures.
+// Len returns the number of pictures.
 func (v *Video) Len() int { return len(v.frames) }
 
 // Frames returns the pictures in order, each a new one.
