@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wide is a transition of two observed values and three action values.
+// wide returns a transition of two observed values and three action values.
 func wide(i int) policies.Transition {
 	v := float32(10 * i)
 	return policies.Transition{

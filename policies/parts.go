@@ -53,7 +53,7 @@ type Part struct {
 	Load func(nn.State) error
 }
 
-// NetPart is the part that a network's weights are. version counts the updates behind them.
+// NetPart returns the part that a network's weights are. version counts the updates behind them.
 func NetPart(name string, n *nn.Net, version *uint64) Part {
 	load := func(s nn.State) error {
 		if err := n.Load(s); err != nil {
@@ -65,7 +65,7 @@ func NetPart(name string, n *nn.Net, version *uint64) Part {
 	return Part{name, func() nn.State { return n.State(*version) }, load}
 }
 
-// ValuesPart is the part that numbers are, such as a table of action values. Its tensor is called
+// ValuesPart returns the part that numbers are, such as a table of action values. Its tensor is called
 // "values". version, if not nil, counts the updates behind them.
 func ValuesPart(name string, values []float32, version *uint64) Part {
 	save := func() nn.State {
@@ -92,7 +92,7 @@ func ValuesPart(name string, values []float32, version *uint64) Part {
 	return Part{name, save, load}
 }
 
-// NumbersPart is the part of a checkpoint that float64 numbers are. The name of their tensor is
+// NumbersPart returns the part of a checkpoint that float64 numbers are. The name of their tensor is
 // "numbers".
 func NumbersPart(name string, numbers ...*float64) Part {
 	save := func() nn.State {
@@ -120,10 +120,10 @@ func NumbersPart(name string, numbers ...*float64) Part {
 	return Part{name, save, load}
 }
 
-// OptimizerPart is the part that the memory of an optimiser is.
+// OptimizerPart returns the part that the memory of an optimiser is.
 func OptimizerPart(name string, o nn.Optimizer) Part { return Part{name, o.State, o.Load} }
 
-// RandomPart is the part that the state of a random source is.
+// RandomPart returns the part that the state of a random source is.
 func RandomPart(name string, source *rand.PCG) Part {
 	const tensor = "pcg"
 	save := func() nn.State {
@@ -198,7 +198,7 @@ func (p Parts) Load(s nn.State) error {
 	return nil
 }
 
-// within are the tensors of a part, by their own names.
+// within returns the tensors of a part, by their own names.
 func within(s nn.State, name string) nn.State {
 	out := nn.State{Version: s.Version}
 	for _, t := range s.Tensors {

@@ -31,7 +31,7 @@ func (p *Param) Set(text string) error {
 	return nil
 }
 
-// String is the value, as Set takes it.
+// String returns the value, as Set takes it.
 func (p *Param) String() string { return p.text() }
 
 // Params are hyperparameters in the order in which they were declared. The zero value has none.
@@ -114,7 +114,7 @@ func within(v float64, bounds []Bound) error {
 	return fmt.Errorf("%s: want %s", number(v), describe(bounds))
 }
 
-// describe is the text of all bounds.
+// describe returns the text of all bounds.
 func describe(bounds []Bound) string {
 	texts := make([]string, len(bounds))
 	for i, b := range bounds {

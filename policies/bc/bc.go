@@ -115,7 +115,7 @@ func (p *BC) want(actions []float32) {
 	}
 }
 
-// accuracy is the part of the rows whose action has the highest logit.
+// accuracy returns the part of the rows whose action has the highest logit.
 func (p *BC) accuracy(logits nn.Value) float64 {
 	n, right, all := p.numbers.N, 0, logits.Data()
 	for i, want := range p.wanted {
@@ -205,7 +205,7 @@ func (p *BC) blame(err error) error {
 // Spec describes the policy.
 func (p *BC) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *BC) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate. A checkpoint does not hold it.

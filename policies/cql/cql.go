@@ -89,7 +89,7 @@ func New(cfg Config) *CQL {
 // The range of the logarithm of standard deviations, before tanh of the action, as in package sac.
 const logStdLow, logStdHigh = -5, 2
 
-// distribution is that of the actions, given what the actor says.
+// distribution returns that of the actions, given what the actor says.
 func (c *CQL) distribution(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
 	const half = (logStdHigh - logStdLow) / 2.0
@@ -275,13 +275,13 @@ func (c *CQL) blame(err error) error {
 // Spec describes the policy.
 func (c *CQL) Spec() policies.Spec { return c.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (c *CQL) Config() Config { return c.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.
 func (c *CQL) Version() uint64 { return c.updates }
 
-// Alpha is the weight of the entropy now.
+// Alpha returns the weight of the entropy now.
 func (c *CQL) Alpha() float64 { return math.Exp(float64(c.logAlpha[0])) }
 
 // parts returns the content of a checkpoint.

@@ -87,7 +87,7 @@ func (q *Discrete) bootstrap(b *policies.Batch) {
 	q.wanted = b.Targets(q.wanted[:0], q.cfg.Gamma, q.next)
 }
 
-// greatest is the number of the greatest value, of equal ones the first.
+// greatest returns the number of the greatest value, of equal ones the first.
 func greatest(v []float32) int {
 	best := 0
 	for i, x := range v {
@@ -98,7 +98,7 @@ func greatest(v []float32) int {
 	return best
 }
 
-// actions are the numbers of the batch's actions, from 0.
+// actions returns the numbers of the batch's actions, from 0.
 func (q *Discrete) actions(b *policies.Batch) []float32 {
 	q.numbers = q.numbers[:0]
 	for _, a := range b.Floats(policies.Action) {
@@ -169,7 +169,7 @@ func (q *Discrete) blame(err error) error {
 // Spec describes the policy.
 func (q *Discrete) Spec() policies.Spec { return q.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (q *Discrete) Config() DiscreteConfig { return q.cfg }
 
 // SetRate changes the optimiser's learning rate. A checkpoint does not hold it.

@@ -162,11 +162,11 @@ func (d *Dataset) join(info DatasetInfo) {
 	}
 }
 
-// Info is what the files say of themselves: the episodes of all of them, with their mean return; the
+// Info returns what the files say of themselves: the episodes of all of them, with their mean return; the
 // rest is that of the first.
 func (d *Dataset) Info() DatasetInfo { return d.info }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (d *Dataset) Len() int {
 	if len(d.ends) == 0 {
 		return 0
@@ -174,13 +174,13 @@ func (d *Dataset) Len() int {
 	return d.ends[len(d.ends)-1]
 }
 
-// Bytes is the memory that the rows take.
+// Bytes returns the memory that the rows take.
 func (d *Dataset) Bytes() uint64 { return Price(d.Len(), d.parts[0].Schema()...) }
 
 // Offline reports true: nothing needs to be added before there is something to learn.
 func (d *Dataset) Offline() bool { return true }
 
-// Add is an error: the rows of a dataset are those of its files.
+// Add returns an error: the rows of a dataset are those of its files.
 func (d *Dataset) Add(*policies.Batch) error {
 	return errors.New("add to dataset: it learns from its files alone: leave out what collects")
 }

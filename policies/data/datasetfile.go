@@ -58,7 +58,7 @@ func WriteDataset(path string, info DatasetInfo, rows *policies.Batch) error {
 	return nil
 }
 
-// encodeDataset is the content of a dataset file.
+// encodeDataset returns the content of a dataset file.
 func encodeDataset(info DatasetInfo, rows *policies.Batch) ([]byte, error) {
 	if rows.N == 0 || len(rows.Columns) == 0 {
 		return nil, fmt.Errorf("%d rows of %d columns, want at least one of each", rows.N, len(rows.Columns))
@@ -83,7 +83,7 @@ func encodeDataset(info DatasetInfo, rows *policies.Batch) ([]byte, error) {
 	return a.AppendBinary(nil)
 }
 
-// checksum is that of the archive without a checksum.
+// checksum returns that of the archive without a checksum.
 func checksum(a *nn.Archive) (string, error) {
 	text, err := a.AppendBinary(nil)
 	if err != nil {

@@ -39,7 +39,7 @@ func memoryLimit(root fs.FS) (limit uint64, from string) {
 	return limit, from
 }
 
-// groupFiles are the files that may hold a limit of this process's groups.
+// groupFiles returns the files that may hold a limit of this process's groups.
 func groupFiles(root fs.FS) []string {
 	const v2, v1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
 	files := []string{path.Join(v2, "memory.max"), path.Join(v1, "memory.limit_in_bytes")}
@@ -65,7 +65,7 @@ func groupFiles(root fs.FS) []string {
 	return files
 }
 
-// machineMemory is the physical memory, from /proc/meminfo.
+// machineMemory returns the physical memory, from /proc/meminfo.
 func machineMemory(root fs.FS) (uint64, bool) {
 	text, _ := fs.ReadFile(root, "proc/meminfo") // what cannot be read has no lines
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

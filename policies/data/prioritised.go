@@ -64,7 +64,7 @@ func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
 	return b
 }
 
-// Bytes is the memory that the buffer has taken, with its tree: 0 before Reserve.
+// Bytes returns the memory that the buffer has taken, with its tree: 0 before Reserve.
 func (b *Prioritised) Bytes() uint64 {
 	if !b.reserved() {
 		return 0
@@ -76,7 +76,7 @@ func (b *Prioritised) Bytes() uint64 {
 	return bytes
 }
 
-// treeBytes is what the tree takes.
+// treeBytes returns what the tree takes.
 func treeBytes(leaves int) uint64 { return 8 * 2 * uint64(leaves) }
 
 // Add copies the rows of src into the buffer, over the oldest ones when it is full.

@@ -32,7 +32,7 @@ func (u *Unroll) check(dst ...[]float32) {
 	}
 }
 
-// next is the value after row i, and whether row i+1 continues from there.
+// next returns the value after row i, and whether row i+1 continues from there.
 func (u *Unroll) next(i int) (value float32, goesOn bool) {
 	switch {
 	case u.Terminated[i] != 0:

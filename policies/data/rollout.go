@@ -121,7 +121,7 @@ func (r *Rollout) Add(src *policies.Batch) error {
 	return nil
 }
 
-// unroll are the columns of b that advantages are computed from.
+// unroll returns the columns of b that advantages are computed from.
 func (r *Rollout) unroll(b *policies.Batch) Unroll {
 	return Unroll{
 		Length: r.cfg.Length, Rewards: b.Floats(policies.Reward), Values: b.Floats(policies.Value),
@@ -160,7 +160,7 @@ func (r *Rollout) take(src *policies.Batch) {
 	}
 }
 
-// prefix are the columns that came from outside.
+// prefix returns the columns that came from outside.
 func (r *Rollout) prefix() *policies.Batch {
 	return &policies.Batch{N: r.rows.N, Columns: r.rows.Columns[:len(r.rows.Columns)-2]}
 }
@@ -193,7 +193,7 @@ func (r *Rollout) Next(dst *policies.Batch) bool {
 	return true
 }
 
-// steps are the rows of the sequences with these first rows.
+// steps returns the rows of the sequences with these first rows.
 func (r *Rollout) steps(firsts []int) []int {
 	r.picked = r.picked[:0]
 	for _, first := range firsts {
@@ -204,7 +204,7 @@ func (r *Rollout) steps(firsts []int) []int {
 	return r.picked
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (r *Rollout) Len() int { return r.rows.N }
 
 // Save writes the random state: rows are learned from before anything is saved.

@@ -48,7 +48,7 @@ func NewSequences(cfg SequencesConfig) *Sequences {
 	return &Sequences{cfg: cfg}
 }
 
-// Len is the number of sequences in the queue.
+// Len returns the number of sequences in the queue.
 func (s *Sequences) Len() int { return s.rows.N / s.cfg.Length }
 
 // Add appends whole sequences: step t of sequence k is row k*Length+t.

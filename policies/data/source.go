@@ -114,13 +114,13 @@ func NewReplay(buf Buffer, cfg ReplayConfig) *Replay {
 	return &Replay{buf: buf, cfg: cfg.ensureDefaults(buf.Capacity())}
 }
 
-// Len is the number of rows in the buffer.
+// Len returns the number of rows in the buffer.
 func (r *Replay) Len() int { return r.buf.Len() }
 
-// Capacity is the most rows that the buffer keeps.
+// Capacity returns the most rows that the buffer keeps.
 func (r *Replay) Capacity() int { return r.buf.Capacity() }
 
-// Bytes is the memory that the buffer has taken.
+// Bytes returns the memory that the buffer has taken.
 func (r *Replay) Bytes() uint64 { return r.buf.Bytes() }
 
 // Add puts rows into the buffer.

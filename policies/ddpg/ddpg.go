@@ -67,7 +67,7 @@ func New(cfg Config) *DDPG {
 // Spec describes the policy.
 func (p *DDPG) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *DDPG) Config() Config { return p.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.

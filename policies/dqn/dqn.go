@@ -50,7 +50,7 @@ func New(cfg Config) *DQN {
 	return &DQN{Model: qnetwork.New(cfg.model()), cfg: cfg}
 }
 
-// Config is the config with its defaults, and with the rate of the last SetRate.
+// Config returns the config with its defaults, and with the rate of the last SetRate.
 func (q *DQN) Config() Config {
 	cfg := q.cfg
 	cfg.Adam.Rate = q.Rate()

@@ -27,7 +27,7 @@ type Meta struct {
 // module is the import path by which build information knows ditask.
 const module = "github.com/ditask/ditask"
 
-// version is that of ditask in this program.
+// version returns that of ditask in this program.
 func version(info *debug.BuildInfo, ok bool) string {
 	const unknown = "(devel)"
 	if !ok {
@@ -47,7 +47,7 @@ func version(info *debug.BuildInfo, ok bool) string {
 // property is one thing that a file says of its policy.
 type property struct{ key, value string }
 
-// properties are the metadata of a policy's file, in the order in which they are written.
+// properties returns the metadata of a policy's file, in the order in which they are written.
 func (m Meta) properties(p policies.Policy) ([]property, error) {
 	spec := p.Spec()
 	obs, err := spaceJSON(spec.Obs)
@@ -74,7 +74,7 @@ func (m Meta) properties(p policies.Policy) ([]property, error) {
 	return slices.DeleteFunc(all, func(x property) bool { return x.value == "" }), nil
 }
 
-// spaceJSON is a space as JSON, in Gymnasium's words. A bound that is infinite is null.
+// spaceJSON returns a space as JSON, in Gymnasium's words. A bound that is infinite is null.
 func spaceJSON(space envs.Space) (string, error) {
 	out := struct {
 		Type   string     `json:"type"`
@@ -110,7 +110,7 @@ func spaceJSON(space envs.Space) (string, error) {
 	return string(text), err
 }
 
-// bounds are the values, with nil for those that are infinite.
+// bounds returns the values, with nil for those that are infinite.
 func bounds(values []float32) []*float32 {
 	out := make([]*float32, len(values))
 	for i := range values {

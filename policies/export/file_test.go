@@ -20,7 +20,7 @@ import (
 	"github.com/ditask/ditask/policies/sac"
 )
 
-// forms are the kinds of files.
+// forms returns the kinds of files.
 func forms(p policies.Policy, meta export.Meta) map[string]func(w io.Writer) error {
 	return map[string]func(w io.Writer) error{
 		"onnx":        func(w io.Writer) error { return export.ONNX(w, p, meta) },

@@ -223,7 +223,7 @@ func join[T int | float32](values ...[]T) []T { return slices.Concat(values...) 
 `},
 }
 
-// pairwise is the text of a function of two values, the second of which is repeated.
+// pairwise returns the text of a function of two values, the second of which is repeated.
 func pairwise(name, what, expression string) string {
 	return "// " + name + " is " + what + ", element by element. y is repeated if it has fewer.\nfunc " + name + `(x, y []float32) []float32 {
 	out := make([]float32, len(x))

@@ -82,7 +82,7 @@ type goResult struct {
 	field, kind, value, output string
 }
 
-// file is the whole source, before it is formatted.
+// file returns the whole source, before it is formatted.
 func (b *goBuilder) file() []byte {
 	b.name()
 	for i := range b.g.Nodes {
@@ -124,7 +124,7 @@ func identifier(name string, exported bool) string {
 	return text
 }
 
-// unique is the name, with a number if it is taken.
+// unique returns the name, with a number if it is taken.
 func unique(taken map[string]bool, name string) string {
 	out := name
 	for i := 2; taken[out]; i++ {
@@ -167,7 +167,7 @@ func (b *goBuilder) call(i int, helper string, args ...any) {
 	fmt.Fprintf(&b.body, "\t%s := %s(%s)\n", b.names[i], helper, strings.Join(text, ", "))
 }
 
-// literal is a finite number in Go.
+// literal returns a finite number in Go.
 func literal(x float32) string { return strconv.FormatFloat(float64(x), 'g', -1, 32) }
 
 // node writes what computes node i.
@@ -259,7 +259,7 @@ func (b *goBuilder) outputs() {
 	}
 }
 
-// state is the size of the state, 0 without one, and the value of the next one.
+// state returns the size of the state, 0 without one, and the value of the next one.
 func (b *goBuilder) state() (size int, next string) {
 	for i := range b.g.Nodes {
 		if n := &b.g.Nodes[i]; n.Op == graph.Input && n.Name == graph.State {

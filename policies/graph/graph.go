@@ -67,7 +67,7 @@ var ops = [...]string{
 	"Max", "Scale", "Shift", "Clip", "Mean", "Slice", "Concat", "Reshape", "Repeat", "ArgMax", "Offset",
 }
 
-// String is the name of the operation.
+// String returns the name of the operation.
 func (o Op) String() string {
 	if int(o) < len(ops) {
 		return ops[o]
@@ -87,7 +87,7 @@ type Node struct {
 	Floats []float32 // see the operations
 }
 
-// Size is the number of elements in one row of the result.
+// Size returns the number of elements in one row of the result.
 func (n *Node) Size() int { return product(n.Shape) }
 
 // Result is an output of a graph.
@@ -111,10 +111,10 @@ type Value struct {
 	id int
 }
 
-// Graph is the graph to which the value belongs.
+// Graph returns the graph to which the value belongs.
 func (v Value) Graph() *Graph { return v.g }
 
-// Shape is the shape of one row, or of the constant. It must not be changed.
+// Shape returns the shape of one row, or of the constant. It must not be changed.
 func (v Value) Shape() []int { return v.node().Shape }
 
 func (v Value) node() *Node { return &v.g.Nodes[v.id] }

@@ -131,7 +131,7 @@ func (r *Replay) check(src *policies.Batch) error {
 	return nil
 }
 
-// slot is where row i of src belongs: the episode from whose end it continues, or a free one.
+// slot returns where row i of src belongs: the episode from whose end it continues, or a free one.
 func (r *Replay) slot(src *policies.Batch, i int) int {
 	obs := src.Floats(policies.Obs)
 	d, n := len(obs)/src.N, len(r.open)
@@ -157,7 +157,7 @@ func (r *Replay) slot(src *policies.Batch, i int) int {
 	return free
 }
 
-// oldest is the episode with the oldest last transition.
+// oldest returns the episode with the oldest last transition.
 func (r *Replay) oldest() *episode {
 	var out *episode
 	for i := range r.open {

@@ -201,7 +201,7 @@ func (a *Archive) read(heads map[string]header, data []byte) error {
 	return nil
 }
 
-// elements is the product of shape, if it is at most limit.
+// elements returns the product of shape, if it is at most limit.
 func elements(shape []int, limit int) (int, bool) {
 	n := 1
 	for _, d := range shape {
@@ -213,7 +213,7 @@ func elements(shape []int, limit int) (int, bool) {
 	return n, n <= limit
 }
 
-// sizeOf is the bytes of a value of a type that an archive may have, or 0.
+// sizeOf returns the bytes of a value of a type that an archive may have, or 0.
 func sizeOf(dtype string) int {
 	switch dtype {
 	case "F32", "I32":
@@ -226,7 +226,7 @@ func sizeOf(dtype string) int {
 	return 0
 }
 
-// dtype is the type of the tensor's values in the format's words, and how many it has of those.
+// dtype returns the type of the tensor's values in the format's words, and how many it has of those.
 func (t Tensor) dtype() (name string, count int) {
 	switch {
 	case t.Ints != nil:

@@ -88,7 +88,7 @@ func (c *conv) fuse(a kernels.Activation) { c.act = a }
 // image: enough for the product, and few enough to stay in the cache.
 const convRows = 512
 
-// places is the number of windows of an image; images is how many images are worked on at a time.
+// places returns the number of windows of an image; images is how many images are worked on at a time.
 func (c *conv) places() int { return c.to.height * c.to.width }
 func (c *conv) images() int { return max(1, convRows/c.places()) }
 
@@ -99,7 +99,7 @@ func (c *conv) windows(t *Tape, images int) Matrix {
 	return m
 }
 
-// first are the windows of the first images.
+// first returns the windows of the first images.
 func (c *conv) first(m Matrix, images int) Matrix {
 	rows := images * c.places()
 	return Matrix{rows, m.Cols, m.Data[:rows*m.Cols]}
@@ -187,7 +187,7 @@ func (c *conv) scatter(dst, m Matrix, at int) {
 	}
 }
 
-// corner is where a window begins in its image.
+// corner returns where a window begins in its image.
 func (c *conv) corner(place int) int {
 	y, x := place/c.to.width, place%c.to.width
 	return (y*c.from.width + x) * c.stride * c.from.channels

@@ -37,7 +37,7 @@ func (l *layerNorm) Apply(t *Tape, x Value) Value {
 	return out
 }
 
-// moments are the mean of a row and the inverse of its standard deviation.
+// moments returns the mean of a row and the inverse of its standard deviation.
 func moments(row []float32) (mean, inverse float32) {
 	m := sumOf(row) / float64(len(row))
 	var squares float64

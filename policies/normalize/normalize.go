@@ -134,10 +134,10 @@ func (p *Policy) SetAllReduce(f nn.AllReduce) {
 	inner.SetAllReduce(f)
 }
 
-// Moments are what was observed. They are valid until the next Merge.
+// Moments returns what was observed. They are valid until the next Merge.
 func (p *Policy) Moments() *envs.Moments { return p.moments }
 
-// Returns are the moments of the discounted returns. They are valid until the next MergeReturns.
+// Returns returns the moments of the discounted returns. They are valid until the next MergeReturns.
 func (p *Policy) Returns() *envs.Moments { return p.returns }
 
 // Act chooses an action for each row of a.Obs.
@@ -330,7 +330,7 @@ func (p *Policy) Load(s nn.State) error {
 	return nil
 }
 
-// parts are what a checkpoint holds besides the policy.
+// parts returns what a checkpoint holds besides the policy.
 func (p *Policy) parts() (parts policies.Parts) {
 	if p.cfg.Rewards {
 		parts = append(parts, policies.NumbersPart("normalize.returns", &p.returns.Count, &p.returns.Mean[0], &p.returns.Var[0]))

@@ -188,7 +188,7 @@ func (s *suite) apart(a, b policies.Policy) string {
 	return difference(states[0], states[1])
 }
 
-// float32s are the float32 values of a state.
+// float32s returns the float32 values of a state.
 func float32s(s nn.State) []entry {
 	var out []entry
 	for _, t := range s.Tensors {

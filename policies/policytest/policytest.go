@@ -81,7 +81,7 @@ type check struct {
 	run  func(s *suite)
 }
 
-// checks are the subtests, in the order in which they run.
+// checks returns the subtests, in the order in which they run.
 func checks() []check {
 	return []check{
 		{"spec", (*suite).spec},

@@ -74,7 +74,7 @@ func New(cfg Config) *PPO {
 // Spec describes the policy.
 func (p *PPO) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *PPO) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate.
@@ -159,7 +159,7 @@ func (p *PPO) standardize(advantages []float32) error {
 	return nil
 }
 
-// valueLoss is the loss of the values, a mean: half of the squared error, or with ClipError all of
+// valueLoss returns the loss of the values, a mean: half of the squared error, or with ClipError all of
 // it, as in RLlib.
 func (p *PPO) valueLoss(value, old, target nn.Value) nn.Value {
 	squared := value.Sub(target).Square()

@@ -120,7 +120,7 @@ func (m *Model) Spec() policies.Spec { return m.spec }
 // Version counts the updates behind the weights, those before a Load included.
 func (m *Model) Version() uint64 { return m.updates }
 
-// Rate is the optimiser's learning rate.
+// Rate returns the optimiser's learning rate.
 func (m *Model) Rate() float64 { return m.cfg.Adam.Rate }
 
 // SetRate changes the optimiser's learning rate.
@@ -254,7 +254,7 @@ func (m *Model) check(b *policies.Batch) error {
 	return finite(policies.Weight, b.Floats(policies.Weight))
 }
 
-// Next is the target network's distribution of a' at each next observation: a row of Width columns. a'
+// Next returns the target network's distribution of a' at each next observation: a row of Width columns. a'
 // is the best action by the target network or, if Double, by the online network. The result is
 // overwritten by the next call of Next, Values or Act.
 func (m *Model) Next(b *policies.Batch) nn.Value {
@@ -327,7 +327,7 @@ func (m *Model) Update(b *policies.Batch, loss func(t *nn.Tape, out nn.Value) Lo
 	return m.metrics, nil
 }
 
-// actions are the numbers of the batch's actions, from 0.
+// actions returns the numbers of the batch's actions, from 0.
 func (m *Model) actions(b *policies.Batch) []float32 {
 	actions := b.Floats(policies.Action)
 	if m.cfg.Action.Start == 0 {

@@ -51,7 +51,7 @@ type Config struct {
 	TargetEvery int
 }
 
-// C51 is the config of the policy.
+// C51 returns the config of the policy.
 func (c Config) C51() c51.Config {
 	if c.Hidden == nil {
 		c.Hidden = []int{512}

@@ -110,7 +110,7 @@ func New(cfg Config) *SAC {
 // Spec describes the policy.
 func (s *SAC) Spec() policies.Spec { return s.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (s *SAC) Config() Config { return s.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.
@@ -122,7 +122,7 @@ func (s *SAC) SetAllReduce(f nn.AllReduce) {
 	s.q.SetAllReduce(f)
 }
 
-// Alpha is the weight of the entropy now.
+// Alpha returns the weight of the entropy now.
 func (s *SAC) Alpha() float64 { return math.Exp(float64(s.logAlpha[0])) }
 
 // The range of the logarithm of standard deviations, before tanh of the action.
@@ -131,7 +131,7 @@ const logStdLow, logStdHigh = -5, 2
 // meanLimit bounds the means with noise that depends on the state, so that it can explore near the bounds of actions.
 const meanLimit = 2
 
-// gaussian is the distribution of continuous actions, given what the actor says.
+// gaussian returns the distribution of continuous actions, given what the actor says.
 func (s *SAC) gaussian(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
 	if s.deviation != nil {
