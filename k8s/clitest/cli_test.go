@@ -24,7 +24,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// podOf is the name of the pod of a Job that runs with an index; a Job gives its
+// podOf returns the name of the pod of a Job that runs with an index; a Job gives its
 // pods random letters.
 func (u *user) podOf(job, index string) (name string) {
 	u.Helper()
@@ -43,7 +43,7 @@ func (u *user) podOf(job, index string) (name string) {
 	return name
 }
 
-// secret is a text that ditask, or a command which it prints, has put into a Secret.
+// secret returns a text that ditask, or a command which it prints, has put into a Secret.
 func (u *user) secret(name, key string) string {
 	u.Helper()
 	var secret corev1.Secret
@@ -220,7 +220,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
 }
 
-// foreignJob is a Job, dqn, that ditask has not made.
+// foreignJob returns a Job, dqn, that ditask has not made.
 func foreignJob(namespace string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dqn"},

@@ -115,7 +115,7 @@ func (u *user) expect(r result, code int, contains ...string) result {
 	return r
 }
 
-// names are the objects of the namespace that a job is made of, as kubectl prints them.
+// names returns the objects of the namespace that a job is made of, as kubectl prints them.
 func (u *user) names(kinds string) string {
 	u.Helper()
 	out, err := u.Kubectl(u.Ctx, "get", kinds, "--namespace", u.Namespace, "--output=name")

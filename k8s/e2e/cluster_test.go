@@ -146,7 +146,7 @@ func (c *cluster) startControlPlane(certs string) error {
 	})
 }
 
-// program is the path of one of Kubernetes' programs.
+// program returns the path of one of Kubernetes' programs.
 func (c *cluster) program(name string) string {
 	return filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), name)
 }

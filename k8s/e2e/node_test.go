@@ -70,7 +70,7 @@ func newMachine(number, of int) (*machine, error) {
 	return m, errors.Join(err, run(m.inside("sh", "-c", strings.Join(script, "\n"))...))
 }
 
-// inside is a command in the machine's namespaces.
+// inside returns a command in the machine's namespaces.
 func (m *machine) inside(args ...string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(m.holder.Process.Pid), "--mount", "--net", "--uts"}, args...)
 }
@@ -128,7 +128,7 @@ conntrack: {maxPerCore: 0, min: 0}
 	)
 }
 
-// ctr is a command of containerd's own client.
+// ctr returns a command of containerd's own client.
 func (m *machine) ctr(args ...string) []string {
 	return m.inside(append([]string{"ctr", "--namespace", "k8s.io"}, args...)...)
 }

@@ -47,7 +47,7 @@ func Render(folder, namespace string, values map[string]any) (string, error) {
 	return text.String(), nil
 }
 
-// Objects are the objects of a text in YAML, by kind and name. One that is not
+// Objects returns the objects of a text in YAML, by kind and name. One that is not
 // known to Kubernetes, or comes twice, is an error.
 func Objects(text string) (map[string]map[string]any, error) {
 	all := map[string]map[string]any{}

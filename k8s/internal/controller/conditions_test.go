@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// waiting is a change that keeps a pod's container from starting.
+// waiting returns a change that keeps a pod's container from starting.
 func waiting(reason, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pending(pod)

@@ -130,7 +130,7 @@ func (s *state) countFailures() {
 	}
 }
 
-// replaced is the entry of a pod, or an empty one.
+// replaced returns the entry of a pod, or an empty one.
 func (s *state) replaced(pod string) v1alpha1.Replacement {
 	for _, r := range s.status.Replaced {
 		if r.Pod == pod {
@@ -354,7 +354,7 @@ func isTrue(conditions []metav1.Condition, kind string) bool {
 	return meta.IsStatusConditionTrue(conditions, kind)
 }
 
-// condition is a condition of a status, or nil.
+// condition returns a condition of a status, or nil.
 func condition(status *v1alpha1.DIJobStatus, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(status.Conditions, kind)
 }

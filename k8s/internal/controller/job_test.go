@@ -189,7 +189,7 @@ func TestTemplateMakesMinReplicasWorkers(t *testing.T) {
 	}
 }
 
-// names are the names of all pods that are not being deleted.
+// names returns the names of all pods that are not being deleted.
 func names(w *kubetest.World) []string {
 	w.Helper()
 	var out []string

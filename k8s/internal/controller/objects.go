@@ -18,11 +18,11 @@ import (
 // tokenKey is the key of the token in the job's Secret.
 const tokenKey = "token"
 
-// secretName is the name of the Secret with the job's token. It has the job's id
+// secretName returns the name of the Secret with the job's token. It has the job's id
 // in it, so that a job never reads the token of one before it.
 func secretName(job *v1alpha1.DIJob) string { return jobID(job) + "-token" }
 
-// metadata is the metadata of an object that belongs to the job and goes with it.
+// metadata returns the metadata of an object that belongs to the job and goes with it.
 func metadata(job *v1alpha1.DIJob, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:      name,

@@ -113,7 +113,7 @@ func TestServicePolicyAndSecretOfAJob(t *testing.T) {
 	}
 }
 
-// podOf is the pod of a node of dqnJob, of rank 3, after a change of its template.
+// podOf returns the pod of a node of dqnJob, of rank 3, after a change of its template.
 func podOf(change func(*v1alpha1.PodTemplate)) (*v1alpha1.DIJob, *corev1.Pod) {
 	job := dqnJob()
 	change(&job.Spec.Tasks[2].Template)

@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// ended is a container that ended with a code, some seconds after clock.
+// ended returns a container that ended with a code, some seconds after clock.
 func ended(code int32, reason string, seconds int) corev1.ContainerStatus {
 	return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Reason: reason, Message: " the log of " + reason + "\n",

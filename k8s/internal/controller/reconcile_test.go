@@ -75,7 +75,7 @@ func (w *table) job() *v1alpha1.DIJob {
 	return job
 }
 
-// names are the names of the objects of a list.
+// names returns the names of the objects of a list.
 func (w *table) names(list client.ObjectList) (names []string) {
 	w.Helper()
 	w.must(w.List(w.ctx, list))
@@ -92,7 +92,7 @@ func (w *table) names(list client.ObjectList) (names []string) {
 	return names
 }
 
-// told are the events so far.
+// told returns the events so far.
 func (w *table) told() (all []string) {
 	for len(w.recorder.Events) > 0 {
 		all = append(all, <-w.recorder.Events)

@@ -60,7 +60,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// ownerOf is the UID of the object to which an object belongs, for the index podsByJob.
+// ownerOf returns the UID of the object to which an object belongs, for the index podsByJob.
 func ownerOf(o client.Object) []string {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		return []string{string(owner.UID)}

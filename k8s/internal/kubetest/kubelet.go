@@ -181,7 +181,7 @@ func (k *Kubelet) Release(ctx context.Context, namespace, name string) error {
 	return k.client.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-// Drained are the pods that were told to end while they ran, in that order.
+// Drained returns the pods that were told to end while they ran, in that order.
 func (k *Kubelet) Drained() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -62,7 +62,7 @@ func TestTestsWithoutAControlPlaneAreSkippedInOneLineAndFailOnCI(t *testing.T) {
 // and version when it is asked for the third time, and in the list of all when it is asked again three times.
 type slowServer struct{ alone, all atomic.Int32 }
 
-// group is a group of an API with one resource, as a server describes it.
+// group returns a group of an API with one resource, as a server describes it.
 func group(name, plural, kind string) (group, resources map[string]any) {
 	version := map[string]any{"groupVersion": name + "/v1", "version": "v1"}
 	resource := map[string]any{"name": plural, "kind": kind, "verbs": []string{"create"}}
