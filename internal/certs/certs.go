@@ -116,7 +116,7 @@ func Load(cert, key, ca string, now time.Time) (tls.Certificate, *x509.CertPool,
 	return pair, pool, nil
 }
 
-// rest are the certificates that come after the first one in its file.
+// rest returns the certificates that come after the first one in its file.
 func rest(pair tls.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	for _, der := range pair.Certificate[1:] {
@@ -230,7 +230,7 @@ func read(s string) ([]byte, error) {
 	return os.ReadFile(s)
 }
 
-// name is what a message calls a file: never its text.
+// name returns what a message calls a file: never its text.
 func name(s string) string {
 	if IsText(s) {
 		return "of the job"

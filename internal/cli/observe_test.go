@@ -53,7 +53,7 @@ func scrape(t *testing.T, url string) (status int, body string, families map[str
 	return resp.StatusCode, string(b), families
 }
 
-// numbers are the values of one metric, by labels in the order given; values with
+// numbers returns the values of one metric, by labels in the order given; values with
 // the same are summed.
 func numbers(f *dto.MetricFamily, labels ...string) map[string]float64 {
 	out := map[string]float64{}
@@ -149,7 +149,7 @@ func TestMetricsOfAJobAddUp(t *testing.T) {
 	j.expect(t, j.Wait(), 75)
 }
 
-// tableOfMetrics are the names of all metrics.
+// tableOfMetrics returns the names of all metrics.
 func tableOfMetrics() []string {
 	var names []string
 	for _, d := range metrics.Table() {

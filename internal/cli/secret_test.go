@@ -39,7 +39,7 @@ func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	}
 }
 
-// environ is the environment of a process of ours.
+// environ returns the environment of a process of ours.
 func environ(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

@@ -20,7 +20,7 @@ var forged = faultlab.Rules{Exact: true, SmallBytes: 100, Events: map[string]fau
 	"r": faultlab.Reliable, "q": faultlab.Reliable, "l": faultlab.Latest, "o": faultlab.DropOldest, "n": faultlab.DropNewest,
 }}
 
-// story is a job of two nodes without a fault: node.0 emits three messages of each
+// story returns a job of two nodes without a fault: node.0 emits three messages of each
 // event, and node.1 receives them.
 func story() []faultlab.Record {
 	var out []faultlab.Record

@@ -18,7 +18,7 @@ type Peer struct {
 	Incarnation uint64 `json:"i"`
 }
 
-// String is the peer in messages: node.2/1.
+// String returns the name of the peer in messages, such as node.2/1.
 func (p Peer) String() string { return fmt.Sprintf("node.%d/%d", p.Node, p.Incarnation) }
 
 // Kind determines what a Record tells.
@@ -91,7 +91,7 @@ type Record struct {
 // Stats are a sender's counters of one event, summed over its peers.
 type Stats struct{ Consumed, Dropped, Lost, Queued uint64 }
 
-// Sum is the checksum that records carry.
+// Sum returns the checksum that records carry.
 func Sum(payload []byte) uint32 { return crc32.ChecksumIEEE(payload) }
 
 // Writer writes each record at once, as one line, so that a killed process leaves all

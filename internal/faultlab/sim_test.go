@@ -308,7 +308,7 @@ func (st *stream) emit(k, size int, to []int) {
 	n.s.record(r)
 }
 
-// blamed are the nodes that an error of Send names; nil if it has another part
+// blamed returns the nodes that an error of Send names; nil if it has another part
 // that names none.
 func blamed(err error) []int {
 	var out []int
@@ -333,7 +333,7 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// size is that of a message: small, a chunk, or several chunks.
+// size returns that of a message: small, a chunk, or several chunks.
 func (s *sim) size() int {
 	sizes := []int{32, 32, 32, 32, 32, 32, 32, 100, 100, 3000, 3000, 6000, 7000, 40 << 10, 80 << 10}
 	if s.chunk == 0 {
@@ -627,7 +627,7 @@ func (s *sim) inject(f fault) {
 	}
 }
 
-// concerned are the nodes whose connections a fault touches. Where it comes when a node has
+// concerned returns the nodes whose connections a fault touches. Where it comes when a node has
 // ended, the others may not hear that this node had received everything: they report it as
 // lost.
 func (p plan) concerned(f fault) []int {

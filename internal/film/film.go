@@ -78,7 +78,7 @@ type Caption struct {
 	height int
 }
 
-// NewCaption is a caption below pictures of a width.
+// NewCaption returns a caption below pictures of a width.
 func NewCaption(width int) (*Caption, error) {
 	parsed, err := opentype.Parse(gomono.TTF)
 	if err != nil {

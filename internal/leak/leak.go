@@ -62,7 +62,7 @@ func Check(t testing.TB) *Watch {
 	return w
 }
 
-// Environ is the environment of this process, marked, with Dir as the folder
+// Environ returns the environment of this process, marked, with Dir as the folder
 // for temporary files and sockets.
 func (w *Watch) Environ() []string {
 	return append(os.Environ(), w.mark, "TMPDIR="+w.Dir, "XDG_RUNTIME_DIR="+w.Dir)

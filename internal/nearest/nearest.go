@@ -48,7 +48,7 @@ func closest(word string, names []string) (name string, least int) {
 
 func lower(s string) string { return strings.ToLower(s[:min(len(s), longest)]) }
 
-// distance is how many bytes must be changed, inserted or removed to make b of a (Levenshtein 1966).
+// distance returns how many bytes must be changed, inserted or removed to make b of a (Levenshtein 1966).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -153,7 +153,7 @@ func (b *builder) node(op, out string, in ...string) {
 	})
 }
 
-// model is a model whose graph is what write writes, behind the input x of two elements.
+// model returns a model whose graph is what write writes, behind the input x of two elements.
 func model(ir, opset int, domain string, write func(b *builder)) []byte {
 	var b builder
 	b.number(1, ir)

@@ -73,7 +73,7 @@ func unary(f func(x float64) float64) func(Node, []Tensor) (Tensor, error) {
 	}
 }
 
-// broadcast is the common shape of two, as in NumPy.
+// broadcast returns the common shape of two, as in NumPy.
 func broadcast(a, b []int) ([]int, error) {
 	n := max(len(a), len(b))
 	out := make([]int, n)

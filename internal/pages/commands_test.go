@@ -15,7 +15,7 @@ import (
 
 var block = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
 
-// trainings are the commands "ditask train" in the blocks of a page, without comments, as arguments behind ditask.
+// trainings returns the commands "ditask train" in the blocks of a page, without comments, as arguments behind ditask.
 func trainings(page string) [][]string {
 	var out [][]string
 	for _, m := range block.FindAllStringSubmatch(page, -1) {

@@ -106,7 +106,7 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// xColumn is the column of the horizontal axis.
+// xColumn returns the column of the horizontal axis.
 func (c *Config) xColumn() string {
 	if c.X == WallTime {
 		return runfolder.Time
@@ -243,7 +243,7 @@ func (p *picture) axes(yTicks []tick) {
 	}
 }
 
-// labelAt is the distance from the line of a threshold to its label, in points: below the line, or above it if another
+// labelAt returns the distance from the line of a threshold to its label, in points: below the line, or above it if another
 // threshold is too near below.
 func (p *picture) labelAt(v float64) float64 {
 	const below, above, height = -9, 3, 12

@@ -201,7 +201,7 @@ func all(s, besides string) bool {
 	return true
 }
 
-// next is the length of the first character of s, which is not empty.
+// next returns the length of the first character of s, which is not empty.
 func next(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	return n

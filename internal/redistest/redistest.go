@@ -30,7 +30,7 @@ import (
 // Binary is what the package redis-server of Debian installs.
 const Binary = "redis-server"
 
-// Servers are the installed server programs: redis-server, and, except for short tests,
+// Servers returns the installed server programs: redis-server, and, except for short tests,
 // valkey-server if there is one. Without the first the test is skipped, or fails on
 // CI.
 func Servers(t testing.TB) []string {
@@ -153,10 +153,10 @@ func (s *Server) Restart() {
 	}
 }
 
-// Addr is the server's host and port.
+// Addr returns the server's host and port.
 func (s *Server) Addr() string { return s.addr }
 
-// URL is what connects to the server, without user and password.
+// URL returns what connects to the server, without user and password.
 func (s *Server) URL() string {
 	if s.tls {
 		return "rediss://" + s.addr
@@ -164,7 +164,7 @@ func (s *Server) URL() string {
 	return "redis://" + s.addr
 }
 
-// Admin is a client of the server, without TLS, closed at the end of the test.
+// Admin returns a client of the server, without TLS, closed at the end of the test.
 func (s *Server) Admin(t testing.TB) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.addr, Protocol: 2, DisableIdentity: true})

@@ -214,7 +214,7 @@ func reproduce(ctx context.Context, all, chosen []train.Preset, o options, stdou
 	return err
 }
 
-// dateOf is the date of the runs: that of a flag, or else that of the commit that the program was built from.
+// dateOf returns the date of the runs: that of a flag, or else that of the commit that the program was built from.
 func dateOf(flag, commit string) string {
 	day, _, _ := strings.Cut(commit, "T")
 	return cmp.Or(flag, day)

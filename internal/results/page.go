@@ -22,7 +22,7 @@ var pageText string
 
 func pagePath(docs string) string { return filepath.Join(docs, "results.md") }
 
-// picture is the file with the curves of an environment.
+// picture returns the file with the curves of an environment.
 func picture(docs, env string) string { return filepath.Join(docs, "results", env+".svg") }
 
 // page is what the gaps of the page are filled with.
@@ -89,7 +89,7 @@ func renderPage(docs string, presets []train.Preset, all records) ([]byte, error
 	return b.Bytes(), err
 }
 
-// builds are what runs were made with, in the order of the runs. Those of all but the most runs name their presets.
+// builds returns what runs were made with, in the order of the runs. Those of all but the most runs name their presets.
 func builds(all records) (texts []string) {
 	count, presets := map[build]int{}, map[build][]string{}
 	var order []build

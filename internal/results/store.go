@@ -41,7 +41,7 @@ type build struct {
 	Date      string `json:"date"`
 }
 
-// String is a sentence without its full stop.
+// String returns a sentence without its full stop.
 func (b build) String() string {
 	text := b.Program + ", " + b.Go + ", " + b.Processor
 	if b.Date != "" {
@@ -115,7 +115,7 @@ func openStore(o options) (*store, error) {
 	return s, err
 }
 
-// built is what this program was built from, and where it runs.
+// built returns what this program was built from, and where it runs.
 func built(date string) build {
 	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
 		Date: date}
@@ -152,7 +152,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// dir is the folder of a run that has ended.
+// dir returns the folder of a run that has ended.
 func (s *store) dir(preset string, seed uint64) string {
 	return filepath.Join(s.runs, filepath.FromSlash(preset), "seed-"+strconv.FormatUint(seed, 10))
 }

@@ -55,7 +55,7 @@ type Table struct {
 	values  [][]float64 // of each column; NaN: the cell is empty
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (t *Table) Rows() int {
 	if len(t.values) == 0 {
 		return 0
@@ -147,7 +147,7 @@ func (t *Table) add(r *csv.Reader, row []string) error {
 	return nil
 }
 
-// csvError is an error of package csv, line first.
+// csvError returns an error of package csv, line first.
 func csvError(err error) error {
 	if e, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%d: character %d: %w", e.Line, e.Column, e.Err)

@@ -34,7 +34,7 @@ const (
 	success = `{"outcome":"success","reason":"max steps"}`
 )
 
-// world is a folder with runs of all kinds.
+// world returns a folder with runs of all kinds.
 func world(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

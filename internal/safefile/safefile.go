@@ -181,7 +181,7 @@ func (o opener) resolve(path string) (place, error) {
 	return place{at, folder}, nil
 }
 
-// parts are the names in a path, without those that mean nothing.
+// parts returns the names in a path, without those that mean nothing.
 func parts(path string) []string {
 	split := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == filepath.Separator })
 	return slices.DeleteFunc(split, func(name string) bool { return name == "." })

@@ -17,7 +17,7 @@ import (
 // otherUser returns an opener to which the files of this process belong to another user.
 func otherUser() opener { return opener{os.Geteuid() + 1, os.Geteuid() + 2, owner} }
 
-// folder is a folder without links on its way.
+// folder returns a folder without links on its way.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

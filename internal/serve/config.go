@@ -49,7 +49,7 @@ type Part struct {
 	Low, High []float32 // bounds of a Box, one for each value; nil: not known. They are shown and not checked.
 }
 
-// values is the number of values that the part has in a request.
+// values returns the number of values that the part has in a request.
 func (p *Part) values() int {
 	n := 1
 	for _, k := range p.Shape {
@@ -145,7 +145,7 @@ func (c *Config) checkParts() error {
 	return errors.Join(faults...)
 }
 
-// dim is the number of values of the policy's observation.
+// dim returns the number of values of the policy's observation.
 func (c *Config) dim() int { return c.Parts[len(c.Parts)-1].To }
 
 // tuple reports whether the parts are those of a Tuple, whose names are their numbers.

@@ -246,7 +246,7 @@ func (s *Server) write(w http.ResponseWriter, f *fault) {
 	_, _ = w.Write(faultJSON(f)) // the caller has gone
 }
 
-// faultJSON is the body of the answer to a fault.
+// faultJSON returns the body of the answer to a fault.
 func faultJSON(f *fault) []byte {
 	type body struct {
 		Code    string `json:"code"`

@@ -96,7 +96,7 @@ func (s *Server) count(code string) {
 	}
 }
 
-// Metrics are what the server counts, in the form of [Table].
+// Metrics returns what the server counts, in the form of [Table].
 func (s *Server) Metrics() []metrics.Sample {
 	one := func(name string, v float64, labels ...string) metrics.Sample {
 		return metrics.Sample{Name: name, Labels: labels, Value: v}

@@ -41,7 +41,7 @@ type answer struct {
 	Error   struct{ Code, Where, Message string }
 }
 
-// client is a client whose connections end with the test.
+// client returns a client whose connections end with the test.
 func client(t testing.TB) *http.Client {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -267,7 +267,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// sample is the value of a metric without labels, or of the one with a label's value.
+// sample returns the value of a metric without labels, or of the one with a label's value.
 func sample(s *serve.Server, name string, label ...string) float64 {
 	for _, m := range s.Metrics() {
 		if m.Name == name && (len(label) == 0 || m.Labels[1] == label[0]) {

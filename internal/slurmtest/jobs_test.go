@@ -119,7 +119,7 @@ func (j *job) here(nodes int) {
 	})
 }
 
-// pid is the process of a node that is here.
+// pid returns the process of a node that is here.
 func (j *job) pid(node int) int {
 	j.t.Helper()
 	b, err := os.ReadFile(filepath.Join(j.runs, fmt.Sprintf("here-%d", node)))
@@ -133,7 +133,7 @@ func (j *job) pid(node int) int {
 	return pid
 }
 
-// launcher is the process that has started a node.
+// launcher returns the process that has started a node.
 func (j *job) launcher(node int) int {
 	j.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", j.pid(node)))
@@ -173,7 +173,7 @@ func (j *job) saved(nodes int) string {
 	return strings.Join(words, " ")
 }
 
-// show is what scontrol says of a job.
+// show returns what scontrol says of a job.
 func (j *job) show(id, field string) string {
 	out, _ := j.Run(j.t, nil, "scontrol", "--oneliner", "show", "job", id)
 	m := regexp.MustCompile(`\b` + field + `=(\S+)`).FindStringSubmatch(out)
@@ -209,7 +209,7 @@ func (j *job) ended(id string) string {
 	return state
 }
 
-// output is what the batch jobs of this test have written.
+// output returns what the batch jobs of this test have written.
 func (j *job) output() string {
 	files, _ := filepath.Glob(filepath.Join(j.runs, "*.out"))
 	var all []string

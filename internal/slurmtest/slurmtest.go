@@ -264,7 +264,7 @@ func (c *Cluster) awaitIdle() error {
 	}
 }
 
-// logs are the last lines of the daemons' logs.
+// logs returns the last lines of the daemons' logs.
 func (c *Cluster) logs() string {
 	var b strings.Builder
 	files, _ := filepath.Glob(filepath.Join(c.dir, "*.log"))
@@ -290,7 +290,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(err, c.guard.Wait())
 }
 
-// Environ is an environment for commands of this cluster: base, without what
+// Environ returns an environment for commands of this cluster: base, without what
 // belongs to another one, and with its own folder for the user's configuration.
 func (c *Cluster) Environ(base []string) []string {
 	var out []string
@@ -302,7 +302,7 @@ func (c *Cluster) Environ(base []string) []string {
 	return append(out, "SLURM_CONF="+c.conf, "XDG_CONFIG_HOME="+c.Config())
 }
 
-// Config is a path in the folder of the user's configuration.
+// Config returns a path in the folder of the user's configuration.
 func (c *Cluster) Config(path ...string) string {
 	return filepath.Join(append([]string{c.dir, "config"}, path...)...)
 }
@@ -357,7 +357,7 @@ func Await(t testing.TB, what func() string, done func() bool) {
 	}
 }
 
-// Hostnames is what "scontrol show hostnames" says of a list; no daemon is needed.
+// Hostnames returns what "scontrol show hostnames" says of a list; no daemon is needed.
 // It fails for a list that Slurm refuses.
 func Hostnames(t testing.TB, list string) ([]string, error) {
 	t.Helper()

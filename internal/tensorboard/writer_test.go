@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/internal/pythontest"
 )
 
-// at is a clock that stands.
+// at returns a clock that stands.
 func at(seconds int64) func() time.Time {
 	return func() time.Time { return time.Unix(seconds, 0) }
 }
@@ -46,7 +46,7 @@ func crc(data []byte) uint32 {
 	return ^c
 }
 
-// bodies are the data of all whole records, whose checksums are checked.
+// bodies returns the data of all whole records, whose checksums are checked.
 func bodies(t *testing.T, data []byte) (all [][]byte) {
 	t.Helper()
 	masked := func(b []byte) uint32 {

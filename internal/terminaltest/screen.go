@@ -40,7 +40,7 @@ type row struct {
 	wrapped bool
 }
 
-// NewScreen is an empty screen.
+// NewScreen returns an empty screen.
 func NewScreen(columns, lines int) *Screen {
 	return &Screen{columns: columns, lines: lines, rows: make([]row, 1)}
 }
@@ -182,7 +182,7 @@ func (s *Screen) Resize(columns, lines int) {
 	s.top = min(s.top, s.y)
 }
 
-// Text is what has been written, also what has left the screen at the top, without spaces at the ends of lines.
+// Text returns what has been written, also what has left the screen at the top, without spaces at the ends of lines.
 func (s *Screen) Text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Screen) Text() string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// Faults are what was written that the model does not know.
+// Faults returns what was written that the model does not know.
 func (s *Screen) Faults() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

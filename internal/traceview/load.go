@@ -75,7 +75,7 @@ type Change struct {
 	trace.Peer
 }
 
-// Files are the trace files that args name: files, and folders of them.
+// Files returns the trace files that args name: files, and folders of them.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, a := range args {

@@ -223,7 +223,7 @@ func (d *diagram) changes(w io.Writer) {
 	}
 }
 
-// short is a name that fits beside a lane.
+// short returns a name that fits beside a lane.
 func short(s string) string {
 	const room = 22
 	if r := []rune(s); len(r) > room {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// hostilePod is a pod of which every text that others than the user can set is hostile: the
+// hostilePod returns a pod of which every text that others than the user can set is hostile: the
 // last words of its program, its conditions and its names.
 func hostilePod(t *testing.T, status string) kubePod {
 	t.Helper()

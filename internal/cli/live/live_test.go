@@ -15,7 +15,7 @@ import (
 
 func ascii() Style { return Style{} }
 
-// example is a run in the middle.
+// example returns a run in the middle.
 func example() Run {
 	r := &train.Report{
 		Algorithm: "ppo", Env: "CartPole-v1", Steps: 42_000, Total: 100_000, Updates: 1312, Episodes: 512, Elapsed: 20 * time.Second,

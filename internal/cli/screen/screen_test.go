@@ -78,7 +78,7 @@ func TestTableOfHostileNames(t *testing.T) {
 	}
 }
 
-// cut is the part of a row before a column.
+// cut returns the part of a row before a column.
 func cut(row string, column int) string {
 	width := 0
 	for i, r := range row {

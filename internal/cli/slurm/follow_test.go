@@ -49,7 +49,7 @@ func scontrol(t *testing.T, text string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// watch is a follower of job 9 that writes into two texts.
+// watch returns a follower of job 9 that writes into two texts.
 func watch() (f *follower, stdout, stderr *strings.Builder) {
 	stdout, stderr = &strings.Builder{}, &strings.Builder{}
 	return &follower{c: &call.Call{Stdout: stdout, Stderr: stderr}, job: "9", tails: map[string]*tail{},
@@ -138,7 +138,7 @@ func TestOutputIsCopiedByWholeLines(t *testing.T) {
 	}
 }
 
-// script is the batch script that a command line makes, or its fault.
+// script returns the batch script that a command line makes, or its fault.
 func script(t *testing.T, line string) string {
 	t.Helper()
 	var out strings.Builder

@@ -242,7 +242,7 @@ func (c command) config(ctx *urfave.Context, algo string) (*train.Config, error)
 	return cfg, cfg.Check()
 }
 
-// besides are the keys that flags and the file of --config have set.
+// besides returns the keys that flags and the file of --config have set.
 func besides(cfg *train.Config, file string) (keys []string) {
 	for _, k := range cfg.Keys() {
 		if k.Origin == "--"+k.Name || k.Origin == "--set" || file != "" && strings.HasPrefix(k.Origin, file+":") {

@@ -265,7 +265,7 @@ func (r *round) tails(since int64, do func(faultlab.Record)) {
 	}
 }
 
-// target is the job as a hostile node knows it: from the environment of its nodes.
+// target returns the job as a hostile node knows it: from the environment of its nodes.
 func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	cfg = hostile.Config{Node: r.nodes, Victim: victim, Reliable: "one", Amplified: bag.Name(),
 		Barriers: []string{"barrier 1", "barrier 2"}, Seed: r.seed}
@@ -296,7 +296,7 @@ func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	return cfg, end
 }
 
-// envOf is what a launcher has told a node, except for the files that it handed over.
+// envOf returns what a launcher has told a node, except for the files that it handed over.
 func envOf(pid int) (control.Env, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -447,7 +447,7 @@ func (r *round) judgeLogs() {
 	}
 }
 
-// raw is the first line of a log that no honest process writes; empty: there is none.
+// raw returns the first line of a log that no honest process writes; empty: there is none.
 func raw(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

@@ -157,7 +157,7 @@ func (p *plan) share() {
 	}
 }
 
-// haveTransports are the transports over which there may be rounds.
+// haveTransports returns the transports over which there may be rounds.
 func haveTransports() (have []transport) {
 	for _, c := range transports {
 		if (*onlyTransport == "" || *onlyTransport == c.name) && (!c.root || canNets() == nil) {

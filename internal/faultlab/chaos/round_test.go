@@ -186,7 +186,7 @@ type process struct {
 	pid int
 }
 
-// pids are the processes of the round that run.
+// pids returns the processes of the round that run.
 func (r *round) pids() (out []process) {
 	for _, path := range r.files() {
 		first, _, _ := bytes.Cut(part(path, 1<<10), []byte{'\n'})
@@ -222,7 +222,7 @@ func alive(pid int, dir string) bool {
 	return err == nil && bytes.Contains(b, []byte(varDir+"="+dir))
 }
 
-// find is the present process of a node, or 0.
+// find returns the present process of a node, or 0.
 func (r *round) find(id int) process {
 	var found process
 	for _, p := range r.pids() {
@@ -371,7 +371,7 @@ func (r *round) finish() faultlab.Report {
 	return report
 }
 
-// ends are the records that nodes could not write: those of the killed, and what
+// ends returns the records that nodes could not write: those of the killed, and what
 // the others have said of them in their logs.
 func (r *round) ends() (out []faultlab.Record) {
 	at := now()
@@ -404,7 +404,7 @@ func (r *round) ends() (out []faultlab.Record) {
 var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|` +
 	`msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
 
-// lost is what a node's log says of peers that are gone.
+// lost returns what a node's log says of peers that are gone.
 func (r *round) lost(id int) map[int]uint64 {
 	out := map[int]uint64{}
 	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // none, if it has said nothing

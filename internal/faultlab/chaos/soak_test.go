@@ -239,7 +239,7 @@ func gauges(dir string) (out []gauge) {
 	return out
 }
 
-// field is a number in a file such as /proc/self/status.
+// field returns a number in a file such as /proc/self/status.
 func field(status []byte, name string) uint64 {
 	_, rest, _ := bytes.Cut(status, []byte("\n"+name))
 	words := bytes.Fields(rest)

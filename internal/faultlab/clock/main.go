@@ -62,7 +62,7 @@ func write(dir string) error {
 	)
 }
 
-// jumping is the source of package time with Jump.
+// jumping returns the source of package time with Jump.
 func jumping(source string) (string, error) {
 	const begin, line = "func Now() Time {\n", "\tsec, nsec, mono := runtimeNow()\n"
 	if strings.Count(source, begin+line) != 1 {

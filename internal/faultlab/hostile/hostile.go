@@ -110,7 +110,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Names are the names of all kinds.
+// Names returns the names of all kinds.
 func Names() []string {
 	var names []string
 	for _, k := range Kinds() {
@@ -119,7 +119,7 @@ func Names() []string {
 	return names
 }
 
-// Find is the kind of that name.
+// Find returns the kind of that name.
 func Find(name string) (Kind, error) {
 	for _, k := range Kinds() {
 		if k.Name == name {
