@@ -95,7 +95,7 @@ func answer(ctx context.Context, t *task.Task[struct{}]) error {
 	return t.Run(ctx)
 }
 
-// percentile is the value that p of 100 sorted ones do not exceed.
+// percentile returns the value that p of 100 sorted ones do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+99)/100-1]
 }

@@ -154,7 +154,7 @@ func (p *Reinforce) blame(err error) error {
 	return &policies.UpdateError{Algorithm: "reinforce", Update: p.updates, Err: err}
 }
 
-// weights are what acts.
+// weights returns what acts.
 func (p *Reinforce) weights() policies.Parts {
 	return policies.Parts{
 		policies.NetPart("reinforce.actor", p.actor, &p.updates), policies.NetPart("reinforce.baseline", p.baseline, &p.updates),
