@@ -179,22 +179,22 @@ func textsKey(p *algorithm.Params, name, about string, check func(all []string) 
 // Algorithm returns the algorithm of the config.
 func (c *Config) Algorithm() algorithm.Algorithm { return c.algorithm }
 
-// Env is the environment's name; empty: none is set.
+// Env returns the environment's name; empty: none is set.
 func (c *Config) Env() string { return *c.keys.env }
 
-// Seed is that of the run.
+// Seed returns that of the run.
 func (c *Config) Seed() int { return *c.keys.seed }
 
-// Steps is the length of the run: env steps, or updates of an offline run.
+// Steps returns the length of the run: env steps, or updates of an offline run.
 func (c *Config) Steps() int { return *c.keys.steps }
 
 // Extend makes the run continue for that many steps after its length, with the last values of its schedules.
 func (c *Config) Extend(steps int) { c.extra = steps }
 
-// Duration is the wall time that ends the run; 0: none does.
+// Duration returns the wall time that ends the run; 0: none does.
 func (c *Config) Duration() time.Duration { return *c.keys.duration }
 
-// Until is the return that ends the run; 0: none does.
+// Until returns the return that ends the run; 0: none does.
 func (c *Config) Until() float64 { return *c.keys.until }
 
 // Key is one key of a config.

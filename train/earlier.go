@@ -27,7 +27,7 @@ func (r *reporter) earlier(dir string, c *rl.Online) {
 	}
 }
 
-// evaluatedAt is the clock of the newest evaluation.
+// evaluatedAt returns the clock of the newest evaluation.
 func evaluatedAt(c *rl.Online, offline bool) int {
 	if offline {
 		return int(c.Eval.Version) //nolint:gosec // a count of updates

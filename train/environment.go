@@ -128,7 +128,7 @@ func suits(a algorithm.Algorithm, env string, action envs.Space) error {
 	return nil
 }
 
-// Threshold is the mean return at which an environment of this module counts as solved, if it has one.
+// Threshold returns the mean return at which an environment of this module counts as solved, if it has one.
 func Threshold(env string) (threshold float64, ok bool) {
 	spec, err := envs.Lookup(env)
 	return spec.Threshold, err == nil && spec.HasThreshold

@@ -77,7 +77,7 @@ func ReadFile(name string, r io.Reader) (*File, error) {
 	return f, errors.Join(faults...)
 }
 
-// scalar is a value as text: of a list its elements between commas, of a list of pairs the points of a schedule.
+// scalar returns a value as text: of a list its elements between commas, of a list of pairs the points of a schedule.
 func scalar(n *yaml.Node) (string, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -150,7 +150,7 @@ func (c *Config) WriteYAML(w io.Writer, program string) error {
 	return err
 }
 
-// quoted is a value as YAML, in quotes where it would be read as something else.
+// quoted returns a value as YAML, in quotes where it would be read as something else.
 func quoted(value string) string {
 	if strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") && !strings.ContainsAny(value, "{}\"'#") {
 		return value
@@ -185,7 +185,7 @@ func Differ(a, b *Config) []string {
 	return out
 }
 
-// Env is the environment that the file names; empty: none.
+// Env returns the environment that the file names; empty: none.
 func (f *File) Env() string {
 	for _, s := range f.settings {
 		if s.key == "env" {

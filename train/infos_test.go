@@ -22,7 +22,7 @@ import (
 // withInfos is an environment in Python whose infos have a constant, half, and is_success.
 const withInfos = "env=../envs/gym/testdata/infos.py:make_env"
 
-// lastOf is the last value in a column of a run's table, NaN if that is empty.
+// lastOf returns the last value in a column of a run's table, NaN if that is empty.
 func lastOf(t *testing.T, dir, column string) float64 {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, train.ProgressFile))

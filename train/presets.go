@@ -48,15 +48,15 @@ type Gate struct {
 	EnvSteps int     `yaml:"env_steps"`
 }
 
-// Algorithm is the first part of the name.
+// Algorithm returns the first part of the name.
 func (p *Preset) Algorithm() string { return p.part(0) }
 
-// Env is the second part of the name.
+// Env returns the second part of the name.
 func (p *Preset) Env() string { return p.part(1) }
 
 func (p *Preset) part(i int) string { return strings.SplitN(p.Name, "/", 3)[i] }
 
-// Reported is what others report for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
+// Reported returns what others report for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
 // 300,000"; "" if there is nothing.
 func (p *Preset) Reported() string {
 	var parts []string
@@ -78,7 +78,7 @@ func (p *Preset) Reported() string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// Presets are those of this module. Of several for one algorithm and environment the first is the one that is
+// Presets returns those of this module. Of several for one algorithm and environment the first is the one that is
 // chosen where none is named.
 func Presets() []Preset {
 	all, err := ReadPresets("presets.yaml", bytes.NewReader(presetsText))

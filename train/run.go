@@ -291,7 +291,7 @@ func (p *prepared) collectAndLearn(r *rl.Run) error {
 	return nil
 }
 
-// recordings are the paths, and for the folder of a run the folder of its recording.
+// recordings returns the paths, and for the folder of a run the folder of its recording.
 func recordings(paths []string) ([]string, error) {
 	out := slices.Clone(paths)
 	for i, p := range paths {
@@ -306,7 +306,7 @@ func recordings(paths []string) ([]string, error) {
 	return out, nil
 }
 
-// evaluated is the vector of the evaluations. Processes that do not evaluate need no environments for it.
+// evaluated returns the vector of the evaluations. Processes that do not evaluate need no environments for it.
 func (p *prepared) evaluated(ctx context.Context) (envs.Vector, error) {
 	if !p.task.Has(rl.Evaluator) {
 		return p.probe, nil
@@ -348,7 +348,7 @@ func (p *prepared) log(out Output) rl.LogConfig {
 	return l
 }
 
-// hparams are the values of all keys, as numbers and truth values where they are such.
+// hparams returns the values of all keys, as numbers and truth values where they are such.
 func (c *Config) hparams() map[string]any {
 	out := map[string]any{"algo": c.algorithm.Name}
 	for _, k := range c.Keys() {
@@ -393,7 +393,7 @@ func (p *prepared) summary(w io.Writer, took time.Duration) error {
 	return err
 }
 
-// infosText is what follows an evaluation in a line for people.
+// infosText returns what follows an evaluation in a line for people.
 func infosText(infos []policies.Metric) (text string) {
 	for _, m := range infos {
 		text += fmt.Sprintf(", %s %.4g", m.Name, m.Value)

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// config is one of an algorithm with settings.
+// config returns one of an algorithm with settings.
 func config(t *testing.T, algo string, settings ...string) *train.Config {
 	t.Helper()
 	c, err := train.New(train.Algorithms(), algo)
@@ -325,7 +325,7 @@ func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
 	}
 }
 
-// weights are those of the last checkpoint in a folder, as bytes.
+// weights returns those of the last checkpoint in a folder, as bytes.
 func weights(t *testing.T, dir string) []byte {
 	t.Helper()
 	trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Last)
