@@ -111,7 +111,7 @@ func actionError(name string, action any, space Space) error {
 	return fmt.Errorf("%s: %w: %v is not in %v", name, ErrAction, action, space)
 }
 
-// Error is what went wrong in one environment of a vector.
+// Error is a fault in one environment of a vector.
 type Error struct {
 	Env   string // the environment's name
 	Index int    // its place in the vector, from 0

@@ -213,7 +213,7 @@ func (v *Sync) stepAll(actions []float32) error {
 	return nil
 }
 
-// noTransition reports that what happens to environment i in this step is a reset.
+// noTransition reports that environment i is reset in this step.
 func (v *Sync) noTransition(i int) {
 	v.res.Rewards[i], v.res.Terminated[i], v.res.Truncated[i] = 0, false, false
 	v.res.Reset[i] = true

@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/envs/nprand"
 )
 
-// wrapped is what the wrappers of this package have in common.
+// wrapped is the part that the wrappers of this package share.
 type wrapped[A Action] struct{ Env[A] }
 
 // Unwrap returns the environment inside.

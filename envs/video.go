@@ -36,7 +36,7 @@ type Video struct {
 	counts []int // how many pixels were drawn in each colour
 }
 
-// videoFrame is what changes from one picture to the next.
+// videoFrame is the difference between a picture and the one before.
 type videoFrame struct {
 	rect image.Rectangle // empty: nothing
 	pix  []uint16
@@ -79,7 +79,7 @@ func (v *Video) Hold(d time.Duration) {
 	}
 }
 
-// take makes a picture the newest one, and returns what has changed.
+// take makes a picture the newest one, and returns the difference.
 func (v *Video) take(frame *image.RGBA, first bool) (changed image.Rectangle) {
 	w := v.size.Dx()
 	var last color.RGBA

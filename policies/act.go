@@ -86,7 +86,7 @@ type Act struct {
 	EnvSteps int
 	Action   []float32   // out: rows x Spec.Action.Dim()
 	Extra    [][]float32 // out: a block for each column of Spec.Extra; nil: not wanted
-	Metrics  []Metric    // out, appended: what the exploration tells about itself
+	Metrics  []Metric    // out, appended: metrics of the exploration
 }
 
 // Check returns the number of rows, or how the caller's memory does not fit spec. An observation

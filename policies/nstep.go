@@ -83,7 +83,7 @@ func (s *NStep) Check(columns ...Column) error {
 	return nil
 }
 
-// MarshalJSON writes what is pending, for a checkpoint.
+// MarshalJSON writes the pending transitions, for a checkpoint.
 func (s *NStep) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.pending) //nolint:musttag // written and read back by the fields' own names
 }

@@ -183,7 +183,7 @@ func (p Parts) State(version uint64) nn.State {
 	return out
 }
 
-// Load takes over what State has joined. If that fails, all parts are as they were.
+// Load reads the states that State has joined. If that fails, no part changes.
 func (p Parts) Load(s nn.State) error {
 	before := make([]nn.State, len(p))
 	for i, part := range p {

@@ -39,7 +39,7 @@ func EpsGreedy(actions []int, epsilon float64, n int, rng *rand.Rand) {
 // Schedule gives a value for a count of env steps or updates.
 type Schedule func(count int) float64
 
-// Constant returns the same value always.
+// Constant returns a schedule with the value v at every count.
 func Constant(v float64) Schedule { return func(int) float64 { return v } }
 
 // Linear goes from first to last in a straight line over that many counts and

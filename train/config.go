@@ -200,7 +200,7 @@ func (c *Config) Until() float64 { return *c.keys.until }
 // Key is one key of a config.
 type Key struct {
 	*algorithm.Param
-	Origin string // what the value is from
+	Origin string // the source of the value
 	Own    bool   // it is a hyperparameter of the algorithm
 }
 

@@ -19,7 +19,7 @@ const maxFileBytes = 1 << 20
 const (
 	keyAlgo    = "algo"
 	keyPreset  = "preset"
-	keyProgram = "program" // what has written the file; it is read by people
+	keyProgram = "program" // the program that wrote the file, for human readers
 )
 
 // File is a config file: a flat mapping of keys to values, in YAML. Of JSON it takes the same.

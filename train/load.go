@@ -218,7 +218,7 @@ type Played struct {
 	Infos []policies.Metric
 }
 
-// Play plays as [Trained.Episodes] does, and returns what the key env_info names too.
+// Play plays as [Trained.Episodes] does, and also returns the infos that the key env_info names.
 func (t *Trained) Play(ctx context.Context, n int, seed uint64, greedy bool) (p Played, err error) {
 	var infos []float64
 	p.Episodes, err = t.play(ctx, n, seed, greedy, func(v envs.Vector, i int, info envs.Info) (err error) {
@@ -229,7 +229,7 @@ func (t *Trained) Play(ctx context.Context, n int, seed uint64, greedy bool) (p 
 	return p, err
 }
 
-// play calls told for the info of each episode.
+// play calls told with the info of each episode.
 func (t *Trained) play(
 	ctx context.Context, n int, seed uint64, greedy bool, told func(v envs.Vector, i int, info envs.Info) error,
 ) ([]envs.Episode, error) {

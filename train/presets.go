@@ -18,12 +18,12 @@ import (
 //go:embed presets.yaml
 var presetsText []byte
 
-// Preset is an algorithm's settings for one environment, with what others have reached with them.
+// Preset has an algorithm's settings for one environment, with published results of the same settings.
 type Preset struct {
 	Name      string    `yaml:"name"`      // algorithm/environment/source, such as "ppo/CartPole-v1/cleanrl"
 	Settings  string    `yaml:"settings"`  // where the settings are from
-	Published Published `yaml:"published"` // what was reached with them there
-	Gate      Gate      `yaml:"gate"`      // what a regression test of others demands
+	Published Published `yaml:"published"` // the results with them there
+	Gate      Gate      `yaml:"gate"`      // the demand of a regression test of others
 	// Greedy reports that the published returns are of greedy episodes after training, rather than of the last
 	// episodes while training.
 	Greedy bool `yaml:"greedy"`
@@ -111,7 +111,7 @@ func ReadPresets(file string, r io.Reader) ([]Preset, error) {
 	return all, errors.Join(faults...)
 }
 
-// check reports what is missing, or makes no sense.
+// check reports missing and contradictory fields.
 func (p *Preset) check() error {
 	var faults []error
 	want := func(ok bool, text string) {

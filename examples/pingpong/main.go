@@ -1,4 +1,4 @@
-// Pingpong measures what an event costs: node 0 emits a ball of 64 bytes, node 1
+// Pingpong measures the cost of an event: node 0 emits a ball of 64 bytes, node 1
 // emits it back, and node 0 prints how long the round trips took.
 package main
 

@@ -230,7 +230,7 @@ func read(s string) ([]byte, error) {
 	return os.ReadFile(s)
 }
 
-// name returns what a message calls a file: never its text.
+// name returns the name of a file for messages, never its text.
 func name(s string) string {
 	if IsText(s) {
 		return "of the job"

@@ -1,4 +1,4 @@
-// Package leak tells a test what it has left behind: goroutines, processes and
+// Package leak finds what a test leaves behind: goroutines, processes and
 // sockets.
 //
 //	func TestJob(t *testing.T) {
@@ -28,10 +28,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long what is ending may still take to end.
+// patience is the time that goroutines and processes get to end.
 const patience = 5 * time.Second
 
-// Watch is what a test may start things with.
+// Watch marks the processes that a test starts, and finds those that are left.
 type Watch struct {
 	// Dir is an empty folder with a short name, for sockets. It is removed at the
 	// end of the test; a socket or another file left in it is a leak.

@@ -1,4 +1,4 @@
-// Package logtest keeps what is logged, for tests that read it.
+// Package logtest keeps logged text, for tests that read it.
 //
 //	var log logtest.Buffer
 //	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// The limits of what is run.
+// The limits of a run.
 const (
 	maxElements = 1 << 22 // of a value
 	maxProducts = 1 << 26 // of one operator

@@ -27,7 +27,7 @@ type PythonData struct {
 	Data  []float64 `json:"data"`
 }
 
-// Reply is what the other program returns for a model.
+// Reply is the result of the other program for a model.
 type Reply struct {
 	Meta    map[string]string     `json:"meta"`
 	Outputs map[string]PythonData `json:"outputs"`

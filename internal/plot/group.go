@@ -21,7 +21,7 @@ type group struct {
 	tails []series // of the runs that continue behind it
 }
 
-// label names the group by what differs between groups.
+// label names the group by the settings that differ between groups.
 func (g *group) label(algos, envs bool) string {
 	switch {
 	case g.algo == "" || envs && !algos && g.env != "":
@@ -204,7 +204,7 @@ func bounds(all []*group, cfg *Config) (x, y [2]float64) {
 	return x, y
 }
 
-// title returns what all runs have in common.
+// title returns the settings that all runs have in common.
 func title(all []*group, cfg *Config) string {
 	if cfg.Title != "" {
 		return cfg.Title

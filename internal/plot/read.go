@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/internal/runfolder"
 )
 
-// Run is what is drawn of one run.
+// Run is the data of one run that is drawn.
 type Run struct {
 	Name      string // its folder
 	Algo, Env string // by which runs are grouped

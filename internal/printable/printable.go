@@ -34,7 +34,7 @@ const (
 	MaxError = 1 << 10
 )
 
-// ellipsis ends what was cut.
+// ellipsis ends a cut text.
 const ellipsis = "..."
 
 // indent begins the lines of a Block but the first.

@@ -27,7 +27,7 @@ import (
 	"github.com/ditask/ditask/internal/freeport"
 )
 
-// Binary is what the package redis-server of Debian installs.
+// Binary is the program that Debian's package redis-server installs.
 const Binary = "redis-server"
 
 // Servers returns the installed server programs: redis-server, and, except for short tests,
@@ -156,7 +156,7 @@ func (s *Server) Restart() {
 // Addr returns the server's host and port.
 func (s *Server) Addr() string { return s.addr }
 
-// URL returns what connects to the server, without user and password.
+// URL returns the URL of the server, without user and password.
 func (s *Server) URL() string {
 	if s.tls {
 		return "rediss://" + s.addr

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// row is what the page says about a preset.
+// row is the line of a preset on the page.
 type row struct {
 	Preset, Settings string
 	Published        string
@@ -78,7 +78,7 @@ func median(all records) string {
 	return thousands(low + (high-low)/2)
 }
 
-// verdict compares what was reached with what is published. A mean over several published runs is met within their
+// verdict compares the results with the published ones. A mean over several published runs is met within their
 // deviation. One published run has none: it is met by a mean that is as high.
 func verdict(p *train.Preset, all records) string {
 	var parts []string

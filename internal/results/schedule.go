@@ -27,7 +27,7 @@ type costs map[string][]float64
 
 func (c costs) add(preset string, seconds float64) { c[preset] = append(c[preset], seconds) }
 
-// of returns what a run of a preset is expected to take: as long as the longest before, or as the mean preset if there was none.
+// of returns the expected time of a run of a preset: as long as the longest before, or as the mean preset if there was none.
 func (c costs) of(preset string) float64 {
 	if known := c[preset]; len(known) > 0 {
 		return slices.Max(known)

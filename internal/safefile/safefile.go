@@ -36,7 +36,7 @@ type LinkError struct {
 	UID    int    // of its owner
 }
 
-// Error names the link and its owner, and says what to do.
+// Error names the link, its owner and a remedy.
 func (e *LinkError) Error() string {
 	if e.Target == "" {
 		return fmt.Sprintf("%s is no regular file and belongs to another user (uid %d): remove it, or choose another folder", e.Path, e.UID)
@@ -52,7 +52,7 @@ func Create(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().create(path, perm) })
 }
 
-// Append opens a file for writing behind what is in it, and makes it if it is missing.
+// Append opens a file for writing behind its content, and creates it if it is missing.
 func Append(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, perm) })
 }

@@ -61,7 +61,7 @@ func (p *Part) values() int {
 // maxValues bounds the numbers of the observations of one call of the policy, unless it is one observation: 16 MiB.
 const maxValues = 1 << 22
 
-// EnsureDefaults sets what is zero to its default.
+// EnsureDefaults sets zero fields to their defaults.
 func (c *Config) EnsureDefaults() {
 	for _, f := range []struct {
 		field *int

@@ -87,7 +87,7 @@ func (c *Config) member(s *scanner, r *request, key string) (bool, *fault) {
 	return true, f
 }
 
-// check reports what does not go together.
+// check reports parts of a request that do not fit together.
 func (r *request) check() *fault {
 	switch {
 	case r.rows == 0:

@@ -15,7 +15,7 @@ type fault struct {
 	message string
 }
 
-// Error returns where and what.
+// Error returns the place and the message.
 func (f *fault) Error() string {
 	if f.where == "" {
 		return f.message
@@ -49,7 +49,7 @@ func outcomes() []string {
 	}
 }
 
-// invalid returns a fault of what a request says.
+// invalid returns a fault of a request's content.
 func invalid(where, format string, args ...any) *fault {
 	return &fault{http.StatusBadRequest, codeInvalid, where, fmt.Sprintf(format, args...)}
 }

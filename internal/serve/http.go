@@ -91,7 +91,7 @@ func loopbackHost(host string) bool {
 	return host == "" || strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// get answers what only reads.
+// get answers requests that only read.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/policy":

@@ -112,7 +112,7 @@ func Open(cfg Config) (*Cluster, error) {
 		cfg.Nodes = 4
 	}
 	var err error
-	for range 3 { // somebody else may be quicker to take a port
+	for range 3 { // another process may be quicker to take a port
 		var c *Cluster
 		if c, err = open(cfg); err == nil {
 			return c, nil
@@ -357,7 +357,7 @@ func Await(t testing.TB, what func() string, done func() bool) {
 	}
 }
 
-// Hostnames returns what "scontrol show hostnames" says of a list; no daemon is needed.
+// Hostnames returns the output of "scontrol show hostnames" for a list; it needs no daemon.
 // It fails for a list that Slurm refuses.
 func Hostnames(t testing.TB, list string) ([]string, error) {
 	t.Helper()

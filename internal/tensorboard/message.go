@@ -142,7 +142,7 @@ func (h histogram) value(tag string) []byte {
 	return appendMessage(appendText(nil, valueTag, tag), valueHisto, b)
 }
 
-// Session is what TensorBoard's HPARAMS tab shows of a run.
+// Session is the data of a run for TensorBoard's HPARAMS tab.
 type Session struct {
 	// HParams are the hyperparameters by name: texts, booleans and numbers.
 	HParams map[string]any

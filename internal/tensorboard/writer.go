@@ -152,7 +152,7 @@ func (w *Writer) Histogram(step int64, tag string, values []float32) error {
 	return w.write(event(w.now(), step, summary(appendMessage(nil, summaryValue, h.value(tag)))))
 }
 
-// Start writes what the HPARAMS tab shows of a run: its hyperparameters, and which metrics count.
+// Start writes the data of a run for the HPARAMS tab: its hyperparameters, and which metrics count.
 func (w *Writer) Start(s Session) error {
 	values, err := s.values(w.now())
 	if err != nil {

@@ -206,7 +206,7 @@ func (d *diagram) messages(w io.Writer) {
 	}
 }
 
-// changes marks on a node's lane what it saw of others.
+// changes marks the changes of other nodes on a node's lane.
 func (d *diagram) changes(w io.Writer) {
 	for _, c := range d.v.Changes {
 		y, ok := d.y[c.At.UnixNano()]
@@ -232,7 +232,7 @@ func short(s string) string {
 	return s
 }
 
-// text escapes what stands between tags.
+// text escapes text between tags.
 func text(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(strings.ToValidUTF8(s, "\uFFFD"))) // to memory

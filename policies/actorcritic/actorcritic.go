@@ -1,4 +1,4 @@
-// Package actorcritic has what on-policy algorithms share: an actor and a critic, how they act, and
+// Package actorcritic has the parts that on-policy algorithms share: an actor and a critic, how they act, and
 // the state of them in a checkpoint. An algorithm embeds a [Model] and adds its loss:
 //
 //	type A2C struct {
@@ -51,7 +51,7 @@ type Model struct {
 	trainer *nn.Trainer
 	updates uint64
 	extra   []policies.Column
-	acts    policies.Spec // what Act needs to know
+	acts    policies.Spec // the spec of Act
 	sizes   []int         // of the choices of multi-discrete actions
 
 	deviation *nn.StateDeviation // nil without Config.DrawEvery
@@ -293,7 +293,7 @@ func (m *Model) Export(g *graph.Graph, obs graph.Value) error {
 	return nil
 }
 
-// checkAct reports what in a cannot be acted on, and the number of rows.
+// checkAct reports faults of a, and returns the number of rows.
 func (m *Model) checkAct(a *policies.Act) (rows int, err error) {
 	rows, err = a.Check(&m.acts)
 	if err == nil && !a.Greedy && a.Rand == nil {

@@ -23,7 +23,7 @@ type Param struct {
 	text func() string
 }
 
-// Set gives the hyperparameter a value. The error says what is wanted.
+// Set gives the hyperparameter a value. The error names the wanted values.
 func (p *Param) Set(text string) error {
 	if err := p.set(strings.TrimSpace(text)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)

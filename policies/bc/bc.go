@@ -26,7 +26,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// BC is a network that says actions, or the logits of discrete ones. It implements policies.Policy.
+// BC is a network whose outputs are actions, or the logits of discrete ones. It implements policies.Policy.
 type BC struct {
 	cfg     Config
 	box     envs.Box      // of continuous actions
@@ -133,7 +133,7 @@ func (p *BC) accuracy(logits nn.Value) float64 {
 	return float64(right) / float64(len(p.wanted))
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (p *BC) check(b *policies.Batch) error {
 	if err := b.Needs(p.spec.Learns...); err != nil || p.numbers.N == 0 {
 		return err

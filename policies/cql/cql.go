@@ -89,7 +89,7 @@ func New(cfg Config) *CQL {
 // The range of the logarithm of standard deviations, before tanh of the action, as in package sac.
 const logStdLow, logStdHigh = -5, 2
 
-// distribution returns that of the actions, given what the actor says.
+// distribution returns the distribution of actions for an output of the actor.
 func (c *CQL) distribution(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
 	const half = (logStdHigh - logStdLow) / 2.0
@@ -123,7 +123,7 @@ func (c *CQL) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return c.metrics, nil
 }
 
-// criticStep is what an update of the critics says of itself.
+// criticStep has the metrics of an update of the critics.
 type criticStep struct {
 	loss  float64
 	value float64 // mean of the first critic over the batch

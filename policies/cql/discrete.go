@@ -107,7 +107,7 @@ func (q *Discrete) actions(b *policies.Batch) []float32 {
 	return q.numbers
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (q *Discrete) check(b *policies.Batch) error {
 	if err := b.Needs(q.spec.Learns...); err != nil {
 		return err

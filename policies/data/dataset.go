@@ -150,7 +150,7 @@ func (d *Dataset) take(info DatasetInfo, rows *policies.Batch) error {
 	return nil
 }
 
-// join adds what a file says of itself.
+// join adds the info of a file.
 func (d *Dataset) join(info DatasetInfo) {
 	if len(d.parts) == 1 {
 		d.info = info

@@ -76,7 +76,7 @@ func (b *Prioritised) Bytes() uint64 {
 	return bytes
 }
 
-// treeBytes returns what the tree takes.
+// treeBytes returns the size of the tree in bytes.
 func treeBytes(leaves int) uint64 { return 8 * 2 * uint64(leaves) }
 
 // Add copies the rows of src into the buffer, over the oldest ones when it is full.
@@ -166,7 +166,7 @@ func (b *Prioritised) find(n int) {
 	}
 }
 
-// take makes what was found part of the sample.
+// take adds the drawn rows to the sample.
 func (b *Prioritised) take(rows ...int) {
 	for _, row := range rows {
 		b.drawn = append(b.drawn, row)

@@ -17,7 +17,7 @@ type ring struct {
 	rows policies.Batch // Capacity rows once reserved
 	next int            // where the next row goes
 	size int
-	// extraBytes is what the buffer takes beside its rows.
+	// extraBytes is the memory that the buffer takes beside its rows.
 	extraBytes uint64
 	source     *rand.PCG
 	rng        *rand.Rand

@@ -217,7 +217,7 @@ func (r *Rollout) Save(a *nn.Archive) error {
 	return nil
 }
 
-// Restore takes over what Save wrote. The rollout is then empty.
+// Restore reads the state that Save wrote. The rollout is then empty.
 func (r *Rollout) Restore(a *nn.Archive) error {
 	random, err := hex.DecodeString(a.Meta["rollout/random"])
 	if err == nil {

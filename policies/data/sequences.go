@@ -86,7 +86,7 @@ func (s *Sequences) Next(dst *policies.Batch) bool {
 // Learned does nothing.
 func (s *Sequences) Learned(*policies.Batch) error { return nil }
 
-// Save writes what is in the queue.
+// Save writes the content of the queue.
 func (s *Sequences) Save(a *nn.Archive) error {
 	a.Set("sequences/uses", uint64(s.uses))
 	return PutRows(a, "sequences", &s.rows, s.rows.N)

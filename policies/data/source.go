@@ -17,7 +17,7 @@ import (
 //		err = source.Learned(&batch)
 //	}
 type Source interface {
-	// Add takes what was collected.
+	// Add takes collected rows.
 	Add(b *policies.Batch) error
 	// Next fills dst with the batch of the next update, and reports false when there is
 	// nothing to learn until more is added. A source that needs no additions, such as a data set,
@@ -34,7 +34,7 @@ var (
 	_ Source = (*Rollout)(nil)
 )
 
-// Buffer is what a Replay draws from: a [Uniform] or a [Prioritised].
+// Buffer is the replay buffer of a Replay: a [Uniform] or a [Prioritised].
 type Buffer interface {
 	Add(src *policies.Batch) error
 	Len() int

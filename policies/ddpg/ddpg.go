@@ -102,7 +102,7 @@ func (p *DDPG) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter. The output "mean" is what the actor says, before it is clipped to the box.
+// Export implements policies.Exporter. The output "mean" is the actor's output, before it is clipped to the box.
 func (p *DDPG) Export(g *graph.Graph, obs graph.Value) error {
 	mean, err := p.actor.Export(g, "ddpg.actor/", obs)
 	if err != nil {

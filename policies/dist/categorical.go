@@ -168,7 +168,7 @@ func (m MultiCategorical) Sample(dst []float32, rng *rand.Rand) {
 // Mode writes the most probable action of each choice, of equal ones the first.
 func (m MultiCategorical) Mode(dst []float32) { m.each(dst, greatest) }
 
-// each writes what choose takes, given the log-probabilities of a choice.
+// each writes the choices of choose, which gets the log-probabilities of one choice.
 func (m MultiCategorical) each(dst []float32, choose func(log []float32) int) {
 	k := len(m.sizes)
 	checkActions("multi-categorical", len(dst), m.log.Rows(), k)

@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/policies/graph"
 )
 
-// Meta is what a file says of its policy. Every field may be empty; what is empty is left out.
+// Meta describes the policy in a file. Every field may be empty; empty fields are left out.
 type Meta struct {
 	Algorithm string // such as "ppo"
 	Env       string // such as "CartPole-v1"
@@ -44,7 +44,7 @@ func version(info *debug.BuildInfo, ok bool) string {
 	return unknown
 }
 
-// property is one thing that a file says of its policy.
+// property is one entry of a file's metadata.
 type property struct{ key, value string }
 
 // properties returns the metadata of a policy's file, in the order in which they are written.
@@ -121,7 +121,7 @@ func bounds(values []float32) []*float32 {
 	return out
 }
 
-// Graph describes what the policy computes to act greedily. The error says what stands in the way.
+// Graph returns the computation of the policy's greedy actions. The error names the part that cannot be described.
 func Graph(p policies.Policy) (*graph.Graph, error) {
 	e, ok := p.(policies.Exporter)
 	if !ok {

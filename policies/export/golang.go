@@ -170,7 +170,7 @@ func (b *goBuilder) call(i int, helper string, args ...any) {
 // literal returns a finite number in Go.
 func literal(x float32) string { return strconv.FormatFloat(float64(x), 'g', -1, 32) }
 
-// node writes what computes node i.
+// node writes the computation of node i.
 func (b *goBuilder) node(i int) {
 	n := &b.g.Nodes[i]
 	in := make([]string, len(n.In))
@@ -208,7 +208,7 @@ func (b *goBuilder) node(i int) {
 	}
 }
 
-// shaped writes what computes a node whose helper must know shapes.
+// shaped writes the computation of a node whose helper must know shapes.
 func (b *goBuilder) shaped(i int, n *graph.Node, in []string) {
 	shape := func(k int) []int { return b.g.Nodes[n.In[k]].Shape }
 	last := func(k int) int { return shape(k)[len(shape(k))-1] }

@@ -170,7 +170,7 @@ var plain = map[graph.Op]string{
 	graph.Add: "Add", graph.Sub: "Sub", graph.Mul: "Mul", graph.Min: "Min", graph.Max: "Max",
 }
 
-// node adds what computes node i.
+// node adds the computation of node i.
 func (b *onnxBuilder) node(i int) {
 	n, result := &b.g.Nodes[i], b.names[i]
 	in := make([]string, len(n.In))

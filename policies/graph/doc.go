@@ -12,7 +12,7 @@
 //	for _, n := range g.Nodes { ... } // in an order in which each node reads only earlier ones
 //
 // A policy does not write this by hand: a network of package nn adds its own operations
-// (nn.Net.Export), and policies.Exporter says how a policy adds the rest.
+// (nn.Net.Export), and a policy adds the rest in policies.Exporter.
 //
 // # Values
 //

@@ -16,7 +16,7 @@ const (
 	Action    = "action"     // output: N actions
 )
 
-// ErrUnsupported is wrapped by the errors of what cannot be exported.
+// ErrUnsupported is wrapped by the errors of policies and layers that cannot be exported.
 var ErrUnsupported = errors.New("cannot be exported")
 
 // Kind is the type of a value's elements.

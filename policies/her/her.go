@@ -98,7 +98,7 @@ func (r *Replay) Add(src *policies.Batch) error {
 	return r.Replay.Add(&r.out)
 }
 
-// check reports what goals cannot be replaced in.
+// check reports data in which goals cannot be replaced.
 func (r *Replay) check(src *policies.Batch) error {
 	if err := src.CheckLike(src); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (r *Replay) relabel(row, d int) {
 	}
 }
 
-// saved is what a checkpoint holds besides rows.
+// saved is the state in a checkpoint besides the rows.
 type saved struct {
 	At    int
 	Clock uint64

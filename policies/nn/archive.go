@@ -24,7 +24,7 @@ type Archive struct {
 	Meta    map[string]string
 }
 
-// ErrArchive is wrapped by every error of reading what is no archive of ours.
+// ErrArchive is wrapped by every error of reading data that is no valid archive.
 var ErrArchive = errors.New("not a readable safetensors archive")
 
 const (

@@ -11,7 +11,7 @@ type image struct{ height, width, channels int }
 
 func (i image) size() int { return i.height * i.width * i.channels }
 
-// Image returns the layer that changes nothing, and says that each row is an image: height x
+// Image returns the layer that changes nothing, and declares each row an image: height x
 // width x channels, in row-major order with the channels of a pixel side by side (NHWC). A
 // [Conv2D] further back needs to know. A stack of frames that comes as channels x height x width
 // must be transposed before.

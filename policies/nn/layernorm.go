@@ -2,7 +2,7 @@ package nn
 
 import "math"
 
-// layerNormEpsilon is what PyTorch's LayerNorm adds to the variance.
+// layerNormEpsilon is the number that PyTorch's LayerNorm adds to the variance.
 const layerNormEpsilon = 1e-5
 
 // LayerNorm returns the layer that brings each row to mean 0 and variance 1, and then multiplies

@@ -19,7 +19,7 @@ import (
 //
 // A value is a matrix: a batch has one row for each element. The record and all results lie in
 // memory that belongs to the tape; Reset keeps it, so that recording the same operations
-// again allocates nothing. [Trainer] does what stands above, and the optimiser's step.
+// again allocates nothing. [Trainer] makes these calls, and the optimiser's step.
 //
 // The zero value is ready for use. Wrong shapes panic. A tape is not safe for concurrent use.
 //
@@ -56,7 +56,7 @@ type operation interface {
 	backward(t *Tape, n *node)
 }
 
-// Reset forgets all values. Their memory is used again by what is recorded next.
+// Reset forgets all values. The next values use their memory again.
 func (t *Tape) Reset() {
 	t.nodes = t.nodes[:0]
 	t.memory.reset()

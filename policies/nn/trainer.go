@@ -59,7 +59,7 @@ type Trainer struct {
 // error the values are undefined.
 type AllReduce func(grads [][]float32, numbers []float64) error
 
-// TrainStep is what a step of a [Trainer] says of itself.
+// TrainStep has the metrics of a step of a [Trainer].
 type TrainStep struct {
 	Loss     float64
 	GradNorm float64 // of all gradients together, before clipping

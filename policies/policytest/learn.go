@@ -250,7 +250,7 @@ func (s *suite) invalidActions(p policies.Policy, before []byte) {
 	}
 }
 
-// savedPolicy returns a policy that has learned, and what it saves; nil if that fails.
+// savedPolicy returns a policy that has learned, and its saved state; nil if that fails.
 func (s *suite) savedPolicy() (policies.Policy, []byte) {
 	p, ok := s.learned(1, 2)
 	if !ok {

@@ -106,7 +106,7 @@ type meeting struct {
 	means []float64
 }
 
-// part is what one learner brings.
+// part is the contribution of one learner.
 type part struct {
 	rows   float64
 	values []float64

@@ -1,5 +1,5 @@
 // Package policytest is the conformance suite of policies: it holds every implementation of
-// [policies.Policy] to what that interface promises.
+// [policies.Policy] to the promises of that interface.
 //
 //	func TestConformance(t *testing.T) {
 //		policytest.Run(t, policytest.Config{New: func(seed uint64) policies.Policy {
@@ -117,7 +117,7 @@ func (c check) test(cfg Config) error {
 	return errors.Join(s.faults...)
 }
 
-// suite is what a check works with.
+// suite is the state of a check.
 type suite struct {
 	Config
 	faults []error

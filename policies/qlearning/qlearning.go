@@ -138,7 +138,7 @@ func (q *QLearning) Export(g *graph.Graph, obs graph.Value) error {
 	return nil
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (q *QLearning) check(b *policies.Batch) error {
 	if err := b.Needs(q.spec.Learns...); err != nil {
 		return err

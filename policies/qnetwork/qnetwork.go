@@ -1,4 +1,4 @@
-// Package qnetwork has what deep Q-learning algorithms share: an online and a target network, how they
+// Package qnetwork has the parts that deep Q-learning algorithms share: an online and a target network, how they
 // act, which next action a target is made of, and the state of them in a checkpoint. An algorithm embeds
 // a [Model] and adds its targets and its loss:
 //
@@ -237,7 +237,7 @@ func (m *Model) Begin(b *policies.Batch) error {
 	return nil
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (m *Model) check(b *policies.Batch) error {
 	if err := b.Needs(m.spec.Learns...); err != nil {
 		return err

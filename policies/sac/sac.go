@@ -131,7 +131,7 @@ const logStdLow, logStdHigh = -5, 2
 // meanLimit bounds the means with noise that depends on the state, so that it can explore near the bounds of actions.
 const meanLimit = 2
 
-// gaussian returns the distribution of continuous actions, given what the actor says.
+// gaussian returns the distribution of continuous actions for an output of the actor.
 func (s *SAC) gaussian(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
 	if s.deviation != nil {
@@ -249,7 +249,7 @@ func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return s.metrics, nil
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (s *SAC) check(b *policies.Batch) error {
 	if err := b.Needs(s.spec.Learns...); err != nil || !s.discrete {
 		return err

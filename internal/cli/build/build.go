@@ -33,7 +33,7 @@ import (
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// Program is what the nodes run.
+// Program is the program that the nodes run.
 type Program struct {
 	Path string // of the executable
 	Main string // DITASK_MAIN

@@ -22,7 +22,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// Style is what a terminal can show.
+// Style describes the abilities of a terminal.
 type Style struct {
 	Colour  bool
 	Unicode bool

@@ -1,4 +1,4 @@
-// Package controller makes the pods of a DIJob what the job says.
+// Package controller makes the pods of a DIJob match its spec.
 //
 // Reconciler reads a job and its pods, asks decide, which is a pure function,
 // what is to be done, writes the status that decide says, and only then deletes

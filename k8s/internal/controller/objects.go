@@ -172,7 +172,7 @@ func securePod(spec *corev1.PodSpec) {
 	}
 }
 
-// secureContainer is securePod for what only a container has.
+// secureContainer is securePod for the fields that only a container has.
 func secureContainer(container *corev1.Container) {
 	if container.SecurityContext == nil {
 		container.SecurityContext = &corev1.SecurityContext{}
