@@ -1,7 +1,7 @@
 package envs
 
-// BlackjackRules determines what a natural, an ace and a ten in the first two cards,
-// is worth.
+// BlackjackRules determines the value of a natural, an ace and a ten in the first
+// two cards.
 type BlackjackRules uint8
 
 // The rules of Blackjack.

@@ -77,8 +77,8 @@ type Step struct {
 	Info       Info
 }
 
-// Info is what an environment tells besides its observation. The zero value
-// says nothing.
+// Info has values of an environment besides its observation. The zero value has
+// none.
 type Info struct {
 	// Episode is set by RecordEpisodeStatistics on the last step of an episode,
 	// and overwritten when the next episode ends.

@@ -69,7 +69,7 @@ func (a adapted) FrameRate() int {
 	return 0
 }
 
-// Frame rates: those of the equations where there are some, else what the eye can follow.
+// Frame rates: those of the equations where they have one, otherwise rates that the eye can follow.
 func (c *cartPole) FrameRate() int              { return 50 }
 func (a *acrobot) FrameRate() int               { return 15 }
 func (c *mountainCar) FrameRate() int           { return 30 }

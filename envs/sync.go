@@ -221,8 +221,8 @@ func (v *Sync) noTransition(i int) {
 
 // ReplaceFaulty makes v, a [*Sync] or an [*Async], continue when an environment
 // panics, hangs (see [Watchdog]) or returns an observation of the wrong length
-// in a Step: what build returns takes its place and begins an episode, and the
-// step is reported as a reset, so that the broken episode is dropped. If build
+// in a Step: the environment that build returns replaces it and begins an episode,
+// and the step is reported as a reset, so that the broken episode is dropped. If build
 // returns nil the fault is Step's error, as without this option. It returns v.
 // The calls of build never overlap. It panics if A is another type than that of
 // the vector's actions. Such a vector does not step its environments as a

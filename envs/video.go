@@ -180,8 +180,8 @@ const hundredth = 10 * time.Millisecond
 
 // WriteGIF writes the pictures as an animation that repeats without end. All
 // pictures share one table of 255 colours, those of the video if there are no
-// more; else each stands for similar ones. Pictures after the first one hold
-// only what has changed.
+// more; otherwise each stands for similar ones. Pictures after the first one hold
+// only the changed pixels.
 func (v *Video) WriteGIF(w io.Writer) error {
 	if len(v.frames) == 0 {
 		return fmt.Errorf("write GIF: %w", errNoFrames)

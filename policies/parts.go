@@ -26,9 +26,9 @@ func (e *UpdateError) Error() string {
 // Unwrap returns the cause.
 func (e *UpdateError) Unwrap() error { return e.Err }
 
-// Needs reports what of these columns the batch does not have, with all its rows, and the first
-// float32 of them that is not finite, as a *nn.NonFiniteError. The batch may have others besides,
-// in any order. An empty batch is an error.
+// Needs returns an error unless the batch has these columns, with all its rows and finite values. A
+// value that is not finite is a *nn.NonFiniteError. The batch may have other columns, in any order. An
+// empty batch is an error.
 func (b *Batch) Needs(columns ...Column) error {
 	if b.N == 0 {
 		return errors.New("an empty batch")
@@ -155,8 +155,8 @@ func (p Parts) Save(a *nn.Archive) error {
 	return nil
 }
 
-// Restore makes all parts what they were at Save. An error names the part, and may leave those
-// before it restored.
+// Restore restores the parts that Save wrote. An error names the part; the parts before it may be
+// restored.
 func (p Parts) Restore(a *nn.Archive) error {
 	for _, part := range p {
 		s, err := a.State(part.Name)

@@ -18,8 +18,8 @@ type Model interface {
 	Load(s nn.State) error
 }
 
-// Saver writes all of its state to an archive and reads it back, so that what
-// follows is the same bit for bit.
+// Saver writes all of its state to an archive and reads it back, so that later
+// results are the same bit for bit.
 type Saver interface {
 	Save(a *nn.Archive) error
 	Restore(a *nn.Archive) error

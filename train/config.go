@@ -155,7 +155,7 @@ func durationKey(p *algorithm.Params, name string, def time.Duration, about stri
 	return v
 }
 
-// textsKey declares a list of texts between commas. check, if not nil, reports what is wrong with them.
+// textsKey declares a list of texts between commas. check, if not nil, reports faults in them.
 func textsKey(p *algorithm.Params, name, about string, check func(all []string) error) *[]string {
 	v := new([]string)
 	p.Text(name, "", "", about, "", func(text string) error {

@@ -125,8 +125,8 @@ func (c *Config) Apply(f *File) error {
 	return errors.Join(faults...)
 }
 
-// WriteYAML writes the whole config as a file that [ReadFile] reads, with the origin of each value. program says
-// what writes it, such as "ditask v1.2.0".
+// WriteYAML writes the whole config as a file that [ReadFile] reads, with the origin of each value. program is
+// the name and version of the writer, such as "ditask v1.2.0".
 func (c *Config) WriteYAML(w io.Writer, program string) error {
 	var b strings.Builder
 	put := func(key, value, comment string) {

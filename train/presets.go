@@ -56,7 +56,7 @@ func (p *Preset) Env() string { return p.part(1) }
 
 func (p *Preset) part(i int) string { return strings.SplitN(p.Name, "/", 3)[i] }
 
-// Reported returns what others report for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
+// Reported returns the published results for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
 // 300,000"; "" if there is nothing.
 func (p *Preset) Reported() string {
 	var parts []string

@@ -401,8 +401,8 @@ func infosText(infos []policies.Metric) (text string) {
 	return text
 }
 
-// Try opens an environment, builds what would be trained, and closes it again: so that what is wrong is known before
-// any process is started.
+// Try opens an environment, builds the policy and its source of data, and closes the environment, to find faults before
+// any process starts.
 func (c *Config) Try(ctx context.Context) error {
 	if err := c.Check(); err != nil {
 		return err

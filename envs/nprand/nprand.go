@@ -197,8 +197,8 @@ func (p *PCG64) below64(n uint64) uint64 {
 	return hi
 }
 
-// Choice returns an index in [0, n), each equally likely: the place of what
-// Generator.choice takes from n items.
+// Choice returns an index in [0, n), each equally likely: the index of the item
+// that Generator.choice takes from n items.
 func (p *PCG64) Choice(n int) int { return int(p.Integers(0, int64(n))) }
 
 // WeightedChoice returns an index drawn with the given probabilities, which add

@@ -10,7 +10,7 @@
 // replaced by another one.
 //
 // The command runs one mutation at a time, prints the survivors as it finds them and then the score, and
-// ends with exit code 0 whatever the score is. A survivor is a missing test, or a change that makes no difference.
+// ends with exit code 0 for any score. A survivor is a missing test, or a change that makes no difference.
 package main
 
 import (

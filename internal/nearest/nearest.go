@@ -2,8 +2,8 @@
 //
 //	return fmt.Errorf("unknown key %q%s", key, nearest.Hint(key, keys)) // unknown key "rat" (did you mean rate?)
 //
-// Case is ignored. Only the first 64 bytes of a word and of a name count, so that a hint costs little whatever
-// the word is.
+// Case is ignored. Only the first 64 bytes of a word and of a name count, so that a hint costs little for any
+// word.
 package nearest
 
 import (

@@ -1,5 +1,5 @@
-// Package printable makes text from outside safe to print: what an unauthenticated client, a peer, a
-// server, another program or a file has said.
+// Package printable makes text from outside safe to print: text of an unauthenticated client, a peer, a
+// server, another program or a file.
 //
 //	no.Reason = printable.Cut(no.Reason, maxReason) // where it comes in
 //	out := printable.Writer(os.Stderr)              // where it goes out

@@ -6,8 +6,8 @@
 //	s.Kill()
 //	s.Restart()          // at the same address, empty
 //
-// A server listens on a free port of the loopback, saves nothing, and is gone with
-// the test, or with the test's process however that ends.
+// A server listens on a free port of the loopback, saves nothing, and ends with the
+// test, or with the test's process.
 package redistest
 
 import (

@@ -9,9 +9,8 @@
 // The daemons run as the user of the test, without munge and without systemd, on
 // free ports of the loopback; the host names n1, n2 ... resolve nowhere, and Slurm
 // knows their addresses, 127.0.0.11 and following. Every command has a time limit, as
-// srun waits forever for a node that does not come. A cluster is gone when it
-// is closed, with all that runs in it, and also when the test's process ends in any
-// other way.
+// srun waits forever for a node that does not come. Close ends a cluster with
+// all that runs in it, and so does any end of the test's process.
 package slurmtest
 
 import (

@@ -1,5 +1,5 @@
-// Package traceview shows what parallel/trace has recorded: who sent what to whom
-// when, as text and as a picture.
+// Package traceview shows the records of parallel/trace: the messages between nodes
+// and their times, as text and as a picture.
 //
 //	v, err := traceview.Load(files, traceview.Filter{Event: "rl.*"})
 //	err = v.Text(os.Stdout)

@@ -260,8 +260,8 @@ func (m *Model) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" is
-// that of continuous ones, which have no bounds here.
+// Export implements policies.Exporter: the output "logits" has the logits of discrete actions, and "mean" the
+// mean of continuous ones, which have no bounds here.
 func (m *Model) Export(g *graph.Graph, obs graph.Value) error {
 	prefix, x := m.cfg.Algorithm+".", obs
 	var next graph.Value
@@ -305,7 +305,7 @@ func (m *Model) checkAct(a *policies.Act) (rows int, err error) {
 	return rows, nil
 }
 
-// addExtra writes the extra columns; x is what actor and critic see.
+// addExtra writes the extra columns; x is the input of actor and critic.
 func (m *Model) addExtra(a *policies.Act, d *Distribution, x nn.Value) {
 	for i := range m.extra {
 		switch m.extra[i].Name {
@@ -335,7 +335,7 @@ func (m *Model) finite(name string, values []float32) error {
 	return err
 }
 
-// Check reports what in a batch cannot be learned from: columns that it lacks or that are not
+// Check reports the faults of a batch: columns that it lacks or that are not
 // finite, actions that do not exist, and with an LSTM, rows that are not whole sequences.
 func (m *Model) Check(b *policies.Batch, columns ...policies.Column) error {
 	if err := b.Needs(columns...); err != nil {

@@ -180,7 +180,7 @@ func (p *BC) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" has
+// Export implements policies.Exporter: the output "logits" has the logits of discrete actions, and "mean"
 // continuous ones in units of half their interval.
 func (p *BC) Export(g *graph.Graph, obs graph.Value) error {
 	out, err := p.actor.Export(g, "bc.actor/", obs)

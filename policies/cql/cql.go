@@ -155,8 +155,8 @@ func (c *CQL) learnCritics(b *policies.Batch) (out criticStep, err error) {
 	return out, err
 }
 
-// bootstrap computes what is constant in the critics' loss: the targets, and the sampled actions with their
-// densities. Of each observation's actions, a third is uniform, a third drawn for it, and a third for the
+// bootstrap computes the constants of the critics' loss: the targets, and the sampled actions with their
+// densities. A third of each observation's actions is uniform, a third is drawn for it, and a third for the
 // observation after it.
 func (c *CQL) bootstrap(b *policies.Batch) {
 	t, d, n := &c.acting, c.cfg.Obs.Dim(), c.cfg.Samples
@@ -203,7 +203,7 @@ func (c *CQL) sampleUniform(b *policies.Batch, k int) {
 	c.put(b, k, rows, density)
 }
 
-// put makes action k of each observation what it is given.
+// put sets action k of each observation.
 func (c *CQL) put(b *policies.Batch, k int, actions, density []float32) {
 	d, n, obs := c.cfg.Obs.Dim(), c.cfg.Action.Dim(), b.Floats(policies.Obs)
 	for i := range b.N {

@@ -76,7 +76,7 @@ func (q *Discrete) Learn(b *policies.Batch) ([]policies.Metric, error) {
 }
 
 // bootstrap computes the targets: the online network chooses the next action, and the target network
-// says its value.
+// gives its value.
 func (q *Discrete) bootstrap(b *policies.Batch) {
 	x := nn.Matrix{Rows: b.N, Cols: q.cfg.Obs.Dim(), Data: b.Floats(policies.NextObs)}
 	chosen, said := q.online.Forward(x), q.target.Forward(x)

@@ -129,7 +129,7 @@ func replaceFile(path string, text []byte) error {
 
 // ReadDataset reads a dataset file. A file that is cut, has a changed byte, or is of another format is
 // an error that wraps [ErrDataset]; a value that is not finite is one that names column and row. While
-// it is read, a file takes about three times its size; what is returned takes as much as the file.
+// it is read, a file takes about three times its size in memory; the result takes as much as the file.
 func ReadDataset(path string) (DatasetInfo, *policies.Batch, error) {
 	info, rows, _, err := readDataset(path)
 	return info, rows, err

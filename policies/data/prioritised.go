@@ -21,7 +21,7 @@ type PrioritisedConfig struct {
 // Prioritised is a replay buffer that draws rows in proportion to their priorities, which are those
 // that [Prioritised.Update] gave them. A new row has the greatest priority so far. T. Schaul et
 // al., "Prioritized Experience Replay" (2016), the proportional variant with a sum tree. A row beyond
-// MaxUses or MaxAge has the priority 0, whatever Update says.
+// MaxUses or MaxAge has the priority 0, also after an Update.
 type Prioritised struct {
 	ring
 	alpha, epsilon float64

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Unroll is what advantages and targets are computed from: sequences of Length steps, one after the
+// Unroll has the data for advantages and targets: sequences of Length steps, one after the
 // other. Step t of sequence k is row k*Length+t of each slice.
 type Unroll struct {
 	Length  int

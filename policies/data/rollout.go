@@ -57,8 +57,8 @@ func (c RolloutConfig) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Rollout turns what was collected with one version of a policy into minibatches: Next computes
-// advantages and returns, and hands out all rows in a random order, some times over.
+// Rollout turns data that was collected with one version of a policy into minibatches: Next computes
+// advantages and returns, and hands out all rows in a random order, Epochs times.
 //
 //	err := r.Add(&batch)          // sequences of Length steps, with values and bootstraps
 //	for r.Next(&mini) {
@@ -94,7 +94,7 @@ func NewRollout(cfg RolloutConfig) *Rollout {
 func (r *Rollout) ScaleRewards(scale func(rewards []float32)) { r.scale = scale }
 
 // Add replaces the rows by those of src. They are whole sequences: step t of sequence k
-// is row k*Length+t. Besides what the policy needs, there must be the columns reward, value,
+// is row k*Length+t. Besides the columns that the policy needs, src must have reward, value,
 // bootstrap, terminated and truncated.
 func (r *Rollout) Add(src *policies.Batch) error {
 	u, n := r.unroll(src), src.N

@@ -29,8 +29,8 @@ func (c SequencesConfig) Validate() error {
 
 // Sequences is the source of a policy that learns from whole sequences in the order in which they came,
 // and corrects for the age of the weights that have chosen the actions, as IMPALA and APPO do. It holds
-// what has been added and not learned from: a learner that takes one trajectory in each step, and
-// learns from all of it, bounds that. It is not safe for concurrent use.
+// the sequences that were added and not learned from. A learner that takes one trajectory in each step, and
+// learns from all of it, bounds their number. It is not safe for concurrent use.
 type Sequences struct {
 	cfg  SequencesConfig
 	rows policies.Batch // oldest first; whole sequences

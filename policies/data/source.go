@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Source turns what was collected into the batches that a policy learns from. [Replay], [Rollout],
+// Source turns collected data into the batches that a policy learns from. [Replay], [Rollout],
 // [Sequences] and [Dataset] are sources.
 //
 //	err := source.Add(&collected)
@@ -49,9 +49,9 @@ type Buffer interface {
 // ReplayConfig determines how often a replay buffer is learned from. The zero value is the most common one:
 // a batch of 64 for each row.
 //
-// Batch * Updates / Every is what Reverb calls samples per insert. It holds with any number of collectors,
-// and nothing can wait forever: a learner takes what was collected before it makes the updates that are due
-// for it, and then waits for more; a collector waits when it is some trajectories ahead (see package
+// Batch * Updates / Every is Reverb's samples per insert. It holds with any number of collectors,
+// and nothing can wait forever: a learner takes the collected rows before it makes the updates that are due
+// for them, and then waits for more; a collector waits when it is some trajectories ahead (see package
 // middleware/rl), and those are taken whether an update is due or not.
 type ReplayConfig struct {
 	Batch int // rows of an update; 0 means 64

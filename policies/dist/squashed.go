@@ -50,9 +50,9 @@ func NewSquashedGaussian(mean, logStd nn.Value, low, high []float32) SquashedGau
 func (s SquashedGaussian) ActionSize() int { return s.inner.ActionSize() }
 
 // LogProb returns the logarithm of the density at the action of each row. The action is a constant:
-// gradients flow to mean and deviation. Near a bound u cannot be told from the action, since
-// tanh rounds to 1 there: |u| counts as at most 8.7. Where the density of a fresh sample is
-// wanted, RSample gives it exactly.
+// gradients flow to mean and deviation. Near a bound the action does not determine u, since
+// tanh rounds to 1 there: |u| counts as at most 8.7. RSample gives the exact density of a
+// fresh sample.
 func (s SquashedGaussian) LogProb(actions []float32) nn.Value {
 	rows, n := s.inner.mean.Rows(), s.ActionSize()
 	checkActions("squashed gaussian", len(actions), rows, n)

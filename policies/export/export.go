@@ -139,7 +139,7 @@ func Graph(p policies.Policy) (*graph.Graph, error) {
 	return g, nil
 }
 
-// fits reports how inputs and outputs differ from what the policy's Spec says.
+// fits reports differences of inputs and outputs from the policy's Spec.
 func fits(g *graph.Graph, spec *policies.Spec) error {
 	var faults []error
 	want := func(what string, n *graph.Node, kind graph.Kind, shape ...int) {

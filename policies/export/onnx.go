@@ -92,7 +92,7 @@ func (b *onnxBuilder) name() {
 	}
 }
 
-// aliases adds what copies a result that has another name to an output.
+// aliases adds the copies of results whose names differ from those of their outputs.
 func (b *onnxBuilder) aliases() {
 	for _, o := range b.g.Outputs {
 		if from := b.names[o.Node]; from != o.Name {

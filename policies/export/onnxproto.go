@@ -6,7 +6,7 @@ import (
 )
 
 // message is a message of protocol buffers as it is built: fields with their numbers, in the order of calls.
-// Only what a ModelProto of ONNX needs is here.
+// It supports only the fields that a ModelProto of ONNX needs.
 type message []byte
 
 const (

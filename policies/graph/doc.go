@@ -1,5 +1,5 @@
-// Package graph describes what a policy computes to act greedily: a graph of operations from a batch of
-// observations to actions, as data that package export writes to files.
+// Package graph describes the computation of a policy's greedy actions: a graph of operations from a batch
+// of observations to actions, as data that package export writes to files.
 //
 //	g := graph.New()
 //	obs := g.Input(graph.Obs, 4)

@@ -31,7 +31,7 @@ const (
 // Op is an operation.
 type Op uint8
 
-// The operations. Each says what its node reads and has besides In.
+// The operations. Each comment has the inputs of its node, and its fields besides In.
 const (
 	Input     Op = iota // Name
 	Constant            // Name, Data

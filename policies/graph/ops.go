@@ -177,8 +177,8 @@ func (v Value) add(n Node, others ...Value) Value {
 	return v.g.push(n)
 }
 
-// want panics unless the operands fit: v has rows, all are of one graph, weights are constants, and only what
-// moves elements takes what is not float32.
+// want panics unless the operands fit: v has rows, all are of one graph, weights are constants, and only
+// operations that move elements take types other than float32.
 func (v Value) want(op Op, ok bool, others ...Value) {
 	moves := op == Slice || op == Concat || op == Reshape
 	weights := op == Dense || op == MatMul || op == Conv || op == LayerNorm || op == Lookup

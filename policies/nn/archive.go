@@ -47,8 +47,8 @@ func (a *Archive) Put(prefix string, s State) {
 	a.Set(prefix+"/version", s.Version)
 }
 
-// State returns the tensors that were put under prefix. The error names what
-// is missing.
+// State returns the tensors that were put under prefix. The error names a missing
+// tensor.
 func (a *Archive) State(prefix string) (State, error) {
 	version, err := a.Number(prefix + "/version")
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *Archive) AppendBinary(dst []byte) ([]byte, error) {
 
 // UnmarshalBinary reads a file. Tensors come in the order of their places. It
 // takes no more memory than a small multiple of len(src). An error quotes a part of
-// what is in the file, and is safe to print.
+// the file, and is safe to print.
 func (a *Archive) UnmarshalBinary(src []byte) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrArchive}, args...)...)

@@ -37,7 +37,7 @@ func (imageLayer) Apply(_ *Tape, x Value) Value { return x }
 
 // Conv2D returns a convolution with out channels: at every place of a window of kernel x kernel
 // pixels, which moves by stride, a dense layer over the pixels of the window, the same at all
-// places. The window stays inside of the image; what is left at its right and lower edge is not
+// places. The window stays inside of the image; pixels that remain at its right and lower edge are not
 // read. An image comes from [Image] or from another convolution, possibly with layers between
 // that do not change the number of columns. init fills the weight, of which the rows are the
 // inputs of one window; the bias begins at 0. An activation that follows it in a network is

@@ -91,7 +91,7 @@ func (n *Net) Step(x Matrix, state []float32, reset []bool) Matrix {
 	return y.node().matrix()
 }
 
-// recurrent is what LSTM and GRU have in common: the products, the order of the steps, and
+// recurrent is the common part of LSTM and GRU: the products, the order of the steps, and
 // the resets. The first columns of the state are the output.
 type recurrent struct {
 	name   string
@@ -104,7 +104,7 @@ type recurrent struct {
 }
 
 // rule is one step of one sequence. x and h are the contributions of the input and of the
-// output before to the gates, and saved is memory for what the way back needs.
+// output before to the gates, and saved is memory for the backward pass.
 type rule interface {
 	exporter
 

@@ -101,8 +101,8 @@ func (t *Trainer) Mean(numbers ...*float64) error {
 	return nil
 }
 
-// Step changes the weights once, so that loss, one number, becomes less. The numbers are what loss
-// sets besides, such as metrics: with an [AllReduce] they become their means, as the loss does.
+// Step changes the weights once, so that loss, one number, becomes less. The numbers are
+// other results of loss, such as metrics: with an [AllReduce] they become their means, as the loss does.
 func (t *Trainer) Step(loss func(*Tape) Value, numbers ...*float64) (TrainStep, error) {
 	if t.workers != nil {
 		t.workers.Start()

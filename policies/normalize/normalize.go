@@ -262,7 +262,7 @@ func (p *Policy) Observe(b *policies.Batch) ([]float64, error) {
 	return p.summary, nil
 }
 
-// Merge takes what Observe has summed up into account. A summary of other observations, or one that is not
+// Merge adds a summary of Observe to the moments. A summary of other observations, or one that is not
 // finite, is an error and changes nothing.
 func (p *Policy) Merge(summary []float64) error {
 	if len(summary) == 0 {

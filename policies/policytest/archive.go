@@ -118,7 +118,7 @@ func (s *suite) savedArchive() {
 	}
 }
 
-// damagedArchive: Restore names what is missing or damaged. Something that is not needed may be
+// damagedArchive: Restore names the missing or damaged entry. An entry that is not needed may be
 // missing: then the restored policy continues with the same bits.
 func (s *suite) damagedArchive() {
 	const stop, end = 3, 5

@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// learnersTolerance is how far what several learners compute may be from what one computes from all
+// learnersTolerance is the largest difference between several learners and one learner with all
 // rows, relative to 1 plus the number: sums of float32 in another order, over a few updates.
 const learnersTolerance = 1e-4
 

@@ -159,7 +159,7 @@ func changed(before, after []byte) string {
 	return "other content"
 }
 
-// unchanged reports what what has changed of p since it was saved as before.
+// unchanged reports changes of p since it was saved as before. what is the subject of the report.
 func (s *suite) unchanged(what string, p policies.Policy, before []byte) {
 	after, err := snapshot(p)
 	if err != nil {

@@ -269,7 +269,7 @@ func (m *Model) Next(b *policies.Batch) nn.Value {
 	return distributions.PickGroup(m.best, m.cfg.Width)
 }
 
-// Discounts are gamma^n (1 - terminated) of the rows: the factors of what lies behind n steps. A
+// Discounts returns gamma^n (1 - terminated) of the rows: the factors of the values after n steps. A
 // truncated transition has a future as any other. The next call overwrites them.
 func (m *Model) Discounts(b *policies.Batch) []float32 {
 	m.discounts = m.discounts[:0]
@@ -284,7 +284,7 @@ func (m *Model) Discounts(b *policies.Batch) []float32 {
 	return m.discounts
 }
 
-// Loss is what a loss says of the rows of a batch, one column each.
+// Loss has the results of a loss for the rows of a batch, one column each.
 type Loss struct {
 	Rows       nn.Value // the loss of each row
 	Values     nn.Value // of the actions

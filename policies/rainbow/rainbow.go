@@ -31,7 +31,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Config has what a Rainbow leaves open. Obs and Action must be set; every other zero value has the
+// Config configures a Rainbow. Obs and Action must be set; every other zero value has the
 // paper's default.
 type Config struct {
 	Obs    envs.Space

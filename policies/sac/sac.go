@@ -183,8 +183,8 @@ func (s *SAC) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" is
-// that of continuous ones, before tanh.
+// Export implements policies.Exporter: the output "logits" has the logits of discrete actions, and "mean" the
+// mean of continuous ones, before tanh.
 func (s *SAC) Export(g *graph.Graph, obs graph.Value) error {
 	out, err := s.actor.Export(g, "sac.actor/", obs)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *SAC) check(b *policies.Batch) error {
 }
 
 // learnCritics regresses Q(s, a) on r + gamma^n (1 - terminated) V'(s'), with the value of the targets.
-// value is the mean of what the first critic says of the batch.
+// value is the mean of the first critic's values of the batch.
 func (s *SAC) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 	s.bootstrap(b)
 	step, err := s.q.Step(func(t *nn.Tape) nn.Value {

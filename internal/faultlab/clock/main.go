@@ -1,4 +1,4 @@
-// Command clock writes what lets the time of day of a program be set, and of no other:
+// Command clock writes an overlay that lets a test set the time of day of one program:
 //
 //	clock FOLDER && go test -overlay FOLDER/overlay.json -tags clockjump ...
 //
@@ -7,7 +7,7 @@
 //	// Jump adds so many seconds to the time of day that Now returns.
 //	func Jump(seconds int64)
 //
-// Monotonic time continues as before, as when somebody sets the system's clock.
+// Monotonic time continues as before, as when the system's clock is set.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Program is a job for tests: each node says who it is, does in its first step
-// what its argument says, "2=fail", or else waits for the end of the job, and
-// saves then how often it was started to continue.
+// Program is a job for tests: each node prints its id. In its first step it follows
+// its argument, such as "2=fail", or waits for the end of the job, and then saves
+// the number of its starts, to continue.
 package main
 
 import (
